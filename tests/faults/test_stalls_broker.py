@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import OFFSET_INVALID, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from sexton import cli, doctor
 from sexton.coordinator.partitioner import partition_of
@@ -24,6 +25,7 @@ from sexton.kafka.append import append_tombstones
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.collect_metadata import log_ends
+from sexton.kafka.configs import reported_settings
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.rights import hidden, topic_states
 from sexton.kafka.session import ClusterSession
@@ -35,7 +37,7 @@ from tests.integration.test_admin import wait_for_coordinators
 from tests.record_fields import encode_key
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, COMMIT, OFFSET_FETCH, FIND, DESCRIBE, LIST = 0, 1, 2, 3, 8, 9, 10, 15, 16
-DELETE_GROUPS, OFFSET_DELETE = 42, 47
+DESCRIBE_CONFIGS, DELETE_GROUPS, OFFSET_DELETE = 32, 42, 47
 CONNECT_S, REQUEST_S, RETRY_S = 1.0, 0.6, 0.6
 DEADLINE_S = CONNECT_S + RETRY_S + 2 * REQUEST_S
 """What one operation may take: getting in, as long as it is tried again, and the attempt under way, which looks at the
@@ -141,6 +143,10 @@ STALLS = [
     Stall("drift check: what is hidden", hidden, METADATA, "silent"),
     Stall("fetch: log ends", lambda s: log_ends(s, describe_topic(s, OFFSETS_TOPIC)), LIST_OFFSETS, "throttled"),
     Stall("fetch: log ends", lambda s: log_ends(s, describe_topic(s, OFFSETS_TOPIC)), LIST_OFFSETS, "part"),
+    *(
+        Stall("settings", lambda s: reported_settings(s, OFFSETS_TOPIC), DESCRIBE_CONFIGS, how)
+        for how in ("silent", "half_open", "slow", "part", "throttled")
+    ),
     Stall("doctor", check, METADATA, "slow", is_whole=True),
     Stall("doctor", check, METADATA, "half_open", is_whole=True),
 ]
@@ -166,6 +172,18 @@ def test_an_operation_ends_in_time(stall: Stall, proxy: StallingProxy, impatient
     TOOK_S[f"{stall.name}, {stall.how}"] = took_s
     # The tenth is promised, the rest is a busy machine's.
     assert took_s < DEADLINE_S * 1.1 + BUSY_S
+
+
+def test_an_admin_client_takes_no_answer_for_a_log_end(proxy: StallingProxy) -> None:
+    """Why it is not asked for them (sexton.kafka); when this fails, one reason is gone."""
+    proxy.stall(None)
+    admin = AdminClient({**config_of(proxy).for_confluent(), "log_level": 0})
+    asked = {TopicPartition("nowhere", 0): OffsetSpec.latest()}
+    assert [end.result().offset for end in admin.list_offsets(asked).values()] == [0]
+    proxy.stall(LIST_OFFSETS, "silent")
+    ends = [end.result().offset for end in admin.list_offsets(asked, request_timeout=REQUEST_S).values()]
+    proxy.stall(None)
+    assert ends == [OFFSET_INVALID]
 
 
 @pytest.mark.parametrize("how", ["silent", "slow", "part", "throttled"])

@@ -239,11 +239,10 @@ def append(config: ClientConfig, group_id: str) -> int:
 
 @pytest.mark.parametrize("login", LOGINS)
 def test_both_clients_log_in(cluster: SecureCluster, login: str) -> None:
-    config = cluster.config(READER, login)
-    with ClusterSession(config) as session:
+    with ClusterSession(cluster.config(READER, login)) as session:
         assert len(describe_topic(session, OFFSETS_TOPIC).leaders) == PARTITIONS
-    admin = AdminClient({**config.for_confluent(), "log_level": 0})
-    assert OFFSETS_TOPIC in admin.list_topics(timeout=TIMEOUT_S).topics
+        assert max_message_bytes(session, OFFSETS_TOPIC) == 1_048_588
+        assert sees_all_groups(session)
 
 
 @pytest.mark.parametrize("login", [login for login in LOGINS if login != "SSL"])

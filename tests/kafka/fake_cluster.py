@@ -6,19 +6,22 @@ with another epoch is fenced, one for another topic id is refused (Partition, Le
 """
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace as Answer
 from typing import Any
 from uuid import UUID
 
-from kafka.protocol.admin import DescribeConfigsRequest, ListGroupsRequest
+from confluent_kafka.admin import ConfigEntry, ConfigResource
+from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from sexton.errors import BrokerError
+from sexton.kafka.admin_client import Answers, K, Question
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.configs import BROKER_RESOURCE
+from sexton.kafka.configs import BROKER
 from sexton.kafka.session import ClusterSession, TransientError
 from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.log.batch import encode_batch, read_batches
@@ -152,12 +155,15 @@ class FakeCluster:
         self.logs += [FakeLog(self.rng, n) for n in range(len(self.logs), len(self.logs) + count)]
 
     def answer(self, request: Any) -> Any:
+        self._begin(request)
+        return _ANSWERS[type(request).__name__](self, request)
+
+    def _begin(self, request: Any) -> None:
         self.requests.append(request)
         self.before_request(request)
         if self.failures:
             self.failures -= 1
             raise TransientError("the broker restarts")
-        return _ANSWERS[type(request).__name__](self, request)
 
     def metadata(self, request: MetadataRequest) -> Answer:
         partitions = [
@@ -191,17 +197,20 @@ class FakeCluster:
     def _listed(self, log: FakeLog, timestamp: int) -> int:
         return log.start if timestamp == -2 else log.end
 
-    def configs(self, request: DescribeConfigsRequest) -> Answer:
-        results = []
-        for resource in request.resources:
-            told = (
-                self.brokers[int(resource.resource_name)]
-                if resource.resource_type == BROKER_RESOURCE
-                else {"delete.retention.ms": str(self.delete_retention_ms), "max.message.bytes": "1048588"}
-            )
-            configs = [Answer(name=name, value=value) for name, value in told.items()]
-            results.append(Answer(resource_type=resource.resource_type, error_code=0, configs=configs))
-        return Answer(results=results)
+    def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, "Future[Any]"]:
+        """As AdminClient.describe_configs."""
+        self._begin(resources)
+        answers: dict[ConfigResource, Future[Any]] = {resource: Future() for resource in resources}
+        for resource, future in answers.items():
+            future.set_result({name: ConfigEntry(name, value) for name, value in self._settings(resource).items()})
+        return answers
+
+    def _settings(self, resource: ConfigResource) -> dict[str, str]:
+        if resource.restype is not BROKER:
+            return {"delete.retention.ms": str(self.delete_retention_ms), "max.message.bytes": "1048588"}
+        if int(resource.name) in self.dead:
+            raise TransientError(f"broker {resource.name} gives no answer")
+        return self.brokers[int(resource.name)]
 
     def listed(self, request: ListGroupsRequest) -> Answer:
         groups = [
@@ -246,7 +255,6 @@ _ANSWERS: dict[str, Callable[[FakeCluster, Any], Any]] = {
     "ListGroupsRequest": FakeCluster.listed,
     "MetadataRequest": FakeCluster.metadata,
     "ListOffsetsRequest": FakeCluster.list_offsets,
-    "DescribeConfigsRequest": FakeCluster.configs,
     "OffsetForLeaderEpochRequest": FakeCluster.epoch_ends,
     "FetchRequest": FakeCluster.fetch,
 }
@@ -278,6 +286,9 @@ class FakeSession(ClusterSession):
         if node_id in self._cluster.dead:
             raise TransientError(f"broker {node_id} gives no answer")
         return self._cluster.answer(request)
+
+    def ask_admin(self, question: Question[K]) -> Answers[K]:
+        return {about: future.result() for about, future in question(self._cluster).items()}
 
     def retrying(self, work: Callable[[], Any]) -> Any:
         for attempt in range(ATTEMPTS):

@@ -8,6 +8,7 @@ from typing import Any
 import kafka.errors as kafka_errors
 import pytest
 
+from sexton.coordinator.api.errors import Error
 from sexton.errors import BrokerError
 from sexton.kafka import session as session_module
 from sexton.kafka.acls import OPERATIONS, missing_acl
@@ -133,6 +134,11 @@ def test_every_refusal_of_every_call_has_an_acl(call: str) -> None:
 def test_every_ambiguous_name_is_one_of_kafkas() -> None:
     names = {error_name(code) for code in kafka_errors.kafka_errors if code is not None}
     assert names >= AMBIGUOUS
+
+
+@pytest.mark.parametrize("error", Error)
+def test_errors_have_kafkas_names(error: Error) -> None:
+    assert error_name(error.value) == ("NO_ERROR" if error is Error.NONE else error.name)
 
 
 class Manager:

@@ -118,6 +118,14 @@ def test_words_of_the_two_clients() -> None:
     assert config.for_kafka_python()["ssl_certfile"] == "/me.pem"
 
 
+def test_both_clients_trust_the_same_authorities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = tmp_path / "usual.pem"
+    usual.touch()
+    monkeypatch.setenv("SSL_CERT_FILE", str(usual))
+    assert client_config(BROKER | {"security.protocol": "SSL"}).for_confluent()["ssl.ca.location"] == str(usual)
+    assert "ssl.ca.location" not in client_config(BROKER).for_confluent()
+
+
 BY_JAAS = {
     "sasl.login.callback.handler.class": f"{BEARER.rpartition('.')[0]}.secured.OAuthBearerLoginCallbackHandler",
     "sasl.jaas.config": f"""{BEARER} required clientId='me' clientSecret="ca;nary" scope="a b" extension_x="1";""",

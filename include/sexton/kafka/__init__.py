@@ -2,9 +2,30 @@
 
 broker, jars         the embedded broker and the jars that it and Spark need
 client, logins, oauth   client settings, and tokens of OAUTHBEARER
-session, failures, acls   one connection, its errors, and the ACL that a refusal lacks
+session, failures, acls   what a cluster is asked by, its errors, and the ACL that a refusal lacks
+admin_client         confluent-kafka's AdminClient as a session asks it
 topics, fetch, tail  leaders and offsets of partitions; raw record batches
 collect_metadata, configs   what a snapshot records of the cluster
 group_state, admin, append   what coordinators answer, and what changes their groups
 rights, broker_limits   what this principal may see; clocks and limits of the brokers
+
+Two clients reach a cluster, with the same settings and every login (client.py). confluent-kafka's AdminClient is asked
+what it answers in full (`session.ask_admin`). Everything else is a request in Kafka's own protocol, over kafka-python
+(`session.call`, `call_once`). A session logs in with kafka-python, so refused credentials are its error. Tests show the
+reasons with a star: when one of them fails, its request may move.
+
+| request | client | why |
+|---|---|---|
+| DescribeConfigs | confluent-kafka | it finds the broker that is to answer |
+| Metadata: rights on the cluster | confluent-kafka | it knows the versions that have them |
+| Metadata: topics | kafka-python | an AdminClient gives no leader epochs*, which show that a log was cut |
+| ListOffsets | kafka-python | without an answer an AdminClient gives offset -1001 and no error* |
+| ListGroups, DescribeGroups | kafka-python | an AdminClient cuts names at a NUL*, and sees consumer groups only* |
+| FindCoordinator, OffsetFetch | kafka-python | an AdminClient answers about the group whose name is cut* |
+| DeleteGroups, OffsetCommit, Produce | kafka-python | each attempt is known; librdkafka repeats them unasked |
+| OffsetDelete, OffsetForLeaderEpoch, DescribeQuorum | kafka-python | an AdminClient does not have them |
+| Fetch | kafka-python | raw batches up to the high watermark; a consumer gives decoded records |
+
+Two more on ListOffsets: librdkafka keeps a leader epoch that a restart made old, and is refused for 15 minutes; and it
+asks brokers before 3.0 for the newest timestamp, which they take for a time.
 """

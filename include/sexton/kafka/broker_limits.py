@@ -10,7 +10,7 @@ from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from sexton.errors import BrokerError
-from sexton.kafka.configs import BROKER_RESOURCE, MAX_MESSAGE_BYTES, RETENTION_MINUTES, TOPIC_RESOURCE, described
+from sexton.kafka.configs import BROKER, MAX_MESSAGE_BYTES, RETENTION_MINUTES, TOPIC, Resource, described
 from sexton.kafka.failures import TransientError
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import ORDINARY_CONSUMER, READ_UNCOMMITTED, Topic, by_leader, offset_topics
@@ -62,7 +62,7 @@ def newest_stamp_ms(session: ClusterSession, topic: Topic) -> int:
 
 def max_message_bytes(session: ClusterSession, topic: str) -> int | None:
     """The topic's max.message.bytes; None where this principal may not see it."""
-    return _number(session, MAX_MESSAGE_BYTES, (TOPIC_RESOURCE, topic))
+    return _number(session, MAX_MESSAGE_BYTES, (TOPIC, topic))
 
 
 def retention_minutes(session: ClusterSession) -> int | None:
@@ -71,14 +71,13 @@ def retention_minutes(session: ClusterSession) -> int | None:
     It takes DESCRIBE_CONFIGS on the cluster. One broker is asked: they are the cluster's in practice.
     """
     broker = session.broker_ids[0]
-    return _number(session, RETENTION_MINUTES, (BROKER_RESOURCE, str(broker)), node_id=broker)
+    return _number(session, RETENTION_MINUTES, (BROKER, str(broker)))
 
 
-def _number(session: ClusterSession, name: str, resource: tuple[int, str], *, node_id: int | None = None) -> int | None:
+def _number(session: ClusterSession, name: str, resource: Resource) -> int | None:
     """One setting by DescribeConfigs; None where it is not reported."""
-    (found,) = session.retrying(lambda: described(session, {resource: [name]}, node_id=node_id))
-    values = [item.value for item in found.configs or [] if item.name == name]
-    return int(values[0]) if values and values[0] and not found.error_code else None
+    (found,) = session.retrying(lambda: described(session, resource))
+    return int(found.settings[name]) if name in found.settings else None
 
 
 def _known(session: ClusterSession, request: Any, *, node_id: int | None = None) -> Any:

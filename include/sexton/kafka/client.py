@@ -7,6 +7,7 @@ credentials (KIP-768).
 """
 
 import re
+import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,6 +119,8 @@ class ClientConfig:
         """Settings for confluent-kafka's clients; a setting that is not used is left out."""
         named: dict[str, str | None] = {
             **{setting: getattr(self, own) for own, _, setting, _ in SPELLINGS},
+            "ssl.ca.location": self.ca_file
+            or (_usual_authorities() if self.security_protocol.endswith("SSL") else None),
             "ssl.key.location": self.key_file or self.certificate_file,
             CHECKS_HOSTNAME: None if self.check_hostname else "none",
             **(_oauth_for_confluent(self.oauth) if self.oauth and self._is_oauth else {}),
@@ -194,8 +197,14 @@ def _oauth_for_confluent(credentials: ClientCredentials) -> dict[str, str | None
         "sasl.oauthbearer.scope": credentials.scope,
         "sasl.oauthbearer.extensions": ",".join(f"{name}={value}" for name, value in credentials.extensions.items())
         or None,
-        "https.ca.location": credentials.ca_file,
+        "https.ca.location": credentials.ca_file or _usual_authorities(),
     }
+
+
+def _usual_authorities() -> str | None:
+    """Those that Python trusts, and so kafka-python: librdkafka has its own list of places and no SSL_CERT_FILE."""
+    places = ssl.get_default_verify_paths()
+    return places.cafile or places.capath
 
 
 def _refuse_java_stores(plain: Mapping[str, str], where: object) -> None:

@@ -1,24 +1,29 @@
 """Settings as a cluster reports them (DescribeConfigs): those of its brokers, and those of the offsets topic."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from kafka.protocol.admin import DescribeConfigsRequest
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import ConfigEntry, ConfigResource, ResourceType
 
 from sexton.archive.cluster_metadata import differences_text
 from sexton.errors import BrokerError
 from sexton.kafka.failures import error_name
 from sexton.kafka.session import ClusterSession
 
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 DELETE_RETENTION, MAX_MESSAGE_BYTES = "delete.retention.ms", "max.message.bytes"
 RETENTION_MINUTES = "offsets.retention.minutes"
 OF_COORDINATORS = ("offset.metadata.max.bytes", "inter.broker.protocol.version")
 """Settings of a broker that decide what its coordinator takes and appends, besides those that begin with `offsets.`."""
 OF_APPENDS = ("compression.type", "message.format.version")
 """Settings of the offsets topic that decide how a broker writes what its coordinator appends."""
+OF_TOPIC = (DELETE_RETENTION, MAX_MESSAGE_BYTES, *OF_APPENDS)
 UNTOLD_RETENTION = f"the offsets topic's {DELETE_RETENTION} is not known, Kafka's default is taken"
+
+Resource: TypeAlias = tuple[ResourceType, str]
+"""What has settings: its kind, and its name or id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +35,14 @@ class ReportedSettings:
     brokers_differ: dict[str, dict[str, str]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """The settings of a resource that have a value; none where the broker answers with an error instead."""
+
+    settings: dict[str, str] = field(default_factory=dict)
+    error_code: int = 0
+
+
 def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSettings, list[str]]:
     """The settings that decide how offsets are kept and written: of the broker with the lowest id, and of the offsets
     topic.
@@ -38,10 +51,7 @@ def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSett
     left out, with a warning that names the ACL.
     """
     first, *others = session.broker_ids
-    keys = [DELETE_RETENTION, MAX_MESSAGE_BYTES, *OF_APPENDS]
-    asked = {(BROKER_RESOURCE, str(first)): None, (TOPIC_RESOURCE, topic): keys}
-    results = {one.resource_type: one for one in described(session, asked, node_id=first)}
-    of_topic, of_broker = results[TOPIC_RESOURCE], results[BROKER_RESOURCE]
+    of_broker, of_topic = described(session, (BROKER, str(first)), (TOPIC, topic))
     warnings = [
         f"{what}: {_why_not_reported(session, result.error_code, topic)}"
         for what, result in (("the broker's settings are not known", of_broker), (UNTOLD_RETENTION, of_topic))
@@ -54,14 +64,18 @@ def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSett
             brokers[broker] = settings
         else:
             warnings.append(f"the settings of broker {broker} are not known, those of broker {first} are taken: {why}")
-    reported = ReportedSettings(broker=brokers[first], topic=_texts(of_topic), brokers_differ=differences(brokers))
+    reported = ReportedSettings(
+        broker=brokers[first],
+        topic={name: of_topic.settings[name] for name in OF_TOPIC if name in of_topic.settings},
+        brokers_differ=differences(brokers),
+    )
     return reported, [*warnings, *differences_text(reported.brokers_differ)]
 
 
 def _of_another(session: ClusterSession, broker: int, topic: str) -> tuple[dict[str, str], str | None]:
     """The settings of one broker of several, or why they are not known: one that fails ends no snapshot."""
     try:
-        (answer,) = described(session, {(BROKER_RESOURCE, str(broker)): None}, node_id=broker)
+        (answer,) = described(session, (BROKER, str(broker)))
     except BrokerError as error:
         return {}, error.message
     return _of_coordinator(answer), _why_not_reported(session, answer.error_code, topic) if answer.error_code else None
@@ -76,26 +90,25 @@ def differences(brokers: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str,
     return {name: reported for name, reported in values.items() if len(set(reported.values())) > 1}
 
 
-def described(
-    session: ClusterSession, resources: Mapping[tuple[int, str], Sequence[str] | None], *, node_id: int | None
-) -> list[Any]:
-    """What a broker reports of resources, by type and name: the settings that are named, or all."""
-    Resource = DescribeConfigsRequest.DescribeConfigsResource  # noqa: N806 (a class)
-    wanted = [
-        Resource(resource_type=kind, resource_name=name, configuration_keys=keys)
-        for (kind, name), keys in resources.items()
-    ]
-    request = DescribeConfigsRequest(resources=wanted, include_synonyms=False, include_documentation=False)
-    return list(session.call(request, node_id=node_id).results)
+def described(session: ClusterSession, *resources: Resource) -> list[Described]:
+    """What is reported of each resource; a broker, of which there may be one, is asked for its own settings."""
+    asked = [ConfigResource(kind, name) for kind, name in resources]
+    answers = session.ask_admin(lambda admin: admin.describe_configs(asked))
+    return [_described(answers[resource]) for resource in asked]
 
 
-def _of_coordinator(result: Any) -> dict[str, str]:
-    reported = _texts(result)
-    return {name: reported[name] for name in sorted(reported) if name.startswith("offsets.") or name in OF_COORDINATORS}
+def _described(answer: dict[str, ConfigEntry] | KafkaError) -> Described:
+    if isinstance(answer, KafkaError):
+        return Described(error_code=answer.code())
+    return Described(settings={name: entry.value for name, entry in answer.items() if entry.value})
 
 
-def _texts(result: Any) -> dict[str, str]:
-    return {item.name: item.value for item in result.configs or [] if item.value}
+def _of_coordinator(reported: Described) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in sorted(reported.settings.items())
+        if name.startswith("offsets.") or name in OF_COORDINATORS
+    }
 
 
 def _why_not_reported(session: ClusterSession, error_code: int, topic: str) -> str:

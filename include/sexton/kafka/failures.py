@@ -17,8 +17,13 @@ UNREACHABLE = (
     kafka_errors.NodeNotReadyError,
 )
 
-RENAMED = {-1: "UNKNOWN_SERVER_ERROR", 6: "NOT_LEADER_OR_FOLLOWER"}
-"""Where kafka-python keeps a name that Kafka has given up."""
+RENAMED = {
+    -1: "UNKNOWN_SERVER_ERROR",
+    6: "NOT_LEADER_OR_FOLLOWER",
+    10: "MESSAGE_TOO_LARGE",
+    17: "INVALID_TOPIC_EXCEPTION",
+}
+"""Where kafka-python has another name than Kafka."""
 
 AMBIGUOUS = frozenset(
     {

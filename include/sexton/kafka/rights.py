@@ -13,6 +13,8 @@ from functools import partial
 from typing import Literal, TypeAlias
 from uuid import uuid4
 
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AclOperation
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -22,10 +24,6 @@ from sexton.kafka.topics import describe_cluster
 
 TopicState: TypeAlias = Literal["there", "gone", "hidden"]
 
-DESCRIBE = 8
-"""The code of AclOperation.DESCRIBE, a bit of the authorized operations (KIP-430)."""
-FIRST_WITH_OPERATIONS, LAST_WITH_OPERATIONS = 8, 10
-"""The versions of Metadata that say what this principal may do with the cluster; since Kafka 2.3, and still in 4.x."""
 TOPICS_A_REQUEST = 1_000
 NOT_SEEN = "TOPIC_AUTHORIZATION_FAILED"
 
@@ -38,16 +36,7 @@ def sees_all_topics(session: ClusterSession) -> bool:
 
 def sees_all_groups(session: ClusterSession) -> bool:
     """Whether ListGroups shows every group to this principal: by DESCRIBE on the cluster, or on every group."""
-    request = MetadataRequest(
-        topics=[],
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=True,
-        include_topic_authorized_operations=False,
-        min_version=FIRST_WITH_OPERATIONS,
-        max_version=LAST_WITH_OPERATIONS,
-    )
-    operations = session.retrying(lambda: session.call(request)).authorized_operations
-    return DESCRIBE in (operations or ()) or sees_every_group_by_name(session)
+    return session.retrying(lambda: _may_describe_the_cluster(session)) or sees_every_group_by_name(session)
 
 
 def sees_every_group_by_name(session: ClusterSession) -> bool:
@@ -85,6 +74,16 @@ def topic_states(session: ClusterSession, names: Iterable[str]) -> dict[str, Top
         request = MetadataRequest(topics=some, allow_auto_topic_creation=False)
         states |= session.retrying(partial(_states, session, request))
     return {name: states[name] for name in wanted}
+
+
+def _may_describe_the_cluster(session: ClusterSession) -> bool:
+    """By the operations that a broker says are allowed, since Kafka 2.3 (KIP-430)."""
+    (answer,) = session.ask_admin(
+        lambda admin: {"cluster": admin.describe_cluster(include_authorized_operations=True)}
+    ).values()
+    if isinstance(answer, KafkaError):
+        session.check(answer.code(), "Metadata")
+    return AclOperation.DESCRIBE in (answer.authorized_operations or ())
 
 
 def _states(session: ClusterSession, request: MetadataRequest) -> dict[str, TopicState]:

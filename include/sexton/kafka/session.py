@@ -1,8 +1,9 @@
-"""One connection to a cluster for requests in Kafka's own protocol, and what its errors mean to a user.
+"""What a cluster is asked by: requests in Kafka's own protocol and an AdminClient, and what errors mean to a user.
 
-Built on kafka-python 3's connection manager (`kafka.net`), whose interface may change: it is pinned, and only this
-module and oauth.py use it. Every call has a deadline. Failures that may pass (a broker restarting, a leader moving) are
-retried with growing, jittered waits and fresh metadata; others are reported in one line.
+Which of the two takes a request is said once, in this package's docstring. Requests go over kafka-python 3's connection
+manager (`kafka.net`), whose interface may change: it is pinned, and only this module and oauth.py use it. Every call
+has a deadline. Failures that may pass (a broker restarting, a leader moving) are retried with growing, jittered waits
+and fresh metadata; others are reported in one line.
 """
 
 import logging
@@ -14,12 +15,14 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 import kafka.errors as kafka_errors
+from confluent_kafka import KafkaError
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from sexton.errors import BrokerError, SextonError
 from sexton.kafka.acls import missing_acl
+from sexton.kafka.admin_client import Admin, Answers, K, Question, is_local_error
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import REFUSED_LOGINS, TransientError, Unsettled, explain, failure
 
@@ -58,6 +61,7 @@ class ClusterSession:
         self.config = config
         self._request_timeout_ms = request_timeout_ms
         self._retry_for_s = retry_for_s
+        self._admin: Admin | None = None
         self._net = NetworkSelector()
         self._manager = KafkaConnectionManager(
             self._net,
@@ -80,6 +84,7 @@ class ClusterSession:
         self.close()
 
     def close(self) -> None:
+        self._admin = None
         self._manager.close()
         self._net.close()
 
@@ -101,17 +106,26 @@ class ClusterSession:
         """
 
         answer = self._run(lambda: self._send(request, node_id))
-        throttle_ms = getattr(answer, "throttle_time_ms", None) or 0
-        if throttle_ms > THROTTLE_LIMIT_MS:
-            raise BrokerError(
-                f"a quota holds this client back for {throttle_ms / 1000:.0f} s",
-                where=self.config.bootstrap_servers,
-                fix=f"raise the quota of client id {self.config.client_id}, or read more slowly",
-            )
-        if throttle_ms:
+        if throttle_ms := self._wait_ms(getattr(answer, "throttle_time_ms", None) or 0):
             # In its own loop: until then the connection refuses requests, and only there it learns that it is over.
             self._run(lambda: self._net.sleep(throttle_ms / 1000))
         return answer
+
+    def ask_admin(self, question: Question[K]) -> Answers[K]:
+        """The answers of confluent-kafka's AdminClient to a question, which calls one of its methods.
+
+        Instead of an answer there may be a KafkaError, of those that a broker answers: they are the caller's. Raises
+        TransientError when there is no answer in time, BrokerError when the brokers are too old for the question; waits
+        for quotas as `call` does.
+        """
+        self._admin = self._admin or Admin(self.config, request_timeout_ms=self._request_timeout_ms)
+        answers, throttle_ms = self._admin.ask(question)
+        time.sleep(self._wait_ms(throttle_ms) / 1000)
+        for error in filter(is_local_error, answers.values()):
+            if error.code() == KafkaError._UNSUPPORTED_FEATURE:
+                raise BrokerError(f"the brokers are too old: {error.str()}", where=self.config.bootstrap_servers)
+            raise self._unreachable(error.str())
+        return answers
 
     def call_once(self, request: Any, *, node_id: int) -> Any:
         """Send a request that changes something, to `node_id`; error codes inside the response are the caller's.
@@ -176,6 +190,16 @@ class ClusterSession:
             reraise=True,
         )(attempt)
 
+    def _wait_ms(self, throttle_ms: int) -> int:
+        """How long a quota is waited for; a BrokerError when that is too long."""
+        if throttle_ms > THROTTLE_LIMIT_MS:
+            raise BrokerError(
+                f"a quota holds this client back for {throttle_ms / 1000:.0f} s",
+                where=self.config.bootstrap_servers,
+                fix=f"raise the quota of client id {self.config.client_id}, or read more slowly",
+            )
+        return throttle_ms
+
     async def _send(self, request: Any, node_id: int | None) -> Any:
         future = self._manager.send(request, node_id=node_id, request_timeout_ms=self._request_timeout_ms)
         return await self._manager.wait_for(future, self._request_timeout_ms)
@@ -207,7 +231,7 @@ class ClusterSession:
         except kafka_errors.KafkaError as error:
             raise explain(error, where=self.config.bootstrap_servers) or self._unreachable(error) from None
 
-    def _unreachable(self, error: kafka_errors.KafkaError) -> SextonError:
+    def _unreachable(self, error: object) -> SextonError:
         """The error for a host where nothing listens, or for one that listens and does not answer as a broker."""
         host, _, port = self.config.bootstrap_servers.split(",")[0].strip().rpartition(":")
         try:

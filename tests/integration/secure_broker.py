@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -23,7 +24,8 @@ from sexton.kafka.client import ClientConfig, client_config
 from tests.kafka.token_server import AUDIENCE, ISSUER, TokenServer, serving
 
 READER, APPLIER = "sexton-reader", "sexton-applier"
-PASSWORDS = {READER: "reader-canary-1", APPLIER: "applier-canary-2"}
+PASSWORDS = {READER: f"reader-canary-{token_hex(8)}", APPLIER: f"applier-canary-{token_hex(8)}"}
+"""Drawn anew in every process: the tools that make a broker's users show them as arguments, to tests beside it too."""
 SECURITY = "org.apache.kafka.common.security"
 LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "SSL")
 

@@ -5,11 +5,13 @@ names are the same where both have the function.
 
     scan -> inflate -> decoding -> loading -> offsets     bytes of a segment to the state of a fold (fold, partial_fold)
     merge                                                 joins folds of neighbouring parts
+    buckets                                               divides a fold by group id
     group_records, sorted_rows, columns -> results        the state to tables
     slow_path                                             records that compiled code is not sure of
     layout, growth, index, pending_rows                   columns, memory, hash tables
     canonical, checkpoint                                 a fold as tables and files
     changes                                               what changed between two cuts
+    encode_batches                                        the record batches of planned tombstones
 
 Expiry is not here: `verdicts.expiry` judges the tables. `warm_up` compiles everything ahead of time.
 """

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.kernels import layout as L
-from sexton.kernels.columns import key_columns, places
+from sexton.kernels.columns import group_ids, key_columns, places
 from sexton.kernels.layout import Int64s, State
 
 
@@ -18,7 +18,7 @@ def canonical(state: State) -> State:
     """The state of a prefix of its log partition in canonical form, to be written (`checkpoint.tables`), not folded on.
 
     Keys are those with a stored or pending value, by the log_offset of the newest; pending values are by log_offset;
-    producers are those with something open, by id. Groups stay in order of appearance.
+    producers are those with something open, by id; groups are by id.
     """
     counts = state.counts.copy()
     keys, producers = state.keys[: counts[L.KEYS]], state.producers[: counts[L.PRODUCERS]]
@@ -35,8 +35,14 @@ def canonical(state: State) -> State:
     producers[:, L.P_MARKER], producers[:, L.P_MARKER_AT] = -1, L.NONE
     ids = producers[pending[:, L.PENDING_PRODUCER], L.P_ID]
     counts[[L.KEYS, L.PENDING, L.PRODUCERS]] = len(order), len(pending), open_count
+    groups = state.groups[: counts[L.GROUPS]]
+    by_name = np.asarray(pc.sort_indices(group_ids(state)))
+    records = state.records[: counts[L.RECORDS]].copy()
+    records[:, L.R_GROUP] = places(by_name, len(groups))[records[:, L.R_GROUP]]
     return state._replace(
         counts=counts,
+        groups=groups[by_name],
+        records=records,
         keys=_settled(keys.take(order, axis=0)),
         pending=pending[np.lexsort((pending[:, L.PENDING_KEY], ids, pending[:, L.PENDING_LOG_OFFSET]))],
         producers=producers,

@@ -180,6 +180,12 @@ def _read_partitions(arena: Any, at: Any, out: Any) -> None:
         out[row] = be32(data, at[row])
 
 
+def group_ids(state: State) -> pa.Array:
+    """large_string: the ids of all groups."""
+    groups = state.groups[: state.counts[L.GROUPS]]
+    return strings(state.key_bytes, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH])
+
+
 def group_name(state: State, row: int) -> str:
     """The id of the group in a row of `groups`."""
     at, size = state.groups[row, [L.GROUP_AT, L.GROUP_LENGTH]].tolist()

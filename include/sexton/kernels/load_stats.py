@@ -1,7 +1,8 @@
 """The row of `load_profile`: what loading a log partition costs and how it ends."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sexton.coordinator.endless_load import NEVER_ENDS, Endless
 from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.loading import HOT_GROUPS, LOADED
 from sexton.coordinator.offsets import FATES
+from sexton.coordinator.profile import Profile
 from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
 from sexton.kernels.group_records import GroupRecords
@@ -26,63 +28,123 @@ _AFTER_ALL = 1 << 80
 """After every record of the log."""
 
 
-def load_profile(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadStats:
+    """What one bucket of a log partition contributes to its row (kernels.buckets)."""
+
+    profile: Profile
+    log: Mapping[str, int | None]
+    """What every bucket knows of the whole log partition."""
+    counts: Counter[str]
+    """What is to be added up."""
+    knows_homes: bool
+    failure: tuple[int, str] | None
+    """The first that makes a load fail, and where that is in the log."""
+    hot_groups: Sequence[tuple[int, str]]
+    """Commits and id of the groups with most commits."""
+    commits: int
+    first_unstable_log_offset: int | None
+
+
+def load_stats(
     fold: PartialFold,
     replay: GroupRecords,
     found: SortedRows,
     undecodable: list[tuple[int, Undecodable]],
     *,
     log_partition: int,
-    endless: Endless | None = None,
-) -> pa.Table:
-    """The one row; `undecodable` holds the records that could not be decoded, in the order of the log.
+    is_first: bool,
+) -> LoadStats:
+    """Those of a fold; `undecodable` holds the records that could not be decoded, in the order of the log.
 
-    `endless` is the first batch too large for an older coordinator's buffer; a failure before it ends the load first.
+    `is_first`: it is the first bucket, or the only one.
     """
     at_the_end = [(_AFTER_ALL, reason) for reason in replay.groups.loading_failures()]
     failures = [*((at, str(row)) for at, row in undecodable if row.fails_load), *replay.failures, *at_the_end]
-    failure = min(failures, key=lambda failure: failure[0], default=None)
+    counters: Mapping[str, int] = fold.counters
+    counts = Counter(
+        {
+            "records": counters["records"],
+            "live_records": len(found.committed)
+            + len(found.unreachable)
+            + len(found.pending)
+            + sum(replay.live_records.values()),
+            "tombstones": counters["offset_tombstones"] + replay.tombstones,
+            "control_records": counters["control_records"],
+            "unknown_types": sum(fold.unknown_types.values()),
+            "undecodable_records": replay.undecodable_count,
+            "read_values": counters["offset_values"],
+            **_fates(fold, found, fold.undecodable_values),
+        }
+    )
+    if is_first:
+        counts["undecodable_records"] += len(fold.undecodable) + int(fold.batch_counters[L.READ_LEFT_OUT])
+    if found.group_home is not None:
+        counts["stray_groups"] = int(((found.group_home != log_partition) & found.group_exists).sum())
+    hot_groups, commits = _hot_groups(fold.state)
+    return LoadStats(
+        profile=fold.profile,
+        log={
+            "bytes": counters["bytes"],
+            "batches": counters["batches"],
+            "largest_batch_bytes": counters["largest_batch_bytes"],
+            "first_log_offset": fold.first_log_offset,
+            "next_log_offset": fold.next_log_offset,
+            "future_batches": counters["future_batches"],
+        },
+        counts=counts,
+        knows_homes=found.group_home is not None,
+        failure=min(failures, key=lambda failure: failure[0], default=None),
+        hot_groups=hot_groups,
+        commits=commits,
+        first_unstable_log_offset=_first_unstable(fold.state),
+    )
+
+
+def load_profile(stats: Sequence[LoadStats], *, log_partition: int, endless: Endless | None = None) -> pa.Table:
+    """The one row, from the buckets of a log partition.
+
+    `endless` is the first batch too large for an older coordinator's buffer; a failure before it ends the load first.
+    """
+    first, counts = stats[0], sum((each.counts for each in stats), Counter[str]())
+    failure = min((each.failure for each in stats if each.failure), key=lambda failure: failure[0], default=None)
     if endless is not None and failure is not None and failure[0] < log_order_before(endless.log_offset):
         endless = None
-    counters: Mapping[str, int] = fold.counters
-    misplaced = None if found.group_home is None else found.group_home != log_partition
-    row = {
+    hot_groups = sorted((-commits, name.encode(), name) for each in stats for commits, name in each.hot_groups)
+    commits = sum(each.commits for each in stats)
+    unstable = [each.first_unstable_log_offset for each in stats if each.first_unstable_log_offset is not None]
+    row: dict[str, Any] = {
         "log_partition": log_partition,
-        "bytes": counters["bytes"],
-        "batches": counters["batches"],
-        "records": counters["records"],
-        "live_records": len(found.committed)
-        + len(found.unreachable)
-        + len(found.pending)
-        + sum(replay.live_records.values()),
-        "tombstones": counters["offset_tombstones"] + replay.tombstones,
-        "control_records": counters["control_records"],
-        "largest_batch_bytes": counters["largest_batch_bytes"],
-        "first_log_offset": fold.first_log_offset,
-        "next_log_offset": fold.next_log_offset,
-        "stray_groups": None if misplaced is None else int((misplaced & found.group_exists).sum()),
+        **first.log,
+        **{name: counts[name] for name in _ADDED_UP},
+        "stray_groups": counts["stray_groups"] if first.knows_homes else None,
         "load_would_fail": endless is not None or failure is not None,
         "load_failure": failure[1] if failure else None,
-        "load_outcome": fold.profile.after_failure.value if failure else LOADED,
-        "unknown_types": sum(fold.unknown_types.values()),
-        "future_batches": counters["future_batches"],
-        "undecodable_records": len(fold.undecodable)
-        + int(fold.batch_counters[L.READ_LEFT_OUT])
-        + replay.undecodable_count,
-        **_hot_groups(fold.state),
-        "first_unstable_log_offset": _first_unstable(fold.state),
-        "read_values": counters["offset_values"],
-        **_fates(fold, found, fold.undecodable_values),
+        "load_outcome": first.profile.after_failure.value if failure else LOADED,
+        "hot_groups": [name for _, _, name in hot_groups[:HOT_GROUPS]],
+        "hottest_group_share": -hot_groups[0][0] / commits if hot_groups else None,
+        "first_unstable_log_offset": min(unstable, default=None),
     }
     if endless is not None:
-        row |= {"load_failure": endless.text(counters["largest_batch_bytes"]), "load_outcome": NEVER_ENDS}
-    records = counters["records"]
+        row |= {"load_failure": endless.text(row["largest_batch_bytes"]), "load_outcome": NEVER_ENDS}
     row["predicted_load_ms"] = MODEL.predict_ms(
-        records=records, control_records=counters["control_records"], live_records=row["live_records"]
+        records=row["records"], control_records=row["control_records"], live_records=row["live_records"]
     )
-    row["garbage_share"] = 1 - row["live_records"] / records if records else None
+    row["garbage_share"] = 1 - row["live_records"] / row["records"] if row["records"] else None
     declared = TABLES["load_profile"].arrow_schema(with_run=False)
-    return pa.Table.from_pylist([row], pa.schema([declared.field(name) for name in row]))
+    return pa.Table.from_pylist([row], pa.schema([field for field in declared if field.name in row]))
+
+
+_ADDED_UP = (
+    "records",
+    "live_records",
+    "tombstones",
+    "control_records",
+    "unknown_types",
+    "undecodable_records",
+    "read_values",
+    *FATES,
+)
 
 
 def _fates(fold: PartialFold, found: SortedRows, undecodable: int) -> dict[str, int]:
@@ -106,20 +168,20 @@ def _fates(fold: PartialFold, found: SortedRows, undecodable: int) -> dict[str, 
     return {fate: fates[fate] for fate in FATES}
 
 
-def _hot_groups(state: State) -> dict[str, Any]:
-    """The groups with most commits, the hottest first, and the hottest one's share of all commits."""
+def _hot_groups(state: State) -> tuple[list[tuple[int, str]], int]:
+    """The groups with most commits, each with that number, and the number of all commits."""
     groups = state.groups[: state.counts[L.GROUPS]]
     groups = groups[groups[:, L.COMMITS] > 0]
     total = int(groups[:, L.COMMITS].sum())
     if not total:
-        return {"hot_groups": [], "hottest_group_share": None}
+        return [], 0
     fifth = np.sort(groups[:, L.COMMITS])[-min(HOT_GROUPS, len(groups))]
     groups = groups[groups[:, L.COMMITS] >= fifth]
     names = cols.strings(state.key_bytes, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH]).cast(pa.string())
     hot = pa.table({"name": names, "commits": groups[:, L.COMMITS]})
     order = pc.select_k_unstable(hot, HOT_GROUPS, [("commits", "descending"), ("name", "ascending")])
     hot = hot.take(order)
-    return {"hot_groups": hot["name"].to_pylist(), "hottest_group_share": hot["commits"][0].as_py() / total}
+    return list(zip(hot["commits"].to_pylist(), hot["name"].to_pylist(), strict=True)), total
 
 
 def _first_unstable(state: State) -> int | None:

@@ -10,6 +10,7 @@ one of each producer in the right ends what the left has pending; tombstones; st
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import copy_bytes, pointer
@@ -36,8 +37,28 @@ _ADDED = (
 def absorb_state(left: State, right: State) -> State:
     """The left state with the right one joined to it, in the left one's arrays where these have space."""
     left = _with_space(left, right)
-    _absorb(left, right, False)
+    _absorb(left, right, _all_groups(right), False, False)
     return left
+
+
+def only_groups(state: State, chosen: npt.NDArray[np.bool_]) -> State:
+    """What a state has of some of its groups, for each row of `groups` whether it is one of them.
+
+    Without what is of the whole log partition: end markers, counts, and the producers that have nothing open for them.
+    """
+    rows, sizes = _used_by_groups(state, chosen)
+    fresh = reserve(new_state(keys=16), rows=rows, sizes=sizes)
+    copy_rules(state, fresh)
+    _absorb(fresh, state, chosen, False, True)
+    return fresh
+
+
+def without_groups(state: State) -> State:
+    """What a state has of the whole log partition: what `only_groups` leaves out, and everything that is open."""
+    fresh = reserve(new_state(keys=16), rows={"producers": int(state.counts[L.PRODUCERS])}, sizes={})
+    copy_rules(state, fresh)
+    _absorb(fresh, state, np.zeros(state.counts[L.GROUPS], np.bool_), False, False)
+    return fresh
 
 
 def prune_dead(state: State) -> State:
@@ -49,13 +70,42 @@ def prune_dead(state: State) -> State:
         return state
     fresh = _with_space(new_state(keys=int(state.counts[L.KEYS]) // 2 + 16), state)
     copy_rules(state, fresh)
-    _absorb(fresh, state, True)
+    _absorb(fresh, state, _all_groups(state), True, False)
     return fresh
+
+
+def _all_groups(state: State) -> npt.NDArray[np.bool_]:
+    return np.ones(state.counts[L.GROUPS], np.bool_)
 
 
 def _with_space(left: State, right: State) -> State:
     rows, sizes = used_by(right)
     return reserve(left, rows=rows, sizes=sizes)
+
+
+def _used_by_groups(state: State, chosen: npt.NDArray[np.bool_]) -> tuple[dict[str, int], dict[str, int]]:
+    """As `used_by`, of some groups."""
+    counts = state.counts
+    groups = state.groups[: counts[L.GROUPS]][chosen]
+    of_key = chosen[state.keys[: counts[L.KEYS], L.KEY_GROUP]]
+    keys = state.keys[: counts[L.KEYS]][of_key]
+    pending = state.pending[: counts[L.PENDING]]
+    pending = pending[(pending[:, L.PENDING_VALUES] != 0) & of_key[pending[:, L.PENDING_KEY]]]
+    records = state.records[: counts[L.RECORDS]]
+    records = records[chosen[records[:, L.R_GROUP]]]
+    rows = {
+        "keys": len(keys),
+        "groups": len(groups),
+        "producers": min(len(pending), int(counts[L.PRODUCERS])),
+        "pending": len(pending),
+        "records": len(records),
+    }
+    sizes = {
+        "key_bytes": int((keys[:, L.KEY_SIZES] & 0xFFFFFFFF).sum() + groups[:, L.GROUP_LENGTH].sum()),
+        "text_bytes": int(keys[:, L.TEXT_SIZE].sum() + pending[:, L.TEXT_SIZE].sum()),
+        "record_bytes": int(records[:, L.R_KEY_SIZE].sum() + np.maximum(records[:, L.R_VALUE_SIZE], 0).sum()),
+    }
+    return rows, sizes
 
 
 @compiled
@@ -75,16 +125,20 @@ def is_live(state: View, key: int) -> bool:
 
 
 @compiled
-def _absorb(left_arrays: State, right_arrays: State, only_live: bool) -> None:
-    """Join `right` to `left`, which has space for it; `only_live` leaves out dead keys and closed producers."""
+def _absorb(left_arrays: State, right_arrays: State, chosen: Any, only_live: bool, only_chosen: bool) -> None:
+    """Join what `right` has of `chosen` groups to `left`, which has space for it.
+
+    `only_live` leaves out dead keys and closed producers, `only_chosen` what is of no group.
+    """
     left, right = view_of(left_arrays), view_of(right_arrays)
-    _join_groups(left, right)
+    _join_groups(left, right, chosen)
     key_rows = np.empty(right.counts[L.KEYS] + 1, np.int64)
     key_of = pointer(key_rows)
     for key in range(right.counts[L.KEYS]):
-        key_of[key] = -1 if only_live and not is_live(right, key) else _same_key(left, right, key)
+        is_left_out = not chosen[right.keys[key, L.KEY_GROUP]] or (only_live and not is_live(right, key))
+        key_of[key] = -1 if is_left_out else _same_key(left, right, key)
     for producer in range(right.counts[L.PRODUCERS]):
-        if right.producers[producer, L.P_MARKER] >= 0 and not only_live:
+        if right.producers[producer, L.P_MARKER] >= 0 and not only_live and not only_chosen:
             _end_transaction(left, right, producer)
     for key in range(right.counts[L.KEYS]):
         if key_of[key] >= 0 and right.keys[key, L.LAST_TOMBSTONE] != L.NONE and not only_live:
@@ -93,23 +147,28 @@ def _absorb(left_arrays: State, right_arrays: State, only_live: bool) -> None:
         if key_of[key] >= 0:
             _join_value(left, right, key_of[key], key)
     for producer in range(right.counts[L.PRODUCERS]):
+        if only_chosen and not _is_open_for(right, producer, key_of):
+            continue
         if not only_live or right.producers[producer, L.P_FIRST] != L.NONE:
-            _join_open(left, right, producer, key_of)
-    for count in _ADDED:
-        left.counts[count] += right.counts[count]
-    left.counts[L.MAX_COMMIT_MS] = max(left.counts[L.MAX_COMMIT_MS], right.counts[L.MAX_COMMIT_MS])
-    for number in range(len(right_arrays.unknown_types)):
-        left.unknown_types[number] += right.unknown_types[number]
+            _join_open(left, right, producer, key_of, not only_chosen)
+    if not only_chosen:
+        for count in _ADDED:
+            left.counts[count] += right.counts[count]
+        left.counts[L.MAX_COMMIT_MS] = max(left.counts[L.MAX_COMMIT_MS], right.counts[L.MAX_COMMIT_MS])
+        for number in range(len(right_arrays.unknown_types)):
+            left.unknown_types[number] += right.unknown_types[number]
     key_rows[-1] = 0  # the array has to outlive its pointer
 
 
 @compiled
-def _join_groups(left: View, right: View) -> None:
+def _join_groups(left: View, right: View, chosen: Any) -> None:
     """Groups by id, and the right's group records after the left's, each with the last offset value before it."""
     groups = right.counts[L.GROUPS]
     row_array, before_array = np.empty(groups + 1, np.int64), np.empty(groups + 1, np.int64)
     rows_of, before = pointer(row_array), pointer(before_array)
     for group in range(groups):
+        if not chosen[group]:
+            continue
         row = add_group(left, right.key_bytes, right.groups[group, L.GROUP_AT], right.groups[group, L.GROUP_LENGTH])
         rows_of[group] = row
         left.groups[row, L.COMMITS] += right.groups[group, L.COMMITS]
@@ -117,10 +176,11 @@ def _join_groups(left: View, right: View) -> None:
         if right.groups[group, L.LAST_VALUE] != L.NONE:
             left.groups[row, L.LAST_VALUE] = right.groups[group, L.LAST_VALUE]
     for record in range(right.counts[L.RECORDS]):
-        row = left.counts[L.RECORDS]
+        row, group = left.counts[L.RECORDS], right.records[record, L.R_GROUP]
+        if not chosen[group]:
+            continue
         for column in range(L.RECORD_COLUMNS):
             left.records[row, column] = right.records[record, column]
-        group = right.records[record, L.R_GROUP]
         left.records[row, L.R_GROUP] = rows_of[group]
         if right.records[record, L.R_LAST_VALUE] == L.NONE:
             left.records[row, L.R_LAST_VALUE] = before[group]
@@ -180,10 +240,20 @@ def _copy_value(left: View, target: Any, to: int, right: View, source: Any, row:
 
 
 @compiled
-def _join_open(left: View, right: View, producer: int, key_of: Any) -> None:
-    """Add what a producer has open in the right to what it has open in the left."""
+def _is_open_for(right: View, producer: int, key_of: Any) -> bool:
+    """Whether a producer has a value pending of a key that is joined."""
+    entry = right.producers[producer, L.P_PENDING]
+    while entry >= 0 and key_of[right.pending[entry, L.PENDING_KEY]] < 0:
+        entry = right.pending[entry, L.NEXT_OF_PRODUCER]
+    return entry >= 0
+
+
+@compiled
+def _join_open(left: View, right: View, producer: int, key_of: Any, adds_cancelled: bool) -> None:
+    """Add what a producer has open in the right to what it has open in the left, of the keys that are joined."""
     row = producer_row(left, right.producers[producer, L.P_ID])
-    left.producers[row, L.P_CANCELLED] += right.producers[producer, L.P_CANCELLED]
+    if adds_cancelled:
+        left.producers[row, L.P_CANCELLED] += right.producers[producer, L.P_CANCELLED]
     if right.producers[producer, L.P_FIRST] == L.NONE:
         return
     if left.producers[row, L.P_FIRST] == L.NONE:
@@ -193,9 +263,11 @@ def _join_open(left: View, right: View, producer: int, key_of: Any) -> None:
     left.producers[row, L.P_EPOCH] = right.producers[producer, L.P_EPOCH]
     entry = right.producers[producer, L.P_PENDING]
     while entry >= 0:
-        to = pending_row(left, key_of[right.pending[entry, L.PENDING_KEY]], row)
-        left.pending[to, L.PENDING_VALUES] += right.pending[entry, L.PENDING_VALUES]
-        for column in (L.PENDING_LOG_OFFSET, L.PENDING_TIMESTAMP, L.PENDING_EPOCH):
-            left.pending[to, column] = right.pending[entry, column]
-        _copy_value(left, left.pending, to, right, right.pending, entry)
+        key = key_of[right.pending[entry, L.PENDING_KEY]]
+        if key >= 0:
+            to = pending_row(left, key, row)
+            left.pending[to, L.PENDING_VALUES] += right.pending[entry, L.PENDING_VALUES]
+            for column in (L.PENDING_LOG_OFFSET, L.PENDING_TIMESTAMP, L.PENDING_EPOCH):
+                left.pending[to, column] = right.pending[entry, column]
+            _copy_value(left, left.pending, to, right, right.pending, entry)
         entry = right.pending[entry, L.NEXT_OF_PRODUCER]

@@ -158,21 +158,20 @@ class PartialFold:
         return files.write_parquet(self._tables(canonical(self.state) if self.is_prefix else self.state), folder)
 
     @classmethod
-    def read_parquet(cls, folder: Folder, *, room_for: "PartialFold | None" = None) -> "PartialFold":
-        """The fold that `write_parquet` wrote, with space for all of `room_for`, which is to be joined to it.
+    def read_parquet(cls, folder: Folder, *, without_groups: bool = False) -> "PartialFold":
+        """The fold that `write_parquet` wrote, or that without its groups.
 
         DamagedFold, with the name of the file, for anything else.
         """
-        return cls._restored(files.read_parquet(folder), room_for)
+        return cls._restored(files.read_parquet(folder, files.NOT_OF_GROUPS if without_groups else None))
 
     def _tables(self, state: State) -> Tables:
         marks = {"cut": self.cut, "is_prefix": int(self.is_prefix)}
         return to_tables(state, self.batch_counters, self.profile, self.undecodable, **marks)
 
     @classmethod
-    def _restored(cls, tables: Tables, room_for: "PartialFold | None" = None) -> "PartialFold":
-        room = None if room_for is None else room_for.state
-        state, batch_counters, profile, undecodable, marks = from_tables(tables, room_for=room)
+    def _restored(cls, tables: Tables) -> "PartialFold":
+        state, batch_counters, profile, undecodable, marks = from_tables(tables)
         if marks.keys() != {"cut", "is_prefix"} or marks["is_prefix"] not in (0, 1) or (marks["cut"] or 0) < 0:
             raise DamagedFold(f"unknown marks: {marks}", where="counters")
         return cls(

@@ -4,8 +4,8 @@ A group without a group record is a simple classic group. There may be hundreds 
 offsets, so nothing here makes a Python object for them.
 """
 
-from collections.abc import Container
-from dataclasses import asdict
+from collections.abc import Container, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from sexton.kernels import layout as L
 from sexton.kernels.columns import key_columns
 from sexton.kernels.group_records import GroupRecords, replay_group_records
 from sexton.kernels.layout import Int64s, State
-from sexton.kernels.load_stats import load_profile
+from sexton.kernels.load_stats import LoadStats, load_profile, load_stats
 from sexton.kernels.partial_fold import PartialFold
 from sexton.kernels.slow_path import UndecodableRows, keep_undecodable
 from sexton.kernels.sorted_rows import SortedRows, sort_rows
@@ -54,6 +54,21 @@ _TOMBSTONE_SCHEMA = pa.schema(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What one bucket of a log partition gives (kernels.buckets).
+
+    `tables` are rows of its groups, complete; `stats`, `transactions`, `undecodable` and `unexpected_unloads` go into
+    the tables of the log partition (`join`).
+    """
+
+    tables: dict[str, pa.Table]
+    stats: LoadStats
+    transactions: pa.Table
+    undecodable: UndecodableRows
+    unexpected_unloads: list[str]
+
+
 def finish(
     fold: PartialFold,
     *,
@@ -64,12 +79,29 @@ def finish(
 ) -> dict[str, pa.Table]:
     """The rows of one log partition for every table of group state, by table; `fold` is that of the whole of it.
 
+    The parameters are those of `finish_bucket` and `join`.
+    """
+    found = finish_bucket(
+        fold, log_partition=log_partition, partition_count=partition_count, held_elsewhere=held_elsewhere
+    )
+    return {**found.tables, **join([found], log_partition=log_partition, endless=endless)}
+
+
+def finish_bucket(
+    fold: PartialFold,
+    *,
+    log_partition: int,
+    partition_count: int | None,
+    held_elsewhere: Container[str] = frozenset(),
+    is_first: bool = True,
+) -> Finished:
+    """What one bucket of a log partition gives; `is_first`: it is the first one, or the only one.
+
     Without `partition_count` no group is known to be misplaced. A coordinator with one cache (Profile.one_cache) serves
-    misplaced groups, except those `held_elsewhere`: there it serves the copy of another log partition. `endless` is
-    where an older coordinator's load stays (kernels.endless_load.endless_of).
+    misplaced groups, except those `held_elsewhere`: there it serves the copy of another log partition.
 
     Besides the published tables there is `group_tombstones`, the records that delete each group that is not
-    classic, in their order, and `unexpected_unloads`, the groups over which an older coordinator's load logs an error.
+    classic, in their order.
     """
     state = fold.state
     replay = replay_group_records(state, fold.profile)
@@ -80,53 +112,85 @@ def finish(
         partition_count=partition_count,
         held_elsewhere=held_elsewhere,
     )
-    undecodable: UndecodableRows = []
-    for place, row in sorted(fold.undecodable + replay.undecodable, key=lambda item: item[0]):
-        keep_undecodable(undecodable, place, row)
+    undecodable = _in_log_order(fold.undecodable + replay.undecodable)
     tables = {
         "committed_offsets": _offsets_table(state, found.committed),
         "unreachable_offsets": _offsets_table(state, found.unreachable).append_column("reason", _reasons(found)),
         "pending_offsets": _pending_table(state, found.pending),
         "groups": _groups_table(state, replay, found),
-        "open_transactions": _open_transactions(state, found.pending),
-        "load_profile": load_profile(fold, replay, found, undecodable, log_partition=log_partition, endless=endless),
     }
-    here = pa.scalar(log_partition, pa.int32())
-    tables = {
-        name: table
-        if "log_partition" in table.column_names
-        else table.append_column("log_partition", pa.repeat(here, table.num_rows))
-        for name, table in tables.items()
-    }
+    tables = {name: _of_log_partition(table, log_partition) for name, table in tables.items()}
     where = {"log_partition": log_partition}
     groups = [group for _, group in sorted(replay.groups.by_id.items())]
-    members = _from_rows([{**row, **where} for group in groups for row in group.to_member_rows()], _MEMBER_SCHEMA)
-    unloads = _unexpected_unloads({**tables, "members": members}, replay, found)
-    tables["load_profile"] = tables["load_profile"].append_column("unexpected_unloads", pa.array([unloads.num_rows]))
+    tables["members"] = _from_rows(
+        [{**row, **where} for group in groups for row in group.to_member_rows()], _MEMBER_SCHEMA
+    )
+    unloads = _unexpected_unloads(tables, replay, found)
+    tables["group_tombstones"] = _from_rows(
+        [row for group in groups if group.group_type != "Classic" for row in _tombstone_rows(group)],
+        _TOMBSTONE_SCHEMA,
+    )
+    return Finished(
+        tables=tables,
+        stats=load_stats(fold, replay, found, undecodable, log_partition=log_partition, is_first=is_first),
+        transactions=_open_transactions(state, found.pending),
+        undecodable=undecodable,
+        unexpected_unloads=unloads,
+    )
+
+
+def join(buckets: Sequence[Finished], *, log_partition: int, endless: Endless | None = None) -> dict[str, pa.Table]:
+    """The tables of a log partition that are not of single groups, from its buckets by group id.
+
+    `endless` is where an older coordinator's load stays (kernels.endless_load.endless_of). `unexpected_unloads` are
+    the groups over which an older coordinator's load logs an error.
+    """
+    profile = load_profile([each.stats for each in buckets], log_partition=log_partition, endless=endless)
+    is_loaded = profile["load_outcome"][0].as_py() == LOADED
+    unloads = [name for each in buckets for name in each.unexpected_unloads] if is_loaded else []
+    undecodable = _in_log_order([item for each in buckets for item in each.undecodable])
+    where = {"log_partition": log_partition}
     return {
-        **tables,
-        "unexpected_unloads": unloads,
-        "members": members,
+        "load_profile": profile.append_column("unexpected_unloads", pa.array([len(unloads)])),
+        "open_transactions": _of_log_partition(_joined_transactions(buckets), log_partition),
         "undecodable_records": _from_rows([{**row.to_row(), **where} for _, row in undecodable], _UNDECODABLE_SCHEMA),
-        "group_tombstones": _from_rows(
-            [row for group in groups if group.group_type != "Classic" for row in _tombstone_rows(group)],
-            _TOMBSTONE_SCHEMA,
-        ),
+        "unexpected_unloads": pa.table({"group_id": pa.array(unloads, pa.string())}),
     }
 
 
-def _unexpected_unloads(tables: dict[str, pa.Table], replay: GroupRecords, found: SortedRows) -> pa.Table:
+def _joined_transactions(buckets: Sequence[Finished]) -> pa.Table:
+    """Open transactions by producer id: of each its groups in all buckets."""
+    if len(buckets) == 1:
+        return buckets[0].transactions
+    by_producer: dict[int, dict[str, Any]] = {}
+    for row in (row for each in buckets for row in each.transactions.to_pylist()):
+        by_producer.setdefault(row["producer_id"], {**row, "group_ids": []})["group_ids"] += row["group_ids"]
+    return _from_rows([row for _, row in sorted(by_producer.items())], _TRANSACTION_SCHEMA)
+
+
+def _of_log_partition(table: pa.Table, log_partition: int) -> pa.Table:
+    here = pa.repeat(pa.scalar(log_partition, pa.int32()), table.num_rows)
+    return table.append_column("log_partition", here)
+
+
+def _in_log_order(rows: UndecodableRows) -> UndecodableRows:
+    """As many rows as are kept, in the order of the log."""
+    kept: UndecodableRows = []
+    for place, row in sorted(rows, key=lambda item: item[0]):
+        keep_undecodable(kept, place, row)
+    return kept
+
+
+def _unexpected_unloads(tables: dict[str, pa.Table], replay: GroupRecords, found: SortedRows) -> list[str]:
     """Groups that a load finds active although their last record removes them, which it checks at its end.
 
     Only groups without an offset that a client can fetch are checked; up to 0.10.1 all are.
     """
-    profile, names = replay.profile, list[str]()
-    if tables["load_profile"]["load_outcome"][0].as_py() == LOADED:
-        removed = [name for name in replay.removed_classic() if found.group_exists[replay.rows_of[name]]]
-        if profile.offsets_excuse_unload:
-            removed = [name for name in removed if not found.offset_counts[replay.rows_of[name]]]
-        names = [*unexpected_unloads(TablesView(tables), removed=removed, profile=profile)] if removed else []
-    return pa.table({"group_id": pa.array(names, pa.string())})
+    profile = replay.profile
+    removed = [name for name in replay.removed_classic() if found.group_exists[replay.rows_of[name]]]
+    if profile.offsets_excuse_unload:
+        removed = [name for name in removed if not found.offset_counts[replay.rows_of[name]]]
+    return [*unexpected_unloads(TablesView(tables), removed=removed, profile=profile)] if removed else []
 
 
 def _from_rows(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -78,7 +78,7 @@ def check_log_offsets(tables: Mapping[str, pa.Table], counters: npt.NDArray[np.i
 
     Damaged batches and those of old formats may carry any offset: with one of these nothing is checked.
     """
-    if tables["undecodable"].num_rows or counters[L.READ_MAGIC_0] or counters[L.READ_MAGIC_1]:
+    if tables["undecodable"].num_rows or counters[[L.READ_LEFT_OUT, L.READ_MAGIC_0, L.READ_MAGIC_1]].any():
         return
     low, high = int(counters[L.READ_FIRST]), int(counters[L.READ_NEXT]) - 1
     for name, columns in _LOG_OFFSETS.items():

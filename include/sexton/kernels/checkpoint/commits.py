@@ -1,5 +1,6 @@
 """How often groups have committed, read from the files of a checkpoint without restoring the fold."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,10 +23,18 @@ class Commits:
     end: int
 
 
-def read_commits(folder: Folder | None) -> Commits:
-    """The counts of the fold in `folder`; zeros without a folder."""
-    names = [] if folder is None else folder.files()
-    if folder is None or "counters.parquet" not in names:
+def read_commits(folders: Sequence[Folder]) -> Commits:
+    """The counts of the fold whose buckets are in `folders`; zeros without one."""
+    if not folders:
+        return Commits(by_group=_NONE, records=0, end=0)
+    some = [_of_bucket(folder) for folder in folders]
+    by_group = pa.concat_tables([each.by_group for each in some])
+    return Commits(by_group=by_group, records=sum(each.records for each in some), end=some[0].end)
+
+
+def _of_bucket(folder: Folder) -> Commits:
+    names = folder.files()
+    if "counters.parquet" not in names:
         return Commits(by_group=_NONE, records=0, end=0)
     rows = pq.ParquetFile(folder.open("counters.parquet")).read()
     number = dict(zip(rows["name"].to_pylist(), rows["number"].to_pylist(), strict=True))

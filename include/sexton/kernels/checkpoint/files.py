@@ -1,6 +1,7 @@
 """Tables of a fold as bytes: Arrow IPC between processes, Parquet in a checkpoint."""
 
 import hashlib
+from collections.abc import Collection
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +11,8 @@ from sexton.errors import DamagedFold
 from sexton.kernels.checkpoint.tables import Tables, no_rows
 from sexton.kernels.parquet import parquet_file
 
+NOT_OF_GROUPS = frozenset({"producers", "undecodable", "counters", "profile"})
+"""Tables whose rows are of the whole log partition."""
 _UNREADABLE = (pa.ArrowException, OSError, StopIteration, EOFError, TypeError, ValueError, AttributeError)
 """What pyarrow raises over bytes that are not what they should be."""
 
@@ -51,14 +54,16 @@ def write_parquet(tables: Tables, folder: Folder) -> dict[str, str]:
     return hashes
 
 
-def read_parquet(folder: Folder) -> Tables:
-    """The tables that `write_parquet` wrote; DamagedFold, with the name of the table, for a file that is not Parquet.
+def read_parquet(folder: Folder, only: Collection[str] | None = None) -> Tables:
+    """The tables that `write_parquet` wrote, or some; DamagedFold, with the name, for a file that is not Parquet.
 
     One thread: each log partition has a thread or a process already.
     """
     found = {}
     for file in folder.files():
         name = file.removesuffix(".parquet")
+        if only is not None and name not in only:
+            continue
         try:
             found[name] = pq.ParquetFile(folder.open(file)).read(use_threads=False)
         except _UNREADABLE as error:

@@ -32,7 +32,7 @@ from sexton.kernels.checkpoint.tables import (
     Tables,
     no_rows,
 )
-from sexton.kernels.growth import reserve, used_by
+from sexton.kernels.growth import reserve
 from sexton.kernels.index import add_group, add_key, find_key, find_pending, hash_span, producer_row
 from sexton.kernels.layout import Bytes, Int64s, State, view_of
 from sexton.kernels.pending_rows import add_pending, relink_leaks, store_text
@@ -41,16 +41,16 @@ from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
 _Number = TypeVar("_Number", np.int64, np.uint8)
 
-_SLACK_ROWS, _SLACK_BYTES = dict.fromkeys(L.ROW_TABLES, 256), dict.fromkeys(L.ARENAS, 1 << 16)
+_SLACK_ROWS, _SLACK_BYTES = 256, 1 << 16
 """Space of a restored fold for what is folded onto it, before it first grows."""
 
 
 def from_tables(
-    tables: Tables, *, room_for: State | None = None
+    tables: Tables,
 ) -> tuple[State, Int64s, Profile, list[tuple[int, Undecodable]], dict[str, int | None]]:
     """The state, batch counters, profile, undecodable records and marks that `to_tables` wrote.
 
-    The state has space for all of `room_for`, which is to be joined to it, without that for a few more rows.
+    The state has space for a few more rows.
     DamagedFold, with the name of the table, for anything that `to_tables` does not make: nothing is used unchecked.
     """
     check_tables(tables, {name: table.schema for name, table in no_rows().items()})
@@ -58,7 +58,7 @@ def from_tables(
     profile = _profile_in(tables["profile"])
     batch_counters, numbers, unknown_types, marks = _counters_in(tables["counters"])
     check_log_offsets(tables, batch_counters)
-    state = _empty_state(tables, profile, room_for)
+    state = _empty_state(tables, profile)
     groups, keys, producers, pending = (tables[name] for name in ("groups", "keys", "producers", "pending"))
     refused = _restore_groups(
         state, *_spans_of(groups, "group_id"), _ints(groups, "last_value_log_offset"), _ints(groups, "commits")
@@ -93,9 +93,8 @@ def from_tables(
     return state, batch_counters, profile, undecodable, marks
 
 
-def _empty_state(tables: Tables, profile: Profile, room_for: State | None) -> State:
-    """A state with space for the rows of `tables`, and for `room_for`."""
-    more_rows, more_bytes = (_SLACK_ROWS, _SLACK_BYTES) if room_for is None else used_by(room_for)
+def _empty_state(tables: Tables, profile: Profile) -> State:
+    """A state with space for the rows of `tables`, and for a few more."""
     keys, pending, records = tables["keys"], tables["pending"], tables["group_records"]
     rows = {
         "keys": keys.num_rows,
@@ -113,8 +112,8 @@ def _empty_state(tables: Tables, profile: Profile, room_for: State | None) -> St
     }
     return reserve(
         new_state_of(profile, keys=16),
-        rows={name: count + more_rows[name] for name, count in rows.items()},
-        sizes={name: count + more_bytes[name] for name, count in sizes.items()},
+        rows={name: count + _SLACK_ROWS for name, count in rows.items()},
+        sizes={name: count + _SLACK_BYTES for name, count in sizes.items()},
     )
 
 

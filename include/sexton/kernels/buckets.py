@@ -1,0 +1,152 @@
+"""Divides the fold of a log partition by group id, so that many tasks can share one log partition.
+
+Everything but the log's own counts is of a group, and no rule joins two groups. So a fold is its *rest*, what it has of
+the whole log partition (end markers, open transactions, counts), and groups; a *bucket* is the rest with the groups of
+a range of ids. Buckets of folds of neighbouring slices, merged in log order, are the bucket of the whole. The first
+bucket of a log partition has the rows and counts that are of no group, so that a sum over its buckets is right.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.kernels import layout as L
+from sexton.kernels.columns import Mask, group_ids
+from sexton.kernels.growth import new_state
+from sexton.kernels.layout import State
+from sexton.kernels.merge import absorb_state, only_groups, without_groups
+from sexton.kernels.partial_fold import PartialFold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRange:
+    """The group ids from `lower` on and before `upper`, ordered by their UTF-8 bytes; None: no bound."""
+
+    lower: str | None = None
+    upper: str | None = None
+
+    @property
+    def is_first(self) -> bool:
+        return self.lower is None
+
+    @property
+    def is_all(self) -> bool:
+        return self.lower is None and self.upper is None
+
+    def overlaps(self, other: "GroupRange") -> bool:
+        """Whether there may be a group in both."""
+        return _is_before(self.lower, other.upper) and _is_before(other.lower, self.upper)
+
+    def holds(self, other: "GroupRange") -> bool:
+        """Whether every group of `other` is in this range."""
+        reaches_down = self.lower is None or (other.lower is not None and self.lower <= other.lower)
+        return reaches_down and (self.upper is None or (other.upper is not None and other.upper <= self.upper))
+
+
+def _is_before(lower: str | None, upper: str | None) -> bool:
+    return lower is None or upper is None or lower < upper
+
+
+def ranges_of(bounds: Sequence[str]) -> list[GroupRange]:
+    """The ranges that begin at `bounds`, in order, with the one before the first."""
+    return [GroupRange(lower=lower, upper=upper) for lower, upper in pairwise([None, *bounds, None])]
+
+
+def bucket_of(fold: PartialFold, ids: GroupRange) -> PartialFold:
+    """The bucket of a fold with the groups of a range."""
+    return fold if ids.is_all else with_groups(rest_of(fold, is_first=ids.is_first), [groups_of(fold, ids)])
+
+
+def rest_of(fold: PartialFold, *, is_first: bool) -> PartialFold:
+    """What a fold has of the whole log partition; what must be there once is only in that of the first bucket."""
+    state = without_groups(fold.state)
+    if is_first:
+        return replace(fold, state=state)
+    nothing = new_state(keys=16)
+    state.counts[L.TOMBSTONED : L.MAX_COMMIT_MS + 1] = nothing.counts[L.TOMBSTONED : L.MAX_COMMIT_MS + 1]
+    state.unknown_types[:] = 0
+    state.producers[: state.counts[L.PRODUCERS], L.P_CANCELLED] = 0
+    return without_undecodable(replace(fold, state=state))
+
+
+def without_undecodable(fold: PartialFold) -> PartialFold:
+    """A fold without the rows of undecodable records, which its counters still know of: checks depend on that."""
+    counters = fold.batch_counters.copy()
+    counters[L.READ_LEFT_OUT] += len(fold.undecodable)
+    counters[L.READ_LEFT_OUT_VALUES] = 0
+    return replace(fold, batch_counters=counters, undecodable=[])
+
+
+def groups_of(fold: PartialFold, ids: GroupRange) -> State:
+    """What a fold has of the groups of a range alone."""
+    return only_groups(fold.state, _is_in(group_ids(fold.state), ids))
+
+
+def with_groups(rest: PartialFold, groups: Iterable[State]) -> PartialFold:
+    """A bucket from its rest, whose arrays are reused, and groups."""
+    state = rest.state
+    for some in groups:
+        state = absorb_state(state, some)
+    return replace(rest, state=state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSlice:
+    """Some groups of a fold, neighbours by id: those from `lower` on, with `keys` keys and group records in all."""
+
+    lower: str
+    keys: int
+    fold: PartialFold
+
+
+def pieces_of(fold: PartialFold, *, most_keys: int) -> list[GroupSlice]:
+    """The groups of a fold by id, in pieces of about `most_keys` keys; a group is never divided."""
+    state = fold.state
+    names = group_ids(state)
+    order = np.asarray(pc.sort_indices(names))
+    keys, records = state.keys[: state.counts[L.KEYS]], state.records[: state.counts[L.RECORDS]]
+    of_group = np.bincount(keys[:, L.KEY_GROUP], minlength=len(names))
+    of_group += np.bincount(records[:, L.R_GROUP], minlength=len(names))
+    number = (np.cumsum(of_group[order]) - of_group[order]) // most_keys
+    firsts = np.flatnonzero(np.diff(number, prepend=-1))
+    pieces = []
+    for first, end in pairwise([*firsts.tolist(), len(order)]):
+        chosen = np.zeros(len(names), np.bool_)
+        chosen[order[first:end]] = True
+        pieces.append(
+            GroupSlice(
+                lower=names[int(order[first])].as_py(),
+                keys=int(of_group[order[first:end]].sum()),
+                fold=replace(without_undecodable(fold), state=only_groups(state, chosen)),
+            )
+        )
+    return pieces
+
+
+def bounds_for(weights: Sequence[tuple[str | None, int]], *, most_keys: int) -> list[str]:
+    """Group ids at which to divide a log partition into buckets of about `most_keys` keys.
+
+    `weights` are lower bounds of pieces of its folds, None for those of unknown groups, with their numbers of keys.
+    """
+    total = sum(keys for _, keys in weights)
+    count = -(-total // most_keys)
+    found: list[str] = []
+    reached = sum(keys for lower, keys in weights if lower is None)
+    for lower, keys in sorted((lower, keys) for lower, keys in weights if lower is not None):
+        if reached * count >= total * (len(found) + 1) and (not found or lower > found[-1]):
+            found.append(lower)
+        reached += keys
+    return found[: max(count - 1, 0)]
+
+
+def _is_in(names: pa.Array, ids: GroupRange) -> Mask:
+    chosen = np.ones(len(names), np.bool_)
+    if ids.lower is not None:
+        chosen &= np.asarray(pc.greater_equal(names, pa.scalar(ids.lower, names.type)))
+    if ids.upper is not None:
+        chosen &= np.asarray(pc.less(names, pa.scalar(ids.upper, names.type)))
+    return chosen

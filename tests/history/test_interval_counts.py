@@ -109,12 +109,12 @@ def test_commits_are_values_between_two_instants(tmp_path: Path) -> None:
         ("holes", [*first, BatchSpec(gap=1, entries=(commit("c"),))]),
     ):
         fold_bytes(encode_log(log), profile=profile).write_parquet(Folder(tmp_path / name))
-    start, end = read_commits(Folder(tmp_path / "start")), read_commits(Folder(tmp_path / "end"))
+    start, end = read_commits([Folder(tmp_path / "start")]), read_commits([Folder(tmp_path / "end")])
     (row,) = commits_between(start, end, log_partition=3, span_ms=4_000).to_pylist()
     assert row == {"group_id": "a", "log_partition": 3, "commits": 2, "commits_per_second": 0.5, "is_whole": True}
-    rows = commits_between(read_commits(None), end, log_partition=0, span_ms=1_000).to_pylist()
+    rows = commits_between(read_commits([]), end, log_partition=0, span_ms=1_000).to_pylist()
     assert [(row["group_id"], row["commits"]) for row in rows] == [("a", 3), ("b", 1)]
-    (row,) = commits_between(start, read_commits(Folder(tmp_path / "holes")), log_partition=0, span_ms=1).to_pylist()
+    (row,) = commits_between(start, read_commits([Folder(tmp_path / "holes")]), log_partition=0, span_ms=1).to_pylist()
     assert (row["group_id"], row["is_whole"]) == ("c", False)
     assert commits_between(end, end, log_partition=0, span_ms=1).schema == TABLES[COMMITS].arrow_schema(with_run=False)
 

@@ -38,7 +38,7 @@ from sexton.local.workload import commit_offsets
 from sexton.pipeline.audit import AuditRequest, run_audit
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.runs.folder import RunFolder
-from sexton.runs.processes import SMALL_WORK_BYTES, SerialEngine
+from sexton.runs.processes import SerialEngine
 from sexton.settings import settings
 from tests.deploy.services import AIRFLOW, SPARK, WORKERS, Services, running_services
 from tests.deploy.wheel import python_with_wheel
@@ -58,6 +58,8 @@ PARTITIONS = 20
 METADATA = "m" * 4_000
 ROUNDS = 120
 CHUNK_BYTES = 8 * 1024 * 1024
+LOG_BYTES = 8 * CHUNK_BYTES
+"""So much at least, for several tasks on each worker."""
 TRIED_MINUTES = 30
 """A retention for what-if."""
 PEOPLE = {"asks": "admin", "approves": "approver"}
@@ -274,7 +276,7 @@ def test_archive_runs_and_tables_are_in_the_object_store(ran: Ran) -> None:
     given = ran.services.environment("airflow-scheduler")
     store, path = pafs.FileSystem.from_uri(given["SEXTON_ARCHIVE"])
     files = store.get_file_info(pafs.FileSelector(path, recursive=True))
-    assert sum(file.size or 0 for file in files if file.base_name.endswith(".log")) > SMALL_WORK_BYTES
+    assert sum(file.size or 0 for file in files if file.base_name.endswith(".log")) > LOG_BYTES
     assert store.get_file_info(pafs.FileSelector("sexton/warehouse", recursive=True))
     written = run_folder_of(ran).files()
     wanted = {"run.json", "summary.json", "report.html", "plan/plan.json", "dq/index.html"}

@@ -13,8 +13,7 @@ from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.plans.limits import policy_of
 from sexton.policy import CompiledPolicy, Policy
-from sexton.runs.folder import RunFolder, RunRecord
-from sexton.runs.judging import read_held
+from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.tables import TABLES
 from sexton.tables.expiry_forecast import HORIZON_DAYS
 from sexton.verdicts.expiry import is_of_offset, plan
@@ -36,18 +35,19 @@ _NEEDED = [
 ]
 
 
-def write_forecast(folder: RunFolder, record: RunRecord, log_partition: int) -> int:
-    """Write the forecast of one log partition from its verdicts; returns the number of rows."""
+def write_forecast(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table, groups: pa.Table) -> int:
+    """Write the forecast of one shard from its verdicts, `held` (runs.judging.read_held) and `groups`; returns the
+    number of rows."""
     rows = forecast_of(
-        folder.read_table("offset_verdicts", log_partition, _NEEDED),
-        read_held(folder, log_partition),
-        folder.read_table("groups", log_partition),
+        folder.read_table("offset_verdicts", shard, _NEEDED),
+        held,
+        groups,
         as_of_ms=record.as_of_ms,
         profile=profile_of(record.profile),
         policy=policy_of(record),
     )
-    rows = rows.append_column("log_partition", pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows))
-    return folder.write_table(record, TABLE, rows, log_partition)
+    here = pa.repeat(pa.scalar(shard.log_partition, pa.int32()), rows.num_rows)
+    return folder.write_table(record, TABLE, rows.append_column("log_partition", here), shard)
 
 
 def forecast_of(

@@ -18,6 +18,7 @@ from sexton.history.published_story import block_of
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
 from sexton.runs.folder import RunFolder, RunRecord
+from sexton.runs.judging import read_held
 from sexton.tables import TABLES
 from sexton.tables.expiry_forecast import HORIZON_DAYS
 
@@ -216,8 +217,8 @@ def forecast_of(tables: RunTables) -> ForecastResult:
 
 def forecast_folder(folder: RunFolder, record: RunRecord) -> ForecastResult:
     """Write the forecast of a judged run folder, and return it."""
-    for part in record.log_partitions:
-        write_forecast(folder, record, part)
+    for shard in record.shards:
+        write_forecast(folder, record, shard, read_held(folder, shard), folder.read_table("groups", shard))
     return forecast_of(FolderTables(folder, record))
 
 

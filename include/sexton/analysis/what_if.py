@@ -18,7 +18,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
 from sexton.policy import Policy
-from sexton.runs.folder import RunFolder, RunRecord
+from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.runs.judging import judge_offsets, read_held
 from sexton.tables import TABLES
 
@@ -116,8 +116,8 @@ def what_if(
     """Evaluate the state in `folder` under both; for one group, or for all."""
     offsets: list[ComparedOffset] = []
     groups: list[ComparedGroup] = []
-    for part in record.log_partitions:
-        own, losing = _part(folder, record, part, in_force, proposed, group_id)
+    for shard in record.shards:
+        own, losing = _of_shard(folder, record, shard, in_force, proposed, group_id)
         offsets += own
         groups += losing
     return WhatIf(
@@ -154,17 +154,17 @@ def published_folder(lake: Lake, run: PublishedRun, root: Path) -> tuple[RunFold
     return folder, record
 
 
-def _part(
+def _of_shard(
     folder: RunFolder,
     record: RunRecord,
-    part: int,
+    shard: Shard,
     in_force: RetentionRules,
     proposed: RetentionRules,
     group_id: str | None,
 ) -> tuple[list[ComparedOffset], list[ComparedGroup]]:
-    held = read_held(folder, part)
-    before, after = (_lost(folder, record, part, rules, group_id) for rules in (in_force, proposed))
-    groups = folder.read_table("groups", part, list(TABLES["groups"].column_names))
+    held = read_held(folder, shard)
+    before, after = (_lost(folder, record, shard, rules, group_id) for rules in (in_force, proposed))
+    groups = folder.read_table("groups", shard, list(TABLES["groups"].column_names))
     profile = profile_of(record.profile)
     whole_before, whole_after = (
         set(whole_groups(side, held, groups, profile=profile).to_pylist()) for side in (before, after)
@@ -181,17 +181,17 @@ def _part(
             in_force=row in by_before,
             proposed=row in by_after,
             by=by_after.get(row) or by_before[row],
-            log_partition=part,
+            log_partition=shard.log_partition,
         )
         for row, value in zip(rows, values, strict=True)
     ]
     return offsets, list(_groups(offsets, held, groups, whole_before, whole_after))
 
 
-def _lost(folder: RunFolder, record: RunRecord, part: int, rules: RetentionRules, group_id: str | None) -> pa.Table:
+def _lost(folder: RunFolder, record: RunRecord, shard: Shard, rules: RetentionRules, group_id: str | None) -> pa.Table:
     """What some rules delete at the instant: row (of `held`), group_id, by."""
     judged_by = record.model_copy(update={"retention_ms": rules.retention_ms})
-    verdicts = judge_offsets(folder, judged_by, part, policy=rules.policy)
+    verdicts = judge_offsets(folder, judged_by, shard, policy=rules.policy)
     going = going_of(verdicts, as_of_ms=record.as_of_ms, profile=profile_of(record.profile))
     lost = going.filter(pc.less_equal(going["at_ms"], record.as_of_ms))
     return lost if group_id is None else lost.filter(pc.equal(lost["group_id"], group_id))

@@ -28,7 +28,7 @@ from sexton.runs import checkpoint
 from sexton.runs.checkpoint import Base, StartFold
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import fold_log
-from sexton.runs.folder import RunFolder, RunRecord
+from sexton.runs.folder import RunFolder, RunRecord, shards_of
 from sexton.runs.source import LogSource, check_files, open_archive
 from sexton.settings import settings
 from sexton.tables import INTERVAL_TABLES
@@ -91,8 +91,14 @@ def open_interval(
     base, warnings = (None, []) if is_full else _nearest(begin, since_ms, profile, damaged)
     if base is None or base.positions != begin.positions:
         own = RunFolder(folder.uri, *_FOLDER)
-        fold_log(engine, own, begin, as_of_ms=since_ms, taken_at_ms=since_ms, profile=profile, base=base)
-        base = Base(as_of_ms=since_ms, name="own", positions=begin.positions, folder=own.sub("fold"))
+        merged = fold_log(engine, own, begin, as_of_ms=since_ms, taken_at_ms=since_ms, profile=profile, base=base)
+        base = Base(
+            as_of_ms=since_ms,
+            name="own",
+            positions=begin.positions,
+            folder=own.sub("fold"),
+            bounds={part.log_partition: part.bounds for part in merged},
+        )
     return Interval(since_ms=since_ms, start=base, broken=broken), [*missing, *warnings]
 
 
@@ -194,9 +200,10 @@ def _write(work: _ChangesWork) -> dict[str, int]:
 
 
 def _commits(work: _ChangesWork) -> pa.Table:
+    shards = shards_of(work.log_partition, work.record.bounds.get(work.log_partition, ()))
     return commits_between(
-        read_commits(None if work.start is None else work.start.folder),
-        read_commits(work.folder.fold(work.log_partition)),
+        read_commits([] if work.start is None else work.start.folders),
+        read_commits([work.folder.fold(shard) for shard in shards]),
         log_partition=work.log_partition,
         span_ms=work.record.as_of_ms - work.since_ms,
     )

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from sexton.plans.limits import policy_of
 from sexton.policy import Policy
 from sexton.runs.engine import Engine
-from sexton.runs.folder import RunFolder, RunRecord
-from sexton.runs.judging import TABLE, judge_offsets, read_held
+from sexton.runs.folder import RunFolder, RunRecord, Shard
+from sexton.runs.judging import TABLE, judge_offsets
 
-__all__ = ["TABLE", "read_held", "run"]
+__all__ = ["TABLE", "run"]
 
 
 def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None) -> RunRecord:
@@ -31,8 +31,8 @@ def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None) -> R
         record = record.model_copy(update={"policy": policy.canonical, "policy_sha256": policy.sha256})
     judged = engine.map(
         "Judging offsets",
-        record.log_partitions,
-        lambda part: _judge(folder, record, part, policy),
+        record.shards,
+        lambda shard: _judge(folder, record, shard, policy),
         work_bytes=folder.size_bytes("committed_offsets", "groups"),
     )
     warnings = [] if policy is None else [*_blind_rules(policy, record), *_unheeded(policy, judged)]
@@ -48,7 +48,7 @@ def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None) -> R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """How many verdicts a log partition has, and what the broker takes in spite of the policy.
+    """How many verdicts a shard has, and what the broker takes in spite of the policy.
 
     `held` has a row for each hold: policy_rule, count_all, broker_expires_at_ms_min. `kept_count` is of what the broker
     takes already and no rule does.
@@ -59,9 +59,9 @@ class _Judged:
     kept_count: int = 0
 
 
-def _judge(folder: RunFolder, record: RunRecord, log_partition: int, policy: Policy | None) -> _Judged:
-    verdicts = judge_offsets(folder, record, log_partition, policy=policy)
-    row_count = folder.write_table(record, TABLE, verdicts, log_partition)
+def _judge(folder: RunFolder, record: RunRecord, shard: Shard, policy: Policy | None) -> _Judged:
+    verdicts = judge_offsets(folder, record, shard, policy=policy)
+    row_count = folder.write_table(record, TABLE, verdicts, shard)
     if policy is None:
         return _Judged(row_count=row_count)
     is_kept = pc.and_(pc.equal(verdicts["policy_verdict"], "keep"), pc.equal(verdicts["broker_verdict"], "expire"))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from sexton.coordinator.partitioner import partition_of
 from sexton.kernels.fold import PartialFold
 from sexton.kernels.results import finish
-from sexton.runs.folder import RunFolder, RunRecord
+from sexton.runs.folder import RunFolder, RunRecord, Shard
 
 
 def homes_of(fold: PartialFold, log_partition: int, partition_count: int | None) -> dict[str, int]:
@@ -33,7 +33,7 @@ def held_elsewhere(folder: RunFolder, record: RunRecord, log_partition: int, hom
         wanted = {group_id for group_id, home in homes.items() if home == other or other < log_partition}
         if other == log_partition or not wanted:
             continue
-        fold = PartialFold.read_parquet(folder.fold(other))
+        fold = PartialFold.read_parquet(folder.fold(Shard(other)))
         if not wanted.isdisjoint(fold.group_ids(limit=None)):
             groups = finish(fold, log_partition=other, partition_count=None)["groups"]
             held |= wanted & set(groups["group_id"].to_pylist())

@@ -8,6 +8,8 @@ record might be a newer value; nor, without a policy, for one whose sweep fails,
 Nothing is written to Kafka here.
 """
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,22 +19,25 @@ import pyarrow.compute as pc
 from sexton.analysis.forecast import TABLE as FORECAST
 from sexton.analysis.forecast import write_forecast
 from sexton.coordinator.api.broker_settings import broker_settings
+from sexton.coordinator.batches import BATCH_FORMAT
 from sexton.coordinator.profiles import profile_of
-from sexton.coordinator.tombstones import encode_batches, plan_id, tombstones_sha256
+from sexton.coordinator.tombstones import plan_id, tombstones_sha256
 from sexton.failpoints import failpoint
-from sexton.pipeline.find_expired import read_held
+from sexton.kernels.encode_batches import EncodedBatches, encode_tombstone_batches
 from sexton.plans.encode_keys import encode_keys
 from sexton.plans.limits import policy_of
-from sexton.plans.write_plan import Page, write_plan
+from sexton.plans.plan import FOLDER, TOMBSTONES_FOLDER, WRITTEN_TOMBSTONES, Batches
+from sexton.plans.plan_content import PlanPart, content_of, part_of
+from sexton.plans.write_plan import Page, write_log_partition, write_plan
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED
-from sexton.runs.folder import RunFolder, RunRecord
-from sexton.runs.judging import sweep_fails
+from sexton.runs.folder import RunFolder, RunRecord, Shard, shards_of
+from sexton.runs.judging import read_held, sweep_fails
 from sexton.verdicts.expiry import appended, plan
 from sexton.verdicts.policy import plan_by_policy
 
 TABLE = "tombstones"
-_PLANNED = "planned"
+_PLANNED, _UNDO = "planned", "undo"
 
 
 def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRecord:
@@ -42,9 +47,20 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
     """
     record = folder.read_run()
     work_bytes = UNPACKED * folder.size_bytes("offset_verdicts", "groups")
+    folder.remove(FOLDER)
     planned = engine.map(
-        "Planning tombstones", record.log_partitions, lambda part: _plan(folder, record, part), work_bytes=work_bytes
+        "Planning tombstones", record.shards, lambda shard: _plan(folder, record, shard), work_bytes=work_bytes
     )
+    counts, starts = Counter[int](), {}
+    for each in planned:
+        starts[each.shard] = counts[each.shard.log_partition]
+        counts[each.shard.log_partition] += each.part.counts["tombstones"]
+    written = [each.written for each in planned if each.written is not None]
+    divided = sorted(part for part in +counts if part in record.bounds)
+    written += engine.map(
+        "Writing the plan", divided, lambda part: _write_divided(folder, record, part), work_bytes=work_bytes
+    )
+    written.sort(key=lambda each: each.batches.log_partition)
     identity = plan_id(
         cluster_id=record.cluster_id,
         topic_id=record.topic_id,
@@ -53,96 +69,177 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
         profile=record.profile,
         retention_ms=record.retention_ms,
         policy_sha256=record.policy_sha256,
-        tombstones={part.log_partition: part.sha256 for part in planned if part.tombstones},
+        tombstones={part.batches.log_partition: part.sha256 for part in written},
     )
     engine.map(
         "Naming tombstones",
-        record.log_partitions,
-        lambda part: _name(folder, record, part, identity),
+        record.shards,
+        lambda shard: _name(folder, record, shard, identity, starts[shard]),
         work_bytes=work_bytes,
     )
-    tombstones, forecast = sum(part.tombstones for part in planned), sum(part.forecast for part in planned)
-    counts = {**record.counts, TABLE: tombstones, FORECAST: forecast}
-    record = record.model_copy(update={"plan_id": identity, "counts": counts})
-    write_plan(folder, record, page=page)
+    rows = {TABLE: counts.total(), FORECAST: sum(each.forecast for each in planned)}
+    record = record.model_copy(update={"plan_id": identity, "counts": {**record.counts, **rows}})
+    content = content_of(record, [each.part for each in planned], [part.batches for part in written])
+    write_plan(folder, content, {name: sha for part in written for name, sha in part.files.items()}, page=page)
     failpoint("plan.made")
     folder.write_run(record)
     return record
 
 
+def _plan(folder: RunFolder, record: RunRecord, shard: Shard) -> "_Planned":
+    """Plan one shard, nothing at all where planning is blocked."""
+    held, groups = read_held(folder, shard), folder.read_table("groups", shard)
+    rows = _swept(folder, record, shard, held, groups)
+    if shard.log_partition in record.blocked:
+        rows = rows.slice(0, 0)
+    here = pa.repeat(pa.scalar(shard.log_partition, pa.int32()), rows.num_rows)
+    rows = rows.append_column("key", encode_keys(rows)).append_column("log_partition", here)
+    part, undo = part_of(folder, record, shard, rows, held, groups)
+    written = None
+    if shard.bucket is not None:
+        folder.write_internal(_PLANNED, rows, shard)
+        folder.write_internal(_UNDO, undo, shard)
+    elif rows.num_rows:
+        written = _write(folder, record, shard.log_partition, lambda: [rows], lambda: [undo])
+    forecast = write_forecast(folder, record, shard, held, groups)
+    return _Planned(shard=shard, part=part, written=written, forecast=forecast)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """The plan of one log partition: the SHA-256 of its tombstones, its batches, and its files (SHA-256 by name)."""
+
+    sha256: str
+    batches: Batches
+    files: dict[str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned:
-    """How many tombstones and rows of the forecast a log partition has, and the SHA-256 of its tombstones."""
+    """What one shard adds to the plan, and how many rows of forecast it has; where it is the whole of its log
+    partition, and anything is planned of it, also its files."""
 
-    log_partition: int
-    tombstones: int
-    sha256: str
+    shard: Shard
+    part: PlanPart
+    written: _Written | None
     forecast: int
 
 
-def _plan(folder: RunFolder, record: RunRecord, log_partition: int) -> _Planned:
-    """Write rows and batches of one log partition; none at all where planning is blocked."""
-    profile = profile_of(record.profile)
-    rows = _swept(folder, record, log_partition)
-    if log_partition in record.blocked:
-        rows = rows.slice(0, 0)
-    keys = encode_keys(rows)
-    rows = (
-        rows.append_column("key", keys)
-        .append_column("position", pa.array(np.arange(rows.num_rows), pa.int64()))
-        .append_column("log_partition", pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows))
+def _write_divided(folder: RunFolder, record: RunRecord, log_partition: int) -> _Written:
+    """Write the plan's files of one log partition, a shard at a time."""
+    shards = shards_of(log_partition, record.bounds[log_partition])
+    return _write(
+        folder,
+        record,
+        log_partition,
+        lambda: (folder.read_internal(_PLANNED, shard) for shard in shards),
+        lambda: (folder.read_internal(_UNDO, shard) for shard in shards),
     )
-    folder.write_internal(_PLANNED, rows, log_partition)
-    if rows.num_rows:
-        topic = broker_settings(record.recorded, profile=profile).topic
-        batches = encode_batches(
-            list(zip(rows["group_id"].to_pylist(), keys.to_pylist(), strict=True)),
-            base_offset=record.cuts[log_partition],
+
+
+def _write(
+    folder: RunFolder,
+    record: RunRecord,
+    log_partition: int,
+    planned: Callable[[], Iterable[pa.Table]],
+    undo: Callable[[], Iterable[pa.Table]],
+) -> _Written:
+    """Write the plan's files of one log partition from the tables that `planned` and `undo` give in order."""
+
+    def numbered() -> Iterator[pa.Table]:
+        start = 0
+        for rows in planned():
+            yield rows.append_column("position", pa.array(np.arange(start, start + rows.num_rows), pa.int64()))
+            start += rows.num_rows
+
+    encoded = list(_encoded(record, log_partition, planned()))
+    data, sizes = b"".join(each.data for each in encoded), [size for each in encoded for size in each.sizes]
+    folder.write(data, "batches", f"{log_partition}.log")
+    return _Written(
+        sha256=tombstones_sha256(planned()),
+        batches=Batches(
+            log_partition=log_partition,
+            tombstones=sum(rows.num_rows for rows in planned()),
+            batches=len(sizes),
+            size_bytes=len(data),
+            largest_batch_bytes=max(sizes),
+        ),
+        files=write_log_partition(
+            folder,
+            log_partition,
+            tombstones=numbered(),
+            undo=undo(),
+            batches=data,
+        ),
+    )
+
+
+def _encoded(record: RunRecord, log_partition: int, tables: Iterable[pa.Table]) -> Iterator[EncodedBatches]:
+    """The batches of some tables, one after the other; a batch may have rows of two of them."""
+    profile = profile_of(record.profile)
+    topic = broker_settings(record.recorded, profile=profile).topic
+    base_offset, rows, encoded = record.cuts[log_partition], None, None
+    if topic.magic(profile) < BATCH_FORMAT:  # which has no batches that a later row could join
+        tables = [pa.concat_tables(tables)]
+    for table in tables:
+        if rows is None or encoded is None:
+            rows = table
+        else:
+            yield encoded.without_last()
+            base_offset += encoded.last_row
+            rows = pa.concat_tables([rows.slice(encoded.last_row), table])
+        encoded = encode_tombstone_batches(
+            rows["group_id"],
+            rows["key"],
+            base_offset=base_offset,
             as_of_ms=record.as_of_ms,
             profile=profile,
             codec=topic.codec,
             magic=topic.magic(profile),
         )
-        folder.write(batches, "batches", f"{log_partition}.log")
-    return _Planned(
-        log_partition=log_partition,
-        tombstones=rows.num_rows,
-        sha256=tombstones_sha256(rows["key"], rows["cause"]),
-        forecast=write_forecast(folder, record, log_partition),
-    )
+    if encoded is not None:
+        yield encoded
 
 
-def _name(folder: RunFolder, record: RunRecord, log_partition: int, plan_id: str) -> None:
-    """Write the table of one log partition, now that the plan has its id."""
-    rows = folder.read_internal(_PLANNED, log_partition)
+def _name(folder: RunFolder, record: RunRecord, shard: Shard, plan_id: str, start: int) -> None:
+    """Write the table of one shard, now that the plan has its id, and the shard its first position."""
+    if shard.bucket is not None:
+        rows = folder.read_internal(_PLANNED, shard)
+        rows = rows.append_column("position", pa.array(np.arange(start, start + rows.num_rows), pa.int64()))
+    elif folder.exists(FOLDER, TOMBSTONES_FOLDER, f"{shard}.parquet"):
+        rows = RunFolder(folder.uri, FOLDER).read_table(TOMBSTONES_FOLDER, shard)
+    else:
+        rows = WRITTEN_TOMBSTONES.empty_table()
     rows = rows.append_column("plan_id", pa.repeat(pa.scalar(plan_id), rows.num_rows))
-    folder.write_table(record, TABLE, rows, log_partition)
+    folder.write_table(record, TABLE, rows, shard)
 
 
-def _swept(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:
-    """What a sweep appends to one log partition: tombstones of the groups that it holds.
+def _swept(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table, groups: pa.Table) -> pa.Table:
+    """What a sweep appends to one log partition: tombstones of the groups that a shard of it holds.
 
     Where one cache holds the groups of all log partitions (Profile.one_cache), those of the groups that hash to it.
     """
     if not (profile_of(record.profile).one_cache and record.misplaced_sources and record.partition_count is not None):
-        return _plan_of(folder, record, log_partition)
-    holders = (log_partition, *sorted(record.misplaced_sources.get(log_partition, [])))
-    swept = (
-        (_plan_of(folder, record, part), folder.read_table("groups", part, ["group_id"])["group_id"])
-        for part in holders
-    )
-    return appended(log_partition, swept, partition_count=record.partition_count)
+        return _plan_of(folder, record, shard, held, groups)
+    log_partition = shard.log_partition
+
+    def swept() -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
+        yield _plan_of(folder, record, shard, held, groups), groups["group_id"]
+        for other in map(Shard, sorted(record.misplaced_sources.get(log_partition, []))):
+            own = folder.read_table("groups", other)
+            yield _plan_of(folder, record, other, read_held(folder, other), own), own["group_id"]
+
+    return appended(log_partition, swept(), partition_count=record.partition_count)
 
 
-def _plan_of(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:
-    """The tombstones of what one log partition holds: those of the broker's sweep, or those that the policy wants."""
-    held = read_held(folder, log_partition)
-    verdicts = folder.read_table("offset_verdicts", log_partition, ["broker_verdict", "policy_verdict", "policy_rule"])
-    groups = folder.read_table("groups", log_partition)
-    own = folder.read_internal("group_tombstones", log_partition)
+def _plan_of(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table, groups: pa.Table) -> pa.Table:
+    """The tombstones of what one shard holds: those of the broker's sweep, or those that the policy wants."""
+    log_partition = shard.log_partition
+    verdicts = folder.read_table("offset_verdicts", shard, ["broker_verdict", "policy_verdict", "policy_rule"])
+    own = folder.read_internal("group_tombstones", shard)
     profile, policy = profile_of(record.profile), policy_of(record)
     if policy is None:
-        is_blocked = sweep_fails(folder, record, log_partition, held, groups)
+        is_blocked = sweep_fails(folder, record, log_partition)
         rows = plan(held, pc.equal(verdicts["broker_verdict"], "expire"), groups, own, profile=profile)
         rows = rows.slice(0, 0) if is_blocked else rows
     else:

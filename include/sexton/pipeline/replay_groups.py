@@ -1,25 +1,29 @@
 """replay_groups: segments -> partial folds -> one fold per log partition -> the tables of group state.
 
-Three maps: fold every chunk of log, merge the partial folds of each log partition in log order (`fold_log`: that is the
-checkpoint), and turn each fold into rows. Records never leave the task that read them; only folds do. A run of the
-archive continues from the nearest published checkpoint where it can, with the same result as a full replay.
+Three maps: fold every chunk of log, merge the partial folds of each shard in log order (`fold_log`: that is the
+checkpoint), and turn each fold into rows. A shard is a log partition, or a bucket of one that has very many keys.
+Records never leave the task that read them; only folds do. A run of the archive continues from the nearest published
+checkpoint where it can, with the same result as a full replay.
 """
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.endless_load import NEVER_ENDS, Endless
+from sexton.coordinator.expiry import SweepBlock, first_block
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
 from sexton.history.interval import open_interval, write_changes
+from sexton.kernels import results
 from sexton.kernels.fold import PartialFold
-from sexton.kernels.results import finish
 from sexton.pipeline.misplaced import held_elsewhere, homes_of, sources_of
 from sexton.pipeline.run_record import (
     Finished,
@@ -37,7 +41,7 @@ from sexton.runs.choose_profile import AUTO, choose, of_evidence, of_version
 from sexton.runs.endless_load import endless_load
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED, Merged, fold_log
-from sexton.runs.folder import RunFolder, RunRecord, files_sha256
+from sexton.runs.folder import RunFolder, RunRecord, Shard, files_sha256
 from sexton.runs.source import LogSource, open_archive, open_segments
 from sexton.settings import settings
 from sexton.tables import TABLES
@@ -85,10 +89,9 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     )
     folder.write_run(record)
     failpoint("replay.folded")
-    folds = {part.log_partition: part.fold for part in merged}
     fold_bytes = UNPACKED * folder.size_bytes("fold")
-    if not engine.works_here(fold_bytes):
-        folds = {}
+    folds = {part.log_partition: part.fold for part in merged if engine.works_here(fold_bytes)}
+    merged = [replace(part, fold=None) for part in merged]  # so that each goes once its tables are written
     endless = {
         part.log_partition: endless_load(
             source,
@@ -100,12 +103,16 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
         for part in merged
     }
     mean_bytes = sum(part.bytes for part in merged) / max(len(merged), 1)
-    finished = engine.map(
+    written = engine.map(
         "Writing tables",
-        record.log_partitions,
-        lambda part: _finish(folder, record, part, mean_bytes, folds.get(part), endless[part]),
+        record.shards,
+        lambda shard: _write(folder, record, shard, folds.pop(shard.log_partition, None)),
         work_bytes=fold_bytes,
     )
+    finished = [
+        _join(folder, record, list(buckets), mean_bytes, endless[part])
+        for part, buckets in groupby(written, lambda one: one.shard.log_partition)
+    ]
     sources = sources_of((part.log_partition, part.homes) for part in finished)
     if source.is_archive:  # which leaves out log partitions that were empty; tombstones may have to go there
         record, empty = _with_empty(folder, record, set(sources) - set(record.log_partitions))
@@ -225,31 +232,38 @@ def _with_empty(
             "cuts": {**record.cuts, **dict.fromkeys(log_partitions, 0)},
         }
     )
-    return record, [_finish(folder, record, part, 0, nothing, None) for part in sorted(log_partitions)]
+    shards = [Shard(part) for part in sorted(log_partitions)]
+    written = [_write(folder, record, shard, nothing) for shard in shards]
+    return record, [_join(folder, record, [one], 0, None) for one in written]
 
 
-def _finish(
-    folder: RunFolder,
-    record: RunRecord,
-    log_partition: int,
-    mean_bytes: float,
-    fold: PartialFold | None,
-    endless: Endless | None,
-) -> Finished:
-    """Write the rows of one log partition; without its fold at hand it is read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """The result of writing the tables of one shard. `bucket` no longer has those that are written."""
+
+    shard: Shard
+    counts: dict[str, int]
+    bucket: results.Finished
+    block: SweepBlock | None
+    undescribable: list[str]
+    homes: list[int]
+
+
+def _write(folder: RunFolder, record: RunRecord, shard: Shard, fold: PartialFold | None) -> _Written:
+    """Write the rows of groups of one shard; without its fold at hand it is read."""
     if fold is None:
-        fold = PartialFold.read_parquet(folder.fold(log_partition))
-    count = record.partition_count
+        fold = PartialFold.read_parquet(folder.fold(shard))
+    log_partition, count = shard.log_partition, record.partition_count
     homes = homes_of(fold, log_partition, count)
-    state = finish(
+    bucket = results.finish_bucket(
         fold,
         log_partition=log_partition,
         partition_count=count,
         held_elsewhere=held_elsewhere(folder, record, log_partition, homes),
-        endless=endless,
+        is_first=shard.is_first,
     )
+    state = bucket.tables
     served = set(state["groups"]["group_id"].to_pylist()) if homes else set()
-    skew = fold.counters["bytes"] / mean_bytes if mean_bytes else None
     block = sweep_block(
         held_offsets(state["committed_offsets"], state["unreachable_offsets"]),
         state["groups"],
@@ -258,19 +272,45 @@ def _finish(
         now_ms=record.as_of_ms,
         profile=fold.profile,
     )
-    state["load_profile"] = (
-        state["load_profile"]
+    counts = {
+        name: folder.write_table(record, name, with_log_partition(state[name], name, log_partition), shard)
+        for name in STATE_TABLES
+        if name in state
+    }
+    folder.write_internal("group_tombstones", state["group_tombstones"], shard)
+    return _Written(
+        shard=shard,
+        counts=counts,
+        bucket=replace(bucket, tables={}),
+        block=block,
+        undescribable=_undescribable(state["groups"]),
+        homes=sorted({home for group_id, home in homes.items() if group_id in served}),
+    )
+
+
+def _join(
+    folder: RunFolder, record: RunRecord, shards: Sequence[_Written], mean_bytes: float, endless: Endless | None
+) -> Finished:
+    """Write the tables of a log partition that are not of single groups."""
+    log_partition = shards[0].shard.log_partition
+    tables = results.join([each.bucket for each in shards], log_partition=log_partition, endless=endless)
+    block = first_block(each.block for each in shards if each.block is not None)
+    (profile,) = tables["load_profile"].to_pylist()
+    skew = profile["bytes"] / mean_bytes if mean_bytes else None
+    tables["load_profile"] = (
+        tables["load_profile"]
         .append_column("skew", pa.array([skew], pa.float64()))
         .append_column("sweep_blocked_by", pa.array([block and block.group_id], pa.string()))
         .append_column("sweep_blocked_from_ms", pa.array([block and block.from_ms], pa.int64()))
         .append_column("coordinator", pa.array([record.leaders.get(log_partition)], pa.int32()))
     )
-    counts = {
-        name: folder.write_table(record, name, with_log_partition(state[name], name, log_partition), log_partition)
-        for name in STATE_TABLES
-    }
-    folder.write_internal("group_tombstones", state["group_tombstones"], log_partition)
-    profile = state["load_profile"].to_pylist()[0]
+    counts = Counter[str]()
+    for each in shards:
+        counts.update(each.counts)
+    for name in STATE_TABLES:
+        if name in tables:
+            rows = with_log_partition(tables[name], name, log_partition)
+            counts[name] = folder.write_table(record, name, rows, log_partition)
     return Finished(
         log_partition=log_partition,
         counts=counts,
@@ -279,9 +319,9 @@ def _finish(
         load_outcome=profile["load_outcome"],
         unknown_types=profile["unknown_types"],
         stray_groups=profile["stray_groups"] or 0,
-        undescribable=_undescribable(state["groups"]),
-        unexpected_unloads=state["unexpected_unloads"]["group_id"].to_pylist(),
-        homes=sorted({home for group_id, home in homes.items() if group_id in served}),
+        undescribable=[name for each in shards for name in each.undescribable],
+        unexpected_unloads=tables["unexpected_unloads"]["group_id"].to_pylist(),
+        homes=sorted({home for each in shards for home in each.homes}),
         sweep_fails=block is not None and block.is_on(record.as_of_ms),
     )
 

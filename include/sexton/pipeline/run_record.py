@@ -112,6 +112,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         log_partitions=parts,
         missing_log_partitions=missing,
         cuts={part.log_partition: part.cut for part in merged},
+        bounds={part.log_partition: part.bounds for part in merged if part.bounds},
         positions=source.positions,
         coverage=coverage.value,
         coverage_reason=coverage.reason,

@@ -23,9 +23,9 @@ from sexton.quality.expectation import Expectation, Result
 from sexton.quality.relations import CheckedRun
 from sexton.quality.suites import Shapes, read_expectations, shape, suites_of
 from sexton.runs.engine import Engine
-from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
+from sexton.runs.folder import SHARDED, WHOLE_RUN, RunFolder, RunRecord, Shard
 from sexton.settings import settings
-from sexton.tables import TABLES
+from sexton.tables import TABLES, Table
 
 TABLE, DOCS = "dq_results", "dq"
 FEW_ROWS = 100_000
@@ -139,13 +139,14 @@ def _write_docs(folder: RunFolder, docs: Path) -> None:
 
 def files_of(record: RunRecord) -> dict[str, list[str]]:
     """The files that the run should have written, by table; names in its folder."""
-    return {
-        table.name: [
-            f"{table.name}/{part}.parquet"
-            for part in (record.log_partitions if table.per_log_partition else [WHOLE_RUN])
-        ]
-        for table in checked_tables(has_changes=record.changes_since_ms is not None)
-    }
+
+    def stems(table: Table) -> Sequence[Shard | int]:
+        if not table.per_log_partition:
+            return [WHOLE_RUN]
+        return record.shards if table.name in SHARDED else record.log_partitions
+
+    tables = checked_tables(has_changes=record.changes_since_ms is not None)
+    return {table.name: [f"{table.name}/{stem}.parquet" for stem in stems(table)] for table in tables}
 
 
 def _shape(folder: RunFolder, files: Mapping[str, Sequence[str]]) -> Shapes:

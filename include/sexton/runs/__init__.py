@@ -8,5 +8,5 @@ checkpoint          folds that are kept for the next run
 checkpoint_verify   whether runs can start from the checkpoints of an archive
 choose_profile      the release whose rules a log follows
 endless_load        where the load of a log partition never ends
-judging             the verdicts of one log partition, read from the folder
+judging             the verdicts of one shard, read from the folder
 """

@@ -1,7 +1,9 @@
 """Checkpoints: the folds that published runs store in the archive, from which later runs continue.
 
-    <archive>/<cluster_id>/checkpoints/<topic_id>/<as_of_ms>-<run_id>/<log_partition>/<part of the fold>.parquet
+    <archive>/<cluster_id>/checkpoints/<topic_id>/<as_of_ms>-<run_id>/<shard>/<part of the fold>.parquet
                                                                      /checkpoint.json, written last
+
+A shard is a log partition, or a bucket of one that has very many keys (runs.folder.Shard, kernels.buckets).
 
 A checkpoint is used only where everything agrees that a fold depends on: cluster, topic, the lineage of every log
 partition, a cut that is not after the one wanted, the profile, the form of a fold, the cap on inflated batches,
@@ -12,34 +14,37 @@ the end for a full replay: the result is the same.
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs as pafs
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from sexton import __version__
 from sexton.archive.files import child_folders, fsync, make_folder, read_record, safe_name, write_whole
 from sexton.archive.folder import Folder, filesystem
 from sexton.archive.log_position import LogPosition
 from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import profile_of
 from sexton.errors import DamagedFold, SextonError, UsageError
 from sexton.failpoints import failpoint
+from sexton.kernels.buckets import GroupRange, bucket_of, groups_of, ranges_of, rest_of, with_groups
 from sexton.kernels.checkpoint.files import unpack
 from sexton.kernels.fold import PartialFold
-from sexton.runs.folder import RunFolder, RunRecord, files_sha256
+from sexton.runs.folder import RunFolder, RunRecord, Shard, files_sha256, shards_of
 from sexton.runs.source import LogSource
 
 CHECKPOINTS_FOLDER = "checkpoints"
 MANIFEST = "checkpoint.json"
-RULES_OF_FOLDS = 3
+RULES_OF_FOLDS = 4
 """To be raised with every change of what a fold of the same bytes holds; its columns are compared anyway."""
 _MOST_TRIED = 50
 _NAME = re.compile(r"(\d{1,19})-(.+)")
-_FILE = re.compile(r"\d{1,9}/[a-z_]+\.parquet")
+_FILE = re.compile(r"(\d{1,9})(-\d{4})?/[a-z_]+\.parquet")
 _LONGEST_NAME = 80
 _NONE: Mapping[str, str] = MappingProxyType({})
 _T = TypeVar("_T")
@@ -58,6 +63,8 @@ class CheckpointManifest(BaseModel):
     profile: str
     inflated_cap_bytes: int
     positions: dict[int, LogPosition]
+    bounds: dict[int, list[str]] = Field(default_factory=dict)
+    """As RunRecord.bounds."""
     files: dict[str, str]
     sha256: str
     code_version: str = __version__
@@ -69,28 +76,69 @@ class DamagedCheckpoint(SextonError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartFold:
-    """The fold of one log partition of a checkpoint, in `folder`; `name` is that of the checkpoint's folder."""
+    """The fold of one log partition of a checkpoint, in a folder for each bucket, of which `bounds` are as in
+    RunRecord.bounds; `name` is that of the checkpoint's folder."""
 
     log_partition: int
-    folder: Folder
+    folders: Sequence[Folder]
+    bounds: Sequence[str]
     cut: int
     name: str
 
-    def read(self, profile: Profile, *, room_for: PartialFold | None = None) -> PartialFold:
-        """The fold, with room for all of `room_for`; DamagedCheckpoint when it is not one up to `cut` by `profile`."""
+    def read(self, profile: Profile, *, ids: GroupRange | None = None) -> PartialFold:
+        """The fold, or the bucket of it with the groups of a range.
+
+        DamagedCheckpoint when it is not one up to `cut` by `profile`.
+        """
+        ids = ids or GroupRange()
+        first, *others = shards_of(self.log_partition, self.bounds)
+        if not others:
+            return bucket_of(self._read(first, profile), ids)
+        rest = rest_of(self._read(first, profile, without_groups=True), is_first=ids.is_first)
+        if ids.is_first:  # which has the counts of all
+            rest = with_groups(rest, (self._read(each, profile, without_groups=True).state for each in others))
+        some = zip(ranges_of(self.bounds), [first, *others], strict=True)
+        return with_groups(rest, (groups_of(self._read(each, profile), ids) for own, each in some if own.overlaps(ids)))
+
+    def groups_by_id(self, *, most_rows: int) -> list[tuple[str | None, int]]:
+        """Group ids, one for about every `most_rows` keys, and how many keys there are from each to the next.
+
+        Reckoned as if all groups of a bucket had equally many. DamagedCheckpoint when a file is not as it was written.
+        """
+        found: list[tuple[str | None, int]] = []
+        for shard in shards_of(self.log_partition, self.bounds):
+            folder = self._folder(shard)
+            names = folder.files()
+            if not {"keys.parquet", "groups.parquet"} <= {*names}:
+                continue
+            try:
+                with folder.open("keys.parquet") as file:
+                    rows = pq.read_metadata(file).num_rows
+                with folder.open("groups.parquet") as file:
+                    groups = pq.read_table(file, columns=["group_id"])["group_id"].cast(pa.large_string()).sort()
+                count = max(min(rows // most_rows, len(groups)), 1)
+                found += [(groups[len(groups) * n // count].as_py(), rows // count) for n in range(count)]
+            except (UsageError, OSError, pa.ArrowException, LookupError, UnicodeDecodeError) as error:
+                raise self._damaged(shard, str(error)) from None
+        return found
+
+    def _folder(self, shard: Shard) -> Folder:
+        return self.folders[shard.bucket or 0]
+
+    def _read(self, shard: Shard, profile: Profile, *, without_groups: bool = False) -> PartialFold:
         try:
-            fold = PartialFold.read_parquet(self.folder, room_for=room_for)
+            fold = PartialFold.read_parquet(self._folder(shard), without_groups=without_groups)
         except DamagedFold as error:
-            raise self._damaged(f"{error.where}.parquet: {error.message}") from None
+            raise self._damaged(shard, f"{error.where}.parquet: {error.message}") from None
         except (UsageError, OSError) as error:  # not as it was written, or not there
-            raise self._damaged(str(error)) from None
+            raise self._damaged(shard, str(error)) from None
         found = (fold.profile.text, fold.cut, fold.is_prefix)
         if found != (profile.text, self.cut, True):
-            raise self._damaged(f"counters.parquet: its profile, cut and beginning are {found}")
+            raise self._damaged(shard, f"counters.parquet: its profile, cut and beginning are {found}")
         return fold
 
-    def _damaged(self, what: str) -> DamagedCheckpoint:
-        return DamagedCheckpoint(f"{self.log_partition}/{what}", where=self.name)
+    def _damaged(self, shard: Shard, what: str) -> DamagedCheckpoint:
+        return DamagedCheckpoint(f"{shard}/{what}", where=self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +153,7 @@ class Base:
     name: str
     positions: dict[int, LogPosition]
     folder: Folder
+    bounds: Mapping[int, Sequence[str]] = field(default_factory=dict)
     hashes: Mapping[str, str] | None = None
 
     @property
@@ -116,12 +165,23 @@ class Base:
         """The fold of a log partition; None where it had none yet."""
         if (position := self.positions.get(log_partition)) is None:
             return None
-        folder = self.folder.sub(str(log_partition))
-        if self.hashes is not None:
-            start = f"{log_partition}/"
-            own = {file.removeprefix(start): sha for file, sha in self.hashes.items() if file.startswith(start)}
-            folder = folder.hashed(own)
-        return StartFold(log_partition=log_partition, folder=folder, cut=position.cut, name=self.name)
+        bounds = self.bounds.get(log_partition, ())
+        return StartFold(
+            log_partition=log_partition,
+            folders=[self._folder(shard) for shard in shards_of(log_partition, bounds)],
+            bounds=bounds,
+            cut=position.cut,
+            name=self.name,
+        )
+
+    def _folder(self, shard: Shard) -> Folder:
+        folder = self.folder.sub(str(shard))
+        if self.hashes is None:
+            return folder
+        start = f"{shard}/"
+        return folder.hashed(
+            {file.removeprefix(start): sha for file, sha in self.hashes.items() if file.startswith(start)}
+        )
 
 
 def fold_format() -> str:
@@ -188,6 +248,7 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
         profile=record.profile,
         inflated_cap_bytes=record.inflated_cap_bytes,
         positions=record.positions,
+        bounds=record.bounds,
         files=files,
         sha256=record.checkpoint_sha256,
     )
@@ -226,6 +287,7 @@ def nearest(
                     name=name,
                     positions=manifest.positions,
                     folder=Folder(source.uri, manifest.cluster_id, CHECKPOINTS_FOLDER, manifest.topic_id, name),
+                    bounds=manifest.bounds,
                     hashes=manifest.files,
                 )
                 return base, warnings
@@ -253,6 +315,20 @@ def odd_name(manifest: CheckpointManifest) -> str | None:
     return next((name for name in manifest.files if not _FILE.fullmatch(name)), None)
 
 
+def odd_bounds(manifest: CheckpointManifest) -> str | None:
+    """What is wrong with the manifest's division of log partitions into buckets; None where nothing is."""
+    for part, bounds in manifest.bounds.items():
+        is_divisible = part in manifest.positions and can_divide(profile_of(manifest.profile))
+        if not is_divisible or bounds != sorted(set(bounds)):
+            return f"its buckets of log partition {part} are none of a fold"
+    return None
+
+
+def can_divide(profile: Profile) -> bool:
+    """Whether groups of a log partition can be judged apart: not where one cache has those of all log partitions."""
+    return profile.folds_in_slices and profile.is_java
+
+
 def _name_of(run_id: str) -> str:
     """A run id as part of a folder's name; no two share one."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", run_id)[:_LONGEST_NAME]
@@ -278,6 +354,8 @@ def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, ca
             return f"its {name} is {own}, not {wanted}"
     if odd := odd_name(manifest):
         return f"no file of a fold: {odd!r}"
+    if odd := odd_bounds(manifest):
+        return odd
     for part, position in manifest.positions.items():
         goal = source.positions.get(part)
         if goal is None:
@@ -288,6 +366,8 @@ def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, ca
             return f"its cut of log partition {part} is no position in a log"
         if position.order > goal.order:
             return f"its cut of log partition {part} lies behind the one wanted"
-        if not {f"{part}/{name}.parquet" for name in ("counters", "profile")} <= manifest.files.keys():
+        shards = shards_of(part, manifest.bounds.get(part, ()))
+        needed = {f"{one}/{name}.parquet" for one in shards for name in ("counters", "profile")}
+        if not needed <= manifest.files.keys():
             return f"it has no fold of log partition {part}"
     return None

@@ -23,9 +23,11 @@ from sexton.runs.checkpoint import (
     DamagedCheckpoint,
     checkpoint_folders,
     fold_format,
+    odd_bounds,
     odd_name,
     read_manifest,
 )
+from sexton.runs.folder import shards_of
 
 
 def verify_checkpoints(
@@ -68,15 +70,24 @@ def _wrong(manifest: CheckpointManifest, where: str, folder: Folder) -> Iterator
     if odd := odd_name(manifest):
         yield f"no file of a fold: {odd!r}"
         return
+    if odd_part := odd_bounds(manifest):
+        yield odd_part
+        return
     is_read = manifest.fold_format == fold_format()  # else a fold cannot be, but its bytes can
+    read = {str(one) for part in manifest.positions for one in shards_of(part, manifest.bounds.get(part, ()))}
     for file in manifest.files:
-        if not (is_read and int(file.partition("/")[0]) in manifest.positions):
+        if not is_read or file.partition("/")[0] not in read:
             folder.hashed(manifest.files).open(file)
     if not is_read:
         return
     profile = profile_of(manifest.profile)
     base = Base(
-        as_of_ms=manifest.as_of_ms, name=name, positions=manifest.positions, folder=folder, hashes=manifest.files
+        as_of_ms=manifest.as_of_ms,
+        name=name,
+        positions=manifest.positions,
+        folder=folder,
+        bounds=manifest.bounds,
+        hashes=manifest.files,
     )
     for log_partition in manifest.positions:
         fold = base.fold(log_partition)

@@ -6,7 +6,7 @@ with the longer of Kafka's default retentions: a warning says so, and no plan is
 that was asked for is used as it is; where the log or the recorded broker contradicts it, every command says so.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -81,6 +81,17 @@ class Evidence:
             legacy_records=counters["legacy_records"],
             offset_records=counters["offset_values"] + counters["offset_tombstones"],
         )
+
+
+def joined(buckets: Sequence[Evidence]) -> Evidence:
+    """That of a log partition, from its buckets (kernels.buckets), each of which counts its batches."""
+    return replace(
+        buckets[0],
+        record_types=frozenset().union(*(one.record_types for one in buckets)),
+        version_4=any(one.version_4 for one in buckets),
+        legacy_records=sum(one.legacy_records for one in buckets),
+        offset_records=sum(one.offset_records for one in buckets),
+    )
 
 
 def choose(profile: str) -> Choice:

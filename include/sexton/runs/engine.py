@@ -147,6 +147,9 @@ def _require_iceberg(session: "SparkSession") -> None:
 class Engine:
     """Spreads items over Spark; starts the session only when the first piece of work needs it."""
 
+    cores: int | None = None
+    """How many items are worked on at a time; None where only Spark knows."""
+
     def __init__(self, app_name: str, *, iceberg: bool = False, quiet: bool = False) -> None:
         self._app_name = app_name
         self._iceberg = iceberg

@@ -1,11 +1,14 @@
 """Reads the segments of a run into one fold for each log partition: folds parts of the log, then merges their folds.
 
 A large log is folded and merged by Spark; a small one here, each part folded onto what came before. With a checkpoint
-only what follows its cuts is read, and joined to it. The folds are written to `fold/<log_partition>` of the run folder.
+only what follows its cuts is read, and joined to it. A log partition with very many keys is merged in buckets of its
+group ids, a task each: the partial folds are written by group id, so that a task reads what is in its range. The folds
+are written to `fold/<shard>` of the run folder.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, groupby
 
 from pyarrow import fs as pafs
 
@@ -16,20 +19,36 @@ from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import DamagedFold
 from sexton.kernels import layout as L
+from sexton.kernels.buckets import (
+    GroupRange,
+    bounds_for,
+    bucket_of,
+    groups_of,
+    pieces_of,
+    ranges_of,
+    rest_of,
+    with_groups,
+    without_undecodable,
+)
 from sexton.kernels.fold import PartialFold, fold_task, merge_all
+from sexton.kernels.layout import State
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
-from sexton.runs.checkpoint import Base, StartFold
-from sexton.runs.choose_profile import Evidence
+from sexton.runs.checkpoint import Base, StartFold, can_divide
+from sexton.runs.choose_profile import Evidence, joined
 from sexton.runs.engine import Engine
-from sexton.runs.folder import RunFolder
+from sexton.runs.folder import RunFolder, Shard, shards_of
 from sexton.runs.source import LogSource, check_files
 from sexton.settings import settings
 
 SAMPLED_GROUPS = 2_000
 UNPACKED = 8
 """Bytes in memory of a byte of a fold's files, about."""
+_UNDIVIDED = 2
+"""Buckets in one are cheaper than two tasks that read a partial fold."""
 WHOLE_LOG = 1 << 62
 """A chunk that holds any log."""
+_PIECES_PER_BUCKET = 8
+"""A bucket begins with a piece of a partial fold, so it may be larger than wanted by one of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,33 +70,85 @@ class Merged:
     """What is the first that could not be read, and how much could not; None where all could."""
     files: dict[str, str]
     """The SHA-256 of every file of the written fold, by its name below the folder `fold`."""
+    bounds: list[str] = field(default_factory=list)
+    """As RunRecord.bounds."""
     fold: PartialFold | None = None
     """The fold itself, where all of the work is done in this process: it need not be read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _FoldItem:
+class _Span:
+    """Where in the file of a partial fold a packed fold is; it has `rows` keys and group records, from the group
+    `lower` on."""
+
+    lower: str | None
+    rows: int
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Partial:
+    """A partial fold in a file: whole (one span), or its rest and then its groups by id (kernels.buckets)."""
+
+    log_partition: int
+    name: str
+    spans: tuple[_Span, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.spans) == 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Whole:
+    """The shard that a task makes, from `base` on where there is one, up to `cut`."""
+
+    folder: RunFolder
+    shard: Shard
+    profile: str
+    base: StartFold | None
+    cut: int | None
+    is_here: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FoldWork:
+    """Neighbouring parts of a log partition, folded one onto the other by one task; all of it if there is `whole`.
+
+    With more than `most_rows` keys and group records a fold is written, and another begun. What is written is in pieces
+    of `piece_rows`. None: never.
+    """
+
     uri: str
-    task: FoldTask
+    tasks: tuple[FoldTask, ...]
     as_of_ms: int | None
     taken_at_ms: int
     cap_bytes: int
     profile: str
     partial: Folder
+    most_rows: int | None
+    piece_rows: int | None
+    whole: _Whole | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Folded:
+    """Partial folds in log order, with all that there was before them if `has_base`; or the whole log partition."""
+
+    partials: tuple[_Partial, ...] = ()
+    has_base: bool = False
+    merged: Merged | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MergeWork:
-    """The partial folds of a log partition are in `partial`, or are to be made of `tasks`."""
+    """A shard that is to be made of what the partial folds in the folder `partial` have of the groups of `ids`."""
 
-    folder: RunFolder
-    log_partition: int
+    whole: _Whole
+    ids: GroupRange
     partial: Folder
-    tasks: tuple[_FoldItem, ...]
-    is_here: bool
-    base: StartFold | None
-    cut: int | None
-    profile: str
+    partials: tuple[_Partial, ...]
 
 
 def fold_log(
@@ -89,11 +160,13 @@ def fold_log(
     taken_at_ms: int,
     profile: Profile,
     base: Base | None = None,
+    bounds: Mapping[int, Sequence[str]] | None = None,
 ) -> list[Merged]:
     """Fold `source` into `folder`, a row for each log partition of what came of it; from `base` on where there is one.
 
     An archive is read up to its positions, a broker's disk to its end or up to `as_of_ms`. An earlier fold in `folder`
-    is removed. DamagedCheckpoint when a fold of `base` is not one.
+    is removed. `bounds` (RunRecord.bounds) says how to divide log partitions, which otherwise follows from the number
+    of their keys. DamagedCheckpoint when a fold of `base` is not one.
     """
     folder.remove("fold")
     folder.remove("partial")
@@ -101,66 +174,157 @@ def fold_log(
     segments = source.segments if base is None else source.segments_after(base.positions)
     if source.is_archive:
         check_files(filesystem(source.uri)[0], [one for some in segments.values() for one in some])
-    work = [
-        _FoldItem(
-            uri=source.uri,
-            task=task,
-            as_of_ms=None if source.is_archive else as_of_ms,
-            taken_at_ms=source.taken_at_ms or taken_at_ms,
-            cap_bytes=config.inflated_cap_bytes,
-            profile=profile.text,
-            partial=folder.sub("partial", str(task.log_partition)),
-        )
-        for task in _tasks(segments, base, config.fold_task_bytes if profile.folds_in_slices else WHOLE_LOG)
-    ]
-    work.sort(key=lambda item: -_size(item.task))  # longest first
-    log_bytes = sum(_size(item.task) for item in work)
+    tasks = _tasks(segments, base, config.fold_task_bytes if profile.folds_in_slices else WHOLE_LOG)
+    log_bytes = sum(_size(task) for some in tasks.values() for task in some)
     is_here = engine.works_here(log_bytes + UNPACKED * (base.size_bytes if base else 0))
-    if not is_here:
-        engine.map("Replaying the log", work, _write_fold)
-    merges = [
-        _MergeWork(
+
+    def whole(shard: Shard) -> _Whole:
+        part = shard.log_partition
+        return _Whole(
             folder=folder,
-            log_partition=part,
-            partial=folder.sub("partial", str(part)),
-            tasks=tuple(item for item in work if item.task.log_partition == part) if is_here else (),
-            is_here=is_here,
+            shard=shard,
+            profile=profile.text,
             base=base.fold(part) if base else None,
             cut=source.positions[part].cut if part in source.positions else None,
-            profile=profile.text,
+            is_here=is_here,
         )
-        for part in sorted(source.segments)
+
+    work = []
+    for part, own in tasks.items():
+        is_free = bounds is None and can_divide(profile)
+        is_one = not (bounds or {}).get(part) and (base is None or len(base.bounds.get(part, ())) == 0)
+        some = _chunks(own, max(log_bytes // engine.cores, 1) if engine.cores else config.fold_task_bytes)
+        work += [
+            _FoldWork(
+                uri=source.uri,
+                tasks=tuple(chunk),
+                as_of_ms=None if source.is_archive else as_of_ms,
+                taken_at_ms=source.taken_at_ms or taken_at_ms,
+                cap_bytes=config.inflated_cap_bytes,
+                profile=profile.text,
+                partial=folder.sub("partial", str(part)),
+                most_rows=config.bucket_keys if is_free else None,
+                piece_rows=max(config.bucket_keys // _PIECES_PER_BUCKET, 1) if can_divide(profile) else None,
+                whole=whole(Shard(part)) if is_one and len(some) == 1 else None,
+            )
+            for chunk in some
+        ]
+    work.sort(key=lambda item: -sum(map(_size, item.tasks)))  # longest first
+    folded = engine.map("Replaying the log", work, _fold_part, work_bytes=0 if is_here else None)
+    merged = {each.merged.log_partition: each.merged for each in folded if each.merged is not None}
+    partials: dict[int, list[_Partial]] = {}
+    for each in folded:
+        for partial in each.partials:
+            partials.setdefault(partial.log_partition, []).append(partial)
+    with_base = {each.partials[0].log_partition for each in folded if each.has_base}
+    if bounds is None:
+        bounds = _bounds(partials, base, with_base, most_keys=config.bucket_keys) if can_divide(profile) else {}
+    merges = [
+        _MergeWork(
+            whole=replace(whole(shard), base=None) if part in with_base else whole(shard),
+            ids=ids,
+            partial=folder.sub("partial", str(part)),
+            partials=tuple(sorted(partials.get(part, ()), key=lambda one: one.name)),
+        )
+        for part in sorted(source.segments.keys() - merged.keys())
+        for shard, ids in zip(shards_of(part, bounds.get(part, ())), ranges_of(bounds.get(part, ())), strict=True)
     ]
-    merged = engine.map("Merging folds", merges, _merge, work_bytes=0 if is_here else None)
+    found = engine.map("Merging folds", merges, _merge, work_bytes=0 if is_here else None)
     folder.remove("partial")
-    return merged
+    for part, buckets in groupby(found, lambda one: one.log_partition):
+        merged[part] = _joined(list(buckets), [*bounds.get(part, ())])
+    return [one for _, one in sorted(merged.items())]
 
 
-def _tasks(segments: Mapping[int, Sequence[Segment]], base: Base | None, target_bytes: int) -> list[FoldTask]:
+def _bounds(
+    partials: Mapping[int, Sequence[_Partial]], base: Base | None, with_base: Container[int], *, most_keys: int
+) -> dict[int, list[str]]:
+    """Where to divide log partitions with more than so many keys, where those of several slices count for each."""
+    found = {part: [*bounds] for part, bounds in (base.bounds if base else {}).items() if bounds}
+    for part, own in partials.items():
+        weights = [(None if one.is_whole else span.lower, span.rows) for one in own for span in one.spans]
+        start = base.fold(part) if base and part not in with_base else None
+        if start is not None:
+            weights += start.groups_by_id(most_rows=max(most_keys // _PIECES_PER_BUCKET, 1))
+        found[part] = bounds_for(weights, most_keys=most_keys)
+    return found
+
+
+def _tasks(
+    segments: Mapping[int, Sequence[Segment]], base: Base | None, target_bytes: int
+) -> dict[int, list[FoldTask]]:
     """The fold tasks of every log partition; one that follows a checkpoint does not begin the log partition."""
-    return [
-        task
+    return {
+        part: plan_fold_tasks(some, target_bytes=target_bytes, first_index=1 if base and part in base.positions else 0)
         for part, some in segments.items()
-        for task in plan_fold_tasks(
-            some, target_bytes=target_bytes, first_index=1 if base and part in base.positions else 0
-        )
-    ]
+        if some
+    }
 
 
 def _size(task: FoldTask) -> int:
     return sum(span.end_byte - span.start_byte for span in task.slices)
 
 
-def _write_fold(work: _FoldItem) -> None:
-    work.partial.write(_fold(work).to_bytes(), f"{work.task.index:08d}.fold")
+def _chunks(tasks: Sequence[FoldTask], chunk_bytes: int) -> list[list[FoldTask]]:
+    """Neighbouring tasks together, about so many bytes in each chunk."""
+    chunks: list[list[FoldTask]] = []
+    left_bytes = 0
+    for task in tasks:
+        if not chunks or left_bytes < _size(task) // 2:
+            chunks.append([])
+            left_bytes = chunk_bytes
+        chunks[-1].append(task)
+        left_bytes -= _size(task)
+    return chunks
 
 
-def _fold(work: _FoldItem, onto: PartialFold | None = None) -> PartialFold:
+def _fold_part(work: _FoldWork) -> _Folded:
+    fold = None if work.whole is None else _start(work.whole)
+    first, partials = work.tasks[0], list[_Partial]()
+    for task in work.tasks:
+        if fold is not None and fold.cut is not None:
+            break
+        if fold is not None and work.most_rows is not None and _rows(fold) > work.most_rows:
+            partials.append(_write_partial(work, first, fold))
+            fold, first = None, task
+        fold = _fold(work, task, onto=fold)
+    assert fold is not None, "there is a task"
+    is_small = work.most_rows is None or _rows(fold) <= _UNDIVIDED * work.most_rows
+    if work.whole is not None and not partials and is_small:
+        return _Folded(merged=_written(work.whole, fold))
+    partials.append(_write_partial(work, first, fold))
+    return _Folded(partials=tuple(partials), has_base=work.whole is not None and work.whole.base is not None)
+
+
+def _rows(fold: PartialFold) -> int:
+    return int(fold.state.counts[L.KEYS] + fold.state.counts[L.RECORDS])
+
+
+def _write_partial(work: _FoldWork, first: FoldTask, fold: PartialFold) -> _Partial:
+    """Write the fold of what begins with the task `first`."""
+    name, rows = f"{first.index:08d}.fold", _rows(fold)
+    packed: list[tuple[str | None, int, bytes]]
+    if work.piece_rows is None or rows <= work.piece_rows:
+        packed = [(None, rows, fold.to_bytes())]
+    else:
+        packed = [(None, 0, rest_of(fold, is_first=True).to_bytes())]
+        packed += [
+            (piece.lower, piece.keys, piece.fold.to_bytes()) for piece in pieces_of(fold, most_keys=work.piece_rows)
+        ]
+    work.partial.write(b"".join(data for _, _, data in packed), name)
+    spans, start = [], 0
+    for lower, count, data in packed:
+        spans.append(_Span(lower=lower, rows=count, start=start, size=len(data)))
+        start += len(data)
+    return _Partial(log_partition=first.log_partition, name=name, spans=tuple(spans))
+
+
+def _fold(work: _FoldWork, task: FoldTask, onto: PartialFold | None) -> PartialFold:
     fs, _ = filesystem(work.uri)
-    slices = tuple(replace(span, taken_at_ms=_taken_at_ms(fs, span)) for span in work.task.slices)
+    slices = tuple(replace(span, taken_at_ms=_taken_at_ms(fs, span)) for span in task.slices)
     return fold_task(
         (slice_bytes(fs, span) for span in slices),
-        task=replace(work.task, slices=slices),
+        task=replace(task, slices=slices),
         cap_bytes=work.cap_bytes,
         as_of_ms=work.as_of_ms,
         taken_at_ms=work.taken_at_ms,
@@ -176,35 +340,44 @@ def _taken_at_ms(fs: pafs.FileSystem, span: SegmentSlice) -> int | None:
     return read_record(fs, span.manifest_path, Manifest, what="a manifest").taken_at_ms
 
 
-def _fold_here(work: _MergeWork) -> PartialFold:
-    """The chunks of a log partition, folded one onto the other."""
-    fold = _start(work)
-    for item in sorted(work.tasks, key=lambda item: item.task.index):
-        if fold.cut is None:
-            fold = _fold(item, onto=fold)
-    return fold
-
-
-def _merge_written(work: _MergeWork) -> PartialFold:
+def _merge(work: _MergeWork) -> Merged:
     """The partial folds that others have written, merged in log order."""
-    folds = [_read_partial(work.partial, name) for name in work.partial.files() if name.endswith(".fold")]
-    if work.base is not None or not folds:
-        folds.insert(0, _start(work, room_for=folds[0] if folds else None))
-    return merge_all(folds)
+    starts_empty = work.whole.base is None and bool(work.partials)
+    start = [] if starts_empty else [_start(work.whole, ids=work.ids)]
+    fold = merge_all(chain(start, (_read_partial(work, partial) for partial in work.partials)))
+    return _written(work.whole, fold if work.ids.is_first else without_undecodable(fold))
 
 
-def _read_partial(folder: Folder, name: str) -> PartialFold:
+def _read_partial(work: _MergeWork, partial: _Partial) -> PartialFold:
+    """What a partial fold has of the groups that are merged, and of the whole log partition."""
+    rest, *pieces = partial.spans
+    if partial.is_whole:
+        return bucket_of(_read_span(work.partial, partial.name, rest), work.ids)
+    ranges = ranges_of([str(span.lower) for span in pieces])[1:]
+    some = [(own, span) for own, span in zip(ranges, pieces, strict=True) if own.overlaps(work.ids)]
+    return with_groups(
+        rest_of(_read_span(work.partial, partial.name, rest), is_first=work.ids.is_first),
+        (_groups(_read_span(work.partial, partial.name, span), own, work.ids) for own, span in some),
+    )
+
+
+def _groups(piece: PartialFold, own: GroupRange, ids: GroupRange) -> State:
+    return piece.state if ids.holds(own) else groups_of(piece, ids)
+
+
+def _read_span(folder: Folder, name: str, span: _Span) -> PartialFold:
     try:
-        return PartialFold.from_bytes(folder.read(name))
+        return PartialFold.from_bytes(folder.read_span(name, span.start, span.size))
     except DamagedFold as error:
         raise DamagedFold(f"{error.where or 'all of it'}: {error.message}", where=folder.sub(name)) from None
 
 
-def _start(work: _MergeWork, room_for: PartialFold | None = None) -> PartialFold:
-    """What a log partition is folded onto: the checkpoint's fold of it, else nothing."""
-    if work.base is None:
-        return PartialFold.empty(profile=profile_of(work.profile), is_prefix=True)
-    return replace(work.base.read(profile_of(work.profile), room_for=room_for), cut=None)
+def _start(whole: _Whole, *, ids: GroupRange | None = None) -> PartialFold:
+    """What a shard is folded onto: the checkpoint's fold of it, else nothing."""
+    profile = profile_of(whole.profile)
+    if whole.base is None:
+        return PartialFold.empty(profile=profile, is_prefix=True)
+    return replace(whole.base.read(profile, ids=ids), cut=None)
 
 
 def _damage(fold: PartialFold) -> str | None:
@@ -216,13 +389,13 @@ def _damage(fold: PartialFold) -> str | None:
     return f"{first}; and {more} more" if more else str(first)
 
 
-def _merge(work: _MergeWork) -> Merged:
-    fold = _fold_here(work) if work.is_here else _merge_written(work)
-    if work.cut is not None:
-        fold = replace(fold, cut=work.cut)
-    files = fold.write_parquet(work.folder.fold(work.log_partition))
+def _written(whole: _Whole, fold: PartialFold) -> Merged:
+    """Write the fold of a shard."""
+    if whole.cut is not None:
+        fold = replace(fold, cut=whole.cut)
+    files = fold.write_parquet(whole.folder.fold(whole.shard))
     return Merged(
-        log_partition=work.log_partition,
+        log_partition=whole.shard.log_partition,
         cut=fold.end,
         first_log_offset=fold.first_log_offset,
         records=fold.counters["records"],
@@ -234,6 +407,22 @@ def _merge(work: _MergeWork) -> Merged:
         largest_batch_bytes=fold.counters["largest_batch_bytes"],
         evidence=Evidence.of(fold),
         damage=_damage(fold),
-        files={f"{work.log_partition}/{name}": sha256 for name, sha256 in files.items()},
-        fold=fold if work.is_here else None,
+        files={f"{whole.shard}/{name}": sha256 for name, sha256 in files.items()},
+        fold=fold if whole.is_here and whole.shard.bucket is None else None,
+    )
+
+
+def _joined(buckets: Sequence[Merged], bounds: list[str]) -> Merged:
+    """One log partition from its buckets."""
+    first = buckets[0]
+    if len(buckets) == 1:
+        return first
+    return replace(
+        first,
+        records=sum(one.records for one in buckets),
+        max_commit_timestamp_ms=max(one.max_commit_timestamp_ms for one in buckets),
+        group_ids=[name for one in buckets for name in one.group_ids][:SAMPLED_GROUPS],
+        evidence=joined([one.evidence for one in buckets]),
+        files={name: sha256 for one in buckets for name, sha256 in one.files.items()},
+        bounds=bounds,
     )

@@ -4,14 +4,17 @@ A folder or a URI: driver and executors read and write it from wherever they run
 
     DIR/run.json                              RunRecord, written by replay_groups, completed by later stages
     DIR/<table>/<log_partition>.parquet       one file per table and log partition (0.parquet for the whole-run tables)
-    DIR/fold/<log_partition>/                 the checkpoint: the finished fold of that log partition
+    DIR/<table>/<log_partition>-<bucket>.parquet    instead, for each bucket of a log partition with very many keys
+    DIR/fold/<log_partition>[-<bucket>]/      the checkpoint: the finished fold of that log partition
     DIR/internal/                             what only later stages read
     DIR/batches/<log_partition>.log           the plan as Kafka record batches
     DIR/dq/  DIR/report.html  DIR/summary.json
 """
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +32,41 @@ from sexton.tables import TABLES
 
 WHOLE_RUN = 0
 """File stem of tables that are not split by log partition."""
+SHARDED = (
+    "committed_offsets",
+    "unreachable_offsets",
+    "pending_offsets",
+    "groups",
+    "members",
+    "offset_verdicts",
+    "tombstones",
+    "expiry_forecast",
+)
+"""The tables whose rows are of a group: a log partition has a file of them for each of its shards."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shard:
+    """What one task works on: a log partition, or where it has very many keys a bucket of it (kernels.buckets)."""
+
+    log_partition: int
+    bucket: int | None = None
+
+    def __str__(self) -> str:
+        """As files and folders are named."""
+        return str(self.log_partition) if self.bucket is None else f"{self.log_partition}-{self.bucket:04d}"
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it has what a log partition has once."""
+        return not self.bucket
+
+
+def shards_of(log_partition: int, bounds: Sequence[str]) -> list[Shard]:
+    """The shards of a log partition whose buckets, all but the first, begin at `bounds`."""
+    if not bounds:
+        return [Shard(log_partition)]
+    return [Shard(log_partition, bucket) for bucket in range(len(bounds) + 1)]
 
 
 class RunRecord(BaseModel):
@@ -53,6 +91,10 @@ class RunRecord(BaseModel):
     log_partitions: list[int]
     missing_log_partitions: list[int] = Field(default_factory=list)
     cuts: dict[int, int] = Field(default_factory=dict, description="log partition -> log_offset where reading stopped")
+    bounds: dict[int, list[str]] = Field(
+        default_factory=dict,
+        description="log partition of more than one bucket -> the group ids with which all but the first begin",
+    )
     positions: dict[int, LogPosition] = Field(default_factory=dict, description="log partition -> that in the archive")
     coverage: str = "complete"
     coverage_reason: str = ""
@@ -83,6 +125,11 @@ class RunRecord(BaseModel):
     code_version: str = __version__
 
     @property
+    def shards(self) -> list[Shard]:
+        """The shards of all log partitions, by group id."""
+        return [shard for part in self.log_partitions for shard in shards_of(part, self.bounds.get(part, ()))]
+
+    @property
     def recorded(self) -> Recorded:
         """What the snapshot recorded of the brokers and of the offsets topic."""
         return Recorded(
@@ -96,9 +143,9 @@ class RunRecord(BaseModel):
 class RunFolder(Folder):
     """The files of one run."""
 
-    def fold(self, log_partition: int) -> Folder:
-        """Where the checkpoint of a log partition is."""
-        return self.sub("fold", str(log_partition))
+    def fold(self, shard: Shard) -> Folder:
+        """Where the checkpoint of a shard is."""
+        return self.sub("fold", str(shard))
 
     def size_bytes(self, *tables: str) -> int:
         """Bytes of the files of some tables of this run: how much work a stage that reads them has."""
@@ -132,11 +179,12 @@ class RunFolder(Folder):
     def write_run(self, record: RunRecord) -> None:
         self.write(record.model_dump_json(indent=2).encode(), "run.json")
 
-    def write_table(self, record: RunRecord, table: str, rows: pa.Table, log_partition: int = WHOLE_RUN) -> int:
-        """Write the rows of one log partition, completed by the run's columns and cast to the declared schema."""
+    def write_table(self, record: RunRecord, table: str, rows: pa.Table, shard: Shard | int = WHOLE_RUN) -> int:
+        """Write the rows of a log partition or shard, completed by the run's columns and cast to the declared
+        schema."""
         schema = TABLES[table].arrow_schema(with_run=True)
         if not rows.num_rows:
-            self.write_rows(schema.empty_table(), table, log_partition)
+            self.write_rows(schema.empty_table(), table, shard)
             return 0
         run_columns: dict[str, Any] = {
             "cluster_id": record.cluster_id,
@@ -149,24 +197,41 @@ class RunFolder(Folder):
             else cast(rows.column(field.name), field.type)
             for field in schema
         ]
-        self.write_rows(pa.table(columns, schema=schema), table, log_partition)
+        self.write_rows(pa.table(columns, schema=schema), table, shard)
         return int(rows.num_rows)
 
-    def write_rows(self, rows: pa.Table, table: str, log_partition: int = WHOLE_RUN) -> None:
+    def write_rows(self, rows: pa.Table, table: str, shard: Shard | int = WHOLE_RUN) -> None:
         """Write rows as they are."""
-        self.write(parquet_file(rows), table, f"{log_partition}.parquet")
+        self.write(parquet_file(rows), table, f"{shard}.parquet")
 
-    def read_table(self, table: str, log_partition: int, columns: list[str] | None = None) -> pa.Table:
-        with self.open(table, f"{log_partition}.parquet") as file:
-            return pq.read_table(file, columns=columns)
+    def read_table(self, table: str, shard: Shard | int, columns: list[str] | None = None) -> pa.Table:
+        """The rows of a shard, or of a log partition: those of its shards, in order."""
+        try:
+            with self.open(table, f"{shard}.parquet") as file:
+                return pq.read_table(file, columns=columns)
+        except FileNotFoundError:
+            buckets = self._buckets(table, shard)
+            if not buckets:
+                raise
+            return pa.concat_tables([self.read_table(table, bucket, columns) for bucket in buckets])
 
-    def write_internal(self, name: str, rows: pa.Table, log_partition: int) -> None:
+    def shards_in(self, table: str, log_partition: int) -> list[Shard]:
+        """The shards that a log partition has in a table."""
+        whole = Shard(log_partition)
+        return [whole] if self.exists(table, f"{whole}.parquet") else self._buckets(table, log_partition)
+
+    def _buckets(self, table: str, shard: Shard | int) -> list[Shard]:
+        names = (re.fullmatch(r"(\d+)-(\d+)\.parquet", name) for name in self.sub(table).files())
+        found = (Shard(int(name[1]), int(name[2])) for name in names if name)
+        return sorted(each for each in found if each.log_partition == shard)
+
+    def write_internal(self, name: str, rows: pa.Table, shard: Shard) -> None:
         """Write rows that only later stages read."""
-        self.write(parquet_file(rows), "internal", name, f"{log_partition}.parquet")
+        self.write(parquet_file(rows), "internal", name, f"{shard}.parquet")
 
-    def read_internal(self, name: str, log_partition: int) -> pa.Table:
-        with self.open("internal", name, f"{log_partition}.parquet") as file:
-            return pq.read_table(file)
+    def read_internal(self, name: str, shard: Shard, columns: list[str] | None = None) -> pa.Table:
+        with self.open("internal", name, f"{shard}.parquet") as file:
+            return pq.read_table(file, columns=columns)
 
 
 def snapshot_cluster(folder: RunFolder) -> str | None:

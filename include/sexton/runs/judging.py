@@ -1,4 +1,4 @@
-"""Computes offset_verdicts of one log partition of a run.
+"""Computes offset_verdicts of one shard of a run.
 
 It joins the broker's verdict on each offset, its orphan kind, the open transaction that holds it, and the policy's
 verdict.
@@ -6,11 +6,12 @@ verdict.
 
 import pyarrow as pa
 
+from sexton.coordinator.expiry import SweepBlock, block_in, first_block
 from sexton.coordinator.profiles import profile_of
 from sexton.policy import Policy
-from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
+from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord, Shard
 from sexton.tables import TABLES
-from sexton.verdicts.expiry import held_offsets, judge, sweep_block
+from sexton.verdicts.expiry import held_offsets, judge_unblocked, suspects, sweep_block, under_block
 from sexton.verdicts.orphans import TopicsTable, against_topics
 from sexton.verdicts.pins import pins
 from sexton.verdicts.policy import judge_by_policy
@@ -26,17 +27,15 @@ _POLICY_COLUMNS = (
 )
 
 
-def judge_offsets(
-    folder: RunFolder, record: RunRecord, log_partition: int, *, policy: Policy | None = None
-) -> pa.Table:
-    """The rows of offset_verdicts of one log partition, in the order of `read_held`, without the run's columns.
+def judge_offsets(folder: RunFolder, record: RunRecord, shard: Shard, *, policy: Policy | None = None) -> pa.Table:
+    """The rows of offset_verdicts of one shard, in the order of `read_held`, without the run's columns.
 
     Retention, instant, profile and topics are those of `record`, which need not be the one that `folder` holds.
     """
-    offsets = read_held(folder, log_partition)
-    groups = folder.read_table("groups", log_partition)
-    pending = folder.read_table("pending_offsets", log_partition)
-    verdicts = judge(
+    offsets = read_held(folder, shard)
+    groups = folder.read_table("groups", shard)
+    pending = folder.read_table("pending_offsets", shard)
+    verdicts = judge_unblocked(
         offsets,
         groups,
         pending,
@@ -44,31 +43,46 @@ def judge_offsets(
         now_ms=record.as_of_ms,
         profile=profile_of(record.profile),
     )
+    verdicts = under_block(verdicts, block_of(folder, record, shard.log_partition), now_ms=record.as_of_ms)
     verdicts = verdicts.append_column("log_partition", offsets["log_partition"])
     verdicts = _beside(verdicts, against_topics(offsets, known_topics(folder, record)))
-    verdicts = _beside(verdicts, pins(offsets, pending, folder.read_table("open_transactions", log_partition)))
+    transactions = folder.read_table("open_transactions", shard.log_partition)
+    verdicts = _beside(verdicts, pins(offsets, pending, transactions))
     if policy is not None:
         return _beside(verdicts, judge_by_policy(policy, offsets, verdicts, groups, now_ms=record.as_of_ms))
     nothing = {name: pa.nulls(verdicts.num_rows, TABLES[TABLE].column(name).type) for name in _POLICY_COLUMNS}
     return _beside(verdicts, pa.table(nothing))
 
 
-def sweep_fails(folder: RunFolder, record: RunRecord, log_partition: int, held: pa.Table, groups: pa.Table) -> bool:
-    """Whether the broker's sweep of one log partition at the instant of `record` writes nothing."""
-    block = sweep_block(
-        held,
-        groups,
-        folder.read_table("pending_offsets", log_partition),
-        retention_ms=record.retention_ms,
-        now_ms=record.as_of_ms,
-        profile=profile_of(record.profile),
-    )
+def block_of(folder: RunFolder, record: RunRecord, log_partition: int) -> SweepBlock | None:
+    """What makes the broker's sweep of a log partition fail, by the retention and instant of `record`."""
+    profile = profile_of(record.profile)
+    blocks = []
+    for shard in folder.shards_in("groups", log_partition):
+        columns = ["group_id", "group_type", "left_targets"]  # usually none is suspect, and nothing else is read
+        if suspects(folder.read_table("groups", shard, columns), profile).num_rows:
+            block = sweep_block(
+                read_held(folder, shard),
+                folder.read_table("groups", shard),
+                folder.read_table("pending_offsets", shard),
+                retention_ms=record.retention_ms,
+                now_ms=record.as_of_ms,
+                profile=profile,
+            )
+            blocks += [block] if block is not None else []
+    return first_block(blocks)
+
+
+def sweep_fails(folder: RunFolder, record: RunRecord, log_partition: int) -> bool:
+    """Whether the broker's sweep of one log partition at the instant of the run writes nothing, as its replay found."""
+    (profile,) = folder.read_table("load_profile", log_partition).to_pylist()
+    block = block_in(profile)
     return block is not None and block.is_on(record.as_of_ms)
 
 
-def read_held(folder: RunFolder, log_partition: int) -> pa.Table:
-    """The offsets that the sweep of one log partition walks over; verdicts are rows of the same order."""
-    committed, unreachable = (folder.read_table(name, log_partition) for name in _HELD)
+def read_held(folder: RunFolder, shard: Shard) -> pa.Table:
+    """The offsets that the sweep of one shard walks over; verdicts are rows of the same order."""
+    committed, unreachable = (folder.read_table(name, shard) for name in _HELD)
     return held_offsets(committed, unreachable)
 
 

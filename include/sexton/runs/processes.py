@@ -29,7 +29,7 @@ R = TypeVar("R")
 PRELOADED = "sexton.pipeline.replay_groups"
 """What the process imports from which the others are forked."""
 PROGRESS_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-SMALL_WORK_BYTES = 64 * 1024 * 1024
+SMALL_WORK_BYTES = 512 * 1024 * 1024
 """So much input is worked on by threads of this process: most of it is compiled code, which needs no other process."""
 _LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
 
@@ -48,6 +48,7 @@ class ProcessEngine(Engine):
 
     def __init__(self, app_name: str, *, cores: int, quiet: bool = False) -> None:
         super().__init__(app_name, quiet=quiet)
+        self.cores = cores
         set_variables(compiler_environment())
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([PRELOADED])
@@ -86,6 +87,8 @@ class ProcessEngine(Engine):
 
 class SerialEngine(Engine):
     """As `Engine`, in this process, one item after the other: for little work, or where there are processes enough."""
+
+    cores = 1
 
     def works_here(self, work_bytes: int) -> bool:  # noqa: ARG002  # however many
         return True

@@ -51,7 +51,7 @@ def judge(
     rules = {"retention_ms": retention_ms, "now_ms": now_ms}
     block = sweep_block(offsets, groups, pending, **rules, profile=profile)
     verdicts = judge_unblocked(offsets, groups, pending, **rules, profile=profile)
-    return verdicts if block is None else _under_block(verdicts, block, now_ms=now_ms)
+    return under_block(verdicts, block, now_ms=now_ms)
 
 
 def sweep_block(
@@ -67,7 +67,7 @@ def sweep_block(
 
     The tables are those that `judge` takes.
     """
-    some = groups.filter(_is_suspect(groups, profile))
+    some = suspects(groups, profile)
     if not some.num_rows:
         return None
     offsets = offsets.filter(pc.is_in(offsets["group_id"], value_set=some["group_id"].combine_chunks()))
@@ -90,8 +90,10 @@ def sweep_block(
     return first_block(SweepBlock(group_id=group_id, from_ms=at_ms) for group_id, at_ms in blocks)
 
 
-def _under_block(verdicts: pa.Table, block: SweepBlock, *, now_ms: int) -> pa.Table:
+def under_block(verdicts: pa.Table, block: SweepBlock | None, *, now_ms: int) -> pa.Table:
     """`verdicts` where every sweep from some instant on fails: what would go then stays."""
+    if block is None:
+        return verdicts
     goes = pc.if_else(pc.equal(verdicts["broker_verdict"], "expire"), now_ms, verdicts["broker_expires_at_ms"])
     is_on = pc.is_valid(goes)
     if block.from_ms is not None:
@@ -258,10 +260,11 @@ def appended(
     return pa.concat_tables(found).sort_by([*by_type, ("topic", "ascending"), ("partition", "ascending")])
 
 
-def _is_suspect(groups: pa.Table, profile: Profile) -> pa.Array:
-    """Which groups may make the sweep fail; usually none."""
+def suspects(groups: pa.Table, profile: Profile) -> pa.Table:
+    """The groups that may make the sweep fail; usually none."""
     is_left = _has_left_targets(groups)
-    return pc.or_(is_left, pc.equal(groups["group_type"], "Share")) if profile.sweeps_share_groups else is_left
+    is_suspect = pc.or_(is_left, pc.equal(groups["group_type"], "Share")) if profile.sweeps_share_groups else is_left
+    return groups.filter(is_suspect)
 
 
 def _has_left_targets(groups: pa.Table) -> pa.Array:

@@ -86,7 +86,7 @@ def test_what_is_not_there(show: Show, kept: tuple[Path, Plan, str], kind: str, 
 
 def test_what_was_changed_is_refused(show: Show, kept: tuple[Path, Plan, str]) -> None:
     root, plan, _ = kept
-    undo = Path(plan_folder(str(root), CLUSTER, plan.record.plan_id)) / "undo.parquet"
+    undo = Path(plan_folder(str(root), CLUSTER, plan.record.plan_id)) / "undo" / "0.parquet"
     whole = undo.read_bytes()
     undo.write_bytes(whole + b"x")
     try:
@@ -94,4 +94,4 @@ def test_what_was_changed_is_refused(show: Show, kept: tuple[Path, Plan, str]) -
     finally:
         undo.write_bytes(whole)
     assert (code, out) == (6, "")
-    assert "undo.parquet" in error
+    assert "undo/0.parquet" in error

@@ -214,11 +214,12 @@ def plan_of(
         "retention_ms": retention_ms,
         "policy_sha256": None,
     }
+
+    def table_of(some: list[Tombstone]) -> pa.Table:
+        return pa.table({"key": [one.key for one in some], "cause": [one.cause for one in some]})
+
     hashes = {
-        number: tombstones_sha256(
-            pa.chunked_array([[one.key for part, one in rows if part == number]], pa.binary()),
-            pa.chunked_array([[one.cause for part, one in rows if part == number]], pa.string()),
-        )
+        number: tombstones_sha256([table_of([one for part, one in rows if part == number])])
         for number in {part for part, _ in rows}
     }
     identity = plan_id(**told, tombstones=hashes)  # type: ignore[arg-type]

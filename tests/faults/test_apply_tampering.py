@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,7 +21,7 @@ from sexton.coordinator.tombstones import encode_batches
 from sexton.errors import Refused, UsageError
 from sexton.ledger.entries import Entry
 from sexton.ledger.ledger import Ledger
-from sexton.plans.plan import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, Beyond, PlanRecord
+from sexton.plans.plan import MANIFEST, TOMBSTONES_FOLDER, UNDO_FOLDER, WRITTEN_TOMBSTONES, Beyond, PlanRecord
 from sexton.plans.read_plan import read_plan
 from sexton.policy import DefaultLimits
 from tests.faults.apply_cluster import US, Faults
@@ -34,8 +35,13 @@ def kept(seed: str, root: Path) -> World:
     made = world(seed, root, orphans=False)
     folder = root / made.cluster.cluster_id / "plans" / made.plan.record.plan_id
     rows, record = made.plan.tombstones, made.plan.record
-    files = {TOMBSTONES_FILE: parquet(rows), UNDO_FILE: parquet(made.plan.undo)}
+    files = {}
     for part in sorted(set(rows["log_partition"].to_pylist())):
+        for folder_name, table in (
+            (TOMBSTONES_FOLDER, rows.select(WRITTEN_TOMBSTONES.names)),
+            (UNDO_FOLDER, made.plan.undo),
+        ):
+            files[f"{folder_name}/{part}.parquet"] = parquet(table.filter(pc.equal(table["log_partition"], part)))
         own = [row for row in rows.to_pylist() if row["log_partition"] == part]
         files[f"batches/{part}.log"] = encode_batches(
             [(row["group_id"], row["key"]) for row in own],
@@ -131,7 +137,8 @@ def of_manifest(made: World, folder: Path, rng: Random) -> dict[str, Any]:
 
 def of_rows(made: World, folder: Path, rng: Random) -> dict[str, Any]:
     """A row, with all hashes made anew: what somebody would do who knows how a plan is kept."""
-    name = rng.choice((TOMBSTONES_FILE, UNDO_FILE))
+    tables = (TOMBSTONES_FOLDER, UNDO_FOLDER)
+    name = rng.choice([str(path.relative_to(folder)) for each in tables for path in sorted(folder.glob(f"{each}/*"))])
     rows = pq.read_table(folder / name).to_pylist()
     row = rng.choice(rows)
     field = rng.choice(("group_id", "topic", "partition", "log_partition"))

@@ -389,8 +389,10 @@ def tables(world: Hostile, client: TestClient, some: list[str]) -> None:
     assert {row["member_id"] for row in world.rows("members")} == {name[:200] for name in world.texts}
     (run,) = published_runs(world.lake.lake)
     assert set(read_published(world.lake.lake, run, "groups")["group_id"].to_pylist()) >= set(world.texts)
-    planned = pq.read_table(Path(world.plan.folder) / "tombstones.parquet").to_pylist()
-    undone = pq.read_table(Path(world.plan.folder) / "undo.parquet").to_pylist()
+    planned, undone = (
+        [row for path in Path(world.plan.folder, name).iterdir() for row in pq.read_table(path).to_pylist()]
+        for name in ("tombstones", "undo")
+    )
     for rows in (planned, undone):
         assert all(row["topic"] in (None, row["group_id"], LEGAL) for row in rows)
         assert {row["group_id"] for row in rows} <= set(world.texts)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sexton.analysis.forecast import DAY_MS, forecast_of
 from sexton.coordinator.loading import load
-from sexton.plans.limits import limits_exceeded, not_held
+from sexton.plans.limits import limits_exceeded, not_held, owner_totals, unheeded
 from sexton.plans.plan_content import losses_of, taken_by
 from sexton.policy import Policy, decide, decide_bare
 from sexton.tables.expiry_forecast import HORIZON_DAYS
@@ -138,7 +138,7 @@ def test_what_is_held_is_never_planned_and_told_where_it_cannot_be_kept() -> Non
     for retention_ms, due in ((HOUR_MS, "1 offset of them at its next"), (DAY_MS, "0 offsets of them at its next")):
         tables = small(policy, retention_ms=retention_ms)
         assert set(tables["plan"]["group_id"].to_pylist()) == {"ci-1"}
-        count, (told,) = not_held(policy, tables["verdicts"])
+        count, (told,) = not_held(policy, [unheeded(policy, tables["verdicts"])])
         assert count == 1
         assert told.startswith("hold litigation (legal, o) does not keep 1 offset of 1 group from the broker")
         assert due in told
@@ -146,13 +146,13 @@ def test_what_is_held_is_never_planned_and_told_where_it_cannot_be_kept() -> Non
 
 def test_a_hold_that_ends_before_the_brokers_retention_keeps_its_word() -> None:
     policy = policy_of(RULE, holds=({**HOLD, "until": "2026-09-21T20:00:00Z"},))
-    assert not_held(policy, small(policy)["verdicts"]) == (0, [])
-    assert not_held(policy, small(policy, retention_ms=3 * HOUR_MS)["verdicts"])[0] == 1
+    assert not_held(policy, [unheeded(policy, small(policy)["verdicts"])]) == (0, [])
+    assert not_held(policy, [unheeded(policy, small(policy, retention_ms=3 * HOUR_MS)["verdicts"])])[0] == 1
 
 
 def test_what_no_rule_takes_the_broker_still_does() -> None:
     policy = policy_of({"name": "ci", "match": {"prefix": "ci-"}})
-    count, told = not_held(policy, small(policy, retention_ms=HOUR_MS)["verdicts"])
+    count, told = not_held(policy, [unheeded(policy, small(policy, retention_ms=HOUR_MS)["verdicts"])])
     assert (count, len(told)) == (0, 1)
     assert told[0].startswith("1 offset that the policy keeps")
 
@@ -160,11 +160,11 @@ def test_what_no_rule_takes_the_broker_still_does() -> None:
 def test_losses_name_the_owner_and_limits_count_by_owner() -> None:
     policy = policy_of(RULE, max_offsets=2, max_groups=1, max_share_of_groups=0.5, max_share_of_owner=0.7)
     tables = small(policy)
-    losses = losses_of(tables["plan"], policy)
+    losses, totals = losses_of(tables["plan"], policy), owner_totals(tables["verdicts"])
     assert [(one.cause, one.owner, one.ticket, one.offsets, one.groups, one.deleted_groups) for one in losses] == [
         ("rule:all", "o", "T-1", 3, 2, 2)
     ]
-    told = limits_exceeded(policy, tables["verdicts"], taken_by(losses), groups_losing=2, groups_total=3)
+    told = limits_exceeded(policy, totals, taken_by(losses), groups_losing=2, groups_total=3)
     assert [text.partition("limits.")[2].split()[0] for text in told] == [
         "max_offsets",
         "max_groups",
@@ -172,7 +172,7 @@ def test_losses_name_the_owner_and_limits_count_by_owner() -> None:
         "max_share_of_owner",
     ]
     generous = policy_of(RULE, max_share_of_groups=1, max_share_of_owner=0.75)
-    assert limits_exceeded(generous, tables["verdicts"], taken_by(losses), groups_losing=2, groups_total=3) == []
+    assert limits_exceeded(generous, totals, taken_by(losses), groups_losing=2, groups_total=3) == []
 
 
 def test_a_group_that_no_rule_takes_bare_stays_when_its_orphans_go() -> None:

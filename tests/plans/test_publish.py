@@ -120,7 +120,7 @@ def test_an_empty_plan_is_not_kept(iceberg: Engine, lake: Lake, tmp_path: Path) 
 
 
 def damaged(run: RunFolder) -> None:
-    (run.local / "plan" / "undo.parquet").write_bytes(b"x")
+    (run.local / "plan" / "undo" / "0.parquet").write_bytes(b"x")
 
 
 def of_another(run: RunFolder) -> None:

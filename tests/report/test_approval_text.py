@@ -12,7 +12,7 @@ from sexton.plans.plan import Losses, Plan
 from sexton.report.approval_text import GROUPS_SHOWN, OFFSETS_SHOWN, plan_text, restore_text, sentence_span, span
 from tests.html import Html
 from tests.report.run_folder import HOSTILE_NAMES
-from tests.report.test_plan_page import PLAN_ID, content
+from tests.report.test_plan_page import PLAN_ID, plan_of
 
 MORE_HOSTILE = (
     "`code` ends ``here``",
@@ -53,10 +53,8 @@ def rendered(markdown: str) -> Html:
 
 
 def a_plan(lost: dict[str, int], **options: Any) -> Plan:
-    found = content(lost, **options)
-    return Plan(
-        record=found.record, sha256="cd" * 32, folder="/archive/plan", tombstones=found.tombstones, undo=found.undo
-    )
+    found, tombstones, undo = plan_of(lost, **options)
+    return Plan(record=found.record, sha256="cd" * 32, folder="/archive/plan", tombstones=tombstones, undo=undo)
 
 
 def a_restore(*names: str, **options: Any) -> RestorePlan:

@@ -7,9 +7,18 @@ import pyarrow as pa
 import pytest
 
 from sexton.plans.plan import TOMBSTONES, UNDO, Batches, Losses, PlanRecord
-from sexton.plans.plan_content import GROUP, VERDICT, PlanContent, losses_of
+from sexton.plans.plan_content import (
+    GROUP,
+    GROUPS_SHOWN,
+    NAMES_SHOWN,
+    ROWS_SHOWN,
+    VERDICT,
+    PlanContent,
+    losses_of,
+    shown_of,
+)
 from sexton.report.names import short, visible
-from sexton.report.plan_page import GROUPS_SHOWN, NAMES_SHOWN, ROWS_SHOWN, render_plan
+from sexton.report.plan_page import render_plan
 from sexton.tables import TABLES
 from tests.html import Html
 from tests.report.run_folder import AS_OF_MS, DAY_MS, HOSTILE_NAMES
@@ -19,15 +28,20 @@ OFFSET, GROUP_METADATA = 1, 2
 PLAN_ID = "ab" * 32
 
 
-def content(
+def content(lost: dict[str, int], **options: Any) -> PlanContent:
+    """What `plan_of` says of the plan's record and page."""
+    return plan_of(lost, **options)[0]
+
+
+def plan_of(
     lost: dict[str, int],
     *,
     deleted: tuple[str, ...] = (),
     topic: str = "orders",
     verdict: dict[str, Any] | None = None,
     **record: Any,
-) -> PlanContent:
-    """A plan that takes so many offsets of each group, and `deleted` groups as a whole."""
+) -> tuple[PlanContent, pa.Table, pa.Table]:
+    """A plan that takes so many offsets of each group, and `deleted` groups as a whole; its tombstones, and undo."""
     cause = record.pop("cause", "broker_retention")
     offsets = [
         {"group_id": group, "topic": topic, "partition": number}
@@ -81,15 +95,13 @@ def content(
     }
     schema = [TABLES["offset_verdicts"].column(name).field for name in VERDICT]
     of_groups = [TABLES["groups"].column(name).field for name in GROUP]
-    return PlanContent(
-        record=PlanRecord(**facts),
-        tombstones=tombstones,
-        undo=pa.Table.from_pylist(
-            [{**value, **row, "log_partition": 0, "log_offset": n} for n, row in enumerate(offsets)], schema=UNDO
-        ),
-        verdicts=pa.Table.from_pylist([told] * len(offsets), schema=pa.schema(schema)),
-        groups=pa.Table.from_pylist(groups, schema=pa.schema(of_groups)),
+    undo = pa.Table.from_pylist(
+        [{**value, **row, "log_partition": 0, "log_offset": n} for n, row in enumerate(offsets)], schema=UNDO
     )
+    verdicts = pa.Table.from_pylist([told] * len(offsets), schema=pa.schema(schema))
+    own = pa.Table.from_pylist(groups, schema=pa.schema(of_groups))
+    shown = shown_of(tombstones, undo, verdicts, own)
+    return PlanContent(record=PlanRecord(**facts), shown=shown), tombstones, undo
 
 
 def page_of(found: PlanContent) -> Html:

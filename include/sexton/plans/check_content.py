@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.profiles import profile_of
-from sexton.coordinator.tombstones import encode_batches, plan_id, tombstones_sha256
+from sexton.coordinator.tombstones import plan_id, tombstones_sha256
 from sexton.errors import Refused, UsageError
+from sexton.kernels.encode_batches import encode_tombstone_batches
 from sexton.log import codec as codecs
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.log.entry import CODECS
 from sexton.plans.encode_keys import encode_keys
-from sexton.plans.plan import MANIFEST, TOMBSTONES_FILE, UNDO_FILE, Plan
+from sexton.plans.plan import MANIFEST, TOMBSTONES_FOLDER, UNDO_FOLDER, Plan
 from sexton.verdicts.expiry import is_of_offset
 
 _HEADER = tuple(one.name for one in fields(Batch) if one.name not in ("position", "size_bytes", "data"))
@@ -40,7 +41,7 @@ _TARGETS = {
 
 def check_content(plan: Plan, files: Mapping[str, bytes]) -> None:
     """Refused unless rows, keys, plan_id, undo, batches and counts are those of one plan."""
-    tombstones = f"{plan.folder}/{TOMBSTONES_FILE}"
+    tombstones = f"{plan.folder}/{TOMBSTONES_FOLDER}"
     _check_order(plan, tombstones)
     try:
         keys = encode_keys(plan.tombstones)
@@ -63,7 +64,7 @@ def plan_id_of(plan: Plan) -> str:
     parts = np.asarray(rows["log_partition"])
     firsts = np.flatnonzero(np.diff(parts, prepend=-1))
     some = [rows.slice(first, end - first) for first, end in pairwise([*firsts.tolist(), len(parts)])]
-    hashes = [tombstones_sha256(each["key"], each["cause"]) for each in some]
+    hashes = [tombstones_sha256([each]) for each in some]
     return plan_id(
         cluster_id=record.cluster_id,
         topic_id=record.topic_id,
@@ -83,8 +84,6 @@ def offset_rows(tombstones: pa.Table) -> pa.Table:
 
 def _check_order(plan: Plan, where: str) -> None:
     rows = plan.tombstones
-    if set(rows["plan_id"].unique().to_pylist()) - {plan.record.plan_id}:
-        raise Refused("a row is of another plan_id", where=where)
     if any(rows[name].null_count for name in ("log_partition", "position", "record_type", "key", "cause")):
         raise Refused("a row without its place, key or cause", where=where)
     parts, positions = np.asarray(rows["log_partition"]), np.asarray(rows["position"])
@@ -99,7 +98,7 @@ def _check_order(plan: Plan, where: str) -> None:
 def _check_undo(plan: Plan) -> None:
     planned = offset_rows(plan.tombstones).select(list(_TARGETS)).rename_columns(list(_TARGETS.values()))
     if not planned.equals(plan.undo.select(list(_TARGETS.values()))):
-        raise Refused("it is not the values that the tombstones remove", where=f"{plan.folder}/{UNDO_FILE}")
+        raise Refused("it is not the values that the tombstones remove", where=f"{plan.folder}/{UNDO_FOLDER}")
 
 
 def _check_batches(plan: Plan, files: Mapping[str, bytes]) -> None:
@@ -113,15 +112,16 @@ def _check_batches(plan: Plan, files: Mapping[str, bytes]) -> None:
         raise Refused(f"batches of log partitions {sorted(there)}, rows of others", where=f"{plan.folder}/{MANIFEST}")
     for part in sorted(there):
         own = rows.filter(pc.equal(rows["log_partition"], part))
-        expected = encode_batches(
-            list(zip(own["group_id"].to_pylist(), own["key"].to_pylist(), strict=True)),
+        expected = encode_tombstone_batches(
+            own["group_id"],
+            own["key"],
             base_offset=plan.record.cuts[part],
             as_of_ms=plan.record.as_of_ms,
             profile=profile,
             codec=CODECS.index(plan.record.codec),
             magic=plan.record.record_format,
         )
-        if not _same_batches(files[f"batches/{part}.log"], expected):
+        if not _same_batches(files[f"batches/{part}.log"], expected.data):
             raise Refused("not the batches of the plan's rows", where=f"{plan.folder}/batches/{part}.log")
 
 

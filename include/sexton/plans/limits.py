@@ -4,7 +4,9 @@ but the broker will expire.
 A policy never keeps the broker from expiring an offset.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,11 +43,15 @@ def default_limits() -> DefaultLimits:
     return DefaultLimits(max_offsets=config.max_offsets, max_share_of_groups=config.max_share_of_groups)
 
 
+def owner_totals(verdicts: pa.Table) -> Counter[str]:
+    """Offsets by owner of the rule that decides on them."""
+    return Counter({item["values"]: item["counts"] for item in pc.value_counts(verdicts["policy_owner"]).to_pylist()})
+
+
 def limits_exceeded(
-    policy: Policy, verdicts: pa.Table, taken: Mapping[str, int], *, groups_losing: int, groups_total: int
+    policy: Policy, totals: Mapping[str, int], taken: Mapping[str, int], *, groups_losing: int, groups_total: int
 ) -> list[str]:
-    """A sentence for each limit that a plan exceeds. `taken` are its offsets by owner, `verdicts` those of the run."""
-    totals = {item["values"]: item["counts"] for item in pc.value_counts(verdicts["policy_owner"]).to_pylist()}
+    """A sentence for each limit that a plan exceeds. `taken` are its offsets by owner, `totals` those of the run."""
     owners = {owner: OwnerCount(taken=count, total=totals.get(owner, 0)) for owner, count in taken.items()}
     counts = Counts(
         offset_count=sum(taken.values()), group_count=groups_losing, groups_total=groups_total, owners=owners
@@ -53,36 +59,50 @@ def limits_exceeded(
     return policy.limits.exceeded(counts)
 
 
-def not_held(policy: Policy, verdicts: pa.Table) -> tuple[int, list[str]]:
-    """How many held offsets the broker removes before the hold ends, and the warnings about what it removes."""
+@dataclass(frozen=True, slots=True)
+class Unheeded:
+    """What the broker removes in spite of a policy: for each hold offsets, their groups, and how many of the offsets
+    are due; and the due offsets that the policy keeps."""
+
+    by_hold: tuple[tuple[int, int, int], ...]
+    kept: int
+
+
+def unheeded(policy: Policy, verdicts: pa.Table) -> Unheeded:
+    """That of some verdicts, which have all of a group or nothing."""
     held = verdicts.filter(pc.equal(verdicts["policy_verdict"], "hold"))
-    found = [(hold, _removed_anyway(hold, held)) for hold in policy.holds]
-    warnings = [_warning(hold, taken) for hold, taken in found if taken.num_rows]
     is_due = pc.equal(verdicts["broker_verdict"], "expire")
-    kept = verdicts.filter(pc.and_(is_due, pc.equal(verdicts["policy_verdict"], "keep")))
-    if kept.num_rows:
+    kept = pc.sum(pc.and_(is_due, pc.fill_null(pc.equal(verdicts["policy_verdict"], "keep"), False))).as_py() or 0
+    return Unheeded(tuple(_removed_anyway(hold, held) for hold in policy.holds), kept)
+
+
+def not_held(policy: Policy, found: Sequence[Unheeded]) -> tuple[int, list[str]]:
+    """How many held offsets the broker removes before the hold ends, and the warnings about what it removes."""
+    sums = [tuple(map(sum, zip(*own, strict=True))) for own in zip(*(each.by_hold for each in found), strict=True)]
+    warnings = [_warning(hold, *own) for hold, own in zip(policy.holds, sums, strict=False) if own[0]]
+    if kept := sum(each.kept for each in found):
         warnings.append(
-            f"{_some(kept.num_rows, 'offset')} that the policy keeps: the broker's own retention has passed, and the "
+            f"{_some(kept, 'offset')} that the policy keeps: the broker's own retention has passed, and the "
             "broker deletes them automatically"
         )
-    return sum(taken.num_rows for _, taken in found), warnings
+    return sum(own[0] for own in sums), warnings
 
 
-def _removed_anyway(hold: Hold, held: pa.Table) -> pa.Table:
-    """The offsets of a hold that the broker removes before the hold ends."""
+def _removed_anyway(hold: Hold, held: pa.Table) -> tuple[int, int, int]:
+    """As in Unheeded, the offsets of a hold that the broker removes before the hold ends."""
     mine = held.filter(pc.equal(held["policy_rule"], hold.name))
     at_ms = mine["broker_expires_at_ms"]
     is_in_time = pc.is_valid(at_ms) if hold.until_ms is None else pc.less(at_ms, hold.until_ms)
-    return mine.filter(pc.or_(pc.equal(mine["broker_verdict"], "expire"), pc.fill_null(is_in_time, False)))
+    taken = mine.filter(pc.or_(pc.equal(mine["broker_verdict"], "expire"), pc.fill_null(is_in_time, False)))
+    due = pc.sum(pc.equal(taken["broker_verdict"], "expire")).as_py() or 0
+    return taken.num_rows, len(pc.unique(taken["group_id"])), due
 
 
-def _warning(hold: Hold, taken: pa.Table) -> str:
-    groups = len(pc.unique(taken["group_id"]))
-    is_due = pc.sum(pc.equal(taken["broker_verdict"], "expire")).as_py()
+def _warning(hold: Hold, offsets: int, groups: int, due: int) -> str:
     return (
-        f"hold {hold.name} ({hold.kind}, {hold.owner}) does not keep {_some(taken.num_rows, 'offset')} of "
+        f"hold {hold.name} ({hold.kind}, {hold.owner}) does not keep {_some(offsets, 'offset')} of "
         f"{_some(groups, 'group')} from the broker, which deletes them by its own retention if they are not committed "
-        f"again, {_some(is_due, 'offset')} of them at its next cleanup: raise offsets.retention.minutes, or restore "
+        f"again, {_some(due, 'offset')} of them at its next cleanup: raise offsets.retention.minutes, or restore "
         "them from the archive afterwards"
     )
 

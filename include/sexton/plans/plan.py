@@ -14,9 +14,10 @@ from sexton.tables import TABLES
 
 FOLDER = "plan"
 MANIFEST = "plan.json"
-TOMBSTONES_FILE, UNDO_FILE, PAGE_FILE = "tombstones.parquet", "undo.parquet", "plan.html"
+TOMBSTONES_FOLDER, UNDO_FOLDER, BATCHES_FOLDER, PAGE_FILE = "tombstones", "undo", "batches", "plan.html"
+"""The folders have a file for each log partition of which anything is planned."""
 
-# Spelled out, though the tables are declared elsewhere: plans that were kept years ago must still be readable.
+# Spelled out, though the tables are declared elsewhere: plans of this format must stay readable.
 TOMBSTONES = pa.schema(
     [
         TABLES["tombstones"].column(name).field
@@ -38,7 +39,9 @@ TOMBSTONES = pa.schema(
         )
     ]
 )
-"""Columns of tombstones.parquet, as in the table `tombstones`. Rows are in order of log_partition and position."""
+"""Columns of planned records, as in the table `tombstones`. Rows are in order of log_partition and position."""
+WRITTEN_TOMBSTONES = TOMBSTONES.remove(TOMBSTONES.get_field_index("plan_id"))
+"""Columns of tombstones/<N>.parquet: plan_id is the same in every row, and is known last."""
 
 UNDO = pa.schema(
     [
@@ -58,7 +61,7 @@ UNDO = pa.schema(
         )
     ]
 )
-"""Columns of undo.parquet, as in the table `committed_offsets`: the value that each offset tombstone removes.
+"""Columns of undo/<N>.parquet, as in the table `committed_offsets`: the value that each offset tombstone removes.
 
 Rows are in the order of the tombstones. `log_partition` and `log_offset` are where the value was read.
 """
@@ -108,14 +111,15 @@ class Beyond(_Part):
 class PlanRecord(_Part):
     """plan.json: cluster, instant and rules of a plan, its counts, and the SHA-256 of each of its files.
 
-    `counts` are tombstones, offsets (of them), group_records (the others), groups_losing, groups_deleted, groups_total,
-    held_expiring (offsets under a hold that the broker removes before the hold ends). A plan with `over_limits` is
+    `counts` are tombstones, offsets (of them), group_records (the others), groups_losing, groups_deleted, groups_total
+    (a group counts in every log partition that has it), held_expiring (offsets under a hold that the broker removes
+    before the hold ends). A plan with `over_limits` is
     never applied, nor is one by another retention than the broker's own. `codec` and `record_format` (magic) are those
     of the batches. `max_message_bytes` and `broker_retention_ms` are what the snapshot recorded, None where it did not;
     without the retention `beyond` is None as well. A plan's age counts from `as_of_ms`.
     """
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     plan_id: Sha256
     cluster_id: str
     topic_id: str

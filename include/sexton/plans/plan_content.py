@@ -1,10 +1,14 @@
-"""The content of a run's plan: every tombstone, every value that would be removed, and the counts for approvers.
+"""The content of a run's plan: the values that would be removed, and the counts for approvers.
 
-It is computed from the tables that the run has written, so a plan cannot say anything that they do not. write_plan
-makes files of it.
+Every shard is looked at by a task (`part_of`), from the tables that the run has written, so a plan cannot say anything
+that they do not; `content_of` adds the parts up. write_plan makes files of it.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,33 +16,29 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.api.broker_settings import broker_settings
 from sexton.coordinator.profiles import profile_of
-from sexton.log.batch import Batch, read_batches
 from sexton.log.entry import CODECS
 from sexton.plans.check_content import offset_rows
-from sexton.plans.limits import VERDICTS, default_limits, entry_of, limits_exceeded, not_held, policy_of
-from sexton.plans.plan import TOMBSTONES, UNDO, Batches, Beyond, Losses, PlanRecord
+from sexton.plans.limits import (
+    VERDICTS,
+    Unheeded,
+    default_limits,
+    entry_of,
+    limits_exceeded,
+    not_held,
+    owner_totals,
+    policy_of,
+    unheeded,
+)
+from sexton.plans.plan import UNDO, Batches, Beyond, Losses, PlanRecord
 from sexton.policy import Counts, Policy
-from sexton.runs.folder import RunFolder, RunRecord
+from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.runs.judging import judge_offsets, read_held
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import is_of_offset
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanContent:
-    """A plan before it is written: `record` names no files yet. `tombstones` and `undo` are those of `plan.Plan`.
-
-    `verdicts` has the columns VERDICT of offset_verdicts for each row of `undo`, `groups` the columns GROUP of the
-    groups that lose something, in no order.
-    """
-
-    record: PlanRecord
-    tombstones: pa.Table
-    undo: pa.Table
-    verdicts: pa.Table
-    groups: pa.Table
-
-
+GROUPS_SHOWN = 100
+ROWS_SHOWN = 5
+NAMES_SHOWN = 60
 VERDICT = (
     "broker_reason",
     "broker_expires_at_ms",
@@ -51,20 +51,116 @@ VERDICT = (
 GROUP = ("group_id", "group_type", "state", "offset_count")
 
 
-def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
-    """The plan of a run folder, from its tables."""
-    assert record.plan_id is not None, "plan_tombstones names the plan first"
-    parts = sorted(record.log_partitions)
-    tombstones = _all([folder.read_table("tombstones", part, TOMBSTONES.names) for part in parts], TOMBSTONES)
-    undo, verdicts, by_broker = _undo(folder, record, offset_rows(tombstones))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetLoss:
+    """An offset that would be deleted: its value and the reason. `expires_at_ms` is None if unknown."""
+
+    topic: str
+    partition: int
+    committed_offset: int
+    metadata: str
+    commit_timestamp_ms: int
+    cause: str
+    reason: str
+    expires_at_ms: int | None
+    orphan: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLoss:
+    """A group that would lose `offsets` of its `offset_count`; `rows` are the first of them."""
+
+    group_id: str
+    group_type: str
+    state: str
+    offsets: int
+    offset_count: int
+    is_deleted: bool
+    rows: list[OffsetLoss]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownGroups:
+    """The groups that a plan's page shows: those that lose most offsets, and the first deleted ones without any."""
+
+    groups: list[GroupLoss]
+    groups_with_offsets: int
+    bare: list[str]
+    bare_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanContent:
+    """A plan before it is written: `record` names no files yet."""
+
+    record: PlanRecord
+    shown: ShownGroups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPart:
+    """What one shard adds to a plan. `counts` are those of PlanRecord. No group is of two shards; one that has offsets
+    in two log partitions, since their number was changed, counts in both."""
+
+    shard: Shard
+    counts: Counter[str]
+    beyond: Beyond
+    losses: list[Losses]
+    unheeded: Unheeded | None
+    totals: Counter[str]
+    """Offsets by owner of a rule."""
+    shown: ShownGroups
+
+
+def part_of(
+    folder: RunFolder, record: RunRecord, shard: Shard, tombstones: pa.Table, held: pa.Table, groups: pa.Table
+) -> tuple[PlanPart, pa.Table]:
+    """What the tombstones of a shard, in their order, add to the plan; and the values that they remove (UNDO).
+
+    `held` (runs.judging.read_held) and `groups` are those of the shard. Misplaced groups and their values are read.
+    """
+    undo, verdicts, by_broker = _undo(folder, record, shard, offset_rows(tombstones), held)
     policy = policy_of(record)
-    losses = losses_of(tombstones, policy)
-    judged = pa.concat_tables([folder.read_table("offset_verdicts", part, list(VERDICTS)) for part in parts])
-    held_expiring, not_kept = (0, []) if policy is None else not_held(policy, judged)
+    judged = None if policy is None else folder.read_table("offset_verdicts", shard, list(VERDICTS))
+    kept = undo["group_id"].filter(pc.equal(by_broker["broker_verdict"], "keep"))
+    own = groups if _is_home(tombstones, shard) else _groups_of(folder, tombstones)
+    part = PlanPart(
+        shard=shard,
+        counts=Counter(
+            tombstones=tombstones.num_rows,
+            offsets=undo.num_rows,
+            group_records=tombstones.num_rows - undo.num_rows,
+            groups_losing=len(pc.unique(tombstones["group_id"])),
+            groups_deleted=len(pc.unique(_group_rows(tombstones)["group_id"])),
+            groups_total=groups.num_rows,
+        ),
+        beyond=Beyond(offsets=len(kept), groups=len(pc.unique(kept))),
+        losses=losses_of(tombstones, policy),
+        unheeded=None if policy is None else unheeded(policy, judged),
+        totals=Counter() if judged is None else owner_totals(judged),
+        shown=shown_of(tombstones, undo, verdicts, own),
+    )
+    return part, undo
+
+
+def content_of(record: RunRecord, parts: Sequence[PlanPart], batches: Sequence[Batches]) -> PlanContent:
+    """The plan of a run, whose record has its plan_id."""
+    assert record.plan_id is not None, "plan_tombstones names the plan first"
+    policy = policy_of(record)
+    counts = Counter[str]()
+    totals = Counter[str]()
+    for part in parts:
+        counts.update(part.counts)
+        totals.update(part.totals)
+    losses = joined_losses([part.losses for part in parts])
+    held_expiring, not_kept = (
+        (0, []) if policy is None else not_held(policy, [part.unheeded for part in parts if part.unheeded])
+    )
+    beyond = Beyond(
+        offsets=sum(part.beyond.offsets for part in parts), groups=sum(part.beyond.groups for part in parts)
+    )
     topic = broker_settings(record.recorded, profile=profile_of(record.profile)).topic
-    batches = [_batches(folder, part, count) for part, count in _counts(tombstones["log_partition"])]
-    losing = pc.unique(tombstones["group_id"])
-    groups = pa.concat_tables([folder.read_table("groups", part, list(GROUP)) for part in parts])
+    losing, total = counts["groups_losing"], counts["groups_total"]
     return PlanContent(
         record=PlanRecord(
             plan_id=record.plan_id,
@@ -77,37 +173,27 @@ def content_of(folder: RunFolder, record: RunRecord) -> PlanContent:
             broker_retention_ms=record.broker_retention_ms,
             policy_sha256=record.policy_sha256,
             code_version=record.code_version,
-            counts={
-                "tombstones": tombstones.num_rows,
-                "offsets": undo.num_rows,
-                "group_records": tombstones.num_rows - undo.num_rows,
-                "groups_losing": len(losing),
-                "groups_deleted": len(pc.unique(_group_rows(tombstones)["group_id"])),
-                "groups_total": groups.num_rows,
-                "held_expiring": held_expiring,
-            },
-            beyond=None if record.broker_retention_ms is None else _beyond(undo, by_broker),
+            counts={**{name: counts[name] for name in _COUNTS}, "held_expiring": held_expiring},
+            beyond=None if record.broker_retention_ms is None else beyond,
             losses=losses,
-            batches=batches,
+            batches=list(batches),
             largest_batch_bytes=max((one.largest_batch_bytes for one in batches), default=0),
             max_message_bytes=record.max_message_bytes,
             codec=CODECS[topic.codec],
             record_format=topic.magic(profile_of(record.profile)),
             over_limits=default_limits().exceeded(
-                Counts(offset_count=undo.num_rows, group_count=len(losing), groups_total=groups.num_rows)
+                Counts(offset_count=counts["offsets"], group_count=losing, groups_total=total)
             )
             if policy is None
-            else limits_exceeded(
-                policy, judged, taken_by(losses), groups_losing=len(losing), groups_total=groups.num_rows
-            ),
+            else limits_exceeded(policy, totals, taken_by(losses), groups_losing=losing, groups_total=total),
             warnings=[*not_kept, *_warnings(record)],
             files={},
         ),
-        tombstones=tombstones,
-        undo=undo,
-        verdicts=verdicts,
-        groups=groups.filter(pc.is_in(groups["group_id"], value_set=losing)),
+        shown=_joined_shown([part.shown for part in parts]),
     )
+
+
+_COUNTS = ("tombstones", "offsets", "group_records", "groups_losing", "groups_deleted", "groups_total")
 
 
 def _warnings(record: RunRecord) -> list[str]:
@@ -146,6 +232,17 @@ def losses_of(tombstones: pa.Table, policy: Policy | None = None) -> list[Losses
     return found
 
 
+def joined_losses(parts: Sequence[Sequence[Losses]]) -> list[Losses]:
+    """The losses of all parts by cause."""
+    found: dict[str, Losses] = {}
+    for loss in (loss for part in parts for loss in part):
+        known = found.get(loss.cause)
+        names = ("offsets", "groups", "deleted_groups")
+        sums = {name: getattr(known, name) + getattr(loss, name) for name in names} if known is not None else {}
+        found[loss.cause] = loss.model_copy(update=sums)
+    return [found[cause] for cause in sorted(found)]
+
+
 def taken_by(losses: list[Losses]) -> dict[str, int]:
     """Removed offsets by owner of the rule."""
     taken: dict[str, int] = {}
@@ -159,11 +256,94 @@ def _group_rows(tombstones: pa.Table) -> pa.Table:
     return tombstones.filter(pc.invert(is_of_offset(tombstones)))
 
 
-def _all(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
-    return pa.concat_tables([schema.empty_table(), *(table.select(schema.names).cast(schema) for table in tables)])
+def shown_of(tombstones: pa.Table, undo: pa.Table, verdicts: pa.Table, groups: pa.Table) -> ShownGroups:
+    """What the page shows of some tombstones: `undo` and `verdicts` (VERDICT) have a row for each that removes an
+    offset, `groups` (GROUP) one for each group that loses any."""
+    deleted = pc.unique(_group_rows(tombstones)["group_id"])
+    losing = pc.unique(undo["group_id"])
+    bare = deleted.filter(pc.invert(pc.is_in(deleted, value_set=losing)))
+    return ShownGroups(
+        groups=_first_groups(tombstones, undo, verdicts, groups, deleted),
+        groups_with_offsets=len(losing),
+        bare=bare.slice(0, NAMES_SHOWN).to_pylist(),
+        bare_count=len(bare),
+    )
 
 
-def _undo(folder: RunFolder, record: RunRecord, planned: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
+def _joined_shown(parts: Sequence[ShownGroups]) -> ShownGroups:
+    return ShownGroups(
+        groups=nsmallest(GROUPS_SHOWN, (one for part in parts for one in part.groups), key=_most_first),
+        groups_with_offsets=sum(part.groups_with_offsets for part in parts),
+        bare=[name for part in parts for name in part.bare][:NAMES_SHOWN],
+        bare_count=sum(part.bare_count for part in parts),
+    )
+
+
+def _most_first(loss: GroupLoss) -> tuple[int, bytes]:
+    return -loss.offsets, loss.group_id.encode()
+
+
+def _first_groups(
+    tombstones: pa.Table, undo: pa.Table, verdicts: pa.Table, groups: pa.Table, deleted: pa.Array
+) -> list[GroupLoss]:
+    """Groups, the largest losses first, then by id."""
+    if not undo.num_rows:
+        return []
+    numbered = undo.select(["group_id"]).append_column("row", pa.array(np.arange(undo.num_rows)))
+    sums = numbered.group_by("group_id").aggregate([([], "count_all"), ("row", "min")])
+    order = [("count_all", "descending"), ("group_id", "ascending")]
+    first = sums.take(pc.select_k_unstable(sums, GROUPS_SHOWN, sort_keys=order)).to_pylist()
+    wanted = pa.array([row["group_id"] for row in first], pa.string())
+    facts = {row["group_id"]: row for row in groups.filter(pc.is_in(groups["group_id"], value_set=wanted)).to_pylist()}
+    gone = set(deleted.filter(pc.is_in(deleted, value_set=wanted)).to_pylist())
+    causes = tombstones["cause"].filter(is_of_offset(tombstones))
+    found = []
+    for row in first:
+        start, count = row["row_min"], min(row["count_all"], ROWS_SHOWN)
+        some = (each.slice(start, count).to_pylist() for each in (undo, verdicts, causes))
+        found.append(
+            GroupLoss(
+                group_id=row["group_id"],
+                group_type=facts[row["group_id"]]["group_type"],
+                state=facts[row["group_id"]]["state"],
+                offsets=row["count_all"],
+                offset_count=facts[row["group_id"]]["offset_count"],
+                is_deleted=row["group_id"] in gone,
+                rows=[_loss(*one) for one in zip(*some, strict=True)],
+            )
+        )
+    return found
+
+
+def _loss(value: dict[str, Any], verdict: dict[str, Any], cause: str) -> OffsetLoss:
+    by = "policy" if cause.startswith("rule:") else "broker"
+    return OffsetLoss(
+        topic=value["topic"],
+        partition=value["partition"],
+        committed_offset=value["committed_offset"],
+        metadata=value["metadata"] or "",
+        commit_timestamp_ms=value["commit_timestamp_ms"],
+        cause=cause,
+        reason=verdict[f"{by}_reason"] or "",
+        expires_at_ms=verdict[f"{by}_expires_at_ms"],
+        orphan=verdict["orphan"],
+    )
+
+
+def _is_home(tombstones: pa.Table, shard: Shard) -> bool:
+    """Whether all groups of some tombstones are of their log partition (not of one where they are misplaced)."""
+    return pc.all(pc.equal(tombstones["target_log_partition"], shard.log_partition)).as_py() is not False
+
+
+def _groups_of(folder: RunFolder, tombstones: pa.Table) -> pa.Table:
+    """The groups of tombstones that lie in several log partitions."""
+    parts = sorted(set(tombstones["target_log_partition"].to_pylist()))
+    return pa.concat_tables([folder.read_table("groups", part, list(GROUP)) for part in parts])
+
+
+def _undo(
+    folder: RunFolder, record: RunRecord, shard: Shard, planned: pa.Table, own: pa.Table
+) -> tuple[pa.Table, pa.Table, pa.Table]:
     """For each offset tombstone, in order: the value that it removes, its verdict, and broker_verdict by the broker's
     own retention."""
     targets = np.asarray(planned["target_log_partition"])
@@ -171,50 +351,34 @@ def _undo(folder: RunFolder, record: RunRecord, planned: pa.Table) -> tuple[pa.T
     by_broker = [_BY_BROKER.empty_table()]
     for part in np.unique(targets).tolist():
         mine = np.flatnonzero(targets == part)
-        held = read_held(folder, part)
+        holder = shard if part == shard.log_partition else Shard(part)
+        held = own if holder is shard else read_held(folder, holder)
         at = pc.index_in(
             planned["target_log_offset"].take(pa.array(mine)), value_set=held["log_offset"].combine_chunks()
         )
         assert not at.null_count, "a tombstone targets a value that the run holds"
         values.append(held.select(UNDO.names).take(at).cast(UNDO))
-        verdicts.append(folder.read_table("offset_verdicts", part, list(VERDICT)).take(at).cast(_VERDICTS))
-        by_broker.append(_broker_verdicts(folder, record, part).take(at).cast(_BY_BROKER))
+        verdicts.append(folder.read_table("offset_verdicts", holder, list(VERDICT)).take(at).cast(_VERDICTS))
+        by_broker.append(_broker_verdicts(folder, record, holder).take(at).cast(_BY_BROKER))
         order.append(mine)
-    found, judged, own = map(pa.concat_tables, (values, verdicts, by_broker))
+    found, judged, by_own = map(pa.concat_tables, (values, verdicts, by_broker))
     places = np.concatenate(order)
     if (np.diff(places) < 0).any():  # a group lies in another log partition than its tombstones
         back = pa.array(np.argsort(places))
-        found, judged, own = found.take(back), judged.take(back), own.take(back)
-    return found, judged, own
+        found, judged, by_own = found.take(back), judged.take(back), by_own.take(back)
+    return found, judged, by_own
 
 
 _VERDICTS = pa.schema([TABLES["offset_verdicts"].column(name).field for name in VERDICT])
 _BY_BROKER = pa.schema([TABLES["offset_verdicts"].column("broker_verdict").field])
 
 
-def _broker_verdicts(folder: RunFolder, record: RunRecord, log_partition: int) -> pa.Table:
+def _broker_verdicts(folder: RunFolder, record: RunRecord, shard: Shard) -> pa.Table:
     """broker_verdict of each held offset by the broker's own retention; judged again where the run used another."""
     if record.broker_retention_ms in (None, record.retention_ms):
-        return folder.read_table("offset_verdicts", log_partition, ["broker_verdict"])
+        return folder.read_table("offset_verdicts", shard, ["broker_verdict"])
     own = record.model_copy(update={"retention_ms": record.broker_retention_ms})
-    return judge_offsets(folder, own, log_partition).select(["broker_verdict"])
-
-
-def _beyond(undo: pa.Table, by_broker: pa.Table) -> Beyond:
-    kept = undo["group_id"].filter(pc.equal(by_broker["broker_verdict"], "keep"))
-    return Beyond(offsets=len(kept), groups=len(pc.unique(kept)))
-
-
-def _batches(folder: RunFolder, log_partition: int, tombstones: int) -> Batches:
-    data = folder.read("batches", f"{log_partition}.log")
-    sizes = [batch.size_bytes for batch in read_batches(data) if isinstance(batch, Batch)]
-    return Batches(
-        log_partition=log_partition,
-        tombstones=tombstones,
-        batches=len(sizes),
-        size_bytes=len(data),
-        largest_batch_bytes=max(sizes),
-    )
+    return judge_offsets(folder, own, shard).select(["broker_verdict"])
 
 
 def _counts(values: pa.ChunkedArray) -> list[tuple[int, int]]:

@@ -6,6 +6,8 @@ A plan that is not, byte for byte, what its plan.json says is Refused, with wher
 import hashlib
 import os
 import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,10 +20,21 @@ from sexton.archive.files import is_file, sha256_folder
 from sexton.archive.lineages import PLANS_FOLDER
 from sexton.errors import Refused, UsageError
 from sexton.plans.check_content import check_content
-from sexton.plans.plan import FOLDER, MANIFEST, TOMBSTONES, TOMBSTONES_FILE, UNDO, UNDO_FILE, Plan, PlanRecord
+from sexton.plans.plan import (
+    FOLDER,
+    MANIFEST,
+    TOMBSTONES,
+    TOMBSTONES_FOLDER,
+    UNDO,
+    UNDO_FOLDER,
+    WRITTEN_TOMBSTONES,
+    Plan,
+    PlanRecord,
+)
 from sexton.runs.folder import RunFolder
 
-_FILE_NAME = re.compile(r"tombstones\.parquet|undo\.parquet|plan\.html|batches/(0|[1-9]\d{0,8})\.log")
+_NUMBER = r"(0|[1-9]\d{0,8})"
+_FILE_NAME = re.compile(rf"(tombstones|undo)/{_NUMBER}\.parquet|plan\.html|batches/{_NUMBER}\.log")
 _MOST_MANIFEST_BYTES = 16 * 1024 * 1024
 
 
@@ -64,15 +77,13 @@ def _read_folder(fs: pafs.FileSystem, folder: str, *, within: str) -> Plan:
     data = read_file(fs, manifest, within=within)
     record = _record(data, manifest)
     found = {name: read_named(fs, folder, name, sha256, within=within) for name, sha256 in record.files.items()}
-    for name in (TOMBSTONES_FILE, UNDO_FILE):
-        if name not in found:
-            raise Refused(f"names no {name}", where=manifest)
+    tombstones = _rows(found, TOMBSTONES_FOLDER, WRITTEN_TOMBSTONES, folder)
     plan = Plan(
         record=record,
         sha256=plan_sha256(data),
         folder=folder,
-        tombstones=_rows(found[TOMBSTONES_FILE], TOMBSTONES, f"{folder}/{TOMBSTONES_FILE}"),
-        undo=_rows(found[UNDO_FILE], UNDO, f"{folder}/{UNDO_FILE}"),
+        tombstones=tombstones.add_column(0, TOMBSTONES.field("plan_id"), pa.repeat(record.plan_id, len(tombstones))),
+        undo=_rows(found, UNDO_FOLDER, UNDO, folder),
     )
     check_content(plan, found)
     return plan
@@ -111,9 +122,18 @@ def read_file(fs: pafs.FileSystem, path: str, *, within: str) -> bytes:
     return files.read_file(fs, path)
 
 
-def _rows(data: bytes, schema: pa.Schema, where: str) -> pa.Table:
+def _rows(files: Mapping[str, bytes], kind: str, schema: pa.Schema, folder: str) -> pa.Table:
+    """The rows of the files of one kind, by log partition."""
+    numbers = sorted(int(PurePosixPath(name).stem) for name in files if name.startswith(f"{kind}/"))
+    names = [f"{kind}/{number}.parquet" for number in numbers]
+    tables = [_rows_of(files[name], schema, f"{folder}/{name}") for name in names]
+    return pa.concat_tables([schema.empty_table(), *tables])
+
+
+def _rows_of(data: bytes, schema: pa.Schema, where: str) -> pa.Table:
     try:
         found = pq.read_table(pa.BufferReader(data))
+        found.validate(full=True)  # strings in Parquet need not be UTF-8
     except (pa.ArrowException, OSError) as error:
         raise Refused(f"not a table: {error}", where=where) from None
     if not found.schema.equals(schema):

@@ -1,8 +1,8 @@
 """Writes plans: what a run leaves in `<run>/plan/`, and what the archive keeps of it.
 
-    <archive>/<cluster_id>/plans/<plan_id>/tombstones.parquet      every planned record, in the order of the plan
-                                          /undo.parquet            every committed offset that would go, in full
-                                          /batches/<N>.log         the record batches of log partition N
+    <archive>/<cluster_id>/plans/<plan_id>/tombstones/<N>.parquet  every planned record of log partition N, in order
+                                          /undo/<N>.parquet        every committed offset that would go, in full
+                                          /batches/<N>.log         the record batches
                                           /plan.html               the same for people
                                           /plan.json               PlanRecord, written last: without it there is no plan
 
@@ -13,8 +13,7 @@ one, whose approval is void then. While one replaces the other, readers are refu
 """
 
 import hashlib
-import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,41 +22,58 @@ from sexton.archive.files import fsync, is_file, make_folder, write_whole
 from sexton.archive.folder import filesystem
 from sexton.errors import Refused
 from sexton.failpoints import failpoint
-from sexton.plans.plan import FOLDER, MANIFEST, PAGE_FILE, TOMBSTONES_FILE, UNDO_FILE, PlanRecord
-from sexton.plans.plan_content import PlanContent, content_of
+from sexton.plans.plan import (
+    BATCHES_FOLDER,
+    FOLDER,
+    MANIFEST,
+    PAGE_FILE,
+    TOMBSTONES_FOLDER,
+    UNDO,
+    UNDO_FOLDER,
+    WRITTEN_TOMBSTONES,
+    PlanRecord,
+)
+from sexton.plans.plan_content import PlanContent
 from sexton.plans.read_plan import plan_folder, read_file, read_named
-from sexton.runs.folder import RunFolder, RunRecord
+from sexton.runs.folder import RunFolder
 
-_ROW_GROUP_ROWS = 1 << 20
+_ROW_GROUP_ROWS = 1 << 18
 
 Page = Callable[[PlanContent], bytes]
 """Makes plan.html from a plan's content, without a clock: the same plan has the same page."""
 
 
-def write_plan(folder: RunFolder, record: RunRecord, *, page: Page | None = None) -> PlanRecord:
-    """Write `<run>/plan/` from the tables of a run whose record has its plan_id, plan.json last. Returns the
-    PlanRecord.
-
-    What an earlier attempt left there is removed first.
-    """
-    content = content_of(folder, record)
+def write_log_partition(
+    folder: RunFolder,
+    log_partition: int,
+    *,
+    tombstones: Iterable[pa.Table],
+    undo: Iterable[pa.Table],
+    batches: bytes,
+) -> dict[str, str]:
+    """Write the files of one log partition, whose tables may come in pieces; the SHA-256 of each by its name."""
     files = {
-        TOMBSTONES_FILE: _parquet(content.tombstones),
-        UNDO_FILE: _parquet(content.undo),
-        **{
-            f"batches/{one.log_partition}.log": folder.read("batches", f"{one.log_partition}.log")
-            for one in content.record.batches
-        },
+        f"{TOMBSTONES_FOLDER}/{log_partition}.parquet": _parquet(tombstones, WRITTEN_TOMBSTONES),
+        f"{UNDO_FOLDER}/{log_partition}.parquet": _parquet(undo, UNDO),
+        f"{BATCHES_FOLDER}/{log_partition}.log": batches,
     }
-    if page is not None:
-        files[PAGE_FILE] = page(content)
-    folder.remove(FOLDER)
     source = folder.sub(FOLDER)
-    for name, data in sorted(files.items()):
+    for name, data in files.items():
         source.write(data, name)
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+
+def write_plan(
+    folder: RunFolder, content: PlanContent, files: Mapping[str, str], *, page: Page | None = None
+) -> PlanRecord:
+    """Complete `<run>/plan/`, which has the files of all log partitions (SHA-256 by name); plan.json last."""
+    source, hashes = folder.sub(FOLDER), dict(files)
+    if page is not None:
+        data = page(content)
+        source.write(data, PAGE_FILE)
+        hashes[PAGE_FILE] = hashlib.sha256(data).hexdigest()
     failpoint("plan.files")
-    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
-    plan = content.record.model_copy(update={"files": hashes})
+    plan = content.record.model_copy(update={"files": dict(sorted(hashes.items()))})
     source.write(plan.to_json(), MANIFEST)
     return plan
 
@@ -87,8 +103,21 @@ def keep_plan(folder: RunFolder, record: PlanRecord, archive: str) -> None:
     write_whole(fs, f"{target}/{MANIFEST}", manifest, what="plan")
 
 
-def _parquet(rows: pa.Table) -> bytes:
-    """Rows as a Parquet file, the same bytes for the same rows however they are chunked."""
-    out = io.BytesIO()
-    pq.write_table(rows.combine_chunks(), out, compression="zstd", row_group_size=_ROW_GROUP_ROWS)
-    return out.getvalue()
+def _parquet(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Buffer:
+    """Rows as a Parquet file, the same bytes for the same rows in whatever pieces they come."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        for rows in _in_row_groups(table.select(schema.names).cast(schema) for table in tables):
+            writer.write_table(rows.combine_chunks(), row_group_size=_ROW_GROUP_ROWS)
+    return sink.getvalue()
+
+
+def _in_row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    rest: pa.Table | None = None
+    for table in tables:
+        rest = table if rest is None else pa.concat_tables([rest, table])
+        while rest.num_rows > _ROW_GROUP_ROWS:
+            yield rest.slice(0, _ROW_GROUP_ROWS)
+            rest = rest.slice(_ROW_GROUP_ROWS)
+    if rest is not None and rest.num_rows:
+        yield rest

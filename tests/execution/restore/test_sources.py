@@ -158,7 +158,7 @@ def test_a_plan_is_the_archive_at_its_instant(plan_archive: tuple[Archive, str])
 
 def test_a_plan_that_was_changed_is_refused(plan_archive: tuple[Archive, str]) -> None:
     archive, plan_id = plan_archive
-    undo = archive.folder / CLUSTER / "plans" / plan_id / "undo.parquet"
+    undo = archive.folder / CLUSTER / "plans" / plan_id / "undo" / "0.parquet"
     data = undo.read_bytes()
     try:
         undo.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))

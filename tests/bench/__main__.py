@@ -4,152 +4,95 @@ For every log (see `sets`), one at a time, in a scratch folder that is removed:
 
 - a real Kafka 4.3.1 broker loads it, twice and more (see `broker`),
 - the compiled kernels replay it on one core, loaded before (see `kernel`),
-- `sexton audit` runs on it, its start, checks and report included.
+- `sexton audit` runs on it, its start, checks and report included; its memory is watched (see `watch`).
 
-`--hostile` measures logs that cost more than they are long instead (see `hostile`; `--sets` picks some of them).
+Besides, each also by itself with the option of its name:
 
-One log is archived, too, and replayed in full and from a checkpoint on (see `increment`; `--increment` for that alone).
+- `--increment`: one log is archived and replayed in full and from a checkpoint on (see `increment`),
+- `--planning`: the tombstones of one log are planned, whose offsets are all due (see `planning`),
+- `--one-record`: an audit of a log of one record, which is what any audit takes at least.
+
+Only by themselves, for they are no part of a full run:
+
+- `--cluster`: the jobs on a Spark standalone cluster, and the audit of the same log (see `cluster`),
+- `--hostile`: logs that cost more than they are long (see `hostile`; `--sets` picks some of them).
 
 Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. The log is read into memory before each of
-these; loads and kernel runs of up to a few million records, and the replays from the archive, are repeated, and the
-fastest counts, for both alike. Prints tables; a full run writes figures.json and figures.svg to docs/bench, the
-README's section of figures, the one of sizes in docs/operations.md and the model of load times that fits, a partial one
-below var/bench. Everything that is started is stopped, also on Ctrl-C.
+these; loads and kernel runs of up to a few million records, the replays from the archive and the audit of one record
+are repeated, and the fastest counts. Prints tables, and what is wanted of the figures (see `targets`).
+
+A full run writes figures.json and figures.svg to docs/bench, the README's section of figures, the one of sizes in
+docs/operations.md and the model of load times that fits. A partial one, with any of these options, `--sets` or
+`--records`, writes below var/bench; with `--merge` it replaces its part of the figures in docs/bench, and all that is
+written of them, if they are of the same machine. For a row by itself:
+
+    python -m tests.bench --sets many-keys --records 3000000 --merge
+
+A full run in pieces, as on a machine of which docs/bench has nothing yet:
+
+    python -m tests.bench --sets plain,lz4 --merge --out var/bench     # and so on, until nothing is missing
+    cp var/bench/figures.json docs/bench && python -m tests.bench --render
+
+Everything that is started is stopped, also on Ctrl-C.
 """
 
 import argparse
 import json
-import os
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from sexton.java import JavaHome, find_java
-from sexton.kafka import jars
-from sexton.settings import PROJECT_ROOT, settings, variable
+from sexton.settings import PROJECT_ROOT, settings
 from tests.bench import load_model, readme, sizing
-from tests.bench.broker import Cluster, Load, LoadingBroker
 from tests.bench.chart import DUMPED_SET, chart
-from tests.bench.figures import (
-    MILLION,
-    Figures,
-    Increment,
-    as_json,
-    figures_table,
-    from_json,
-    increment_of,
-    millions,
-    targets,
-    targets_table,
-    this_machine,
-)
-from tests.bench.generate import Shape, write
-from tests.bench.hostile import LOGS, measure_hostile
+from tests.bench.cluster import measure_on_cluster
+from tests.bench.figures import DOCS, FILE, Measured, as_json, figures_table, read_figures, this_machine
+from tests.bench.generate import write
+from tests.bench.hostile import LOGS, audit_of_one_record, measure_hostile
 from tests.bench.increment import measure_increment
-from tests.bench.segments import Written
-from tests.bench.sets import LOG_PARTITIONS, QUICK_RECORDS, SETS, LogSet
-from tests.bench.watch import run_watched
+from tests.bench.one_log import Kafka, dump_rate, kafka_in, measure, read_through
+from tests.bench.planning import measure_planning
+from tests.bench.sets import QUICK_RECORDS, SETS
+from tests.bench.targets import targets, targets_json, targets_table
+from tests.bench.tasks import FIGURES, PARTS, Task, chosen_tasks, full_tasks, room_bytes
 
-REPEATED_BELOW = 10 * MILLION
-BYTES_PER_RECORD = 120
 TABLE_WIDTH = 170
-READ_BYTES = 8 << 20
-INCREMENT_SET, INCREMENT_RECORDS = "plain", 30 * MILLION
-DOCS = PROJECT_ROOT / "docs" / "bench"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kafka:
-    """What runs Kafka's own programs, and the node from which loading brokers are made."""
-
-    java: JavaHome
-    jars: Sequence[Path]
-    cluster: Cluster
-
-
-def measure(kafka: Kafka, shape: Shape, written: Written, name: str, scratch: Path) -> Figures:
-    """Everything about one log, which lies in `scratch`/log. RuntimeError where a count of records is wrong."""
-    log = scratch / "log"
-    repeat = 3 if written.records < REPEATED_BELOW else 1
-    started, warm = broker_loads(kafka.cluster, log, scratch / "broker", again=max(repeat - 1, 1))
-    read_through(log)
-    kernel = run_watched([sys.executable, "-m", "tests.bench.kernel", str(log), "--repeat", str(repeat)])
-    told = json.loads(kernel.output)
-    for who, count in (("broker", started.records), ("warm broker", warm.records), ("kernel", told["records"])):
-        if count != written.records:
-            raise RuntimeError(f"{name}: {written.records:,} records were written, the {who} read {count:,}")
-    sexton = str(Path(sys.executable).with_name("sexton"))
-    read_through(log)
-    audit = run_watched([sexton, "audit", "--segments", str(log), "--out", str(scratch / "out")])
-    return Figures(
-        name=name,
-        commits=shape.records,
-        records=written.records,
-        size_bytes=written.size_bytes,
-        broker_started_s=started.seconds,
-        broker_warm_s=warm.seconds,
-        kernel_s=told["seconds"],
-        kernel_bytes=kernel.tree_bytes,
-        audit_s=audit.seconds,
-        audit_bytes=audit.tree_bytes,
-        task_bytes=audit.task_bytes,
-    )
-
-
-def broker_loads(cluster: Cluster, log: Path, directory: Path, *, again: int) -> tuple[Load, Load]:
-    """The first load of a broker that just started, and the fastest of `again` further ones."""
-    read_through(log)
-    with LoadingBroker(cluster, log, directory) as broker:
-        started = broker.first_load()
-        loads = []
-        for _ in range(again):
-            read_through(log)
-            loads.append(broker.load_again())
-    shutil.rmtree(directory)
-    return started, min(loads, key=lambda load: load.seconds)
-
-
-def read_through(log: Path) -> None:
-    """Read all segments once, so that whoever is measured next finds them in memory.
-
-    Some systems drop what was not read for a minute, and the disk would be measured then.
-    """
-    block = bytearray(READ_BYTES)
-    for file in sorted(log.rglob("*.log")):
-        with file.open("rb", buffering=0) as segment:
-            while segment.readinto(block):
-                pass
-
-
-def dump_rate(kafka: Kafka, log: Path, records: int) -> float:
-    """Records a second of kafka-dump-log over one log partition of a balanced log, its start included."""
-    segment = log / "__consumer_offsets-0" / f"{0:020d}.log"
-    size_bytes = sum(file.stat().st_size for file in log.rglob("*.log"))
-    classes = os.pathsep.join(map(str, kafka.jars))
-    command = [str(kafka.java.java), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", classes]
-    command += ["org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", str(segment)]
-    seconds = run_watched(command, keeps_output=False).seconds
-    return records * segment.stat().st_size / size_bytes / seconds
-
-
-def chosen_logs(options: argparse.Namespace) -> Iterator[tuple[LogSet, int]]:
-    """Every log to measure, small ones first."""
-    names = options.sets.split(",") if options.sets else [log_set.name for log_set in SETS]
-    known = {log_set.name: log_set for log_set in SETS}
-    if unknown := [name for name in names if name not in known]:
-        raise SystemExit(f"no such set: {', '.join(unknown)} (there are {', '.join(known)})")
-    sizes = [QUICK_RECORDS] if options.quick else [int(size) for size in options.records.split(",") if size]
-    pairs = [(known[name], size) for name in names for size in sizes or known[name].sizes]
-    yield from sorted(pairs, key=lambda pair: pair[1])
+ONE_RECORD_REPEATS = 3
 
 
 def main() -> None:
+    options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that all is stopped, too
+    console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
+    if options.hostile:
+        with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as scratch:
+            names = options.sets.split(",") if options.sets else list(LOGS)
+            raise SystemExit(0 if measure_hostile(names, Path(scratch), console) else 1)
+    is_partial = bool(options.sets or options.records or options.quick or options.one_record or _asked_parts(options))
+    is_for_docs = options.merge or options.render or not is_partial
+    out = options.out or (DOCS if is_for_docs else settings().var / "bench")
+    if options.render:
+        measured = read_figures(out)
+        show(measured, console)
+    else:
+        tasks = _tasks(options)
+        before = _to_merge_into(out, tasks) if options.merge else None
+        measured = _measure_all(tasks, options, is_partial=is_partial, console=console)
+        show(measured, console)
+        measured = before.with_newer(measured) if before else measured
+    write_figures(measured, out)
+    if out == DOCS:
+        write_pages(measured, sizing.Prices(core_hour=options.core_hour, gb_month=options.gb_month))
+    console.print(f"written to {out}")
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -157,96 +100,123 @@ def main() -> None:
     parser.add_argument("--records", default="", help="records of each log, instead of the sizes of its set")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_RECORDS:,} records of each set")
     parser.add_argument("--increment", action="store_true", help="nothing but a delta of 1 %% of a log")
+    parser.add_argument("--planning", action="store_true", help="nothing but the plan of a log's offsets, all due")
+    parser.add_argument("--one-record", action="store_true", help="nothing but the audit of a log of one record")
+    parser.add_argument("--cluster", action="store_true", help="nothing but the jobs on a Spark standalone cluster")
     parser.add_argument("--hostile", action="store_true", help="nothing but logs that cost more than they are long")
     parser.add_argument("--scratch", type=Path, help="where logs are made; needs 12 GB for a full run")
-    parser.add_argument("--out", type=Path, help="folder of figures.json and figures.svg")
-    parser.add_argument("--render", action="store_true", help="measure nothing: draw what docs/bench/figures.json says")
+    parser.add_argument("--out", type=Path, help="folder of figures.json and figures.svg (see above)")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--merge", action="store_true", help="replace what is measured in the figures of --out")
+    how.add_argument("--render", action="store_true", help="measure nothing: write what figures.json says")
     prices = sizing.Prices()
     parser.add_argument("--core-hour", type=float, default=prices.core_hour, help="price, for the table of sizes")
     parser.add_argument("--gb-month", type=float, default=prices.gb_month, help="price, for the table of sizes")
-    options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that all is stopped, too
-    is_partial = bool(options.sets or options.records or options.quick or options.increment)
-    out = options.out or (settings().var / "bench" if is_partial else DOCS)
-    console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
-    if options.hostile:
-        with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as scratch:
-            names = options.sets.split(",") if options.sets else list(LOGS)
-            raise SystemExit(0 if measure_hostile(names, Path(scratch), console) else 1)
-    if options.increment:
-        measure_only_increment(options, console)
-        return
-    if options.render:
-        told = json.loads((DOCS / "figures.json").read_text(encoding="utf-8"))
-        (figures, rate, machine), increment = from_json(told), increment_of(told)
-    else:
-        logs = list(chosen_logs(options))
-        with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as scratch:
-            _require_room(Path(scratch), max(records for _, records in logs))
-            figures, rate, increment = _measure_all(logs, Path(scratch), console)
-        machine = this_machine()
-    console.print(figures_table(figures))
-    if rate:
-        console.print(f"kafka-dump-log --offsets-decoder: {rate:,.0f} records a second")
-    if wanted := targets(figures, rate, increment):
-        console.print(targets_table(wanted))
-    out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(as_json(figures, rate, machine, increment), indent=2)
-    (out / "figures.json").write_text(text + "\n", encoding="utf-8")
-    (out / "figures.svg").write_text(chart(figures, rate), encoding="utf-8")
-    if out == DOCS:
-        prices = sizing.Prices(core_hour=options.core_hour, gb_month=options.gb_month)
-        readme.update(PROJECT_ROOT / "README.md", readme.section(figures, rate, machine, increment))
-        readme.update(PROJECT_ROOT / "docs" / "operations.md", sizing.section(figures, machine, prices))
-        readme.update(load_model.PAGE, load_model.section(load_model.fit(figures)))
-    console.print(f"written to {out}")
+    return parser.parse_args()
 
 
-def _measure_all(
-    logs: Sequence[tuple[LogSet, int]], scratch: Path, console: Console
-) -> tuple[list[Figures], float | None, Increment | None]:
-    java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
-    classes = jars.ensure(settings().cache, "kafka")
-    cluster = Cluster(scratch / "cluster", java=java, jars=classes, log_partitions=LOG_PARTITIONS)
-    kafka = Kafka(java=java, jars=classes, cluster=cluster)
-    figures: list[Figures] = []
-    rate: float | None = None
-    increment: Increment | None = None
-    for log_set, records in logs:
-        name = f"{log_set.name} {millions(records)}"
-        with tempfile.TemporaryDirectory(dir=scratch) as folder:
-            with console.status(f"{name}: generating"):
-                written = write(log_set.at(records), Path(folder) / "log")
-            with console.status(f"{name}: measuring"):
-                if rate is None and log_set.name == DUMPED_SET:
-                    rate = dump_rate(kafka, Path(folder) / "log", written.records)
-                figures.append(measure(kafka, log_set.at(records), written, log_set.name, Path(folder)))
-                if (log_set.name, records) == (INCREMENT_SET, INCREMENT_RECORDS):
-                    increment = measure_increment(log_set.at(records), Path(folder) / "log", Path(folder))
-        one = figures[-1]
+def _tasks(options: argparse.Namespace) -> list[Task]:
+    known = [log_set.name for log_set in SETS]
+    parts = _asked_parts(options)
+    names = options.sets.split(",") if options.sets else [] if parts or options.one_record else known
+    if unknown := [name for name in names if name not in known]:
+        raise SystemExit(f"no such set: {', '.join(unknown)} (there are {', '.join(known)})")
+    sizes = [QUICK_RECORDS] if options.quick else [int(size) for size in options.records.split(",") if size]
+    return chosen_tasks(names, sizes, parts)
+
+
+def _asked_parts(options: argparse.Namespace) -> list[str]:
+    return [name for name in PARTS if getattr(options, name)]
+
+
+def _to_merge_into(out: Path, tasks: Sequence[Task]) -> Measured:
+    """The figures in `out`, none where no run has left any; SystemExit if those of `tasks` have no place among them."""
+    if not (out / FILE).exists():
+        return Measured(machine=this_machine())
+    before, full = read_figures(out), {task.place for task in [*full_tasks(), *chosen_tasks([], [], list(PARTS))]}
+    if before.machine != this_machine():
+        raise SystemExit(f"{out / FILE} is of another machine: measure all on this one, or merge into another --out")
+    if out == DOCS and (odd := [task.label for task in tasks if task.place not in full]):
+        raise SystemExit(f"a full run has no {', '.join(odd)}: give another --out")
+    return before
+
+
+def show(measured: Measured, console: Console) -> None:
+    """Print what was measured and whether it is what is wanted."""
+    if measured.logs:
+        console.print(figures_table(measured.logs))
+    if measured.dump_rate:
+        console.print(f"kafka-dump-log --offsets-decoder: {measured.dump_rate:,.0f} records a second")
+    if one := measured.increment:
+        console.print(f"{one.label}: {one.increment_s:.2f} s, all of it {one.full_s:.2f} s")
+    if there := measured.clustered:
         console.print(
-            f"{name}: broker {one.broker_started_s:.1f} / {one.broker_warm_s:.1f} s, kernel {one.kernel_s:.2f} s, "
-            f"audit {one.audit_s:.1f} s"
+            f"{there.label}: stages {there.stages_s:.1f} s, jobs with their starts {there.jobs_s:.1f} s, "
+            f"audit {there.audit_s:.1f} s"
         )
-    return figures, rate, increment
+    if wanted := targets(measured):
+        console.print(targets_table(wanted))
 
 
-def measure_only_increment(options: argparse.Namespace, console: Console) -> None:
-    """What `--increment` asks for, at the records asked for; prints it."""
-    records = QUICK_RECORDS if options.quick else int(options.records or INCREMENT_RECORDS)
-    shape = next(log_set for log_set in SETS if log_set.name == INCREMENT_SET).at(records)
-    with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as scratch:
-        _require_room(Path(scratch), 2 * records)
-        with console.status("generating"):
-            write(shape, Path(scratch) / "log")
-        with console.status("measuring"):
-            one = measure_increment(shape, Path(scratch) / "log", Path(scratch))
-    console.print(f"{one.label}: {one.increment_s:.2f} s, all of it {one.full_s:.2f} s")
-    console.print(targets_table(targets([], None, one)))
+def write_figures(measured: Measured, out: Path) -> None:
+    """Write figures.json and figures.svg."""
+    out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({**as_json(measured), "targets": targets_json(targets(measured))}, indent=2)
+    (out / FILE).write_text(text + "\n", encoding="utf-8")
+    (out / "figures.svg").write_text(chart(measured.logs, measured.dump_rate), encoding="utf-8")
 
 
-def _require_room(scratch: Path, records: int) -> None:
-    needed, free = BYTES_PER_RECORD * records, shutil.disk_usage(scratch).free
+def write_pages(measured: Measured, prices: sizing.Prices) -> None:
+    """Write the figures into README, documentation and the model of load times."""
+    readme.update(PROJECT_ROOT / "README.md", readme.section(measured))
+    readme.update(PROJECT_ROOT / "docs" / "operations.md", sizing.section(measured.logs, measured.machine, prices))
+    readme.update(load_model.PAGE, load_model.section(load_model.fit(measured.logs)))
+
+
+def _measure_all(tasks: Sequence[Task], options: argparse.Namespace, *, is_partial: bool, console: Console) -> Measured:
+    """Every task, and the audit of one record in a full run or where it is asked for."""
+    with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as folder:
+        scratch = Path(folder)
+        _require_room(scratch, tasks)
+        found: dict[str, Any] = {"logs": []}
+        if options.one_record or not is_partial:
+            with console.status("one record: measuring"):
+                costs = [audit_of_one_record(scratch) for _ in range(ONE_RECORD_REPEATS)]
+            found["one_record_s"] = min(cost.seconds for cost in costs)
+        kafka = kafka_in(scratch) if any(FIGURES in task.parts for task in tasks) else None
+        for task in tasks:
+            with tempfile.TemporaryDirectory(dir=scratch) as place:
+                _measure(task, kafka, Path(place), found, console)
+    return Measured(machine=this_machine(), **found)
+
+
+def _measure(task: Task, kafka: Kafka | None, scratch: Path, found: dict[str, Any], console: Console) -> None:
+    """Make the log of a task and put what is measured of it into `found`, by fields of Measured."""
+    shape, log = task.log_set.at(task.records), scratch / "log"
+    with console.status(f"{task.label}: generating"):
+        written = write(shape, log)
+    with console.status(f"{task.label}: measuring"):
+        if kafka and FIGURES in task.parts:
+            if task.log_set.name == DUMPED_SET and "dump_rate" not in found:
+                found["dump_rate"] = dump_rate(kafka, log, written.records)
+            one = measure(kafka, task, written, scratch)
+            found["logs"].append(one)
+            console.print(
+                f"{task.label}: broker {one.broker_started_s:.1f} / {one.broker_warm_s:.1f} s, kernel "
+                f"{one.kernel_s:.2f} s, audit {one.audit_s:.1f} s"
+            )
+        if "increment" in task.parts:
+            found["increment"] = measure_increment(shape, log, scratch)
+        if "planning" in task.parts:
+            found["planning"] = measure_planning(shape, log, scratch)
+        if "cluster" in task.parts:
+            read_through(log)
+            found["clustered"] = measure_on_cluster(log, scratch, records=written.records)
+
+
+def _require_room(scratch: Path, tasks: Sequence[Task]) -> None:
+    needed = max((room_bytes(task) for task in tasks), default=0)
+    free = shutil.disk_usage(scratch).free
     if free < needed:
         raise SystemExit(f"{free / 1e9:.0f} GB are free below {scratch}, {needed / 1e9:.0f} are needed: --scratch DIR")
 

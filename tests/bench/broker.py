@@ -37,7 +37,6 @@ from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from tests.bench.gate import Gate
 
-HEAP = "4g"
 # KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh.
 JVM_OPTIONS = (
     "-server",
@@ -114,10 +113,13 @@ def _create_offsets_topic(bootstrap_servers: str) -> None:
 
 
 class LoadingBroker:
-    """A broker on an adopted log; a context manager that starts and stops it. `directory` must not exist yet."""
+    """A broker on an adopted log, with `heap` of memory for its JVM; a context manager that starts and stops it.
 
-    def __init__(self, cluster: Cluster, log: Path, directory: Path) -> None:
-        self._cluster = cluster
+    `directory` must not exist yet.
+    """
+
+    def __init__(self, cluster: Cluster, log: Path, directory: Path, *, heap: str = "4g") -> None:
+        self._cluster, self._heap = cluster, heap
         cluster.adopt(log, directory)
         self._directory = directory
         self._log_file = directory / "load.log"
@@ -180,7 +182,7 @@ class LoadingBroker:
         return self._log_file.read_text(encoding="utf-8", errors="replace")
 
     def __enter__(self) -> Self:
-        heap = (f"-Xms{HEAP}", f"-Xmx{HEAP}")
+        heap = (f"-Xms{self._heap}", f"-Xmx{self._heap}")
         classes = os.pathsep.join(map(str, self._cluster.jars))
         command = [str(self._cluster.java.java), *JVM_OPTIONS, *heap, QUIET, "-cp", classes]
         with self._log_file.open("wb") as log:

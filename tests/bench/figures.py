@@ -1,16 +1,26 @@
-"""What was measured, the ratios that follow from it, and what they are held against."""
+"""What was measured, the ratios that follow from it, and how both are kept. What they are held against: `targets`."""
 
+import json
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.table import Table
 
+from sexton.settings import PROJECT_ROOT
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
+
 MILLION = 1_000_000
 MIB = 1 << 20
+DOCS = PROJECT_ROOT / "docs" / "bench"
+FILE = "figures.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +38,8 @@ class Figures:
 
     Broker seconds are the work of its one loading thread, right after its start and in a JVM that has loaded before.
     Kernel seconds are those of one core. Audit seconds are the wall's. `task_bytes` is the largest process that ran
-    tasks of the audit.
+    tasks of the audit, 0 without any, `process_bytes` the largest of all its processes, `tree_bytes` all of them
+    together; None was not measured (see `watch`).
     """
 
     name: str
@@ -40,12 +51,18 @@ class Figures:
     kernel_s: float
     kernel_bytes: int
     audit_s: float
-    audit_bytes: int
     task_bytes: int
+    process_bytes: int | None = None
+    tree_bytes: int | None = None
 
     @property
     def label(self) -> str:
         return f"{self.name} {millions(self.commits)}"
+
+    @property
+    def audit_memory(self) -> str:
+        """MiB of a task, of the largest process and of all processes."""
+        return " / ".join(_mib(size) for size in (self.task_bytes, self.process_bytes, self.tree_bytes))
 
     @property
     def kernel_per_started(self) -> float:
@@ -83,51 +100,56 @@ class Increment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """What is wanted of a ratio and what it is; `is_ceiling` when it should not be above `bar`."""
+class Planning:
+    """The stage plan_tombstones of a log whose offsets are all due."""
 
-    text: str
-    bar: float
-    value: float
-    is_ceiling: bool = False
+    tombstones: int
+    seconds: float
 
     @property
-    def is_reached(self) -> bool:
-        return self.value <= self.bar if self.is_ceiling else self.value >= self.bar
+    def label(self) -> str:
+        return f"{millions(self.tombstones)} tombstones"
 
 
-def targets(
-    all_figures: Sequence[Figures], dump_rate: float | None, increment: Increment | None = None
-) -> list[Target]:
-    """Every target that the measured logs can tell of; the broker is the one just started, unless said otherwise."""
-    by_place = {(one.name, one.commits // MILLION): one for one in all_figures}
-    found = list(_targets(by_place, dump_rate))
-    if increment:
-        text = f"replay of {increment.label} / of all of it"
-        found.append(Target(text=text, bar=0.1, value=increment.ratio, is_ceiling=True))
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clustered:
+    """A log on a Spark standalone cluster of two workers with a core each, and its audit on the same two cores.
+
+    `jobs_s` are the jobs that compute, one after the other, each with its start; `stages_s` their stages in one session
+    that is there.
+    """
+
+    records: int
+    audit_s: float
+    jobs_s: float
+    stages_s: float
+
+    @property
+    def label(self) -> str:
+        return f"{millions(self.records)} on a cluster of 2 one-core workers"
 
 
-def _targets(by_place: dict[tuple[str, int], Figures], dump_rate: float | None) -> Iterator[Target]:
-    for (name, size), one in by_place.items():
-        if name in ("plain", "lz4", "transactional"):
-            bar = 20 if name == "transactional" else 10
-            yield Target(text=f"kernel per core / broker, {one.label}", bar=bar, value=one.kernel_per_started)
-            yield Target(text=f"kernel per core / warm broker, {one.label}", bar=bar, value=one.kernel_per_warm)
-        if size >= 30:
-            bar = 3 if size >= 100 else 1.5
-            yield Target(text=f"audit (wall) / broker, {one.label}", bar=bar, value=one.audit_per_started)
-            if dump_rate:
-                rate = one.records / one.audit_s
-                yield Target(text=f"audit / kafka-dump-log, {one.label}", bar=100, value=rate / dump_rate)
-        if size >= 100 and (name, 30) in by_place:
-            ratio = one.task_bytes / max(by_place[name, 30].task_bytes, 1)
-            text = f"memory of a task, {name}: 100 / 30 million records"
-            yield Target(text=text, bar=1.1, value=ratio, is_ceiling=True)
-        if name == "hot" and ("plain", size) in by_place:
-            ratio = one.audit_s / by_place["plain", size].audit_s
-            text = f"audit of {one.label} / of the balanced log"
-            yield Target(text=text, bar=1.5, value=ratio, is_ceiling=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """All that was measured on a machine; None was not. `one_record_s` is an audit of a log of one record."""
+
+    machine: Machine
+    logs: Sequence[Figures] = ()
+    dump_rate: float | None = None
+    increment: Increment | None = None
+    one_record_s: float | None = None
+    planning: Planning | None = None
+    clustered: Clustered | None = None
+
+    def with_newer(self, newer: "Measured") -> "Measured":
+        """This, but for what `newer` has; ValueError when that is of another machine."""
+        if newer.machine != self.machine:
+            raise ValueError(f"measured on another machine: {newer.machine}, not {self.machine}")
+        by_place = {(one.name, one.commits): one for one in (*self.logs, *newer.logs)}
+        logs = sorted(by_place.values(), key=lambda one: one.commits)
+        names = [field.name for field in fields(self) if field.name not in ("machine", "logs")]
+        rest: dict[str, Any] = {name: getattr(newer, name) or getattr(self, name) for name in names}
+        return Measured(machine=self.machine, logs=logs, **rest)
 
 
 def millions(count: int) -> str:
@@ -140,7 +162,7 @@ def figures_table(all_figures: Sequence[Figures]) -> Table:
     table = Table(title="M/s: million records a second. Broker: its own loading time, just started / warm.")
     heads = (
         "log", "MB", "broker s", "M/s", "kernel s", "M/s", "audit s", "M/s", "kernel/broker", "broker/audit",
-        "kernel MB", "audit MB", "task MB",
+        "kernel MB", "audit MB: task / process / all",
     )  # fmt: skip
     for head in heads:
         table.add_column(head, justify="left" if head == "log" else "right")
@@ -157,21 +179,14 @@ def figures_table(all_figures: Sequence[Figures]) -> Table:
             f"{one.records / one.audit_s / MILLION:.2f}",
             f"{one.kernel_per_started:.1f} / {one.kernel_per_warm:.1f}",
             f"{one.audit_per_started:.2f} / {one.audit_per_warm:.2f}",
-            *(f"{size / MIB:,.0f}" for size in (one.kernel_bytes, one.audit_bytes, one.task_bytes)),
+            _mib(one.kernel_bytes),
+            one.audit_memory,
         )
     return table
 
 
-def targets_table(wanted: Sequence[Target]) -> Table:
-    """A row for each target."""
-    table = Table(title="Targets")
-    for head in ("what", "target", "measured", ""):
-        table.add_column(head, justify="right" if head in ("target", "measured") else "left")
-    for target in wanted:
-        sign = "≤" if target.is_ceiling else "≥"
-        reached = "[green]reached" if target.is_reached else "[red]missed"
-        table.add_row(target.text, f"{sign} {target.bar:g}", f"{target.value:.2f}", reached)
-    return table
+def _mib(size_bytes: int | None) -> str:
+    return f"{size_bytes / MIB:,.0f}" if size_bytes else "–"
 
 
 def this_machine() -> Machine:
@@ -179,13 +194,12 @@ def this_machine() -> Machine:
     return Machine(cores=os.cpu_count() or 1, processor=_processor(), python=platform.python_version())
 
 
-def as_json(
-    all_figures: Sequence[Figures], dump_rate: float | None, machine: Machine, increment: Increment | None = None
-) -> dict[str, Any]:
+def as_json(measured: Measured) -> dict[str, Any]:
     """Everything measured and derived, and the machine that it was measured on."""
+    increment = measured.increment
     return {
-        "machine": asdict(machine),
-        "dump_log_records_per_second": dump_rate,
+        "machine": asdict(measured.machine),
+        "dump_log_records_per_second": measured.dump_rate,
         "logs": [
             asdict(one)
             | {
@@ -194,24 +208,36 @@ def as_json(
                 "audit_per_started": one.audit_per_started,
                 "audit_per_warm": one.audit_per_warm,
             }
-            for one in all_figures
+            for one in measured.logs
         ],
         "increment": None if increment is None else asdict(increment) | {"ratio": increment.ratio},
-        "targets": [asdict(t) | {"is_reached": t.is_reached} for t in targets(all_figures, dump_rate, increment)],
+        "audit_of_one_record_s": measured.one_record_s,
+        "planning": None if measured.planning is None else asdict(measured.planning),
+        "cluster": None if measured.clustered is None else asdict(measured.clustered),
     }
 
 
-def from_json(told: dict[str, Any]) -> tuple[list[Figures], float | None, Machine]:
-    """What `as_json` was made of."""
-    names = [field.name for field in fields(Figures)]
-    logs = [Figures(**{name: log[name] for name in names}) for log in told["logs"]]
-    return logs, told["dump_log_records_per_second"], Machine(**told["machine"])
+def from_json(told: dict[str, Any]) -> Measured:
+    """What `as_json` was made of; what an earlier one did not tell of was not measured."""
+    increment, planning, clustered = (told.get(name) for name in ("increment", "planning", "cluster"))
+    return Measured(
+        machine=_read(Machine, told["machine"]),
+        logs=[_read(Figures, log) for log in told["logs"]],
+        dump_rate=told["dump_log_records_per_second"],
+        increment=None if increment is None else _read(Increment, increment),
+        one_record_s=told.get("audit_of_one_record_s"),
+        planning=None if planning is None else _read(Planning, planning),
+        clustered=None if clustered is None else _read(Clustered, clustered),
+    )
 
 
-def increment_of(told: dict[str, Any]) -> Increment | None:
-    """The increment that `as_json` was told of; None where none was measured."""
-    found = told.get("increment")
-    return None if found is None else Increment(**{field.name: found[field.name] for field in fields(Increment)})
+def read_figures(folder: Path) -> Measured:
+    """What a run of the bench has written to `folder`."""
+    return from_json(json.loads((folder / FILE).read_text(encoding="utf-8")))
+
+
+def _read(kind: type[T], told: dict[str, Any]) -> T:
+    return kind(**{field.name: told[field.name] for field in fields(kind) if field.name in told})
 
 
 def _processor() -> str:

@@ -14,6 +14,7 @@ files too.
 """
 
 import argparse
+import itertools
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -50,7 +51,8 @@ class Shape:
     """What a generated log is like; the same shape and seed give the same bytes.
 
     `records` counts offset commits and tombstones: markers come on top. `records_per_batch` is the average of 1 to
-    2n - 1. `hot_share` of the records lie in log partition 0; without it, as many as its groups stand for.
+    2n - 1. `hot_share` of the records lie in log partition 0; without it, as many as its groups stand for. The ids of
+    `hot_keys_share` of the groups hash to log partition 0; without it, those of as many as chance gives it.
     """
 
     records: int = 3_000_000
@@ -62,6 +64,7 @@ class Shape:
     tombstone_share: float = 0.0
     retired_share: float = 0.1
     hot_share: float = 0.0
+    hot_keys_share: float = 0.0
     metadata_bytes: int = 0
     codec: str = "none"
     first_timestamp_ms: int = 1_700_000_000_000
@@ -82,15 +85,31 @@ class Groups:
 def groups_of(shape: Shape) -> Groups:
     """The groups of a shape, in order of their numbers; all have the same count of partitions."""
     pieces, homes = [], []
-    for number in range(-(-shape.keys // shape.partitions_of_group)):
-        group, topic = f"orders-service-{number:06d}".encode(), f"topic-{number % 97:03d}".encode()
+    for number, group, home in _group_ids(shape):
+        topic = f"topic-{number % 97:03d}".encode()
         pieces.append(
             b"\0\1" + len(group).to_bytes(2, "big") + group + len(topic).to_bytes(2, "big") + topic
         )  # fmt: skip
-        homes.append(abs(int(group_hash(np.frombuffer(group, np.uint8)))) % shape.log_partitions)
+        homes.append(home)
     starts = np.zeros(len(pieces) + 1, np.int64)
     np.cumsum([len(piece) for piece in pieces], out=starts[1:])
     return Groups(names=np.frombuffer(b"".join(pieces), np.uint8), starts=starts, homes=np.array(homes))
+
+
+def _group_ids(shape: Shape) -> Iterator[tuple[int, bytes, int]]:
+    """Number, id and log partition of every group; numbers are left out where log partition 0 has its share."""
+    count = -(-shape.keys // shape.partitions_of_group)
+    hot = round(shape.hot_keys_share * count) if shape.log_partitions > 1 else 0
+    room = [hot, count - hot] if hot else [count, count]
+    numbers = itertools.count()
+    while count:
+        number = next(numbers)
+        group = f"orders-service-{number:06d}".encode()
+        home = abs(int(group_hash(np.frombuffer(group, np.uint8)))) % shape.log_partitions
+        if room[home > 0]:
+            room[home > 0] -= 1
+            count -= 1
+            yield number, group, home
 
 
 def blocks(shape: Shape, groups: Groups, log_partition: int) -> Iterator[Block]:

@@ -1,7 +1,6 @@
 """Logs that cost more than they are long: seconds and memory of an audit, at some size and at four times that."""
 
 import resource
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.watch import run_watched
+from tests.bench.watch import watch_audit
 from tests.faults.hostile_logs import LOGS, Hostile, of
 from tests.strategies import commit
 
@@ -35,10 +34,8 @@ def audit(log: bytes, scratch: Path, *, profile: str) -> Cost:
         segment = Path(folder) / "log" / "__consumer_offsets-0" / f"{0:020d}.log"
         segment.parent.mkdir(parents=True)
         segment.write_bytes(log)
-        sexton = str(Path(sys.executable).with_name("sexton"))
-        command = [sexton, "audit", "--segments", str(Path(folder) / "log"), "--out", str(Path(folder) / "out")]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = run_watched([*command, "--profile", profile], codes=(0, _UNDECODABLE))
+        done = watch_audit(Path(folder) / "log", Path(folder) / "out", "--profile", profile, codes=(0, _UNDECODABLE))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Cost(
         size_bytes=len(log),
@@ -48,9 +45,14 @@ def audit(log: bytes, scratch: Path, *, profile: str) -> Cost:
     )
 
 
+def audit_of_one_record(scratch: Path) -> Cost:
+    """The least that an audit takes: one of no record at all is refused."""
+    return audit(of([commit("g")], 0), scratch, profile="group_coordinator")
+
+
 def measure_hostile(names: Sequence[str], scratch: Path, console: Console) -> bool:
     """Print a row for each log; whether all stay within MOST_GROWTH and MOST_BYTES, the latter above an idle audit."""
-    idle = audit(of([commit("g")], 0), scratch, profile="group_coordinator")
+    idle = audit_of_one_record(scratch)
     table = Table(title=f"an audit of one record: {idle.processor_s:.1f} s, {idle.peak_bytes >> 20:,} MiB")
     for column in ("log", "of its kind", "MiB", "s", "processor s", "MiB above idle", "times s", "times MiB"):
         table.add_column(column, justify="left" if column == "log" else "right")

@@ -11,12 +11,13 @@ QUICK_RECORDS = 300_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSet:
-    """A kind of log; `sizes` are the counts of records at which it is measured."""
+    """A kind of log; `sizes` are the counts of records at which it is measured, by a broker with `broker_heap`."""
 
     name: str
     about: str
     shape: Shape
     sizes: tuple[int, ...]
+    broker_heap: str = "4g"
 
     def at(self, records: int) -> Shape:
         return replace(self.shape, records=records)
@@ -55,5 +56,18 @@ SETS = (
         about="2 million keys",
         shape=replace(_PLAIN, keys=2 * MILLION),
         sizes=(3 * MILLION, 30 * MILLION),
+    ),
+    LogSet(
+        name="hot-keys",
+        about="2 million keys, 90 % of them in one log partition",
+        shape=replace(_PLAIN, keys=2 * MILLION, hot_keys_share=0.9),
+        sizes=(3 * MILLION,),
+    ),
+    LogSet(
+        name="most-keys",
+        about="20 million keys",
+        shape=replace(_PLAIN, keys=20 * MILLION),
+        sizes=(30 * MILLION,),
+        broker_heap="12g",
     ),
 )

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sexton.coordinator.partitioner import partition_of
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.log.codec import CODECS
 from tests.bench import generate as module
-from tests.bench.generate import Shape, generate, write
+from tests.bench.generate import Shape, generate, groups_of, write
 from tests.bench.lz4 import FRAME_BYTES, deflate_frame, new_table
 
 SMALL = Shape(records=3000, keys=400, log_partitions=3, transactional_share=0.3, tombstone_share=0.1, metadata_bytes=5)
@@ -61,6 +62,25 @@ def test_a_hot_log_partition() -> None:
     logs = generate(Shape(records=30_000, keys=4000, log_partitions=4, hot_share=0.9))
     sizes = [len(logs[number]) for number in range(4)]
     assert 0.89 < sizes[0] / sum(sizes) < 0.91
+
+
+def test_a_log_partition_with_most_keys() -> None:
+    shape = Shape(records=30_000, keys=4000, log_partitions=4, hot_keys_share=0.9)
+    groups = groups_of(shape)
+    assert len(groups.homes) == 200
+    assert (groups.homes == 0).sum() == 180
+    names = [bytes(piece) for piece in np.split(groups.names, groups.starts[1:-1])]
+    assert len(set(names)) == 200
+    for name, home in zip(names, groups.homes, strict=True):
+        group = name[4 : 4 + int.from_bytes(name[2:4], "big")].decode()
+        assert partition_of(group, 4) == home
+    logs = generate(shape)
+    sizes = [len(logs[number]) for number in range(4)]
+    assert 0.89 < sizes[0] / sum(sizes) < 0.91
+
+
+def test_one_log_partition_has_all_keys() -> None:
+    assert len(groups_of(Shape(keys=400, hot_keys_share=0.5)).homes) == 20
 
 
 def test_segments_roll_and_go_on(tmp_path: Path) -> None:

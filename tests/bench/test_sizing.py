@@ -1,12 +1,11 @@
 """The table of sizes: arithmetic on what was measured, current in docs/operations.md."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from sexton.settings import PROJECT_ROOT
-from tests.bench.figures import MILLION, Machine, from_json
+from tests.bench.figures import DOCS, MILLION, Machine, read_figures
 from tests.bench.sizing import Prices, Rates, section
 from tests.bench.test_figures import PLAIN
 
@@ -36,6 +35,6 @@ def test_the_table() -> None:
 
 
 def test_the_page_is_current() -> None:
-    figures, _, machine = from_json(json.loads((PROJECT_ROOT / "docs/bench/figures.json").read_text(encoding="utf-8")))
+    measured = read_figures(DOCS)
     page = (PROJECT_ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    assert section(figures, machine) in page, "run: python -m tests.bench --render"
+    assert section(measured.logs, measured.machine) in page, "run: python -m tests.bench --render"

@@ -3,37 +3,53 @@
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
 INTERVAL_S = 0.2
 TASK_MARK = "multiprocessing.forkserver"
 """In the command line of the processes that an audit's tasks run in, all forked from one."""
+ROLLUP = Path("/proc/self/smaps_rollup")
+"""There is such a file for each process where the system tells how much of its memory a process shares."""
+REST = 20
+"""Times as long as a look at shared pages took is waited for before the next: the watched share the processors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What a command printed, how long it took, and its peaks of resident memory.
+    """What a command printed, how long it took, and its peaks of memory.
 
-    `tree_bytes` adds up all processes (pages that they share count in each), `task_bytes` is the largest single process
-    that ran tasks of an audit, 0 without any. Both hold the pages of mapped files that the process has touched.
+    `process_bytes` is the resident memory of its largest process, shared pages included, `task_bytes` that of the
+    largest one that ran tasks of an audit, 0 where all ran in the first process. `tree_bytes` adds up all processes.
+    Forked ones share pages, which count in the resident memory of each, so that these are summed by their proportional
+    set size, in which a page that n processes map counts for 1/n in each (Pss of /proc/PID/smaps_rollup; resident
+    memory where the system does not tell that). All hold the pages of mapped files that a process has touched.
     """
 
     output: str
     seconds: float
-    tree_bytes: int
     task_bytes: int
+    process_bytes: int
+    tree_bytes: int
 
 
-def run_watched(command: Sequence[str], *, keeps_output: bool = True, codes: Sequence[int] = (0,)) -> Watched:
+def run_watched(
+    command: Sequence[str],
+    *,
+    keeps_output: bool = True,
+    codes: Sequence[int] = (0,),
+    environment: Mapping[str, str] | None = None,
+) -> Watched:
     """Run `command` to its end; RuntimeError with what it said when it ends with another code than one of `codes`.
 
-    Ctrl-C ends everything it started.
+    `environment` is by default that of this process. Ctrl-C ends everything it started.
     """
     start = time.perf_counter()
     # Its own session, so that all of it can be ended together.
@@ -43,10 +59,11 @@ def run_watched(command: Sequence[str], *, keeps_output: bool = True, codes: Seq
         stdout=subprocess.PIPE if keeps_output else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        env=environment,
         start_new_session=True,
     )
     done = threading.Event()
-    peaks = [0, 0]
+    peaks = _Peaks()
     watcher = threading.Thread(target=_watch, args=(process.pid, done, peaks), daemon=True)
     watcher.start()
     try:
@@ -60,19 +77,64 @@ def run_watched(command: Sequence[str], *, keeps_output: bool = True, codes: Seq
         watcher.join()
     if process.returncode not in codes:
         raise RuntimeError(f"{command[0]} ended with code {process.returncode}: {said or output}")
-    return Watched(output=output or "", seconds=seconds, tree_bytes=peaks[0], task_bytes=peaks[1])
+    return Watched(
+        output=output or "",
+        seconds=seconds,
+        task_bytes=peaks.task_bytes,
+        process_bytes=peaks.process_bytes,
+        tree_bytes=peaks.tree_bytes,
+    )
 
 
-def _watch(pid: int, done: threading.Event, peaks: list[int]) -> None:
-    """Keep the peaks of the tree and of one task in `peaks`."""
+def watch_audit(log: Path, out: Path, *options: str, codes: Sequence[int] = (0,)) -> Watched:
+    """`sexton audit` of the folder `log`, its start included."""
+    sexton = str(Path(sys.executable).with_name("sexton"))
+    return run_watched([sexton, "audit", "--segments", str(log), "--out", str(out), *options], codes=codes)
+
+
+@dataclass(slots=True)
+class _Peaks:
+    task_bytes: int = 0
+    process_bytes: int = 0
+    tree_bytes: int = 0
+
+
+def _watch(pid: int, done: threading.Event, peaks: _Peaks) -> None:
+    """Keep the peaks of one process and of the tree in `peaks`."""
+    next_look = 0.0
     while not done.wait(INTERVAL_S):
-        total = 0
         with suppress(psutil.NoSuchProcess):
             root = psutil.Process(pid)
-            for process in (root, *root.children(recursive=True)):
-                with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                    size = process.memory_info().rss
-                    total += size
-                    if any(TASK_MARK in word for word in process.cmdline()):
-                        peaks[1] = max(peaks[1], size)
-        peaks[0] = max(peaks[0], total)
+            tree = [root, *root.children(recursive=True)]
+            resident = [_resident_bytes(process) for process in tree]
+            peaks.process_bytes = max(peaks.process_bytes, *resident)
+            tasks = [size for process, size in zip(tree, resident, strict=True) if _runs_tasks(process)]
+            peaks.task_bytes = max(peaks.task_bytes, *tasks, 0)
+            start = time.monotonic()
+            if start < next_look or sum(resident) <= peaks.tree_bytes:
+                continue
+            own = [_proportional_bytes(process.pid) for process in tree] if ROLLUP.exists() else resident
+            peaks.tree_bytes = max(peaks.tree_bytes, sum(own))
+            end = time.monotonic()
+            next_look = end + REST * (end - start)
+
+
+def _runs_tasks(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+        return any(TASK_MARK in word for word in process.cmdline())
+    return False
+
+
+def _resident_bytes(process: psutil.Process) -> int:
+    """0 for one that has ended."""
+    with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+        return int(process.memory_info().rss)
+    return 0
+
+
+def _proportional_bytes(pid: int) -> int:
+    """0 for one that has ended."""
+    with suppress(OSError):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
+        return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(b"Pss:"))
+    return 0

@@ -1,0 +1,49 @@
+"""Stages by themselves: the plan of a log of which all is due, and an audit's stages on a cluster of two workers."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sexton.local.processes import MARK
+from sexton.runs.engine import spark_environment
+from sexton.runs.folder import RunFolder
+from tests.bench.cluster import WORKERS, spark_cluster
+from tests.bench.generate import Shape, write
+from tests.bench.planning import measure_planning
+from tests.bench.watch import run_watched
+
+SMALL = Shape(records=30_000, keys=2000, log_partitions=4)
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_every_offset_is_planned_for_deletion(tmp_path: Path) -> None:
+    write(SMALL, tmp_path / "log")
+    found = measure_planning(SMALL, tmp_path / "log", tmp_path)
+    record = RunFolder(tmp_path / "planned").read_run()
+    assert record.counts["committed_offsets"] > 1900
+    assert found.tombstones == record.counts["tombstones"] >= record.counts["committed_offsets"]
+    assert found.seconds > 0
+
+
+def test_stages_run_on_both_workers_and_all_is_stopped(tmp_path: Path) -> None:
+    write(SMALL, tmp_path / "log")
+    with spark_cluster(tmp_path / "spark") as master:
+        environment = {**os.environ, **spark_environment(), "SEXTON_SPARK_MASTER": master}
+        command = [sys.executable, "-m", "tests.bench.cluster", str(tmp_path / "log"), str(tmp_path / "out")]
+        told = json.loads(run_watched(command, environment=environment).output.splitlines()[-1])
+        executors = [list((tmp_path / "spark" / f"worker-{number}").glob("app-*/*")) for number in range(WORKERS)]
+    assert told["seconds"] > 0
+    assert [len(each) for each in executors] == [1, 1], "an executor of each worker took part"
+    assert RunFolder(tmp_path / "out").read_run().counts["committed_offsets"] > 1900
+    assert [one.pid for one in psutil.process_iter() if _is_of(one, tmp_path / "spark")] == []
+
+
+def _is_of(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return bool(process.environ().get(MARK) == str(folder))
+    except psutil.Error:
+        return False

@@ -131,12 +131,12 @@ def test_by_keyboard(base: str, tmp_path: Path) -> None:
         {
             "name": "search",
             "url": f"{base}/groups?as_of={CALM}",
-            "steps": [{"press": "/"}, {"type": "livin"}, {"wait": 800}, {"idle": True}],
+            "steps": [{"press": "/"}, {"type": "livin"}, {"leads": "q=livin"}],
         },
         {
             "name": "slider",
             "url": f"{base}/",
-            "steps": [{"focus": "#as-of"}, {"press": "ArrowLeft"}, {"wait": 800}, {"idle": True}],
+            "steps": [{"focus": "#as-of"}, {"press": "ArrowLeft"}, {"leads": f"as_of={FIRST_MS + 2 * HOUR_MS}"}],
         },
         {"name": "skip", "url": f"{base}/", "steps": [{"press": "Tab"}, {"press": "Enter"}]},
     ]
@@ -167,16 +167,23 @@ def test_what_fails_is_shown_and_what_was_there_is_not(
 
     monkeypatch.setattr("sexton.ui.what_if_routes.ask", ask)
     monkeypatch.setattr("sexton.ui.pages.find_groups", find)
-    answered = [{"focus": "[name=retention_minutes]"}, {"type": "30"}, {"press": "Enter"}, {"wait": 500}]
+    answered = [
+        {"focus": "[name=retention_minutes]"},
+        {"type": "30"},
+        {"press": "Enter"},
+        {"shows": ["#answer", "alert(1)"]},
+    ]
     wrong = [{"focus": "[name=policy]"}, {"type": "<i>x"}, {"focus": "form.stack button"}, {"press": "Enter"}]
+    refused = [*wrong, {"shows": ["#answer", "is none"]}]
     searching = [{"focus": "[name=q]"}]
-    failing = [*searching, {"type": "livi"}, {"wait": 1_000}]
+    failing = [*searching, {"type": "livi"}, {"shows": ["#results", "cannot be read"]}]
+    again = [*failing, {"type": "n"}, {"shows": ["#results", LIVING]}]
     rest = [{"wait": 1_000}, {"idle": True}]
     pages = [
         {"name": "answered", "url": f"{base}/what-if", "steps": [*answered, *rest], "tell": "#answer"},
-        {"name": "wrong", "url": f"{base}/what-if", "steps": [*answered, *wrong, *rest], "tell": "#answer"},
+        {"name": "wrong", "url": f"{base}/what-if", "steps": [*answered, *refused, *rest], "tell": "#answer"},
         {"name": "failing", "url": f"{base}/groups", "steps": [*failing, *rest], "tell": "#results"},
-        {"name": "again", "url": f"{base}/groups", "steps": [*failing, {"type": "n"}, *rest], "tell": "#results"},
+        {"name": "again", "url": f"{base}/groups", "steps": [*again, *rest], "tell": "#results"},
         {"name": "json", "url": f"{base}/groups", "steps": [*searching, {"type": "json"}, *rest], "tell": "#results"},
     ]
     looks = {found["name"]: found for found in look(tmp_path, pages, widths=[1360], themes=["light"])}
@@ -194,6 +201,12 @@ def test_what_fails_is_shown_and_what_was_there_is_not(
 
 
 def test_airflows_language_is_followed(base: str, tmp_path: Path) -> None:
-    pages = [{"name": "zh", "url": f"{base}/", "steps": [{"store": ["i18nextLng", "zh-CN"]}, {"wait": 800}]}]
+    pages = [
+        {
+            "name": "zh",
+            "url": f"{base}/",
+            "steps": [{"store": ["i18nextLng", "zh-CN"]}, {"shows": ["html[lang=zh-CN]", ""]}],
+        }
+    ]
     (found,) = look(tmp_path, pages, widths=[1360], themes=["light"])
     assert found["language"] == "zh-CN"

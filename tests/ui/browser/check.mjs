@@ -33,6 +33,8 @@ for (const theme of config.themes) {
         if (step.focus) await page.focus(step.focus);
         if (step.store) { await page.evaluate(([key, value]) => localStorage.setItem(key, value), step.store); await page.reload({ waitUntil: "networkidle" }); }
         if (step.wait) await page.waitForTimeout(step.wait);
+        if (step.leads) await page.waitForURL((url) => url.href.includes(step.leads), { waitUntil: "networkidle" });
+        if (step.shows) await page.locator(step.shows[0]).filter({ hasText: step.shows[1] }).first().waitFor({ state: "attached" });
         if (step.idle) await page.waitForLoadState("networkidle");
       }
       if (config.shots ?? true) await page.screenshot({ path: `${config.out}/${each.name}-${width}-${theme}.png`, fullPage: config.fullPage ?? true });

@@ -13,31 +13,28 @@ from pathlib import Path
 import numpy as np
 from pyarrow import fs
 
-from sexton.kernels.fold import fold_task, merge_all
+from sexton.kernels.fold import PartialFold, fold_task
 from sexton.kernels.results import finish
 from sexton.kernels.warm_up import warm_up
-from sexton.log.segment import FoldTask, list_segments, plan_fold_tasks
+from sexton.log.segment import list_segments, plan_fold_tasks
 from sexton.settings import settings
 
 
 def replay(log: Path) -> int:
-    """Fold, merge and finish every log partition of `log`; the count of records, markers included."""
+    """Fold and finish every log partition of `log`; the count of records, markers included."""
     config = settings()
     segments = list_segments(fs.LocalFileSystem(), str(log))
     records = 0
     for log_partition, files in segments.items():
-        fold = merge_all(
-            _fold(task, config.inflated_cap_bytes)
-            for task in plan_fold_tasks(files, target_bytes=config.fold_task_bytes)
-        )
+        fold: PartialFold | None = None
+        for task in plan_fold_tasks(files, target_bytes=config.fold_task_bytes):
+            slices = [np.memmap(span.path, dtype=np.uint8, mode="r") for span in task.slices]
+            cap_bytes = config.inflated_cap_bytes
+            fold = fold_task(slices, task=task, cap_bytes=cap_bytes, as_of_ms=None, taken_at_ms=None, onto=fold)
+        assert fold is not None, "there is a task"
         records += fold.counters["records"]
         finish(fold, log_partition=log_partition, partition_count=len(segments))
     return records
-
-
-def _fold(task: FoldTask, cap_bytes: int):  # type: ignore[no-untyped-def]
-    slices = [np.memmap(span.path, dtype=np.uint8, mode="r") for span in task.slices]
-    return fold_task(slices, task=task, cap_bytes=cap_bytes, as_of_ms=None, taken_at_ms=None)
 
 
 def main() -> None:

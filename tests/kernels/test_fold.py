@@ -16,7 +16,6 @@ from sexton.archive.folder import Folder
 from sexton.coordinator.profile import Profile
 from sexton.kernels import fold as fold_module
 from sexton.kernels import layout as L
-from sexton.kernels.columns import key_columns
 from sexton.kernels.fold import PartialFold, fold_task, merge, merge_all
 from sexton.kernels.growth import compact_texts
 from sexton.log.batch import encode_batch
@@ -106,7 +105,7 @@ def test_dead_keys_of_a_prefix_are_let_go() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fold_module, "PRUNED_FROM_KEYS", 100)
         folded = merge_all(fold_slices(data, [len(data) * part // 8 for part in range(1, 8)]))
-    assert len(key_columns(folded.state)["topic"]) < 500
+    assert folded.state.counts[L.KEYS] < 500
     assert_equal(folded, loaded(data))
 
 

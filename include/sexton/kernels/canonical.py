@@ -54,7 +54,7 @@ def _by_newest(state: State, newest: Int64s) -> Int64s:
     live = np.flatnonzero(newest != L.NONE)
     order: Int64s = live[np.argsort(newest[live], kind="stable")]
     if np.any(np.diff(newest[order]) == 0):
-        by_name = pa.table({"newest": newest[live], **key_columns(state, live)})
+        by_name = pa.table({"newest": newest[live], **key_columns(state, state.keys[live])})
         by_name_order = pc.sort_indices(by_name, sort_keys=[(name, "ascending") for name in by_name.column_names])
         order = live[np.asarray(by_name_order)]
     return order

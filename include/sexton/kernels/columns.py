@@ -157,20 +157,24 @@ def offsets(table: Int64s, columns: Mapping[str, int]) -> dict[str, pa.Array]:
     return numbers(table, columns, absent=dict.fromkeys(columns, L.NONE))
 
 
-def key_columns(state: State, rows: Int64s | None = None) -> dict[str, pa.Array]:
-    """group_id, topic and partition of all keys, or of some rows of `keys`."""
-    chosen = slice(state.counts[L.KEYS]) if rows is None else rows
-    at, sizes = state.keys[chosen, L.KEY_AT], state.keys[chosen, L.KEY_SIZES]
-    group_size, size = sizes >> 32, sizes & 0xFFFFFFFF
-    end = at + size - 4
-    topic_at = at + 4 + group_size
+def names(state: State, starts: Int64s, sizes: Int64s) -> pa.Array:
+    """large_string: spans of `key_bytes`, which are in canonical form as they are."""
+    return spans(state.key_bytes, starts, sizes).view(pa.large_string())
+
+
+def key_columns(state: State, keys: Int64s) -> dict[str, pa.Array]:
+    """group_id, topic and partition of some rows of `state.keys`, which are `keys`."""
+    group_ids = names(state, keys[:, L.KEY_AT] + 2, keys[:, L.KEY_SIZES] >> 32)
+    return {"group_id": group_ids, **topic_partitions(state, keys)}
+
+
+def topic_partitions(state: State, keys: Int64s) -> dict[str, pa.Array]:
+    """topic and partition of some rows of `state.keys`, which are `keys`."""
+    at, sizes = keys[:, L.KEY_AT], keys[:, L.KEY_SIZES]
+    topic_at, end = at + 4 + (sizes >> 32), at + (sizes & 0xFFFFFFFF) - 4
     partitions = np.empty(len(at), np.int32)
     _read_partitions(state.key_bytes, end, partitions)
-    return {
-        "group_id": strings(state.key_bytes, at + 2, group_size),
-        "topic": strings(state.key_bytes, topic_at, end - topic_at),
-        "partition": pa.array(partitions),
-    }
+    return {"topic": names(state, topic_at, end - topic_at), "partition": pa.array(partitions)}
 
 
 @compiled
@@ -183,7 +187,7 @@ def _read_partitions(arena: Any, at: Any, out: Any) -> None:
 def group_ids(state: State) -> pa.Array:
     """large_string: the ids of all groups."""
     groups = state.groups[: state.counts[L.GROUPS]]
-    return strings(state.key_bytes, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH])
+    return names(state, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH])
 
 
 def group_name(state: State, row: int) -> str:

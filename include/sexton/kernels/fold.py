@@ -7,6 +7,7 @@ pending; and the group records in order, because for groups the last record does
 `results.finish` makes tables of it. The plain form is `coordinator.loading`.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -37,6 +38,8 @@ __all__ = ["PartialFold", "fold_task", "merge", "merge_all"]
 
 NO_INSTANT = (1 << 63) - 1
 _FRAMES = 4096
+_MOST_GROWTH = 8
+"""Times as many rows as before; each growth copies the rows and fills the hash slots anew."""
 _COMPILED_FORMAT = 2
 """The record format that the compiled loop reads; older ones are read by `log.batch`."""
 _EMPTY = np.frombuffer(b"", np.uint8)
@@ -225,7 +228,8 @@ class Folder:
             if status == L.FINISHED:
                 return
             if status == L.FULL:
-                self._grow()
+                at = min(cursor[L.C_BATCH], len(batches) - 1)
+                self._grow(read_share=batches[at, L.B_POSITION] / len(data))
                 continue
             at, folded = int(cursor[L.C_BATCH]), int(cursor[L.C_DONE])
             batch = read_frame(data.data, [framing.GOOD, *batches[at, [L.B_POSITION, L.B_SIZE]].tolist(), 0])
@@ -234,11 +238,14 @@ class Folder:
             cursor[:] = _AT_THE_FIRST
             cursor[L.C_BATCH] = at + 1
 
-    def _grow(self) -> None:
-        need = GROWTH * int(self.state.counts[L.NEED]) + 64
+    def _grow(self, *, read_share: float = 1) -> None:
+        """Make space. Where few keys repeat, how much of a file is read says how much it will need in the end."""
+        counts = self.state.counts
+        need, are_new = GROWTH * int(counts[L.NEED]) + 64, 2 * counts[L.KEYS] > counts[L.SEEN_VALUES]
+        factor = math.ceil(1 / max(read_share, 1 / _MOST_GROWTH)) if are_new else 1
         if self.is_prefix:
             self.state = _pruned(self.state)
-        self.state = grow(self.state, need)
+        self.state = grow(self.state, need, factor=factor)
 
     def fold_slowly(self, batch: Batch, *, folded: int) -> None:
         """Fold the rest of a batch that the compiled loop did not take, by the plain reader."""

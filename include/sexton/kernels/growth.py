@@ -56,9 +56,14 @@ def copy_state(state: State) -> State:
     return State(**arrays)
 
 
-def grow(state: State, need: int) -> State:
-    """A state with space for at least one more row of everything and `need` more bytes in every arena."""
-    return reserve(state, rows=dict.fromkeys(L.ROW_TABLES, 1), sizes=dict.fromkeys(L.ARENAS, need))
+def grow(state: State, need: int, *, factor: int = 1) -> State:
+    """A state with space for at least one more row of everything and `need` more bytes in every arena.
+
+    What has no space for another row gets it for `factor` times the rows, at least for twice as many.
+    """
+    used = {name: int(state.counts[at]) for name, at in L.ROW_TABLES.items()}
+    rows = {name: max(1, (factor - 1) * n) if n == len(getattr(state, name)) else 1 for name, n in used.items()}
+    return reserve(state, rows=rows, sizes=dict.fromkeys(L.ARENAS, need))
 
 
 def used_by(state: State) -> tuple[dict[str, int], dict[str, int]]:

@@ -177,7 +177,7 @@ def _hot_groups(state: State) -> tuple[list[tuple[int, str]], int]:
         return [], 0
     fifth = np.sort(groups[:, L.COMMITS])[-min(HOT_GROUPS, len(groups))]
     groups = groups[groups[:, L.COMMITS] >= fifth]
-    names = cols.strings(state.key_bytes, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH]).cast(pa.string())
+    names = cols.names(state, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH]).cast(pa.string())
     hot = pa.table({"name": names, "commits": groups[:, L.COMMITS]})
     order = pc.select_k_unstable(hot, HOT_GROUPS, [("commits", "descending"), ("name", "ascending")])
     hot = hot.take(order)

@@ -19,10 +19,14 @@ def _empty_file(schema: pa.Schema) -> pa.Buffer:
 
 
 def _file(table: pa.Table) -> pa.Buffer:
-    texts = [field.name for field in table.schema if not pa.types.is_primitive(field.type)]
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", use_dictionary=texts or False)
+    pq.write_table(table, sink, compression="zstd", use_dictionary=texts_of(table.schema) or False)
     return sink.getvalue()
+
+
+def texts_of(schema: pa.Schema) -> list[str]:
+    """The columns that get dictionaries."""
+    return [field.name for field in schema if not pa.types.is_primitive(field.type)]
 
 
 def cast(values: Any, kind: pa.DataType) -> Any:

@@ -135,10 +135,8 @@ class PartialFold:
         is_made = groups[:, L.LAST_VALUE] != L.NONE
         is_made[records[records[:, L.R_VALUE_SIZE] >= 0, L.R_GROUP]] = True
         found = groups[is_made][:limit]
-        names: list[str] = cols.strings(
-            self.state.key_bytes, found[:, L.GROUP_AT], found[:, L.GROUP_LENGTH]
-        ).to_pylist()
-        return names
+        ids: list[str] = cols.names(self.state, found[:, L.GROUP_AT], found[:, L.GROUP_LENGTH]).to_pylist()
+        return ids
 
     def to_bytes(self) -> bytes:
         """The fold as Arrow IPC, for `from_bytes` in another process."""

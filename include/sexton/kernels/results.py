@@ -207,7 +207,7 @@ def _tombstone_rows(group: Group) -> list[dict[str, Any]]:
 def _offsets_table(state: State, rows: Int64s) -> pa.Table:
     """Committed offsets of some rows of `keys`."""
     values = state.keys.take(rows, axis=0)
-    return _offset_rows(state, rows, values, log_offset=L.LOG_OFFSET, producer_ids=values[:, L.PRODUCER_ID])
+    return _offset_rows(state, values, values, log_offset=L.LOG_OFFSET, producer_ids=values[:, L.PRODUCER_ID])
 
 
 def _reasons(found: SortedRows) -> pa.Array:
@@ -221,7 +221,7 @@ def _pending_table(state: State, rows: Int64s) -> pa.Table:
     values = state.pending.take(rows, axis=0)
     producer_ids = state.producers[values[:, L.PENDING_PRODUCER], L.P_ID]
     return _offset_rows(
-        state, values[:, L.PENDING_KEY], values, log_offset=L.PENDING_LOG_OFFSET, producer_ids=producer_ids
+        state, state.keys[values[:, L.PENDING_KEY]], values, log_offset=L.PENDING_LOG_OFFSET, producer_ids=producer_ids
     )
 
 
@@ -279,7 +279,7 @@ def _simple_groups(state: State, profile: Profile, rows: Int64s) -> pa.Table:
     alike = {
         column.name: pa.repeat(pa.scalar(template[column.name], column.type), len(groups)) for column in _GROUP_SCHEMA
     }
-    group_ids = cols.strings(state.key_bytes, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH]).cast(pa.string())
+    group_ids = cols.names(state, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH]).cast(pa.string())
     return pa.table({**alike, "group_id": group_ids}, schema=_GROUP_SCHEMA)
 
 
@@ -293,7 +293,7 @@ def _open_transactions(state: State, rows: Int64s) -> pa.Table:
     holders = pa.table(
         {
             "producer_id": pa.array(state.producers[pending[:, L.PENDING_PRODUCER], L.P_ID]),
-            "group_id": _named(state, pending[:, L.PENDING_KEY])["group_id"],
+            "group_id": _named(state, state.keys[pending[:, L.PENDING_KEY]])["group_id"],
         }
     )
     held: dict[int, list[str]] = {}

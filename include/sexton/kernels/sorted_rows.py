@@ -17,7 +17,7 @@ from sexton.jit.compiled import compiled
 from sexton.jit.memory import pointer
 from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
-from sexton.kernels.columns import Mask, key_columns
+from sexton.kernels.columns import Mask, key_columns, topic_partitions
 from sexton.kernels.group_records import GroupRecords
 from sexton.kernels.layout import Int64s, State
 from sexton.kernels.text import partition_of
@@ -124,20 +124,19 @@ def _by_key(state: State, rows: Int64s) -> Int64s:
     """Rows of `keys` in the order of group_id, topic, partition."""
     if not len(rows):
         return rows
-    # Names repeat: each is sorted once, then numbers are sorted, which takes half of the time.
-    groups = state.groups[: state.counts[L.GROUPS]]
-    group_ids = cols.strings(state.key_bytes, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH])
-    named = key_columns(state, rows)
-    topics = named["topic"].dictionary_encode()
-    ranks = pa.table(
-        {
-            "group_id": _ranks(group_ids)[state.keys[rows, L.KEY_GROUP]],
-            "topic": _ranks(topics.dictionary)[np.asarray(topics.indices)],
-            "partition": named["partition"],
-        }
-    )
-    order = pc.sort_indices(ranks, [(name, "ascending") for name in ranks.column_names])
-    ordered: Int64s = rows[np.asarray(order)]
+    # Names repeat: each is sorted once, then numbers are sorted, one for each row if they fit into it.
+    keys = state.keys.take(rows, axis=0)
+    named = topic_partitions(state, keys)
+    topics, partitions = named["topic"].dictionary_encode(), np.asarray(named["partition"]).astype(np.int64)
+    groups = _ranks(cols.group_ids(state))[keys[:, L.KEY_GROUP]]
+    ranks = groups * len(topics.dictionary) + _ranks(topics.dictionary)[np.asarray(topics.indices)]
+    lowest = partitions.min()
+    width = int(partitions.max() - lowest) + 1
+    if (int(ranks.max()) + 1) * width < 1 << 63:
+        order = np.argsort(ranks * width + (partitions - lowest))
+    else:
+        order = np.lexsort((partitions, ranks))
+    ordered: Int64s = rows[order]
     return ordered
 
 
@@ -154,7 +153,7 @@ def _pending_order(state: State, rows: Int64s) -> Int64s:
     named = pa.table(
         {
             "producer_id": pa.array(state.producers[pending[:, L.PENDING_PRODUCER], L.P_ID]),
-            **key_columns(state, pending[:, L.PENDING_KEY]),
+            **key_columns(state, state.keys[pending[:, L.PENDING_KEY]]),
         }
     )
     order: Int64s = np.asarray(pc.sort_indices(named, [(name, "ascending") for name in named.column_names]))

@@ -39,7 +39,7 @@ def set_rows(start: State | None, end: State, gone: Sequence[int], known: Change
             values[was_there] = start.keys[found[was_there], column]
         return pa.array(values, pa.int64(), mask=~was_there)
 
-    names = key_columns(end, found)
+    names = key_columns(end, end.keys[found])
     columns = cols.numbers(
         keys, {"committed_offset": L.COMMITTED, "log_offset": L.LOG_OFFSET, "timestamp_ms": L.COMMIT_MS}
     )

@@ -103,6 +103,7 @@ def to_tables(
 ) -> Tables:
     """The tables of a fold; `marks` are further numbers to keep with the counters."""
     counts = state.counts
+    keys = state.keys[: counts[L.KEYS]]
     pending = state.pending[: counts[L.PENDING]]
     pending = pending[pending[:, L.PENDING_VALUES] != 0]
     numbers = {name: int(counts[at]) for name, at in COUNTERS.items()}
@@ -110,7 +111,7 @@ def to_tables(
     numbers |= {f"unknown_type_{at}": int(state.unknown_types[at]) for at in np.flatnonzero(state.unknown_types)}
     named = [*numbers.items(), *marks.items()]
     return {
-        "keys": pa.table({**key_columns(state), **_columns(state.keys[: counts[L.KEYS]], KEY_COLUMNS, state)}),
+        "keys": pa.table({**key_columns(state, keys), **_columns(keys, KEY_COLUMNS, state)}),
         "pending": pa.table(
             {
                 "producer_id": pa.array(state.producers[pending[:, L.PENDING_PRODUCER], L.P_ID]),
@@ -146,7 +147,7 @@ def _groups(state: State) -> pa.Table:
     groups = state.groups[: state.counts[L.GROUPS]]
     return pa.table(
         {
-            "group_id": cols.strings(state.key_bytes, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH]),
+            "group_id": cols.group_ids(state),
             **cols.offsets(groups, {"last_value_log_offset": L.LAST_VALUE}),
             "commits": pa.array(groups[:, L.COMMITS]),
         }

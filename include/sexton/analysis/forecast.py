@@ -5,7 +5,10 @@ rule takes effect only when a plan is applied. Offsets that wait for an event, s
 transaction, are not in the forecast.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,13 +19,12 @@ from sexton.policy import CompiledPolicy, Policy
 from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.tables import TABLES
 from sexton.tables.expiry_forecast import HORIZON_DAYS
-from sexton.verdicts.expiry import is_of_offset, plan
+from sexton.verdicts.expiry import deleted_when_bare
 from sexton.verdicts.policy import RULE, group_facts, newest_commits
 
 TABLE = "expiry_forecast"
 DAY_MS = 86_400_000
 BROKER = "broker"
-_ANY_GROUP_RECORD = 3
 _NEEDED = [
     "group_id",
     "broker_verdict",
@@ -67,7 +69,9 @@ def forecast_of(
     if policy is not None:
         until_ms = as_of_ms + HORIZON_DAYS[-1] * DAY_MS
         going = named_rules(policy, going, groups, held, as_of_ms=as_of_ms, until_ms=until_ms)
-    some = [_within(going, days, held, groups, as_of_ms=as_of_ms, profile=profile) for days in HORIZON_DAYS]
+    by, own = going["by"].combine_chunks().dictionary_encode(), _Groups.of(held, groups, profile=profile)
+    numbers = {"group": own.of_row[np.asarray(going["row"])], "by": by.indices, "at_ms": going["at_ms"]}
+    some = [_within(pa.table(numbers), days, own, by.dictionary, as_of_ms=as_of_ms) for days in HORIZON_DAYS]
     names = [name for name in TABLES[TABLE].column_names if name != "log_partition"]
     order = [("group_id", "ascending"), ("horizon_days", "ascending"), ("by", "ascending")]
     return pa.concat_tables(some).select(names).sort_by(order)
@@ -125,50 +129,52 @@ def named_rules(
     return pa.concat_tables([going.filter(pc.is_valid(going["by"])), open_ones])
 
 
-def _within(
-    going: pa.Table, days: int, held: pa.Table, groups: pa.Table, *, as_of_ms: int, profile: Profile
-) -> pa.Table:
+def _within(going: pa.Table, days: int, groups: "_Groups", by: pa.Array, *, as_of_ms: int) -> pa.Table:
+    """The rows of one horizon; `going` has group and cause as numbers: those of `groups`, and of `by`."""
     some = going.filter(pc.less_equal(going["at_ms"], as_of_ms + days * DAY_MS))
-    counted = some.group_by(["group_id", "by"]).aggregate([([], "count_all"), ("at_ms", "min"), ("at_ms", "max")])
-    whole = whole_groups(some, held, groups, profile=profile)
+    counted = some.group_by(["group", "by"]).aggregate([([], "count_all"), ("at_ms", "min"), ("at_ms", "max")])
+    own = np.asarray(counted["group"])
+    is_whole = groups.is_deleted & (np.bincount(some["group"], minlength=len(groups.counts)) == groups.counts)
     return pa.table(
         {
-            "group_id": counted["group_id"],
+            "group_id": groups.ids.take(pa.array(own)),
             "horizon_days": pa.repeat(pa.scalar(days, pa.int32()), counted.num_rows),
-            "by": counted["by"],
+            "by": by.take(counted["by"].combine_chunks()),
             "offset_count": counted["count_all"],
-            "is_whole_group": pc.is_in(counted["group_id"], value_set=whole),
+            "is_whole_group": pa.array(is_whole[own]),
             "first_expires_at_ms": counted["at_ms_min"],
             "last_expires_at_ms": counted["at_ms_max"],
         }
     )
 
 
-def whole_groups(lost: pa.Table, held: pa.Table, groups: pa.Table, *, profile: Profile) -> pa.Array:
-    """Groups that a sweep deletes once the offsets of `lost` (one row each, by group_id) are gone from `held`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Groups:
+    """The groups that hold offsets: id, number of offsets, and whether a sweep deletes the group once it has none.
 
-    The sweep is evaluated with one offset for each group.
+    `of_row` has the number of the group of each held offset.
     """
-    counts = lost.group_by("group_id").aggregate([([], "count_all")])
-    numbered = held.select(["group_id"]).append_column("row", pa.array(np.arange(held.num_rows)))
-    totals = numbered.group_by("group_id").aggregate([([], "count_all"), ("row", "min")])
-    of_all = totals["count_all"].take(pc.index_in(counts["group_id"], value_set=totals["group_id"].combine_chunks()))
-    bare = counts["group_id"].filter(pc.equal(counts["count_all"], of_all))
-    standing = held.take(totals["row_min"])
-    planned = plan(
-        standing,
-        pc.is_in(standing["group_id"], value_set=bare.combine_chunks()),
-        groups,
-        _some_record(groups),
-        profile=profile,
-    )
-    of_groups = planned.filter(pc.invert(is_of_offset(planned)))
-    return pc.unique(of_groups["group_id"])
+
+    ids: pa.Array
+    counts: npt.NDArray[np.int64]
+    is_deleted: npt.NDArray[np.bool_]
+    of_row: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, held: pa.Table, groups: pa.Table, *, profile: Profile) -> "_Groups":
+        named = held["group_id"].combine_chunks().dictionary_encode()
+        deleted = groups["group_id"].filter(deleted_when_bare(groups, held["group_id"], profile))
+        of_row = np.asarray(named.indices)
+        return cls(
+            ids=named.dictionary,
+            counts=np.bincount(of_row, minlength=len(named.dictionary)),
+            is_deleted=np.asarray(pc.is_in(named.dictionary, value_set=deleted.combine_chunks())),
+            of_row=of_row,
+        )
 
 
-def _some_record(groups: pa.Table) -> pa.Table:
-    """One record for each group: which records a deletion includes does not matter here."""
-    texts = pa.nulls(groups.num_rows, pa.string())
-    numbers = pa.repeat(pa.scalar(_ANY_GROUP_RECORD, pa.int32()), groups.num_rows)
-    columns = {"group_id": groups["group_id"], "ordinal": numbers, "record_type": numbers}
-    return pa.table({**columns, "member_id": texts, "regular_expression": texts})
+def whole_groups(lost: pa.Table, held: pa.Table, groups: pa.Table, *, profile: Profile) -> pa.Array:
+    """Groups that a sweep deletes once the offsets of `lost` (`row` in `held`) are gone."""
+    own = _Groups.of(held, groups, profile=profile)
+    lost_counts = np.bincount(own.of_row[np.asarray(lost["row"])], minlength=len(own.counts))
+    return own.ids.filter(pa.array(own.is_deleted & (lost_counts == own.counts)))

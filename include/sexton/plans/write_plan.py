@@ -22,6 +22,7 @@ from sexton.archive.files import fsync, is_file, make_folder, write_whole
 from sexton.archive.folder import filesystem
 from sexton.errors import Refused
 from sexton.failpoints import failpoint
+from sexton.kernels.parquet import texts_of
 from sexton.plans.plan import (
     BATCHES_FOLDER,
     FOLDER,
@@ -106,7 +107,7 @@ def keep_plan(folder: RunFolder, record: PlanRecord, archive: str) -> None:
 def _parquet(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Buffer:
     """Rows as a Parquet file, the same bytes for the same rows in whatever pieces they come."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+    with pq.ParquetWriter(sink, schema, compression="zstd", use_dictionary=texts_of(schema)) as writer:
         for rows in _in_row_groups(table.select(schema.names).cast(schema) for table in tables):
             writer.write_table(rows.combine_chunks(), row_group_size=_ROW_GROUP_ROWS)
     return sink.getvalue()

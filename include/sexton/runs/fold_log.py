@@ -31,7 +31,7 @@ from sexton.kernels.buckets import (
     without_undecodable,
 )
 from sexton.kernels.fold import PartialFold, fold_task, merge_all
-from sexton.kernels.layout import State
+from sexton.kernels.layout import Bytes, State
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.runs.checkpoint import Base, StartFold, can_divide
 from sexton.runs.choose_profile import Evidence, joined
@@ -280,14 +280,14 @@ def _chunks(tasks: Sequence[FoldTask], chunk_bytes: int) -> list[list[FoldTask]]
 
 def _fold_part(work: _FoldWork) -> _Folded:
     fold = None if work.whole is None else _start(work.whole)
-    first, partials = work.tasks[0], list[_Partial]()
+    first, partials, files = work.tasks[0], list[_Partial](), _Files(filesystem(work.uri)[0])
     for task in work.tasks:
         if fold is not None and fold.cut is not None:
             break
         if fold is not None and work.most_rows is not None and _rows(fold) > work.most_rows:
             partials.append(_write_partial(work, first, fold))
             fold, first = None, task
-        fold = _fold(work, task, onto=fold)
+        fold = _fold(work, files, task, onto=fold)
     assert fold is not None, "there is a task"
     is_small = work.most_rows is None or _rows(fold) <= _UNDIVIDED * work.most_rows
     if work.whole is not None and not partials and is_small:
@@ -319,11 +319,24 @@ def _write_partial(work: _FoldWork, first: FoldTask, fold: PartialFold) -> _Part
     return _Partial(log_partition=first.log_partition, name=name, spans=tuple(spans))
 
 
-def _fold(work: _FoldWork, task: FoldTask, onto: PartialFold | None) -> PartialFold:
-    fs, _ = filesystem(work.uri)
-    slices = tuple(replace(span, taken_at_ms=_taken_at_ms(fs, span)) for span in task.slices)
+class _Files:
+    """The bytes of a slice's file; those of the last one are kept: the next slice is often of the same."""
+
+    def __init__(self, fs: pafs.FileSystem) -> None:
+        self.fs = fs
+        self._last: tuple[str, Bytes] | None = None
+
+    def bytes_of(self, span: SegmentSlice) -> Bytes:
+        if self._last is None or self._last[0] != span.path:
+            self._last = None  # before the next is there
+            self._last = span.path, slice_bytes(self.fs, span)
+        return self._last[1]
+
+
+def _fold(work: _FoldWork, files: _Files, task: FoldTask, onto: PartialFold | None) -> PartialFold:
+    slices = tuple(replace(span, taken_at_ms=_taken_at_ms(files.fs, span)) for span in task.slices)
     return fold_task(
-        (slice_bytes(fs, span) for span in slices),
+        map(files.bytes_of, slices),
         task=replace(task, slices=slices),
         cap_bytes=work.cap_bytes,
         as_of_ms=work.as_of_ms,

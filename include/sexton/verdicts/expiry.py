@@ -219,9 +219,7 @@ def plan(
     going = offsets.filter(expires)
     kept = offsets.filter(pc.invert(expires))["group_id"]
     is_bare = pc.invert(pc.is_in(groups["group_id"], value_set=kept.combine_chunks()))
-    is_free = pc.invert(_has_left_targets(groups))
-    may_go = _may_be_deleted(groups, offsets["group_id"], profile)
-    gone = groups.filter(pc.and_(pc.and_(is_bare, is_free), may_go))
+    gone = groups.filter(pc.and_(is_bare, deleted_when_bare(groups, offsets["group_id"], profile)))
     classic = gone.filter(pc.equal(gone["group_type"], "Classic"))["group_id"]
     others = gone.filter(pc.not_equal(gone["group_type"], "Classic"))["group_id"]
     own = group_tombstones.filter(pc.is_in(group_tombstones["group_id"], value_set=others.combine_chunks()))
@@ -234,6 +232,11 @@ def plan(
     )
     order = [("group_id", "ascending"), ("rank", "ascending"), ("topic", "ascending"), ("partition", "ascending")]
     return rows.sort_by(order).drop_columns(["rank"])
+
+
+def deleted_when_bare(groups: pa.Table, held: pa.Array, profile: Profile) -> pa.Array:
+    """For each group whether a sweep deletes it once it keeps no offset; `held` names the groups of all offsets."""
+    return pc.and_(pc.invert(_has_left_targets(groups)), _may_be_deleted(groups, held, profile))
 
 
 def is_of_offset(tombstones: pa.Table) -> pa.ChunkedArray:

@@ -55,14 +55,15 @@ LAWS: tuple[Expectation, ...] = (
         "committed_offsets",
         "without_group",
         "every committed offset belongs to a group in groups",
-        f"SELECT o.* FROM held_offsets o WHERE NOT EXISTS (SELECT 1 FROM groups g WHERE {_same('g', 'o', _GROUP)})",
+        f"SELECT o.* FROM held_offsets o ANTI JOIN groups g ON {_same('g', 'o', _GROUP)}",
     ),
     _law(
         "committed_offsets",
         "away_from_home",
         "every group's offsets lie in the log partition it hashes to",
-        """SELECT o.* FROM committed_offsets o CROSS JOIN run r WHERE NOT r.one_cache AND EXISTS
-            (SELECT 1 FROM groups g WHERE g.group_id = o.group_id AND g.home_log_partition <> o.log_partition)""",
+        """SELECT o.* FROM committed_offsets o
+            SEMI JOIN groups g ON g.group_id = o.group_id AND g.home_log_partition <> o.log_partition
+            CROSS JOIN run r WHERE NOT r.one_cache""",
     ),
     _count("offset_count", "committed_offsets"),
     _count("pending_count", "pending_offsets"),
@@ -71,26 +72,25 @@ LAWS: tuple[Expectation, ...] = (
         "members",
         "without_group",
         "every member belongs to a group in groups",
-        f"SELECT m.* FROM members m WHERE NOT EXISTS (SELECT 1 FROM groups g WHERE {_same('g', 'm', _GROUP)})",
+        f"SELECT m.* FROM members m ANTI JOIN groups g ON {_same('g', 'm', _GROUP)}",
     ),
     _law(
         "offset_verdicts",
         "missing_verdicts",
         "every offset under a group has a verdict",
-        f"SELECT o.* FROM held_offsets o WHERE NOT EXISTS (SELECT 1 FROM offset_verdicts v WHERE {_same('v', 'o')})",
+        f"SELECT o.* FROM held_offsets o ANTI JOIN offset_verdicts v ON {_same('v', 'o')}",
     ),
     _law(
         "offset_verdicts",
         "without_offset",
         "every verdict is about an offset that is there",
-        f"SELECT v.* FROM offset_verdicts v WHERE NOT EXISTS (SELECT 1 FROM held_offsets o WHERE {_same('v', 'o')})",
+        f"SELECT v.* FROM offset_verdicts v ANTI JOIN held_offsets o ON {_same('v', 'o')}",
     ),
     _law(
         "load_profile",
         "missing_log_partitions",
         "every log partition of the run has its row",
-        """SELECT c.* FROM cuts c
-            WHERE NOT EXISTS (SELECT 1 FROM load_profile p WHERE p.log_partition = c.log_partition)""",
+        "SELECT c.* FROM cuts c ANTI JOIN load_profile p ON p.log_partition = c.log_partition",
     ),
     _law(
         "load_profile",
@@ -110,8 +110,7 @@ LAWS: tuple[Expectation, ...] = (
         "tombstones",
         "without_expire",
         "every planned offset tombstone targets an offset whose verdict is expire",
-        f"""SELECT t.* FROM planned_offsets t
-            WHERE NOT EXISTS (SELECT 1 FROM decisions d WHERE {_same("d", "t")} AND d.verdict = 'expire')""",
+        f"SELECT t.* FROM planned_offsets t ANTI JOIN decisions d ON {_same('d', 't')} AND d.verdict = 'expire'",
     ),
     _law(
         "tombstones",
@@ -140,11 +139,12 @@ LAWS: tuple[Expectation, ...] = (
         "tombstones",
         "left_out",
         "every offset whose verdict is expire is planned, where planning is not blocked",
-        f"""SELECT d.* FROM decisions d CROSS JOIN run r WHERE d.verdict = 'expire'
-            AND NOT EXISTS (SELECT 1 FROM planned_offsets t WHERE {_same("t", "d")})
-            AND NOT EXISTS (SELECT 1 FROM blocked_log_partitions b WHERE b.log_partition = d.log_partition)
-            AND NOT (r.one_cache
-                AND EXISTS (SELECT 1 FROM misplaced_groups m WHERE {_same("m", "d", _GROUP)}))""",
+        f"""SELECT d.* FROM decisions d
+            ANTI JOIN planned_offsets t ON {_same("t", "d")}
+            ANTI JOIN blocked_log_partitions b ON b.log_partition = d.log_partition
+            ANTI JOIN (SELECT m.* FROM misplaced_groups m CROSS JOIN run r WHERE r.one_cache) m
+                ON {_same("m", "d", _GROUP)}
+            WHERE d.verdict = 'expire'""",
     ),
     _law(
         # 4.0.0 looks at transactions only where there are offsets to expire.
@@ -161,8 +161,7 @@ LAWS: tuple[Expectation, ...] = (
         "tombstones",
         "blocked",
         "nothing is planned where a record is undecodable or the load would fail",
-        """SELECT t.* FROM tombstones t
-            WHERE EXISTS (SELECT 1 FROM blocked_log_partitions b WHERE b.log_partition = t.log_partition)""",
+        "SELECT t.* FROM tombstones t SEMI JOIN blocked_log_partitions b ON b.log_partition = t.log_partition",
     ),
     _law(
         "tombstones",
@@ -201,15 +200,15 @@ LAWS: tuple[Expectation, ...] = (
         "tombstones",
         "held_groups",
         "nothing is planned of a group that the policy holds",
-        "SELECT t.* FROM tombstones t WHERE EXISTS (SELECT 1 FROM held_groups h WHERE h.group_id = t.group_id)",
+        "SELECT t.* FROM tombstones t SEMI JOIN held_groups h ON h.group_id = t.group_id",
     ),
     _law(
         "expiry_forecast",
         "not_in_forecast",
         "every group that loses an offset now is in the forecast",
         f"""SELECT DISTINCT v.log_partition, v.group_id FROM offset_verdicts v
-            WHERE (v.broker_verdict = 'expire' OR v.policy_verdict = 'expire')
-                AND NOT EXISTS (SELECT 1 FROM expiry_forecast f WHERE {_same("f", "v", _GROUP)})""",
+            ANTI JOIN expiry_forecast f ON {_same("f", "v", _GROUP)}
+            WHERE v.broker_verdict = 'expire' OR v.policy_verdict = 'expire'""",
     ),
     rule(
         "runs",
@@ -311,7 +310,7 @@ CHANGE_LAWS: tuple[Expectation, ...] = (
             UNION ALL
             SELECT g.*, o.log_offset AS stored_log_offset, o.committed_offset AS stored_committed_offset
             FROM values_gone g JOIN stored_values o ON {_same("o", "g")}
-            WHERE NOT EXISTS (SELECT 1 FROM values_set s WHERE {_same("s", "g")})""",
+            ANTI JOIN values_set s ON {_same("s", "g")}""",
     ),
     _law(
         "offset_changes",

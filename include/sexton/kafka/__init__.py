@@ -4,6 +4,7 @@ broker, jars         the embedded broker and the jars that it and Spark need
 client, logins, oauth   client settings, and tokens of OAUTHBEARER
 session, failures, acls   what a cluster is asked by, its errors, and the ACL that a refusal lacks
 admin_client         confluent-kafka's AdminClient as a session asks it
+replicas             what each broker answers of its own replicas, leader or not
 topics, fetch, tail  leaders and offsets of partitions; raw record batches
 collect_metadata, configs   what a snapshot records of the cluster
 group_state, admin, append   what coordinators answer, and what changes their groups
@@ -24,7 +25,8 @@ reasons with a star: when one of them fails, its request may move.
 | FindCoordinator, OffsetFetch | kafka-python | an AdminClient answers about the group whose name is cut* |
 | DeleteGroups, OffsetCommit, Produce | kafka-python | each attempt is known; librdkafka repeats them unasked |
 | OffsetDelete, OffsetForLeaderEpoch, DescribeQuorum | kafka-python | an AdminClient does not have them |
-| Fetch | kafka-python | raw batches up to the high watermark; a consumer gives decoded records |
+| DescribeProducers, ListPartitionReassignments | kafka-python | an AdminClient does not have them |
+| Fetch | kafka-python | raw batches, of followers too, up to the high watermark; a consumer gives decoded records |
 
 Two more on ListOffsets: librdkafka keeps a leader epoch that a restart made old, and is refused for 15 minutes; and it
 asks brokers before 3.0 for the newest timestamp, which they take for a time.

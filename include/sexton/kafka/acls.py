@@ -16,6 +16,7 @@ OPERATIONS: dict[str, dict[Resource, str]] = {
     "ListOffsets": {"topic": "DESCRIBE"},
     "OffsetForLeaderEpoch": {"topic": "DESCRIBE", "cluster": "CLUSTER_ACTION"},
     "Fetch": {"topic": "READ"},
+    "DescribeProducers": {"topic": "READ"},
     "DescribeConfigs": {"topic": "DESCRIBE_CONFIGS", "cluster": "DESCRIBE_CONFIGS"},
     "FindCoordinator": {"group": "DESCRIBE"},
     "ListGroups": {"group": "DESCRIBE"},

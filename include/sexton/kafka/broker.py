@@ -81,6 +81,8 @@ class EmbeddedBroker:
     """One broker whose configuration, data, log and pid file lie in `directory`; a context manager.
 
     `settings` are broker properties that win over ours; their `listeners` are added to our plaintext one on `port`.
+    A node of a larger cluster has `process.roles` broker or controller, `controller.quorum.voters` and the `cluster_id`
+    that all nodes share; of a controller `port` is its only listener.
     `scram` are credentials of users as `kafka-storage.sh --add-scram` takes them; they show in the list of processes
     while a new directory is formatted. Opening the same directory again continues the same cluster.
     """
@@ -95,6 +97,7 @@ class EmbeddedBroker:
         settings: Mapping[str, str] | None = None,
         scram: Sequence[str] = (),
         jvm_options: Sequence[str] = (),
+        cluster_id: str | None = None,
     ) -> None:
         self.directory = directory.resolve()
         self.port = port
@@ -103,6 +106,7 @@ class EmbeddedBroker:
         self._settings = dict(settings or {})
         self._scram = tuple(scram)
         self._jvm_options = tuple(jvm_options)
+        self._new_cluster_id = cluster_id or new_cluster_id()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -182,10 +186,14 @@ class EmbeddedBroker:
 
     def _write_properties(self, *, controller_port: int) -> None:
         settings = DEFAULT_SETTINGS | self._settings
-        own = [f"PLAINTEXT://{HOST}:{self.port}", f"CONTROLLER://{HOST}:{controller_port}"]
+        own = {
+            "broker": [f"PLAINTEXT://{HOST}:{self.port}"],
+            "controller": [f"CONTROLLER://{HOST}:{self.port}"],
+            "broker,controller": [f"PLAINTEXT://{HOST}:{self.port}", f"CONTROLLER://{HOST}:{controller_port}"],
+        }[settings["process.roles"]]
         further = self._settings.get("listeners", "").split(",")
         settings["listeners"] = ",".join(own + [listener for listener in further if listener])
-        settings["controller.quorum.voters"] = f"1@{HOST}:{controller_port}"
+        settings.setdefault("controller.quorum.voters", f"1@{HOST}:{controller_port}")
         settings["log.dirs"] = str(self.data)
         text = "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
         self._properties_file.touch(mode=0o600)
@@ -194,7 +202,7 @@ class EmbeddedBroker:
     def _format(self) -> None:
         if (self.data / "meta.properties").exists():
             return
-        arguments = ["format", "-t", _new_id(), "-c", str(self._properties_file)]
+        arguments = ["format", "-t", self._new_cluster_id, "-c", str(self._properties_file)]
         for credential in self._scram:
             arguments += ["--add-scram", credential]
         run_tool(self._java, self._jars, "kafka.tools.StorageTool", *arguments)
@@ -305,7 +313,7 @@ def run_tool(java: JavaHome, jars: Sequence[Path], main_class: str, *arguments: 
     return done.stdout
 
 
-def _new_id() -> str:
+def new_cluster_id() -> str:
     """A cluster id as Kafka's Uuid.randomUuid makes them: base64url that does not look like an option."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass

@@ -33,6 +33,7 @@ REQUEST_TIMEOUT_MS = 30_000
 RETRY_FOR_S = 60
 THROTTLE_LIMIT_MS = 60_000
 """The longest wait that a broker's quota may ask for: with Kafka's default windows it is 11 seconds at most."""
+_TRY_MS = 1_500
 RESPONSE_LIMIT_BYTES = 512 * 1024 * 1024
 
 T = TypeVar("T")
@@ -205,10 +206,14 @@ class ClusterSession:
         return await self._manager.wait_for(future, self._request_timeout_ms)
 
     async def _bootstrap(self, timeout_ms: int) -> None:
-        """Connect. The manager would go on trying with refused credentials until the time is up: look at them first."""
+        """Connect. The manager would go on trying with refused credentials until the time is up: look at them first.
+
+        A broker that accepts connections and stalls gets a share of the time: the others can answer in the rest.
+        """
         deadline = time.monotonic() + timeout_ms / 1000
-        for broker in self._manager.cluster.bootstrap_brokers():
-            left_ms = max(0, int((deadline - time.monotonic()) * 1000))
+        servers = self._manager.cluster.bootstrap_brokers()
+        for number, broker in enumerate(servers):
+            left_ms = max(0, int((deadline - time.monotonic()) * 1000)) // (len(servers) - number)
             connection = self._manager.get_connection(broker.node_id, left_ms, refresh_metadata_on_err=False)
             try:
                 await self._manager.wait_for(connection.init_future, left_ms)
@@ -220,7 +225,17 @@ class ClusterSession:
                 # that sent its versions and then closes the connection on a login has refused it.
                 if connection.broker_version_data is not None and self.config.sasl_mechanism:
                     raise kafka_errors.SaslAuthenticationFailedError() from None
-        await self._manager.bootstrap_async(max(0, int((deadline - time.monotonic()) * 1000)))
+        # The manager picks one of the servers at random and stays with it for all the time that it is given.
+        try_ms = _TRY_MS if len(servers) > 1 else timeout_ms
+        while True:
+            left_ms = max(0, int((deadline - time.monotonic()) * 1000))
+            try:
+                await self._manager.bootstrap_async(min(left_ms, try_ms))
+                return
+            except kafka_errors.KafkaTimeoutError:
+                if left_ms <= try_ms:
+                    raise
+                try_ms *= 2
 
     def _run(self, work: Callable[[], Awaitable[Any]]) -> Any:
         async def awaited() -> Any:

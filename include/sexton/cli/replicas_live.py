@@ -1,0 +1,149 @@
+"""`sexton replicas look` and `sexton replicas copy`: the replicas of the offsets topic, asked broker by broker."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from sexton.cli.options import ClusterInput, Json, now_ms, option
+from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
+from sexton.cli.progress import bar, working
+from sexton.errors import DataQualityFailure, UndecodableInput
+from sexton.report.figures import size, some
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sexton.kafka.replicas import OpenTransaction, ReplicaLook
+    from sexton.replicas.copy import CopiedReplica
+
+LOOK_EXAMPLES = """\
+[dim]# could a broker that was away lead without harm?[/dim]
+sexton replicas look --bootstrap-servers kafka-1:9092,kafka-2:9092
+
+[dim]# transactions that are open on one replica alone, for scripts[/dim]
+sexton replicas look --bootstrap-servers kafka-1:9092 --json | jq '.replicas[] | select(.suspicion)'
+"""
+COPY_EXAMPLES = """\
+[dim]# every replica, into replicas/broker-1, replicas/broker-2, ...[/dim]
+sexton replicas copy --bootstrap-servers kafka-1:9092,kafka-2:9092 --out replicas
+
+[dim]# two log partitions[/dim]
+sexton replicas copy --bootstrap-servers kafka-1:9092 --log-partition 7 --log-partition 12 --out replicas
+"""
+LOOK_COLUMNS = (
+    *("LOG-PARTITION", "BROKER", "ROLE", "LOG-START", "HIGH-WATERMARK", "LAST-STABLE", "OPEN-TRANSACTIONS"),
+    "ERROR",
+)
+COPY_COLUMNS = ("LOG-PARTITION", "BROKER", "ROLE", "LOG-START", "HIGH-WATERMARK", "LAST-STABLE", "SIZE", "ERROR")
+FAILED = 1
+LOOK_TIMEOUT_MS = 10_000
+"""A look is quick: a broker that needs longer does not answer."""
+
+LogPartitions = Annotated[
+    list[int] | None,
+    option("--log-partition N", "Only this log partition; may be repeated. Default: all.", at_least=0),
+]
+
+
+def look(*, cluster: ClusterInput, log_partition: LogPartitions = None, json: Json = False) -> int:
+    """Ask each broker where its replicas of the offsets topic end, and which transactions are open in them.
+
+    A replica that was away while a transaction ended, and whose marker the cleaner has removed since, keeps the
+    transaction open: as leader it answers UNSTABLE_OFFSET_COMMIT, or serves offsets that were aborted. Only
+    what replication lag cannot explain is reported. Takes two small requests a broker and needs READ on the topic.
+
+    Deleted offsets that would come back do not show here: `copy` the replicas and compare the copies.
+
+    Exit code 3 if a replica is suspicious, 1 if a broker did not answer for all of its replicas.
+    """
+    from sexton.kafka.replicas import look_at_replicas
+    from sexton.kafka.session import ClusterSession
+
+    with (
+        working("Asking the brokers", is_quiet=json),
+        ClusterSession(cluster.client(), request_timeout_ms=LOOK_TIMEOUT_MS) as session,
+    ):
+        rows = look_at_replicas(session, log_partitions=log_partition)
+    suspicions = [f"{_of(row)}: {row.suspicion}" for row in rows if row.suspicion]
+    warnings = [*suspicions, *_faults(rows)]
+    if json:
+        print_json({"replicas": [asdict(row) for row in rows], "warnings": warnings})
+    else:
+        print_table(LOOK_COLUMNS, map(_looked, rows))
+        print_warnings(warnings)
+        if suspicions:
+            print_line("do not let a suspicious replica lead: `sexton replicas copy`, and compare the copies")
+    if suspicions:
+        return DataQualityFailure.exit_code
+    return FAILED if any(row.fault for row in rows) else 0
+
+
+def copy(
+    *,
+    cluster: ClusterInput,
+    out: Annotated[Path, option("--out DIR", "Receives a folder for each broker; must be new or empty.")],
+    log_partition: LogPartitions = None,
+    json: Json = False,
+) -> int:
+    """Copy each broker's own replica of the offsets topic, byte for byte, into a folder as its disk has it.
+
+    Followers serve consumers from their own log, up to their own high watermark: no disk and no right but READ is
+    needed. What reads a broker's disk reads these folders: compare them, or audit one with --segments.
+
+    A replica that cannot be read whole is left out, and listed with its error; so are reassignments, lag and bad
+    batches. Exit code 1 if a replica is left out, 5 if bytes are damaged on a broker.
+    """
+    from sexton.replicas.copy import STATES_FILE, copy_replicas
+    from sexton.settings import settings
+
+    with bar("Copying replicas", is_quiet=json) as progress:
+        copied = copy_replicas(
+            cluster.client(),
+            out,
+            log_partition,
+            taken_at_ms=now_ms(),
+            bytes_per_second=settings().fetch_bytes_per_second or None,
+            progress=progress,
+        )
+    warnings = [*copied.warnings, *_faults(copied.replicas)]
+    whole = [one for one in copied.replicas if one.folder]
+    if json:
+        print_json({**asdict(copied), "warnings": warnings})
+    else:
+        print_table(COPY_COLUMNS, map(_copied, copied.replicas))
+        print_warnings(warnings)
+        held = f"{len(whole)} of {some(len(copied.replicas), 'replica')}, {size(sum(one.size_bytes for one in whole))}"
+        print_line(f"copied {held} of cluster {copied.cluster_id}")
+        print_aside(f"states  {out / STATES_FILE}")
+    if any(one.fault == "corrupt" for one in copied.replicas):
+        return UndecodableInput.exit_code
+    return 0 if len(whole) == len(copied.replicas) else FAILED
+
+
+def _faults(rows: "Iterable[ReplicaLook | CopiedReplica]") -> list[str]:
+    return [f"{_of(row)}: {row.error} ({row.fix})" for row in rows if row.fault]
+
+
+def _of(row: "ReplicaLook | CopiedReplica") -> str:
+    return f"log partition {row.log_partition} on broker {row.broker}"
+
+
+def _looked(row: "ReplicaLook") -> tuple[object, ...]:
+    return *_place(row), row.log_start_offset, row.high_watermark, row.last_stable_offset, _open(row), row.error
+
+
+def _copied(row: "CopiedReplica") -> tuple[object, ...]:
+    held = size(row.size_bytes) if row.folder else None
+    return *_place(row), row.log_start_offset, row.high_watermark, row.last_stable_offset, held, row.error
+
+
+def _place(row: "ReplicaLook | CopiedReplica") -> tuple[object, ...]:
+    role = "leader" if row.is_leader else "follower" if row.in_isr else "not in ISR"
+    return row.log_partition, row.broker, f"{role}, {row.reassignment}" if row.reassignment else role
+
+
+def _open(row: "ReplicaLook") -> str | None:
+    def shown(one: "OpenTransaction") -> str:
+        return f"{one.producer_id}@{one.start_offset}"
+
+    return None if row.open_transactions is None else " ".join(map(shown, row.open_transactions)) or "none"

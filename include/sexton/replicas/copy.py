@@ -1,0 +1,314 @@
+"""Copies the replicas of `__consumer_offsets` from their brokers into folders as the brokers' own disks have them.
+
+    <folder>/broker-<id>/meta.properties                                   cluster.id and node.id
+                        /replication-offset-checkpoint                     the broker's own high watermarks
+                        /log-start-offset-checkpoint                       and log starts
+                        /__consumer_offsets-<N>/<first log_offset>.log     its batches, byte for byte, up to there
+                                               /leader-epoch-checkpoint
+                                               /partition.metadata
+    <folder>/replicas.json                                                 the state of every replica, written last
+
+Whatever reads a broker's disk reads such a folder. Segments end elsewhere than the broker's, and a leader epoch of
+which the cleaner left no batch is not in the checkpoint: it is what a new replica that fetched these bytes would write.
+
+A replica that cannot be read whole has no folder: a log that only seems shorter would look like one that lost records.
+Log partitions of a broker are read one after the other, brokers at the same time.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from itertools import count
+from pathlib import Path
+from threading import Event
+from typing import BinaryIO
+
+from sexton.errors import BrokerError, UsageError
+from sexton.kafka.client import ClientConfig
+from sexton.kafka.configs import DELETE_RETENTION, TOPIC, described
+from sexton.kafka.failures import NotAllowed
+from sexton.kafka.fetch import Batches, Pace
+from sexton.kafka.replicas import (
+    FIXES,
+    Fault,
+    LogMovedError,
+    PassingFault,
+    Replica,
+    ReplicaLook,
+    ReplicaReader,
+    Replicas,
+    describe_replicas,
+    fault_of,
+)
+from sexton.kafka.session import ClusterSession, Connect
+from sexton.kafka.topics import OFFSETS_TOPIC
+from sexton.log.crc import as_u8
+from sexton.log.framing import GOOD, KIND, frames
+from sexton.log.headers import headers_of
+
+SEGMENT_BYTES = 100 * 1024 * 1024
+"""Kafka's offsets.topic.segment.bytes."""
+BROKERS_AT_ONCE = 8
+ATTEMPTS = 4
+"""How often a replica is read from its start, when elections or a log start that moves have broken off the reading."""
+STATES_FILE = "replicas.json"
+_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedReplica:
+    """How the copy of one replica ended; `folder` is None where there is none.
+
+    Offsets are the broker's own. `fault`, `error` and `fix` say what was wrong (kafka.replicas.FIXES): if there is a
+    folder, it has all bytes, and some are damaged, as they are on the broker. `seconds` is how long the reading took.
+    """
+
+    broker: int
+    log_partition: int
+    is_leader: bool
+    in_isr: bool
+    reassignment: str | None
+    leader_epoch: int
+    folder: str | None = None
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    size_bytes: int = 0
+    seconds: float = 0.0
+    fault: Fault | None = None
+    error: str | None = None
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaCopy:
+    """The copies of all replicas, by broker and log partition. `warnings` say what good copies may lack."""
+
+    cluster_id: str
+    topic_id: str | None
+    taken_at_ms: int
+    replicas: Sequence[CopiedReplica]
+    warnings: Sequence[str] = ()
+
+
+def copy_replicas(
+    config: ClientConfig,
+    folder: Path,
+    log_partitions: Collection[int] | None = None,
+    *,
+    taken_at_ms: int,
+    connect: Connect = ClusterSession,
+    bytes_per_second: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ReplicaCopy:
+    """Copy every replica of all log partitions, or of some, into `folder`, which must be empty or new.
+
+    What is wrong with a replica is in its state. `taken_at_ms` is now. `bytes_per_second` bounds the bytes that are
+    read in all. `progress` is called with replicas done and in all. Raises UsageError when the folder is not empty,
+    without the topic, and without the right to read it; BrokerError when the cluster cannot be reached.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError("there is something already", where=folder, fix="give a new folder: copies are not mixed")
+    with connect(config) as session:
+        replicas = describe_replicas(session, OFFSETS_TOPIC, log_partitions)
+        retention_ms = _delete_retention_ms(session)
+    brokers = sorted({one.broker for one in replicas.replicas})
+    workers = min(len(brokers), BROKERS_AT_ONCE)
+    pace = bytes_per_second and max(1, bytes_per_second // workers)
+    done, stop = count(1), Event()
+
+    def is_done() -> None:
+        if progress:
+            progress(next(done), len(replicas.replicas))
+
+    def copy_of(broker: int) -> list[CopiedReplica]:
+        target = folder / f"broker-{broker}"
+        return _BrokerCopier(config, connect, replicas, broker, target, stop, pace).copy(is_done)
+
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            states = [state for found in pool.map(copy_of, brokers) for state in found]
+        except BaseException:
+            stop.set()
+            raise
+    copied = ReplicaCopy(
+        cluster_id=replicas.cluster_id,
+        topic_id=replicas.topic_id,
+        taken_at_ms=taken_at_ms,
+        replicas=states,
+        warnings=_warnings(states, retention_ms),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / STATES_FILE).write_text(json.dumps(asdict(copied), indent=2) + "\n", encoding="utf-8")
+    return copied
+
+
+class _BrokerCopier:
+    """Copies the replicas of one broker over a connection of its own, until `stop` is set."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        connect: Connect,
+        replicas: Replicas,
+        broker: int,
+        folder: Path,
+        stop: Event,
+        bytes_per_second: int | None,
+    ) -> None:
+        self._config, self._connect = config, connect
+        self._replicas, self._broker, self._folder, self._stop = replicas, broker, folder, stop
+        self._pace = Pace(bytes_per_second) if bytes_per_second else None
+        self._is_patient = True
+        """Until something that may pass has not passed: else each log partition would wait in turn."""
+
+    def copy(self, is_done: Callable[[], None]) -> list[CopiedReplica]:
+        states: list[CopiedReplica] = []
+        asked = self._replicas.of_broker(self._broker)
+        try:
+            with self._connect(self._config) as session:
+                for replica in asked:
+                    states.append(self._copy_replica(session, replica))
+                    is_done()
+        except NotAllowed:
+            raise
+        except BrokerError as error:  # it does not answer: it is not waited for once more for each log partition
+            states += [_failed(replica, error) for replica in asked[len(states) :]]
+        self._write_checkpoints([state for state in states if state.folder])
+        return states
+
+    def _copy_replica(self, session: ClusterSession, replica: Replica) -> CopiedReplica:
+        """Read from the start, and again from there when the log has changed; raises what is true of all replicas."""
+        name, replicas = f"{self._replicas.topic}-{replica.log_partition}", self._replicas
+        for attempts_left in reversed(range(ATTEMPTS)):
+            target = self._folder / f"{name}.part"
+            try:
+                state = self._attempt(session, replicas, replica, target)
+            except BrokerError as error:
+                shutil.rmtree(target, ignore_errors=True)
+                if fault_of(error) == "unreachable":
+                    raise
+                self._is_patient = self._is_patient and not isinstance(error, PassingFault)
+                if not isinstance(error, LogMovedError) or not attempts_left:
+                    return _failed(replica, error)
+                time.sleep(_PAUSE_S)
+                replicas = describe_replicas(session, replicas.topic, [replica.log_partition])
+                replica = next(iter(replicas.of_broker(self._broker)), replica)
+            else:
+                target.rename(self._folder / name)
+                return replace(state, folder=str(self._folder / name))
+        raise AssertionError("the last attempt returns")
+
+    def _attempt(self, session: ClusterSession, replicas: Replicas, replica: Replica, target: Path) -> CopiedReplica:
+        reader = ReplicaReader(session, replicas, replica, is_patient=self._is_patient, pace=self._pace)
+        begun, begun_s = reader.begin(), time.monotonic()
+        target.mkdir(parents=True)
+        with _LogWriter(target, begun.log_start_offset or 0) as log:
+            for batches in reader.read(begun):
+                if self._stop.is_set():
+                    raise BrokerError("the command was stopped")
+                log.write(batches)
+        state = replace(_state(replica, begun), size_bytes=log.size_bytes, seconds=time.monotonic() - begun_s)
+        epochs = [f"{epoch} {log_offset}" for epoch, log_offset in log.epochs]
+        _write_lines(target / "leader-epoch-checkpoint", ["0", str(len(epochs)), *epochs])
+        if replicas.topic_id:
+            _write_lines(target / "partition.metadata", ["version: 0", f"topic_id: {replicas.topic_id}"])
+        if log.first_bad is None:
+            return state
+        error = f"a damaged batch in the bytes from {log.first_bad} on"
+        return replace(state, fault="corrupt", error=error, fix=FIXES["corrupt"])
+
+    def _write_checkpoints(self, states: Sequence[CopiedReplica]) -> None:
+        if not states:
+            return
+        meta = [f"node.id={self._broker}", "version=1", f"cluster.id={self._replicas.cluster_id}"]
+        _write_lines(self._folder / "meta.properties", meta)
+        for name, offsets in (
+            ("replication-offset-checkpoint", [state.high_watermark for state in states]),
+            ("log-start-offset-checkpoint", [state.log_start_offset for state in states]),
+        ):
+            parts = [state.log_partition for state in states]
+            lines = [f"{self._replicas.topic} {part} {offset}" for part, offset in zip(parts, offsets, strict=True)]
+            _write_lines(self._folder / name, ["0", str(len(lines)), *lines])
+
+
+class _LogWriter:
+    """Writes the batches of one log into segments, and notes leader epochs and the first bad batch."""
+
+    def __init__(self, folder: Path, log_start_offset: int) -> None:
+        self._folder = folder
+        self._file: BinaryIO = (folder / f"{log_start_offset:020d}.log").open("xb")
+        self._segment_bytes = self.size_bytes = 0
+        self.first_bad: int | None = None
+        self.epochs: list[tuple[int, int]] = []
+
+    def __enter__(self) -> "_LogWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, batches: Batches) -> None:
+        if self._segment_bytes and self._segment_bytes + len(batches.data) > SEGMENT_BYTES:
+            self._file.close()
+            self._file = (self._folder / f"{batches.base_offset:020d}.log").open("xb")
+            self._segment_bytes = 0
+        self._segment_bytes += self._file.write(batches.data)
+        self.size_bytes += len(batches.data)
+        data = as_u8(batches.data)
+        if self.first_bad is None and any((rows[:, KIND] != GOOD).any() for rows in frames(data)):
+            self.first_bad = batches.base_offset
+        for headers in headers_of(data):
+            for epoch, base_offset in zip(headers.leader_epoch.tolist(), headers.base_offset.tolist(), strict=True):
+                if epoch > (self.epochs[-1][0] if self.epochs else -1):
+                    self.epochs.append((epoch, base_offset))
+
+
+def _state(replica: Replica, begun: ReplicaLook | None = None) -> CopiedReplica:
+    return CopiedReplica(
+        broker=replica.broker,
+        log_partition=replica.log_partition,
+        is_leader=replica.is_leader,
+        in_isr=replica.in_isr,
+        reassignment=replica.reassignment,
+        leader_epoch=replica.leader_epoch,
+        log_start_offset=begun.log_start_offset if begun else None,
+        high_watermark=begun.high_watermark if begun else None,
+        last_stable_offset=begun.last_stable_offset if begun else None,
+    )
+
+
+def _failed(replica: Replica, error: BrokerError) -> CopiedReplica:
+    fault = fault_of(error)
+    return replace(
+        _state(replica),
+        fault=fault,
+        error=error.message,
+        fix=(error.fix if fault == "failed" else None) or FIXES[fault],
+    )
+
+
+def _delete_retention_ms(session: ClusterSession) -> int | None:
+    """The topic's delete.retention.ms, None where this principal may not ask for it."""
+    try:
+        (found,) = described(session, (TOPIC, OFFSETS_TOPIC))
+    except BrokerError:
+        return None
+    return int(found.settings[DELETE_RETENTION]) if DELETE_RETENTION in found.settings else None
+
+
+def _warnings(states: Sequence[CopiedReplica], retention_ms: int | None) -> list[str]:
+    """A reader that takes longer than delete.retention.ms may miss a tombstone whose value it has read."""
+    slow = [state.seconds for state in states if state.folder and state.seconds * 1000 > (retention_ms or 0)]
+    if not slow or retention_ms is None:
+        return []
+    took = f"{len(slow)} of {len(states)} replicas took up to {max(slow):.1f} s to read"
+    limit = f"longer than {DELETE_RETENTION}, {retention_ms / 1000:.1f} s"
+    return [f"{took}, {limit}: a tombstone or marker may be missing whose value was read before"]
+
+
+def _write_lines(path: Path, lines: Sequence[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -268,8 +268,8 @@ def test_help_lists_what_exists(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
     commands = re.findall(r"^│ (\w[\w-]*) ", out, flags=re.MULTILINE)
-    expected = "apply archive audit broker diff doctor explain fetch forecast groups plan policy restore show snapshot"
-    assert " ".join(sorted(commands)) == f"{expected} what-if"
+    expected = "apply archive audit broker diff doctor explain fetch forecast groups plan policy replicas restore"
+    assert " ".join(sorted(commands)) == f"{expected} show snapshot what-if"
     assert run()[0] == 0
     for command in commands:
         code, out, err = run(command, "--help")

@@ -22,27 +22,31 @@ class _Transaction:
     is_aborted: bool = False
 
 
-def compact(whole: Pack, rng: Random) -> Pack:
-    """A log that the cleaner may leave of `whole`, history by history; those that are not clean stay as they are."""
+def compact(whole: Pack, rng: Random, *, stop: int | None = None, is_thorough: bool = False) -> Pack:
+    """A log that the cleaner may leave of `whole`, history by history; those that are not clean stay as they are.
+
+    It reads nothing from log_offset `stop` on. A thorough one takes all that it may, in as many cleanings as it needs.
+    """
     gone: set[int] = set()
     for batches in whole.by_history().values():
         if batches[0].history.is_clean:
-            for _ in range(rng.choice((1, 1, 2, 3))):
-                gone |= _cleaned(batches, gone, rng)
+            for _ in range(3 if is_thorough else rng.choice((1, 1, 2, 3))):
+                gone |= _cleaned(batches, gone, rng, stop, is_thorough)
     left = (_without(batch, gone) if not gone.isdisjoint(batch.at) else batch for batch in whole.placed)
     return Pack([batch for batch in left if batch is not None])
 
 
-def _cleaned(batches: Sequence[Placed], gone: set[int], rng: Random) -> set[int]:
+def _cleaned(batches: Sequence[Placed], gone: set[int], rng: Random, stop: int | None, is_thorough: bool) -> set[int]:
     """The log_offsets that one cleaning takes from a history that has lost `gone` already."""
     transactions = _transactions(batches, gone)
     below = min((part.at[0] for part in transactions if part.end is None), default=batches[-1].last + 1)
-    if rng.random() < 0.5:  # there the active segment begins
+    below = below if stop is None else min(below, stop)
+    if not is_thorough and rng.random() < 0.5:  # there the active segment begins
         below = min(below, rng.choice(batches).base_offset)
     aborted = {at for part in transactions if part.is_aborted for at in part.at if at < below}
     records = [(at, entry) for at, entry in _records(batches) if at < below and at not in gone and at not in aborted]
     newest = {entry.key: at for at, entry in records}
-    takes_tombstones, takes_markers = rng.random() < 0.5, rng.random() < 0.5
+    takes_tombstones, takes_markers = is_thorough or rng.random() < 0.5, is_thorough or rng.random() < 0.5
     taken = aborted | {
         at for at, entry in records if newest[entry.key] != at or (takes_tombstones and entry.value is None)
     }

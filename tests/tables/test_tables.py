@@ -36,6 +36,9 @@ CONTRACT = {
     "expiry_sweeps": "log_partition first_log_offset last_log_offset started_at_ms offsets certain_offsets groups",
     "commit_counts": "group_id log_partition commits commits_per_second is_whole",
     "topic_partitions": "topic topic_id partition log_start_offset log_end_offset",
+    "replica_state": "log_partition replica status log_start_offset high_watermark last_stable_offset loads load_error",
+    "replica_differences": "log_partition group_id topic partition kind wrong_replicas right_replicas answers "
+    "log_offsets evidence since_timestamp_ms noticed_by advice",
     "apply_ledger": "plan_id action log_partition position attempt group_id topic partition intent_at_ms outcome_at_ms "
     "outcome error before written_log_offset window_ms approved_by",
     "dq_results": "table expectation severity success observed",
@@ -125,6 +128,8 @@ def test_what_a_run_writes_anew() -> None:
         "expiry_sweeps",
         "commit_counts",
         "apply_ledger",
+        "replica_state",
+        "replica_differences",
         "runs",
     }
 

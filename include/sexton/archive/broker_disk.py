@@ -67,9 +67,9 @@ class DiskLog:
 
 def disk_logs(fs: pafs.FileSystem, root: str) -> dict[int, DiskLog]:
     """Every log partition under `root`; UsageError without any."""
-    starts = _checkpoint(fs, f"{root}/log-start-offset-checkpoint")
+    starts = offset_checkpoint(fs, f"{root}/log-start-offset-checkpoint")
     return {
-        log_partition: _disk_log(fs, log_partition, segments, starts.get(log_partition, 0))
+        log_partition: disk_log(fs, segments, start=starts.get(log_partition, 0))
         for log_partition, segments in list_segments(fs, root).items()
     }
 
@@ -129,7 +129,8 @@ def last_batch_below(fs: pafs.FileSystem, segments: Sequence[Segment], log_offse
     return None
 
 
-def _disk_log(fs: pafs.FileSystem, log_partition: int, segments: Sequence[Segment], start: int) -> DiskLog:
+def disk_log(fs: pafs.FileSystem, segments: Sequence[Segment], *, start: int) -> DiskLog:
+    """One log partition from its segments; `start` is its recorded log start."""
     folder, last = segments[0].path.rpartition("/")[0], segments[-1]
     recorded = _epoch_checkpoint(fs, f"{folder}/leader-epoch-checkpoint")
     epochs = recorded or _epochs(fs, segments)
@@ -142,7 +143,7 @@ def _disk_log(fs: pafs.FileSystem, log_partition: int, segments: Sequence[Segmen
         end += 1
         epochs = [(epoch, end if at >= last.base_offset else at) for epoch, at in epochs]
     return DiskLog(
-        log_partition=log_partition,
+        log_partition=last.log_partition,
         segments=segments,
         start=begin,
         end=end,
@@ -197,7 +198,7 @@ def _batches(
     return np.concatenate(base), np.concatenate(ends), end_byte
 
 
-def _checkpoint(fs: pafs.FileSystem, path: str) -> Mapping[int, int]:
+def offset_checkpoint(fs: pafs.FileSystem, path: str) -> Mapping[int, int]:
     """Log partition -> offset of an OffsetCheckpointFile (lines `topic partition offset`); empty without the file."""
     found = {}
     for line in _lines(fs, path):
@@ -205,6 +206,15 @@ def _checkpoint(fs: pafs.FileSystem, path: str) -> Mapping[int, int]:
         if len(words) == 3 and words[0] == TOPIC and words[1].isdecimal() and words[2].isdecimal():
             found[int(words[1])] = int(words[2])
     return found
+
+
+def broker_id(fs: pafs.FileSystem, root: str) -> int | None:
+    """The node id of the broker in `meta.properties`; None without one."""
+    for line in _lines(fs, f"{root}/meta.properties"):
+        name, _, value = line.partition("=")
+        if name.strip() in {"node.id", "broker.id"} and value.strip().isdecimal():
+            return int(value)
+    return None
 
 
 def _epoch_checkpoint(fs: pafs.FileSystem, path: str) -> list[tuple[int, int]]:

@@ -30,6 +30,8 @@ from sexton.cli import (
     groups_dry_run,
     plan,
     policy,
+    replicas,
+    replicas_live,
     restore,
     show,
     snapshot,
@@ -83,6 +85,10 @@ command(app, "what-if", what_if.EXAMPLES)(what_if.what_if)
 command(app, "plan", plan.EXAMPLES)(plan.plan)
 command(app, "apply", apply.EXAMPLES)(apply.apply)
 command(app, "restore", restore.EXAMPLES)(restore.restore)
+command(replicas.app, "look", replicas_live.LOOK_EXAMPLES)(replicas_live.look)
+command(replicas.app, "copy", replicas_live.COPY_EXAMPLES)(replicas_live.copy)
+command(replicas.app, "diff", replicas.DIFF_EXAMPLES)(replicas.diff)
+app.add_typer(replicas.app, name="replicas")
 app.add_typer(policy.app, name="policy")
 app.add_typer(show.app, name="show")
 app.add_typer(archive.app, name="archive")

@@ -13,6 +13,8 @@ from sexton.tables.offset_changes import OFFSET_CHANGES
 from sexton.tables.offset_verdicts import OFFSET_VERDICTS, ORPHANS
 from sexton.tables.open_transactions import OPEN_TRANSACTIONS
 from sexton.tables.pending_offsets import PENDING_OFFSETS
+from sexton.tables.replica_differences import REPLICA_DIFFERENCES
+from sexton.tables.replica_state import REPLICA_STATE
 from sexton.tables.runs import RUNS
 from sexton.tables.table import PARTITION_COLUMNS, RUN_COLUMNS, Column, Severity, Table
 from sexton.tables.tombstones import TOMBSTONES
@@ -39,6 +41,8 @@ TABLES: dict[str, Table] = {
         COMMIT_COUNTS,
         TOPIC_PARTITIONS,
         APPLY_LEDGER,
+        REPLICA_STATE,
+        REPLICA_DIFFERENCES,
         DQ_RESULTS,
         RUNS,
     )
@@ -55,6 +59,8 @@ __all__ = [
     "INTERVAL_TABLES",
     "ORPHANS",
     "PARTITION_COLUMNS",
+    "REPLICA_DIFFERENCES",
+    "REPLICA_STATE",
     "RUN_COLUMNS",
     "SNAPSHOT_TABLES",
     "TABLES",

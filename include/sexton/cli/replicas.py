@@ -1,0 +1,170 @@
+"""`sexton replicas`: replicas of the log that disagree, and what clients would read if another one led."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from sexton.cli.command import command_group
+from sexton.cli.options import (
+    DEFAULT_ROWS,
+    INPUT,
+    Archive,
+    ClusterId,
+    Json,
+    Profile,
+    ShownRows,
+    check_profile,
+    now_ms,
+    option,
+)
+from sexton.cli.output import print_aside, print_doubts, print_json, print_left_out, print_line, print_table
+from sexton.errors import DataQualityFailure, UndecodableInput, UsageError
+from sexton.report.figures import count, some
+
+if TYPE_CHECKING:
+    from sexton.replicas import Comparison, ReplicaFolder
+    from sexton.replicas.compare import Work
+    from sexton.runs.choose_profile import Choice
+
+GROUP_EXAMPLES = """\
+[dim]# copies of the disks of three brokers[/dim]
+sexton replicas diff --segments broker-1 --segments broker-2 --segments broker-3
+"""
+DIFF_EXAMPLES = """\
+[dim]# would anything change if another broker led?[/dim]
+sexton replicas diff --segments broker-1 --segments broker-2 --segments broker-3
+
+[dim]# with the archive, which still has what all brokers have cleaned away[/dim]
+sexton replicas diff --segments broker-1 --segments broker-2 --archive s3://keep/offsets
+
+[dim]# the deleted offsets that are back on some replica[/dim]
+sexton replicas diff --segments broker-1 --segments broker-2 --json \\
+| jq -c '.differences[] | select(.kind == "resurrected")'
+"""
+STATE_COLUMNS = ("LOG-PARTITION", "REPLICA", "STATUS", "LOG-START", "HIGH-WATERMARK", "LOG-END", "LAST-STABLE", "LOADS")
+COLUMNS = ("KIND", "GROUP", "TOPIC", "PARTITION", "WRONG", "RIGHT", "EVIDENCE")
+
+app = command_group("Compare the replicas of `__consumer_offsets`.", GROUP_EXAMPLES)
+
+Folders = Annotated[
+    list[Path],
+    option(
+        "--segments DIR", "A broker's log directory, or a copy of it; give two or more, one for each broker.", INPUT
+    ),
+]
+Names = Annotated[
+    list[str] | None,
+    option("--name NAME", "What to call each broker, in the same order. Default: its node id.", INPUT),
+]
+
+
+def diff(
+    *,
+    segments: Folders,
+    name: Names = None,
+    archive: Archive = None,
+    cluster_id: ClusterId = None,
+    profile: Profile = None,
+    limit: ShownRows = DEFAULT_ROWS,
+    json: Json = False,
+) -> int:
+    """Compare replicas of the log: what would clients read if another one led, and which is right?
+
+    Compaction does not make replicas differ in what they answer. A tombstone or a transaction marker that a replica
+    never received does: deleted offsets come back, ended transactions are open again, a load fails. Differences that
+    any leader change would show end with exit code 3.
+    """
+    check_profile(profile)
+    if archive is None and cluster_id is not None:
+        raise UsageError("only an archive has clusters", where="--cluster-id", fix="give --archive URI")
+
+    from sexton.replicas import archived_logs, compare, open_replicas
+    from sexton.runs.processes import engine_here
+    from sexton.settings import settings
+
+    folders = open_replicas([str(path) for path in segments], name or [])
+    choice = _choice(folders[0], str(segments[0]), profile)
+    print_doubts([*choice.doubts, *choice.open_points])
+    with engine_here("sexton replicas diff", quiet=json) as engine:
+        found = compare(
+            folders,
+            profile=choice.profile,
+            archived=archived_logs(archive, cluster_id) if archive else None,
+            cap_bytes=settings().inflated_cap_bytes,
+            spread=lambda work, items: engine.map("Comparing", items, work, work_bytes=_size_of(items)),
+        )
+    alarms = found.alarms.num_rows
+    if json:
+        answer = {
+            "profile": choice.profile.text,
+            "replicas": [folder.name for folder in folders],
+            "alarms": alarms,
+            "counts": found.counts(),
+        }
+        tables = {"differences": found.differences.to_pylist(), "state": found.state.to_pylist()}
+        print_json({"operation": "replicas diff", **answer, **tables, "notes": found.notes})
+    else:
+        _print(found, limit)
+    print_doubts(found.notes)
+    if found.is_corrupt:
+        return UndecodableInput.exit_code
+    return DataQualityFailure.exit_code if alarms else 0
+
+
+def _size_of(items: "list[Work]") -> int:
+    return sum(segment.size_bytes for logs, _ in items for log in logs for segment in log.segments)
+
+
+def _choice(folder: "ReplicaFolder", uri: str, profile: str | None) -> "Choice":
+    """The coordinator whose rules apply: asked for, or proven by the first replica."""
+    from sexton.coordinator.profiles import NEWEST
+    from sexton.log.segment import list_segments
+    from sexton.runs.source import LogSource
+    from sexton.views.log_parts import LogParts
+    from sexton.views.log_profile import choice_of
+
+    source = LogSource(uri=uri, segments=list_segments(folder.fs, folder.root))
+    return choice_of(source, profile, LogParts(source, profile=NEWEST, as_of_ms=None, taken_at_ms=now_ms()))
+
+
+def _print(found: "Comparison", limit: int) -> None:
+    states = found.state.to_pylist()
+    shown = [row for row in states if row["status"] != "same"]
+    same = sorted({row["log_partition"] for row in states} - {row["log_partition"] for row in shown})
+    print_line(f"{some(len(same), 'log partition')} the same on every replica")
+    if shown:
+        print_line()
+        names = ("log_start_offset", "high_watermark", "log_end_offset", "last_stable_offset")
+        print_table(
+            STATE_COLUMNS,
+            [
+                (row["log_partition"], row["replica"], row["status"], *(row[name] for name in names), _loads(row))
+                for row in shown
+            ],
+            limit=limit,
+        )
+    for is_unclean, title in ((False, "after any leader change"), (True, "only after an unclean election")):
+        rows = [row for row in found.differences.to_pylist() if row["needs_unclean_election"] is is_unclean]
+        if not rows:
+            continue
+        print_line()
+        print_line(f"{count(len(rows))} {'differ' if len(rows) > 1 else 'differs'} {title}")
+        print_table(COLUMNS, [_cells(row) for row in rows[: limit or None]])
+        print_left_out(len(rows) - len(rows[: limit or None]))
+        _print_advice(rows)
+
+
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    wrong, right = " ".join(row["wrong_replicas"]), " ".join(row["right_replicas"]) or None
+    return row["kind"], row["group_id"], row["topic"], row["partition"], wrong, right, row["evidence"]
+
+
+def _print_advice(rows: list[dict[str, Any]]) -> None:
+    """For each kind who would notice and what to do, once: the steps of its first row."""
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        first = next(row for row in rows if row["kind"] == kind)
+        print_aside(f"{kind}: noticed by {first['noticed_by']}")
+        print_aside(f"{' ' * len(kind)}  repair: {first['advice']}")
+
+
+def _loads(row: dict[str, Any]) -> str | None:
+    return None if row["loads"] is None else "yes" if row["loads"] else f"no: {row['load_error']}"

@@ -1,0 +1,26 @@
+"""Replicas of `__consumer_offsets` that disagree: which keys clients would read otherwise if another replica led.
+
+Each broker's log cleaner works alone. A tombstone or marker that was written and cleaned while a replica was away never
+reaches it: once it leads, deleted offsets are back and ended transactions are open (KAFKA-20716 and relatives).
+
+    folders         what lies on the disks
+    records         the same record at each log_offset? (fingerprints: compiled)
+    states          what each replica would answer if it led
+    sides, judging  what differs, and which replica is right (evidence: tombstones and markers that are left)
+    compare         one log partition, or all; advice: what to do about it
+"""
+
+from sexton.replicas.archived import archived_logs
+from sexton.replicas.compare import Comparison, compare, compare_partition, work_of
+from sexton.replicas.folders import ReplicaFolder, ReplicaLog, open_replicas
+
+__all__ = [
+    "Comparison",
+    "ReplicaFolder",
+    "ReplicaLog",
+    "archived_logs",
+    "compare",
+    "compare_partition",
+    "open_replicas",
+    "work_of",
+]

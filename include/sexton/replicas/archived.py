@@ -1,0 +1,28 @@
+"""The archive as one more witness: no cleaner touches it, so it has tombstones and markers that replicas may lack."""
+
+from sexton.archive.folder import filesystem
+from sexton.replicas.folders import ReplicaLog
+from sexton.runs.source import open_archive
+
+ARCHIVE = "archive"
+"""How evidence calls the archive."""
+
+
+def archived_logs(archive: str, cluster_id: str | None) -> dict[int, ReplicaLog]:
+    """The log partitions of a cluster in the archive, as far as it reaches; NoCoverage where it has none."""
+    source = open_archive(archive, as_of_ms=None, topics_file=None, cluster_id=cluster_id)
+    fs, root = filesystem(archive)
+    return {
+        number: ReplicaLog(
+            replica=ARCHIVE,
+            log_partition=number,
+            fs=fs,
+            root=root,
+            segments=parts,
+            start=parts[0].base_offset,
+            end=source.positions[number].cut,
+            high_watermark=source.positions[number].cut,
+        )
+        for number, parts in source.segments.items()
+        if parts
+    }

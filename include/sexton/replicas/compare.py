@@ -1,0 +1,399 @@
+"""Compares replicas of `__consumer_offsets`: one log partition at a time, which is the unit of work, then all of them.
+
+The records are compared up to the high watermark, and what a coordinator would answer from each replica. The answers
+are the verdict, the records are the evidence.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import NEWEST
+from sexton.replicas.advice import NOTICED_BY, advice_for
+from sexton.replicas.evidence import Evidence, GroupKey, collect, key_of
+from sexton.replicas.folders import ReplicaFolder, ReplicaLog, leader_of, log_partitions
+from sexton.replicas.judging import Difference, Judge
+from sexton.replicas.records import CorruptBytes, RecordComparison, RecordOf, compare_records
+from sexton.replicas.sides import Side, Sides, differing, everything
+from sexton.replicas.states import ReplicaState, caught_up, state_of
+from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE
+
+CAP_BYTES = 64 << 20
+Work = tuple[list[ReplicaLog], ReplicaLog | None]
+"""The replicas of one log partition, and the archive's log of it. Can be pickled."""
+_DIFFERENCES = REPLICA_DIFFERENCES.arrow_schema(with_run=False)
+_STATE = REPLICA_STATE.arrow_schema(with_run=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What a comparison found, as tables (REPLICA_DIFFERENCES, REPLICA_STATE), and notes on what was not compared."""
+
+    differences: pa.Table
+    state: pa.Table
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def join(cls, parts: Sequence["Comparison"]) -> "Comparison":
+        """That of several log partitions."""
+        return cls(
+            differences=pa.concat_tables([_DIFFERENCES.empty_table(), *(part.differences for part in parts)]),
+            state=pa.concat_tables([_STATE.empty_table(), *(part.state for part in parts)]),
+            notes=[note for part in parts for note in part.notes],
+        )
+
+    @property
+    def alarms(self) -> pa.Table:
+        """The differences that any leader change would show."""
+        return self.differences.filter(pa.compute.invert(self.differences["needs_unclean_election"]))
+
+    @property
+    def is_corrupt(self) -> bool:
+        return "corrupt" in self.state["status"].to_pylist()
+
+    def counts(self) -> dict[str, int]:
+        """Differences by kind, most first."""
+        return dict(Counter(self.differences["kind"].to_pylist()).most_common())
+
+
+def compare(
+    replicas: Sequence[ReplicaFolder],
+    *,
+    profile: Profile = NEWEST,
+    archived: Mapping[int, ReplicaLog] | None = None,
+    cap_bytes: int = CAP_BYTES,
+    spread: Callable[[Callable[[Work], Comparison], list[Work]], Iterable[Comparison]] = map,
+) -> Comparison:
+    """Compare every log partition that any of the replicas has; `archived` are those of the archive.
+
+    `spread` does the work of each log partition, in this process unless it says otherwise.
+    """
+    work = [(logs, (archived or {}).get(number)) for number, logs in work_of(replicas).items()]
+    return Comparison.join([*spread(partial(_compare_work, profile=profile, cap_bytes=cap_bytes), work)])
+
+
+def _compare_work(work: Work, *, profile: Profile, cap_bytes: int) -> Comparison:
+    logs, archived = work
+    return compare_partition(logs, profile=profile, archived=archived, cap_bytes=cap_bytes)
+
+
+def work_of(replicas: Sequence[ReplicaFolder]) -> dict[int, list[ReplicaLog]]:
+    """The logs of each log partition, of those replicas that have it: the arguments of `compare_partition`."""
+    found = [log_partitions(folder) for folder in replicas]
+    numbers = sorted({number for logs in found for number in logs})
+    return {number: [logs[number] for logs in found if number in logs] for number in numbers}
+
+
+def compare_partition(
+    logs: Sequence[ReplicaLog],
+    *,
+    profile: Profile = NEWEST,
+    archived: ReplicaLog | None = None,
+    cap_bytes: int = CAP_BYTES,
+) -> Comparison:
+    """Compare the replicas of one log partition."""
+    return _Partition(logs, profile, archived, cap_bytes).compare()
+
+
+class _Partition:
+    """One log partition while it is compared."""
+
+    def __init__(
+        self, logs: Sequence[ReplicaLog], profile: Profile, archived: ReplicaLog | None, cap_bytes: int
+    ) -> None:
+        self.logs = {log.replica: log for log in logs}
+        self.present = [log for log in logs if not log.is_empty]
+        self.profile, self.archived, self.cap_bytes = profile, archived, cap_bytes
+        self.stop = 0
+        self.own: dict[str, ReplicaState] = {}
+        self.corrupt: dict[str, list[CorruptBytes]] = {}
+
+    def compare(self) -> Comparison:
+        if not self.present:
+            return self._answer([], {})
+        leader = leader_of(self.present)
+        self.stop = leader.high_watermark
+        records = compare_records(
+            [*self.present, *([self.archived] if self.archived else [])], stop=self.stop, cap_bytes=self.cap_bytes
+        )
+        self.corrupt = {name: found for name, found in records.corrupt.items() if found}
+        sound = [log for log in self.present if log.replica not in self.corrupt]
+        if leader not in sound and sound:
+            leader = leader_of(sound)
+        states: dict[str, ReplicaState] = {}
+        for log in self.present:
+            # What another leader had acknowledged counts, also where the log of today's ends before.
+            stop = max(self.stop, log.high_watermark) if self._is_diverged(log) else self.stop
+            own, fold = state_of(log, stop=stop, profile=self.profile, cap_bytes=self.cap_bytes)
+            self.own[log.replica] = own
+            if log in sound:
+                states[log.replica] = caught_up(
+                    log, leader, own=(own, fold), stop=self.stop, profile=self.profile, cap_bytes=self.cap_bytes
+                )
+            del fold
+        return self._answer(self._differences(states, leader, records), states)
+
+    # --- what differs
+
+    def _differences(
+        self, states: Mapping[str, ReplicaState], leader: ReplicaLog, records: RecordComparison
+    ) -> list[Difference]:
+        differences = self._compared([*states.values()], records)
+        differences += [*_conflicts(records, set(states))]
+        named = {(part.key, name) for part in differences for name in part.wrong}
+        for name, own in self.own.items():
+            if name in states and own is not states[name]:
+                others = [state for other, state in states.items() if other != name and self._is_whole(other, states)]
+                behind = self._compared([own, *(others or [states[leader.replica]])], records)
+                differences += [
+                    replace(part, needs_unclean_election=name in part.wrong)
+                    for part in behind
+                    if not all((part.key, wrong) in named for wrong in part.wrong)
+                    # That the others have gone on is no difference, unless they went another way.
+                    and (name in part.wrong or self._is_diverged(self.logs[name]))
+                ]
+        return _merged(differences)
+
+    def _is_diverged(self, log: ReplicaLog) -> bool:
+        """Whether the last records of a replica are of another leader than those of the furthest one."""
+        leader = leader_of(self.present)
+        return log.diverges_from(leader) < min(log.end, leader.end)
+
+    def _is_whole(self, name: str, states: Mapping[str, ReplicaState]) -> bool:
+        """Whether a replica is neither behind nor diverged."""
+        return self.own[name] is states[name]
+
+    def _compared(self, states: Sequence[ReplicaState], records: RecordComparison) -> list[Difference]:
+        """The differences between some states; one that cannot be loaded answers nothing."""
+        loaded = [state for state in states if state.failure is None]
+        failed = [state for state in states if state.failure is not None]
+        if not loaded:
+            return []
+        found: list[Difference] = []
+        if failed:
+            found += _unloadable(everything(loaded), loaded, failed)
+        if len(loaded) < 2:
+            return found
+        sides = differing(loaded)
+        if not sides:
+            return found
+        held = [side for each in sides.values() for side in each.values()]
+        producers = {producer for side in held for producer in side.pending}
+        producers |= {side.committed["producer_id"] for side in held if side.committed is not None} - {-1}
+        evidence = collect(
+            [*self.present, *([self.archived] if self.archived else [])],
+            groups=sorted({key[0] for key in sides}),
+            producers=sorted(producers),
+            cap_bytes=self.cap_bytes,
+        )
+        newest_ms = max(state.newest_ms for state in loaded)
+        judge = Judge(
+            evidence=_below(evidence, self.stop),
+            last_gap=records.last_gap,
+            newest_ms=newest_ms,
+            behind=frozenset(name for name, own in self.own.items() if own.reach < self.stop),
+            without_leader=_skipped(self.present),
+        )
+        return found + judge.judge(sides)
+
+    # --- tables
+
+    def _answer(self, differences: Sequence[Difference], states: Mapping[str, ReplicaState]) -> Comparison:
+        number = next(iter(self.logs.values())).log_partition
+        rows = [self._row(index, part) for index, part in enumerate(differences)]
+        wrong = {name for part in differences if not part.needs_unclean_election for name in part.wrong}
+        return Comparison(
+            differences=pa.Table.from_pylist([{"log_partition": number, **row} for row in rows], _DIFFERENCES),
+            state=pa.Table.from_pylist([*self._state_rows(wrong, states)], _STATE),
+            notes=[*self._notes(number)],
+        )
+
+    def _notes(self, number: int) -> Iterator[str]:
+        if len(self.present) < 2:
+            yield f"log partition {number}: only {', '.join(self.logs)} has it, nothing to compare"
+        for name, found in self.corrupt.items():
+            yield f"log partition {number}: {name} is corrupt and was left out: {found[0]}"
+
+    def _state_rows(self, wrong: set[str], states: Mapping[str, ReplicaState]) -> Iterator[dict[str, Any]]:
+        for name, log in self.logs.items():
+            row: dict[str, Any] = {
+                "log_partition": log.log_partition,
+                "replica": name,
+                "status": self._status(name, wrong, states),
+                "leader_epochs": [{"leader_epoch": epoch, "start_offset": at} for epoch, at in log.epochs],
+                "corrupt_bytes": [str(one) for one in self.corrupt.get(name, ())],
+                "folder": log.folder,
+            }
+            if (own := self.own.get(name)) is not None:
+                row |= {
+                    "log_start_offset": log.start,
+                    "high_watermark": log.high_watermark,
+                    "log_end_offset": log.end,
+                    "last_stable_offset": own.last_stable_offset,
+                    "open_transactions": own.transactions.num_rows,
+                    "record_count": own.record_count,
+                    "batch_count": own.batch_count,
+                    "loads": own.failure is None,
+                    "load_error": own.failure,
+                }
+            yield row
+
+    def _status(self, name: str, wrong: set[str], states: Mapping[str, ReplicaState]) -> str:
+        log = self.logs[name]
+        if log.is_empty:
+            return "empty"
+        if name in self.corrupt:
+            return "corrupt"
+        if len(self.present) < 2:
+            return "alone"
+        if name in wrong:
+            return "differs"
+        if self.own[name] is not states[name]:
+            return "diverged" if self._is_diverged(log) else "behind"
+        return "same"
+
+    def _row(self, index: int, part: Difference) -> dict[str, Any]:
+        group_id, topic, partition = part.key
+        return {
+            "ordinal": index,
+            "group_id": None if part.key == _NO_GROUP else group_id,
+            "topic": topic or None,
+            "partition": partition,
+            "kind": part.kinds[0],
+            "kinds": list(part.kinds),
+            "wrong_replicas": list(part.wrong),
+            "right_replicas": list(part.right),
+            "proof": part.proof,
+            "needs_unclean_election": part.needs_unclean_election,
+            "answers": [_answer(name, side, part) for name, side in part.sides.items()],
+            "log_offsets": list(part.log_offsets),
+            "since_log_offset": part.since.log_offset if part.since else None,
+            "since_timestamp_ms": part.since.timestamp_ms if part.since else None,
+            "next_commit_offset": part.next_commit,
+            "next_abort_offset": part.next_abort,
+            "evidence": part.evidence,
+            "noticed_by": NOTICED_BY[part.kinds[0]],
+            "advice": advice_for(part, self.logs),
+        }
+
+
+_NO_GROUP: GroupKey = ("", "", None)
+"""The key of what belongs to no group: a transaction marker."""
+
+
+def _answer(name: str, side: Side, part: Difference) -> dict[str, Any]:
+    """What a replica would serve of the key of a difference."""
+    failed = part.kinds[0] == "unloadable" and name in part.wrong
+    row: dict[str, Any] = {"replica": name, "error": "NOT_COORDINATOR" if failed else None}
+    if failed:
+        return row
+    names = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms", "log_offset")
+    if side.committed is not None:
+        row |= {column: side.committed[column] for column in names}
+    if side.pending:
+        last = max(side.pending.values(), key=lambda pending: pending["log_offset"])
+        row |= {
+            "pending_offset": last["committed_offset"],
+            "pending_log_offset": last["log_offset"],
+            "producer_id": last["producer_id"],
+            "error": "UNSTABLE_OFFSET_COMMIT",
+        }
+    if side.group is not None:
+        row |= {"group_type": side.group["group_type"], "group_state": side.group["state"]}
+        row["member_ids"] = sorted(side.members)
+    return row
+
+
+def _unloadable(
+    keys: Mapping[GroupKey, Sides], loaded: Sequence[ReplicaState], failed: Sequence[ReplicaState]
+) -> Iterator[Difference]:
+    """Every key and group of a log partition that some replicas cannot load."""
+    wrong, right = tuple(state.replica for state in failed), tuple(state.replica for state in loaded)
+    text = "; ".join(f"a load of {state.replica} fails: {state.failure}" for state in failed)
+    for key, sides in keys.items():
+        whole = {**{state.replica: sides.get(state.replica, Side(reach=state.reach)) for state in loaded}}
+        whole |= {state.replica: Side(reach=state.reach) for state in failed}
+        yield Difference(
+            key=key, kinds=("unloadable",), wrong=wrong, right=right, proof="load", evidence=text, sides=whole
+        )
+
+
+def _conflicts(records: RecordComparison, replicas: set[str]) -> Iterator[Difference]:
+    """Keys of log_offsets at which replicas have other records, or the same of another leader epoch."""
+    found: dict[tuple[GroupKey, tuple[str, ...], tuple[str, ...]], list[int]] = {}
+    for log_offset, held in records.conflicts.items():
+        mine = {name: record for name, record in held.items() if name in replicas}
+        if len(set(mine.values())) < 2:
+            continue
+        newest = max(record.leader_epoch for record in mine.values())
+        right = tuple(name for name, record in mine.items() if record.leader_epoch == newest)
+        if len({mine[name] for name in right}) > 1:
+            right = _majority(mine)
+        wrong = tuple(name for name in mine if name not in right)
+        for key in {_key_of(record) for record in mine.values()}:
+            found.setdefault((key, wrong, right), []).append(log_offset)
+    for (key, wrong, right), log_offsets in found.items():
+        text = (
+            f"log_offset {', '.join(map(str, log_offsets[:5]))}{' ...' if len(log_offsets) > 5 else ''} has another "
+            f"record on {' and '.join(wrong)}" + (f" than on {' and '.join(right)}" if right else "")
+        )
+        yield Difference(
+            key=key,
+            kinds=("conflict",),
+            wrong=wrong,
+            right=right,
+            proof="leader_epoch" if right else "unknown",
+            evidence=text,
+            sides={},
+            log_offsets=tuple(log_offsets),
+        )
+
+
+def _majority(held: Mapping[str, RecordOf]) -> tuple[str, ...]:
+    """The replicas that have the record which most have; empty without a majority."""
+    record, count = Counter(held.values()).most_common(1)[0]
+    return tuple(name for name, mine in held.items() if mine == record) if 2 * count > len(held) else ()
+
+
+def _key_of(record: RecordOf) -> GroupKey:
+    if record.is_control or record.record.key is None:
+        return _NO_GROUP
+    return key_of(record.record.key) or _NO_GROUP
+
+
+def _merged(differences: Sequence[Difference]) -> list[Difference]:
+    """Differences of one key that are the same against several replicas, or of several, as one."""
+    found: dict[tuple[Any, ...], Difference] = {}
+    for part in differences:
+        same = (part.key, part.kinds, part.wrong, part.needs_unclean_election, part.log_offsets)
+        known = found.get(same, part)
+        right = tuple(dict.fromkeys((*known.right, *part.right)))
+        found[same] = replace(known, right=right, sides={**part.sides, **known.sides})
+    merged: dict[tuple[Any, ...], Difference] = {}
+    for part in found.values():
+        same = (part.key, part.kinds, part.right, part.needs_unclean_election, part.log_offsets)
+        known = merged.get(same, part)
+        evidence = part.evidence if known is part else f"{known.evidence}. {part.evidence}"
+        wrong = tuple(dict.fromkeys((*known.wrong, *part.wrong)))
+        merged[same] = replace(known, wrong=wrong, evidence=evidence, sides={**part.sides, **known.sides})
+    return list(merged.values())
+
+
+def _skipped(logs: Sequence[ReplicaLog]) -> tuple[int, ...]:
+    """log_offsets where a leader epoch begins that is not the next one."""
+    found = {at for log in logs for (old, _), (new, at) in itertools.pairwise(log.epochs) if new > old + 1}
+    return tuple(sorted(found))
+
+
+def _below(evidence: Evidence, stop: int) -> Evidence:
+    """What was written below a log_offset: above it nothing is committed yet."""
+    return Evidence(
+        tombstones={key: [one for one in seen if one.log_offset < stop] for key, seen in evidence.tombstones.items()},
+        markers={key: [one for one in seen if one.log_offset < stop] for key, seen in evidence.markers.items()},
+    )

@@ -1,0 +1,144 @@
+"""Replicas as they lie on brokers' disks, or in copies of them: a folder for each broker.
+
+A folder has `__consumer_offsets-N` folders with segments and `leader-epoch-checkpoint`; beside them
+`replication-offset-checkpoint` (high watermarks), `log-start-offset-checkpoint` and `meta.properties`. Without a
+checkpoint file the batches decide: the high watermark is then the end of the log.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pyarrow import fs as pafs
+
+from sexton.archive.broker_disk import broker_id, disk_log, offset_checkpoint
+from sexton.archive.folder import filesystem
+from sexton.errors import UsageError
+from sexton.log.segment import Segment, list_segments
+from sexton.uris import uri_without_login
+
+_LOG_FOLDER = re.compile(r"__consumer_offsets-(\d{1,9})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFolder:
+    """The log directory of one broker, or a copy of it. Can be pickled."""
+
+    name: str
+    """How results call the broker."""
+    fs: pafs.FileSystem
+    root: str
+
+    @classmethod
+    def open(cls, uri: str, name: str | None = None) -> "ReplicaFolder":
+        """The folder at a path or URI; by default named after the node id in its meta.properties, else its folder."""
+        fs, root = filesystem(uri)
+        if name is None:
+            number = broker_id(fs, root)
+            name = root.rstrip("/").rpartition("/")[2] if number is None else f"broker-{number}"
+        return cls(name=name, fs=fs, root=root)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLog:
+    """One log partition of one replica, [start, end) without a torn tail. Can be pickled.
+
+    `high_watermark` is the recorded one, at most the end. `epochs` are (leader epoch, its first log_offset).
+    """
+
+    replica: str
+    log_partition: int
+    fs: pafs.FileSystem
+    root: str
+    segments: Sequence[Segment] = ()
+    start: int = 0
+    end: int = 0
+    high_watermark: int = 0
+    epochs: Sequence[tuple[int, int]] = field(default=())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its folder has no segment."""
+        return not self.segments
+
+    @property
+    def folder(self) -> str:
+        return uri_without_login(f"{self.root}/__consumer_offsets-{self.log_partition}")
+
+    @property
+    def last_epoch(self) -> int:
+        """-1 where no leader epoch is known."""
+        return max((epoch for epoch, _ in self.epochs), default=-1)
+
+    def diverges_from(self, leader: "ReplicaLog") -> int:
+        """The log_offset where its leader epochs leave those of `leader`, at most the end of either.
+
+        Below it a follower keeps its records; from there it truncates and fetches (KIP-101, KIP-279).
+        """
+        end = min(self.end, leader.end)
+        if not self.epochs or not leader.epochs:
+            return end
+        borders = sorted({at for _, at in (*self.epochs, *leader.epochs) if at < end})
+        known_from = max(self.epochs[0][1], leader.epochs[0][1])
+        for at in borders:
+            if at >= known_from and _epoch_at(self.epochs, at) != _epoch_at(leader.epochs, at):
+                return at
+        return end
+
+
+def _epoch_at(epochs: Sequence[tuple[int, int]], log_offset: int) -> int:
+    return max((epoch for epoch, at in epochs if at <= log_offset), default=-1)
+
+
+def open_replicas(uris: Sequence[str], names: Sequence[str]) -> list[ReplicaFolder]:
+    """The folders of the replicas; UsageError unless there are two or more with different names."""
+    if len(uris) < 2:
+        raise UsageError("there is nothing to compare with", where="--segments", fix="give a folder for each broker")
+    if names and len(names) != len(uris):
+        raise UsageError(
+            f"{len(names)} names for {len(uris)} folders", where="--name", fix="name every folder, in the same order"
+        )
+    folders = [ReplicaFolder.open(uri, name) for uri, name in itertools.zip_longest(uris, names)]
+    found = [folder.name for folder in folders]
+    if len(set(found)) < len(found):
+        raise UsageError(f"two replicas have the same name: {', '.join(found)}", where="--name", fix="name each")
+    return folders
+
+
+def log_partitions(folder: ReplicaFolder) -> dict[int, ReplicaLog]:
+    """Every log partition that has a folder, also without a segment; UsageError without any segment at all."""
+    segments = list_segments(folder.fs, folder.root)
+    starts = offset_checkpoint(folder.fs, f"{folder.root}/log-start-offset-checkpoint")
+    watermarks = offset_checkpoint(folder.fs, f"{folder.root}/replication-offset-checkpoint")
+    logs = {}
+    for log_partition in sorted({*segments, *_partition_folders(folder)}):
+        common = {"replica": folder.name, "log_partition": log_partition, "fs": folder.fs, "root": folder.root}
+        if log_partition not in segments:
+            logs[log_partition] = ReplicaLog(**common)
+            continue
+        disk = disk_log(folder.fs, segments[log_partition], start=starts.get(log_partition, 0))
+        logs[log_partition] = ReplicaLog(
+            **common,
+            segments=disk.segments,
+            start=disk.start,
+            end=disk.end,
+            high_watermark=min(watermarks.get(log_partition, disk.end), disk.end),
+            epochs=disk.epochs,
+        )
+    return logs
+
+
+def _partition_folders(folder: ReplicaFolder) -> Iterable[int]:
+    for entry in folder.fs.get_file_info(pafs.FileSelector(folder.root)):
+        name = _LOG_FOLDER.fullmatch(entry.base_name)
+        if name is not None and entry.type == pafs.FileType.Directory:
+            yield int(name[1])
+
+
+def leader_of(logs: Sequence[ReplicaLog]) -> ReplicaLog:
+    """The replica that the others would follow: of the newest leader epoch, and of these the furthest one.
+
+    Disks do not name the leader. Any replica with its epoch and high watermark has the committed records.
+    """
+    return max(logs, key=lambda log: (log.last_epoch, log.high_watermark))

@@ -1,0 +1,401 @@
+"""What a difference between replicas means: its kind, which replica is right, and what shows it.
+
+Pure rules over what each replica holds of a key or a group (`sides`) and over the tombstones and markers that are left
+(`evidence`). They rest on what Kafka's log cleaner may do: it drops a value only if a later record of its key is there,
+or if its transaction was aborted; a tombstone only after every older value of its key, a marker only after every value
+of its transaction. So a replica without a value, and without a later record, has cleaned a tombstone away or lost the
+value; and a value whose older neighbour survives was aborted, not superseded.
+"""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+
+from sexton.replicas.evidence import Evidence, GroupKey, Sighting
+from sexton.replicas.sides import Row, Side, Sides
+
+_Transaction = tuple[int, int | None]
+FORGOTTEN_MS = 7 * 24 * 3_600_000
+"""transactional.id.expiration.ms: after so long without a transaction its next producer gets another id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One key (or group, without topic) that the `wrong` replicas would serve otherwise than the `right` ones."""
+
+    key: GroupKey
+    kinds: tuple[str, ...]
+    wrong: tuple[str, ...]
+    right: tuple[str, ...]
+    proof: str
+    evidence: str
+    sides: Sides
+    log_offsets: tuple[int, ...] = ()
+    since: Sighting | None = None
+    next_commit: int | None = None
+    next_abort: int | None = None
+    needs_unclean_election: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """How a transaction ended that some replicas still have open; `kind` is COMMIT, ABORT or "" where nothing says."""
+
+    kind: str
+    proof: str
+    evidence: str
+    marker: Sighting | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """The rules over one comparison; `last_gap` is the highest log_offset that nobody has any more."""
+
+    evidence: Evidence
+    last_gap: int
+    newest_ms: int
+    behind: frozenset[str] = frozenset()
+    """Replicas whose own bytes end before those of the others."""
+    without_leader: tuple[int, ...] = ()
+    """log_offsets where the leader epochs skip one: for some time nobody led, and an unclean election may have ended
+    that."""
+
+    def judge(self, found: Mapping[GroupKey, Sides]) -> list[Difference]:
+        """The differences of keys, then those of groups, which follow their keys."""
+        fates, aborted = self._fates(found), self._aborted(found)
+        differences: list[Difference] = []
+        by_group: dict[str, list[Difference]] = {}
+        for key, sides in found.items():
+            if key[1] is None:
+                of_group = self._group(key, sides, by_group.get(key[0], []))
+                differences += [of_group] if of_group is not None else []
+                continue
+            mine = self._offset(key, sides, fates, aborted)
+            by_group.setdefault(key[0], []).extend(mine)
+            differences += mine
+        return differences
+
+    # --- offsets
+
+    def _offset(
+        self, key: GroupKey, sides: Sides, fates: Mapping[int, Fate], aborted: Set[_Transaction]
+    ) -> list[Difference]:
+        of_transactions = [
+            difference
+            for producer_id in sorted({producer for side in sides.values() for producer in side.pending})
+            if (difference := self._pending(key, sides, producer_id, fates[producer_id])) is not None
+        ]
+        committed = self._committed(key, sides, aborted)
+        joined = []
+        for difference in of_transactions:
+            older = [
+                part for part in committed if set(part.wrong) <= set(difference.wrong) and "lost" not in part.kinds
+            ]
+            committed = [part for part in committed if part not in older]
+            joined.append(_joined(difference, older))
+        return joined + committed
+
+    def _committed(self, key: GroupKey, sides: Sides, aborted: Set[_Transaction]) -> list[Difference]:
+        """Differences of the committed value."""
+        held = {name: side.committed for name, side in sides.items() if side.committed is not None}
+        newest = _newest(sides)
+        if newest is None:
+            return []
+        at = newest["log_offset"]
+        holders = tuple(name for name, row in held.items() if row["log_offset"] == at)
+        # Committed there and pending here: that is judged with its transaction.
+        lackers = [
+            name
+            for name, side in sides.items()
+            if name not in holders and all(row["log_offset"] != at for row in side.pending.values())
+        ]
+        short = tuple(name for name in lackers if sides[name].reach <= at)
+        found = []
+        if short:
+            text = f"{_names(short)} end before log_offset {at}, where {newest['committed_offset']} was committed"
+            found.append(_difference(key, sides, "lost", short, holders, "behind", text, at=[at]))
+        older = tuple(name for name in lackers if name not in short and name in held)
+        without = tuple(name for name in lackers if name not in short and name not in held)
+        if not older and not without:
+            return found
+        found.append(self._removed_or_lost(key, sides, newest, aborted, holders, older, without))
+        return found
+
+    def _removed_or_lost(
+        self,
+        key: GroupKey,
+        sides: Sides,
+        newest: Row,
+        aborted: Set[_Transaction],
+        holders: tuple[str, ...],
+        older: tuple[str, ...],
+        without: tuple[str, ...],
+    ) -> Difference:
+        at, value = newest["log_offset"], newest["committed_offset"]
+        tombstone = self.evidence.tombstone_after(key, at)
+        if tombstone is not None:
+            text = f"{value} at log_offset {at} was deleted: {tombstone}"
+            return _difference(
+                key, sides, "resurrected", (*holders, *older), without, "tombstone", text, at=[at], since=tombstone
+            )
+        if self._transaction(newest) in aborted:
+            right = (*older, *without)
+            text = f"{value} at log_offset {at} is of a transaction that {_names(right)} cleaned away as aborted"
+            return _difference(key, sides, "aborted_to_committed", holders, right, "value", text, at=[at])
+        if without and self.last_gap > at:
+            wrong = (*holders, *older)
+            text = (
+                f"{_names(without)} had {value} at log_offset {at} and cleaned it away with the tombstone that came "
+                f"after it; {_names(wrong)} never saw that tombstone{self._doubt(at)}"
+            )
+            return _difference(key, sides, "resurrected", wrong, without, "cleaned", text, at=[at])
+        lackers = (*older, *without)
+        if without:
+            text = f"nothing was written after log_offset {at} that could have removed {value}"
+            return _difference(key, sides, "lost", lackers, holders, "no_gap", text, at=[at])
+        text = f"{_names(lackers)} serve an older value and lack log_offset {at}, where {value} was committed"
+        return _difference(key, sides, "lost", lackers, holders, "value", text, at=[at])
+
+    def _doubt(self, log_offset: int) -> str:
+        """What speaks against a cleaned tombstone after a log_offset."""
+        without = [at for at in self.without_leader if at > log_offset]
+        if not without:
+            return ""
+        return (
+            f" (nobody led for some time before log_offset {without[0]}: if an unclean election ended that, it may "
+            f"have been lost instead; an archive would show it)"
+        )
+
+    # --- transactions
+
+    def _aborted(self, found: Mapping[GroupKey, Sides]) -> set[_Transaction]:
+        """Transactions that some replicas took for committed and others cleaned away as aborted.
+
+        There a value is missing whose older neighbour survives, which a committed one would have replaced.
+        """
+        aborted: set[_Transaction] = set()
+        for sides in found.values():
+            newest = _newest(sides)
+            if newest is None or newest["producer_id"] < 0 or self.last_gap <= newest["log_offset"]:
+                continue
+            at = newest["log_offset"]
+            if any(
+                side.committed is not None and side.committed["log_offset"] < at < side.reach
+                for side in sides.values()
+                if all(row["log_offset"] != at for row in side.pending.values())
+            ):
+                aborted.add(self._transaction(newest))
+        return aborted
+
+    def _transaction(self, row: Row) -> _Transaction:
+        """The producer of a committed value and where the marker of its transaction is, as far as it is left."""
+        marker = self.evidence.marker_after(row["producer_id"], row["log_offset"])
+        return row["producer_id"], None if marker is None else marker.log_offset
+
+    def _fates(self, found: Mapping[GroupKey, Sides]) -> dict[int, Fate]:
+        """How each transaction ended that is open somewhere: one key can show it for all of them."""
+        fates: dict[int, Fate] = {}
+        for key, sides in found.items():
+            for producer_id in {producer for side in sides.values() for producer in side.pending}:
+                fate = self._fate(key, sides, producer_id)
+                known = fates.get(producer_id)
+                if known is None or (fate.kind and (not known.kind or fate.marker is not None)):
+                    fates[producer_id] = fate
+        return fates
+
+    def _fate(self, key: GroupKey, sides: Sides, producer_id: int) -> Fate:
+        at = max(side.pending[producer_id]["log_offset"] for side in sides.values() if producer_id in side.pending)
+        marker = self.evidence.marker_after(producer_id, at)
+        if marker is not None:
+            return Fate(kind=marker.kind, proof="marker", evidence=str(marker), marker=marker)
+        ended = {name: side for name, side in sides.items() if producer_id not in side.pending and side.reach > at}
+        for name, side in ended.items():
+            if side.committed is not None and side.committed["log_offset"] == at:
+                return Fate(kind="COMMIT", proof="value", evidence=f"{name} serves its value of {_said(key)}")
+        for name, side in ended.items():
+            if side.committed is not None and side.committed["log_offset"] < at:
+                text = f"{name} still has an older value of {_said(key)}, which a committed one would have replaced"
+                return Fate(kind="ABORT", proof="value", evidence=text)
+        return Fate(kind="", proof="cleaned", evidence="every value of it was superseded where its marker was cleaned")
+
+    def _pending(self, key: GroupKey, sides: Sides, producer_id: int, fate: Fate) -> Difference | None:
+        """The difference that a transaction makes which is open on some replicas and ended on others."""
+        rows = {name: side.pending[producer_id] for name, side in sides.items() if producer_id in side.pending}
+        at = max(row["log_offset"] for row in rows.values())
+        ended = tuple(name for name, side in sides.items() if name not in rows and side.reach > at)
+        if not ended:
+            return None
+        holders = tuple(rows)
+        value, row = rows[holders[0]]["committed_offset"], rows[holders[0]]
+        if fate.kind == "" and self.last_gap <= at:
+            text = f"no marker can have ended the transaction of {value}: nothing is missing after log_offset {at}"
+            return _difference(key, sides, "lost", ended, holders, "no_gap", text, at=[at])
+        kinds = self._kinds(sides, holders, ended, fate, at, row)
+        stored = sides[holders[0]].committed
+        before = None if stored is None else stored["committed_offset"]
+        wins = stored is None or at > stored["log_offset"]
+        next_commit, next_abort = (value if wins else before), before
+        text = (
+            f"{value} at log_offset {at} of producer {producer_id} is pending on {_names(holders)}, its transaction "
+            f"ended on {_names(ended)} ({_FATES[fate.kind]}: {fate.evidence}). The next COMMIT of this producer serves "
+            f"{_offset_text(next_commit)}, its next ABORT {_offset_text(next_abort)}"
+        )
+        return _difference(
+            key,
+            sides,
+            kinds,
+            holders,
+            ended,
+            fate.proof,
+            text,
+            at=[at],
+            since=fate.marker,
+            next_commit=next_commit,
+            next_abort=next_abort,
+        )
+
+    def _kinds(
+        self, sides: Sides, holders: tuple[str, ...], ended: tuple[str, ...], fate: Fate, at: int, row: Row
+    ) -> tuple[str, ...]:
+        if fate.kind == "ABORT":
+            kind = "aborted_to_committed"
+        else:
+            served = any(
+                (committed := sides[name].committed) is not None and committed["log_offset"] == at for name in ended
+            )
+            kind = "committed_to_aborted" if served else "committed_hidden"
+        is_forgotten = self.newest_ms - row["commit_timestamp_ms"] >= FORGOTTEN_MS
+        # A producer that cannot return neither commits nor aborts. And a replica that ends inside an aborted
+        # transaction waits for its marker, whatever else is wrong with it.
+        is_stuck_first = is_forgotten or (fate.kind == "ABORT" and self.behind.issuperset(holders))
+        return ("stuck", kind) if is_stuck_first else (kind, "stuck")
+
+    # --- groups
+
+    def _group(self, key: GroupKey, sides: Sides, of_keys: list[Difference]) -> Difference | None:
+        having = tuple(name for name, side in sides.items() if side.group is not None)
+        missing = tuple(name for name in sides if name not in having)
+        if not missing:
+            return self._members(key, sides)
+        at = max(_group_offset(sides[name]) for name in having)
+        text = f"the group exists on {_names(having)} and not on {_names(missing)}"
+        if of_keys and all(part.kinds[0] in _ABORTED and set(part.wrong) >= set(having) for part in of_keys):
+            # An aborted transaction leaves the group on the right replicas, too, until their next sweep.
+            return None
+        # What is wrong with a group's offsets is wrong with the group.
+        for part in of_keys:
+            if set(part.wrong) >= set(missing) and "lost" in part.kinds:
+                return _difference(key, sides, "lost", missing, having, part.proof, text, at=part.log_offsets)
+            if set(part.wrong) >= set(having) and "lost" not in part.kinds:
+                return _difference(
+                    key, sides, "resurrected", having, missing, part.proof, text, at=part.log_offsets, since=part.since
+                )
+        if at < 0:  # it exists by offsets alone, and these are no difference
+            return None
+        if any(sides[name].reach <= at for name in missing):
+            return _difference(key, sides, "lost", missing, having, "behind", text, at=[at])
+        return self._left_or_lost(key, sides, having, missing, at, "resurrected", text)
+
+    def _members(self, key: GroupKey, sides: Sides) -> Difference | None:
+        """A group that all have, not with the same members or in the same state."""
+        everyone = {member for side in sides.values() for member in side.members}
+        extra = tuple(name for name, side in sides.items() if side.members.keys() == everyone)
+        fewer = tuple(name for name in sides if name not in extra)
+        if everyone and extra and fewer:
+            at = max(_group_offset(sides[name]) for name in sides)
+            gone = sorted(everyone - set[str].intersection(*(set(side.members) for side in sides.values())))
+            text = f"members {', '.join(gone)} are on {_names(extra)} and not on {_names(fewer)}"
+            return self._left_or_lost(key, sides, extra, fewer, at, "ghost_member", text)
+        newest = max(_group_offset(side) for side in sides.values())
+        right = tuple(name for name, side in sides.items() if _group_offset(side) == newest)
+        wrong = tuple(name for name in sides if name not in right)
+        if not wrong:  # the same last record: older ones make the difference
+            text = "the last record of the group is the same, an older one is not everywhere"
+            return _difference(key, sides, "ghost_member", tuple(sides), (), "unknown", text, at=[newest])
+        text = f"{_names(wrong)} lack the group's record at log_offset {newest}"
+        return _difference(key, sides, "lost", wrong, right, "value", text, at=[newest])
+
+    def _left_or_lost(
+        self, key: GroupKey, sides: Sides, more: tuple[str, ...], less: tuple[str, ...], at: int, kind: str, text: str
+    ) -> Difference:
+        """Whether what some replicas have of a group was removed, or the others have lost it."""
+        tombstone = self.evidence.tombstone_after(key, 0 if kind == "ghost_member" else at)
+        if tombstone is not None:
+            return _difference(
+                key, sides, kind, more, less, "tombstone", f"{text}: {tombstone}", at=[at], since=tombstone
+            )
+        if kind == "ghost_member" or self.last_gap > at:
+            text = f"{text}: the tombstone was cleaned away on {_names(less)}, {_names(more)} never saw it"
+            return _difference(key, sides, kind, more, less, "cleaned", text, at=[at])
+        text = f"{text}; nothing was written after log_offset {at} that could have removed it"
+        return _difference(key, sides, "lost", less, more, "no_gap", text, at=[at])
+
+
+_ABORTED = ("aborted_to_committed", "stuck")
+_FATES = {"COMMIT": "committed", "ABORT": "aborted", "": "committed or aborted, nothing is left that says which"}
+
+
+def _difference(
+    key: GroupKey,
+    sides: Sides,
+    kinds: str | tuple[str, ...],
+    wrong: tuple[str, ...],
+    right: tuple[str, ...],
+    proof: str,
+    evidence: str,
+    *,
+    at: list[int] | tuple[int, ...],
+    since: Sighting | None = None,
+    next_commit: int | None = None,
+    next_abort: int | None = None,
+) -> Difference:
+    return Difference(
+        key=key,
+        kinds=(kinds,) if isinstance(kinds, str) else kinds,
+        wrong=wrong,
+        right=right,
+        proof=proof,
+        evidence=evidence,
+        sides=sides,
+        log_offsets=tuple(sorted(set(at))),
+        since=since,
+        next_commit=next_commit,
+        next_abort=next_abort,
+    )
+
+
+def _joined(main: Difference, others: list[Difference]) -> Difference:
+    """A pending value, and an older value that is back beside it: one difference."""
+    for other in others:
+        main = replace(
+            main,
+            kinds=tuple(dict.fromkeys((*main.kinds, *other.kinds))),
+            log_offsets=tuple(sorted({*main.log_offsets, *other.log_offsets})),
+            evidence=f"{main.evidence}. And {other.evidence}",
+            since=main.since or other.since,
+        )
+    return main
+
+
+def _newest(sides: Sides) -> Row | None:
+    """The committed value of the highest log_offset."""
+    held = [side.committed for side in sides.values() if side.committed is not None]
+    return max(held, key=lambda row: row["log_offset"]) if held else None
+
+
+def _group_offset(side: Side) -> int:
+    if side.group is None or side.group["log_offset"] is None:
+        return -1
+    return int(side.group["log_offset"])
+
+
+def _names(replicas: tuple[str, ...]) -> str:
+    return " and ".join(replicas)
+
+
+def _said(key: GroupKey) -> str:
+    group_id, topic, partition = key
+    return f"group {group_id}" if topic is None else f"{group_id} {topic}-{partition}"
+
+
+def _offset_text(value: int | None) -> str:
+    return "nothing" if value is None else str(value)

@@ -1,0 +1,199 @@
+"""What each replica would answer if it led: its log folded by the coordinator's rules, as it lies and caught up.
+
+A replica that is behind, or whose last records another leader never had, is folded twice: as it lies (what clients
+would read after an unclean election), and as replication would leave it: cut off where its leader epochs leave those of
+the leader, with the leader's records from there on. What is wrong then needs no unclean election.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs as pafs
+
+from sexton.coordinator.api.coordinator import Shard, shard_after_load
+from sexton.coordinator.api.tables_view import TablesView
+from sexton.coordinator.profile import Profile
+from sexton.kernels import layout as L
+from sexton.kernels.columns import spans, strings
+from sexton.kernels.fold import PartialFold, fold_task
+from sexton.kernels.layout import Bytes, State
+from sexton.kernels.results import finish
+from sexton.log.headers import headers_of
+from sexton.log.segment import FoldTask, Segment, SegmentSlice, file_bytes
+from sexton.replicas.folders import ReplicaLog
+
+_OFFSET_COLUMNS = (
+    "group_id",
+    "topic",
+    "partition",
+    "committed_offset",
+    "leader_epoch",
+    "metadata",
+    "commit_timestamp_ms",
+    "log_offset",
+    "producer_id",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaState:
+    """What a coordinator holds after loading [log start, `reach`) of a replica.
+
+    `failure` is why the load fails; then clients get NOT_COORDINATOR for every group, whatever the tables say.
+    """
+
+    replica: str
+    reach: int
+    failure: str | None
+    tables: Mapping[str, pa.Table]
+    """What `kernels.results.finish` makes of the fold."""
+    groups: pa.Table
+    """Those of the table that a client could miss: without simple groups that have no offset, committed or pending. A
+    deleted or aborted offset leaves such a group, in memory alone, and the next sweep removes it."""
+    group_values: pa.Table
+    """Of each key of a group record that is not an offset the last one (group_id, key, log_offset), unless that is a
+    tombstone."""
+    record_count: int
+    batch_count: int
+    newest_ms: int
+
+    @property
+    def committed(self) -> pa.Table:
+        """Committed offsets, also of a group that is gone: its tombstone may be cleaned away before them."""
+        tables = (self.tables[name].select(_OFFSET_COLUMNS) for name in ("committed_offsets", "unreachable_offsets"))
+        return pa.concat_tables(tables)
+
+    @property
+    def pending(self) -> pa.Table:
+        return self.tables["pending_offsets"].select(_OFFSET_COLUMNS)
+
+    @property
+    def members(self) -> pa.Table:
+        return self.tables["members"]
+
+    @property
+    def transactions(self) -> pa.Table:
+        return self.tables["open_transactions"]
+
+    def shard(self, profile: Profile) -> Shard:
+        """The log partition as a coordinator serves it, for the questions of `coordinator.api`."""
+        failed = self.failure is not None
+        return shard_after_load(TablesView(self.tables), profile=profile, load_failed=failed, never_ends=False)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where the first open transaction with offsets begins, else `reach`."""
+        first = pc.min(self.transactions["first_log_offset"]).as_py()
+        return self.reach if first is None else min(first, self.reach)
+
+
+def state_of(log: ReplicaLog, *, stop: int, profile: Profile, cap_bytes: int) -> tuple[ReplicaState, PartialFold]:
+    """The state of a replica's own bytes below `stop`, and the fold, which may be continued."""
+    reach = min(stop, log.end)
+    fold = _fold(log, log.start, reach, None, profile, cap_bytes)
+    return _state(log, fold, reach), fold
+
+
+def caught_up(
+    log: ReplicaLog,
+    leader: ReplicaLog,
+    *,
+    own: tuple[ReplicaState, PartialFold],
+    stop: int,
+    profile: Profile,
+    cap_bytes: int,
+) -> ReplicaState:
+    """The state of a replica that has followed `leader` up to `stop`. Uses up the fold of `own`."""
+    state, fold = own
+    kept = min(log.diverges_from(leader), state.reach)
+    if kept < leader.start:  # it starts anew
+        return _state(log, _fold(leader, leader.start, stop, None, profile, cap_bytes), stop)
+    if kept < state.reach:
+        fold = _fold(log, log.start, kept, None, profile, cap_bytes)
+    elif kept >= stop:
+        return state
+    return _state(log, _fold(leader, kept, stop, fold, profile, cap_bytes), stop)
+
+
+def _state(log: ReplicaLog, fold: PartialFold, reach: int) -> ReplicaState:
+    tables = finish(fold, log_partition=log.log_partition, partition_count=None)
+    groups = tables["groups"]
+    is_bare = pc.and_(
+        pc.is_null(groups["log_offset"]), pc.equal(pc.add(groups["offset_count"], groups["pending_count"]), 0)
+    )
+    return ReplicaState(
+        replica=log.replica,
+        reach=reach,
+        failure=tables["load_profile"]["load_failure"][0].as_py(),
+        tables=tables,
+        groups=groups.filter(pc.invert(is_bare)),
+        group_values=_group_values(fold.state),
+        record_count=fold.counters["records"],
+        batch_count=fold.counters["batches"],
+        newest_ms=fold.max_timestamp_ms,
+    )
+
+
+def _group_values(state: State) -> pa.Table:
+    records = state.records[: state.counts[L.RECORDS]]
+    keys = spans(state.record_bytes, records[:, L.R_AT], records[:, L.R_KEY_SIZE]).dictionary_encode()
+    last = np.empty(len(keys.dictionary), np.int64)
+    last[np.asarray(keys.indices)] = np.arange(len(records))  # of those of a key the last one stays
+    kept = records[np.sort(last)]
+    kept = kept[kept[:, L.R_VALUE_SIZE] >= 0]
+    groups = state.groups[kept[:, L.R_GROUP]]
+    return pa.table(
+        {
+            "group_id": strings(state.key_bytes, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH]).cast(pa.string()),
+            "key": spans(state.record_bytes, kept[:, L.R_AT], kept[:, L.R_KEY_SIZE]),
+            "log_offset": pa.array(kept[:, L.R_LOG_OFFSET]),
+        }
+    )
+
+
+def _fold(
+    log: ReplicaLog, first: int, stop: int, onto: PartialFold | None, profile: Profile, cap_bytes: int
+) -> PartialFold:
+    """The fold of the batches that begin in [first, stop), after `onto`."""
+    slices = tuple(_slices(log, first, stop))
+    task = FoldTask(log_partition=log.log_partition, index=0, slices=slices, is_last=True)
+    return fold_task(
+        (_bytes(log.fs, span) for span in slices),
+        task=task,
+        cap_bytes=cap_bytes,
+        as_of_ms=None,
+        taken_at_ms=None,
+        profile=profile,
+        onto=onto,
+    )
+
+
+def _bytes(fs: pafs.FileSystem, span: SegmentSlice) -> Bytes:
+    return file_bytes(fs, span.path, span.size_bytes)
+
+
+def _slices(log: ReplicaLog, first: int, stop: int) -> Iterator[SegmentSlice]:
+    for number, segment in enumerate(log.segments):
+        end = log.segments[number + 1].base_offset if number + 1 < len(log.segments) else log.end
+        if end <= first or segment.base_offset >= stop:
+            continue
+        yield SegmentSlice(
+            path=segment.path,
+            size_bytes=segment.size_bytes,
+            start_byte=0 if segment.base_offset >= first else _byte_of(log.fs, segment, first),
+            end_byte=segment.size_bytes if end <= stop else _byte_of(log.fs, segment, stop),
+            base_offset=segment.base_offset,
+        )
+
+
+def _byte_of(fs: pafs.FileSystem, segment: Segment, log_offset: int) -> int:
+    """Where the first batch from `log_offset` on begins; the end of the file without one."""
+    data = file_bytes(fs, segment.path, segment.size_bytes)
+    for headers in headers_of(data, floor_offset=segment.base_offset):
+        found = np.flatnonzero(headers.base_offset >= log_offset)
+        if len(found):
+            return int(headers.position[found[0]])
+    return segment.size_bytes

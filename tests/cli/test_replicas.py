@@ -1,0 +1,109 @@
+"""`sexton replicas diff`: rows and advice for people, tables as JSON, exit codes; the archive as a witness."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sexton import cli
+from tests.archived import Archive
+from tests.replicas.disks import write_replica
+from tests.replicas.recordings import unpack
+from tests.replicas.test_faults import BASE_MS, WHOLE, commit, log
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def command(*argv: object) -> tuple[int, str, str]:
+        code = cli.main(["replicas", "diff", *map(str, argv)])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def resurrected(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
+    root = unpack("resurrected", tmp_path_factory.mktemp("recorded"))
+    return [word for name in "ABC" for word in ("--segments", root / name)]
+
+
+def test_differences_are_shown_with_advice_and_an_exit_code(run: Run, resurrected: list[object]) -> None:
+    code, out, err = run(*resurrected, "--limit", 3)
+    assert code == 3
+    assert "34 differ after any leader change" in out
+    assert "broker-3" in out
+    assert "31 more (--limit 0 shows all)" in err
+    assert "repair: broker-3: make sure that it does not lead __consumer_offsets-0" in err
+
+
+def test_json_has_both_tables(run: Run, resurrected: list[object]) -> None:
+    code, out, _ = run(*resurrected, "--json", "--name", "a", "--name", "b", "--name", "c")
+    answer = json.loads(out)
+    assert (code, answer["replicas"], answer["alarms"]) == (3, ["a", "b", "c"], 34)
+    assert answer["counts"] == {"resurrected": 32, "ghost_member": 2}
+    assert len(answer["state"]) == 6
+    assert {row["status"] for row in answer["state"] if row["replica"] == "c"} == {"differs"}
+
+
+def test_equal_replicas_end_well(run: Run, tmp_path: Path) -> None:
+    for name in "AB":
+        write_replica(tmp_path / name, {0: WHOLE})
+    code, out, _ = run("--segments", tmp_path / "A", "--segments", tmp_path / "B")
+    assert (code, out) == (0, "1 log partition the same on every replica\n")
+
+
+def test_corrupt_bytes_are_undecodable_input(run: Run, tmp_path: Path) -> None:
+    spoiled = bytearray(WHOLE)
+    spoiled[70] ^= 1
+    write_replica(tmp_path / "A", {0: WHOLE})
+    write_replica(tmp_path / "B", {0: bytes(spoiled)})
+    code, _, err = run("--segments", tmp_path / "A", "--segments", tmp_path / "B")
+    assert code == 5
+    assert "B is corrupt and was left out: a batch with a bad CRC at byte 0" in err
+
+
+@pytest.mark.parametrize(
+    "options", [["--segments", "."], ["--segments", ".", "--segments", ".", "--cluster-id", "c"]], ids=["one", "id"]
+)
+def test_what_cannot_be_compared_is_refused(options: list[str], run: Run) -> None:
+    assert run(*options)[0] == 2
+
+
+def test_the_archive_names_the_tombstone_that_everybody_has_cleaned(run: Run, tmp_path: Path) -> None:
+    whole = log(("a", 1), ("b", 2), ("a", None), ("b", 3))
+    kept, back = commit("b", 3, 3), commit("a", 1, 0) + commit("b", 3, 3)
+    for name, data in (("A", kept), ("B", kept), ("C", back)):
+        write_replica(tmp_path / name, {0: data})
+    disks = [word for name in "ABC" for word in ("--segments", tmp_path / name)]
+    archive = Archive(tmp_path / "archive")
+    archive.begin(0, 0, taken_at_ms=BASE_MS)
+    archive.snapshot(BASE_MS + 60_000, {0: whole})
+    (without,) = rows_of(run(*disks, "--json"))
+    (row,) = rows_of(run(*disks, "--json", "--archive", tmp_path / "archive"))
+    assert (without["kind"], without["proof"], without["since_log_offset"]) == ("resurrected", "cleaned", None)
+    assert (row["kind"], row["wrong_replicas"], row["right_replicas"]) == ("resurrected", ["C"], ["A", "B"])
+    assert (row["proof"], row["since_log_offset"], row["since_timestamp_ms"]) == ("tombstone", 2, BASE_MS + 2)
+    assert "tombstone at log_offset 2 (archive)" in row["evidence"]
+
+
+def test_the_archive_shows_what_was_lost_and_not_deleted(run: Run, tmp_path: Path) -> None:
+    whole = log(("a", 1), ("b", 2), ("b", 3))
+    kept, right = commit("b", 3, 2), commit("a", 1, 0) + commit("b", 3, 2)
+    for name, data in (("A", kept), ("B", kept), ("C", right)):
+        write_replica(tmp_path / name, {0: data})
+    archive = Archive(tmp_path / "archive")
+    archive.begin(0, 0, taken_at_ms=BASE_MS)
+    archive.snapshot(BASE_MS + 60_000, {0: whole})
+    disks = [word for name in "ABC" for word in ("--segments", tmp_path / name)]
+    (row,) = rows_of(run(*disks, "--json", "--archive", tmp_path / "archive"))
+    assert (row["kind"], row["proof"], row["wrong_replicas"]) == ("lost", "no_gap", ["A", "B"])
+
+
+def rows_of(answer: tuple[int, str, str]) -> list[dict[str, Any]]:
+    """The offsets that differ."""
+    return [row for row in json.loads(answer[1])["differences"] if row["topic"] is not None]

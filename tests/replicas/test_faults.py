@@ -1,0 +1,168 @@
+"""Disks as they are found: missing, cut short, corrupt, behind, of other leaders. Each has a clear result."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from sexton.errors import UsageError
+from sexton.log.batch import encode_batch
+from sexton.replicas import ReplicaFolder, compare, compare_partition, open_replicas, work_of
+from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE
+from tests.replicas.disks import compared, write_replica
+
+BASE_MS = 1_790_000_000_000
+
+
+def key(name: str) -> bytes:
+    return b"\0\1\0\1" + name.encode() + b"\0\1t\0\0\0\0"
+
+
+def value(committed_offset: int) -> bytes:
+    return b"\0\3" + committed_offset.to_bytes(8) + b"\xff\xff\xff\xff" + b"\0\0" + BASE_MS.to_bytes(8)
+
+
+def commit(name: str, committed_offset: int | None, base_offset: int, *, epoch: int = 0, codec: int = 0) -> bytes:
+    body = None if committed_offset is None else value(committed_offset)
+    entry = encode_batch([(key(name), body)], base_offset=base_offset, timestamp_ms=BASE_MS + base_offset, codec=codec)
+    return entry[:12] + epoch.to_bytes(4) + entry[16:]
+
+
+def log(*commits: tuple[str, int | None], first: int = 0, epoch: int = 0) -> bytes:
+    return b"".join(commit(name, number, first + at, epoch=epoch) for at, (name, number) in enumerate(commits))
+
+
+WHOLE = log(("a", 1), ("b", 2), ("c", 3), ("a", 4))
+
+
+def status(root: Path, names: str = "ABC") -> dict[str, str]:
+    found = compared(root, names).state
+    return dict(zip(found["replica"].to_pylist(), found["status"].to_pylist(), strict=True))
+
+
+def test_a_folder_without_the_log_is_refused(tmp_path: Path) -> None:
+    write_replica(tmp_path / "A", {0: WHOLE})
+    (tmp_path / "B").mkdir()
+    with pytest.raises(UsageError, match="no segment of __consumer_offsets"):
+        compared(tmp_path, "AB")
+    with pytest.raises(UsageError, match="no such folder"):
+        compare(open_replicas([str(tmp_path / "A"), str(tmp_path / "nowhere")], []))
+    with pytest.raises(UsageError, match="nothing to compare"):
+        open_replicas([str(tmp_path / "A")], [])
+    with pytest.raises(UsageError, match="the same name"):
+        open_replicas([str(tmp_path / "A"), str(tmp_path / "A")], [])
+
+
+def test_names_are_node_ids_unless_given(tmp_path: Path) -> None:
+    write_replica(tmp_path / "A", {0: WHOLE})
+    (tmp_path / "A" / "meta.properties").write_text("version=1\nnode.id=7\n")
+    assert ReplicaFolder.open(str(tmp_path / "A")).name == "broker-7"
+    assert ReplicaFolder.open(str(tmp_path / "A"), "left").name == "left"
+
+
+def test_a_torn_tail_is_where_a_log_ends(tmp_path: Path) -> None:
+    write_replica(tmp_path / "A", {0: WHOLE})
+    write_replica(tmp_path / "B", {0: WHOLE + commit("d", 5, 4)[:-9]})
+    found = compared(tmp_path, "AB")
+    assert found.differences.num_rows == 0
+    assert found.state["status"].to_pylist() == ["same", "same"]
+    assert found.state["log_end_offset"].to_pylist() == [4, 4]
+
+
+@pytest.mark.parametrize("at", [70, 12], ids=["crc", "header"])
+def test_a_corrupt_batch_is_reported_where_it_is_and_as_nothing_else(at: int, tmp_path: Path) -> None:
+    size = len(commit("b", 2, 1))
+    spoiled = bytearray(WHOLE)
+    spoiled[size + at] ^= 0x55
+    write_replica(tmp_path / "A", {0: WHOLE})
+    write_replica(tmp_path / "B", {0: bytes(spoiled)} if at == 70 else {0: WHOLE[:size] + b"\xff" * 40 + WHOLE[size:]})
+    write_replica(tmp_path / "C", {0: WHOLE})
+    found = compared(tmp_path)
+    assert found.differences.num_rows == 0
+    assert status(tmp_path) == {"A": "same", "B": "corrupt", "C": "same"}
+    (place,) = found.state["corrupt_bytes"].to_pylist()[1]
+    assert f"at byte {size} of {tmp_path / 'B'}" in place
+    assert "B is corrupt and was left out" in found.notes[0]
+
+
+def test_a_replica_that_is_behind_is_no_alarm(tmp_path: Path) -> None:
+    write_replica(tmp_path / "A", {0: WHOLE}, high_watermark=4, epochs=[(0, 0)])
+    write_replica(tmp_path / "B", {0: log(("a", 1), ("b", 2))}, high_watermark=2, epochs=[(0, 0)])
+    found = compared(tmp_path, "AB")
+    assert found.alarms.num_rows == 0
+    assert status(tmp_path, "AB") == {"A": "same", "B": "behind"}
+    rows = {row["group_id"]: row for row in found.differences.to_pylist() if row["topic"]}
+    assert {name: (row["kind"], row["proof"]) for name, row in rows.items()} == dict.fromkeys("ac", ("lost", "behind"))
+
+
+def test_bytes_above_the_high_watermark_are_not_compared(tmp_path: Path) -> None:
+    write_replica(tmp_path / "A", {0: WHOLE}, high_watermark=3)
+    write_replica(tmp_path / "B", {0: WHOLE[: 3 * len(WHOLE) // 4]}, high_watermark=3)
+    assert compared(tmp_path, "AB").differences.num_rows == 0
+
+
+def test_another_history_of_leaders_is_told_from_being_behind(tmp_path: Path) -> None:
+    old = log(("a", 1), ("b", 2)) + log(("a", 9), ("d", 9), first=2, epoch=1)
+    new = log(("a", 1), ("b", 2)) + log(("c", 3), first=2, epoch=3)
+    write_replica(tmp_path / "A", {0: old}, epochs=[(0, 0), (1, 2)])
+    write_replica(tmp_path / "B", {0: new}, epochs=[(0, 0), (3, 2)])
+    found = compared(tmp_path, "AB")
+    rows = found.differences.to_pylist()
+    conflicts = {row["group_id"]: row for row in rows if row["kind"] == "conflict"}
+    assert set(conflicts) == {"a", "c"}
+    assert all(row["wrong_replicas"] == ["A"] and row["log_offsets"] == [2] for row in conflicts.values())
+    lost = {
+        row["group_id"] for row in rows if row["kind"] == "lost" and row["wrong_replicas"] == ["B"] and row["topic"]
+    }
+    assert lost == {"a", "d"}  # what A had acknowledged
+
+
+def test_content_that_differs_has_no_right_side_of_two_and_a_majority_of_three(tmp_path: Path) -> None:
+    other = log(("a", 1), ("b", 77), ("c", 3), ("a", 4))
+    for name, data in (("A", WHOLE), ("B", other), ("C", WHOLE)):
+        write_replica(tmp_path / name, {0: data})
+    (of_two,) = [row for row in compared(tmp_path, "AB").differences.to_pylist() if row["kind"] == "conflict"]
+    assert (of_two["right_replicas"], of_two["proof"]) == ([], "unknown")
+    (of_three,) = [row for row in compared(tmp_path).differences.to_pylist() if row["kind"] == "conflict"]
+    assert (of_three["wrong_replicas"], of_three["right_replicas"]) == (["B"], ["A", "C"])
+
+
+def test_a_partition_that_a_replica_lacks_or_that_is_empty(tmp_path: Path) -> None:
+    for name in "AB":
+        write_replica(tmp_path / name, {0: WHOLE})
+    write_replica(tmp_path / "A", {0: WHOLE}, log_partition=1)
+    (tmp_path / "B" / "__consumer_offsets-2").mkdir()
+    write_replica(tmp_path / "A", {0: WHOLE}, log_partition=2)
+    found = compared(tmp_path, "AB")
+    rows = {(row["log_partition"], row["replica"]): row["status"] for row in found.state.to_pylist()}
+    assert rows == {(0, "A"): "same", (0, "B"): "same", (1, "A"): "alone", (2, "A"): "alone", (2, "B"): "empty"}
+    assert found.differences.num_rows == 0
+    assert len(found.notes) == 2
+
+
+def test_batches_that_were_written_anew_are_the_same_records(tmp_path: Path) -> None:
+    """In another codec, in larger batches, with a delete horizon: only the records count."""
+    together = encode_batch(
+        [(key("a"), value(1)), (key("b"), value(2)), (key("c"), value(3)), (key("a"), value(4))],
+        base_offset=0,
+        timestamp_ms=BASE_MS,
+        codec=4,
+    )
+    apart = b"".join(
+        encode_batch([(key(name), value(number))], base_offset=at, timestamp_ms=BASE_MS, codec=codec)
+        for at, (name, number, codec) in enumerate([("a", 1, 0), ("b", 2, 1), ("c", 3, 2), ("a", 4, 3)])
+    )
+    write_replica(tmp_path / "A", {0: together})
+    write_replica(tmp_path / "B", {0: apart})
+    assert status(tmp_path, "AB") == {"A": "same", "B": "same"}
+    assert compared(tmp_path, "AB").differences.num_rows == 0
+
+
+def test_the_work_of_a_log_partition_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    for name in "AB":
+        write_replica(tmp_path / name, {0: WHOLE if name == "A" else WHOLE[: len(WHOLE) // 4]})
+    (logs,) = work_of([ReplicaFolder.open(str(tmp_path / name), name) for name in "AB"]).values()
+    sent = pickle.loads(pickle.dumps(compare_partition(pickle.loads(pickle.dumps(logs)))))
+    assert sent == compare_partition(logs)
+    assert sent.differences.schema == REPLICA_DIFFERENCES.arrow_schema(with_run=False)
+    assert sent.state.schema == REPLICA_STATE.arrow_schema(with_run=False)

@@ -78,7 +78,7 @@ FAILPOINTS = MappingProxyType(
         "apply.between": "a group of a plan is done, another is not",
         "apply.ended": "every item has an outcome, the attempt is not closed",
         "apply.closed": "an attempt is closed, the table does not have it",
-        "ledger.replaced": "a plan's rows in the table are replaced, which is not committed",
+        "rows.replaced": "rows of an append-only table are replaced, which is not committed",
         "ledger.published": "the table says what the ledger says, no one was notified",
     }
 )

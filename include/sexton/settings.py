@@ -42,6 +42,7 @@ class Cluster:
     schedule: str
     deadline_minutes: int
     maintenance_schedule: str
+    replicas_schedule: str
     retention_minutes: int | None
     policy: str
 
@@ -70,6 +71,7 @@ class ClusterSettings(BaseModel):
     schedule: str = ""
     deadline_minutes: int = Field(0, ge=0)
     maintenance_schedule: str = ""
+    replicas_schedule: str = ""
     retention_minutes: int | None = Field(None, ge=1)
     policy: str = ""
 
@@ -164,6 +166,9 @@ class Settings(BaseSettings):
     )
     maintenance_schedule: str = Field(
         "30 3 * * *", description="cron of the DAG maintenance, in UTC; empty: manual runs only"
+    )
+    replicas_schedule: str = Field(
+        "30 4 * * 0", description="cron of the DAG audit_replicas, in UTC; empty: manual runs only"
     )
     maintenance_deletes: bool = Field(False, description="whether maintenance deletes; otherwise report only")
     maintenance_keep_all_hours: int = Field(48, ge=1, description="keep all published runs younger than this")

@@ -25,6 +25,7 @@ CLUSTERS = {
         "cluster_id": "eu-id",
         "schedule": "*/5 * * * *",
         "maintenance_schedule": "",
+        "replicas_schedule": "",
         "retention_minutes": 60,
         "deadline_minutes": 7,
         "policy": "/etc/eu.yaml",
@@ -91,6 +92,7 @@ def test_each_cluster_has_its_turns_and_the_tables_have_one(bag) -> None:
     assert pools == {
         "offset_retention": {"snapshot_log": "sexton_kafka__eu", "publish_tables": "sexton_publish"},
         "maintenance": {"reconcile": "sexton_kafka__eu", "expire_runs": "sexton_publish"},
+        "audit_replicas": {"audit_replicas": "sexton_kafka__eu"},
         "apply_tombstones": {"apply": "sexton_apply__eu"},
         "restore_offsets": {"restore": "sexton_apply__eu"},
     }

@@ -20,7 +20,7 @@ from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.pools import POOLS
 from sexton.airflow.spark_tasks import JOBS, STAGES
 
-MAINTENANCE_TASKS = [task for task in JOBS if task not in STAGES]
+MAINTENANCE_TASKS = [task for task in JOBS if task not in (*STAGES, "audit_replicas")]
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ROOT / "dags"
 
@@ -89,16 +89,16 @@ def test_maintenance_removes_nothing_unless_it_is_told_to(maintenance) -> None:
     assert maintenance.params["delete"] is False
 
 
-def test_stems_name_job_module_and_test_of_maintenance(maintenance) -> None:
-    for name in MAINTENANCE_TASKS:
-        application = Path(maintenance.get_task(name).application)
+def test_stems_name_job_module_and_test_of_maintenance(bag, maintenance) -> None:
+    for task in (*maintenance.tasks, *bag.dags["audit_replicas"].tasks):
+        name, application = task.task_id, Path(task.application)
         assert application == ROOT / "spark_jobs" / f"{name}.py"
         assert application.is_file()
         assert (ROOT / "include" / "sexton" / "maintenance" / f"{name}.py").is_file()
         assert (ROOT / "tests" / "maintenance" / f"test_{name}.py").is_file()
 
 
-@pytest.mark.parametrize("name", ["offset_retention", "maintenance"])
+@pytest.mark.parametrize("name", ["offset_retention", "maintenance", "audit_replicas"])
 def test_intervals_are_not_empty(bag, name) -> None:
     assert isinstance(bag.dags[name].timetable, CronDataIntervalTimetable)
     assert bag.dags[name].max_active_runs == 1
@@ -201,7 +201,7 @@ def test_pools(dag, maintenance) -> None:
 def test_outlets_are_the_published_tables(dag) -> None:
     from sexton.tables import TABLES
 
-    assert set(PUBLISHED_TABLES) == set(TABLES) - {"apply_ledger"}
+    assert set(PUBLISHED_TABLES) == {name for name, table in TABLES.items() if table.kind != "append"}
     outlets = {asset.name: asset.uri for asset in dag.get_task("publish_tables").outlets}
     assert set(outlets) == {f"sexton.{table}" for table in PUBLISHED_TABLES}
     assert all(uri.endswith(name.removeprefix("sexton.")) and "://" in uri for name, uri in outlets.items())
@@ -283,6 +283,7 @@ def test_an_empty_field_does_not_disable_the_form() -> None:
     [
         *[("offset_retention", field) for field in ("as_of", "since", "policy")],
         ("maintenance", "subset"),
+        ("audit_replicas", "log_partitions"),
         *[("restore_offsets", field) for field in ("from_ledger", "from_plan", "as_of", "pattern")],
     ],
 )

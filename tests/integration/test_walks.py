@@ -186,6 +186,7 @@ REFUSED = [
     ("offset_retention", "How to judge", "retention_minutes", "0", "0 is less than or equal to the minimum of 0"),
     ("offset_retention", "How to judge", "policy", "../secrets.yaml", "'../secrets.yaml' does not match"),
     ("maintenance", "What to do", "subset", "third", "'third' does not match"),
+    ("audit_replicas", "What to compare", "log_partitions", "seven", "'seven' does not match"),
     ("restore_offsets", "From where", "from_plan", "nope", "'nope' does not match"),
     ("restore_offsets", "What to restore", "pattern", "team-(", "'team-(' is not a 'RE2 regular expression'"),
     ("apply_tombstones", "What to apply", "plan_id", "0" * 63, f"'{'0' * 63}' does not match"),
@@ -198,9 +199,8 @@ def test_forms_open_ready_and_refuse_what_cannot_be(world: World) -> None:
         for dag_id, section, name, value, _ in REFUSED
     ]
     told = world.walk("forms", refused=asked)
-    assert told["untouched"] == {
-        "offset_retention": True, "maintenance": True, "restore_offsets": True, "apply_tombstones": False
-    }  # fmt: skip
+    ready = ("offset_retention", "maintenance", "audit_replicas", "restore_offsets")
+    assert told["untouched"] == {**dict.fromkeys(ready, True), "apply_tombstones": False}
     assert (told["filled"], told["emptied"]) == (True, False)
     for dag_id, _, name, _, answer in REFUSED:
         assert told["refused"][f"{dag_id}.{name}"].startswith(f"Invalid input for param {name}: {answer}")
@@ -218,9 +218,9 @@ def test_scheduled_retention(world: World) -> None:
 
 
 def test_forms_sent_untouched(world: World) -> None:
-    """Those of two DAGs, and of a restore, which needs what only a person knows; their runs end in a later test."""
+    """Those of three DAGs, and of a restore, which needs what only a person knows; their runs end in a later test."""
     world.sent.update(world.walk("untouched")["runs"])
-    assert world.sent.keys() == {"offset_retention", "maintenance", "restore_offsets"}
+    assert world.sent.keys() == {"offset_retention", "maintenance", "audit_replicas", "restore_offsets"}
 
 
 def test_backfill(world: World) -> None:
@@ -244,7 +244,8 @@ def test_runs_of_the_forms_sent_untouched(world: World) -> None:
     api, sent = world.system.api(), world.sent
     wait_for(lambda: {api.run_state(*run) for run in sent.items()} <= DONE)
     states = {dag_id: api.run_state(dag_id, run_id) for dag_id, run_id in sent.items()}
-    assert states == {"offset_retention": "success", "maintenance": "success", "restore_offsets": "failed"}
+    ended = dict.fromkeys(("offset_retention", "maintenance", "audit_replicas"), "success")
+    assert states == {**ended, "restore_offsets": "failed"}
     assert {task["state"] for task in api.task_states("offset_retention", sent["offset_retention"]).values()} == {
         "success"
     }

@@ -89,6 +89,18 @@ def maintenance_params() -> dict[str, Param]:
     }
 
 
+def replicas_params() -> dict[str, Param]:
+    """The form of audit_replicas."""
+    return {
+        "log_partitions": _text(
+            "Log partitions",
+            "Numbers separated by commas, such as 7,12. Empty: all.",
+            section="What to compare",
+            pattern=r"^$|^\d{1,9}(,\d{1,9})*$",
+        ),
+    }
+
+
 def apply_params() -> dict[str, Param]:
     """The form of apply_tombstones."""
     return {

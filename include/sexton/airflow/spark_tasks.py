@@ -165,6 +165,20 @@ JOBS = {
     ),
     "compact_tables": Job([NOW, DELETE], PUBLISH_POOL, writes_iceberg=True, writes=["tables"]),
     "reconcile": Job([ARCHIVE, NOW], KAFKA_POOL, chooses_cluster=True, reads=["topic", "archive"], writes=["archive"]),
+    "audit_replicas": Job(
+        [
+            ARCHIVE,
+            NOW,
+            RATE,
+            "--log-partitions={{ params.log_partitions or '' }}",
+            "--run-id={{ run_id }}.{{ ti.try_number }}",
+        ],
+        KAFKA_POOL,
+        chooses_cluster=True,
+        writes_iceberg=True,
+        reads=["topic", "archive"],
+        writes=["tables"],
+    ),
 }
 """The stages and the tasks of maintenance: task id, file in spark_jobs/, module in sexton.pipeline or .maintenance."""
 

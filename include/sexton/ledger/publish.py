@@ -6,25 +6,20 @@ one commit: publishing twice, or after a crash, gives the same rows as publishin
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from sexton.errors import NoCoverage
 from sexton.failpoints import failpoint
+from sexton.lake.append import replace_rows
 from sexton.lake.catalog import Lake
 from sexton.ledger.entries import WRITTEN, Claim, Entry, Item, Result, StepOutcome
 from sexton.ledger.recorded_steps import recorded_steps
 from sexton.tables import TABLES
 
-if TYPE_CHECKING:
-    from pyiceberg.table import Table as IcebergTable
-
 TABLE = "apply_ledger"
-ATTEMPTS = 8
 _BEFORE = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms")
-_RETRIED = ("CommitFailedException", "OperationalError")
 
 Row = dict[str, Any]
 AttemptPosition = tuple[int, int, int]
@@ -37,18 +32,14 @@ def publish_ledger(lake: Lake, entries: Sequence[Entry], *, as_of_ms: int) -> in
     `as_of_ms` is the plan's.
     """
     from pyiceberg.exceptions import NoSuchTableError
+    from pyiceberg.expressions import EqualTo
 
     rows = rows_of(entries, as_of_ms=as_of_ms)
     if not rows:
         return 0
-    retrying = Retrying(
-        retry=retry_if_exception(lambda error: type(error).__name__ in _RETRIED),
-        wait=wait_random_exponential(multiplier=0.2, max=5),
-        stop=stop_after_attempt(ATTEMPTS),
-        reraise=True,
-    )
+    table = pa.Table.from_pylist(rows, schema=TABLES[TABLE].arrow_schema())
     try:
-        retrying(lambda: _replace(lake, rows, plan_id=entries[0].plan_id))
+        replace_rows(lake, TABLES[TABLE], table, EqualTo("plan_id", entries[0].plan_id))
     except (NoCoverage, NoSuchTableError):
         return None
     failpoint("ledger.published")
@@ -106,27 +97,3 @@ def _row(item: Item, result: Result | None, *, action: str, intent_at_ms: int, e
         "written_log_offset": result.written_log_offset if result is not None else None,
         "window_ms": None if window_ms is None else math.ceil(window_ms),
     }
-
-
-def _replace(lake: Lake, rows: Sequence[Row], *, plan_id: str) -> None:
-    from pyiceberg.expressions import EqualTo
-
-    with lake.reader() as catalog:
-        table = catalog.load_table((lake.namespace, TABLE))
-        _require_columns(table)
-        schema = TABLES[TABLE].arrow_schema()
-        ours = EqualTo("plan_id", plan_id)
-        is_there = table.scan(row_filter=ours, selected_fields=("attempt",), limit=1).to_arrow().num_rows > 0
-        with table.transaction() as transaction:
-            if is_there:
-                transaction.delete(ours)
-            transaction.append(pa.Table.from_pylist(list(rows), schema=schema))
-            failpoint("ledger.replaced")
-
-
-def _require_columns(table: "IcebergTable") -> None:
-    """Give a table of an earlier release the columns that were declared since."""
-    schema = TABLES[TABLE].arrow_schema()
-    if set(schema.names) - set(table.schema().column_names):
-        with table.update_schema() as update:
-            update.union_by_name(schema)

@@ -1,0 +1,46 @@
+"""
+### Audit of replicas
+
+Compares what each broker's own replica of `__consumer_offsets` would serve if it led. Kafka's replicas compact their
+logs each on its own: a tombstone or a transaction marker that is cleaned away while a replica is down never reaches it.
+When such a replica leads, deleted offsets and groups are back, aborted offsets count as committed, or a whole log
+partition cannot be loaded.
+
+The task asks every broker for its own bytes (consumers may fetch from followers; READ on the topic is all it needs),
+compares them record by record, and adds what it finds to the tables `replica_state` and `replica_differences`. The
+archive, which no cleaner touches, decides which replica is right. A difference raises an alert. **Nothing is
+repaired**: the dashboard and the tables show the steps.
+
+| parameter | meaning | default |
+|---|---|---|
+| `log_partitions` | compare only these, such as `7,12` | all |
+
+Example: `{"log_partitions": "7,12"}`
+
+It reads all replicas once, at most `SEXTON_FETCH_BYTES_PER_SECOND` in all. Safe to run again at any time.
+"""
+
+from airflow.sdk import DAG
+
+from sexton.airflow import defaults
+from sexton.airflow.forms import replicas_params
+from sexton.airflow.spark_tasks import macros, spark_job
+from sexton.settings import Cluster, settings
+
+
+def audit_replicas(cluster: Cluster) -> None:
+    with DAG(
+        dag_id=cluster.scoped_name("audit_replicas"),
+        schedule=defaults.timetable(cluster.replicas_schedule),
+        catchup=False,  # it describes the brokers of today
+        max_active_runs=1,
+        params=replicas_params(),
+        user_defined_macros=macros(cluster),
+        description="Compare the replicas of the offsets topic: what clients would read if another broker led",
+        **defaults.of_every_dag(cluster, __doc__),
+    ):
+        spark_job("audit_replicas", cluster)
+
+
+for cluster in settings().every_cluster:
+    audit_replicas(cluster)

@@ -1,0 +1,196 @@
+"""audit_replicas: copy every replica of the offsets topic from its own broker, compare them, and publish what differs.
+
+The copies are made in the run folder, a folder a broker, and compared a log partition a task. Those of log partitions
+in which nothing differs are removed; the others stay as evidence. The tables `replica_state` and
+`replica_differences` get the result; a repeated attempt replaces its rows. The cluster is only read.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs as pafs
+
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import of_broker
+from sexton.errors import NoCoverage, Refused
+from sexton.kafka.client import ClientConfig
+from sexton.kafka.replicas import describe_replicas
+from sexton.kafka.session import ClusterSession, Connect
+from sexton.lake.append import replace_rows
+from sexton.lake.branch import RunKey, ensure_tables
+from sexton.lake.catalog import Lake
+from sexton.lake.read import partition_of
+from sexton.replicas import Comparison, ReplicaFolder, ReplicaLog, archived_logs, compare
+from sexton.replicas.copy import ReplicaCopy, copy_replicas
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
+from sexton.settings import settings
+from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, Table
+
+COPIES = "replicas"
+"""Where in the run folder the copies are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRequest:
+    """Which cluster, and the archive that knows it; all log partitions, or some. `bytes_per_second` bounds the copy."""
+
+    run_id: str
+    config: ClientConfig
+    archive: str
+    log_partitions: Sequence[int] | None = None
+    bytes_per_second: int | None = None
+    cluster_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaAudit:
+    """The result. `differences` are keys and groups that a wrong replica would serve after any leader change;
+    `behind` those that it would serve only after an unclean election. `kinds` counts both by kind. `left_out` replicas
+    could not be read, or are corrupt.
+    """
+
+    cluster_id: str
+    log_partitions: int
+    replicas: int
+    left_out: int
+    corrupt: int
+    differences: int
+    behind: int
+    kinds: dict[str, int]
+    alerts: list[str] = field(default_factory=list)
+
+
+def run(
+    engine: Engine,
+    folder: RunFolder,
+    lake: Lake,
+    request: ReplicaRequest,
+    *,
+    as_of_ms: int,
+    connect: Connect = ClusterSession,
+) -> ReplicaAudit:
+    """Copy, compare, publish. UsageError without the topic or the right to read it; Refused for another cluster than
+    `cluster_id`; BrokerError where the cluster cannot be reached."""
+    for name in (COPIES, REPLICA_STATE.name, REPLICA_DIFFERENCES.name):
+        folder.remove(name)
+    with connect(request.config) as session:
+        cluster_id = describe_replicas(session, log_partitions=request.log_partitions).cluster_id
+        profile = of_broker(session.broker_version)
+    if request.cluster_id not in (None, cluster_id):
+        raise Refused(
+            f"this is cluster {cluster_id}, expected {request.cluster_id}",
+            where=request.config.bootstrap_servers,
+            fix="check the connection, and cluster_id in SEXTON_CLUSTERS",
+        )
+    copied = _copy(folder, request, as_of_ms=as_of_ms, connect=connect)
+    found = _compared(engine, folder, copied, profile, _archived(request.archive, copied.cluster_id))
+    _remove_equal(folder, copied, found)
+    run_key = RunKey(cluster_id=copied.cluster_id, as_of_ms=as_of_ms, run_id=request.run_id)
+    _publish(engine, folder, lake, run_key, {REPLICA_STATE: found.state, REPLICA_DIFFERENCES: found.differences})
+    return _result(copied, found)
+
+
+def _copy(folder: RunFolder, request: ReplicaRequest, *, as_of_ms: int, connect: Connect) -> ReplicaCopy:
+    """Copy the replicas into the run folder; by way of this machine's disk where that is in a store."""
+
+    def copy_to(place: Path) -> ReplicaCopy:
+        return copy_replicas(
+            request.config,
+            place,
+            request.log_partitions,
+            taken_at_ms=as_of_ms,
+            connect=connect,
+            bytes_per_second=request.bytes_per_second,
+        )
+
+    target = folder.sub(COPIES)
+    if isinstance(target.fs, pafs.LocalFileSystem):
+        return copy_to(target.local)
+    with tempfile.TemporaryDirectory(prefix="sexton-replicas-") as scratch:
+        copied = copy_to(Path(scratch) / COPIES)
+        here = pafs.LocalFileSystem()
+        pafs.copy_files(f"{scratch}/{COPIES}", target.path(), source_filesystem=here, destination_filesystem=target.fs)
+    return copied
+
+
+def _archived(archive: str, cluster_id: str) -> dict[int, ReplicaLog]:
+    """The cluster's log partitions in the archive; none before its first snapshot."""
+    try:
+        return archived_logs(archive, cluster_id)
+    except NoCoverage:
+        return {}
+
+
+def _compared(
+    engine: Engine, folder: RunFolder, copied: ReplicaCopy, profile: Profile, archived: Mapping[int, ReplicaLog]
+) -> Comparison:
+    brokers = sorted({one.broker for one in copied.replicas if one.folder is not None})
+    return compare(
+        [ReplicaFolder.open(folder.sub(COPIES, f"broker-{broker}").uri) for broker in brokers],
+        profile=profile,
+        archived=archived,
+        cap_bytes=settings().inflated_cap_bytes,
+        spread=lambda work, items: engine.map("Comparing replicas", items, work),
+    )
+
+
+def _remove_equal(folder: RunFolder, copied: ReplicaCopy, found: Comparison) -> None:
+    """Remove the copies of log partitions in which all replicas are the same."""
+    states = found.state.select(["log_partition", "status"]).to_pylist()
+    differing = {row["log_partition"] for row in states if row["status"] not in ("same", "alone")}
+    for one in copied.replicas:
+        if one.log_partition not in differing:
+            folder.remove(COPIES, f"broker-{one.broker}", f"__consumer_offsets-{one.log_partition}")
+
+
+def _publish(engine: Engine, folder: RunFolder, lake: Lake, run: RunKey, tables: Mapping[Table, pa.Table]) -> None:
+    """Write the rows to the run folder and replace those of the instant in the lake."""
+    ensure_tables(engine.session, lake, tuple(tables))
+    for table, rows in tables.items():
+        names = {"cluster_id": run.cluster_id, "as_of_ms": run.as_of_ms, "run_id": run.run_id}
+        own = {name: pa.array([value] * rows.num_rows, table.column(name).type) for name, value in names.items()}
+        whole = pa.table({**own, **{name: rows[name] for name in rows.column_names}}).cast(table.arrow_schema())
+        folder.write_rows(whole, table.name)
+        replace_rows(lake, table, whole, partition_of(run))
+
+
+def _result(copied: ReplicaCopy, found: Comparison) -> ReplicaAudit:
+    statuses = Counter(found.state["status"].to_pylist())
+    missing = [one for one in copied.replicas if one.folder is None]
+    return ReplicaAudit(
+        cluster_id=copied.cluster_id,
+        log_partitions=len({one.log_partition for one in copied.replicas}),
+        replicas=len(copied.replicas),
+        left_out=len(missing) + statuses["corrupt"],
+        corrupt=statuses["corrupt"],
+        differences=found.alarms.num_rows,
+        behind=found.differences.num_rows - found.alarms.num_rows,
+        kinds=found.counts(),
+        alerts=[
+            *_alarms(found),
+            *(f"log partition {one.log_partition} on broker {one.broker}: {one.error} ({one.fix})" for one in missing),
+            *copied.warnings,
+            *(note for note in found.notes if "corrupt" in note),
+        ],
+    )
+
+
+def _alarms(found: Comparison) -> list[str]:
+    """A line for each replica that would serve something wrong, without names of groups."""
+    kinds: dict[str, Counter[str]] = {}
+    parts: dict[str, set[int]] = {}
+    for row in found.alarms.select(["log_partition", "kind", "wrong_replicas"]).to_pylist():
+        for replica in row["wrong_replicas"]:
+            kinds.setdefault(replica, Counter())[row["kind"]] += 1
+            parts.setdefault(replica, set()).add(row["log_partition"])
+    return [
+        f"{replica} would serve {counted.total()} groups and offsets wrongly if it led, in {len(parts[replica])} log "
+        f"partitions ({', '.join(f'{kind} {count}' for kind, count in counted.most_common())}): do not let it lead; "
+        "replica_differences has the steps"
+        for replica, counted in sorted(kinds.items())
+    ]

@@ -34,15 +34,16 @@ class WrittenLake:
         given = {name: as_table(name, rows, key) for name, rows in tables.items()}
         snapshots = []
         for name in TABLES:
-            if name in ("runs", "apply_ledger"):
+            if TABLES[name].kind in ("index", "append"):
                 continue
             rows = given.get(name, as_table(name, [], key))
             self.append(name, rows)
             head = self.catalog.load_table(f"sexton.{name}").current_snapshot()
             if head is not None:
                 snapshots.append({"table": name, "snapshot_id": head.snapshot_id})
-        if "apply_ledger" in given:
-            self.append("apply_ledger", given["apply_ledger"])
+        for name in given:
+            if TABLES[name].kind == "append":
+                self.append(name, given[name])
         counts = [{"table": name, "rows": rows.num_rows} for name, rows in given.items()]
         self.append("runs", as_table("runs", [run_row(key, snapshots=snapshots, counts=counts, **facts)], key))
 

@@ -45,6 +45,7 @@ PAGES = {
     "losing-group": f"/group?id={DYING}",
     "offsets": "/offsets",
     "log": "/log",
+    "replicas": "/replicas",
     "runs": "/runs",
     "checks": "/checks",
     "plans": "/plans",

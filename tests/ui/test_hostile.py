@@ -19,6 +19,7 @@ PAGES = (
     "/groups?size=200",
     "/offsets?size=200",
     "/log",
+    "/replicas",
     "/checks",
     "/runs",
     "/plans",

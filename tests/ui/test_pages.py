@@ -36,6 +36,7 @@ PAGES = (
     "/groups",
     "/offsets",
     "/log",
+    "/replicas",
     "/runs",
     "/checks",
     "/plans",
@@ -71,6 +72,19 @@ def test_every_page_in_every_language(client: TestClient, path: str, language: s
     html = page(client, path, **({"id": path.partition("=")[2]} if "=" in path else {}), lang=language)
     assert f'<html lang="{language}">' in html
     assert html.count("<h1>") == 1
+
+
+def test_the_newest_audit_of_replicas_is_shown(client: TestClient) -> None:
+    """An earlier run shows the newest audit before it, and a run before all audits none."""
+    newest = data(client, "/replicas", as_of=FIRST_MS + RUNS * HOUR_MS)
+    assert newest["as_of_ms"] == key(RUNS - 1).as_of_ms
+    assert newest["kinds"] == {"resurrected": newest["differences"]["total"]}
+    assert {row["status"] for row in newest["replicas"]} == {"same", "differs"}
+    assert "resurrected" in text(client, "/replicas", as_of=FIRST_MS + RUNS * HOUR_MS)
+    assert data(client, "/replicas")["kinds"] == {}
+    assert "all replicas would serve the same" in text(client, "/replicas")
+    assert data(client, "/replicas", as_of=FIRST_MS) is None
+    assert data(client, "/replicas", cluster=OTHER) is None
 
 
 def test_what_every_answer_forbids(client: TestClient) -> None:
@@ -206,7 +220,7 @@ def thin(lake: WrittenLake, run: RunKey) -> None:
     where = And(EqualTo("cluster_id", run.cluster_id), EqualTo("as_of_ms", run.as_of_ms))
     for name in TABLES:
         table = lake.catalog.load_table(f"sexton.{name}")
-        if name not in ("offset_changes", "apply_ledger") and table.current_snapshot() is not None:
+        if name != "offset_changes" and TABLES[name].kind != "append" and table.current_snapshot() is not None:
             table.delete(where)
 
 

@@ -38,8 +38,48 @@ def write_world(folder: Path, names: tuple[str, ...] = HOSTILE_NAMES) -> Written
         tables = _tables(key(number), number, names if number == RUNS - 1 else ())
         lake.publish(key(number), tables, warnings=["look here"] if number else [], plan_id=PLAN_IDS[number])
     lake.append("apply_ledger", as_table("apply_ledger", _ledger(names), key(RUNS - 1)))
+    for number in (1, RUNS - 1):
+        audit = key(number)
+        lake.append("replica_state", as_table("replica_state", _replica_states(number), audit))
+        lake.append("replica_differences", as_table("replica_differences", _replica_differences(number, names), audit))
     lake.publish(key(0, OTHER), {"groups": [_group("elsewhere", 1)]})
     return lake
+
+
+def _replica_states(number: int) -> list[Row]:
+    common = {"log_partition": 0, "leader_epochs": [], "corrupt_bytes": [], "folder": "/copies"}
+    ends = {"log_start_offset": 0, "high_watermark": 40, "log_end_offset": 40, "open_transactions": 0}
+    return [
+        {**common, **ends, "replica": "broker-1", "status": "same", "last_stable_offset": 40, "loads": True},
+        {**common, **ends, "replica": "broker-3", "status": "differs" if number > 1 else "same", "loads": True},
+    ]
+
+
+def _replica_differences(number: int, names: tuple[str, ...]) -> list[Row]:
+    """None in the first audit."""
+    return [
+        {
+            "log_partition": 0,
+            "ordinal": ordinal,
+            "group_id": name,
+            "topic": name,
+            "partition": 0,
+            "kind": "resurrected",
+            "kinds": ["resurrected"],
+            "wrong_replicas": ["broker-3"],
+            "right_replicas": ["broker-1"],
+            "proof": "tombstone",
+            "needs_unclean_election": False,
+            "answers": [],
+            "log_offsets": [12],
+            "since_log_offset": 20,
+            "since_timestamp_ms": FIRST_MS,
+            "evidence": f"broker-1 has a tombstone of {name} at log_offset 20",
+            "noticed_by": "consumers of the group",
+            "advice": f"stop broker-3, move its copy away; --group {name}",
+        }
+        for ordinal, name in enumerate(names if number > 1 else ())
+    ]
 
 
 def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[Row]]:

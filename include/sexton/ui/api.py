@@ -13,6 +13,7 @@ from sexton.ui.offset_queries import find_offsets
 from sexton.ui.overview import Overview, checks, log_partitions, overview, transactions
 from sexton.ui.paging import Page, PageNumber, PageSize, Search
 from sexton.ui.parameters import MAX_INSTANT_MS, AnyView, GroupQueryParam, OffsetQueryParam
+from sexton.ui.replica_queries import ROWS, ReplicaAudit, replica_audit
 from sexton.ui.story_queries import Series, StoryPage, series, story
 
 router = APIRouter(prefix="/api", tags=["published state"])
@@ -99,6 +100,12 @@ def get_log(view: AnyView) -> list[dict[str, Any]]:
 def get_transactions(view: AnyView) -> list[dict[str, Any]]:
     """Open transactions with offsets, the oldest first."""
     return transactions(view.tables, view.chosen, limit=MOST_TRANSACTIONS)
+
+
+@router.get("/replicas")
+def get_replicas(view: AnyView, page: PageNumber = 1, size: PageSize = ROWS) -> ReplicaAudit | None:
+    """The newest audit of replicas: their state, and a page of what clients would read otherwise; null without any."""
+    return replica_audit(view, page=page, size=size)
 
 
 @router.get("/checks")

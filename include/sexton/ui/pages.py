@@ -13,6 +13,7 @@ from sexton.ui.page_view import PageView
 from sexton.ui.paging import PageNumber, Search
 from sexton.ui.parameters import MAX_INSTANT_MS, GroupQueryParam, OffsetQueryParam, PublishedView
 from sexton.ui.rendering import assets, expiry_plot, render
+from sexton.ui.replica_queries import replica_audit
 from sexton.ui.story_queries import runs_with_checks, story
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -95,6 +96,11 @@ def show_log(view: PublishedView) -> str:
         partitions=log_partitions(view.tables, view.chosen),
         transactions=transactions(view.tables, view.chosen, limit=MOST_TRANSACTIONS),
     )
+
+
+@router.get("/replicas")
+def show_replicas(view: PublishedView, page: PageNumber = 1) -> str:
+    return render(view, "replicas.html", page="replicas", audit=replica_audit(view, page=page))
 
 
 def _list(request: Request, view: PageView, page: str, **values: Any) -> str:

@@ -216,9 +216,8 @@ _KINDS: dict[Kind, str] = {
 
 def tables_page() -> str:
     """docs/tables.md: every table with its grain, key and columns."""
-    return "\n".join(
-        [_TABLES_HEAD, "## Columns of every table\n", _column_table(RUN_COLUMNS), *map(_table_section, TABLES.values())]
-    )
+    sections = map(_table_section, TABLES.values())
+    return "\n".join([_TABLES_HEAD, "## Columns of every table\n", _column_table(RUN_COLUMNS), *sections])
 
 
 def _table_section(table: Table) -> str:

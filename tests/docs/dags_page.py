@@ -12,7 +12,7 @@ from typing import Any
 
 from sexton.settings import PROJECT_ROOT
 
-ORDER = ("offset_retention", "maintenance", "apply_tombstones", "restore_offsets")
+ORDER = ("offset_retention", "maintenance", "audit_replicas", "apply_tombstones", "restore_offsets")
 _HEAD = """# DAGs
 
 Use this page to trigger a DAG: it lists what each DAG does, its schedule, its tasks and the fields of its trigger
@@ -30,6 +30,7 @@ To trigger a DAG from the command line, pass the fields as JSON:
 _ABOUT = {
     "offset_retention": "What it describes: [time](time.md); how it judges: [policy](policy.md).",
     "maintenance": "What each task does and keeps: [maintenance](maintenance.md).",
+    "audit_replicas": "What it looks for, and what to do: [replicas](replicas.md).",
     "apply_tombstones": "Manual runs only. Who approves: [approval](approval.md); what is checked: [apply](apply.md).",
     "restore_offsets": "Manual runs only. Who approves: [approval](approval.md); every case: [restore](restore.md).",
 }

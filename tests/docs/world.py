@@ -83,7 +83,7 @@ def story() -> list[Written]:
 
 
 def make(folder: Path) -> None:
-    """Disk, backup, archive, topics, policies."""
+    """Disk, backup, copies of replicas, archive, topics, policies."""
     archive = Archive(folder / "archive", partitions=LOG_PARTITIONS, topics=topics())
     logs: dict[int, bytes] = {}
     behind = 0
@@ -101,6 +101,9 @@ def make(folder: Path) -> None:
         behind = at(instant)
     for name in ("disk", "backup"):
         write_disk(folder / name, logs)
+    for node_id in (1, 2, 3):
+        for name in ("", "replicas/"):
+            write_disk(folder / f"{name}broker-{node_id}", logs, node_id=node_id)
     own = {"topic": "__consumer_offsets", "id": None, "partitions": [[0, 0]] * LOG_PARTITIONS}
     (folder / "topics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in [own, *topics()]))
     write_policies(folder)
@@ -114,12 +117,12 @@ def topics() -> list[dict[str, Any]]:
     ]
 
 
-def write_disk(folder: Path, logs: dict[int, bytes]) -> None:
+def write_disk(folder: Path, logs: dict[int, bytes], *, node_id: int = 1) -> None:
     for part in range(LOG_PARTITIONS):
         place = folder / f"__consumer_offsets-{part}"
         place.mkdir(parents=True)
         (place / f"{0:020d}.log").write_bytes(logs.get(part, b""))
-    (folder / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER}\nnode.id=1\n")
+    (folder / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER}\nnode.id={node_id}\n")
 
 
 def write_policies(folder: Path) -> None:

@@ -4,7 +4,7 @@ A history is told by a seed and an index, and has its own groups and producer id
 touching one another. Few keys and few producers each: records meet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -82,10 +82,10 @@ def is_old(index: int) -> bool:
     return index // PACK % _OLD_EVERY == _OLD_EVERY - 1
 
 
-def history(seed: int, index: int) -> History:
-    """The history of that seed and index."""
+def history(seed: int, index: int, *, prefix: Callable[[str], str] = lambda _: "") -> History:
+    """The history of that seed and index; `prefix` is put before each name of a group."""
     rng = Random(f"{seed}/{index}")
-    maker = _Maker(rng, index)
+    maker = _Maker(rng, index, prefix)
     count = min(1 + int(rng.expovariate(1 / 9)), _MOST_BLOCKS)
     return History(index=index, blocks=tuple(maker.block() for _ in range(count)), is_clean=maker.is_clean)
 
@@ -93,17 +93,17 @@ def history(seed: int, index: int) -> History:
 class _Maker:
     """Draws the blocks of one history; the first few may be from before an upgrade to record format 2."""
 
-    def __init__(self, rng: Random, index: int) -> None:
+    def __init__(self, rng: Random, index: int, prefix: Callable[[str], str]) -> None:
         self.rng, self.old = rng, is_old(index)
         self.is_clean = rng.random() < 0.5
         self.has_groups = rng.random() < 0.5
         self.magic = rng.randrange(2)
         self.old_blocks = _MOST_BLOCKS if self.old else rng.choice((1, 3)) if rng.random() < 0.05 else 0
-        names = [
-            (f"{index}/{name}".encode(), f"{index}/{name}") for name in rng.sample(_GROUPS, rng.choice((1, 1, 2, 3)))
-        ]
+        read = [f"{index}/{name}" for name in rng.sample(_GROUPS, rng.choice((1, 1, 2, 3)))]
+        names = [((prefix(name) + name).encode(), prefix(name) + name) for name in read]
         if not self.is_clean and rng.random() < 0.1:
-            names += [(f"{index}/".encode() + end, f"{index}/�") for end in ALIKE]
+            start = prefix(f"{index}/�") + f"{index}/"
+            names += [(start.encode() + end, f"{start}�") for end in ALIKE]
         self.groups = [(*name, rng.choice(_USUAL if not self.old else FAMILIES[:1])) for name in names]
         self.keys: list[tuple[bytes, OffsetKey]] = [
             (raw, (name, rng.choice("ttu"), rng.choice((0, 0, 1))))

@@ -25,12 +25,14 @@ HIGHEST_VALUE_VERSION = 4
 class Entry:
     """A record as it lies in the log, and what it is: `offset_key` for those of types 0 and 1 that can be read.
 
-    `version` is that of an offset value, None for a tombstone; `is_broken` says that no release reads the value.
+    `group_id` is the group that the record is about. `version` is that of an offset value, None for a tombstone;
+    `is_broken` says that no release reads the value.
     """
 
     key: bytes | None
     value: bytes | None
     text: str
+    group_id: str | None = None
     record_type: int | None = None
     offset_key: OffsetKey | None = None
     version: int | None = None
@@ -113,6 +115,7 @@ def value_entry(rng: Random, record_type: int, group: bytes, offset_key: OffsetK
         key=offset_key_bytes(record_type, group, offset_key[1], offset_key[2]),
         value=value,
         text=f"set {'/'.join(map(str, offset_key))} (type {record_type}, v{version})",
+        group_id=offset_key[0],
         record_type=record_type,
         offset_key=offset_key,
         version=version,
@@ -124,6 +127,7 @@ def tombstone_entry(record_type: int, group: bytes, offset_key: OffsetKey) -> En
         key=offset_key_bytes(record_type, group, offset_key[1], offset_key[2]),
         value=None,
         text=f"clear {'/'.join(map(str, offset_key))} (type {record_type})",
+        group_id=offset_key[0],
         record_type=record_type,
         offset_key=offset_key,
     )
@@ -135,11 +139,15 @@ def tombstone_entry(record_type: int, group: bytes, offset_key: OffsetKey) -> En
 FAMILIES = ((2,), (3, 4, 5, 6, 7, 8, 16), (9, 10, 11, 12, 13, 14, 15), (17, 18, 19, 20, 21, 22, 23))
 _REMOVALS = {2: (2,), 3: (8, 7, 6, 5, 16, 4, 3), 9: (14, 13, 12, 10, 15, 11), 17: (22, 21, 20, 19, 17, 23)}
 """By the first type of the family, tombstones in an order that no coordinator refuses."""
+_TIMEOUTS_MS = (1_999_999_999, 2_000_000_000)
+"""So long that no member of a broker that has loaded a history leaves it."""
 _DOMAINS: dict[str, tuple[Any, ...]] = {
     "protocol_type": ("consumer", "consumer", "consumer", "connect", ""),
     "protocol": ("range", "range", None),
     "generation": (0, 0, 1, 7),
     "current_state_timestamp_ms": (-1, *range(BASE_MS, BASE_MS + 20_000, 2000), *INT64),
+    "session_timeout_ms": _TIMEOUTS_MS,
+    "rebalance_timeout_ms": _TIMEOUTS_MS,
     "member_id": MEMBERS,
     "subscription": (
         subscription(),
@@ -238,6 +246,7 @@ def _group_entry(record_type: int, group_id: str, member_id: str, value: bytes |
         key=encode_key(record_type, {"group_id": group_id, **parts}),
         value=value,
         text=f"clear {what}" if value is None else f"set {what} {value.hex()}",
+        group_id=group_id,
         record_type=record_type,
     )
 
@@ -274,6 +283,7 @@ def odd_entry(rng: Random, good: Entry) -> Entry:
             key=good.key[: -rng.randint(1, 4)],
             value=good.value,
             text=f"key cut short: {good.text}",
+            group_id=good.group_id,
             record_type=good.record_type,
             is_broken=True,
         )
@@ -284,6 +294,7 @@ def odd_entry(rng: Random, good: Entry) -> Entry:
         key=good.key,
         value=value,
         text=f"value {value.hex()}: {good.text}",
+        group_id=good.group_id,
         record_type=good.record_type,
         offset_key=good.offset_key,
         version=good.version,

@@ -23,7 +23,6 @@ from sexton.kafka.failures import error_name
 from sexton.kafka.group_state import find_coordinator
 from sexton.kafka.session import ClusterSession
 
-NAMES = ("StreamsGroupHeartbeatRequest", "StreamsGroupHeartbeatResponse")
 SUBTOPOLOGY = "0"
 JOIN, LEAVE = 0, -1
 JOIN_TIMEOUT_S = 20
@@ -31,17 +30,18 @@ BY_NAME = 9
 
 
 @cache
-def heartbeat_request(kafka_clients: Path) -> Any:
-    """kafka-python's class of StreamsGroupHeartbeat requests, made of the schemas in a jar of Kafka's clients."""
+def request_class(kafka_clients: Path, api: str) -> Any:
+    """kafka-python's class of the requests of `api`, made of the schemas in a jar of Kafka's clients."""
+    names = f"{api}Request", f"{api}Response"
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(kafka_clients) as jar:
         package = f"schemas_{uuid.uuid4().hex}"
         (Path(folder) / package).mkdir()
-        for name in NAMES:
+        for name in names:
             (Path(folder) / package / f"{name}.json").write_bytes(jar.read(f"common/message/{name}.json"))
         sys.path.insert(0, folder)
         try:
             importlib.invalidate_caches()
-            request, response = (type(ApiMessage)(name, (ApiMessage,), {}, load_json=package) for name in NAMES)
+            request, response = (type(ApiMessage)(name, (ApiMessage,), {}, load_json=package) for name in names)
         finally:
             sys.path.remove(folder)
     request.answered_by = response  # kafka-python refers to it weakly
@@ -58,7 +58,7 @@ class StreamsMember:
         """The partitions that it reads."""
         self._session = session
         (clients,) = (jar for jar in jars if jar.name.startswith("kafka-clients-"))
-        self._request = heartbeat_request(clients)
+        self._request = request_class(clients, "StreamsGroupHeartbeat")
 
     def join(self) -> None:
         """Until all that it is assigned is its own."""

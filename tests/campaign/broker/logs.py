@@ -1,0 +1,155 @@
+"""Histories as the log partitions of a broker: each in the one that all its groups hash to, its instants near now."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from random import Random
+from string import ascii_lowercase
+from uuid import UUID
+
+import numpy as np
+
+from sexton.coordinator import expiry
+from sexton.coordinator.groups.consumer import ConsumerGroup
+from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.partitioner import java_hash, partition_of
+from sexton.coordinator.profile import Profile
+from tests.campaign.histories import Block, History, history
+from tests.campaign.packs import Pack, pack
+from tests.kernels.compare import CAP_BYTES
+from tests.strategies import BASE_MS, TOPIC_IDS, TOPICS
+
+RETENTION_MS = 60_000
+"""A minute: the least that a broker takes."""
+SCALE = 6
+"""Seconds of a history become as many, so that offsets fall due while a broker starts and sweeps."""
+_WINDOW_MS = 20_000
+"""How far the instants of a history are from its first."""
+_FAR_MS = 1 << 50
+_SALTS = ["".join(Random(number).choices(ascii_lowercase, k=7)) for number in range(60_000)]
+_SALT_HASHES = np.array([java_hash(salt) for salt in _SALTS], np.int64)
+_SALT_STEP = 10
+_UNREVOKED = 1
+_NEVER_DESCRIBED_MS = -1
+_NEAR = re.compile(re.escape(BASE_MS.to_bytes(8)[:5]) + b".{3}", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where histories go: the number of log partitions of the broker, and what it calls topics and now.
+
+    `base_ms` is the first instant of every history.
+    """
+
+    partition_count: int
+    topic_ids: Mapping[str, UUID]
+    base_ms: int
+
+
+@dataclass
+class Logs:
+    """Histories by log partition, and those that were left out, by reason.
+
+    Those whose load fails, or whose sweep does, by Sexton's rules are alone in a log partition.
+    """
+
+    place: Place
+    packs: dict[int, Pack] = field(default_factory=dict)
+    left_out: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def history_count(self) -> int:
+        return sum(len(one.by_history()) for one in self.packs.values())
+
+    def group_ids(self, log_partition: int) -> list[str]:
+        """Every group that a record of the log partition names."""
+        entries = (entry for batch in self.packs[log_partition].placed for entry in batch.block.entries)
+        return sorted({entry.group_id for entry in entries if entry.group_id is not None})
+
+
+def lay_out(
+    seed: int, indices: Iterable[int], place: Place, profile: Profile, *, shared: int, each: int
+) -> tuple[Logs, list[int]]:
+    """The histories in log partitions: up to `each` in each of the first `shared`, those apart in the others.
+
+    Also those that found no place.
+    """
+    logs, homes = Logs(place), {number: list[History]() for number in range(shared)}
+    apart, left = list(range(shared, place.partition_count)), []
+    for index in indices:
+        drawn = history(seed, index)
+        alone = load([pack([drawn], Random(0)).log], cap_bytes=CAP_BYTES, profile=profile)
+        reason = left_out_for(alone)
+        if reason is not None:
+            logs.left_out.setdefault(reason, []).append(index)
+        elif alone.load_would_fail or _block(alone) is not None:
+            if apart:
+                number = apart.pop()
+                logs.packs[number] = pack([moved(seed, index, place, number)], Random(0))
+            else:
+                left.append(index)
+        else:
+            number = index % shared
+            if len(homes[number]) < each:
+                homes[number].append(moved(seed, index, place, number))
+            else:
+                left.append(index)
+    for number, owners in homes.items():
+        if owners:
+            logs.packs[number] = pack(owners, Random(f"{seed}/{number}"))
+    return logs, left
+
+
+def left_out_for(loaded: Loaded) -> str | None:
+    """Why the answers of a broker that has loaded it would not be those of the load; None where they are."""
+    for group in loaded.groups.by_id.values():
+        if isinstance(group, ConsumerGroup):
+            for member in group.members.values():
+                if member.state == _UNREVOKED and member.rebalance_timeout_ms == _NEVER_DESCRIBED_MS:
+                    return "a consumer member with partitions to give up that was never described: fenced at once"
+    return None
+
+
+def _block(loaded: Loaded) -> expiry.SweepBlock | None:
+    return expiry.sweep_block(loaded, retention_ms=RETENTION_MS, now_ms=_FAR_MS)
+
+
+def moved(seed: int, index: int, place: Place, log_partition: int) -> History:
+    """The history with groups of that log partition, topics of that broker, and instants after `place.base_ms`."""
+    named = history(seed, index, prefix=partial(_salt, partition_count=place.partition_count, home=log_partition))
+    return replace(named, blocks=tuple(_moved_block(block, place) for block in named.blocks))
+
+
+def _salt(name: str, *, partition_count: int, home: int) -> str:
+    """The letters before a name of a group that make it hash to the log partition `home`."""
+    weight, own = pow(31, len(name.encode("utf-16-be")) // 2, 1 << 32), java_hash(name)
+    for first in range(_SALT_STEP):  # so many are enough, mostly
+        hashes = ((_SALT_HASHES[first::_SALT_STEP] * weight + own) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+        for number in np.flatnonzero(np.abs(hashes.astype(np.int64)) % partition_count == home):
+            salt = _SALTS[first + _SALT_STEP * number]
+            if partition_of(salt + name, partition_count) == home:
+                return salt
+    raise ValueError(f"no name like {name} is in log partition {home} of {partition_count}")
+
+
+def _moved_block(block: Block, place: Place) -> Block:
+    ids = [(TOPIC_IDS[number].bytes, place.topic_ids[topic].bytes) for number, topic in enumerate(TOPICS, start=1)]
+
+    def moved_value(value: bytes | None) -> bytes | None:
+        if value is None:
+            return None
+        for old, new in ids:
+            value = value.replace(old, new)
+        return _NEAR.sub(lambda found: _moved_ms(int.from_bytes(found[0]), place).to_bytes(8), value)
+
+    return replace(
+        block,
+        entries=tuple(replace(entry, value=moved_value(entry.value)) for entry in block.entries),
+        timestamp_ms=_moved_ms(block.timestamp_ms, place),
+    )
+
+
+def _moved_ms(instant_ms: int, place: Place) -> int:
+    since_ms = instant_ms - BASE_MS
+    return place.base_ms + since_ms * SCALE if 0 <= since_ms <= _WINDOW_MS else instant_ms

@@ -2,6 +2,7 @@
 
     python -m tests.campaign --histories 1000000 --processes 2
     python -m tests.campaign --seed 5 --only 1234
+    python -m tests.campaign --broker --release 4.2.2 --jars FOLDER --histories 4000
 
 Without a seed one is drawn and printed. Exits with 1 when the ways of reading differ on any history.
 """
@@ -10,8 +11,10 @@ import argparse
 import signal
 import sys
 import time
+from pathlib import Path
 from random import SystemRandom
 
+from tests.campaign.broker.command import PINNED_RELEASE, campaign
 from tests.campaign.narrow import ONLY_TRIES, Failure, failures_of
 from tests.campaign.run import run
 
@@ -27,11 +30,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=1, metavar="COUNT")
     parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 32))
     parser.add_argument("--only", metavar="INDEX,INDEX,...", help="check these histories, together in one log")
+    parser.add_argument("--broker", action="store_true", help="let a real broker judge them")
+    parser.add_argument("--release", default=PINNED_RELEASE, help="of that broker (default: %(default)s)")
+    parser.add_argument("--jars", type=Path, metavar="FOLDER", help="the jars of another release, with slf4j-simple")
     asked = parser.parse_args(arguments)
-    if asked.only is None:
+    only = None if asked.only is None else [int(index) for index in asked.only.split(",")]
+    if asked.broker:
+        indices = range(asked.histories) if only is None else only
+        return 1 if campaign(asked.seed, indices, release=asked.release, jars=asked.jars) else 0
+    if only is None:
         failures = _campaign(asked.seed, asked.histories, processes=asked.processes)
     else:
-        failures = failures_of([int(index) for index in asked.only.split(",")], asked.seed, tries=ONLY_TRIES)
+        failures = failures_of(only, asked.seed, tries=ONLY_TRIES)
         print(*failures, sep="\n", end="\n" if failures else "")
     print(f"{len(failures)} failures" if failures else "no difference")
     return 1 if failures else 0

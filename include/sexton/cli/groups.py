@@ -161,8 +161,8 @@ def _print_state(described: "DescribedGroup", *, is_quiet: bool) -> None:
             print_line(f"{name}: {described.error.name} ({described.error.value})")
             if described.failed_by is not None:
                 print_aside(
-                    f"The coordinator throws on group '{short(described.failed_by)}', which is Stable without a "
-                    "protocol: it cannot be described, nor anything in the same request."
+                    f"The coordinator throws on group '{short(described.failed_by)}': it cannot be described, nor "
+                    "anything in the same request."
                 )
     elif is_quiet:
         return

@@ -283,7 +283,7 @@ def _write(folder: RunFolder, record: RunRecord, shard: Shard, fold: PartialFold
         counts=counts,
         bucket=replace(bucket, tables={}),
         block=block,
-        undescribable=_undescribable(state["groups"]),
+        undescribable=_undescribable(state["groups"], state["members"], fold.profile),
         homes=sorted({home for group_id, home in homes.items() if group_id in served}),
     )
 
@@ -326,10 +326,17 @@ def _join(
     )
 
 
-def _undescribable(groups: pa.Table) -> list[str]:
+def _undescribable(groups: pa.Table, members: pa.Table, profile: Profile) -> list[str]:
     """Groups that no coordinator can describe (`coordinator.api.listing.cannot_be_described`)."""
     is_stable = pc.and_(pc.equal(groups["group_type"], "Classic"), pc.equal(groups["state"], "Stable"))
-    found: list[str] = groups.filter(pc.and_(is_stable, pc.is_null(groups["protocol"])))["group_id"].to_pylist()
+    blank = members.filter(pc.or_(pc.is_null(members["member_epoch"]), pc.is_null(members["client_id"])))["group_id"]
+    is_bare = pc.is_in(groups["group_id"], value_set=blank.combine_chunks())
+    if profile.validated_topology_epoch is not None:
+        is_bare = pc.or_(is_bare, pc.invert(groups["subscription_known"]))
+    fails = pc.or_(
+        pc.and_(is_stable, pc.is_null(groups["protocol"])), pc.and_(pc.equal(groups["group_type"], "Streams"), is_bare)
+    )
+    found: list[str] = groups.filter(fails)["group_id"].to_pylist()
     return found
 
 

@@ -243,9 +243,9 @@ def findings_of(finished: Iterable[Finished], profile: Profile) -> list[str]:
         if part.undescribable:
             first, *more = part.undescribable
             found.append(
-                f"log partition {part.log_partition}: group {first}{f' and {len(more)} more' if more else ''} Stable "
-                "without a protocol: a coordinator throws when it is to describe such a group, and answers "
-                "UNKNOWN_SERVER_ERROR for it and what is asked for together with it; describe others one by one"
+                f"log partition {part.log_partition}: a coordinator throws when it is to describe group {first}"
+                f"{f' or {len(more)} more' if more else ''}, and answers UNKNOWN_SERVER_ERROR for it and what is asked "
+                "for together with it; describe others one by one"
             )
     return found
 

@@ -85,16 +85,28 @@ def _described(answer: DescribedGroup) -> Any:
 def _classic(answer: DescribedGroup) -> Any:
     assert answer.group is not None
     members = {
-        one.member_id: (one.group_instance_id, one.client_id, one.client_host, one.member_metadata, one.member_assignment)
+        one.member_id: (
+            one.group_instance_id,
+            one.client_id,
+            one.client_host,
+            one.member_metadata,
+            one.member_assignment,
+        )
         for one in answer.members
     }
-    return answer.group.protocol_type or "", answer.group.protocol or "", members
+    return answer.group.protocol_type or "", answer.protocol or "", members
 
 
 def _modern(answer: DescribedGroup) -> Any:
     assert answer.group is not None
     members = {
-        one.member_id: (one.group_instance_id, one.client_id, one.client_host, one.member_epoch, set(one.assignment or ()))
+        one.member_id: (
+            one.group_instance_id,
+            one.client_id,
+            one.client_host,
+            one.member_epoch,
+            set(one.assignment or ()),
+        )
         for one in answer.members
     }
     return answer.group.generation, members

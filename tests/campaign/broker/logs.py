@@ -1,7 +1,8 @@
 """Histories as the log partitions of a broker: each in the one that all its groups hash to, its instants near now."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
@@ -22,8 +23,9 @@ from tests.strategies import BASE_MS, TOPIC_IDS, TOPICS
 
 RETENTION_MS = 60_000
 """A minute: the least that a broker takes."""
-SCALE = 6
-"""Seconds of a history become as many, so that offsets fall due while a broker starts and sweeps."""
+SCALE = 30
+"""Seconds of a history become as many, so that some of its offsets are due and some are not, whenever a broker sweeps."""
+FIRST_INSTANT_AGO_MS = RETENTION_MS + 250_000
 _WINDOW_MS = 20_000
 """How far the instants of a history are from its first."""
 _FAR_MS = 1 << 50
@@ -56,25 +58,27 @@ class Logs:
 
     place: Place
     packs: dict[int, Pack] = field(default_factory=dict)
-    left_out: dict[str, list[int]] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
 
     @property
     def history_count(self) -> int:
         return sum(len(one.by_history()) for one in self.packs.values())
 
-    def group_ids(self, log_partition: int) -> list[str]:
-        """Every group that a record of the log partition names."""
-        entries = (entry for batch in self.packs[log_partition].placed for entry in batch.block.entries)
-        return sorted({entry.group_id for entry in entries if entry.group_id is not None})
+    def group_ids(self) -> dict[str, int]:
+        """The log partition of every group that a record names."""
+        return {
+            entry.group_id: number
+            for number, one in self.packs.items()
+            for batch in one.placed
+            for entry in batch.block.entries
+            if entry.group_id is not None
+        }
 
 
 def lay_out(
-    seed: int, indices: Iterable[int], place: Place, profile: Profile, *, shared: int, each: int
+    seed: int, indices: Iterable[int], place: Place, profile: Profile, *, shared: int
 ) -> tuple[Logs, list[int]]:
-    """The histories in log partitions: up to `each` in each of the first `shared`, those apart in the others.
-
-    Also those that found no place.
-    """
+    """The histories in log partitions, those that may share one in the first `shared`; and those that found no place."""
     logs, homes = Logs(place), {number: list[History]() for number in range(shared)}
     apart, left = list(range(shared, place.partition_count)), []
     for index in indices:
@@ -82,7 +86,7 @@ def lay_out(
         alone = load([pack([drawn], Random(0)).log], cap_bytes=CAP_BYTES, profile=profile)
         reason = left_out_for(alone)
         if reason is not None:
-            logs.left_out.setdefault(reason, []).append(index)
+            logs.left_out[reason] += 1
         elif alone.load_would_fail or _block(alone) is not None:
             if apart:
                 number = apart.pop()
@@ -90,11 +94,7 @@ def lay_out(
             else:
                 left.append(index)
         else:
-            number = index % shared
-            if len(homes[number]) < each:
-                homes[number].append(moved(seed, index, place, number))
-            else:
-                left.append(index)
+            homes[index % shared].append(moved(seed, index, place, index % shared))
     for number, owners in homes.items():
         if owners:
             logs.packs[number] = pack(owners, Random(f"{seed}/{number}"))

@@ -101,7 +101,7 @@ def state_row(coordinator: Coordinator, described: DescribedGroup, leaders: Mapp
         group=described.group_id,
         log_partition=log_partition,
         leader=None if log_partition is None else leaders.get(log_partition),
-        assignment_strategy=None if group is None else group.protocol,
+        assignment_strategy=described.protocol,
         state=described.state,
         member_count=0 if group is None else group.member_count,
     )

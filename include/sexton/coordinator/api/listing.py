@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sexton.coordinator.api.coordinator import Coordinator, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember
+from sexton.coordinator.profile import Profile
 
 DEAD = "Dead"
 """The state of a missing group, where a coordinator answers no error for it."""
@@ -36,6 +37,7 @@ class DescribedGroup:
     """The answer for one group; `group` is None where it is missing or not served, and `state` then DEAD or "".
 
     `failed_by` is the group that the coordinator throws on, where that makes its answer UNKNOWN_SERVER_ERROR.
+    `protocol` is that of a Stable classic group: a coordinator says it of no other (ClassicGroup.describe).
     """
 
     group_id: str
@@ -44,6 +46,10 @@ class DescribedGroup:
     group: LoadedGroup | None = None
     members: tuple[LoadedMember, ...] = ()
     failed_by: str | None = None
+
+    @property
+    def protocol(self) -> str | None:
+        return self.group.protocol if self.group is not None and self.state == "Stable" else None
 
 
 def list_groups(coordinator: Coordinator, *, states: Collection[str] = (), types: Collection[str] = ()) -> ListAnswer:
@@ -71,22 +77,23 @@ def list_groups(coordinator: Coordinator, *, states: Collection[str] = (), types
 def describe_groups(coordinator: Coordinator, group_ids: Iterable[str]) -> list[DescribedGroup]:
     """Describe groups of any type in one request of each type, in the order given.
 
-    A coordinator throws on a classic group that cannot be described (see `cannot_be_described`). All classic groups and
-    all unknown ones that are asked for with it are then answered UNKNOWN_SERVER_ERROR: those of its log partition, and
-    up to 3.9 those of the whole broker.
+    A coordinator throws on a group that cannot be described (see `cannot_be_described`). All that is asked for with it
+    is then answered UNKNOWN_SERVER_ERROR: with a classic group the classic and the unknown groups, with a streams group
+    the streams groups; those of its log partition, and up to 3.9 those of the whole broker.
     """
     described = [_described(coordinator, group_id) for group_id in group_ids]
-    is_java = coordinator.profile.is_java
+    profile = coordinator.profile
 
-    def scope(group_id: str) -> int | None:
-        return coordinator.log_partition_of(group_id) if is_java else None
+    def request(answer: DescribedGroup) -> tuple[int | None, str]:
+        log_partition = coordinator.log_partition_of(answer.group_id) if profile.is_java else None
+        return log_partition, "Classic" if answer.group is None else answer.group.group_type
 
     failed = {
-        scope(answer.group_id): answer.group_id
+        request(answer): answer.group_id
         for answer in reversed(described)
-        if answer.group is not None and cannot_be_described(answer.group)
+        if answer.group is not None and cannot_be_described(answer.group, answer.members, profile)
     }
-    return [_failed(answer, failed.get(scope(answer.group_id))) for answer in described]
+    return [_failed(answer, failed.get(request(answer))) for answer in described]
 
 
 def describe_group(coordinator: Coordinator, group_id: str) -> DescribedGroup:
@@ -98,9 +105,19 @@ def describe_group(coordinator: Coordinator, group_id: str) -> DescribedGroup:
     return answer
 
 
-def cannot_be_described(group: LoadedGroup) -> bool:
-    """Whether coordinators throw "Invalid null group protocol for stable group" when they describe it."""
-    return group.group_type == "Classic" and group.state == "Stable" and group.protocol is None
+def cannot_be_described(group: LoadedGroup, members: Iterable[LoadedMember], profile: Profile) -> bool:
+    """Whether coordinators throw when they describe it.
+
+    So they do on a Stable classic group without a protocol, and on a streams group without a topology (from 4.2 on) or
+    with a member that has no metadata or no current assignment (StreamsGroup.asDescribedGroup).
+    """
+    match group.group_type:
+        case "Classic":
+            return group.state == "Stable" and group.protocol is None
+        case "Streams":
+            is_bare = profile.validated_topology_epoch is not None and not group.subscription_known
+            return is_bare or any(one.member_epoch is None or one.client_id is None for one in members)
+    return False
 
 
 def listed_group(coordinator: Coordinator, group_id: str) -> LoadedGroup | None:
@@ -110,9 +127,8 @@ def listed_group(coordinator: Coordinator, group_id: str) -> LoadedGroup | None:
 
 
 def _failed(answer: DescribedGroup, failed_by: str | None) -> DescribedGroup:
-    """The answer where the coordinator throws on the group `failed_by`; groups of the new types have requests of their
-    own."""
-    if failed_by is None or (answer.group is not None and answer.group.group_type != "Classic"):
+    """The answer where the coordinator throws on the group `failed_by` of the same request."""
+    if failed_by is None:
         return answer
     return DescribedGroup(group_id=answer.group_id, error=Error.UNKNOWN_SERVER_ERROR, state="", failed_by=failed_by)
 

@@ -32,6 +32,8 @@ class LoadedGroup:
     log_offset: int | None
     left_targets: tuple[str, ...] = ()
     """Former members that still have a target assignment; of the new types."""
+    subscription_known: bool = True
+    """Whether the coordinator knows what it is subscribed to; of a streams group, whether that has a topology."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "LoadedGroup":

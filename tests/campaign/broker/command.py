@@ -1,0 +1,52 @@
+"""`python -m tests.campaign --broker`."""
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from sexton.java import find_java
+from sexton.kafka import jars as pinned
+from sexton.settings import settings, variable
+from tests.campaign.broker.judge import Judge, Verdict
+from tests.campaign.broker.run import PARTITIONS, narrowed, run
+
+PINNED_RELEASE = "4.3.1"
+_MOST_DIFFERENCES = 20
+
+
+def judge_in(folder: Path, *, release: str, jars: Path | None, partition_count: int = PARTITIONS) -> Judge:
+    """A broker of `release`: of the pinned jars, else of those in the folder `jars`."""
+    assert release == PINNED_RELEASE or jars is not None, f"--jars has to name the jars of {release}"
+    return Judge(
+        folder,
+        release=release,
+        java=find_java(settings().cache, variable("JAVA_HOME"), variable("PATH")),
+        jars=pinned.ensure(settings().cache, "kafka") if jars is None else sorted(jars.glob("*.jar")),
+        partition_count=partition_count,
+    )
+
+
+def campaign(seed: int, indices: Sequence[int], *, release: str, jars: Path | None) -> int:
+    """Judge the histories and say what came of it; how many differences there were."""
+    print(f"seed {seed}, Kafka {release}", flush=True)
+    started = time.monotonic()
+    total, left_out = Verdict(), Counter[str]()
+    with tempfile.TemporaryDirectory(prefix="sexton-campaign-") as folder:
+        judge = judge_in(Path(folder) / "broker", release=release, jars=jars)
+        judge.prepare()
+        for judged in run(judge, seed, indices):
+            total += judged.verdict
+            left_out += Counter(judged.left_out)
+            took_s = time.monotonic() - started
+            print(f"{total}, in {took_s:.0f} s, {total.histories / took_s:.0f} histories a second", flush=True)
+            print(
+                *judged.verdict.differences[:_MOST_DIFFERENCES], sep="\n", end="\n" * bool(judged.verdict.differences)
+            )
+            if len(total.differences) >= _MOST_DIFFERENCES:
+                break
+        for reason, count in left_out.items():
+            print(f"left out: {count}: {reason}")
+        print(*narrowed(judge, seed, total.differences), sep="\n")
+    return len(total.differences)

@@ -1,0 +1,301 @@
+"""A broker as the judge of histories: it loads them from its log directory, is asked, and sweeps."""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.metadata import MetadataRequest
+
+from sexton.coordinator.api.coordinator import Coordinator, Shard, Status, shard_after_load
+from sexton.coordinator.api.tables_view import TablesView
+from sexton.coordinator.api.view import EmptyView
+from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import of_broker
+from sexton.java import JavaHome
+from sexton.kafka.broker import EmbeddedBroker, free_port
+from sexton.kafka.client import client_config
+from sexton.kafka.session import ClusterSession
+from sexton.kernels.results import finish
+from tests.campaign.broker import sweeps
+from tests.campaign.broker.answers import Inquiry, told_by_sexton
+from tests.campaign.broker.logs import FIRST_INSTANT_AGO_MS, Logs, Place
+from tests.campaign.checks import Tables
+from tests.integration.sweep_instants import make_offsets_topic
+from tests.kernels.compare import CAP_BYTES, fold_bytes
+from tests.strategies import TOPICS
+
+PATIENCE_S = 180
+"""On a machine that is busy with other things."""
+_LONG_MS = "2000000000"
+SETTINGS = {
+    "offsets.retention.minutes": "1",
+    "message.max.bytes": "16000000",  # a sweep takes all that is due at once
+    "log.cleaner.enable": "false",
+    "log.index.size.max.bytes": "65536",
+    "group.max.session.timeout.ms": _LONG_MS,
+    **{f"group.{kind}.session.timeout.ms": _LONG_MS for kind in ("consumer", "share", "streams")},
+    **{f"group.{kind}.max.session.timeout.ms": _LONG_MS for kind in ("consumer", "share", "streams")},
+}
+"""With sessions that outlast every test, so that what is asked is what was loaded."""
+NO_SWEEP = {"offsets.retention.check.interval.ms": "86400000"}
+SWEEP = {"offsets.retention.check.interval.ms": str(sweeps.CHECK_INTERVAL_MS)}
+_LOADED = re.compile(r"Finished loading [a-z ]+ from __consumer_offsets-(\d+)")
+_FAILED = re.compile(r"(?:Failed to load metadata|Error loading offsets) from __consumer_offsets-(\d+)(.*)")
+_FAILED_AT = re.compile(r"\(offset=(\d+),|from __consumer_offsets-\d+ at offset (\d+) with")
+_OWN_FAILED_AT = re.compile(r"log_offset (\d+):")
+_INDEX = re.compile(r"[a-z]*(\d+)/")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that the broker says otherwise than Sexton, of which history, and where that lay."""
+
+    index: int
+    log_partition: int
+    what: str
+    by_sexton: object
+    by_kafka: object
+
+    def __str__(self) -> str:
+        return f"history {self.index}, {self.what}\n  Sexton {self.by_sexton}\n  Kafka  {self.by_kafka}"
+
+
+@dataclass
+class Verdict:
+    """What was compared in one load and one sweep of a broker."""
+
+    histories: int = 0
+    answers: int = 0
+    failed_loads: int = 0
+    tombstones: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+    def __add__(self, other: "Verdict") -> "Verdict":
+        return Verdict(
+            self.histories + other.histories,
+            self.answers + other.answers,
+            self.failed_loads + other.failed_loads,
+            self.tombstones + other.tombstones,
+            self.differences + other.differences,
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.histories} histories: {self.answers} answers, {self.failed_loads} failed loads, "
+            f"{self.tombstones} tombstones, {len(self.differences)} differences"
+        )
+
+
+class Judge:
+    """A broker of `release` in `folder`, which is new; it runs only while a method does."""
+
+    def __init__(
+        self, folder: Path, *, release: str, java: JavaHome, jars: Sequence[Path], partition_count: int
+    ) -> None:
+        self.profile: Profile = of_broker(release)
+        self.partition_count = partition_count
+        self._folder, self._java, self._jars = folder, java, jars
+        self._port = free_port()
+        self._topic_ids: Mapping[str, UUID] = {}
+
+    def prepare(self) -> None:
+        """Let it make its topics."""
+        with self._running(NO_SWEEP) as broker, self._session(broker) as session:
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+            for made in admin.create_topics([NewTopic(topic, 2, 1) for topic in TOPICS]).values():
+                made.result(PATIENCE_S)
+            make_offsets_topic(broker)
+            topics = session.call(MetadataRequest(topics=None)).topics
+            self._topic_ids = {topic.name: topic.topic_id for topic in topics}
+            _until(lambda: len(list(broker.data.glob("__consumer_offsets-*"))) == self.partition_count)
+
+    @property
+    def place(self) -> Place:
+        """Where histories that are laid out now have to go."""
+        now_ms = time.time_ns() // 1_000_000
+        return Place(self.partition_count, self._topic_ids, now_ms - FIRST_INSTANT_AGO_MS)
+
+    def judge(self, logs: Logs) -> Verdict:
+        """Hold the load, the answers and the first sweep of `logs` against Sexton."""
+        known = {number: _Known(number, one.log, self) for number, one in logs.packs.items()}
+        verdict = Verdict(histories=logs.history_count)
+        with self._loaded(logs, NO_SWEEP) as (broker, failed):
+            self._compare_loads(logs, known, failed, verdict)
+            self._compare_answers(broker, logs, known, verdict)
+        for number, own in known.items():
+            if appended := self._appended(number, own.log):
+                verdict.differences.append(_of_log(logs, number, "appended by itself", b"", appended))
+        with self._loaded(logs, SWEEP):
+            self._wait_for_sweep(known)
+        self._compare_sweeps(logs, known, verdict)
+        return verdict
+
+    # --- comparing
+
+    def _compare_loads(
+        self, logs: Logs, known: Mapping[int, "_Known"], failed: Mapping[int, int | None], verdict: Verdict
+    ) -> None:
+        for number, own in known.items():
+            verdict.failed_loads += number in failed
+            if own.fails != (number in failed):
+                at = failed.get(number)
+                says = f"fails at {at}" if number in failed else "loaded"
+                verdict.differences.append(_of_log(logs, number, "load", own.failure or "loaded", says, at))
+            elif failed.get(number) is not None and own.failed_at != failed[number]:
+                verdict.differences.append(
+                    _of_log(logs, number, "where the load fails", own.failure, f"at {failed[number]}", failed[number])
+                )
+
+    def _compare_answers(
+        self, broker: EmbeddedBroker, logs: Logs, known: Mapping[int, "_Known"], verdict: Verdict
+    ) -> None:
+        empty = Shard(status=Status.ACTIVE, view=EmptyView())
+        shards = {number: known[number].shard if number in known else empty for number in range(self.partition_count)}
+        coordinator = Coordinator(profile=self.profile, partition_count=self.partition_count, shards=shards)
+        homes = logs.group_ids()
+        told, asking = told_by_sexton(coordinator, homes)
+        with self._session(broker) as session:
+            answers = Inquiry(session, self._jars).ask(list(homes), asking)
+        verdict.answers += len(answers)
+        verdict.differences += [
+            Difference(
+                _index_of(group_id), homes[group_id], f"{question} of {group_id}", told[group_id, question], answer
+            )
+            for (group_id, question), answer in answers.items()
+            if told[group_id, question] != answer
+        ]
+
+    def _compare_sweeps(self, logs: Logs, known: Mapping[int, "_Known"], verdict: Verdict) -> None:
+        for number, own in known.items():
+            sweep = sweeps.first_sweep(self._appended(number, own.log)) or sweeps.Sweep(_now_ms(), {})
+            verdict.tombstones += sum(map(len, sweep.keys.values()))
+            plans = [own.planned(at_ms) for at_ms in sweeps.instants(sweep.stamp_ms, logs.place.base_ms)]
+            for group_id, written, plan in sweeps.unlike(sweep, plans):
+                verdict.differences.append(
+                    Difference(_index_of(group_id), number, f"sweep of {group_id} at {sweep.stamp_ms}", plan, written)
+                )
+
+    def _wait_for_sweep(self, known: Mapping[int, "_Known"]) -> None:
+        """Until every log has grown for which something is planned by now; others may have nothing due."""
+        now_ms = _now_ms()
+        waiting = {number for number, own in known.items() if own.planned(now_ms)}
+        _until(lambda: all(self._appended(number, known[number].log) for number in waiting), fails=False)
+        time.sleep(1)  # what else a sweep writes comes at once
+
+    # --- the broker
+
+    @contextmanager
+    def _loaded(
+        self, logs: Logs, settings: Mapping[str, str]
+    ) -> Iterator[tuple[EmbeddedBroker, dict[int, int | None]]]:
+        """The broker when it has loaded `logs`; and the log partitions of which it could not, with the log_offset of
+        the record where it failed, if it says so."""
+        data = self._folder / "data"
+        for folder in data.glob("__consumer_offsets-*"):
+            for path in folder.iterdir():
+                if path.name != "partition.metadata":
+                    path.unlink()
+        for number, one in logs.packs.items():
+            folder = data / f"__consumer_offsets-{number}"
+            (folder / f"{0:020d}.log").write_bytes(one.log)
+            # With an index, after a clean shutdown, a broker takes the log as it is, whatever is in it.
+            (folder / f"{0:020d}.index").touch()
+        for checkpoint in data.glob("*-checkpoint"):
+            checkpoint.unlink()
+        with self._running(settings) as broker:
+            loaded = set[int]()
+            failed = dict[int, int | None]()
+
+            def is_loaded() -> bool:
+                said = broker.log_file.read_text(encoding="utf-8", errors="replace")
+                loaded.update(int(number) for number in _LOADED.findall(said))
+                failed.update({int(number): _failed_at(why) for number, why in _FAILED.findall(said)})
+                return len(loaded | failed.keys()) == self.partition_count
+
+            _until(is_loaded)
+            yield broker, failed
+
+    @contextmanager
+    def _running(self, settings: Mapping[str, str]) -> Iterator[EmbeddedBroker]:
+        own = {"offsets.topic.num.partitions": str(self.partition_count)}
+        with EmbeddedBroker(
+            self._folder, port=self._port, java=self._java, jars=self._jars, settings={**SETTINGS, **own, **settings}
+        ) as broker:
+            yield broker
+
+    def _session(self, broker: EmbeddedBroker) -> ClusterSession:
+        return ClusterSession(client_config({}, bootstrap_servers=broker.bootstrap_servers))
+
+    def _appended(self, log_partition: int, log: bytes) -> bytes:
+        """What the broker has written at the end of `log`."""
+        folder = self._folder / "data" / f"__consumer_offsets-{log_partition}"
+        now = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+        assert now.startswith(log), f"the broker has changed {folder}"
+        return now[len(log) :]
+
+
+class _Known:
+    """What Sexton makes of one log partition."""
+
+    def __init__(self, log_partition: int, log: bytes, judge: Judge) -> None:
+        self.log = log
+        self._profile = judge.profile
+        fold = fold_bytes(log, profile=judge.profile)
+        self.tables: Tables = finish(fold, log_partition=log_partition, partition_count=judge.partition_count)
+        (profile,) = self.tables["load_profile"].to_pylist()
+        self.fails: bool = profile["load_would_fail"]
+        self.failure: str | None = profile["load_failure"]
+        found = _OWN_FAILED_AT.match(self.failure or "")
+        self.failed_at = found and int(found[1])
+        self._plans: dict[int, sweeps.Keys] = {}
+
+    @property
+    def shard(self) -> Shard:
+        return shard_after_load(TablesView(self.tables), profile=self._profile, load_failed=self.fails)
+
+    def planned(self, now_ms: int) -> sweeps.Keys:
+        if self.fails:
+            return {}
+        if now_ms not in self._plans:
+            self._plans[now_ms] = sweeps.planned(self.tables, now_ms, self._profile)
+        return self._plans[now_ms]
+
+
+def _of_log(
+    logs: Logs, number: int, what: str, by_sexton: object, by_kafka: object, log_offset: int | None = None
+) -> Difference:
+    """Of the history that the record at `log_offset` belongs to, else of the first in that log partition."""
+    placed = logs.packs[number].placed
+    owner = next((one for one in placed if log_offset is not None and log_offset in one.at), placed[0])
+    return Difference(owner.history.index, number, what, by_sexton, by_kafka)
+
+
+def _failed_at(why: str) -> int | None:
+    found = _FAILED_AT.search(why)
+    return int(found[1] or found[2]) if found else None
+
+
+def _index_of(group_id: str) -> int:
+    found = _INDEX.match(group_id)
+    assert found is not None, group_id
+    return int(found[1])
+
+
+def _until(is_so: Callable[[], Any], *, fails: bool = True) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        if time.monotonic() > deadline:
+            assert not fails, f"not so after {PATIENCE_S} s"
+            return
+        time.sleep(0.2)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

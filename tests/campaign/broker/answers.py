@@ -147,7 +147,7 @@ class Inquiry:
     def _fetch(
         self, group_ids: Sequence[str], question: str, *, require_stable: bool = False, asker: Asker | None = None
     ) -> Answers:
-        Asked = OffsetFetchRequest.OffsetFetchRequestGroup  # noqa: N806 (a class)
+        Asked = OffsetFetchRequest.OffsetFetchRequestGroup
         by = {} if asker is None else {"member_id": asker.member_id, "member_epoch": asker.epoch}
         request = OffsetFetchRequest(
             groups=[Asked(group_id=group_id, topics=None, **by) for group_id in group_ids],
@@ -172,7 +172,7 @@ class Inquiry:
         }
 
     def _describe(self, kind: str, group_ids: Sequence[str]) -> Answers:
-        """Described together, and those that failed so one by one: a coordinator fails for all if it does for one."""
+        """Described together, and in halves where that fails: a coordinator fails for all if it does for one."""
         request_of = _OF_MEMBERS[kind.capitalize()][1]
         if request_of is None:
             request = DescribeGroupsRequest(groups=list(group_ids), include_authorized_operations=False)
@@ -184,12 +184,14 @@ class Inquiry:
             request = kind_of_request(group_ids=list(group_ids), include_authorized_operations=False)
         found: Answers = {}
         for group in self._session.call(request, node_id=self._node_id).groups:
-            if group.error_code == Error.UNKNOWN_SERVER_ERROR and len(group_ids) > 1:
-                found.update(self._describe(kind, [group.group_id]))
-            elif group.error_code:
+            if group.error_code:
                 found[group.group_id, "described"] = group.error_code
             else:
                 found[group.group_id, "described"] = group.group_state, _OF_MEMBERS[kind.capitalize()][2](group)
+        failed = [name for name in group_ids if found[name, "described"] == Error.UNKNOWN_SERVER_ERROR]
+        if failed and len(group_ids) > 1:
+            for half in (failed[::2], failed[1::2]):
+                found.update(self._describe(kind, half) if half else {})
         return found
 
 

@@ -15,7 +15,6 @@ from kafka.protocol.metadata import MetadataRequest
 from sexton.coordinator.api.coordinator import Coordinator, Shard, Status, shard_after_load
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.view import EmptyView
-from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.java import JavaHome
@@ -28,7 +27,7 @@ from tests.campaign.broker.answers import Inquiry, told_by_sexton
 from tests.campaign.broker.logs import FIRST_INSTANT_AGO_MS, Logs, Place
 from tests.campaign.checks import Tables
 from tests.integration.sweep_instants import make_offsets_topic
-from tests.kernels.compare import CAP_BYTES, fold_bytes
+from tests.kernels.compare import fold_bytes
 from tests.strategies import TOPICS
 
 PATIENCE_S = 180

@@ -24,7 +24,7 @@ from tests.strategies import BASE_MS, TOPIC_IDS, TOPICS
 RETENTION_MS = 60_000
 """A minute: the least that a broker takes."""
 SCALE = 30
-"""Seconds of a history become as many, so that some of its offsets are due and some are not, whenever a broker sweeps."""
+"""A second of a history becomes so many, so that whenever a broker sweeps some offsets are due and some are not."""
 FIRST_INSTANT_AGO_MS = RETENTION_MS + 250_000
 _WINDOW_MS = 20_000
 """How far the instants of a history are from its first."""
@@ -78,7 +78,7 @@ class Logs:
 def lay_out(
     seed: int, indices: Iterable[int], place: Place, profile: Profile, *, shared: int
 ) -> tuple[Logs, list[int]]:
-    """The histories in log partitions, those that may share one in the first `shared`; and those that found no place."""
+    """The histories in log partitions, in the first `shared` of them several; and those that found no place."""
     logs, homes = Logs(place), {number: list[History]() for number in range(shared)}
     apart, left = list(range(shared, place.partition_count)), []
     for index in indices:

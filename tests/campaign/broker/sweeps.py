@@ -35,7 +35,7 @@ class Sweep:
 
 
 def first_sweep(appended: bytes) -> Sweep | None:
-    """What the first sweep wrote, from what came to be at the end of a log; AssertionError at anything but tombstones."""
+    """What the first sweep wrote, from what was appended to a log; AssertionError at anything but tombstones."""
     batches = [batch for batch in read_batches(appended) if isinstance(batch, Batch)]
     if not batches:
         return None
@@ -44,7 +44,9 @@ def first_sweep(appended: bytes) -> Sweep | None:
     for batch in batches:
         if batch.max_timestamp_ms <= stamp_ms + _ONE_SWEEP_MS:
             for record in read_records(batch, cap_bytes=CAP_BYTES):
-                assert isinstance(record, Record) and record.key is not None and record.value is None, record
+                assert isinstance(record, Record)
+                assert record.key is not None
+                assert record.value is None, record
                 _, key = decode_key(record.key)
                 keys = found.setdefault(key.group_id, set())
                 assert record.key not in keys, f"twice in one sweep: {record.key!r}"

@@ -13,6 +13,7 @@ from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import FetchAnswer, fetch
 from sexton.coordinator.api.listing import DescribedGroup, describe_group, list_groups
 from sexton.coordinator.api.view import LoadedMember
+from sexton.errors import BrokerError
 from sexton.kafka.group_state import OFFSET_FETCH_BY_NAME, groups_at
 from sexton.kafka.session import ClusterSession
 from sexton.records import kafka_uuid
@@ -20,6 +21,8 @@ from tests.integration.streams_client import request_class
 
 GROUPS_A_REQUEST = 500
 NOBODY = "nobody"
+UNSUPPORTED = "IncompatibleBrokerVersion"
+"""The client's own error where a broker does not take a request."""
 Answers: TypeAlias = dict[tuple[str, str], Any]
 """By group id and question; a question that was not put is missing."""
 TASK_KINDS = {"active_tasks": "", "standby_tasks": " (standby)", "warmup_tasks": " (warmup)"}
@@ -182,8 +185,14 @@ class Inquiry:
             except KeyError:  # not in that release
                 return {}
             request = kind_of_request(group_ids=list(group_ids), include_authorized_operations=False)
+        try:
+            answered = self._session.call(request, node_id=self._node_id).groups
+        except BrokerError as error:
+            if UNSUPPORTED in error.message:
+                return {}
+            raise
         found: Answers = {}
-        for group in self._session.call(request, node_id=self._node_id).groups:
+        for group in answered:
             if group.error_code:
                 found[group.group_id, "described"] = group.error_code
             else:

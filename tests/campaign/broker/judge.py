@@ -22,9 +22,9 @@ from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession
 from sexton.kernels.results import finish
-from tests.campaign.broker import sweeps
-from tests.campaign.broker.answers import Inquiry, told_by_sexton
+from tests.campaign.broker.answers import Answers, Inquiry, told_by_sexton
 from tests.campaign.broker.logs import FIRST_INSTANT_AGO_MS, Logs, Place
+from tests.campaign.broker.sweeps import CHECK_INTERVAL_MS, Keys, Sweep, first_sweep, instants, planned, unlike
 from tests.campaign.checks import Tables
 from tests.integration.sweep_instants import make_offsets_topic
 from tests.kernels.compare import fold_bytes
@@ -44,7 +44,7 @@ SETTINGS = {
 }
 """With sessions that outlast every test, so that what is asked is what was loaded."""
 NO_SWEEP = {"offsets.retention.check.interval.ms": "86400000"}
-SWEEP = {"offsets.retention.check.interval.ms": str(sweeps.CHECK_INTERVAL_MS)}
+SWEEP = {"offsets.retention.check.interval.ms": str(CHECK_INTERVAL_MS)}
 _LOADED = re.compile(r"Finished loading [a-z ]+ from __consumer_offsets-(\d+)")
 _FAILED = re.compile(r"(?:Failed to load metadata|Error loading offsets) from __consumer_offsets-(\d+)(.*)")
 _FAILED_AT = re.compile(r"\(offset=(\d+),|from __consumer_offsets-\d+ at offset (\d+) with")
@@ -75,6 +75,8 @@ class Verdict:
     failed_loads: int = 0
     tombstones: int = 0
     differences: list[Difference] = field(default_factory=list)
+    told: Answers = field(default_factory=dict)
+    """What the broker answered; that of a sum is empty."""
 
     def __add__(self, other: "Verdict") -> "Verdict":
         return Verdict(
@@ -100,29 +102,28 @@ class Judge:
     ) -> None:
         self.profile: Profile = of_broker(release)
         self.partition_count = partition_count
-        self._folder, self._java, self._jars = folder, java, jars
+        self.folder, self._java, self._jars = folder, java, jars
         self._port = free_port()
         self._topic_ids: Mapping[str, UUID] = {}
 
     def prepare(self) -> None:
         """Let it make its topics."""
-        with self._running(NO_SWEEP) as broker, self._session(broker) as session:
+        with self.running(NO_SWEEP) as broker, self._session(broker) as session:
             admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
             for made in admin.create_topics([NewTopic(topic, 2, 1) for topic in TOPICS]).values():
                 made.result(PATIENCE_S)
             make_offsets_topic(broker)
             topics = session.call(MetadataRequest(topics=None)).topics
             self._topic_ids = {topic.name: topic.topic_id for topic in topics}
-            _until(lambda: len(list(broker.data.glob("__consumer_offsets-*"))) == self.partition_count)
+            until(lambda: len(list(broker.data.glob("__consumer_offsets-*"))) == self.partition_count)
 
     @property
     def place(self) -> Place:
         """Where histories that are laid out now have to go."""
-        now_ms = time.time_ns() // 1_000_000
-        return Place(self.partition_count, self._topic_ids, now_ms - FIRST_INSTANT_AGO_MS)
+        return Place(self.partition_count, self._topic_ids, now_ms() - FIRST_INSTANT_AGO_MS)
 
-    def judge(self, logs: Logs) -> Verdict:
-        """Hold the load, the answers and the first sweep of `logs` against Sexton."""
+    def judge(self, logs: Logs, *, sweeps: bool = True) -> Verdict:
+        """Hold the load, the answers and, if asked for, the first sweep of `logs` against Sexton."""
         known = {number: _Known(number, one.log, self) for number, one in logs.packs.items()}
         verdict = Verdict(histories=logs.history_count)
         with self._loaded(logs, NO_SWEEP) as (broker, failed):
@@ -131,9 +132,10 @@ class Judge:
         for number, own in known.items():
             if appended := self._appended(number, own.log):
                 verdict.differences.append(_of_log(logs, number, "appended by itself", b"", appended))
-        with self._loaded(logs, SWEEP):
-            self._wait_for_sweep(known)
-        self._compare_sweeps(logs, known, verdict)
+        if sweeps:
+            with self._loaded(logs, SWEEP):
+                self._wait_for_sweep(known)
+            self._compare_sweeps(logs, known, verdict)
         return verdict
 
     # --- comparing
@@ -163,6 +165,7 @@ class Judge:
         with self._session(broker) as session:
             answers = Inquiry(session, self._jars).ask(list(homes), asking)
         verdict.answers += len(answers)
+        verdict.told = answers
         verdict.differences += [
             Difference(
                 _index_of(group_id), homes[group_id], f"{question} of {group_id}", told[group_id, question], answer
@@ -173,19 +176,18 @@ class Judge:
 
     def _compare_sweeps(self, logs: Logs, known: Mapping[int, "_Known"], verdict: Verdict) -> None:
         for number, own in known.items():
-            sweep = sweeps.first_sweep(self._appended(number, own.log)) or sweeps.Sweep(_now_ms(), {})
+            sweep = first_sweep(self._appended(number, own.log)) or Sweep(now_ms(), {})
             verdict.tombstones += sum(map(len, sweep.keys.values()))
-            plans = [own.planned(at_ms) for at_ms in sweeps.instants(sweep.stamp_ms, logs.place.base_ms)]
-            for group_id, written, plan in sweeps.unlike(sweep, plans):
+            plans = [own.planned(at_ms) for at_ms in instants(sweep.stamp_ms, logs.place.base_ms)]
+            for group_id, written, plan in unlike(sweep, plans):
                 verdict.differences.append(
                     Difference(_index_of(group_id), number, f"sweep of {group_id} at {sweep.stamp_ms}", plan, written)
                 )
 
     def _wait_for_sweep(self, known: Mapping[int, "_Known"]) -> None:
         """Until every log has grown for which something is planned by now; others may have nothing due."""
-        now_ms = _now_ms()
-        waiting = {number for number, own in known.items() if own.planned(now_ms)}
-        _until(lambda: all(self._appended(number, known[number].log) for number in waiting), fails=False)
+        waiting = {number for number, own in known.items() if own.planned(now_ms())}
+        until(lambda: all(self._appended(number, known[number].log) for number in waiting), fails=False)
         time.sleep(1)  # what else a sweep writes comes at once
 
     # --- the broker
@@ -196,19 +198,11 @@ class Judge:
     ) -> Iterator[tuple[EmbeddedBroker, dict[int, int | None]]]:
         """The broker when it has loaded `logs`; and the log partitions of which it could not, with the log_offset of
         the record where it failed, if it says so."""
-        data = self._folder / "data"
-        for folder in data.glob("__consumer_offsets-*"):
-            for path in folder.iterdir():
-                if path.name != "partition.metadata":
-                    path.unlink()
-        for number, one in logs.packs.items():
-            folder = data / f"__consumer_offsets-{number}"
-            (folder / f"{0:020d}.log").write_bytes(one.log)
+        self.write({number: {0: one.log} for number, one in logs.packs.items()})
+        for number in logs.packs:
             # With an index, after a clean shutdown, a broker takes the log as it is, whatever is in it.
-            (folder / f"{0:020d}.index").touch()
-        for checkpoint in data.glob("*-checkpoint"):
-            checkpoint.unlink()
-        with self._running(settings) as broker:
+            (self.log_folder(number) / f"{0:020d}.index").touch()
+        with self.running(settings) as broker:
             loaded = set[int]()
             failed = dict[int, int | None]()
 
@@ -218,14 +212,32 @@ class Judge:
                 failed.update({int(number): _failed_at(why) for number, why in _FAILED.findall(said)})
                 return len(loaded | failed.keys()) == self.partition_count
 
-            _until(is_loaded)
+            until(is_loaded)
             yield broker, failed
 
+    def write(self, segments: Mapping[int, Mapping[int, bytes]]) -> None:
+        """Put segments, by log partition and base offset, in place of all that the stopped broker holds."""
+        for number in range(self.partition_count):
+            for path in self.log_folder(number).iterdir():
+                if path.name != "partition.metadata":
+                    path.unlink()
+            for base_offset, data in segments.get(number, {}).items():
+                (self.log_folder(number) / f"{base_offset:020d}.log").write_bytes(data)
+        for checkpoint in self.folder.glob("data/*-checkpoint"):
+            checkpoint.unlink()
+
+    def log_folder(self, log_partition: int) -> Path:
+        return self.folder / "data" / f"__consumer_offsets-{log_partition}"
+
+    def log_of(self, log_partition: int) -> bytes:
+        """What the broker holds of a log partition."""
+        return b"".join(path.read_bytes() for path in sorted(self.log_folder(log_partition).glob("*.log")))
+
     @contextmanager
-    def _running(self, settings: Mapping[str, str]) -> Iterator[EmbeddedBroker]:
+    def running(self, settings: Mapping[str, str]) -> Iterator[EmbeddedBroker]:
         own = {"offsets.topic.num.partitions": str(self.partition_count)}
         with EmbeddedBroker(
-            self._folder, port=self._port, java=self._java, jars=self._jars, settings={**SETTINGS, **own, **settings}
+            self.folder, port=self._port, java=self._java, jars=self._jars, settings={**SETTINGS, **own, **settings}
         ) as broker:
             yield broker
 
@@ -234,9 +246,8 @@ class Judge:
 
     def _appended(self, log_partition: int, log: bytes) -> bytes:
         """What the broker has written at the end of `log`."""
-        folder = self._folder / "data" / f"__consumer_offsets-{log_partition}"
-        now = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
-        assert now.startswith(log), f"the broker has changed {folder}"
+        now = self.log_of(log_partition)
+        assert now.startswith(log), f"the broker has changed log partition {log_partition}"
         return now[len(log) :]
 
 
@@ -253,17 +264,17 @@ class _Known:
         self.failure: str | None = profile["load_failure"]
         found = _OWN_FAILED_AT.match(self.failure or "")
         self.failed_at = found and int(found[1])
-        self._plans: dict[int, sweeps.Keys] = {}
+        self._plans: dict[int, Keys] = {}
 
     @property
     def shard(self) -> Shard:
         return shard_after_load(TablesView(self.tables), profile=self._profile, load_failed=self.fails)
 
-    def planned(self, now_ms: int) -> sweeps.Keys:
+    def planned(self, now_ms: int) -> Keys:
         if self.fails:
             return {}
         if now_ms not in self._plans:
-            self._plans[now_ms] = sweeps.planned(self.tables, now_ms, self._profile)
+            self._plans[now_ms] = planned(self.tables, now_ms, self._profile)
         return self._plans[now_ms]
 
 
@@ -287,7 +298,7 @@ def _index_of(group_id: str) -> int:
     return int(found[1])
 
 
-def _until(is_so: Callable[[], Any], *, fails: bool = True) -> None:
+def until(is_so: Callable[[], Any], *, fails: bool = True) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
         if time.monotonic() > deadline:
@@ -296,5 +307,5 @@ def _until(is_so: Callable[[], Any], *, fails: bool = True) -> None:
         time.sleep(0.2)
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
     return time.time_ns() // 1_000_000

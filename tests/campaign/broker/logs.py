@@ -76,15 +76,18 @@ class Logs:
 
 
 def lay_out(
-    seed: int, indices: Iterable[int], place: Place, profile: Profile, *, shared: int
+    seed: int, indices: Iterable[int], place: Place, profile: Profile, *, shared: int, only_clean: bool = False
 ) -> tuple[Logs, list[int]]:
-    """The histories in log partitions, in the first `shared` of them several; and those that found no place."""
+    """The histories in log partitions, in the first `shared` of them several; and those that found no place.
+
+    With `only_clean` those are left out that the log cleaner may not be let loose on.
+    """
     logs, homes = Logs(place), {number: list[History]() for number in range(shared)}
     apart, left = list(range(shared, place.partition_count)), []
     for index in indices:
-        drawn = history(seed, index)
+        drawn = moved(seed, index, place, index % shared)
         alone = load([pack([drawn], Random(0)).log], cap_bytes=CAP_BYTES, profile=profile)
-        reason = left_out_for(alone)
+        reason = "not what brokers and clients write" if only_clean and not drawn.is_clean else left_out_for(alone)
         if reason is not None:
             logs.left_out[reason] += 1
         elif alone.load_would_fail or _block(alone) is not None:
@@ -94,7 +97,7 @@ def lay_out(
             else:
                 left.append(index)
         else:
-            homes[index % shared].append(moved(seed, index, place, index % shared))
+            homes[index % shared].append(drawn)
     for number, owners in homes.items():
         if owners:
             logs.packs[number] = pack(owners, Random(f"{seed}/{number}"))

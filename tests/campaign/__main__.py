@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from random import SystemRandom
 
-from tests.campaign.broker.command import PINNED_RELEASE, campaign
+from tests.campaign.broker.command import PINNED_RELEASE, campaign, clean
 from tests.campaign.narrow import ONLY_TRIES, Failure, failures_of
 from tests.campaign.run import run
 
@@ -33,11 +33,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--broker", action="store_true", help="let a real broker judge them")
     parser.add_argument("--release", default=PINNED_RELEASE, help="of that broker (default: %(default)s)")
     parser.add_argument("--jars", type=Path, metavar="FOLDER", help="the jars of another release, with slf4j-simple")
+    parser.add_argument("--clean", action="store_true", help="before and after that broker's log cleaner")
     asked = parser.parse_args(arguments)
     only = None if asked.only is None else [int(index) for index in asked.only.split(",")]
     if asked.broker:
         indices = range(asked.histories) if only is None else only
-        return 1 if campaign(asked.seed, indices, release=asked.release, jars=asked.jars) else 0
+        judge = clean if asked.clean else campaign
+        return 1 if judge(asked.seed, indices, release=asked.release, jars=asked.jars) else 0
     if only is None:
         failures = _campaign(asked.seed, asked.histories, processes=asked.processes)
     else:

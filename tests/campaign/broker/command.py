@@ -5,14 +5,18 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 from sexton.java import find_java
 from sexton.kafka import jars as pinned
 from sexton.settings import settings, variable
+from tests.campaign.broker.cleaner import EXPECTED_CHANGES, judge_cleaned
 from tests.campaign.broker.judge import Judge, Verdict
+from tests.campaign.broker.logs import lay_out
 from tests.campaign.broker.run import PARTITIONS, narrowed, run
 
 PINNED_RELEASE = "4.3.1"
+CLEANED_PARTITIONS = 200
 _MOST_DIFFERENCES = 20
 
 
@@ -28,6 +32,23 @@ def judge_in(folder: Path, *, release: str, jars: Path | None, partition_count: 
     )
 
 
+def clean(seed: int, indices: Sequence[int], *, release: str, jars: Path | None) -> int:
+    """Judge the histories before and after the broker has cleaned their logs; how many differences there were."""
+    print(f"seed {seed}, Kafka {release}, cleaned", flush=True)
+    with tempfile.TemporaryDirectory(prefix="sexton-campaign-") as folder:
+        judge = judge_in(Path(folder) / "broker", release=release, jars=jars, partition_count=CLEANED_PARTITIONS)
+        judge.prepare()
+        count = judge.partition_count
+        logs, left = lay_out(seed, indices, judge.place, judge.profile, shared=count, only_clean=True)
+        cleaning = judge_cleaned(judge, logs, Random(seed))
+    differences = [*cleaning.before.differences, *cleaning.after.differences]
+    print(cleaning, *differences[:_MOST_DIFFERENCES], sep="\n")
+    for reason, number in [*logs.left_out.items(), ("the load or the sweep fails", len(left))]:
+        print(f"left out: {number}: {reason}")
+    unexpected = cleaning.changes.keys() - EXPECTED_CHANGES
+    return len(differences) + len(unexpected)
+
+
 def campaign(seed: int, indices: Sequence[int], *, release: str, jars: Path | None) -> int:
     """Judge the histories and say what came of it; how many differences there were."""
     print(f"seed {seed}, Kafka {release}", flush=True)
@@ -38,7 +59,7 @@ def campaign(seed: int, indices: Sequence[int], *, release: str, jars: Path | No
         judge.prepare()
         for judged in run(judge, seed, indices):
             total += judged.verdict
-            left_out += Counter(judged.left_out)
+            left_out += judged.left_out
             took_s = time.monotonic() - started
             print(f"{total}, in {took_s:.0f} s, {total.histories / took_s:.0f} histories a second", flush=True)
             print(

@@ -1,5 +1,6 @@
 """A campaign before a broker: so many histories of a seed, thousands at each load; what differs is narrowed."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -20,11 +21,10 @@ _NARROWED = 3
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of one load: the verdict, histories left out by reason, those that are to be tried again."""
+    """What came of one load: the verdict, and how many histories were left out, by reason."""
 
     verdict: Verdict
-    left_out: dict[str, int]
-    left: list[int]
+    left_out: Counter[str]
 
 
 def run(judge: Judge, seed: int, indices: Sequence[int], *, shared: int = SHARED) -> Iterator[Judged]:
@@ -33,7 +33,7 @@ def run(judge: Judge, seed: int, indices: Sequence[int], *, shared: int = SHARED
     while waiting:
         some, waiting = waiting[:EACH_LOAD], waiting[EACH_LOAD:]
         logs, left = lay_out(seed, some, judge.place, judge.profile, shared=shared)
-        yield Judged(judge.judge(logs), dict(logs.left_out), left)
+        yield Judged(judge.judge(logs), logs.left_out)
         waiting = left + waiting
 
 

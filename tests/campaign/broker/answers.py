@@ -80,8 +80,10 @@ def _fetched(answer: FetchAnswer) -> Any:
 
 
 def _described(answer: DescribedGroup) -> Any:
-    if answer.error is not Error.NONE or answer.group is None:
+    if answer.error is not Error.NONE:
         return answer.error.value
+    if answer.group is None:
+        return answer.state, ("", "", {})
     return answer.state, _OF_MEMBERS[answer.group.group_type][0](answer)
 
 
@@ -191,10 +193,12 @@ class Inquiry:
             if UNSUPPORTED in error.message:
                 return {}
             raise
+        if any(group.error_code == Error.UNSUPPORTED_VERSION for group in answered):
+            return {}  # that broker has switched the type of group off
         found: Answers = {}
         for group in answered:
-            if group.error_code:
-                found[group.group_id, "described"] = group.error_code
+            if group.error_code:  # 4.0.0 also asks the wrong log partitions, and answers GROUP_ID_NOT_FOUND besides
+                found.setdefault((group.group_id, "described"), group.error_code)
             else:
                 found[group.group_id, "described"] = group.group_state, _OF_MEMBERS[kind.capitalize()][2](group)
         failed = [name for name in group_ids if found[name, "described"] == Error.UNKNOWN_SERVER_ERROR]

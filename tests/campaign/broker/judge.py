@@ -35,7 +35,6 @@ PATIENCE_S = 180
 _LONG_MS = "2000000000"
 SETTINGS = {
     "offsets.retention.minutes": "1",
-    "message.max.bytes": "16000000",  # a sweep takes all that is due at once
     "log.cleaner.enable": "false",
     "log.index.size.max.bytes": "65536",
     "group.max.session.timeout.ms": _LONG_MS,
@@ -47,6 +46,9 @@ NO_SWEEP = {"offsets.retention.check.interval.ms": "86400000"}
 SWEEP = {"offsets.retention.check.interval.ms": str(CHECK_INTERVAL_MS)}
 _LOADED = re.compile(r"Finished loading [a-z ]+ from __consumer_offsets-(\d+)")
 _FAILED = re.compile(r"(?:Failed to load metadata|Error loading offsets) from __consumer_offsets-(\d+)(.*)")
+_UNLOADED = re.compile(
+    r"Error loading offsets from __consumer_offsets-(\d+)\n\S+: Unexpected unload of active group (.*) while loading"
+)
 _FAILED_AT = re.compile(r"\(offset=(\d+),|from __consumer_offsets-\d+ at offset (\d+) with")
 _OWN_FAILED_AT = re.compile(r"log_offset (\d+):")
 _INDEX = re.compile(r"[a-z]*(\d+)/")
@@ -64,6 +66,25 @@ class Difference:
 
     def __str__(self) -> str:
         return f"history {self.index}, {self.what}\n  Sexton {self.by_sexton}\n  Kafka  {self.by_kafka}"
+
+
+@dataclass
+class Loads:
+    """How a broker's loads ended, by log partition."""
+
+    loaded: set[int] = field(default_factory=set)
+    failed: dict[int, int | None] = field(default_factory=dict)
+    """With the log_offset of the record where it failed, if the broker says so."""
+    unloaded: dict[int, str] = field(default_factory=dict)
+    """Those that ended with an error about that removed group, and serve everything (up to 3.9)."""
+
+    def read(self, said: str) -> int:
+        """Take in what the broker has said so far; how many loads have ended."""
+        self.loaded.update(int(number) for number in _LOADED.findall(said))
+        self.unloaded.update({int(number): group_id for number, group_id in _UNLOADED.findall(said)})
+        failed = {int(number): _failed_at(why) for number, why in _FAILED.findall(said)}
+        self.failed.update({number: at for number, at in failed.items() if number not in self.unloaded})
+        return len(self.loaded | self.failed.keys() | self.unloaded.keys())
 
 
 @dataclass
@@ -126,8 +147,8 @@ class Judge:
         """Hold the load, the answers and, if asked for, the first sweep of `logs` against Sexton."""
         known = {number: _Known(number, one.log, self) for number, one in logs.packs.items()}
         verdict = Verdict(histories=logs.history_count)
-        with self._loaded(logs, NO_SWEEP) as (broker, failed):
-            self._compare_loads(logs, known, failed, verdict)
+        with self._loaded(logs, NO_SWEEP) as (broker, loads):
+            self._compare_loads(logs, known, loads, verdict)
             self._compare_answers(broker, logs, known, verdict)
         for number, own in known.items():
             if appended := self._appended(number, own.log):
@@ -140,11 +161,14 @@ class Judge:
 
     # --- comparing
 
-    def _compare_loads(
-        self, logs: Logs, known: Mapping[int, "_Known"], failed: Mapping[int, int | None], verdict: Verdict
-    ) -> None:
+    def _compare_loads(self, logs: Logs, known: Mapping[int, "_Known"], loads: Loads, verdict: Verdict) -> None:
+        failed = loads.failed
         for number, own in known.items():
             verdict.failed_loads += number in failed
+            if number in loads.unloaded or own.unexpected_unloads:
+                group_id, groups = loads.unloaded.get(number), own.unexpected_unloads
+                if group_id not in groups and not own.fails:
+                    verdict.differences.append(_of_log(logs, number, "unexpected unload", groups, group_id))
             if own.fails != (number in failed):
                 at = failed.get(number)
                 says = f"fails at {at}" if number in failed else "loaded"
@@ -193,27 +217,20 @@ class Judge:
     # --- the broker
 
     @contextmanager
-    def _loaded(
-        self, logs: Logs, settings: Mapping[str, str]
-    ) -> Iterator[tuple[EmbeddedBroker, dict[int, int | None]]]:
-        """The broker when it has loaded `logs`; and the log partitions of which it could not, with the log_offset of
-        the record where it failed, if it says so."""
+    def _loaded(self, logs: Logs, settings: Mapping[str, str]) -> Iterator[tuple[EmbeddedBroker, Loads]]:
+        """The broker when it has loaded `logs`, and how that ended."""
         self.write({number: {0: one.log} for number, one in logs.packs.items()})
         for number in logs.packs:
             # With an index, after a clean shutdown, a broker takes the log as it is, whatever is in it.
             (self.log_folder(number) / f"{0:020d}.index").touch()
         with self.running(settings) as broker:
-            loaded = set[int]()
-            failed = dict[int, int | None]()
-
-            def is_loaded() -> bool:
-                said = broker.log_file.read_text(encoding="utf-8", errors="replace")
-                loaded.update(int(number) for number in _LOADED.findall(said))
-                failed.update({int(number): _failed_at(why) for number, why in _FAILED.findall(said)})
-                return len(loaded | failed.keys()) == self.partition_count
-
-            until(is_loaded)
-            yield broker, failed
+            loads = Loads()
+            until(
+                lambda: (
+                    loads.read(broker.log_file.read_text(encoding="utf-8", errors="replace")) == self.partition_count
+                )
+            )
+            yield broker, loads
 
     def write(self, segments: Mapping[int, Mapping[int, bytes]]) -> None:
         """Put segments, by log partition and base offset, in place of all that the stopped broker holds."""
@@ -262,6 +279,7 @@ class _Known:
         (profile,) = self.tables["load_profile"].to_pylist()
         self.fails: bool = profile["load_would_fail"]
         self.failure: str | None = profile["load_failure"]
+        self.unexpected_unloads: list[str] = self.tables["unexpected_unloads"]["group_id"].to_pylist()
         found = _OWN_FAILED_AT.match(self.failure or "")
         self.failed_at = found and int(found[1])
         self._plans: dict[int, Keys] = {}

@@ -36,9 +36,8 @@ sexton replicas diff --segments broker-1 --segments broker-2 --segments broker-3
 [dim]# with the archive, which still has what all brokers have cleaned away[/dim]
 sexton replicas diff --segments broker-1 --segments broker-2 --archive s3://keep/offsets
 
-[dim]# the deleted offsets that are back on some replica[/dim]
-sexton replicas diff --segments broker-1 --segments broker-2 --json \\
-| jq -c '.differences[] | select(.kind == "resurrected")'
+[dim]# differences by kind, for scripts[/dim]
+sexton replicas diff --segments broker-1 --segments broker-2 --json | jq .counts
 """
 STATE_COLUMNS = ("LOG-PARTITION", "REPLICA", "STATUS", "LOG-START", "HIGH-WATERMARK", "LOG-END", "LAST-STABLE", "LOADS")
 COLUMNS = ("KIND", "GROUP", "TOPIC", "PARTITION", "WRONG", "RIGHT", "EVIDENCE")

@@ -146,6 +146,29 @@ def test_a_follower_that_stalls_is_named_and_the_others_are_copied(cluster: Thre
     cluster.wait_until_in_sync()
 
 
+def test_an_archive_that_paused_does_not_bring_back_what_was_deleted(
+    cluster: ThreeBrokers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hazard of replicas is also ours: value and tombstone are gone when the snapshots go on, and the archive still
+    has the value. It begins the log anew, so that what the brokers have forgotten stays gone."""
+    group, archive = "paused", ["--archive", str(tmp_path / "archive")]
+    snapshot = ["snapshot", "--bootstrap-servers", cluster.config.bootstrap_servers, *archive, "--json"]
+    cluster.commit(group, {(TOPIC, 0): 10})
+    cluster.wait_until_in_sync()
+    assert main(snapshot) == 0
+    capsys.readouterr()
+    main(["fetch", group, *archive, "--json"])
+    assert [one["committed_offset"] for one in json.loads(capsys.readouterr().out)["offsets"]] == [10]
+    cluster.delete_groups(group)
+    cluster.clean(A, until=lambda node: not cluster.records(group, node))
+    assert main(snapshot) == 0
+    capsys.readouterr()
+    main(["fetch", group, *archive, "--json"])
+    assert json.loads(capsys.readouterr().out)["offsets"] == []
+    origins = [json.loads(file.read_text("utf-8")) for file in (tmp_path / "archive").rglob("origin.json")]
+    assert "unobserved" in {origin["reason"] for origin in origins}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diverged:
     """What was seen while C was away, when it was back, and of its copy; what A answers, and C once it leads."""

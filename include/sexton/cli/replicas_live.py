@@ -28,7 +28,7 @@ COPY_EXAMPLES = """\
 sexton replicas copy --bootstrap-servers kafka-1:9092,kafka-2:9092 --out replicas
 
 [dim]# two log partitions[/dim]
-sexton replicas copy --bootstrap-servers kafka-1:9092 --log-partition 7 --log-partition 12 --out replicas
+sexton replicas copy --bootstrap-servers kafka-1:9092 --log-partition 0 --log-partition 3 --out replicas
 """
 LOOK_COLUMNS = (
     *("LOG-PARTITION", "BROKER", "ROLE", "LOG-START", "HIGH-WATERMARK", "LAST-STABLE", "OPEN-TRANSACTIONS"),

@@ -36,6 +36,7 @@ LONG_WAITING = (
 LONG_COMPUTING = (
     "ui/test_browser.py",
     "faults/test_lost_executors.py",
+    "campaign/test_broker.py",
     "kernels/test_fold.py",
     "kernels/test_inflate.py",
     "faults/test_kills.py",

@@ -131,6 +131,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 SEXTON_SCHEDULE=schedule_of(ticks),
                 SEXTON_SETTLE_MS="500",
                 SEXTON_MAINTENANCE_SCHEDULE="",
+                SEXTON_REPLICAS_SCHEDULE="",
                 SEXTON_POLICY=str(policy),
             )
             yield World(

@@ -1,7 +1,7 @@
-"""The whole of it: real clients, a real broker, the DAG in a real Airflow; and the broker itself says what is right.
+"""What the stages find in the log of real clients is what the broker itself says, and does.
 
-First the published tables are held against the broker's own answers, then the broker is started again with a retention
-of one minute, and what its sweep writes is held against the plan.
+First the tables are held against the broker's own answers, then the broker is started again with a retention of one
+minute, and what its sweep writes is held against the plan. (test_day.py and test_walks.py have Airflow run the stages.)
 """
 
 import time
@@ -13,62 +13,57 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 
-from sexton.kafka.broker import free_port
-from sexton.kafka.client import client_config
+from sexton.java import JavaHome
+from sexton.kafka.broker import EmbeddedBroker, free_port
+from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
-from sexton.lake.catalog import open_lake
-from sexton.lake.read import published_runs, read_published
-from sexton.local.airflow_api import AirflowApi
-from sexton.local.system import MAIN_DAG, System
 from sexton.local.workload import drive
 from sexton.log.batch import Batch, read_batches, read_records
-from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
+from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log, validate_tables
 from sexton.pipeline.replay_groups import ReplayRequest, now_ms
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
-from sexton.settings import PROJECT_ROOT, Settings
-from tests.airflow_database import migrated_home
 from tests.record_fields import decode_key
 
-STAGES = ["snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables"]
 UNSTABLE = 88
 RETENTION_MS = 60_000
 SWEEP_MS = 3_000
 GRACE_MS = 1_000  # a sweep's batches carry their append time, up to this much after the instant it judged by
-RUN_TIMEOUT_S = 600
+TABLES = ("committed_offsets", "groups", "pending_offsets", "topic_partitions", "dq_results")
 
 Rows = list[dict[str, Any]]
 
 
 @dataclass
 class Ran:
-    """One DAG run over the workload, while its members were still open, and what the broker said meanwhile."""
+    """What the stages found in the workload while its members were still open, and what the broker said meanwhile."""
 
-    system: System
-    task_states: dict[str, str]
+    folder: Path
+    port: int
     tables: dict[str, Rows]
     listed: Counter[tuple[str, str, str, str | None]]
     committed: dict[tuple[str, str, int], tuple[int, int | None, str]]
     unstable: set[tuple[str, str, int]]
 
+    @property
+    def clients(self) -> ClientConfig:
+        return client_config({}, bootstrap_servers=f"127.0.0.1:{self.port}")
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "kafka" / "data"
+
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
-    home = tmp_path_factory.mktemp("home")
-    for name in ("dags", "spark_jobs", ".cache"):
-        (home / name).symlink_to(PROJECT_ROOT / name)
-    config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
-    system = System(config, Console(quiet=True))
-    migrated_home(system.home.root)
-    clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
-    try:
-        system.start(SEXTON_SCHEDULE="", SEXTON_SETTLE_MS="500")
+def ran(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]) -> Ran:
+    folder, port = tmp_path_factory.mktemp("pipeline"), free_port()
+    with EmbeddedBroker(folder / "kafka", port=port, java=java, jars=kafka_jars) as broker:
+        clients = client_config({}, bootstrap_servers=broker.bootstrap_servers)
         with drive(clients, seed=11), ClusterSession(clients) as session:
-            states = run_dag(system.api(), as_of_ms=now_ms())
+            run = run_stages(clients, folder, "state", as_of_ms=now_ms(), settle_ms=500)
             listed = list_groups(session).groups
             answers: dict[str, dict[bool, dict[tuple[str, int], Any]]] = {
                 group.group_id: {
@@ -78,49 +73,41 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
                 for group in listed
                 if group.group_type.lower() != "share"
             }
-        yield Ran(
-            system=system,
-            task_states=states,
-            tables=published(config),
-            listed=Counter((g.group_id, g.group_type.lower(), g.state, g.protocol_type or None) for g in listed),
-            committed={
-                (group_id, *place): found.as_committed
-                for group_id, answer in answers.items()
-                for place, found in answer[False].items()
-            },
-            unstable={
-                (group_id, *place)
-                for group_id, answer in answers.items()
-                for place, found in answer[True].items()
-                if found.error_code == UNSTABLE
-            },
+    validate_tables.check_folder(run)
+    return Ran(
+        folder=folder,
+        port=port,
+        tables={name: rows_of(run, name) for name in TABLES},
+        listed=Counter((g.group_id, g.group_type.lower(), g.state, g.protocol_type or None) for g in listed),
+        committed={
+            (group_id, *place): found.as_committed
+            for group_id, answer in answers.items()
+            for place, found in answer[False].items()
+        },
+        unstable={
+            (group_id, *place)
+            for group_id, answer in answers.items()
+            for place, found in answer[True].items()
+            if found.error_code == UNSTABLE
+        },
+    )
+
+
+def run_stages(
+    clients: ClientConfig, folder: Path, name: str, *, as_of_ms: int, settle_ms: int, **asked: Any
+) -> RunFolder:
+    """A snapshot of the broker, and a run that ends with a plan."""
+    run, archive = RunFolder(folder / name), str(folder / "archive")
+    with Engine("test", iceberg=True, quiet=True) as engine:
+        taken = SnapshotRequest(config=clients, archive=archive, as_of_ms=as_of_ms, settle_ms=settle_ms)
+        snapshot_log.run(engine, taken, now_ms=now_ms)
+        replayed = ReplayRequest(
+            run_id=name, archive=archive, as_of_ms=as_of_ms, settle_ms=settle_ms, taken_at_ms=now_ms(), **asked
         )
-    finally:
-        system.stop()
-    assert not system.is_anything_running()
-
-
-def run_dag(api: AirflowApi, *, as_of_ms: int) -> dict[str, str]:
-    run_id = api.trigger(MAIN_DAG, {"as_of": str(as_of_ms)})
-    api.set_paused(MAIN_DAG, False)
-    deadline = time.monotonic() + RUN_TIMEOUT_S
-    while api.run_state(MAIN_DAG, run_id) not in ("success", "failed"):
-        assert time.monotonic() < deadline, "the DAG run does not end"
-        time.sleep(1)
-    api.set_paused(MAIN_DAG, True)
-    return {name: str(task["state"]) for name, task in api.task_states(MAIN_DAG, run_id).items()}
-
-
-def published(config: Settings) -> dict[str, Rows]:
-    """The one published run, read as any reader would: through `runs`."""
-    lake = open_lake({"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri})
-    (run,) = published_runs(lake)
-    names = ("committed_offsets", "groups", "pending_offsets", "offset_verdicts", "topic_partitions", "dq_results")
-    return {name: read_published(lake, run, name).to_pylist() for name in names}
-
-
-def test_every_stage_is_a_task_of_its_own_and_succeeds(ran: Ran) -> None:
-    assert ran.task_states == dict.fromkeys(STAGES, "success")
+        replay_groups.run(engine, run, replayed)
+        find_expired.run(engine, run)
+        plan_tombstones.run(engine, run)
+    return run
 
 
 def test_committed_offsets_are_what_the_broker_answers(ran: Ran) -> None:
@@ -154,31 +141,13 @@ def test_topics_are_those_of_the_snapshot(ran: Ran) -> None:
     assert "doomed" not in topics
 
 
-def test_the_plan_is_what_the_brokers_own_sweep_writes(ran: Ran, tmp_path: Path) -> None:
-    system = ran.system
-    directory = system.config.var / "kafka"
-    before = ends(directory / "data")
-    system.stop()
-    system.start(
-        broker_settings={
-            "offsets.retention.minutes": "1",
-            "offsets.retention.check.interval.ms": str(SWEEP_MS),
-        }
-    )
-    sweep = first_sweep(directory / "data", after=before)
-    at_ms = min(batch_ms for _, batch_ms, _ in sweep)
-
-    archive = system.config.archive_uri
-    clients = client_config({}, bootstrap_servers=system.config.bootstrap_servers)
-    folder = RunFolder(tmp_path / "run")
-    with Engine("test", iceberg=True, quiet=True) as engine:
-        snapshot_log.run(engine, SnapshotRequest(config=clients, archive=archive), now_ms=now_ms)
-        asked = ReplayRequest(
-            run_id="sweep", archive=archive, as_of_ms=at_ms, taken_at_ms=now_ms(), retention_minutes=1, settle_ms=0
-        )
-        replay_groups.run(engine, folder, asked)
-        find_expired.run(engine, folder)
-        plan_tombstones.run(engine, folder)
+def test_the_plan_is_what_the_brokers_own_sweep_writes(ran: Ran, java: JavaHome, kafka_jars: list[Path]) -> None:
+    before = ends(ran.data)
+    quick = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": str(SWEEP_MS)}
+    with EmbeddedBroker(ran.folder / "kafka", port=ran.port, java=java, jars=kafka_jars, settings=quick):
+        sweep = first_sweep(ran.data, after=before)
+        at_ms = min(batch_ms for _, batch_ms, _ in sweep)
+        folder = run_stages(ran.clients, ran.folder, "sweep", as_of_ms=at_ms, retention_minutes=1, settle_ms=0)
 
     due = {
         (row["group_id"], row["topic"], row["partition"]): row["broker_expires_at_ms"]

@@ -32,6 +32,7 @@ from sexton.java import JavaHome
 from sexton.kafka import jars
 from sexton.kafka.session import ClusterSession
 from sexton.settings import PROJECT_ROOT, settings
+from tests.airflow_database import migrated_database
 from tests.integration.secure_broker import PASSWORDS, READER, SecureCluster, secure_cluster
 from tests.integration.test_acls import OTHER_TOPIC, OWN_TOPIC, admin_of, commit_both, until
 from tests.integration.test_admin import wait_for_coordinators
@@ -107,7 +108,7 @@ def test_what_a_run_leaves_behind(cluster: SecureCluster, java: JavaHome, login:
     seen = Seen({**canaries, "password": PASSWORDS[READER]})
     environment = environment_of(cluster, java, canaries, tmp_path, login=login)
     airflow = str(Path(sys.executable).parent / "airflow")
-    subprocess.run([airflow, "db", "migrate"], env=environment, check=True, capture_output=True, timeout=300)
+    migrated_database(tmp_path / "airflow" / "airflow.db")
     asked = json.dumps({"as_of": str(time.time_ns() // 1_000_000)})
     with seen.watching_arguments():
         done = subprocess.run(

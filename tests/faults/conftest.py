@@ -26,9 +26,16 @@ def drawn(request: pytest.FixtureRequest) -> int:
     return request.config.stash[SEED]
 
 
-@pytest.fixture(params=["fixed", "random"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """With full counts there is a seed that is always the same, too."""
+    if "seed" in metafunc.fixturenames:
+        seeds = ["fixed", "random"] if metafunc.config.getoption("--full") else ["random"]
+        metafunc.parametrize("seed", seeds, indirect=True)
+
+
+@pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """A seed that is always the same, then one that is new in every run."""
+    """A seed that is new in every run, or the one that is always the same."""
     return FIXED_SEED if request.param == "fixed" else request.config.stash[SEED]
 
 

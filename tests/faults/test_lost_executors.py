@@ -20,12 +20,14 @@ JOB = """
 import os, sys
 from pathlib import Path
 import psutil
+import pytest
 from sexton.lake.catalog import open_lake
 from sexton.lake.read import published_runs, read_published
 from sexton.pipeline import find_expired, plan_tombstones, publish_tables, replay_groups, validate_tables
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
+from tests.lake_session import check_by_duckdb
 from tests.pipeline.archive_runs import LATER_MS, SETTLE_MS, instant
 
 root, archive, kills = sys.argv[1], sys.argv[2], sys.argv[3] == "kills"
@@ -59,6 +61,7 @@ class Folder(RunFolder):
                     return
                 parent.kill()
 
+check_by_duckdb(pytest.MonkeyPatch())
 asked = ReplayRequest(
     run_id="r", archive=archive, as_of_ms=instant(3), taken_at_ms=LATER_MS, settle_ms=SETTLE_MS, retention_minutes=1
 )

@@ -23,7 +23,7 @@ from tests.campaign.packs import pack as pack_histories
 from tests.kernels.compare import CAP_BYTES, PROFILES, assert_equal, fold_slices, loaded, slice_of, tables_of
 from tests.strategies import BatchSpec, commit, encode_batches, encode_log, histories, tombstone
 
-HISTORIES = 1_000
+HISTORIES = 400
 FIXED_SEED = 20_261_122
 IN_PIECES = [profile for profile in PROFILES if profile.folds_in_slices]
 

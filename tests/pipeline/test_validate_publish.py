@@ -19,7 +19,7 @@ from sexton.quality.declared_expectations import CHECKED_TABLES
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.tables import SNAPSHOT_TABLES, TABLES
-from tests.lake_session import engine_of, iceberg_session, lake_at
+from tests.lake_session import check_by_duckdb, engine_of, iceberg_session, lake_at
 from tests.quality import world
 
 JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
@@ -184,7 +184,10 @@ def test_a_table_that_is_not_as_declared_never_reaches_the_lake(
         validate_tables.run(iceberg, folder)
 
 
-def test_a_second_attempt_takes_the_place_of_the_first(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
+def test_a_second_attempt_takes_the_place_of_the_first(
+    iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_by_duckdb(monkeypatch)
     for run_id in ("try.1", "try.2"):
         folder = fill(tmp_path, run_id, cluster_id="twice")
         validate_tables.run(iceberg, folder)
@@ -231,6 +234,7 @@ def test_jobs_end_with_their_exit_codes(
     broken: Callable[[world.Rows], object] | None,
     codes: list[int],
 ) -> None:
+    check_by_duckdb(monkeypatch)
     fill(tmp_path, cluster_id=f"jobs {codes}", broken=broken)
     ended = []
     for name in ("validate_tables", "publish_tables"):

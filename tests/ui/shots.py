@@ -29,7 +29,7 @@ def main(lake: Path, folder: Path) -> int:
         for name, (path, theme, width) in SHOTS.items():
             with tempfile.TemporaryDirectory() as out:
                 page = {"name": name, "url": base + path.format(group=group), "steps": [{"wait": 1500}]}
-                looked = {"pages": [page], "widths": [width], "themes": [theme], "fullPage": False}
+                looked = {"pages": [page], "looks": [(width, theme)], "fullPage": False}
                 chromium.run_script("check.mjs", Path(out), **looked)
                 shutil.copy(Path(out) / f"{name}-{width}-{theme}.png", folder / f"{name}.png")
     return 0

@@ -34,8 +34,8 @@ from tests.ui.test_what_if import ANSWER
 from tests.ui.worlds import DYING, FIRST_MS, HOUR_MS, LIVING, PLAN_IDS, PREFIX, app_over
 
 SHOTS = "SEXTON_SHOTS"
-WIDTHS, THEMES = (1280, 390), ("light", "dark")
-"""A laptop's and a phone's."""
+LOOKS = ((1280, "light"), (1280, "dark"), (390, "light"))
+"""A laptop's width and a phone's."""
 CALM = FIRST_MS + HOUR_MS
 """A run without hostile names."""
 PAGES = {
@@ -102,7 +102,7 @@ def base(world: WrittenLake, files: Path) -> Iterator[str]:
 
 def look(folder: Path, pages: list[dict[str, Any]], **options: Any) -> list[dict[str, Any]]:
     """What the browser tells of pages, by page and look."""
-    asked = {"pages": pages, "widths": WIDTHS, "themes": THEMES, "shots": SHOTS in os.environ, **options}
+    asked = {"pages": pages, "looks": LOOKS, "shots": SHOTS in os.environ, **options}
     found: list[dict[str, Any]] = chromium.run_script("check.mjs", folder, **asked)
     return found
 
@@ -116,7 +116,7 @@ def test_every_page_at_two_widths_light_and_dark(base: str, tmp_path: Path) -> N
         for name in ("report", "plan-page", "hostile-report", "hostile-plan-page")
     ]
     looks = look(folder, pages)
-    assert len(looks) == len(pages) * len(WIDTHS) * len(THEMES)
+    assert len(looks) == len(pages) * len(LOOKS)
     for found in looks:
         where = f"{found['name']} {found['width']} {found['theme']}"
         assert found["status"] == 200, where
@@ -141,7 +141,7 @@ def test_by_keyboard(base: str, tmp_path: Path) -> None:
         },
         {"name": "skip", "url": f"{base}/", "steps": [{"press": "Tab"}, {"press": "Enter"}]},
     ]
-    search, slider, skip = look(tmp_path, pages, widths=[1360], themes=["light"])
+    search, slider, skip = look(tmp_path, pages, looks=[(1360, "light")])
     assert search["focus"] == "q"
     assert "q=livin" in search["url"]
     assert "type=" not in search["url"], "what is empty is no part of the address"
@@ -187,7 +187,7 @@ def test_what_fails_is_shown_and_what_was_there_is_not(
         {"name": "again", "url": f"{base}/groups", "steps": [*again, *rest], "tell": "#results"},
         {"name": "json", "url": f"{base}/groups", "steps": [*searching, {"type": "json"}, *rest], "tell": "#results"},
     ]
-    looks = {found["name"]: found for found in look(tmp_path, pages, widths=[1360], themes=["light"])}
+    looks = {found["name"]: found for found in look(tmp_path, pages, looks=[(1360, "light")])}
     assert "alert(1)" in looks["answered"]["text"]
     assert "policy:1: <i>x is none" in looks["wrong"]["text"]
     assert "alert(1)" not in looks["wrong"]["text"]
@@ -209,5 +209,5 @@ def test_airflows_language_is_followed(base: str, tmp_path: Path) -> None:
             "steps": [{"store": ["i18nextLng", "zh-CN"]}, {"shows": ["html[lang=zh-CN]", ""]}],
         }
     ]
-    (found,) = look(tmp_path, pages, widths=[1360], themes=["light"])
+    (found,) = look(tmp_path, pages, looks=[(1360, "light")])
     assert found["language"] == "zh-CN"

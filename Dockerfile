@@ -42,6 +42,7 @@ RUN find include dags plugins spark_jobs -type f -exec touch --date=2026-01-01T0
 
 USER sexton
 RUN python -m sexton.kafka.jars ensure spark s3 \
-    && python -c 'from sexton.kernels.warm_up import warm_up; warm_up()'
+    && python -c 'from sexton.kernels.warm_up import warm_up; warm_up()' \
+    && python -c 'from sexton.replicas.warm_up import warm_up; warm_up()'
 
 CMD ["sexton", "--help"]

@@ -59,7 +59,9 @@ fi
 echo "install: jars"
 "$python" -m sexton.kafka.jars ensure
 echo "install: compiling the kernels"
-NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$(pwd)/.cache/numba} \
-    "$python" -c 'from sexton.kernels.warm_up import warm_up; warm_up()'
+for package in kernels replicas; do
+    NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$(pwd)/.cache/numba} \
+        "$python" -c "from sexton.$package.warm_up import warm_up; warm_up()"
+done
 echo "$stamp" >.venv/.installed
 echo "install: done"

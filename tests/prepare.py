@@ -21,9 +21,11 @@ def main() -> None:
 
 def _compile_kernels() -> None:
     set_variables(compiler_environment())
-    from sexton.kernels.warm_up import warm_up
+    from sexton.kernels import warm_up as of_folds
+    from sexton.replicas import warm_up as of_comparisons
 
-    warm_up()
+    of_folds.warm_up()
+    of_comparisons.warm_up()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -26,8 +26,13 @@ from pathlib import Path
 from typing import Self, TypeAlias
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
-from kafka.protocol.admin import AlterPartitionReassignmentsRequest, DescribeGroupsRequest, ElectLeadersRequest
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.admin import (
+    AlterPartitionReassignmentsRequest,
+    DescribeGroupsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+)
 from kafka.protocol.metadata import MetadataRequest
 
 from sexton.coordinator.partitioner import partition_of
@@ -52,6 +57,8 @@ PATIENCE_S = 120
 ANSWER_S = 15
 HEAP = "-Xmx320m"
 RECORD_LIMIT_BYTES = 1 << 20
+OF_A_TOPIC, SET = 2, 0
+"""Of IncrementalAlterConfigs."""
 
 SETTINGS = {
     "offsets.topic.num.partitions": str(LOG_PARTITIONS),
@@ -175,12 +182,19 @@ class ThreeBrokers:
 
     def configure(self, **settings: str) -> None:
         """Change settings of the offsets topic, with _ for the dots: unclean_leader_election_enable="true"."""
+        Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
         entries = [
-            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            Resource.AlterableConfig(name=name.replace("_", "."), config_operation=SET, value=value)
             for name, value in settings.items()
         ]
-        resource = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC, incremental_configs=entries)
-        wait(self.admin.incremental_alter_configs([resource]))
+        resource = Resource(resource_type=OF_A_TOPIC, resource_name=OFFSETS_TOPIC, configs=entries)
+
+        def is_set() -> bool:
+            with ClusterSession(self.config) as session:
+                answer = session.call(IncrementalAlterConfigsRequest(resources=[resource]))
+            return [one.error_code for one in answer.responses] == [0]
+
+        self.wait_for(is_set, f"{settings} set")
 
     def wait_until_in_sync(self) -> None:
         """All three in the ISR, at the same end offsets, and knowing that these are committed."""
@@ -199,7 +213,7 @@ class ThreeBrokers:
     def thaw(self, node: int) -> None:
         self._signal(node, signal.SIGCONT)
 
-    def elect(self, node: int) -> None:
+    def elect(self, node: int, *, unloadable: Collection[int] = ()) -> None:
         """Make a broker, which must be in the ISR, the leader of both log partitions, and wait until it has loaded."""
         partitions = ElectLeadersRequest.TopicPartitions(topic=OFFSETS_TOPIC, partitions=[*range(LOG_PARTITIONS)])
         elected = ElectLeadersRequest(election_type=0, topic_partitions=[partitions], timeout_ms=30_000)
@@ -211,8 +225,12 @@ class ThreeBrokers:
             return {leader for leader, _ in self._partitions().values()} == {node}
 
         self.wait_for(leads, f"{node} leads")
+        self.wait_for_coordinator(node, unloadable=unloadable)
+
+    def wait_for_coordinator(self, node: int, *, unloadable: Collection[int] = ()) -> None:
+        """Until a broker that leads both log partitions has loaded them, but for those that are `unloadable`."""
         with ClusterSession(self.config) as session:
-            groups = [next(self.groups_of(part)) for part in range(LOG_PARTITIONS)]
+            groups = [next(self.groups_of(part)) for part in range(LOG_PARTITIONS) if part not in unloadable]
             self.wait_for(
                 lambda: {find_coordinator(session, group) for group in groups} == {node}, f"{node} coordinates"
             )

@@ -9,12 +9,10 @@ the broker, OUT the folder of the recording. What it writes there is told in tes
 import gzip
 import hashlib
 import json
-import os
 import re
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -22,9 +20,10 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sexton.java import JavaHome, find_java
-from sexton.kafka.broker import HOST, JVM_OPTIONS, EmbeddedBroker, free_port
+from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.settings import settings, variable
 from tests.coordinator.sweep_instants import COMMIT, EXPIRE, RETENTION_MS, Ladder, ladders, sweeps_of
+from tests.zookeeper_broker import broker_class
 
 KINDS = (EXPIRE, COMMIT, EXPIRE, COMMIT)
 CHECK_INTERVAL_MS = 150
@@ -43,47 +42,6 @@ _KEPT_SWEEPS = 12
 
 Recorded = list[tuple[Ladder, bytes]]
 """Each ladder with its whole log."""
-
-
-class ZooKeeperBroker(EmbeddedBroker):
-    """A broker of a release that needs ZooKeeper, and its ZooKeeper, which stay what they are between starts."""
-
-    def start(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._zookeeper_port = free_port()
-        own = {"broker.id": "1", "zookeeper.connect": f"{HOST}:{self._zookeeper_port}", "log.dirs": str(self.data)}
-        listeners = {"listeners": f"PLAINTEXT://{self.bootstrap_servers}"}
-        self._write("server.properties", {**SETTINGS, "offsets.topic.replication.factor": "1", **own, **listeners})
-        zookeeper = {"dataDir": str(self.directory / "zookeeper"), "clientPort": str(self._zookeeper_port)}
-        self._write("zookeeper.properties", {**zookeeper, "clientPortAddress": HOST, "admin.enableServer": "false"})
-        self._zookeeper = self._run("org.apache.zookeeper.server.quorum.QuorumPeerMain", "zookeeper")
-        self._kafka = self._run("kafka.Kafka", "server")
-        deadline = time.monotonic() + 180
-        while "[KafkaServer id=1] started" not in self._said():
-            assert time.monotonic() < deadline, self._said()[-2_000:]
-            time.sleep(0.2)
-
-    def stop(self) -> None:
-        for process in (self._kafka, self._zookeeper):
-            process.terminate()
-            process.wait(60)
-
-    @property
-    def log_file(self) -> Path:
-        return self.directory / "server.log"
-
-    def _said(self) -> str:
-        return self.log_file.read_text(encoding="utf-8", errors="replace")
-
-    def _write(self, name: str, properties: Mapping[str, str]) -> None:
-        lines = [f"{name}={value}\n" for name, value in properties.items()]
-        (self.directory / name).write_text("".join(lines), encoding="utf-8")
-
-    def _run(self, main_class: str, name: str) -> subprocess.Popen[bytes]:
-        jars = os.pathsep.join(map(str, self._jars))
-        command = [str(self._java.java), *JVM_OPTIONS, "-Xmx600m", "-cp", jars, main_class, f"{name}.properties"]
-        with (self.directory / f"{name}.log").open("wb") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory)
 
 
 def record(
@@ -198,8 +156,8 @@ def _java() -> JavaHome:
 
 
 def main(release: str, jars: str, work: str, out: str, sweep_s: str = "20") -> None:
-    kind = ZooKeeperBroker if release.startswith(("0.", "1.", "2.")) else EmbeddedBroker
-    broker = kind(Path(work), port=free_port(), java=_java(), jars=sorted(Path(jars).glob("*.jar")), settings=SETTINGS)
+    kind, its_jars = broker_class(release), sorted(Path(jars).glob("*.jar"))
+    broker = kind(Path(work), port=free_port(), java=_java(), jars=its_jars, settings=SETTINGS)
     recorded = record(broker, sweep_s=float(sweep_s))
     said = broker.log_file.read_text(encoding="utf-8", errors="replace")
     write(Path(out), release, recorded, instants_of(said))

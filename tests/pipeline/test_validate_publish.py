@@ -2,7 +2,7 @@
 
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -12,13 +12,15 @@ import pytest
 
 from sexton.archive.folder import Folder
 from sexton.errors import DataQualityFailure, UsageError
+from sexton.lake.append import replace_rows
+from sexton.lake.branch import RunKey, ensure_tables
 from sexton.lake.catalog import Lake
-from sexton.lake.read import load, owner, published_runs, read_published
+from sexton.lake.read import load, owner, partition_of, published_runs, read_published
 from sexton.pipeline import job, publish_tables, validate_tables
 from sexton.quality.declared_expectations import CHECKED_TABLES
 from sexton.runs.engine import Engine
-from sexton.runs.folder import RunFolder, RunRecord
-from sexton.tables import SNAPSHOT_TABLES, TABLES
+from sexton.runs.folder import ReplicaCounts, RunFolder, RunRecord
+from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, SNAPSHOT_TABLES, TABLES
 from tests.lake_session import check_by_duckdb, engine_of, iceberg_session, lake_at
 from tests.quality import world
 
@@ -119,8 +121,40 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, file: str, damage: Callable[
     assert (file.split("/")[0], "critical") in failures(folder)
 
 
+def audited(lake: Lake, cluster_id: str, as_of_ms: int, differences: Sequence[Mapping[str, object]]) -> None:
+    """An audit of three replicas of one log partition, as audit_replicas leaves it in the lake."""
+    key = {"cluster_id": cluster_id, "as_of_ms": as_of_ms, "run_id": "audit"}
+    states = [{**key, "log_partition": 0, "replica": f"broker-{number}", "status": "same"} for number in (1, 2, 3)]
+    rows = [{**key, "log_partition": 0, "ordinal": number, **row} for number, row in enumerate(differences)]
+    which = partition_of(RunKey(cluster_id=cluster_id, as_of_ms=as_of_ms, run_id="audit"))
+    for table, found in ((REPLICA_STATE, states), (REPLICA_DIFFERENCES, rows)):
+        full = [{name: _nothing(table.column(name).type) for name in table.column_names} | row for row in found]
+        replace_rows(lake, table, pa.Table.from_pylist(full, schema=table.arrow_schema()), which)
+
+
+def _nothing(kind: pa.DataType) -> object:
+    return [] if pa.types.is_list(kind) else "" if pa.types.is_string(kind) else None
+
+
+def some_audits(lake: Lake, cluster_id: str, now_ms: int) -> ReplicaCounts:
+    """Audits of the cluster and of another one; returns the counts of the newest at `now_ms`."""
+    wrong = {"kind": "resurrected", "wrong_replicas": ["broker-3"], "needs_unclean_election": False}
+    behind = {"kind": "lost", "wrong_replicas": ["broker-2"], "needs_unclean_election": True}
+    audited(lake, cluster_id, now_ms - 2, [wrong] * 7)
+    audited(lake, cluster_id, now_ms, [wrong, wrong, {**wrong, "kind": "stuck"}, behind])
+    audited(lake, cluster_id, now_ms + 1, [])
+    audited(lake, "another", now_ms, [behind])
+    kinds = {"resurrected": 2, "stuck": 1}
+    return ReplicaCounts(
+        as_of_ms=now_ms, log_partitions=1, statuses={"same": 3}, kinds=kinds, wrong={"broker-3": 3}, behind=1
+    )
+
+
 def test_a_sound_run_is_published_whole(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
+    """And names the newest audit of replicas: not one that is later, so that a later attempt counts the same."""
     folder = fill(tmp_path, cluster_id="whole")
+    ensure_tables(iceberg.session, lake, (REPLICA_STATE, REPLICA_DIFFERENCES))
+    audit = some_audits(lake, "whole", world.RUN.as_of_ms)
     validate_tables.run(iceberg, folder)
     assert published_runs(lake, "whole") == []
     publish_tables.run(iceberg, folder)
@@ -132,6 +166,7 @@ def test_a_sound_run_is_published_whole(iceberg: Engine, lake: Lake, tmp_path: P
         order = [(name, "ascending") for name in table.key] or [("log_partition", "ascending")]
         assert read_published(lake, run, table.name).sort_by(order).equals(written.sort_by(order)), table.name
     record = folder.read_run()
+    assert record.replicas == audit
     assert run.cuts == record.cuts
     assert {each["table"]: each["rows"] for each in run.row["counts"]} == record.counts
     assert {name: run.row[name] for name in ("plan_id", "coverage", "code_version", "warnings")} == {

@@ -8,7 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from sexton.coordinator.api.coordinator import Coordinator
+from sexton.coordinator.profiles import NEWEST
 from sexton.replicas import Comparison, ReplicaFolder, compare
+from sexton.replicas.folders import log_partitions
+from sexton.replicas.states import state_of
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "replicas"
 SCENARIOS = sorted(path.name.removesuffix(".tar.gz") for path in GOLDEN.glob("*.tar.gz"))
@@ -30,6 +34,14 @@ def folders(root: Path, names: Sequence[str] = "ABC") -> list[ReplicaFolder]:
 
 def compared(root: Path, names: Sequence[str] = "ABC") -> Comparison:
     return compare(folders(root, names))
+
+
+def coordinator_of(folder: Path) -> Coordinator:
+    """The coordinator that has loaded the log partitions of a replica to their ends."""
+    logs = log_partitions(ReplicaFolder.open(str(folder)))
+    states = {number: state_of(log, stop=log.end, profile=NEWEST, cap_bytes=1 << 24)[0] for number, log in logs.items()}
+    shards = {number: state.shard(NEWEST) for number, state in states.items()}
+    return Coordinator(profile=NEWEST, partition_count=len(logs), shards=shards)
 
 
 def scenario(root: Path) -> dict[str, Any]:

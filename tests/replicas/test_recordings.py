@@ -7,14 +7,10 @@ from typing import Any
 
 import pytest
 
-from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import AskedPartition, FetchAnswer, fetch
 from sexton.coordinator.api.listing import describe_group, listed_group
-from sexton.coordinator.profiles import NEWEST
-from sexton.replicas.folders import log_partitions
-from sexton.replicas.states import state_of
-from tests.replicas.recordings import SCENARIOS, by_key, compared, folders, key_text, scenario, unpack
+from tests.replicas.recordings import SCENARIOS, by_key, compared, coordinator_of, key_text, scenario, unpack
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -102,13 +98,6 @@ def test_if_it_led_it_would_answer_as_it_did(name: str, replica: str, answers: s
             assert texts(fetch(coordinator, group_id, partitions=partitions, require_stable=True)) == said["stable"]
         asked += 1
     assert asked > 5
-
-
-def coordinator_of(folder: Path) -> Coordinator:
-    logs = log_partitions(folders(folder.parent, [folder.name])[0])
-    states = {number: state_of(log, stop=log.end, profile=NEWEST, cap_bytes=1 << 24)[0] for number, log in logs.items()}
-    shards = {number: state.shard(NEWEST) for number, state in states.items()}
-    return Coordinator(profile=NEWEST, partition_count=2, shards=shards)
 
 
 def listed_text(group: Any) -> list[str] | None:

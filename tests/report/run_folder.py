@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sexton.policy import parse_policy
-from sexton.runs.folder import RunFolder, RunRecord
+from sexton.runs.folder import ReplicaCounts, RunFolder, RunRecord
 from sexton.tables import SNAPSHOT_TABLES, Column, Table
 
 AS_OF_MS = 1_700_000_000_000
@@ -96,6 +96,14 @@ def _nothing(column: Column) -> Any:
     return b"" if pa.types.is_binary(column.type) else False if pa.types.is_boolean(column.type) else 0
 
 
+REPLICAS = ReplicaCounts(
+    as_of_ms=AS_OF_MS - HOUR_MS,
+    log_partitions=2,
+    statuses={"same": 4, "differs": 1, "corrupt": 1},
+    kinds={"resurrected": 3, "stuck": 1},
+    wrong={"broker-3": 4},
+    behind=2,
+)
 POLICY = parse_policy(
     """
 version: 1

@@ -18,6 +18,7 @@ from tests.report.run_folder import (
     HOUR_MS,
     JUDGED,
     POLICY,
+    REPLICAS,
     Row,
     by_policy,
     due,
@@ -107,6 +108,19 @@ def test_an_empty_run_is_a_page(tmp_path: Path) -> None:
     assert "There are no groups." in text
     assert "Nothing is planned." in text
     assert "No live offset has an expiry date." in text
+
+
+def test_which_replicas_must_not_lead(tmp_path: Path) -> None:
+    text = Html(render_page(summarize(write_run_folder(tmp_path / "wrong", replicas=REPLICAS)))).text
+    assert (
+        "Audit of replicas, 2023-11-14 21:13:20 UTC, 6 replicas of 2 log partitions: 4 differences (resurrected 3, "
+        "stuck 1). Must not lead: broker-3 (serves 4 wrongly); 1 replica not compared; 2 more would differ only after "
+        "an unclean election."
+    ) in text
+    same = REPLICAS.model_copy(update={"statuses": {"same": 6}, "kinds": {}, "wrong": {}, "behind": 0})
+    text = Html(render_page(summarize(write_run_folder(tmp_path / "same", replicas=same)))).text
+    assert "6 replicas of 2 log partitions: any of them may lead." in text
+    assert "Audit of replicas" not in Html(render_page(summarize(write_run_folder(tmp_path / "none")))).text
 
 
 def test_what_a_policy_makes_of_it(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tests.report.run_folder import (
     HOUR_MS,
     JUDGED,
     POLICY,
+    REPLICAS,
     Row,
     due,
     group,
@@ -266,6 +267,13 @@ def test_no_run_here(tmp_path: Path) -> None:
         summarize(tmp_path)
     with pytest.raises(UsageError, match="no summary here"):
         read_summary(tmp_path)
+
+
+def test_the_audit_of_replicas_is_named(tmp_path: Path) -> None:
+    assert summarize(write_run_folder(tmp_path / "without")).replicas is None
+    written = write_report(write_run_folder(tmp_path / "with", replicas=REPLICAS))
+    assert written.replicas == REPLICAS
+    assert read_summary(tmp_path / "with") == written
 
 
 def test_written_and_read_again(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tests.report.run_folder import (
     HOUR_MS,
     JUDGED,
     POLICY,
+    REPLICAS,
     Row,
     by_policy,
     due,
@@ -92,6 +93,10 @@ def test_what_is_odd_is_told_where_there_is_any(tmp_path: Path) -> None:
     ):
         assert words in text
     assert "!" not in printed(tmp_path / "plain", offset_verdicts=[kept("g", 0, "not_due", 1)])
+
+
+def test_which_replicas_must_not_lead(tmp_path: Path) -> None:
+    assert "! Audit of replicas, 2023-11-14 21:13:20 UTC" in printed(tmp_path, run={"replicas": REPLICAS})
 
 
 def test_an_empty_run(tmp_path: Path) -> None:

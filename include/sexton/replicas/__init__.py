@@ -7,7 +7,7 @@ reaches it: once it leads, deleted offsets are back and ended transactions are o
     records         the same record at each log_offset? (fingerprints: compiled)
     states          what each replica would answer if it led
     sides, judging  what differs, and which replica is right (evidence: tombstones and markers that are left)
-    compare         one log partition, or all; advice: what to do about it
+    compare         one log partition, or all; advice: what to do about it; warm_up compiles ahead of time
 """
 
 from sexton.replicas.archived import archived_logs

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sexton.report.figures import duration, instant, some
+from sexton.report.figures import count, duration, instant, some
 from sexton.report.names import short
 
 if TYPE_CHECKING:
     from sexton.coordinator.expiry import SweepBlock
     from sexton.plans.plan import PlanRecord
+    from sexton.runs.folder import ReplicaCounts
 
 BROKER_REASONS: Mapping[str, str] = {
     "expired": "the retention has passed since its base timestamp",
@@ -156,6 +157,22 @@ def beyond_broker_sentence(plan: "PlanRecord") -> str:
 def what_if_sentence(plan: "PlanRecord") -> str:
     """Why a plan with another retention than the broker's is not applied."""
     return f"This is a what-if with a retention of {duration(plan.retention_ms)}: it is never applied."
+
+
+def replicas_text(found: "ReplicaCounts") -> str:
+    """What the newest audit of replicas found, and which must not lead."""
+    compared = f"{some(sum(found.statuses.values()), 'replica')} of {some(found.log_partitions, 'log partition')}"
+    start = f"Audit of replicas, {instant(found.as_of_ms)}, {compared}"
+    left_out = found.statuses.get("corrupt", 0) + found.statuses.get("empty", 0)
+    notes = [f"{some(left_out, 'replica')} not compared"] if left_out else []
+    if found.behind:
+        notes.append(f"{count(found.behind)} more would differ only after an unclean election")
+    further = "".join(f"; {note}" for note in notes)
+    if not found.kinds:
+        return f"{start}: any of them may lead{further}."
+    kinds = ", ".join(f"{kind} {count(number)}" for kind, number in found.kinds.items())
+    wrong = ", ".join(f"{replica} (serves {count(number)} wrongly)" for replica, number in found.wrong.items())
+    return f"{start}: {some(sum(found.kinds.values()), 'difference')} ({kinds}). Must not lead: {wrong}{further}."
 
 
 def sweep_block_text(block: "SweepBlock") -> str:

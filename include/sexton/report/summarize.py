@@ -105,6 +105,7 @@ def summarize(root: Folder | Path | str) -> Summary:
         warnings=[without_login(warning) for warning in run.warnings],
         oddities=odd,
         policy=None if run.policy is None else policy_outcome(verdicts, Policy.from_canonical(run.policy)),
+        replicas=run.replicas,
     )
 
 

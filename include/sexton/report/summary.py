@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from sexton.report.figures import some
+from sexton.runs.folder import ReplicaCounts
 
 Row = TypeVar("Row", bound=BaseModel)
 
@@ -273,6 +274,8 @@ class Summary(SummaryPart):
     warnings: list[str]
     oddities: Findings = Findings()
     policy: PolicyOutcome | None = None
+    replicas: ReplicaCounts | None = None
+    """Of the newest audit of the brokers' replicas, which the run itself does not read; None without a lake or any."""
 
     @property
     def due(self) -> int:

@@ -146,6 +146,10 @@ def _attention(summary: Summary) -> Iterable[Text]:
             f"{figures.some(summary.oddities.pinned, 'committed offset')} pinned",
             style="yellow",
         )
+    if summary.replicas is not None:
+        wrong = bool(summary.replicas.kinds)
+        text = visible(meanings.replicas_text(summary.replicas))
+        yield Text(f"! {text}" if wrong else text, style="yellow" if wrong else "dim")
     yield from _odd(summary)
     for warning in summary.warnings:
         yield Text(f"! {visible(warning)}", style="yellow")

@@ -69,6 +69,24 @@ def shards_of(log_partition: int, bounds: Sequence[str]) -> list[Shard]:
     return [Shard(log_partition, bucket) for bucket in range(len(bounds) + 1)]
 
 
+class ReplicaCounts(BaseModel):
+    """What an audit of the brokers' replicas found, counted (tables replica_state and replica_differences).
+
+    `kinds` counts the groups and offsets that any change of leader would show, `wrong` the same by the replica that
+    must not lead; a row of several wrong replicas counts for each. `behind` need an unclean election. `statuses` counts
+    replicas.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    as_of_ms: int
+    log_partitions: int
+    statuses: dict[str, int]
+    kinds: dict[str, int]
+    wrong: dict[str, int]
+    behind: int
+
+
 class RunRecord(BaseModel):
     """What one run describes and what it found out; the single source for later stages, summary.json and `runs`."""
 
@@ -120,6 +138,9 @@ class RunRecord(BaseModel):
     plan_sha256: str | None = Field(default=None, description="of the plan.json that is kept in the archive")
     policy_sha256: str | None = None
     policy: str | None = Field(default=None, description="the policy that was judged by, as canonical JSON")
+    replicas: ReplicaCounts | None = Field(
+        default=None, description="of the newest audit at as_of, if the lake has one"
+    )
     counts: dict[str, int] = Field(default_factory=dict, description="table -> rows")
     warnings: list[str] = Field(default_factory=list)
     code_version: str = __version__

@@ -20,7 +20,11 @@ from sexton.records import kafka_uuid
 from tests.integration.streams_client import request_class
 
 GROUPS_A_REQUEST = 500
+OFFSET_FETCH_OF_ONE = 7
+"""The last version that asks for one group."""
 NOBODY = "nobody"
+CLASSIC = "classic"
+"""The type of every group where a listing has no types (up to 3.7)."""
 UNSUPPORTED = "IncompatibleBrokerVersion"
 """The client's own error where a broker does not take a request."""
 Answers: TypeAlias = dict[tuple[str, str], Any]
@@ -127,6 +131,7 @@ class Inquiry:
         self._session = session
         (self._clients,) = (jar for jar in jars if jar.name.startswith("kafka-clients-"))
         (self._node_id,) = session.broker_ids
+        self._fetches_alone = (session.broker_version or "").startswith(("0.", "1.", "2."))
 
     def ask(self, group_ids: Sequence[str], asking: Mapping[str, Sequence[Asker]]) -> Answers:
         """Everything about the groups; that of `asking` by its members."""
@@ -140,10 +145,11 @@ class Inquiry:
         listed = {group.group_id: group for group in groups_at(self._session, self._node_id)}
         for group_id in group_ids:
             group = listed.get(group_id)
-            found[group_id, "listed"] = group and (group.group_type, group.state, group.protocol_type)
+            found[group_id, "listed"] = group and (group.group_type or CLASSIC, group.state, group.protocol_type)
         kinds: dict[str, list[str]] = {}
         for group_id in group_ids:
-            kinds.setdefault(listed[group_id].group_type if group_id in listed else "classic", []).append(group_id)
+            kind = group.group_type if (group := listed.get(group_id)) else ""
+            kinds.setdefault(kind or CLASSIC, []).append(group_id)
         for kind, of_kind in kinds.items():
             for some in _runs(of_kind):
                 found.update(self._describe(kind, some))
@@ -152,6 +158,8 @@ class Inquiry:
     def _fetch(
         self, group_ids: Sequence[str], question: str, *, require_stable: bool = False, asker: Asker | None = None
     ) -> Answers:
+        if self._fetches_alone:
+            return {(group_id, question): self._fetch_alone(group_id, require_stable) for group_id in group_ids}
         Asked = OffsetFetchRequest.OffsetFetchRequestGroup
         by = {} if asker is None else {"member_id": asker.member_id, "member_epoch": asker.epoch}
         request = OffsetFetchRequest(
@@ -159,22 +167,15 @@ class Inquiry:
             require_stable=require_stable,
             max_version=OFFSET_FETCH_BY_NAME,
         )
-        return {
-            (group.group_id, question): (
-                group.error_code,
-                {
-                    (topic.name, one.partition_index): (
-                        one.committed_offset,
-                        None if one.committed_leader_epoch < 0 else one.committed_leader_epoch,
-                        one.metadata or "",
-                        one.error_code,
-                    )
-                    for topic in group.topics
-                    for one in topic.partitions
-                },
-            )
-            for group in self._session.call(request, node_id=self._node_id).groups
-        }
+        groups = self._session.call(request, node_id=self._node_id).groups
+        return {(group.group_id, question): _answered_offsets(group) for group in groups}
+
+    def _fetch_alone(self, group_id: str, require_stable: bool) -> Any:
+        """By a broker before 3.0, which takes one group at a time."""
+        request = OffsetFetchRequest(
+            group_id=group_id, topics=None, require_stable=require_stable, max_version=OFFSET_FETCH_OF_ONE
+        )
+        return _answered_offsets(self._session.call(request, node_id=self._node_id))
 
     def _describe(self, kind: str, group_ids: Sequence[str]) -> Answers:
         """Described together, and in halves where that fails: a coordinator fails for all if it does for one."""
@@ -211,6 +212,19 @@ class Inquiry:
 def _runs(group_ids: Sequence[str]) -> Iterator[Sequence[str]]:
     for start in range(0, len(group_ids), GROUPS_A_REQUEST):
         yield group_ids[start : start + GROUPS_A_REQUEST]
+
+
+def _answered_offsets(answer: Any) -> Any:
+    return answer.error_code, {
+        (topic.name, one.partition_index): (
+            one.committed_offset,
+            None if one.committed_leader_epoch < 0 else one.committed_leader_epoch,
+            one.metadata or "",
+            one.error_code,
+        )
+        for topic in answer.topics
+        for one in topic.partitions
+    }
 
 
 def _answered_classic(group: Any) -> Any:

@@ -29,6 +29,7 @@ from tests.campaign.checks import Tables
 from tests.integration.sweep_instants import make_offsets_topic
 from tests.kernels.compare import fold_bytes
 from tests.strategies import TOPICS
+from tests.zookeeper_broker import broker_class
 
 PATIENCE_S = 180
 """On a machine that is busy with other things."""
@@ -122,6 +123,7 @@ class Judge:
         self, folder: Path, *, release: str, java: JavaHome, jars: Sequence[Path], partition_count: int
     ) -> None:
         self.profile: Profile = of_broker(release)
+        self._broker_class = broker_class(release)
         self.partition_count = partition_count
         self.folder, self._java, self._jars = folder, java, jars
         self._port = free_port()
@@ -253,7 +255,7 @@ class Judge:
     @contextmanager
     def running(self, settings: Mapping[str, str]) -> Iterator[EmbeddedBroker]:
         own = {"offsets.topic.num.partitions": str(self.partition_count)}
-        with EmbeddedBroker(
+        with self._broker_class(
             self.folder, port=self._port, java=self._java, jars=self._jars, settings={**SETTINGS, **own, **settings}
         ) as broker:
             yield broker

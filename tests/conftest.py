@@ -2,8 +2,8 @@
 
 Several tests run at a time, a file each; lanes.py says which worker takes which file.
 
-Random cases of tests/faults come from a printed seed: a fixed one and, for one more run of each random test, one drawn
-at the start; `--seed N` draws it again. Counts are small unless `--full` is asked for.
+Random cases of tests/faults come from a printed seed, drawn at the start; `--seed N` draws it again. Counts are small
+unless `--full` is asked for, which takes a fixed seed as well.
 """
 
 import gc

@@ -28,7 +28,6 @@ LONG_WAITING = (
     "integration/test_cluster.py",
     "integration/test_secrets.py",
     "integration/test_replicas.py",
-    "integration/test_sweep_instants.py",
     "integration/test_forecast.py",
     "integration/test_pipeline.py",
 )

@@ -29,9 +29,13 @@ from sexton.kafka.failures import TransientError, error_name
 from sexton.kafka.session import ClusterSession
 from sexton.transactions.states import State, TransactionalId
 
-UNVERIFIED = {"transaction.partition.verification.enable": "false", "transactional.id.expiration.ms": "3600000"}
+UNVERIFIED = {
+    "transaction.partition.verification.enable": "false",
+    "transactional.id.expiration.ms": "3600000",
+    "transaction.max.timeout.ms": "7200000",
+}
 TOPIC, PARTITIONS = "t", 4
-TIMEOUT_MS = 600_000
+TIMEOUT_MS = 7_200_000
 TRANSACTION = 1
 """Of FindCoordinator."""
 PASSING = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS"}

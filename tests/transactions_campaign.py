@@ -43,6 +43,7 @@ from tests.transactions_broker import (
 LOG_PARTITIONS = 4
 """Of both topics."""
 CAP_BYTES = 1 << 24
+PAUSE_S = 1
 
 
 @dataclass
@@ -160,6 +161,7 @@ def campaign(release: str, jars: Sequence[Path], transactions: int, seed: int) -
         while any(worker.is_alive() for worker in workers):
             run.look(asks=looks % 2 == 0)
             looks += 1
+            time.sleep(PAUSE_S)
         for worker in workers:
             worker.join()
         run.look(asks=True)

@@ -132,6 +132,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 SEXTON_SETTLE_MS="500",
                 SEXTON_MAINTENANCE_SCHEDULE="",
                 SEXTON_REPLICAS_SCHEDULE="",
+                SEXTON_TRANSACTIONS_SCHEDULE="",
                 SEXTON_POLICY=str(policy),
             )
             yield World(

@@ -46,8 +46,8 @@ sexton transactions --archive s3://keep/offsets --as-of 2026-11-21T04:00:00Z
 [dim]# how many transactional ids would expire at once with one day instead of seven?[/dim]
 sexton transactions --segments backup --expiration-ms 86400000
 
-[dim]# the commands that end what hangs, for scripts[/dim]
-sexton transactions --bootstrap-servers kafka-1:9092 --json | jq -r '.transactions[].abort_command // empty'
+[dim]# how many hang, run, complete, for scripts[/dim]
+sexton transactions --bootstrap-servers kafka-1:9092 --json | jq .counts
 """
 COLUMNS = (
     *("LOG-PARTITION", "PRODUCER-ID", "EPOCH", "VERDICT", "TRANSACTIONAL-ID", "STATE"),

@@ -33,7 +33,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "ledger",
         "history",
         "views",
-        "analysis replicas",
+        "analysis replicas transactions",
         "pipeline execution",
         "maintenance spark",
         "airflow report",

@@ -43,6 +43,7 @@ class Cluster:
     deadline_minutes: int
     maintenance_schedule: str
     replicas_schedule: str
+    transactions_schedule: str
     retention_minutes: int | None
     policy: str
 
@@ -72,6 +73,7 @@ class ClusterSettings(BaseModel):
     deadline_minutes: int = Field(0, ge=0)
     maintenance_schedule: str = ""
     replicas_schedule: str = ""
+    transactions_schedule: str = ""
     retention_minutes: int | None = Field(None, ge=1)
     policy: str = ""
 
@@ -169,6 +171,9 @@ class Settings(BaseSettings):
     )
     replicas_schedule: str = Field(
         "30 4 * * 0", description="cron of the DAG audit_replicas, in UTC; empty: manual runs only"
+    )
+    transactions_schedule: str = Field(
+        "15 5 * * *", description="cron of the DAG audit_transactions, in UTC; empty: manual runs only"
     )
     maintenance_deletes: bool = Field(False, description="whether maintenance deletes; otherwise report only")
     maintenance_keep_all_hours: int = Field(48, ge=1, description="keep all published runs younger than this")

@@ -26,6 +26,7 @@ CLUSTERS = {
         "schedule": "*/5 * * * *",
         "maintenance_schedule": "",
         "replicas_schedule": "",
+        "transactions_schedule": "",
         "retention_minutes": 60,
         "deadline_minutes": 7,
         "policy": "/etc/eu.yaml",
@@ -93,6 +94,7 @@ def test_each_cluster_has_its_turns_and_the_tables_have_one(bag) -> None:
         "offset_retention": {"snapshot_log": "sexton_kafka__eu", "publish_tables": "sexton_publish"},
         "maintenance": {"reconcile": "sexton_kafka__eu", "expire_runs": "sexton_publish"},
         "audit_replicas": {"audit_replicas": "sexton_kafka__eu"},
+        "audit_transactions": {"audit_transactions": "sexton_kafka__eu"},
         "apply_tombstones": {"apply": "sexton_apply__eu"},
         "restore_offsets": {"restore": "sexton_apply__eu"},
     }

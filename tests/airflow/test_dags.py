@@ -20,7 +20,7 @@ from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.pools import POOLS
 from sexton.airflow.spark_tasks import JOBS, STAGES
 
-MAINTENANCE_TASKS = [task for task in JOBS if task not in (*STAGES, "audit_replicas")]
+MAINTENANCE_TASKS = [task for task in JOBS if task not in (*STAGES, "audit_replicas", "audit_transactions")]
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ROOT / "dags"
 
@@ -90,7 +90,7 @@ def test_maintenance_removes_nothing_unless_it_is_told_to(maintenance) -> None:
 
 
 def test_stems_name_job_module_and_test_of_maintenance(bag, maintenance) -> None:
-    for task in (*maintenance.tasks, *bag.dags["audit_replicas"].tasks):
+    for task in (*maintenance.tasks, *bag.dags["audit_replicas"].tasks, *bag.dags["audit_transactions"].tasks):
         name, application = task.task_id, Path(task.application)
         assert application == ROOT / "spark_jobs" / f"{name}.py"
         assert application.is_file()
@@ -98,7 +98,7 @@ def test_stems_name_job_module_and_test_of_maintenance(bag, maintenance) -> None
         assert (ROOT / "tests" / "maintenance" / f"test_{name}.py").is_file()
 
 
-@pytest.mark.parametrize("name", ["offset_retention", "maintenance", "audit_replicas"])
+@pytest.mark.parametrize("name", ["offset_retention", "maintenance", "audit_replicas", "audit_transactions"])
 def test_intervals_are_not_empty(bag, name) -> None:
     assert isinstance(bag.dags[name].timetable, CronDataIntervalTimetable)
     assert bag.dags[name].max_active_runs == 1

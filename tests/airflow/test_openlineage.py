@@ -124,7 +124,7 @@ def test_what_changes_a_cluster_sends_nothing(environment: dict[str, str]) -> No
         line.split()[1:] for line in told(environment, SILENT, str(ROOT / "dags")).splitlines() if "emits:" in line
     ]
     found = {dag_id: (any_emits, all_emits) for dag_id, any_emits, all_emits in lines}
-    kinds = dict.fromkeys(("offset_retention", "maintenance", "audit_replicas"), "True")
+    kinds = dict.fromkeys(("offset_retention", "maintenance", "audit_replicas", "audit_transactions"), "True")
     kinds |= dict.fromkeys(("apply_tombstones", "restore_offsets"), "False")
     assert found == {f"{kind}{suffix}": (emits, emits) for kind, emits in kinds.items() for suffix in ("", "__eu")}
 

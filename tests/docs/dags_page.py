@@ -12,7 +12,14 @@ from typing import Any
 
 from sexton.settings import PROJECT_ROOT
 
-ORDER = ("offset_retention", "maintenance", "audit_replicas", "apply_tombstones", "restore_offsets")
+ORDER = (
+    "offset_retention",
+    "maintenance",
+    "audit_replicas",
+    "audit_transactions",
+    "apply_tombstones",
+    "restore_offsets",
+)
 _HEAD = """# DAGs
 
 Use this page to trigger a DAG: it lists what each DAG does, its schedule, its tasks and the fields of its trigger
@@ -31,6 +38,7 @@ _ABOUT = {
     "offset_retention": "What it describes: [time](time.md); how it judges: [policy](policy.md).",
     "maintenance": "What each task does and keeps: [maintenance](maintenance.md).",
     "audit_replicas": "What it looks for, and what to do: [replicas](replicas.md).",
+    "audit_transactions": "Verdicts, and what to do: [transactions](transactions.md).",
     "apply_tombstones": "Manual runs only. Who approves: [approval](approval.md); what is checked: [apply](apply.md).",
     "restore_offsets": "Manual runs only. Who approves: [approval](approval.md); every case: [restore](restore.md).",
 }
@@ -55,8 +63,8 @@ def _section(dag: Any) -> str:
     rows = "".join(_row(name, dag.params.get_param(name)) for name in dag.params)
     return (
         f"\n## {dag.dag_id}\n\n{dag.description}. {_ABOUT[dag.dag_id]}\n\n"
-        f"Schedule: {_schedule(dag)}. Tasks: {_edges(dag)}.\n\n"
-        f"| field | value | default | meaning |\n|---|---|---|---|\n{rows}"
+        f"Schedule: {_schedule(dag)}. Tasks: {_edges(dag)}.\n"
+        + (f"\n| field | value | default | meaning |\n|---|---|---|---|\n{rows}" if rows else "")
     )
 
 

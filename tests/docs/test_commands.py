@@ -39,7 +39,10 @@ CHAINED = re.compile(r"\s(?:\||&&)\s")
 """Between the commands of one line."""
 MAY_END_WITH = {"doctor": (0, 2)}
 """Where an exit code other than 0 is an answer: what a doctor finds is the machine's business."""
-KAFKA_PROGRAMS = {"kafka-topics.sh", "kafka-console-producer.sh", "kafka-console-consumer.sh", "kafka-acls.sh"}
+KAFKA_PROGRAMS = {
+    *("kafka-topics.sh", "kafka-console-producer.sh", "kafka-console-consumer.sh", "kafka-acls.sh"),
+    "kafka-transactions.sh",  # tests/integration/test_transactions.py runs it
+}
 COMPOSE_COMMANDS = {"up", "down", "ps", "exec", "stop", "build", "logs", "run"}
 
 

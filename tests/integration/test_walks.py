@@ -57,6 +57,8 @@ rules:
 ONE_SOURCE = "give one of --from-plan PLAN_ID, --from-ledger PLAN_ID and --as-of INSTANT"
 RUN_TIMEOUT_S = 900
 DONE = {"success", "failed"}
+PRESSED = ("offset_retention", "maintenance", "audit_replicas", "audit_transactions")
+"""The DAGs that need nothing but a press of Trigger."""
 DASHBOARD_TIME = "%Y-%m-%d %H:%M:%S"
 
 Offsets = dict[str, dict[tuple[str, int], int]]
@@ -132,6 +134,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 SEXTON_SETTLE_MS="500",
                 SEXTON_MAINTENANCE_SCHEDULE="",
                 SEXTON_REPLICAS_SCHEDULE="",
+                SEXTON_TRANSACTIONS_SCHEDULE="",
                 SEXTON_POLICY=str(policy),
             )
             yield World(
@@ -200,7 +203,7 @@ def test_forms_open_ready_and_refuse_what_cannot_be(world: World) -> None:
         for dag_id, section, name, value, _ in REFUSED
     ]
     told = world.walk("forms", refused=asked)
-    ready = ("offset_retention", "maintenance", "audit_replicas", "restore_offsets")
+    ready = (*PRESSED, "restore_offsets")
     assert told["untouched"] == {**dict.fromkeys(ready, True), "apply_tombstones": False}
     assert (told["filled"], told["emptied"]) == (True, False)
     for dag_id, _, name, _, answer in REFUSED:
@@ -219,9 +222,9 @@ def test_scheduled_retention(world: World) -> None:
 
 
 def test_forms_sent_untouched(world: World) -> None:
-    """Those of three DAGs, and of a restore, which needs what only a person knows; their runs end in a later test."""
+    """Those of four DAGs, and of a restore, which needs what only a person knows; their runs end in a later test."""
     world.sent.update(world.walk("untouched")["runs"])
-    assert world.sent.keys() == {"offset_retention", "maintenance", "audit_replicas", "restore_offsets"}
+    assert world.sent.keys() == {*PRESSED, "restore_offsets"}
 
 
 def test_backfill(world: World) -> None:
@@ -245,7 +248,7 @@ def test_runs_of_the_forms_sent_untouched(world: World) -> None:
     api, sent = world.system.api(), world.sent
     wait_for(lambda: {api.run_state(*run) for run in sent.items()} <= DONE)
     states = {dag_id: api.run_state(dag_id, run_id) for dag_id, run_id in sent.items()}
-    ended = dict.fromkeys(("offset_retention", "maintenance", "audit_replicas"), "success")
+    ended = dict.fromkeys(PRESSED, "success")
     assert states == {**ended, "restore_offsets": "failed"}
     assert {task["state"] for task in api.task_states("offset_retention", sent["offset_retention"]).values()} == {
         "success"

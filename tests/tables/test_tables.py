@@ -37,6 +37,10 @@ CONTRACT = {
     "commit_counts": "group_id log_partition commits commits_per_second is_whole",
     "topic_partitions": "topic topic_id partition log_start_offset log_end_offset",
     "replica_state": "log_partition replica status log_start_offset high_watermark last_stable_offset loads load_error",
+    "transactions": "log_partition producer_id producer_epoch verdict reason transactional_id state start_offset "
+    "since_ms ends_at_ms is_overdue group_ids offsets held_bytes abort_arguments evidence",
+    "transactional_ids": "transactional_id state_log_partition family producer_id producer_epoch state timeout_ms "
+    "started_at_ms updated_at_ms age_ms expires_at_ms partitions",
     "replica_differences": "log_partition group_id topic partition kind wrong_replicas right_replicas answers "
     "log_offsets evidence since_timestamp_ms noticed_by advice",
     "apply_ledger": "plan_id action log_partition position attempt group_id topic partition intent_at_ms outcome_at_ms "
@@ -130,6 +134,8 @@ def test_what_a_run_writes_anew() -> None:
         "apply_ledger",
         "replica_state",
         "replica_differences",
+        "transactions",
+        "transactional_ids",
         "runs",
     }
 

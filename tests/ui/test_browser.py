@@ -46,6 +46,7 @@ PAGES = {
     "offsets": "/offsets",
     "log": "/log",
     "replicas": "/replicas",
+    "transactions": "/transactions",
     "runs": "/runs",
     "checks": "/checks",
     "plans": "/plans",

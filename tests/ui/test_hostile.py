@@ -20,6 +20,7 @@ PAGES = (
     "/offsets?size=200",
     "/log",
     "/replicas",
+    "/transactions",
     "/checks",
     "/runs",
     "/plans",

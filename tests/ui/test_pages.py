@@ -37,6 +37,7 @@ PAGES = (
     "/offsets",
     "/log",
     "/replicas",
+    "/transactions",
     "/runs",
     "/checks",
     "/plans",
@@ -72,6 +73,16 @@ def test_every_page_in_every_language(client: TestClient, path: str, language: s
     html = page(client, path, **({"id": path.partition("=")[2]} if "=" in path else {}), lang=language)
     assert f'<html lang="{language}">' in html
     assert html.count("<h1>") == 1
+
+
+def test_the_newest_audit_of_transactions_is_shown(client: TestClient) -> None:
+    newest = data(client, "/transaction-audit", as_of=FIRST_MS + RUNS * HOUR_MS)
+    assert newest["verdicts"] == {"hanging": 1, "running": 1}
+    assert [row["verdict"] for row in newest["transactions"]["rows"]] == ["hanging", "running"]
+    assert (newest["states"], newest["families"]) == ({"Ongoing": 2}, [{"family": "app-*", "found": 2}])
+    assert "--start-offset 3" in text(client, "/transactions", as_of=FIRST_MS + RUNS * HOUR_MS)
+    assert data(client, "/transaction-audit", as_of=FIRST_MS) is None
+    assert data(client, "/transaction-audit", cluster=OTHER) is None
 
 
 def test_the_newest_audit_of_replicas_is_shown(client: TestClient) -> None:

@@ -42,8 +42,24 @@ def write_world(folder: Path, names: tuple[str, ...] = HOSTILE_NAMES) -> Written
         audit = key(number)
         lake.append("replica_state", as_table("replica_state", _replica_states(number), audit))
         lake.append("replica_differences", as_table("replica_differences", _replica_differences(number, names), audit))
+        lake.append("transactions", as_table("transactions", _transactions(names), audit))
+        lake.append("transactional_ids", as_table("transactional_ids", [_id(number) for number in (1, 2)], audit))
     lake.publish(key(0, OTHER), {"groups": [_group("elsewhere", 1)]})
     return lake
+
+
+def _transactions(names: tuple[str, ...]) -> list[Row]:
+    common = {"log_partition": 0, "producer_epoch": 0, "last_log_offset": 9, "offsets": [], "since_ms": FIRST_MS}
+    common |= {"is_overdue": False, "is_confirmed": True, "evidence": "why", "group_ids": [*names], "start_offset": 3}
+    running = {"verdict": "running", "reason": "ongoing", "transactional_id": "app-1", "ends_at_ms": FIRST_MS}
+    hanging = {"verdict": "hanging", "reason": "ended", "abort_arguments": "abort --start-offset 3", "held_bytes": 10}
+    return [{**common, **running, "producer_id": 1}, {**common, **hanging, "producer_id": 2}]
+
+
+def _id(number: int) -> Row:
+    common = {"state_log_partition": 0, "state_log_offset": number, "family": "app-*", "producer_epoch": 0}
+    common |= {"timeout_ms": 1, "updated_at_ms": FIRST_MS, "age_ms": 0, "partitions": [], "state": "Ongoing"}
+    return {**common, "transactional_id": f"app-{number}", "producer_id": number, "client_transaction_version": 0}
 
 
 def _replica_states(number: int) -> list[Row]:

@@ -179,6 +179,14 @@ JOBS = {
         reads=["topic", "archive"],
         writes=["tables"],
     ),
+    "audit_transactions": Job(
+        [ARCHIVE, NOW, RATE, "--run-id={{ run_id }}.{{ ti.try_number }}"],
+        KAFKA_POOL,
+        chooses_cluster=True,
+        writes_iceberg=True,
+        reads=["topic", "archive", "tables"],
+        writes=["archive", "tables"],
+    ),
 }
 """The stages and the tasks of maintenance: task id, file in spark_jobs/, module in sexton.pipeline or .maintenance."""
 

@@ -28,8 +28,12 @@ MAINTENANCE_FOLDER = "maintenance"
 PLANS_FOLDER = "plans"
 LEDGER_FOLDER = "ledger"
 RESTORES_FOLDER = "restores"
+TRANSACTIONS_FOLDER = "transaction_state"
 OWN_FOLDERS = frozenset(
-    {"cluster_metadata", "cuts", "checkpoints", MAINTENANCE_FOLDER, PLANS_FOLDER, LEDGER_FOLDER, RESTORES_FOLDER}
+    {
+        *("cluster_metadata", "cuts", "checkpoints", MAINTENANCE_FOLDER),
+        *(PLANS_FOLDER, LEDGER_FOLDER, RESTORES_FOLDER, TRANSACTIONS_FOLDER),
+    }
 )
 """Folders of a cluster that do not hold a topic."""
 

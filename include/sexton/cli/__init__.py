@@ -35,6 +35,7 @@ from sexton.cli import (
     restore,
     show,
     snapshot,
+    transactions,
     what_if,
 )
 from sexton.cli.command import Debug, State, command
@@ -89,6 +90,7 @@ command(replicas.app, "look", replicas_live.LOOK_EXAMPLES)(replicas_live.look)
 command(replicas.app, "copy", replicas_live.COPY_EXAMPLES)(replicas_live.copy)
 command(replicas.app, "diff", replicas.DIFF_EXAMPLES)(replicas.diff)
 app.add_typer(replicas.app, name="replicas")
+command(app, "transactions", transactions.EXAMPLES)(transactions.transactions)
 app.add_typer(policy.app, name="policy")
 app.add_typer(show.app, name="show")
 app.add_typer(archive.app, name="archive")

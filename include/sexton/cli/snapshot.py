@@ -1,5 +1,6 @@
 """`sexton snapshot`: copy what is new in `__consumer_offsets` from a cluster into the archive."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from sexton.cli.options import ArchiveUri, ClusterInput, Json, archive_uri, now_ms, option, parse_optional_instant
@@ -13,6 +14,9 @@ sexton snapshot
 [dim]# another cluster, into a bucket[/dim]
 sexton snapshot --client-config client.properties --archive s3://keep/offsets
 
+[dim]# with the states of transactions, for `sexton transactions --archive`[/dim]
+sexton snapshot --transactions
+
 [dim]# wait until an audit of that instant has settled[/dim]
 sexton snapshot --as-of 2026-11-21T04:00:00Z
 """
@@ -25,6 +29,9 @@ def snapshot(
     as_of: Annotated[
         str | None, option("--as-of ISO|MS", "Wait until this instant has settled. Default: copy what is there now.")
     ] = None,
+    transactions: Annotated[
+        bool, option("--transactions", "Then copy what is new in __transaction_state, too; it needs READ as well.")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Copy what is new in the offsets topic into the archive, byte for byte.
@@ -33,7 +40,7 @@ def snapshot(
     """
     as_of_ms = parse_optional_instant(as_of, "--as-of")
 
-    from sexton.pipeline import snapshot_log
+    from sexton.pipeline import archive_transactions, snapshot_log
     from sexton.runs.processes import engine_here
     from sexton.settings import settings
 
@@ -46,4 +53,17 @@ def snapshot(
     )
     with engine_here("sexton snapshot", quiet=json) as engine:
         taken = snapshot_log.run(engine, request, now_ms=now_ms)
+        states = None
+        if transactions:
+            states = archive_transactions.run(engine, request, cluster_id=taken.cluster_id, now_ms=now_ms)
+    if states is not None:
+        taken = replace(
+            taken,
+            segments=taken.segments + states.segments,
+            size_bytes=taken.size_bytes + states.size_bytes,
+            log_offsets=taken.log_offsets + states.log_offsets,
+            log_partitions=taken.log_partitions + states.log_partitions,
+            batches=taken.batches + states.batches,
+            warnings=[*taken.warnings, *states.warnings],
+        )
     return print_archived(taken, request.archive, json=json, at=f", taken at {instant(taken.taken_at_ms)}")

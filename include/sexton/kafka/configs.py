@@ -15,8 +15,9 @@ from sexton.kafka.session import ClusterSession
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 DELETE_RETENTION, MAX_MESSAGE_BYTES = "delete.retention.ms", "max.message.bytes"
 RETENTION_MINUTES = "offsets.retention.minutes"
-OF_COORDINATORS = ("offset.metadata.max.bytes", "inter.broker.protocol.version")
-"""Settings of a broker that decide what its coordinator takes and appends, besides those that begin with `offsets.`."""
+OF_COORDINATORS = ("offset.metadata.max.bytes", "inter.broker.protocol.version", "transactional.id.expiration.ms")
+"""Settings of a broker that decide what its coordinators take, append and expire, besides those that begin with
+`offsets.`."""
 OF_APPENDS = ("compression.type", "message.format.version")
 """Settings of the offsets topic that decide how a broker writes what its coordinator appends."""
 OF_TOPIC = (DELETE_RETENTION, MAX_MESSAGE_BYTES, *OF_APPENDS)

@@ -18,7 +18,8 @@ from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
 
-_LOG_FOLDER = re.compile(r"__consumer_offsets-(\d{1,9})")
+OFFSETS_TOPIC = "__consumer_offsets"
+_LOG_FOLDER = re.compile(rf"{OFFSETS_TOPIC}-(\d{{1,9}})")
 _SEGMENT_FILE = re.compile(r"(\d{20})\.log")
 _MOST_LOG_OFFSET = 1 << 62
 """A real log_offset never comes near (framing); beyond 1 << 63 Kafka itself cannot read the name of a file."""
@@ -75,26 +76,29 @@ class FoldTask:
     is_last: bool
 
 
-def list_segments(fs: pafs.FileSystem, root: str) -> dict[int, list[Segment]]:
+def list_segments(fs: pafs.FileSystem, root: str, topic: str = OFFSETS_TOPIC) -> dict[int, list[Segment]]:
     """The segments of every log partition under `root`, by log partition, each list by base offset.
 
     Raises UsageError when there is no such folder, or no segment in it.
     """
+    found = {number: _segments_of(fs, path, number) for number, path in partition_folders(fs, root, topic).items()}
+    if not any(found.values()):
+        raise UsageError(f"no segment of {topic} here", where=root, fix=f"give {_WANTED}")
+    return {number: segments for number, segments in sorted(found.items()) if segments}
+
+
+def partition_folders(fs: pafs.FileSystem, root: str, topic: str = OFFSETS_TOPIC) -> dict[int, str]:
+    """The path of every partition's folder under `root`; UsageError when there is no such folder."""
     info = fs.get_file_info(root)
     if info.type != pafs.FileType.Directory:
         wrong = "no such folder" if info.type == pafs.FileType.NotFound else "not a folder"
         raise UsageError(wrong, where=root, fix=f"give {_WANTED}")
-    found: dict[int, list[Segment]] = {}
-    for entry in fs.get_file_info(pafs.FileSelector(root)):
-        folder = _LOG_FOLDER.fullmatch(entry.base_name)
-        if folder is None or entry.type != pafs.FileType.Directory:
-            continue
-        segments = _segments_of(fs, entry.path, int(folder[1]))
-        if segments:
-            found[int(folder[1])] = segments
-    if not found:
-        raise UsageError("no segment of __consumer_offsets here", where=root, fix=f"give {_WANTED}")
-    return dict(sorted(found.items()))
+    folder = re.compile(rf"{re.escape(topic)}-(\d{{1,9}})")
+    return {
+        int(name[1]): entry.path
+        for entry in fs.get_file_info(pafs.FileSelector(root))
+        if entry.type == pafs.FileType.Directory and (name := folder.fullmatch(entry.base_name))
+    }
 
 
 def _segments_of(fs: pafs.FileSystem, folder: str, log_partition: int) -> list[Segment]:

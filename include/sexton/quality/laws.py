@@ -320,3 +320,33 @@ CHANGE_LAWS: tuple[Expectation, ...] = (
     ),
 )
 """Laws of runs that write the changes of an interval. The changes end in the values of the run's own state tables."""
+
+AUDIT_LAWS: tuple[Expectation, ...] = (
+    _law(
+        "transactions",
+        "abort_arguments",
+        "a transaction has arguments that abort it if it hangs, and only then",
+        "SELECT t.* FROM transactions t WHERE (t.verdict = 'hanging') <> (t.abort_arguments IS NOT NULL)",
+    ),
+    _law(
+        "transactions",
+        "ends_at",
+        "a transaction has an end if it is running, and only then",
+        "SELECT t.* FROM transactions t WHERE (t.verdict = 'running') <> (t.ends_at_ms IS NOT NULL)",
+    ),
+    _law(
+        "transactions",
+        "known_id",
+        "the transactional id of a transaction is in transactional_ids",
+        """SELECT t.* FROM transactions t ANTI JOIN transactional_ids i ON i.transactional_id = t.transactional_id
+            WHERE t.transactional_id IS NOT NULL""",
+    ),
+    _law(
+        "transactional_ids",
+        "expires_at",
+        "a transactional id expires unless its transaction is open",
+        """SELECT i.* FROM transactional_ids i
+            WHERE (i.state IN ('Empty', 'CompleteCommit', 'CompleteAbort')) <> (i.expires_at_ms IS NOT NULL)""",
+    ),
+)
+"""Of the tables that audits write."""

@@ -73,7 +73,7 @@ def check(
 def create_views(spark: "SparkSession", tables: Mapping[str, "DataFrame"], run: CheckedRun) -> dict[str, "DataFrame"]:
     """Name what the queries read, and keep it in memory, or on the executors' disks, until it is unpersisted."""
     views = {name: rows.persist() for name, rows in tables.items()}
-    views |= {name: _frame(spark, rows) for name, rows in run.relations().items()}
+    views |= {name: frame(spark, rows) for name, rows in run.relations().items()}
     if tables.keys() >= {"groups", "tombstones"}:
         views["held_groups"] = _held_groups(spark, views["groups"], views["tombstones"], run.policy)
     for name, rows in views.items():
@@ -84,7 +84,7 @@ def create_views(spark: "SparkSession", tables: Mapping[str, "DataFrame"], run: 
     return views
 
 
-def _frame(spark: "SparkSession", rows: pa.Table) -> "DataFrame":
+def frame(spark: "SparkSession", rows: pa.Table) -> "DataFrame":
     """Return `rows` as a DataFrame; Spark Connect needs the schema of an empty table."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -96,7 +96,7 @@ def _held_groups(
 ) -> "DataFrame":
     """Which of the planned groups the policy holds."""
     if policy is None:
-        return _frame(spark, HELD_GROUPS.empty_table())
+        return frame(spark, HELD_GROUPS.empty_table())
     planned = groups.join(tombstones.select("group_id").distinct(), "group_id", "left_semi").select(*GROUP_COLUMNS)
 
     def held(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

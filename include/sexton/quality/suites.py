@@ -11,7 +11,7 @@ import pyarrow as pa
 from sexton.errors import UsageError
 from sexton.quality.declared_expectations import checked_tables, declared_expectations
 from sexton.quality.expectation import NOT_MEASURED, Expectation, Result, result_of
-from sexton.quality.laws import CHANGE_LAWS, LAWS
+from sexton.quality.laws import AUDIT_LAWS, CHANGE_LAWS, LAWS
 from sexton.quality.relations import VIEWS, CheckedRun
 from sexton.tables import TABLES, Column, Severity, Table
 
@@ -29,6 +29,14 @@ def suites_of(run: CheckedRun, more: Iterable[Expectation] = ()) -> Suites:
     }
     suites = {name: [*declared.get(name, ()), *(law for law in laws if law.table == name)] for name in TABLES}
     return {name: suite for name, suite in suites.items() if suite}
+
+
+def audit_suites(run: CheckedRun, tables: Iterable[Table]) -> Suites:
+    """Return the expectations of tables that are no part of a run: what their declarations say, and their laws."""
+    return {
+        table.name: [*declared_expectations(table, run), *(law for law in AUDIT_LAWS if law.table == table.name)]
+        for table in tables
+    }
 
 
 def needs(sql: str) -> set[str]:

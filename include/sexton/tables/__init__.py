@@ -19,6 +19,8 @@ from sexton.tables.runs import RUNS
 from sexton.tables.table import PARTITION_COLUMNS, RUN_COLUMNS, Column, Severity, Table
 from sexton.tables.tombstones import TOMBSTONES
 from sexton.tables.topic_partitions import TOPIC_PARTITIONS
+from sexton.tables.transactional_ids import TRANSACTIONAL_IDS
+from sexton.tables.transactions import TRANSACTIONS
 from sexton.tables.undecodable_records import UNDECODABLE_RECORDS
 from sexton.tables.unreachable_offsets import UNREACHABLE_OFFSETS
 
@@ -43,6 +45,8 @@ TABLES: dict[str, Table] = {
         APPLY_LEDGER,
         REPLICA_STATE,
         REPLICA_DIFFERENCES,
+        TRANSACTIONS,
+        TRANSACTIONAL_IDS,
         DQ_RESULTS,
         RUNS,
     )
@@ -64,6 +68,8 @@ __all__ = [
     "RUN_COLUMNS",
     "SNAPSHOT_TABLES",
     "TABLES",
+    "TRANSACTIONAL_IDS",
+    "TRANSACTIONS",
     "Column",
     "Severity",
     "Table",

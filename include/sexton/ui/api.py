@@ -15,6 +15,7 @@ from sexton.ui.paging import Page, PageNumber, PageSize, Search
 from sexton.ui.parameters import MAX_INSTANT_MS, AnyView, GroupQueryParam, OffsetQueryParam
 from sexton.ui.replica_queries import ROWS, ReplicaAudit, replica_audit
 from sexton.ui.story_queries import Series, StoryPage, series, story
+from sexton.ui.transaction_queries import TransactionAudit, transaction_audit
 
 router = APIRouter(prefix="/api", tags=["published state"])
 MOST_TRANSACTIONS = 1_000
@@ -106,6 +107,12 @@ def get_transactions(view: AnyView) -> list[dict[str, Any]]:
 def get_replicas(view: AnyView, page: PageNumber = 1, size: PageSize = ROWS) -> ReplicaAudit | None:
     """The newest audit of replicas: their state, and a page of what clients would read otherwise; null without any."""
     return replica_audit(view, page=page, size=size)
+
+
+@router.get("/transaction-audit")
+def get_transaction_audit(view: AnyView, page: PageNumber = 1, size: PageSize = ROWS) -> TransactionAudit | None:
+    """The newest audit of transactions: which hold offsets, whether they will end; null without any."""
+    return transaction_audit(view, page=page, size=size)
 
 
 @router.get("/checks")

@@ -15,6 +15,7 @@ from sexton.ui.parameters import MAX_INSTANT_MS, GroupQueryParam, OffsetQueryPar
 from sexton.ui.rendering import assets, expiry_plot, render
 from sexton.ui.replica_queries import replica_audit
 from sexton.ui.story_queries import runs_with_checks, story
+from sexton.ui.transaction_queries import transaction_audit
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 LAST_RUNS = 8
@@ -101,6 +102,11 @@ def show_log(view: PublishedView) -> str:
 @router.get("/replicas")
 def show_replicas(view: PublishedView, page: PageNumber = 1) -> str:
     return render(view, "replicas.html", page="replicas", audit=replica_audit(view, page=page))
+
+
+@router.get("/transactions")
+def show_transactions(view: PublishedView, page: PageNumber = 1) -> str:
+    return render(view, "transactions.html", page="transactions", audit=transaction_audit(view, page=page))
 
 
 def _list(request: Request, view: PageView, page: str, **values: Any) -> str:

@@ -127,7 +127,7 @@ const pick = async (page, instant) => {
 const forms = async () => {
   const page = await enter("admin");
   told.untouched = {};
-  for (const name of ["offset_retention", "maintenance", "audit_replicas", "restore_offsets", "apply_tombstones"]) {
+  for (const name of ["offset_retention", "maintenance", "audit_replicas", "audit_transactions", "restore_offsets", "apply_tombstones"]) {
     await dag(page, name);
     await form(page);
     await page.waitForTimeout(500);
@@ -184,11 +184,11 @@ const asks = async (page, name, run) => {
   });
 };
 
-// Three forms sent as they open.
+// Forms sent as they open.
 const untouched = async () => {
   const page = await enter("admin");
   told.runs = {};
-  for (const name of ["offset_retention", "maintenance", "audit_replicas", "restore_offsets"]) {
+  for (const name of ["offset_retention", "maintenance", "audit_replicas", "audit_transactions", "restore_offsets"]) {
     await dag(page, name);
     await form(page);
     told.runs[name] = await sent(page, name);

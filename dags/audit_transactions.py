@@ -1,0 +1,37 @@
+"""
+### Audit of transactions
+
+Finds out whether each open transaction that holds offsets will end. One that never ends keeps its offsets pending, its
+groups from being deleted and from expiring, and the log cleaner from the rest of the log partition, for ever.
+
+The task archives what is new in `__transaction_state` (READ on the topic is all it needs), joins the open transactions
+of the newest published run with the states of all transactional ids, and asks the brokers which of them are still open.
+The result goes to the tables `transactions` and `transactional_ids`, once Great Expectations has checked it. A hanging
+transaction raises an alert; so does one that should have ended, and a program that makes up new transactional ids.
+**Nothing is ended**: the dashboard and the table show the arguments for `kafka-transactions.sh abort`.
+
+It needs a published run of `offset_retention`. Safe to run again at any time.
+"""
+
+from airflow.sdk import DAG
+
+from sexton.airflow import defaults
+from sexton.airflow.spark_tasks import macros, spark_job
+from sexton.settings import Cluster, settings
+
+
+def audit_transactions(cluster: Cluster) -> None:
+    with DAG(
+        dag_id=cluster.scoped_name("audit_transactions"),
+        schedule=defaults.timetable(cluster.transactions_schedule),
+        catchup=False,  # it describes the brokers of today
+        max_active_runs=1,
+        user_defined_macros=macros(cluster),
+        description="Find the transactions that hold offsets and will never end, and count transactional ids",
+        **defaults.of_every_dag(cluster, __doc__),
+    ):
+        spark_job("audit_transactions", cluster)
+
+
+for cluster in settings().every_cluster:
+    audit_transactions(cluster)

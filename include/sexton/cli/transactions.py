@@ -1,0 +1,307 @@
+"""`sexton transactions`: open transactions that hold offsets, whose they are, and whether they will end."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from sexton.cli.command import Without
+from sexton.cli.input_options import LogInput
+from sexton.cli.judged_input import replayed
+from sexton.cli.options import (
+    DEFAULT_ROWS,
+    INPUT,
+    RULES,
+    ClusterInput,
+    Json,
+    ShownRows,
+    archive_uri,
+    now_ms,
+    option,
+    parse_optional_instant,
+)
+from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_table
+from sexton.errors import DataQualityFailure, UsageError
+from sexton.report import figures
+from sexton.report.names import short
+
+if TYPE_CHECKING:
+    from sexton.kafka.client import ClientConfig
+    from sexton.runs.folder import RunFolder, RunRecord
+    from sexton.runs.source import LogSource
+    from sexton.transactions.audit import Audit
+    from sexton.transactions.reading import StateLog
+
+EXAMPLES = """\
+[dim]# what is open now, and will it end? (reads both topics, READ is all it needs)[/dim]
+sexton transactions --bootstrap-servers kafka-1:9092
+
+[dim]# from a copy of a broker's disk: __consumer_offsets-* and __transaction_state-*, copied in this order[/dim]
+sexton transactions --segments backup
+
+[dim]# a past instant, from archives that `sexton snapshot --transactions` has filled[/dim]
+sexton transactions --archive s3://keep/offsets --as-of 2026-11-21T04:00:00Z
+
+[dim]# how many transactional ids would expire at once with one day instead of seven?[/dim]
+sexton transactions --segments backup --expiration-ms 86400000
+
+[dim]# how many hang, run, complete, for scripts[/dim]
+sexton transactions --bootstrap-servers kafka-1:9092 --json | jq .counts
+"""
+COLUMNS = (
+    *("LOG-PARTITION", "PRODUCER-ID", "EPOCH", "VERDICT", "TRANSACTIONAL-ID", "STATE"),
+    *("SINCE", "ENDS", "GROUPS", "OFFSETS", "HELD"),
+)
+ID_COLUMNS = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "EPOCH", "UPDATED", "EXPIRES")
+FORECAST_COLUMNS = ("EXPIRATION", "IDS", "OPEN", "DUE", "1-DAY", "7-DAYS", "30-DAYS")
+LIVE = "HOST:PORT"
+
+Log = Annotated[LogInput, Without({"run", "topics", "load_buffer_bytes"})]
+
+
+def transactions(
+    *,
+    log: Log,
+    cluster: ClusterInput,
+    taken_at: Annotated[
+        str | None,
+        option("--taken-at ISO|MS", "When the segments were copied, all at one instant. Default: unknown.", INPUT),
+    ] = None,
+    expiration_ms: Annotated[
+        int | None,
+        option(
+            "--expiration-ms N",
+            "Compare this transactional.id.expiration.ms with the recorded one, else Kafka's default of 7 days.",
+            RULES,
+            at_least=1,
+        ),
+    ] = None,
+    ids: Annotated[bool, option("--ids", "List the transactional ids, too.")] = False,
+    limit: ShownRows = DEFAULT_ROWS,
+    json: Json = False,
+) -> int:
+    """Show the transactions that hold offsets: whose each is, whether it will end, and how to end one that hangs.
+
+    A transaction that never ends keeps its offsets pending, its groups from being deleted, and the log cleaner from
+    the rest of the log partition. Reads `__transaction_state` besides the offsets log, from --segments, from --archive,
+    or from the brokers, which are then also asked what is open now; with --archive and --bootstrap-servers as well.
+
+    Nothing is ended: for a hanging transaction the command to run is printed. Exit code 3 if one hangs.
+    """
+    if log.segments is not None and (log.archive is not None or cluster.is_given):
+        raise UsageError("segments go with nothing else", where="--segments", fix="see `sexton transactions --help`")
+    if log.segments is None and taken_at is not None:
+        raise UsageError("applies only to segments", where="--taken-at", fix="leave it out")
+    if log.archive is None and log.segments is None and (log.as_of is not None or log.cluster_id is not None):
+        raise UsageError("brokers know only now", where="--as-of, --cluster-id", fix="give --archive or --segments")
+    taken_at_ms = parse_optional_instant(taken_at, "--taken-at")
+    with _input(log, cluster, quiet=json) as (given, config):
+        with replayed(given, "transactions", quiet=json) as (folder, record):
+            found = _audit(given, config, folder, record, taken_at_ms=taken_at_ms, quiet=json)
+        shown = _Shown(audit=found, record=record, servers=config.bootstrap_servers if config else LIVE)
+        _print(shown, expiration_ms, with_ids=ids, limit=limit, json=json)
+    return DataQualityFailure.exit_code if found.judgement.of("hanging") else 0
+
+
+@contextmanager
+def _input(log: LogInput, cluster: ClusterInput, *, quiet: bool) -> "Iterator[tuple[LogInput, ClientConfig | None]]":
+    """The log to replay, and the cluster to ask; without a log, both topics are copied from the cluster first."""
+    if log.is_log:
+        yield log, cluster.client() if cluster.is_given else None
+        return
+    from sexton.pipeline import archive_transactions, snapshot_log
+    from sexton.pipeline.snapshot_log import SnapshotRequest
+    from sexton.runs.processes import engine_here
+    from sexton.settings import settings
+
+    with tempfile.TemporaryDirectory(prefix="sexton-") as place:
+        request = SnapshotRequest(
+            config=cluster.client(), archive=place, bytes_per_second=settings().fetch_bytes_per_second or None
+        )
+        with engine_here("sexton transactions", quiet=quiet) as engine:
+            taken = snapshot_log.run(engine, request, now_ms=now_ms)
+            archive_transactions.run(engine, request, cluster_id=taken.cluster_id, now_ms=now_ms)
+        yield replace(log, archive=place), request.config
+
+
+def _audit(
+    log: LogInput,
+    config: "ClientConfig | None",
+    folder: "RunFolder",
+    record: "RunRecord",
+    *,
+    taken_at_ms: int | None,
+    quiet: bool,
+) -> "Audit":
+    from sexton.coordinator.profiles import profile_of
+    from sexton.runs.processes import engine_here
+    from sexton.settings import settings
+    from sexton.transactions.audit import audit
+    from sexton.transactions.rows import open_transactions
+    from sexton.transactions.verdicts import Clocks
+
+    source = log.source(parse_optional_instant(log.as_of, "--as-of"))
+    release = profile_of(record.profile).release
+    state_log = _state_log(log, source, record, taken_at_ms=taken_at_ms)
+    # Of a disk it is not known when it was copied, unless somebody says it: not before its newest batch.
+    read_until_ms = record.as_of_ms if log.as_of is not None else taken_at_ms or source.taken_at_ms or record.as_of_ms
+    rows = [
+        [row for part in record.log_partitions for row in folder.read_table(name, part).to_pylist()]
+        for name in ("open_transactions", "pending_offsets")
+    ]
+    with engine_here("sexton transactions", quiet=quiet) as engine:
+        return audit(
+            source,
+            open_transactions(*rows),
+            state_log,
+            Clocks(read_until_ms=read_until_ms, slack_ms=settings().settle_ms),
+            release=release,
+            expiration_ms=_expiration_ms(record),
+            spread=lambda work, items: engine.map(
+                "Reading transactions", items, work, work_bytes=sum(item.size_bytes for item in items)
+            ),
+            producers=None if config is None else lambda: _producers(config),
+        )
+
+
+def _producers(config: "ClientConfig") -> "Any":
+    from sexton.kafka.session import ClusterSession
+    from sexton.pipeline.archive_transactions import open_producers
+
+    with ClusterSession(config) as session:
+        return open_producers(session)
+
+
+def _state_log(
+    log: LogInput, source: "LogSource", record: "RunRecord", *, taken_at_ms: int | None
+) -> "StateLog | None":
+    from sexton.coordinator.profiles import profile_of
+    from sexton.settings import settings
+    from sexton.transactions.reading import in_archive, on_disk
+
+    as_of_ms = parse_optional_instant(log.as_of, "--as-of")
+    release, cap_bytes = profile_of(record.profile).release, settings().inflated_cap_bytes
+    if log.segments is not None:
+        return on_disk(
+            str(log.segments),
+            taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
+            cap_bytes=cap_bytes,
+            as_of_ms=as_of_ms,
+            release=release,
+        )
+    return in_archive(
+        archive_uri(log.archive), source.cluster_id, cap_bytes=cap_bytes, as_of_ms=as_of_ms, release=release
+    )
+
+
+def _expiration_ms(record: "RunRecord") -> int:
+    from sexton.transactions.ids import DEFAULT_EXPIRATION_MS, EXPIRATION
+
+    return int(record.broker_settings.get(EXPIRATION) or DEFAULT_EXPIRATION_MS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What is printed; `servers` stand in the commands."""
+
+    audit: "Audit"
+    record: "RunRecord"
+    servers: str
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table `transactions`, with the whole command that ends what hangs."""
+        return [
+            {
+                **row,
+                "abort_command": arguments and f"kafka-transactions.sh --bootstrap-server {self.servers} {arguments}",
+            }
+            for row in self.audit.transactions.to_pylist()
+            for arguments in (row["abort_arguments"],)
+        ]
+
+
+def _print(shown: _Shown, instead_ms: int | None, *, with_ids: bool, limit: int, json: bool) -> None:
+    from sexton.transactions.ids import forecast
+
+    found, now = shown.audit, shown.audit.read_at_ms or shown.record.as_of_ms
+    expirations = [_expiration_ms(shown.record), *([] if instead_ms is None else [instead_ms])]
+    forecasts = [forecast(found.ids, expiration_ms=each, now_ms=now) for each in expirations]
+    if json:
+        print_json(
+            {
+                "operation": "transactions",
+                "cluster_id": shown.record.cluster_id,
+                "as_of_ms": shown.record.as_of_ms,
+                "read_at_ms": found.read_at_ms,
+                "counts": found.counts(),
+                "transactions": shown.rows(),
+                "forecasts": [asdict(each) for each in forecasts],
+                "floods": [asdict(each) for each in found.floods],
+                **({"transactional_ids": found.transactional_ids.to_pylist()} if with_ids else {}),
+                "notes": list(found.notes),
+            }
+        )
+    else:
+        _print_transactions(shown.rows(), limit)
+        if found.ids:
+            print_line()
+            print_table(FORECAST_COLUMNS, map(_forecast_row, forecasts))
+        for flood in found.floods:
+            print_line(f"{figures.some(flood.ids, 'transactional id')} of one family: {short(flood.family)}")
+        if with_ids:
+            print_line()
+            print_table(ID_COLUMNS, map(_id_row, found.transactional_ids.to_pylist()), limit=limit)
+    print_doubts(found.notes)
+
+
+def _print_transactions(rows: list[dict[str, Any]], limit: int) -> None:
+    if not rows:
+        print_line("no open transaction holds offsets")
+        return
+    order = ("hanging", "unknown", "two_phase", "completing", "running")
+    rows = sorted(rows, key=lambda row: (order.index(row["verdict"]), row["since_ms"] or 0))
+    print_table(COLUMNS, map(_transaction_row, rows), limit=limit)
+    for row in rows[: limit or None]:
+        if row["verdict"] != "running" or row["is_overdue"]:
+            print_aside(f"producer {row['producer_id']} in log partition {row['log_partition']}: {row['evidence']}")
+    if commands := [row["abort_command"] for row in rows if row["abort_command"]]:
+        print_line()
+        print_line("to end what hangs (its offsets are dropped; needs ALTER on the cluster):")
+        for command in commands:
+            print_line(f"    {command}")
+
+
+def _transaction_row(row: dict[str, Any]) -> tuple[object, ...]:
+    groups = ", ".join(map(short, row["group_ids"][:3])) + (", ..." if len(row["group_ids"]) > 3 else "")
+    return (
+        *(row[name] for name in ("log_partition", "producer_id", "producer_epoch")),
+        f"{row['verdict']} (overdue)" if row["is_overdue"] else row["verdict"],
+        row["transactional_id"] and short(row["transactional_id"]),
+        row["state"],
+        row["since_ms"] and figures.instant(row["since_ms"]),
+        row["ends_at_ms"] and figures.instant(row["ends_at_ms"]),
+        groups or None,
+        len(row["offsets"]),
+        None if row["held_bytes"] is None else figures.size(row["held_bytes"]),
+    )
+
+
+def _forecast_row(each: Any) -> tuple[object, ...]:
+    return (
+        figures.duration(each.expiration_ms),
+        *(figures.count(number) for number in (each.ids, each.open, each.due)),
+        *(figures.count(number) for number in each.within_days.values()),
+    )
+
+
+def _id_row(row: dict[str, Any]) -> tuple[object, ...]:
+    expires = row["expires_at_ms"]
+    return (
+        short(row["transactional_id"]),
+        row["state"],
+        row["producer_id"],
+        row["producer_epoch"],
+        figures.instant(row["updated_at_ms"]),
+        expires and figures.instant(expires),
+    )

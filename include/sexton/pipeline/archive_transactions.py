@@ -1,0 +1,55 @@
+"""Copies what is new in `__transaction_state` into the archive, as snapshot_log copies the offsets log.
+
+The copy is an archive of its own, in a folder of the cluster (transactions.reading), so lineages, cuts, verification
+and the refusal to join what does not continue hold for it as well.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sexton.errors import UsageError
+from sexton.kafka.failures import NotAllowed
+from sexton.kafka.replicas import look_at_replicas
+from sexton.kafka.session import ClusterSession, Connect
+from sexton.kafka.topics import describe_topic
+from sexton.pipeline import snapshot_log
+from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
+from sexton.runs.engine import Engine
+from sexton.transactions import TOPIC
+from sexton.transactions.reading import transactions_archive
+from sexton.transactions.verdicts import Producers
+
+
+def run(
+    engine: Engine,
+    request: SnapshotRequest,
+    *,
+    cluster_id: str,
+    now_ms: Callable[[], int],
+    connect: Connect = ClusterSession,
+) -> Snapshot | None:
+    """Take one snapshot of the topic; `request` is that of the offsets log, which is read first. None where the
+    cluster has no such topic, because nobody ever used a transaction."""
+    with connect(request.config) as session:
+        try:
+            session.retrying(lambda: describe_topic(session, TOPIC, call="Fetch"))
+        except NotAllowed:
+            raise
+        except UsageError:
+            return None
+    own = replace(
+        request, topic=TOPIC, archive=transactions_archive(request.archive, cluster_id), cluster_id=cluster_id
+    )
+    return snapshot_log.run(engine, own, now_ms=now_ms, connect=connect)
+
+
+def open_producers(session: ClusterSession) -> Producers:
+    """The transactions that are open in the offsets topic now, as the leaders of its log partitions report them.
+
+    A log partition whose leader does not answer is left out, as are those of brokers before Kafka 2.8.
+    """
+    return {
+        row.log_partition: row.open_transactions
+        for row in look_at_replicas(session, catch_up_s=0)
+        if row.is_leader and row.open_transactions is not None
+    }

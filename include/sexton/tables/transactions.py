@@ -1,0 +1,60 @@
+"""The table transactions: open transactions of the offsets log, each with the state of its producer and a verdict."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from sexton.tables.columns import LOG_OFFSET, LOG_PARTITION, TEXTS, count_column
+from sexton.tables.table import Column, Table
+
+VERDICTS = ("running", "completing", "hanging", "two_phase", "unknown")
+REASONS = (
+    *("ongoing", "markers_due", "no_timeout"),
+    *("unknown_producer", "ended", "not_listed", "other_epoch"),
+    *("not_read", "recent"),
+)
+_HELD = pa.struct(
+    [("group_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("committed_offset", pa.int64())]
+)
+
+TRANSACTIONS = Table(
+    name="transactions",
+    grain="an open transaction in a log partition of the offsets topic",
+    key=("log_partition", "producer_id"),
+    columns=(
+        LOG_PARTITION,
+        Column("producer_id", pa.int64(), "the transactional producer", minimum=0),
+        Column("producer_epoch", pa.int32(), "its epoch in the log"),
+        Column(
+            "verdict",
+            pa.string(),
+            "running: ends at `ends_at_ms` at the latest; completing: its markers are due; hanging: nothing will end "
+            "it; two_phase: its producer alone ends it; unknown: see `reason`",
+            allowed=VERDICTS,
+        ),
+        Column("reason", pa.string(), "why; docs/transactions.md explains each", allowed=REASONS),
+        Column("transactional_id", pa.string(), "whose it is; NULL where no state names the producer", nullable=True),
+        Column("state", pa.string(), "of the transactional id, under Kafka's name", nullable=True),
+        replace(LOG_OFFSET, name="start_offset", doc="where it begins in its log partition"),
+        replace(LOG_OFFSET, name="last_log_offset", doc="its last pending record that was read"),
+        Column("since_ms", pa.int64(), "when its first record was written", nullable=True),
+        Column("ends_at_ms", pa.int64(), "running: when its timeout aborts it at the latest", nullable=True),
+        Column("is_overdue", pa.bool_(), "it should have ended by now: look at the coordinator of `transactional_id`"),
+        Column("is_confirmed", pa.bool_(), "a broker said that it was open, after the states were read"),
+        Column("group_ids", TEXTS, "groups that cannot be deleted and do not expire because of it, sorted"),
+        Column("offsets", pa.list_(_HELD), "the offsets that it keeps pending"),
+        count_column(
+            "held_bytes", "bytes of the log partition that the log cleaner cannot touch because of it", nullable=True
+        ),
+        Column(
+            "abort_arguments",
+            pa.string(),
+            "what to give kafka-transactions.sh after --bootstrap-server to end it; NULL unless it hangs",
+            nullable=True,
+        ),
+        Column("evidence", pa.string(), "why, in words"),
+    ),
+    kind="append",
+    doc="What an audit of transactions found ([Transactions that hold offsets](transactions.md)); `as_of_ms` is when "
+    "`__transaction_state` was read. `sexton transactions` prints the same.",
+)

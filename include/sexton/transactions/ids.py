@@ -1,0 +1,77 @@
+"""Transactional ids: when the coordinator removes them, what another expiration would do, and families of unique ids.
+
+An id expires once it is Empty or Complete* and was last updated transactional.id.expiration.ms ago
+(TransactionStateManager.shouldExpire); coordinators look every hour, from their load on.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sexton.transactions.states import ENDED, TransactionalId
+
+EXPIRATION = "transactional.id.expiration.ms"
+DEFAULT_EXPIRATION_MS = 7 * 24 * 3_600_000
+CHECK_INTERVAL_MS = 3_600_000
+"""transaction.remove.expired.transaction.cleanup.interval.ms: an id goes at the first look after it is due."""
+DAY_MS = 24 * 3_600_000
+HORIZON_DAYS = (1, 7, 30)
+FLOOD = 1_000
+"""So many ids of one family are reported: each costs the coordinator memory until it expires."""
+_VARYING = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[0-9a-f]*\d)[0-9a-f]{8,}|\d+", re.IGNORECASE)
+"""What differs between ids that a program makes up: UUIDs, hexadecimal numbers, numbers."""
+
+
+def expires_at_ms(one: TransactionalId, *, expiration_ms: int) -> int | None:
+    """When an id is due; None while its transaction is open."""
+    return one.updated_at_ms + expiration_ms if one.state in ENDED else None
+
+
+def family_of(transactional_id: str) -> str:
+    """An id with what differs between the ids of a program replaced by `*`."""
+    return _VARYING.sub("*", transactional_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Ids that differ in numbers alone."""
+
+    family: str
+    ids: int
+
+
+def floods(ids: Iterable[TransactionalId], *, at_least: int = FLOOD) -> list[Family]:
+    """Families of many ids, the largest first."""
+    counted = Counter(family_of(one.transactional_id) for one in ids)
+    return [Family(family=name, ids=count) for name, count in counted.most_common() if count >= at_least]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdForecast:
+    """How many ids there are, how many are due, and how many will be within some days if none is used again."""
+
+    expiration_ms: int
+    ids: int
+    open: int
+    due: int
+    within_days: dict[int, int]
+
+
+def forecast(ids: Iterable[TransactionalId], *, expiration_ms: int, now_ms: int) -> IdForecast:
+    """What expires by a given transactional.id.expiration.ms."""
+    due = [expires_at_ms(one, expiration_ms=expiration_ms) for one in ids]
+    known = [at_ms for at_ms in due if at_ms is not None]
+    return IdForecast(
+        expiration_ms=expiration_ms,
+        ids=len(due),
+        open=len(due) - len(known),
+        due=sum(at_ms <= now_ms for at_ms in known),
+        within_days={days: sum(at_ms <= now_ms + days * DAY_MS for at_ms in known) for days in HORIZON_DAYS},
+    )
+
+
+def newly_due(ids: Sequence[TransactionalId], *, expiration_ms: int, instead_ms: int, now_ms: int) -> int:
+    """How many ids more, or fewer, would be due at once if the expiration were `instead_ms`."""
+    now, then = (forecast(ids, expiration_ms=one, now_ms=now_ms).due for one in (expiration_ms, instead_ms))
+    return then - now

@@ -1,0 +1,156 @@
+"""Where the bytes of `__transaction_state` are: beside the offsets log on a broker's disk, or in the archive.
+
+The archive keeps the topic as it keeps the offsets log, in a folder of the cluster that is an archive of its own:
+<archive>/<cluster_id>/transaction_state. What verifies or lists an archive does so there, too.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pyarrow import fs as pafs
+
+from sexton.archive.folder import filesystem
+from sexton.archive.lineages import TRANSACTIONS_FOLDER
+from sexton.coordinator.profile import Release
+from sexton.errors import NoCoverage
+from sexton.log.crc import U8Array
+from sexton.log.headers import Int64s, headers_of
+from sexton.log.segment import Segment, file_bytes, list_segments, partition_folders
+from sexton.runs.source import open_archive
+from sexton.transactions import TOPIC
+from sexton.transactions.states import LoadedStates, load_states, rules_of
+from sexton.transactions.verdicts import KnownStates
+from sexton.uris import below
+
+Spread = Callable[[Callable[["PartitionBytes"], LoadedStates], list["PartitionBytes"]], Iterable[LoadedStates]]
+"""Applies the work to every partition, wherever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionBytes:
+    """The segments of one partition, and how they are read. Can be pickled."""
+
+    uri: str
+    log_partition: int
+    segments: Sequence[Segment]
+    cap_bytes: int
+    as_of_ms: int | None
+    release: Release
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.stop_byte - segment.start_byte for segment in self.segments)
+
+    def load(self) -> LoadedStates:
+        """Load it as its coordinator would."""
+        fs, _ = filesystem(self.uri)
+        return load_states(
+            (_bytes(fs, segment)[segment.start_byte :].tobytes() for segment in self.segments),
+            log_partition=self.log_partition,
+            cap_bytes=self.cap_bytes,
+            as_of_ms=self.as_of_ms,
+            rules=rules_of(self.release),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateLog:
+    """The topic's partitions, and when they were read. `partition_count` is None where nobody knows it."""
+
+    partitions: Sequence[PartitionBytes]
+    partition_count: int | None
+    read_at_ms: int
+
+    def load(self, spread: Spread) -> KnownStates:
+        """The states of all partitions."""
+        return KnownStates(
+            partitions=list(spread(PartitionBytes.load, list(self.partitions))),
+            partition_count=self.partition_count,
+            read_at_ms=self.read_at_ms,
+        )
+
+
+def transactions_archive(archive: str, cluster_id: str) -> str:
+    """Where an archive keeps the topic of a cluster."""
+    return below(archive, cluster_id, TRANSACTIONS_FOLDER)
+
+
+def on_disk(root: str, *, taken_at_ms: int, cap_bytes: int, as_of_ms: int | None, release: Release) -> StateLog | None:
+    """The topic in a broker's log directory; None where it is not there.
+
+    A broker that leads all partitions has a folder for each, so the highest shows how many there are.
+    """
+    fs, path = filesystem(root)
+    folders = partition_folders(fs, path, TOPIC)
+    if not folders:
+        return None
+    found = list_segments(fs, path, TOPIC)
+    return StateLog(
+        partitions=[
+            PartitionBytes(
+                uri=root, log_partition=n, segments=found.get(n, ()), cap_bytes=cap_bytes, as_of_ms=as_of_ms,
+                release=release,
+            )
+            for n in sorted(folders)
+        ],
+        partition_count=max(folders) + 1,
+        read_at_ms=taken_at_ms if as_of_ms is None else as_of_ms,
+    )  # fmt: skip
+
+
+def in_archive(
+    archive: str, cluster_id: str, *, cap_bytes: int, as_of_ms: int | None, release: Release
+) -> StateLog | None:
+    """The topic in an archive, at an instant or to its end; None where the archive does not have it then."""
+    root = transactions_archive(archive, cluster_id)
+    try:
+        source = open_archive(root, as_of_ms=as_of_ms, topics_file=None, cluster_id=cluster_id)
+    except NoCoverage:
+        return None
+    empty = range(source.partition_count or 0)
+    return StateLog(
+        partitions=[
+            PartitionBytes(
+                uri=root, log_partition=n, segments=source.segments.get(n, ()), cap_bytes=cap_bytes, as_of_ms=None,
+                release=release,
+            )
+            for n in sorted({*source.segments, *empty})
+        ],
+        partition_count=source.partition_count,
+        read_at_ms=as_of_ms or source.taken_at_ms or 0,
+    )  # fmt: skip
+
+
+def held_bytes(fs: pafs.FileSystem, segments: Sequence[Segment], log_offsets: Iterable[int]) -> dict[int, int]:
+    """For each log_offset the bytes from its batch to the end of the log: what a transaction that begins there keeps
+    from the log cleaner."""
+    left, found, after = sorted(log_offsets), dict[int, int](), 0
+    for segment in reversed(segments):
+        begins = segment == segments[0]
+        here = [one for one in left if begins or one >= segment.base_offset]
+        left = left[: len(left) - len(here)]
+        if here:
+            ends, starts = _batches(fs, segment)
+            for one, row in zip(here, np.searchsorted(ends, here, side="right").tolist(), strict=True):
+                found[one] = after + (
+                    segment.stop_byte - max(int(starts[row]), segment.start_byte) if row < len(starts) else 0
+                )
+        after += segment.stop_byte - segment.start_byte
+        if not left:
+            break
+    return found
+
+
+def _batches(fs: pafs.FileSystem, segment: Segment) -> tuple[Int64s, Int64s]:
+    """The log_offset after each batch of a segment, and the byte where it begins."""
+    blocks = list(headers_of(_bytes(fs, segment), floor_offset=segment.base_offset))
+    ends, starts = (
+        np.concatenate([np.zeros(0, np.int64), *columns])
+        for columns in ([each.next_offset for each in blocks], [each.position for each in blocks])
+    )
+    return ends, starts
+
+
+def _bytes(fs: pafs.FileSystem, segment: Segment) -> U8Array:
+    return file_bytes(fs, segment.path, segment.stop_byte, is_archived=segment.manifest_path is not None)

@@ -1,0 +1,255 @@
+"""Will an open transaction of the offsets log end? Its producer joined with the states of transactional ids.
+
+A coordinator ends a transaction by a marker in every partition that the transaction lists. So a transaction in the
+offsets log ends if its producer is Ongoing (its timeout aborts it, except for two-phase commit, KIP-939) or
+Prepare*, and lists the log partition. Otherwise no marker will come: it hangs (KIP-664, KIP-890). This is the rule of
+`kafka-transactions.sh find-hanging`, with the producer's epoch and without its minimum age of 15 minutes.
+
+Instead of the age the instants decide. The states must have been read after the offsets log, and what they say must be
+older than what was read of the offsets log: else a transaction that ended, or began, in between would seem to hang.
+Where a broker was asked afterwards (DescribeProducers), its answer decides that, and no clock.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from sexton.coordinator.profile import Release
+from sexton.transactions.states import COMPLETING, ENDED, LoadedStates, State, TransactionalId
+
+if TYPE_CHECKING:
+    from sexton.kafka.replicas import OpenTransaction as OpenProducer
+
+OFFSETS_TOPIC = "__consumer_offsets"
+NO_TIMEOUT_MS = (1 << 31) - 1
+"""The timeout of a transaction of two-phase commit."""
+OVERDUE_MS = 60_000
+"""Coordinators look for timed out transactions every 10 s, and send markers at once."""
+_BY_START_OFFSET: Release = (3, 0)
+"""Brokers from here on find a transaction to abort by its first log_offset."""
+
+Producers = Mapping[int, "Sequence[OpenProducer]"]
+"""The open transactions that the leaders of log partitions report (DescribeProducers), by log partition."""
+Verdict = Literal["running", "completing", "hanging", "two_phase", "unknown"]
+Reason = Literal[
+    "ongoing",
+    "markers_due",
+    "no_timeout",
+    "unknown_producer",
+    "ended",
+    "not_listed",
+    "other_epoch",
+    "not_read",
+    "recent",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingOffset:
+    """An offset that a transaction keeps pending."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A producer with records in one log partition of the offsets topic, and no marker since."""
+
+    log_partition: int
+    producer_id: int
+    producer_epoch: int
+    first_log_offset: int
+    last_log_offset: int
+    since_ms: int | None
+    group_ids: Sequence[str]
+    offsets: Sequence[PendingOffset] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownStates:
+    """The states of all transactional ids that could be read at `read_at_ms`.
+
+    `partition_count` is that of `__transaction_state`, None where nobody knows it: then every producer that is not
+    here is unknown.
+    """
+
+    partitions: Sequence[LoadedStates]
+    partition_count: int | None
+    read_at_ms: int
+
+    @property
+    def ids(self) -> Iterable[TransactionalId]:
+        return (one for part in self.partitions for one in part.ids.values())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a producer without a state has no transaction."""
+        read = {part.log_partition for part in self.partitions if part.is_whole}
+        return self.partition_count is not None and read >= set(range(self.partition_count))
+
+    @cached_property
+    def _by_producer(self) -> Mapping[int, Sequence[TransactionalId]]:
+        found: dict[int, list[TransactionalId]] = {}
+        for one in self.ids:
+            for producer_id in {one.producer_id, one.previous_producer_id, one.next_producer_id} - {None}:
+                found.setdefault(producer_id, []).append(one)  # type: ignore[arg-type]  # None is taken out
+        return found
+
+    def of_producer(self, producer_id: int) -> Sequence[TransactionalId]:
+        """The ids that use a producer id, or used it for their last transaction."""
+        return self._by_producer.get(producer_id, ())
+
+    def coordinator_epoch(self, transactional_id: TransactionalId | None) -> int:
+        """The epoch of the coordinator of an id, at least 0; without an id the highest of all."""
+        known = [
+            part.leader_epoch
+            for part in self.partitions
+            if transactional_id is None or part.log_partition == transactional_id.log_partition
+        ]
+        return max([0, *known])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """An open transaction with its verdict.
+
+    `start_offset` is where it begins in the log, by the broker's own word if it `is_confirmed`. `ends_at_ms` is when
+    its timeout ends it. `is_overdue`: it should have ended by now, and its coordinator has not done so.
+    """
+
+    transaction: OpenTransaction
+    verdict: Verdict
+    reason: Reason
+    transactional_id: TransactionalId | None = None
+    start_offset: int
+    coordinator_epoch: int = 0
+    ends_at_ms: int | None = None
+    is_overdue: bool = False
+    is_confirmed: bool = False
+
+    def abort_arguments(self, release: Release | None = None) -> str | None:
+        """What to give `kafka-transactions.sh` to end it, on a broker of that release; None unless it hangs."""
+        if self.verdict != "hanging":
+            return None
+        one = self.transaction
+        where = f"abort --topic {OFFSETS_TOPIC} --partition {one.log_partition}"
+        if release is None or release >= _BY_START_OFFSET:
+            return f"{where} --start-offset {self.start_offset}"
+        producer = f"--producer-id {one.producer_id} --producer-epoch {one.producer_epoch}"
+        return f"{where} {producer} --coordinator-epoch {self.coordinator_epoch}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks:
+    """All of the offsets log that was written before `read_until_ms` was read; clocks of brokers differ by less than
+    `slack_ms`."""
+
+    read_until_ms: int
+    slack_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """Every open transaction with its verdict; `ended` are those that a broker says have ended since the log was
+    read."""
+
+    judged: Sequence[Judged]
+    ended: Sequence[OpenTransaction] = field(default=())
+
+    def of(self, verdict: Verdict) -> list[Judged]:
+        return [one for one in self.judged if one.verdict == verdict]
+
+
+def judge_all(
+    transactions: Iterable[OpenTransaction],
+    states: KnownStates | None,
+    clocks: Clocks,
+    *,
+    producers: Producers | None = None,
+) -> Judgement:
+    """The verdict on each transaction; without `states` it is `unknown`.
+
+    `producers` were asked after the states were read; a log partition that is missing gave no answer.
+    """
+    judged, ended = [], []
+    for one in transactions:
+        known = None if producers is None else producers.get(one.log_partition)
+        still = next((each for each in known or () if _is_same(one, each)), None)
+        if known is not None and still is None:
+            ended.append(one)
+        else:
+            judged.append(_judge(one, states, clocks, still))
+    return Judgement(judged=judged, ended=ended)
+
+
+def _is_same(one: OpenTransaction, other: "OpenProducer") -> bool:
+    return one.producer_id == other.producer_id and other.start_offset <= one.last_log_offset
+
+
+def _judge(one: OpenTransaction, states: KnownStates | None, clocks: Clocks, still: "OpenProducer | None") -> Judged:
+    unjudged = Judged(
+        transaction=one,
+        verdict="unknown",
+        reason="not_read",
+        start_offset=one.first_log_offset if still is None else still.start_offset,
+        is_confirmed=still is not None,
+    )
+    if states is None:
+        return unjudged
+    found = states.of_producer(one.producer_id)
+    active = [each for each in found if each.state not in ENDED and each.writes_to(OFFSETS_TOPIC, one.log_partition)]
+    for each in active:
+        if each.producer_id == one.producer_id and _ends(each, one.producer_epoch):
+            return _expected(unjudged, each, now_ms=states.read_at_ms)
+    newest = max([*active, *found], key=lambda each: (each in active, each.updated_at_ms), default=None)
+    judged = replace(unjudged, transactional_id=newest, coordinator_epoch=states.coordinator_epoch(newest))
+    if newest is None and not states.is_whole:
+        return judged
+    if still is None and not _is_settled(one, newest, states, clocks):
+        return replace(judged, reason="recent")
+    return replace(judged, verdict="hanging", reason=_why_hanging(newest, is_listed=bool(active)))
+
+
+def _ends(transactional_id: TransactionalId, producer_epoch: int) -> bool:
+    """Whether the markers of an id end what a producer has written under an epoch.
+
+    Ending a transaction may bump the epoch (KIP-890, or a fenced producer), and brokers take markers of later epochs.
+    """
+    if transactional_id.state in COMPLETING:
+        return producer_epoch <= transactional_id.producer_epoch
+    return transactional_id.state == State.ONGOING and producer_epoch == transactional_id.producer_epoch
+
+
+def _expected(judged: Judged, each: TransactionalId, *, now_ms: int) -> Judged:
+    """The verdict on a transaction that its coordinator knows."""
+    judged = replace(judged, transactional_id=each)
+    if each.state in COMPLETING:
+        is_overdue = each.updated_at_ms + OVERDUE_MS < now_ms
+        return replace(judged, verdict="completing", reason="markers_due", is_overdue=is_overdue)
+    if each.timeout_ms == NO_TIMEOUT_MS:
+        return replace(judged, verdict="two_phase", reason="no_timeout")
+    ends_at_ms = (each.updated_at_ms if each.started_at_ms is None else each.started_at_ms) + each.timeout_ms
+    is_overdue = ends_at_ms + OVERDUE_MS < now_ms
+    return replace(judged, verdict="running", reason="ongoing", ends_at_ms=ends_at_ms, is_overdue=is_overdue)
+
+
+def _is_settled(one: OpenTransaction, newest: TransactionalId | None, states: KnownStates, clocks: Clocks) -> bool:
+    """Whether the state was written before the offsets log was read, and read after the transaction began."""
+    if one.since_ms is None or one.since_ms > states.read_at_ms - clocks.slack_ms:
+        return False
+    if newest is None:
+        return True
+    since_ms = newest.started_at_ms if newest.state == State.ONGOING else newest.updated_at_ms
+    return since_ms is not None and since_ms <= clocks.read_until_ms - clocks.slack_ms
+
+
+def _why_hanging(newest: TransactionalId | None, *, is_listed: bool) -> Reason:
+    if newest is None:
+        return "unknown_producer"
+    if is_listed:
+        return "other_epoch"
+    return "ended" if newest.state in ENDED else "not_listed"

@@ -1,0 +1,47 @@
+"""Transactional ids: expiry, forecast and what-if, families."""
+
+import pytest
+
+from sexton.transactions.ids import DAY_MS, Family, expires_at_ms, family_of, floods, forecast, newly_due
+from sexton.transactions.states import State
+from tests.transactions.logs import BASE_MS
+from tests.transactions.test_verdicts import owner
+
+
+@pytest.mark.parametrize(
+    ("state", "expires"),
+    [
+        (State.EMPTY, True), (State.COMPLETE_COMMIT, True), (State.COMPLETE_ABORT, True),
+        (State.ONGOING, False), (State.PREPARE_COMMIT, False), (State.PREPARE_ABORT, False), (State.DEAD, False),
+    ],
+)  # fmt: skip
+def test_only_ids_whose_transaction_has_ended_expire(state: State, expires: bool) -> None:
+    assert expires_at_ms(owner(state), expiration_ms=1_000) == (BASE_MS + 1_000 if expires else None)
+
+
+def test_a_forecast_counts_what_is_due_by_horizon_and_by_another_expiration() -> None:
+    ids = [owner(State.EMPTY, updated_at_ms=BASE_MS - days * DAY_MS) for days in range(8)] + [owner(State.ONGOING)]
+    found = forecast(ids, expiration_ms=7 * DAY_MS, now_ms=BASE_MS)
+    assert (found.ids, found.open, found.due) == (9, 1, 1)  # due at the very millisecond
+    assert found.within_days == {1: 2, 7: 8, 30: 8}
+    assert newly_due(ids, expiration_ms=7 * DAY_MS, instead_ms=DAY_MS, now_ms=BASE_MS) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("payments", "payments"),
+        ("payments-17", "payments-*"),
+        ("app-2f1e4c3a-9b1d-4c55-8d2e-0123456789ab-3", "app-*-*"),
+        ("sink-deadbeef01", "sink-*"),
+        ("facade", "facade"),
+    ],
+)
+def test_a_family_is_what_ids_share(name: str, family: str) -> None:
+    assert family_of(name) == family
+
+
+def test_a_flood_is_a_family_of_many_ids() -> None:
+    ids = [owner(State.EMPTY)] * 3
+    assert floods(ids, at_least=3) == [Family(family="payments", ids=3)]
+    assert floods(ids) == []

@@ -1,0 +1,228 @@
+"""Verdicts: scenario by scenario, and over thousands of simulated transactions that are read while they run."""
+
+from dataclasses import dataclass, replace
+from random import Random
+
+import pytest
+
+from sexton.kafka.replicas import OpenTransaction as OpenProducer
+from sexton.transactions.states import LoadedStates, State, TransactionalId
+from sexton.transactions.verdicts import (
+    NO_TIMEOUT_MS,
+    Clocks,
+    Judged,
+    KnownStates,
+    OpenTransaction,
+    judge_all,
+)
+from tests.transactions.logs import BASE_MS, OFFSETS
+
+MINUTE = 60_000
+NOW = BASE_MS + 60 * MINUTE
+SLACK = MINUTE
+OPEN = OpenTransaction(
+    log_partition=3,
+    producer_id=1,
+    producer_epoch=5,
+    first_log_offset=10,
+    last_log_offset=12,
+    since_ms=BASE_MS,
+    group_ids=["g"],
+)
+
+
+def owner(
+    state: State,
+    *,
+    producer_id: int = 1,
+    epoch: int = 5,
+    listed: bool = True,
+    updated_at_ms: int = BASE_MS,
+    started_at_ms: int | None = BASE_MS,
+    timeout_ms: int = 120 * MINUTE,
+    previous_producer_id: int | None = None,
+    next_producer_id: int | None = None,
+) -> TransactionalId:
+    return TransactionalId(
+        transactional_id="payments",
+        log_partition=0,
+        log_offset=1,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        state=state,
+        timeout_ms=timeout_ms,
+        partitions={OFFSETS: (3,)} if listed else {"t": (3,)},
+        updated_at_ms=updated_at_ms,
+        started_at_ms=started_at_ms,
+        previous_producer_id=previous_producer_id,
+        next_producer_id=next_producer_id,
+    )
+
+
+def states(*ids: TransactionalId, count: int | None = 1, **rest: object) -> KnownStates:
+    part = LoadedStates(log_partition=0, ids={one.transactional_id: one for one in ids}, leader_epoch=4)
+    for name, given in rest.items():
+        setattr(part, name, given)
+    return KnownStates(partitions=[part], partition_count=count, read_at_ms=NOW)
+
+
+def judge(known: KnownStates | None, one: OpenTransaction = OPEN, *, read_until_ms: int = NOW) -> Judged:
+    (judged,) = judge_all([one], known, Clocks(read_until_ms=read_until_ms, slack_ms=SLACK)).judged
+    return judged
+
+
+ENDED_LONG_AGO = {"updated_at_ms": BASE_MS - MINUTE}
+SCENARIOS = {
+    "running": (owner(State.ONGOING), "running", "ongoing"),
+    "two-phase": (owner(State.ONGOING, timeout_ms=NO_TIMEOUT_MS), "two_phase", "no_timeout"),
+    "commit decided": (owner(State.PREPARE_COMMIT), "completing", "markers_due"),
+    "abort decided": (owner(State.PREPARE_ABORT), "completing", "markers_due"),
+    "commit of KIP-890 bumps the epoch": (owner(State.PREPARE_COMMIT, epoch=6), "completing", "markers_due"),
+    "fenced and aborted": (owner(State.PREPARE_ABORT, epoch=7), "completing", "markers_due"),
+    "its epoch ran out": (owner(State.PREPARE_COMMIT, next_producer_id=8), "completing", "markers_due"),
+    "ended": (owner(State.COMPLETE_COMMIT, **ENDED_LONG_AGO), "hanging", "ended"),
+    "ended, id used anew": (owner(State.EMPTY, epoch=6, **ENDED_LONG_AGO), "hanging", "ended"),
+    "another producer id since": (
+        owner(State.EMPTY, producer_id=2, previous_producer_id=1, **ENDED_LONG_AGO), "hanging", "ended"
+    ),
+    "not announced": (owner(State.ONGOING, listed=False), "hanging", "not_listed"),
+    "decided without it": (owner(State.PREPARE_COMMIT, listed=False), "hanging", "not_listed"),
+    "left over from an older epoch": (owner(State.ONGOING, epoch=6), "hanging", "other_epoch"),
+    "its markers are too old": (owner(State.PREPARE_COMMIT, epoch=4), "hanging", "other_epoch"),
+    "nobody's": (owner(State.ONGOING, producer_id=2), "hanging", "unknown_producer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "verdict", "reason"), SCENARIOS.values(), ids=SCENARIOS)
+def test_verdict(state: TransactionalId, verdict: str, reason: str) -> None:
+    judged = judge(states(state))
+    assert (judged.verdict, judged.reason) == (verdict, reason)
+    assert (judged.transactional_id is None) == (reason == "unknown_producer")
+    assert (judged.abort_arguments() is None) == (verdict != "hanging")
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        None,
+        states(count=2),
+        states(count=None),
+        states(failure="a record that cannot be read"),
+        states(skipped=1),
+    ],
+    ids=["topic not read", "a partition missing", "number unknown", "load ended early", "unknown versions"],
+)
+def test_a_producer_that_may_be_elsewhere_is_unknown(known: KnownStates | None) -> None:
+    assert (judge(known).verdict, judge(known).reason) == ("unknown", "not_read")
+
+
+@pytest.mark.parametrize(
+    ("known", "one", "read_until_ms"),
+    [
+        (states(owner(State.COMPLETE_COMMIT, updated_at_ms=NOW)), OPEN, NOW - 5 * MINUTE),
+        (states(owner(State.COMPLETE_COMMIT, updated_at_ms=NOW - 30_000)), OPEN, NOW),
+        (states(owner(State.ONGOING, listed=False, started_at_ms=NOW)), OPEN, NOW),
+        (states(owner(State.ONGOING, epoch=6, started_at_ms=NOW)), OPEN, NOW),
+        (states(), replace(OPEN, since_ms=NOW - 30_000), NOW),
+        (states(), replace(OPEN, since_ms=None), NOW),
+    ],
+    ids=["ended later", "clocks", "next transaction", "next epoch", "began later", "no timestamp"],
+)
+def test_what_changed_while_the_logs_were_read_is_not_hanging(
+    known: KnownStates, one: OpenTransaction, read_until_ms: int
+) -> None:
+    assert (judge(known, one, read_until_ms=read_until_ms).verdict) == "unknown"
+    assert judge(known, one, read_until_ms=read_until_ms).reason == "recent"
+
+
+def test_a_broker_that_is_asked_afterwards_decides() -> None:
+    known, clocks = states(owner(State.COMPLETE_COMMIT, updated_at_ms=NOW)), Clocks(read_until_ms=NOW, slack_ms=SLACK)
+    still = OpenProducer(producer_id=1, producer_epoch=5, start_offset=9)
+    again = OpenProducer(producer_id=1, producer_epoch=6, start_offset=13)
+
+    def asked(*producers: OpenProducer) -> tuple[list[tuple[str, int, bool]], int]:
+        found = judge_all([OPEN], known, clocks, producers={3: producers})
+        return [(one.verdict, one.start_offset, one.is_confirmed) for one in found.judged], len(found.ended)
+
+    assert asked(still) == ([("hanging", 9, True)], 0)
+    assert asked() == ([], 1)
+    assert asked(again) == ([], 1)  # its next transaction
+    assert [one.verdict for one in judge_all([OPEN], known, clocks, producers={}).judged] == ["unknown"]
+
+
+def test_when_it_ends_and_whether_it_should_have() -> None:
+    running = judge(states(owner(State.ONGOING)))
+    assert (running.ends_at_ms, running.is_overdue) == (BASE_MS + 120 * MINUTE, False)
+    assert judge(states(owner(State.ONGOING, timeout_ms=MINUTE))).is_overdue
+    assert judge(states(owner(State.PREPARE_COMMIT))).is_overdue
+    assert not judge(states(owner(State.PREPARE_COMMIT, updated_at_ms=NOW))).is_overdue
+
+
+def test_the_arguments_of_old_brokers_name_the_producer_and_the_coordinator() -> None:
+    hanging = judge(states(owner(State.COMPLETE_COMMIT, **ENDED_LONG_AGO)))
+    where = f"abort --topic {OFFSETS} --partition 3"
+    assert hanging.abort_arguments((4, 3, 1)) == hanging.abort_arguments() == f"{where} --start-offset 10"
+    old = f"{where} --producer-id 1 --producer-epoch 5 --coordinator-epoch 4"
+    assert hanging.abort_arguments((2, 8, 2)) == old
+
+
+@dataclass
+class Life:
+    """A transaction as it really went: announced, written, decided, marker, complete."""
+
+    producer_id: int
+    begun_ms: int
+    written_ms: int
+    decided_ms: int
+    marker_ms: int
+    complete_ms: int
+    hangs: bool
+
+    def log_at(self, at_ms: int) -> OpenTransaction | None:
+        """What the offsets log shows of it at an instant."""
+        if at_ms < self.written_ms or (at_ms >= self.marker_ms and not self.hangs):
+            return None
+        return replace(OPEN, producer_id=self.producer_id, since_ms=self.written_ms)
+
+    def state_at(self, at_ms: int, skew_ms: int) -> TransactionalId:
+        """And what its coordinator's log shows; the clock of that broker is off."""
+        common = {"producer_id": self.producer_id, "started_at_ms": self.begun_ms + skew_ms, "listed": not self.hangs}
+        if at_ms < self.begun_ms:
+            state, since_ms = State.EMPTY, self.begun_ms - MINUTE
+        elif at_ms < self.decided_ms:
+            state, since_ms = State.ONGOING, self.begun_ms
+        elif at_ms < self.complete_ms:
+            state, since_ms = State.PREPARE_COMMIT, self.decided_ms
+        else:
+            state, since_ms = State.COMPLETE_COMMIT, self.complete_ms
+        found = owner(state, **common, updated_at_ms=since_ms + skew_ms)  # type: ignore[arg-type]
+        return replace(found, transactional_id=f"id-{self.producer_id}")
+
+
+def life(rng: Random, producer_id: int) -> Life:
+    at = [BASE_MS + rng.randrange(20 * MINUTE)]
+    for _ in range(4):
+        at.append(at[-1] + rng.choice([1, 50, 2_000, 5 * MINUTE]))
+    return Life(producer_id, *at, hangs=rng.random() < 0.05)
+
+
+def test_none_that_runs_is_called_hanging_and_all_that_hang_are() -> None:
+    """10,000 transactions, read at instants of their lives; the states up to 3 minutes after the offsets log."""
+    rng = Random(7)
+    verdicts: dict[tuple[bool, str], int] = {}
+    for _ in range(20):
+        lives = [life(rng, number) for number in range(500)]
+        read_ms = BASE_MS + rng.randrange(2 * MINUTE, 40 * MINUTE)
+        states_ms = read_ms + rng.randrange(3 * MINUTE)
+        skew_ms = rng.randrange(-SLACK // 2, SLACK // 2)
+        known = replace(states(*(one.state_at(states_ms, skew_ms) for one in lives)), read_at_ms=states_ms)
+        logs = [(one, found) for one in lives if (found := one.log_at(read_ms)) is not None]
+        clocks = Clocks(read_until_ms=read_ms, slack_ms=SLACK)
+        judged = judge_all([found for _, found in logs], known, clocks).judged
+        for (one, _), each in zip(logs, judged, strict=True):
+            key = one.hangs, each.verdict
+            verdicts[key] = verdicts.get(key, 0) + 1
+            is_old = max(one.written_ms, one.complete_ms) < read_ms - 2 * SLACK
+            assert (each.verdict == "hanging") <= one.hangs
+            assert each.verdict == "hanging" or not (one.hangs and is_old)
+    assert {(False, "running"), (False, "completing"), (False, "unknown"), (True, "hanging")} <= verdicts.keys()

@@ -1,9 +1,9 @@
 """Which worker of one run takes which test file.
 
-A file with a broker or an Airflow mostly waits; the others compute. Up to two workers take the waiting files from the
-front of the queue, longest first. The others take the computing files from its end, longest first, at a lower priority:
-they use what the waiting ones leave of the processor and do not slow them down. Each goes on with files of the other
-kind when its own are done, so that all workers end together.
+A file with a broker or an Airflow mostly waits; the others compute. One worker takes the waiting files from the front
+of the queue, longest first. The others take the computing files from its end, longest first, at a lower priority: they
+use what the waiting one leaves of the processor and do not slow it down. Each goes on with files of the other kind when
+its own are done, so that all workers end together.
 """
 
 import os
@@ -13,8 +13,8 @@ from typing import Any
 
 from xdist.scheduler import LoadFileScheduling
 
-MOST_WAITING_WORKERS = 2
-"""Each may have an Airflow, a broker and a browser, and two cores keep no more of them in time."""
+WAITING_WORKERS = 1
+"""It may have an Airflow, a broker and a browser; a second Airflow beside it would slow both, on two cores."""
 NICENESS = 5
 """About a quarter of a core that others want as well, a whole one else."""
 
@@ -34,7 +34,6 @@ LONG_WAITING = (
 """The longest files that wait, longest first."""
 LONG_COMPUTING = (
     "ui/test_browser.py",
-    "faults/test_lost_executors.py",
     "campaign/test_broker.py",
     "kernels/test_fold.py",
     "kernels/test_inflate.py",
@@ -71,5 +70,5 @@ def give_way(worker: Mapping[str, Any]) -> None:
 
 
 def _computes(worker_id: str, count: int) -> bool:
-    """At least one worker computes."""
-    return int(worker_id.removeprefix("gw")) >= min(MOST_WAITING_WORKERS, count - 1)
+    """With one worker alone, it computes."""
+    return int(worker_id.removeprefix("gw")) >= min(WAITING_WORKERS, count - 1)

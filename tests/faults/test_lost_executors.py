@@ -98,7 +98,9 @@ STAGES = ("replay", "judge", "plan", "validate")
 
 
 @pytest.mark.timeout(1_700)
-def test_the_run_is_the_same(tmp_path: Path) -> None:
+def test_the_run_is_the_same(full: bool, tmp_path: Path) -> None:
+    if not full:
+        pytest.skip("a cluster whose executors are started again and again takes minutes: with --full")
     whole, killed = (
         ran(tmp_path / name, archive_of_commits(tmp_path / name / "archive"), kills=name == "killed")
         for name in ("whole", "killed")

@@ -136,6 +136,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 SEXTON_REPLICAS_SCHEDULE="",
                 SEXTON_TRANSACTIONS_SCHEDULE="",
                 SEXTON_POLICY=str(policy),
+                AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL="30",  # what is next is found when a file is read
             )
             yield World(
                 system=system,

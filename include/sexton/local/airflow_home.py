@@ -152,7 +152,8 @@ class AirflowHome:
             "database": {"sql_alchemy_conn": f"sqlite:///{self.root / 'airflow.db'}?timeout=60"},
             "api": {"host": HOST, "port": str(self.port), "base_url": self.url, "workers": "1"},
             "api_auth": {},
-            "dag_processor": {"parsing_processes": "1"},
+            # A file that was changed is read at once. Reading the others again costs a second of processor time each.
+            "dag_processor": {"parsing_processes": "1", "min_file_process_interval": "300"},
             "scheduler": {"scheduler_idle_sleep_time": "0.5", "task_instance_heartbeat_sec": "5"},
             "logging": {
                 "base_log_folder": str(self.log_folder),

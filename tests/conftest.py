@@ -27,7 +27,7 @@ TOLD = "told"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("faults")
-    group.addoption("--full", action="store_true", help="run the faults in full counts: hours, not seconds")
+    group.addoption("--full", action="store_true", help="also what takes minutes, and faults in full counts: hours")
     group.addoption("--seed", type=int, help="the random seed that an earlier run has printed")
 
 
@@ -51,7 +51,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place_of(item.path))
-    if config.getoption("--full"):
+    if not config.getoption("--full"):
+        for item in items:
+            if item.get_closest_marker("full"):
+                item.add_marker(pytest.mark.skip("takes minutes by itself: with --full"))
+    else:
         for item in items:
             if "faults" in item.path.parts:
                 item.add_marker(pytest.mark.timeout(0))

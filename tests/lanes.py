@@ -24,7 +24,6 @@ LONG_WAITING = (
     "integration/test_walks.py",
     "integration/test_apply_dag.py",
     "integration/test_first_hour.py",
-    "integration/test_day.py",
     "integration/test_cluster.py",
     "integration/test_secrets.py",
     "integration/test_replicas.py",

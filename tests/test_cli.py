@@ -269,7 +269,7 @@ def test_help_lists_what_exists(run: Run) -> None:
     assert code == 0
     commands = re.findall(r"^│ (\w[\w-]*) ", out, flags=re.MULTILINE)
     expected = "apply archive audit broker diff doctor explain fetch forecast groups plan policy replicas restore"
-    assert " ".join(sorted(commands)) == f"{expected} show snapshot what-if"
+    assert " ".join(sorted(commands)) == f"{expected} show snapshot transactions what-if"
     assert run()[0] == 0
     for command in commands:
         code, out, err = run(command, "--help")

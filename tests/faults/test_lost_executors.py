@@ -97,10 +97,9 @@ STAGES = ("replay", "judge", "plan", "validate")
 """Publishing only moves what the lake has: it has no tasks that touch the run's files."""
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1_700)
-def test_the_run_is_the_same(full: bool, tmp_path: Path) -> None:
-    if not full:
-        pytest.skip("a cluster whose executors are started again and again takes minutes: with --full")
+def test_the_run_is_the_same(tmp_path: Path) -> None:
     whole, killed = (
         ran(tmp_path / name, archive_of_commits(tmp_path / name / "archive"), kills=name == "killed")
         for name in ("whole", "killed")

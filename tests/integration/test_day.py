@@ -23,7 +23,7 @@ from tests.integration.day_clock import TooSlow
 
 HOURS, HOUR_S = 4, 30
 
-pytestmark = pytest.mark.timeout(7_200)  # some minutes, unless the machine is busy with something else
+pytestmark = [pytest.mark.full, pytest.mark.timeout(7_200)]
 
 
 @dataclass

@@ -78,6 +78,7 @@ def test_the_broker_has_groups_of_every_kind(system: System) -> None:
     assert {"Stable", "Empty"} <= {group.state for group in listed}
 
 
+@pytest.mark.full
 def test_runs_of_several_instants_are_published_once(
     system: System, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,13 +43,11 @@ CLASSIC, CONSUMER = "classic", "consumer"
 Answers = Mapping[str, GroupAnswer]
 Key = tuple[str | None, str | None, int | None]
 
-pytestmark = pytest.mark.timeout(1_200)
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1_200)]
 
 
 @pytest.fixture(params=SEEDS)
 def rng(request: pytest.FixtureRequest) -> Random:
-    if not request.config.getoption("--full"):
-        pytest.skip("a cluster of its own for each seed: with --full")
     return Random(request.param)
 
 

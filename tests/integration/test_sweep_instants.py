@@ -41,12 +41,11 @@ def is_enough(recorded: Recorded) -> bool:
     return all(separating(recorded, kind) for kind in (EXPIRE, COMMIT))
 
 
+@pytest.mark.full
 def test_a_sweep_takes_what_is_due_in_the_millisecond_of_its_instant(
-    request: pytest.FixtureRequest, tmp_path: Path, java: JavaHome, kafka_jars: list[Path]
+    tmp_path: Path, java: JavaHome, kafka_jars: list[Path]
 ) -> None:
     """And nothing that is due later: Sexton's verdicts at the instant of that sweep are the broker's."""
-    if not request.config.getoption("--full"):
-        pytest.skip("minutes on a busy machine, and the recordings say the same: with --full")
     recorded = seen(tmp_path, java, kafka_jars)
     for ladder, log in recorded:
         assert all(sweep.newest_due_ms <= sweep.stamp_ms for sweep in sweeps_of(log, ladder))

@@ -53,8 +53,8 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 EDGE_CASES = [json.loads(line) for line in (GOLDEN / "edge-cases.jsonl").read_text("utf-8").splitlines()]
 CODECS = st.integers(0, 4)
 COUNTS = st.sampled_from([None, 1, 50])
-SOME = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-FEW = settings(SOME, max_examples=50)
+SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(SOME, max_examples=25)
 VALUE = offset_value(5, metadata="m")
 
 
@@ -223,7 +223,7 @@ def damaged_batches(draw: st.DrawFn) -> bytes:
     return b"".join(found)
 
 
-@settings(SOME, max_examples=200)
+@settings(SOME, max_examples=100)
 @given(damaged_batches())
 def test_damaged_records(data: bytes) -> None:
     assert_equal(fold_bytes(data), loaded(data), partition_count=3)

@@ -195,6 +195,7 @@ def test_what_is_checked_is_the_branch(
     iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that get lost on the way to the lake are missed, though the run folder has them."""
+    check_by_duckdb(monkeypatch)
     folder = fill(tmp_path, cluster_id="lossy")
     real = validate_tables.write_branch
 
@@ -210,8 +211,9 @@ def test_what_is_checked_is_the_branch(
 
 @pytest.mark.parametrize("table", ["groups", "topic_partitions"])
 def test_a_table_that_is_not_as_declared_never_reaches_the_lake(
-    iceberg: Engine, lake: Lake, tmp_path: Path, table: str
+    iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
+    check_by_duckdb(monkeypatch)
     folder = fill(tmp_path, cluster_id=f"undeclared {table}")
     file = folder.local / table / "0.parquet"
     pq.write_table(pq.read_table(file, partitioning=None).drop_columns([TABLES[table].columns[0].name]), file)

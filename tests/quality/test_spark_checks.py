@@ -95,6 +95,7 @@ def test_every_query_returns_as_many_rows_in_both(spark: SparkSession) -> None:
     assert set(BY_ROWS) <= broken
 
 
+@pytest.mark.full
 def test_an_interval_and_a_policy_in_both(spark: SparkSession, tmp_path: Path) -> None:
     """The laws of offset_changes, holds, declared columns, and the expectation of a user; the pages show their rows."""
     rows = {**world.sound(), **{table.name: [] for table in INTERVAL_TABLES}}
@@ -146,9 +147,7 @@ def shown_by_browser(docs: Path) -> list[str]:
             {"name": page.stem, "url": f"{base}/{page.relative_to(docs)}", "tell": "body"}
             for page in (docs / "index.html", groups)
         ]
-        found = chromium.run_script(
-            "check.mjs", docs, cookies=[], pages=pages, widths=[1280], themes=["light"], shots=False
-        )
+        found = chromium.run_script("check.mjs", docs, cookies=[], pages=pages, looks=[(1280, "light")], shots=False)
         server.shutdown()
     assert [(page["foreign"], page["errors"]) for page in found] == [([], []), ([], [])]
     return [page["text"] for page in found]

@@ -30,7 +30,7 @@ Source = Literal["list_offsets", "log_end", "log_start", "last_stable", "snapsho
 Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
-LOOKS_READ = 24
+LOOKS_READ = 4
 """How many looks before an instant, and after it, are read for it: the nearest ones. More would hardly narrow it."""
 SCHEMA = pa.schema(
     [

@@ -243,6 +243,8 @@ def _duration(span_ms: int) -> str:
 def _notes(row: "OffsetLag") -> Iterable[str]:
     if row.would_reset:
         yield row.would_reset.replace("_", " ")
+    elif row.log_end_offset is None:
+        yield "its log is not seen"
     if row.held_at is not None:
         yield f"open transaction at {row.held_at}"
     if row.pending_producer_ids:

@@ -133,7 +133,9 @@ class _Partition:
 
     searches: list[Search]
     log_end: int
-    answers: list[tuple[int, int, int | None]] = field(default_factory=list)
+    answers: dict[tuple[int, int | None], int] = field(default_factory=dict)
+    """Offset and timestamp of a record (of the log's end, None) -> the earliest instant for which it was the answer."""
+    questions: int = 0
 
     def next_round(self) -> list[int]:
         return sorted({asked for each in self.searches if not each.is_done for asked in each.next_round()})
@@ -144,7 +146,10 @@ class _Partition:
         for each in self.searches:
             if not each.is_done:
                 each.learn(asked_ms, offset, timestamp_ms)
-        self.answers.append((asked_ms, offset, timestamp_ms))
+        self.questions += 1
+        # Of answers with one record that to the earliest instant says what the others say, and more.
+        if (known := self.answers.get((offset, timestamp_ms))) is None or asked_ms < known:
+            self.answers[offset, timestamp_ms] = asked_ms
 
 
 def refine(
@@ -183,9 +188,9 @@ def refine(
                 asked_ms=asked_ms,
                 log_start_offset=starts[key],
             )
-            for asked_ms, offset, timestamp_ms in (partitions[key].answers if key in starts else ())
+            for (offset, timestamp_ms), asked_ms in (partitions[key].answers.items() if key in starts else ())
         ]
-    questions = sum(len(each.answers) for each in partitions.values())
+    questions = sum(each.questions for each in partitions.values())
     return Refined(points=points, rounds=rounds, questions=questions, unanswered=looked.unanswered)
 
 

@@ -100,6 +100,14 @@ def test_would_reset(archive: Archive, committed_offset: int, rest: dict[str, ob
     assert only(archive, offset(committed_offset, **rest)).would_reset == reason
 
 
+def test_of_another_topic_of_that_name_nothing_is_known(archive: Archive) -> None:
+    look(archive, answer(40, 9_000), TimePoint(offset=40, timestamp_ms=START_MS, source="last_stable"))
+    mine, other = measure(instant(archive, offset(40), offset(40, topic_id="another")))
+    assert (mine.lag, mine.lag_min_ms, mine.held_at) == (60, 9_000, 40)
+    assert (other.lag, other.log_end_offset, other.lag_min_ms, other.lag_max_ms, other.held_at) == (None,) * 5
+    assert other.would_reset == "topic_made_anew"
+
+
 def test_the_log_start_of_the_newest_look_counts(archive: Archive) -> None:
     started = TimePoint(offset=50, timestamp_ms=START_MS, source="log_start")
     look(archive, replace(started, timestamp_ms=START_MS + 1), as_of_ms=START_MS + 1)
@@ -113,10 +121,20 @@ def test_hidden_topics_are_not_gone(archive: Archive) -> None:
 
 
 def test_held_by_an_open_transaction(archive: Archive) -> None:
-    look(archive, TimePoint(offset=40, timestamp_ms=START_MS, source="last_stable"))
+    """At the instant of a look, and between two that saw the same; a look says nothing of later instants."""
+
+    def held(hours: int) -> int | None:
+        return only(archive, offset(40), as_of_ms=START_MS + hours * HOUR_MS).held_at
+
+    def see(hours: int) -> None:
+        at_ms = START_MS + hours * HOUR_MS
+        look(archive, TimePoint(offset=40, timestamp_ms=at_ms, source="last_stable"), as_of_ms=at_ms)
+
+    see(0)
     assert [only(archive, offset(at)).held_at for at in (39, 40, 41)] == [None, 40, None]
-    look(archive, as_of_ms=START_MS + HOUR_MS)
-    assert only(archive, offset(40), as_of_ms=START_MS + HOUR_MS).held_at is None
+    assert [held(-1), held(0), held(1)] == [None, 40, None]
+    see(2)
+    assert [held(-1), held(0), held(1), held(2), held(3)] == [None, 40, 40, 40, None]
 
 
 def test_retention_takes_it_no_earlier(archive: Archive) -> None:

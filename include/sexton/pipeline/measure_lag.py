@@ -8,12 +8,12 @@ What a row says besides: whether an open transaction holds the group, what a con
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sexton.analysis.time_lag import NOTHING_KNOWN, Basis, time_lag
 from sexton.archive.folder import filesystem
-from sexton.archive.time_bounds import TimeBounds
+from sexton.archive.time_bounds import ENDS, TimeBounds
 from sexton.archive.time_points import Key, KnownPoints, Look, TimePoint, known_points, write_look
 from sexton.kafka.configs import TOPIC, described
 from sexton.kafka.session import ClusterSession
@@ -134,7 +134,10 @@ def look(
     """Ask the brokers how new the logs are at every committed offset, to the millisecond, and archive the answers."""
     fs, root = filesystem(instant.archive)
     topics = _settings_of(session, sorted({topic for topic, _ in instant.offsets}))
-    bounds = _bounds(instant, _known(instant), topics)
+    known = _known(instant)
+    # Without what rests on clocks that may differ: a bisection believes what it begins with.
+    answers = {key: [each for each in points if each.source not in ENDS] for key, points in known.points.items()}
+    bounds = _bounds(instant, replace(known, points=answers), topics)
     asked_at_ms = now_ms()
     found = refine(session, instant.offsets, bounds, as_of_ms=instant.as_of_ms, now_ms=now_ms, progress=progress)
     written = write_look(
@@ -161,7 +164,7 @@ def measure(instant: Instant) -> list[OffsetLag]:
             instant,
             each,
             bounds.get(each.key),
-            held_at=_held_at(known.points.get(each.key, ()), instant.as_of_ms),
+            is_held=_is_held(known.points.get(each.key, ()), each.committed_offset, instant.as_of_ms),
             settings=topics.get(each.topic, {}),
         )
         for each in instant.committed
@@ -185,11 +188,7 @@ def _bounds(instant: Instant, known: KnownPoints, topics: Mapping[str, Mapping[s
     return {
         key: TimeBounds(
             points,
-            log_start_offset=max(
-                instant.partitions[key].log_start_offset,
-                *(each.offset for each in _looked_for(points, instant.as_of_ms) if each.source == "log_start"),
-                0,
-            ),
+            log_start_offset=max(instant.partitions[key].log_start_offset, _started_at(points, instant.as_of_ms)),
             is_append_time=topics.get(key[0], {}).get(TIMESTAMP_TYPE) == LOG_APPEND_TIME,
             slack_ms=instant.slack_ms,
         )
@@ -197,18 +196,16 @@ def _bounds(instant: Instant, known: KnownPoints, topics: Mapping[str, Mapping[s
     }
 
 
-def _looked_for(points: Sequence[TimePoint], as_of_ms: int) -> list[TimePoint]:
-    """What the newest look for an instant up to this one saw: log start, last stable offset."""
-    seen = [
-        each for each in points if each.source in ("log_start", "last_stable") and (each.timestamp_ms or 0) <= as_of_ms
-    ]
-    newest = max((each.timestamp_ms or 0 for each in seen), default=0)
-    return [each for each in seen if each.timestamp_ms == newest]
+def _started_at(points: Sequence[TimePoint], as_of_ms: int) -> int:
+    """Where the log began by the looks for instants up to this one; 0 without one. Logs lose only their heads."""
+    seen = (each.offset for each in points if each.source == "log_start" and (each.timestamp_ms or 0) <= as_of_ms)
+    return max(seen, default=0)
 
 
-def _held_at(points: Sequence[TimePoint], as_of_ms: int) -> int | None:
-    """The last stable offset of a partition with an open transaction, None without one."""
-    return min((each.offset for each in _looked_for(points, as_of_ms) if each.source == "last_stable"), default=None)
+def _is_held(points: Sequence[TimePoint], offset: int, as_of_ms: int) -> bool:
+    """Whether a transaction was open from this offset on at an instant: by a look for it, or by looks around it."""
+    seen = [each.timestamp_ms or 0 for each in points if each.source == "last_stable" and each.offset == offset]
+    return bool(seen) and min(seen) <= as_of_ms <= max(seen)
 
 
 def _row(
@@ -216,10 +213,12 @@ def _row(
     offset: Committed,
     bounds: TimeBounds | None,
     *,
-    held_at: int | None,
+    is_held: bool,
     settings: Mapping[str, str],
 ) -> OffsetLag:
     log = instant.partitions.get(offset.key)
+    if log is not None and _is_another(offset.topic_id, log.topic_id):
+        log, bounds, is_held = None, None, False  # nothing is known of the topic that it was committed for
     start = bounds.log_start_offset if bounds else None
     end = log.log_end_offset if log and bounds and log.log_end_offset >= 0 else None
     lag = time_lag(bounds, offset.committed_offset, instant.as_of_ms) if bounds else NOTHING_KNOWN
@@ -235,7 +234,7 @@ def _row(
         lag_max_ms=lag.max_ms,
         basis=lag.basis,
         timestamp_type=settings.get(TIMESTAMP_TYPE),
-        held_at=held_at if held_at == offset.committed_offset else None,
+        held_at=offset.committed_offset if is_held else None,
         pending_producer_ids=offset.pending_producer_ids,
         would_reset=_would_reset(instant, offset, bounds, end),
         loses_at_min_ms=_loses_at(offset, bounds, settings),

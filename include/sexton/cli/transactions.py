@@ -16,7 +16,6 @@ from sexton.cli.options import (
     ClusterInput,
     Json,
     ShownRows,
-    archive_uri,
     now_ms,
     option,
     parse_optional_instant,
@@ -177,21 +176,14 @@ def _state_log(
     log: LogInput, source: "LogSource", record: "RunRecord", *, taken_at_ms: int | None
 ) -> "StateLog | None":
     from sexton.coordinator.profiles import profile_of
-    from sexton.settings import settings
-    from sexton.transactions.reading import in_archive, on_disk
+    from sexton.transactions.reading import state_log
 
-    as_of_ms = parse_optional_instant(log.as_of, "--as-of")
-    release, cap_bytes = profile_of(record.profile).release, settings().inflated_cap_bytes
-    if log.segments is not None:
-        return on_disk(
-            str(log.segments),
-            taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
-            cap_bytes=cap_bytes,
-            as_of_ms=as_of_ms,
-            release=release,
-        )
-    return in_archive(
-        archive_uri(log.archive), source.cluster_id, cap_bytes=cap_bytes, as_of_ms=as_of_ms, release=release
+    return state_log(
+        source.uri,
+        source.cluster_id if source.is_archive else None,
+        as_of_ms=parse_optional_instant(log.as_of, "--as-of"),
+        taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
+        release=profile_of(record.profile).release,
     )
 
 

@@ -49,7 +49,7 @@ pytestmark = pytest.mark.timeout(600)
 def rank(command: Command) -> tuple[int, int]:
     """Snapshots before what is applied, looks before acts, restores last."""
     words = command.words
-    order = ["broker", "doctor", "groups", "snapshot", "replicas", "transactions", "apply", "restore", "show"]
+    order = ["broker", "doctor", "groups", "snapshot", "replicas", "transactions", "lag", "apply", "restore", "show"]
     return order.index(words[1]), int("--apply" in words or "--sink" in words)
 
 
@@ -152,7 +152,9 @@ def test_in_the_order_of_a_life(
 ) -> None:
     commands = sorted(sexton_commands(of_a_cluster=True), key=rank)
     kinds = {command.words[1] for command in commands}
-    assert kinds == {"broker", "doctor", "groups", "snapshot", "replicas", "transactions", "apply", "restore", "show"}
+    assert kinds == {
+        *("broker", "doctor", "groups", "snapshot", "replicas", "transactions", "lag", "apply", "restore", "show")
+    }
 
     def each(*words: str) -> Iterator[str]:
         for command in commands:
@@ -171,6 +173,7 @@ def test_in_the_order_of_a_life(
     for _ in each("replicas", "copy"):
         shutil.rmtree(world.folder / "replicas")  # the next one is not mixed with it
     assert all("no open transaction" in out or '"counts"' in out for out in each("transactions"))
+    assert list(each("lag"))
     world.plan()
     applied = list(each("apply"))
     assert any("would be done" in out for out in applied)
@@ -187,7 +190,7 @@ def test_in_the_order_of_a_life(
 def test_every_command_is_of_a_kind_that_is_run() -> None:
     for command in sexton_commands(of_a_cluster=True):
         words = command.words[1:]
-        assert words[0] in ("doctor", "snapshot", "transactions", "apply", "restore") or words[:2] in (
+        assert words[0] in ("doctor", "snapshot", "transactions", "lag", "apply", "restore") or words[:2] in (
             ["broker", "up"], ["broker", "down"], ["show", "restore"], ["groups", "list"], ["replicas", "look"],
             ["replicas", "copy"],
         ), command  # fmt: skip

@@ -116,6 +116,11 @@ def oldest_metadata_after(fs: pafs.FileSystem, root: str, *, cluster_id: str, at
     return None if taken_at_ms is None else _read(fs, root, cluster_id, taken_at_ms)
 
 
+def metadata_at(fs: pafs.FileSystem, root: str, cluster_id: str, taken_at_ms: int) -> ClusterMetadata:
+    """The record of the snapshot that was taken at that instant; UsageError without one."""
+    return _read(fs, root, cluster_id, taken_at_ms)
+
+
 def the_cluster(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> str | None:
     """`cluster_id`, or the only cluster of the archive; None when it is empty, UsageError when it holds several."""
     if cluster_id is not None:

@@ -29,10 +29,11 @@ PLANS_FOLDER = "plans"
 LEDGER_FOLDER = "ledger"
 RESTORES_FOLDER = "restores"
 TRANSACTIONS_FOLDER = "transaction_state"
+TIME_POINTS_FOLDER = "time_points"
 OWN_FOLDERS = frozenset(
     {
         *("cluster_metadata", "cuts", "checkpoints", MAINTENANCE_FOLDER),
-        *(PLANS_FOLDER, LEDGER_FOLDER, RESTORES_FOLDER, TRANSACTIONS_FOLDER),
+        *(PLANS_FOLDER, LEDGER_FOLDER, RESTORES_FOLDER, TRANSACTIONS_FOLDER, TIME_POINTS_FOLDER),
     }
 )
 """Folders of a cluster that do not hold a topic."""

@@ -1,4 +1,5 @@
-"""Whether an archive still holds what was put into it: names, lineages, manifests, SHA-256, Kafka's own CRC.
+"""Whether an archive still holds what was put into it: names, lineages, manifests, SHA-256, Kafka's own CRC; the
+points in time, too.
 
 Names and sizes are checked for the whole archive every time. Reading bytes is expensive: `subset` (n, t) reads one part
 in t, always the same for the same n, so that t runs with n = 1 .. t read everything once.
@@ -26,6 +27,7 @@ from sexton.archive.lineages import (
     read_segment_manifest,
     topics_of,
 )
+from sexton.archive.time_points import look_instants, look_manifest, read_look
 from sexton.errors import SextonError
 from sexton.log.crc import as_u8
 from sexton.log.framing import BAD_CRC, KIND, frames
@@ -77,6 +79,7 @@ def verify(
         findings += _ambiguous(fs, lineage)
         findings += missing_files(fs, lineage.segments)
         chosen += [segment for segment in lineage.segments if is_in_subset(segment.segment_path, root, subset)]
+    findings += _time_points(fs, root, cluster_id, subset)
     of_bytes, read_bytes = sum(segment.size_bytes for segment in chosen), 0
     gone = {finding.where for finding in findings}
 
@@ -136,6 +139,18 @@ def missing_files(fs: pafs.FileSystem, segments: Iterable[ArchivedSegment]) -> l
             what = f"{info.size} bytes, its manifest says {segment.size_bytes}"
             wrong.append(_corrupt(segment.segment_path, what))
     return wrong
+
+
+def _time_points(fs: pafs.FileSystem, root: str, cluster_id: str | None, subset: tuple[int, int]) -> Iterator[Finding]:
+    """Looks whose points are not those that their manifests describe."""
+    for cluster in clusters_of(fs, root, cluster_id):
+        for asked_at_ms in look_instants(fs, root, cluster):
+            path = look_manifest(root, cluster, asked_at_ms)
+            if is_in_subset(path, root, subset):
+                try:
+                    read_look(fs, root, cluster, asked_at_ms)
+                except SextonError as error:
+                    yield _corrupt(str(error.where or path), error.message)
 
 
 def _corrupt(where: str, what: str) -> Finding:

@@ -28,6 +28,7 @@ from sexton.cli import (
     groups,
     groups_coordinator,
     groups_dry_run,
+    lag,
     plan,
     policy,
     replicas,
@@ -91,6 +92,7 @@ command(replicas.app, "copy", replicas_live.COPY_EXAMPLES)(replicas_live.copy)
 command(replicas.app, "diff", replicas.DIFF_EXAMPLES)(replicas.diff)
 app.add_typer(replicas.app, name="replicas")
 command(app, "transactions", transactions.EXAMPLES)(transactions.transactions)
+command(app, "lag", lag.EXAMPLES)(lag.lag)
 app.add_typer(policy.app, name="policy")
 app.add_typer(show.app, name="show")
 app.add_typer(archive.app, name="archive")

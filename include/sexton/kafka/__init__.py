@@ -6,6 +6,7 @@ session, failures, acls   what a cluster is asked by, its errors, and the ACL th
 admin_client         confluent-kafka's AdminClient as a session asks it
 replicas             what each broker answers of its own replicas, leader or not
 topics, fetch, tail  leaders and offsets of partitions; raw record batches
+time_points          how new logs are at given offsets, by bisection of ListOffsets
 collect_metadata, configs   what a snapshot records of the cluster
 group_state, admin, append   what coordinators answer, and what changes their groups
 rights, broker_limits   what this principal may see; clocks and limits of the brokers
@@ -21,6 +22,7 @@ reasons with a star: when one of them fails, its request may move.
 | Metadata: rights on the cluster | confluent-kafka | it knows the versions that have them |
 | Metadata: topics | kafka-python | an AdminClient gives no leader epochs*, which show that a log was cut |
 | ListOffsets | kafka-python | without an answer an AdminClient gives offset -1001 and no error* |
+| ListOffsets by timestamp | kafka-python | errors are the partition's own; as fast, 4,000 partitions a request |
 | ListGroups, DescribeGroups | kafka-python | an AdminClient cuts names at a NUL*, and sees consumer groups only* |
 | FindCoordinator, OffsetFetch | kafka-python | an AdminClient answers about the group whose name is cut* |
 | DeleteGroups, OffsetCommit, Produce | kafka-python | each attempt is known; librdkafka repeats them unasked |

@@ -1,0 +1,321 @@
+"""How new the logs of user topics are at given offsets, found by bisection of ListOffsets: no message is read.
+
+ListOffsets by timestamp returns the first record that is at least as new as the instant asked for, with its timestamp.
+It needs DESCRIBE on the topic, no READ. Let M(offset) be the largest timestamp up to `offset`: an answer at or below
+`offset` says that M(offset) is at least its timestamp, one above it that M(offset) is below the instant asked for. So M
+is found by bisection, to the millisecond.
+
+A broker refuses a partition that is twice in one request, so a request has one question for each partition: all
+partitions of a broker go in one (PARTITIONS_A_REQUEST at most), and a second offset of a partition in the next one.
+The first question of an offset for which nothing is known finds the first record of the log. Then ROUNDS suffice for a
+span of 12 days at a millisecond, and the logarithm of it for longer ones; guesses along a straight line come first,
+which for steady traffic leave three to six. What is known already (archive.time_bounds) narrows the start.
+
+A partition that cannot be answered for is data: `unanswered` says why. ListOffsets by timestamp reads the log, so a
+cluster that serves it from remote storage reads there.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from sexton.archive.time_bounds import TimeBounds
+from sexton.archive.time_points import Key, TimePoint
+from sexton.kafka.failures import TransientError, error_name
+from sexton.kafka.session import ClusterSession
+from sexton.kafka.topics import (
+    EARLIEST,
+    LATEST,
+    ORDINARY_CONSUMER,
+    PARTITIONS_A_REQUEST,
+    READ_COMMITTED,
+    Topic,
+    by_leader,
+    describe_cluster,
+    list_offsets,
+)
+
+ROUNDS = 30
+"""Questions for an offset after the first one: 2 ** 30 ms are 12 days."""
+_ATTEMPTS = 3
+_FIRST_RECORD = 0
+"""Every record that has a timestamp is at least so new."""
+_MAY_PASS = frozenset(
+    {
+        *("NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE", "REQUEST_TIMED_OUT"),
+        *("FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "KAFKA_STORAGE_ERROR", "REPLICA_NOT_AVAILABLE"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refined:
+    """The points of one look by partition, how many rounds of requests and questions they took, and the partitions
+    about which a question stayed open, with the reason. `cluster_id` is who answered."""
+
+    points: Mapping[Key, Sequence[TimePoint]]
+    rounds: int
+    questions: int
+    unanswered: Mapping[Key, str]
+
+
+class Search:
+    """The bisection of M(offset) at one offset. `high_ms` begins at the instant beyond which nothing is asked."""
+
+    def __init__(self, offset: int, *, high_ms: int, log_end: int) -> None:
+        self.offset, self.low_ms, self.high_ms = offset, -1, high_ms
+        self._low_offset, self._high_offset, self._at_high_ms = -1, log_end, high_ms
+        self._is_open, self._is_stuck, self._has_learned = True, False, False
+        self._rounds_left, self._width = ROUNDS, 0
+        self.asked: frozenset[int] = frozenset()
+
+    def begin_at(self, low_ms: int | None, high_ms: int | None) -> None:
+        """Begin with what is known."""
+        if low_ms is not None:
+            self.low_ms, self._is_open = low_ms, False
+        if high_ms is not None:
+            self.high_ms = min(self.high_ms, high_ms)
+        self._rounds_left = max(ROUNDS, self._halvings)
+
+    @property
+    def is_done(self) -> bool:
+        return self.low_ms >= self.high_ms
+
+    @property
+    def _halvings(self) -> int:
+        """How many are left at most."""
+        return max(0, self.high_ms - self.low_ms).bit_length()
+
+    def next_round(self) -> frozenset[int]:
+        """The instants to ask for next, which are `asked`: a guess, and the middle where a wrong guess would cost a
+        round too many."""
+        if self._has_learned:
+            self._rounds_left -= 1
+            self._is_stuck = not self._is_stuck and 2 * (self.high_ms - self.low_ms) > self._width
+            self._has_learned = False
+        self._width = self.high_ms - self.low_ms
+        middle = self.low_ms + (self._width + 1) // 2
+        if self._is_open:
+            self.asked = frozenset({_FIRST_RECORD})
+        elif self._is_stuck or self._low_offset < 0:
+            self.asked = frozenset({middle})
+        else:
+            # Half a record before the place on the line: the answer is the record itself, and nothing is left to ask.
+            share = (self.offset - self._low_offset - 0.5) / (self._high_offset - self._low_offset)
+            guess = self.low_ms + int((self._at_high_ms - self.low_ms) * share)
+            guess = min(max(guess, self.low_ms + 1), self.high_ms)
+            self.asked = frozenset({guess, middle} if self._halvings >= self._rounds_left else {guess})
+        return self.asked
+
+    def learn(self, asked_ms: int, offset: int, timestamp_ms: int | None) -> None:
+        """Take an answer, also to a question of another search of this partition."""
+        if timestamp_ms is not None and offset <= self.offset:
+            if timestamp_ms > self.low_ms or self._low_offset < 0:
+                self.low_ms, self._low_offset = max(timestamp_ms, self.low_ms), offset
+            if offset == self.offset:
+                self.high_ms = min(self.high_ms, timestamp_ms)
+        elif asked_ms - 1 < self.high_ms:
+            self.high_ms, self._high_offset = asked_ms - 1, offset
+            self._at_high_ms = asked_ms if timestamp_ms is None else timestamp_ms
+        if self._is_open:
+            self._is_open = asked_ms != _FIRST_RECORD
+            self._rounds_left = max(ROUNDS, self._halvings)
+        else:
+            self._has_learned |= asked_ms in self.asked
+
+
+@dataclass(slots=True)
+class _Partition:
+    """The searches of one partition, and what was answered about it."""
+
+    searches: list[Search]
+    log_end: int
+    answers: dict[tuple[int, int | None], int] = field(default_factory=dict)
+    """Offset and timestamp of a record (of the log's end, None) -> the earliest instant for which it was the answer."""
+    questions: int = 0
+
+    def next_round(self) -> list[int]:
+        return sorted({asked for each in self.searches if not each.is_done for asked in each.next_round()})
+
+    def learn(self, asked_ms: int, offset: int, timestamp_ms: int | None) -> None:
+        if timestamp_ms is None:
+            offset = self.log_end
+        for each in self.searches:
+            if not each.is_done:
+                each.learn(asked_ms, offset, timestamp_ms)
+        self.questions += 1
+        # Of answers with one record that to the earliest instant says what the others say, and more.
+        if (known := self.answers.get((offset, timestamp_ms))) is None or asked_ms < known:
+            self.answers[offset, timestamp_ms] = asked_ms
+
+
+def refine(
+    session: ClusterSession,
+    offsets: Mapping[Key, Collection[int]],
+    known: Mapping[Key, TimeBounds],
+    *,
+    as_of_ms: int,
+    now_ms: Callable[[], int],
+    progress: Callable[[int, int], None] | None = None,
+) -> Refined:
+    """Ask until M of every offset is known to the millisecond, up to `as_of_ms`: that it is newer is enough.
+
+    An offset at or beyond the end of its log is not searched; one before its start only as far as the log's start.
+    Raises what a session raises when no broker answers.
+    """
+    looked = _Looked(session, offsets)
+    asked_at_ms = now_ms()
+    looked.look_at_ends()
+    partitions = looked.partitions(offsets, known, as_of_ms)
+    rounds = looked.rounds(partitions, progress)
+    starts = looked.offsets(EARLIEST)
+    points: dict[Key, list[TimePoint]] = {}
+    for key, end in looked.ends.items():
+        points[key] = [TimePoint(offset=end, timestamp_ms=asked_at_ms, source="log_end")]
+        if key in starts:
+            points[key].append(TimePoint(offset=starts[key], timestamp_ms=as_of_ms, source="log_start"))
+        if (stable := looked.stable.get(key, end)) < end:
+            points[key].append(TimePoint(offset=stable, timestamp_ms=as_of_ms, source="last_stable"))
+        # Where the log begins now, the answers hold from there: what was deleted while it was asked does not count.
+        points[key] += [
+            TimePoint(
+                offset=offset,
+                timestamp_ms=timestamp_ms,
+                source="list_offsets",
+                asked_ms=asked_ms,
+                log_start_offset=starts[key],
+            )
+            for (offset, timestamp_ms), asked_ms in (partitions[key].answers.items() if key in starts else ())
+        ]
+    questions = sum(each.questions for each in partitions.values())
+    return Refined(points=points, rounds=rounds, questions=questions, unanswered=looked.unanswered)
+
+
+class _Looked:
+    """One look at the topics of some partitions."""
+
+    def __init__(self, session: ClusterSession, offsets: Mapping[Key, Collection[int]]) -> None:
+        self._session = session
+        self._wanted = set(offsets)
+        self._failures: Counter[Key] = Counter()
+        self.unanswered: dict[Key, str] = {}
+        self.ends: dict[Key, int] = {}
+        self.stable: dict[Key, int] = {}
+        self._topics = self._leaders()
+        there = {(topic.name, number) for topic in self._topics for number in topic.leaders}
+        self.unanswered |= dict.fromkeys(self._wanted - there, "the cluster shows no such partition")
+
+    def look_at_ends(self) -> None:
+        """Ask for the ends first: that a last stable offset found later is below one shows an open transaction."""
+        self.ends = self.offsets(LATEST)
+        self.stable = self.offsets(LATEST, READ_COMMITTED)
+        for key in self._wanted - set(self.ends) - set(self.unanswered):
+            self.unanswered[key] = "no leader answers"
+
+    def offsets(self, timestamp: int, isolation: int = 0) -> dict[Key, int]:
+        return list_offsets(self._session, self._topics, timestamp=timestamp, isolation=isolation)
+
+    def partitions(
+        self, offsets: Mapping[Key, Collection[int]], known: Mapping[Key, TimeBounds], as_of_ms: int
+    ) -> dict[Key, _Partition]:
+        """The searches of all partitions, begun."""
+        found = {}
+        for key, end in self.ends.items():
+            searches = []
+            for offset in sorted({each for each in offsets[key] if each < end}):
+                search = Search(offset, high_ms=as_of_ms, log_end=end)
+                if key in known:
+                    bounds = known[key].newest(offset)
+                    search.begin_at(bounds.low_ms, bounds.high_ms)
+                searches.append(search)
+            found[key] = _Partition(searches=searches, log_end=end)
+        return found
+
+    def rounds(self, partitions: Mapping[Key, _Partition], progress: Callable[[int, int], None] | None) -> int:
+        """Ask round after round until nothing is left to ask."""
+        count = 0
+        while True:
+            open_questions = {
+                key: questions
+                for key, each in partitions.items()
+                if key not in self.unanswered and (questions := each.next_round())
+            }
+            if progress:
+                progress(len(partitions) - len(open_questions), len(partitions))
+            if not open_questions:
+                return count
+            count += 1
+            failed = self._ask(open_questions, partitions)
+            if failed:
+                self._topics = self._leaders()
+
+    def _ask(self, questions: Mapping[Key, Sequence[int]], partitions: Mapping[Key, _Partition]) -> bool:
+        """One round; whether something failed that may pass."""
+        has_failed = False
+        for node_id, some in by_leader(self._topics).items():
+            for asked in _requests({key: questions[key] for key in some if key in questions}):
+                try:
+                    answers = self._answers(node_id, asked)
+                except TransientError as error:
+                    has_failed = True
+                    for key in asked:
+                        self._failed(key, error.message)
+                    continue
+                for key, answer in answers:
+                    if answer.error_code:
+                        name = error_name(answer.error_code)
+                        may_pass = name in _MAY_PASS
+                        has_failed |= may_pass
+                        self._failed(key, name if may_pass else self._why(name, key), may_pass=may_pass)
+                    else:
+                        timestamp_ms = None if answer.offset < 0 else answer.timestamp
+                        partitions[key].learn(asked[key], answer.offset, timestamp_ms)
+        if leaderless := set(questions) - {key for some in by_leader(self._topics).values() for key in some}:
+            has_failed = True
+            for key in leaderless:
+                self._failed(key, "it has no leader")
+        return has_failed
+
+    def _answers(self, node_id: int, asked: Mapping[Key, int]) -> Iterator[tuple[Key, Any]]:
+        AskedTopic = ListOffsetsRequest.ListOffsetsTopic  # noqa: N806 (a class)
+        by_topic: dict[str, list[Any]] = {}
+        for (name, number), timestamp in asked.items():
+            by_topic.setdefault(name, []).append(
+                AskedTopic.ListOffsetsPartition(partition_index=number, current_leader_epoch=-1, timestamp=timestamp)
+            )
+        request = ListOffsetsRequest(
+            replica_id=ORDINARY_CONSUMER,
+            isolation_level=0,
+            topics=[AskedTopic(name=name, partitions=some) for name, some in by_topic.items()],
+        )
+        answer = self._session.call(request, node_id=node_id)
+        return (((topic.name, one.partition_index), one) for topic in answer.topics for one in topic.partitions)
+
+    def _failed(self, key: Key, why: str, *, may_pass: bool = True) -> None:
+        self._failures[key] += 1
+        if not may_pass or self._failures[key] >= _ATTEMPTS:
+            self.unanswered[key] = why
+
+    def _why(self, name: str, key: Key) -> str:
+        acl = self._session.missing_acl(name, "ListOffsets", topic=key[0])
+        return f"{name} ({acl})" if acl else name
+
+    def _leaders(self) -> list[Topic]:
+        """The topics as they are led now, with the wanted partitions only; those that cannot be seen are left out."""
+        seen = describe_cluster(self._session)
+        return [
+            Topic(name=topic.name, topic_id=topic.topic_id, leaders=wanted)
+            for topic in seen.topics.values()
+            if (wanted := {n: leader for n, leader in topic.leaders.items() if (topic.name, n) in self._wanted})
+        ]
+
+
+def _requests(questions: Mapping[Key, Sequence[int]]) -> Iterator[dict[Key, int]]:
+    """What goes into one request each: one question a partition."""
+    for number in range(max((len(each) for each in questions.values()), default=0)):
+        asked = [(key, each[number]) for key, each in questions.items() if len(each) > number]
+        for at in range(0, len(asked), PARTITIONS_A_REQUEST):
+            yield dict(asked[at : at + PARTITIONS_A_REQUEST])

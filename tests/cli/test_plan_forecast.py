@@ -1,11 +1,13 @@
 """sexton plan, forecast and what-if over a small archive: what they say, what they keep, and what they refuse."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyarrow import fs as pafs
 
@@ -15,7 +17,9 @@ from sexton.pipeline.standalone_plan import PlanRequest, make_plan
 from sexton.plans.read_plan import read_plan
 from sexton.quality import duckdb_checks
 from sexton.quality.expectation import Result
+from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
+from sexton.tables import TABLES
 from tests.archived import CLUSTER, Archive
 from tests.pipeline.archive_runs import LATER_MS, instant
 from tests.plans.plan_runs import archive_of_commits, plans_of
@@ -162,6 +166,41 @@ def test_forecast_of_a_run_folder(run: Run, archive: Archive, policy: Path, tmp_
         ("a", ("broker",)),
     }
     assert run("forecast", "a", "--run", tmp_path / "out")[0] == 0
+
+
+def test_forecast_says_when_the_sweep_comes(run: Run, archive: Archive, tmp_path: Path) -> None:
+    """From the sweeps that the run saw; without one, by when at the latest."""
+    place = tmp_path / "out"
+    assert run("plan", "--archive", archive.root, "--out", place, "--json")[0] == 0
+
+    def last_due() -> dict[str, Any]:
+        offsets = json.loads(run("forecast", "f", "--run", place, "--json")[1])["offsets"]
+        return max((one for one in offsets if one["by"] == "broker"), key=lambda one: one["expires_at_ms"])
+
+    unseen = last_due()
+    due_ms = unseen["expires_at_ms"]
+    assert (unseen["gone_ms"], unseen["gone_from_ms"]) == (None, due_ms)
+    assert due_ms + 600_000 < unseen["gone_until_ms"] < due_ms + 640_000
+    assert re.search(r"by \d{4}-\d\d-\d\d", run("forecast", "f", "--run", place)[1])
+
+    folder = RunFolder(place)
+    record = folder.read_run().model_copy(update={"changes_since_ms": 1})
+    folder.write_run(record)
+    schema = TABLES["expiry_sweeps"].arrow_schema(with_run=False)
+    for part in record.log_partitions:
+        swept = {
+            "log_partition": part,
+            "first_log_offset": 0,
+            "last_log_offset": 1,
+            "started_at_ms": due_ms - 900_000,
+            "offsets": 2,
+            "certain_offsets": 2,
+            "groups": 1,
+        }
+        folder.write_table(record, "expiry_sweeps", pa.Table.from_pylist([swept], schema), part)
+    seen = last_due()
+    assert seen["gone_ms"] == due_ms + 300_000
+    assert due_ms < seen["gone_from_ms"] <= seen["gone_ms"] <= seen["gone_until_ms"]
 
 
 def test_what_if_retention_were_shorter(run: Run, archive: Archive) -> None:

@@ -8,23 +8,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.analysis.forecast import TABLE, going_of, write_forecast
+from sexton.analysis.sweep_clock import CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS, clock_of, gone
+from sexton.archive.cluster_metadata import newest_metadata
+from sexton.archive.folder import filesystem
 from sexton.coordinator.api.abandonment import Abandonment, abandonment
 from sexton.coordinator.api.tables_view import TABLES as HELD_TABLES
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.expiry import SweepBlock, block_in
 from sexton.coordinator.profiles import profile_of
-from sexton.errors import UsageError
+from sexton.errors import SextonError, UsageError
+from sexton.history.interval_counts import SWEEPS
 from sexton.history.published_story import block_of
 from sexton.lake.catalog import Lake
-from sexton.lake.read import PublishedRun, read_published
+from sexton.lake.read import PublishedRun, published_runs, read_published
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import read_held
+from sexton.settings import settings
 from sexton.tables import TABLES
 from sexton.tables.expiry_forecast import HORIZON_DAYS
 
 UNNAMED_RULE = "policy"
 _OFFSET = ["group_id", "topic", "partition", "committed_offset", "log_partition"]
 _HELD = ("committed_offsets", "unreachable_offsets")
+_SWEEP = ["log_partition", "started_at_ms", "certain_offsets"]
+_RUNS_WITH_SWEEPS = 24
+"""How many published runs are read for the sweeps that they saw."""
 _VERDICT = [
     "group_id",
     "topic",
@@ -57,7 +65,10 @@ class Horizon:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetForecast:
     """The forecast of an offset. `expires_at_ms` and `by` are None if time alone does not expire it; `changes_by` then
-    says what would (offset_verdicts). `by` is `policy` for a rule that applies only later."""
+    says what would (offset_verdicts). `by` is `policy` for a rule that applies only later.
+
+    What the broker expires is gone at its next sweep (sweep_clock): expected at `gone_ms`, None where no sweep of the
+    log partition was seen, and between `gone_from_ms` and `gone_until_ms` unless the coordinator loads before."""
 
     topic: str
     partition: int
@@ -66,6 +77,9 @@ class OffsetForecast:
     by: str | None
     reason: str
     changes_by: str | None
+    gone_ms: int | None = None
+    gone_from_ms: int | None = None
+    gone_until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +153,12 @@ class RunTables(Protocol):
     def block(self, log_partition: int) -> SweepBlock | None:
         """What makes the broker's sweep of a log partition fail."""
 
+    def check_interval_ms(self) -> int:
+        """How often the broker sweeps, as it was recorded, else Kafka's default."""
+
+    def sweeps(self) -> dict[int, list[int]]:
+        """When each log partition was seen to be swept (expiry_sweeps), as far as the run and those before it say."""
+
 
 @dataclass(frozen=True, slots=True)
 class FolderTables:
@@ -168,6 +188,14 @@ class FolderTables:
     def block(self, log_partition: int) -> SweepBlock | None:
         return block_in(self.folder.read_table("load_profile", log_partition).to_pylist()[0])
 
+    def check_interval_ms(self) -> int:
+        return int(self.record.broker_settings.get(CHECK_INTERVAL) or DEFAULT_CHECK_INTERVAL_MS)
+
+    def sweeps(self) -> dict[int, list[int]]:
+        if self.record.changes_since_ms is None:
+            return {}
+        return _sweeps_in([self.folder.read_table(SWEEPS, part, _SWEEP) for part in self.record.log_partitions])
+
 
 @dataclass(frozen=True, slots=True)
 class LakeTables:
@@ -195,6 +223,28 @@ class LakeTables:
 
     def block(self, log_partition: int) -> SweepBlock | None:
         return block_of(self.lake, self.run, log_partition)
+
+    def check_interval_ms(self) -> int:
+        fs, root = filesystem(settings().archive_uri)
+        try:
+            found = newest_metadata(fs, root, cluster_id=self.run.key.cluster_id, at_ms=self.as_of_ms)
+        except (SextonError, OSError):  # the lake alone is enough to read
+            found = None
+        return int((found.settings if found else {}).get(CHECK_INTERVAL) or DEFAULT_CHECK_INTERVAL_MS)
+
+    def sweeps(self) -> dict[int, list[int]]:
+        runs = published_runs(self.lake, self.run.key.cluster_id)
+        mine = [each for each in runs if each.key.as_of_ms <= self.as_of_ms and SWEEPS in each.snapshots]
+        return _sweeps_in([read_published(self.lake, each, SWEEPS, _SWEEP) for each in mine[-_RUNS_WITH_SWEEPS:]])
+
+
+def _sweeps_in(tables: Sequence[pa.Table]) -> dict[int, list[int]]:
+    """The certain sweeps in rows of expiry_sweeps, by log partition."""
+    found: dict[int, list[int]] = {}
+    for row in (row for table in tables for row in table.to_pylist()):
+        if row["certain_offsets"] and row["started_at_ms"] is not None:
+            found.setdefault(row["log_partition"], []).append(row["started_at_ms"])
+    return found
 
 
 def _of_group(rows: pa.Table, group_id: str | None) -> pa.Table:
@@ -250,11 +300,16 @@ def offsets_of(tables: RunTables, group_id: str) -> list[OffsetForecast]:
         row["row"]: row
         for row in going_of(own, as_of_ms=tables.as_of_ms, profile=profile_of(tables.row["profile"])).to_pylist()
     }
+    sweeps, check_interval_ms = tables.sweeps(), tables.check_interval_ms()
     found = []
     for number, row in enumerate(own.to_pylist()):
         goes = going.get(number)
         by = None if goes is None else goes["by"] or UNNAMED_RULE
         whose = "policy" if by not in (None, "broker") and row["policy_reason"] else "broker"
+        swept = None
+        if goes is not None and by == "broker":
+            clock = clock_of(sweeps.get(row["log_partition"], ()), check_interval_ms=check_interval_ms)
+            swept = gone(clock, max(goes["at_ms"], tables.as_of_ms), check_interval_ms=check_interval_ms)
         found.append(
             OffsetForecast(
                 topic=row["topic"],
@@ -264,6 +319,9 @@ def offsets_of(tables: RunTables, group_id: str) -> list[OffsetForecast]:
                 by=by,
                 reason=row[f"{whose}_reason"],
                 changes_by=row["changes_by"],
+                gone_ms=None if swept is None else swept.expected_ms,
+                gone_from_ms=None if swept is None else swept.earliest_ms,
+                gone_until_ms=None if swept is None else swept.latest_ms,
             )
         )
     return sorted(found, key=lambda one: (one.expires_at_ms is None, one.expires_at_ms, one.topic, one.partition))

@@ -34,7 +34,7 @@ sexton forecast --json | jq '.groups[] | select(.whole_within_days != null and .
 GROUP_COLUMNS = ("GROUP", "1-DAY", "7-DAYS", "30-DAYS", "WHOLE-GROUP", "FIRST-EXPIRES", "BY")
 SUM_COLUMNS = ("WITHIN", "BY", "OFFSETS", "GROUPS", "WHOLE-GROUPS")
 STEP_COLUMNS = ("WHEN", "STATE", "#MEMBERS")
-OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "EXPIRES", "BY", "REASON", "CHANGES-BY")
+OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "EXPIRES", "GONE", "BY", "REASON", "CHANGES-BY")
 
 
 def forecast(
@@ -198,7 +198,20 @@ def _print_group(group: _Group) -> None:
 
 def _offset_row(offset: "OffsetForecast") -> tuple[object, ...]:
     at, by = figures.instant(offset.expires_at_ms), offset.changes_by
-    return offset.topic, offset.partition, offset.committed_offset, at, offset.by, offset.reason, by
+    return offset.topic, offset.partition, offset.committed_offset, at, _gone(offset), offset.by, offset.reason, by
+
+
+def _gone(offset: "OffsetForecast") -> str | None:
+    """When the broker's sweep takes it; to the second, as is said in docs/plan.md."""
+    if offset.gone_until_ms is None:
+        return None
+    if offset.gone_ms is None:
+        return f"by {figures.instant(_second(offset.gone_until_ms))}"
+    return figures.instant(_second(offset.gone_ms))
+
+
+def _second(at_ms: int) -> int:
+    return round(at_ms / 1_000) * 1_000
 
 
 def _days(count: int) -> str:

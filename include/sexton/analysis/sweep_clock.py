@@ -1,0 +1,100 @@
+"""When a coordinator will sweep a log partition next: an offset is due at one instant, and gone at the sweep after it.
+
+A coordinator sweeps each log partition every offsets.retention.check.interval.ms. From 4.0 on each log partition has a
+timer of its own, set anew when a sweep ends, so sweeps drift by what they take; up to 3.9 one scheduler sweeps all log
+partitions of a broker at a fixed rate. Tombstones are stamped with the instant of their sweep, so past sweeps
+(expiry_sweeps) show phase and drift. A load begins the clock anew: by a gap that fits no number of intervals, or by
+the instant of it if that is known.
+
+Sweeps that removed nothing leave no trace; they count as whole numbers of intervals between those that did.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS = "offsets.retention.check.interval.ms", 600_000
+JITTER_MS = 250
+"""How much a timer of a busy broker may be early or late, besides what is seen."""
+LATE_MS = 1_000
+"""How much longer than those that were seen the sweeps ahead may take, all together."""
+_LONGEST_GAP = 1_000
+"""Sweeps between two that are seen, at most, for what they say of drift."""
+_MOST_DRIFT = 0.05
+"""A sweep that takes a larger share of the interval looks like a load."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepClock:
+    """The sweeps of one log partition: the last that was seen, and the time from one to the next, as seen so far."""
+
+    last_ms: int
+    shortest_ms: float
+    typical_ms: float
+    longest_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    """When an offset that is due is gone: at `expected_ms`, None without a clock, and never before `earliest_ms` nor
+    after `latest_ms` unless a load comes in between."""
+
+    earliest_ms: int
+    expected_ms: int | None
+    latest_ms: int
+
+
+def clock_of(started_ms: Iterable[int], *, check_interval_ms: int, loaded_ms: int | None = None) -> SweepClock | None:
+    """The clock that the sweeps of a log partition show; those before it was loaded, at `loaded_ms`, do not count.
+
+    None without a sweep.
+    """
+    seen = sorted({each for each in started_ms if loaded_ms is None or each >= loaded_ms})
+    if not seen:
+        return None
+    periods: list[float] = []
+    for before, after in pairwise(seen):
+        period = _period(after - before, check_interval_ms)
+        if period is None:
+            periods = []
+        elif period:
+            periods.append(period)
+    return SweepClock(
+        last_ms=seen[-1],
+        shortest_ms=min(periods, default=float(check_interval_ms)),
+        typical_ms=median(periods) if periods else float(check_interval_ms),
+        longest_ms=max(periods, default=check_interval_ms * (1 + _MOST_DRIFT)),
+    )
+
+
+def gone(clock: SweepClock | None, due_ms: int, *, check_interval_ms: int) -> Gone:
+    """When an offset that is due at an instant will be gone."""
+    if clock is None:
+        latest_ms = due_ms + math.ceil(check_interval_ms * (1 + _MOST_DRIFT)) + JITTER_MS
+        return Gone(earliest_ms=due_ms, expected_ms=None, latest_ms=latest_ms + LATE_MS)
+    ahead_ms = due_ms - clock.last_ms
+    expected_ms = clock.last_ms + round(_sweeps(ahead_ms, clock.typical_ms) * clock.typical_ms)
+    first = _sweeps(ahead_ms - JITTER_MS - LATE_MS, clock.longest_ms)
+    last = _sweeps(ahead_ms + JITTER_MS, clock.shortest_ms)
+    earliest_ms = clock.last_ms + math.floor(first * clock.shortest_ms) - JITTER_MS
+    latest_ms = clock.last_ms + math.ceil(last * clock.longest_ms) + JITTER_MS + LATE_MS
+    return Gone(earliest_ms=max(due_ms, earliest_ms), expected_ms=max(due_ms, expected_ms), latest_ms=latest_ms)
+
+
+def _sweeps(ahead_ms: float, period_ms: float) -> int:
+    """How many sweeps from the last one to the first that is not before an instant."""
+    return max(1, math.ceil(ahead_ms / period_ms))
+
+
+def _period(gap_ms: int, check_interval_ms: int) -> float | None:
+    """The time from one sweep to the next, of two that are a whole number apart; 0 if they are too far apart to say,
+    None if a load was between them."""
+    early_ms = min(JITTER_MS, check_interval_ms * _MOST_DRIFT)
+    count = int((gap_ms + early_ms) // check_interval_ms)
+    if count > _LONGEST_GAP:
+        return 0.0
+    if count == 0 or gap_ms > count * check_interval_ms * (1 + _MOST_DRIFT) + JITTER_MS:
+        return None
+    return gap_ms / count

@@ -29,16 +29,17 @@ from sexton.verdicts.pins import Owners
 __all__ = ["TABLE", "run"]
 
 
-def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None) -> RunRecord:
+def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None, names_owners: bool = True) -> RunRecord:
     """Write offset_verdicts from the state tables of `folder`, by `policy` or by the one that its record holds already.
 
-    The record gets the policy, and warnings of what it cannot do.
+    The record gets the policy, and warnings of what it cannot do. Without `names_owners` no transactional id is looked
+    for, which would be read in vain.
     """
     record = folder.read_run()
     policy = policy if policy is not None else policy_of(record)
     if policy is not None:
         record = record.model_copy(update={"policy": policy.canonical, "policy_sha256": policy.sha256})
-    owners, unread = _owners(engine, folder, record)
+    owners, unread = _owners(engine, folder, record) if names_owners else ({}, [])
     judged = engine.map(
         "Judging offsets",
         record.shards,

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,7 +52,8 @@ def _is_small(folder: Path) -> bool:
     """Whether the segments below a folder are worked on by threads."""
     total = 0
     for file in folder.rglob("*.log"):
-        total += file.stat().st_size
+        with suppress(FileNotFoundError):  # a broker deletes segments, too
+            total += file.stat().st_size
         if total >= SMALL_WORK_BYTES:
             return False
     return True

@@ -51,7 +51,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[Any]]:
             return SimpleNamespace(profile_doubts=())
 
         monkeypatch.setattr("sexton.pipeline.audit.run_audit", double)
-        monkeypatch.setattr("sexton.runs.processes.engine_here", lambda name, *, quiet: nullcontext())
+        monkeypatch.setattr("sexton.runs.processes.engine_here", lambda name, **_: nullcontext())
         return requests
 
     return install

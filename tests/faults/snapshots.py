@@ -12,14 +12,17 @@ from sexton.archive.cluster_metadata import ClusterMetadata, newest_metadata
 from sexton.archive.lineages import ArchivedLineage, list_lineages
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.topics import OFFSETS_TOPIC
-from sexton.pipeline import snapshot_log
+from sexton.pipeline import archive_transactions, snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.records import kafka_uuid
+from sexton.transactions import TOPIC as TRANSACTIONS_TOPIC
+from sexton.transactions.reading import transactions_archive
 from tests.kafka.fake_cluster import FakeCluster, batches_in
 
 LOCAL = pafs.LocalFileSystem()
 START_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
+CONFIG = ClientConfig(bootstrap_servers="fake:1")
 
 
 class InlineEngine:
@@ -46,17 +49,17 @@ class Archivist:
 
     def snapshot(self, *, tell: Callable[[Sequence[str]], None] | None = None) -> Snapshot:
         self.now_ms += HOUR_MS
-        config = ClientConfig(bootstrap_servers="fake:1")
-        self.taken.append(
-            snapshot_log.run(
-                InlineEngine(self.cluster.rng),  # type: ignore[arg-type]
-                SnapshotRequest(config=config, archive=str(self.archive)),
-                now_ms=lambda: self.now_ms,
-                connect=self.cluster.connect,
-                notify=tell,
-            )
-        )
+        self.taken.append(self._take(tell))
         return self.taken[-1]
+
+    def _take(self, tell: Callable[[Sequence[str]], None] | None) -> Snapshot:
+        return snapshot_log.run(
+            InlineEngine(self.cluster.rng),  # type: ignore[arg-type]
+            SnapshotRequest(config=CONFIG, archive=str(self.archive)),
+            now_ms=lambda: self.now_ms,
+            connect=self.cluster.connect,
+            notify=tell,
+        )
 
     @property
     def facts(self) -> ClusterMetadata:
@@ -112,6 +115,22 @@ class Archivist:
             assert (told.lineage, told.high_watermark) == (lineage.lineage.name, log.end)
 
 
+class StateArchivist(Archivist):
+    """Archives `__transaction_state` instead; what breaks in its log is among the alerts of each snapshot."""
+
+    def _take(self, tell: Callable[[Sequence[str]], None] | None) -> Snapshot:
+        taken = archive_transactions.run(
+            InlineEngine(self.cluster.rng),  # type: ignore[arg-type]
+            SnapshotRequest(config=CONFIG, archive=str(self.archive.parents[1])),
+            cluster_id=self.cluster.cluster_id,
+            now_ms=lambda: self.now_ms,
+            connect=self.cluster.connect,
+            notify=tell,
+        )
+        assert taken is not None
+        return taken
+
+
 def archived(lineage: ArchivedLineage) -> bytes:
     """The bytes of a lineage, its segments one after the other."""
     return b"".join(Path(segment.path).read_bytes() for segment in lineage.log_segments())
@@ -159,6 +178,16 @@ class Story:
     @property
     def alerts(self) -> list[str]:
         return self._alerts.read_text().splitlines() if self._alerts.exists() else []
+
+
+class StateStory(Story):
+    """The same of `__transaction_state`."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        super().__init__(seed, folder)
+        self.cluster.topic = TRANSACTIONS_TOPIC
+        place = transactions_archive(str(self.archivist.archive), self.cluster.cluster_id)
+        self.archivist = StateArchivist(self.cluster, Path(place))
 
 
 def disk_of(cluster: FakeCluster, folder: Path) -> None:

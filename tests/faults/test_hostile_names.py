@@ -51,7 +51,7 @@ from tests.report.test_plan_page import content
 from tests.strategies import BASE_MS
 from tests.ui.worlds import PREFIX, app_over, client_of
 
-COUNT = 260
+COUNT = 520
 EVERY = 75
 """One name of so many is asked for by commands of its own; all are with --full."""
 A_PAGE = 20

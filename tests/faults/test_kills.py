@@ -17,7 +17,7 @@ from sexton.failpoints import FAILPOINTS
 from sexton.pipeline import fetch_log, import_log
 from sexton.pipeline.import_log import ImportRequest
 from sexton.settings import Settings
-from tests.faults.snapshots import START_MS, Story, disk_of, files, topics_of
+from tests.faults.snapshots import START_MS, StateStory, Story, disk_of, files, topics_of
 from tests.fork import fork
 from tests.kafka.fake_cluster import FakeCluster
 
@@ -52,9 +52,11 @@ def killed(work: Callable[[], None], failpoint: str) -> bool:
     return False
 
 
-def told(seed: int, folder: Path, *, failpoint: str = "", chapter: int = -1) -> tuple[Story, int]:
+def told(
+    seed: int, folder: Path, *, of: type[Story] = Story, failpoint: str = "", chapter: int = -1
+) -> tuple[Story, int]:
     """The story, its snapshot of one chapter killed as often as it comes by the point; and how often that was."""
-    story, kills = Story(seed, folder), 0
+    story, kills = of(seed, folder), 0
     for number in range(3):
         story.chapter(number)
         story.archivist.now_ms = START_MS + number * 3_600_000
@@ -65,16 +67,19 @@ def told(seed: int, folder: Path, *, failpoint: str = "", chapter: int = -1) -> 
     return story, kills
 
 
+@pytest.mark.parametrize("of", [Story, StateStory], ids=["offsets", "transactions"])
 @pytest.mark.parametrize("name", sorted(OF_SNAPSHOTS))
 def test_a_snapshot_killed_anywhere(
-    name: str, full: bool, seed: int, tmp_path: Path, tell: Callable[[str], None]
+    name: str, of: type[Story], full: bool, seed: int, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     kills = 0
     for number in range(20 if full else 2):
         rng = Random(f"{seed} {number}")
-        whole, _ = told(seed + number, tmp_path / f"{number}-whole")
+        whole, _ = told(seed + number, tmp_path / f"{number}-whole", of=of)
         at = f"{name}:{rng.choice((1, 1, 2, 3)) if number else 1}"  # some are come by once only
-        story, killed_here = told(seed + number, tmp_path / f"{number}-killed", failpoint=at, chapter=rng.randrange(3))
+        story, killed_here = told(
+            seed + number, tmp_path / f"{number}-killed", of=of, failpoint=at, chapter=rng.randrange(3)
+        )
         kills += killed_here
         assert files(story.archivist.archive) == files(whole.archivist.archive), at
         assert set(story.alerts) == set(whole.alerts), at

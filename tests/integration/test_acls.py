@@ -3,6 +3,7 @@
 The ACLs are read from the commands of that page.
 """
 
+import json
 import re
 import shlex
 import time
@@ -26,6 +27,7 @@ from confluent_kafka.admin import (
 from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import newest_metadata
+from sexton.cli import main
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.tombstones import encode_batches
@@ -49,12 +51,14 @@ from sexton.kafka.rights import hidden, sees_all_groups, sees_all_topics, topic_
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
-from sexton.pipeline import snapshot_log
+from sexton.pipeline import archive_transactions, snapshot_log
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.processes import SerialEngine
+from sexton.transactions import TOPIC as TRANSACTIONS_TOPIC
 from tests.integration.secure_broker import APPLIER, LOGINS, PASSWORDS, READER, SecureCluster, secure_cluster
 from tests.integration.test_admin import wait_for_coordinators
 from tests.record_fields import encode_key
+from tests.transactions_broker import RawProducer, make_topic
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 OWN, OTHER = "team-a-group", "team-b-group"
@@ -67,6 +71,7 @@ TOPIC_DENIED = "TOPIC_AUTHORIZATION_FAILED"
 UNAUTHORIZED_TOPIC = 29
 UNSEEN = "test-unseen"
 CLUSTER_NAME = "kafka-cluster"
+HELD = "held-by-a-transaction"
 
 T = TypeVar("T")
 
@@ -215,8 +220,8 @@ def applier(cluster: SecureCluster) -> Iterator[ClusterSession]:
         yield session
 
 
-def facts_of(session: ClusterSession) -> tuple[bool | None, list[str]]:
-    topic = describe_topic(session, OFFSETS_TOPIC)
+def facts_of(session: ClusterSession, name: str = OFFSETS_TOPIC) -> tuple[bool | None, list[str]]:
+    topic = describe_topic(session, name)
     facts, warnings = collect_metadata(session, offsets_topic=topic, taken_at_ms=1)
     return facts.sees_all_topics, warnings
 
@@ -352,6 +357,63 @@ def test_settings_that_are_not_told(cluster: SecureCluster, reader: ClusterSessi
     assert becomes(lambda: facts_of(reader), lambda facts: not facts[1]) == (True, [])
 
 
+@pytest.fixture(scope="module")
+def held(cluster: SecureCluster) -> RawProducer:
+    """A transaction that holds offsets of the group HELD."""
+    make_topic(cluster.all_powerful)
+    with ClusterSession(cluster.all_powerful) as session:
+        producer = RawProducer.begin(session, "payments", timeout_ms=600_000)
+        producer.commit_offsets(HELD, {0: 7})
+    return producer
+
+
+@pytest.mark.usefixtures("held")
+def test_settings_of_transactions_that_are_not_told(cluster: SecureCluster, reader: ClusterSession) -> None:
+    with without(cluster, "sexton-reader: DescribeConfigs topic __transaction_state"):
+        _, (warning,) = becomes(lambda: facts_of(reader, TRANSACTIONS_TOPIC), lambda facts: bool(facts[1]))
+        assert f"allow User:sexton-reader DESCRIBE_CONFIGS on topic {TRANSACTIONS_TOPIC}" in warning
+    assert becomes(lambda: facts_of(reader, TRANSACTIONS_TOPIC), lambda facts: not facts[1]) == (True, [])
+
+
+def test_transactions_whose_states_may_not_be_read(
+    cluster: SecureCluster, held: RawProducer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The missing right is named, and the offsets log still proves who holds what; nothing is silently empty."""
+    config = tmp_path / "client.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in cluster.properties(READER).items()))
+    archive = str(tmp_path / "archive")
+
+    def ask(*options: str) -> tuple[int, str, str]:
+        code = main(["transactions", "--client-config", str(config), *options])
+        return code, *capsys.readouterr()
+
+    def archived() -> object:
+        request = SnapshotRequest(config=cluster.config(READER), archive=archive)
+        with SerialEngine("test", quiet=True) as engine:
+            taken = snapshot_log.run(engine, request, now_ms=lambda: 1_800_000_000_000)
+            return archive_transactions.run(
+                engine, request, cluster_id=taken.cluster_id, now_ms=lambda: 1_800_000_000_000
+            )
+
+    def answer(told: tuple[int, str, str]) -> tuple[int, list[tuple[object, ...]], list[str]]:
+        found = json.loads(told[1])
+        names = "producer_id", "verdict", "reason", "transactional_id", "group_ids", "is_confirmed"
+        return told[0], [tuple(row[name] for name in names) for row in found["transactions"]], found["notes"]
+
+    allow = f"allow User:sexton-reader READ on topic {TRANSACTIONS_TOPIC}"
+    running = held.producer_id, "running", "ongoing", "payments", [HELD], True
+    unknown = held.producer_id, "unknown", "not_read", None, [HELD], True
+    assert answer(becomes(lambda: ask("--json"), lambda told: told[0] == 0)) == (0, [running], [])
+    with without(cluster, f"sexton-reader: Read topic {TRANSACTIONS_TOPIC}"):
+        code, rows, notes = answer(becomes(lambda: ask("--json"), lambda told: told[0] == 2))
+        assert (code, rows) == (2, [unknown])
+        assert allow in notes[0]
+        code, out, err = ask()
+        assert (code, str(held.producer_id) in out, allow in err) == (2, True, True)
+        assert allow in told_by(archived)
+    until(lambda: archived() is not None)
+
+
 # --- the applier ---
 
 
@@ -468,6 +530,8 @@ def test_every_acl_of_the_page_is_taken_away_here() -> None:
         "sexton-reader: Describe group *",
         "sexton-reader: DescribeConfigs topic __consumer_offsets",
         "sexton-reader: DescribeConfigs cluster",
+        "sexton-reader: Read topic __transaction_state",
+        "sexton-reader: DescribeConfigs topic __transaction_state",
         "sexton-applier: Delete group team-a-",
         "sexton-applier: Read group team-a-",
         "sexton-applier: Read topic team-a-",

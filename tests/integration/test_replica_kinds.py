@@ -1,47 +1,35 @@
 """Clusters on which a replica differs in the ways that `test_replicas.py` leaves out, each made anew from a seed.
 
-A member that has left, a log partition that no longer loads, and an unclean election. From the disks or the copies it
-is predicted what a replica answers, and what would differ; then that replica leads and is asked for every group.
-Minutes for each seed, so only with `--full`.
+A member that has left, a log partition that no longer loads, an unclean election, and a repair by the printed steps.
+From the disks or the copies it is predicted what a replica answers, and what would differ; then that replica leads and
+is asked for every group. Minutes for each seed, so only with `--full`. Transactions: `test_replica_transactions.py`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
-from sexton.coordinator.api.errors import Error
-from sexton.coordinator.api.fetch import AskedPartition, fetch
-from sexton.coordinator.api.listing import listed_group
 from sexton.java import JavaHome
-from sexton.kafka.admin import commit_offsets
-from sexton.kafka.session import ClusterSession
-from sexton.records import decode_key
-from sexton.replicas import Comparison, compare, open_replicas
-from sexton.replicas.copy import copy_replicas
-from tests.replicas.recordings import coordinator_of
-from tests.replicas_cluster import (
-    LOG_PARTITIONS,
-    NODES,
-    PARTITIONS,
-    TOPIC,
-    A,
-    B,
-    C,
-    GroupAnswer,
-    OffsetAnswers,
-    ThreeBrokers,
+from tests.integration.replica_kinds import (
+    CLASSIC,
+    CONSUMER,
+    SEEDS,
+    Groups,
+    comparison,
+    copied,
+    keys_that_differ,
+    new_cluster,
+    offsets_in,
+    predicted,
+    printed_commands,
+    require_told,
+    rows_of,
+    run_printed,
 )
-
-SEEDS = (1, 2, 3)
-STAYING = 3
-"""So many groups of each log partition have nothing to do with the case."""
-CLASSIC, CONSUMER = "classic", "consumer"
-Answers = Mapping[str, GroupAnswer]
-Key = tuple[str | None, str | None, int | None]
+from tests.replicas_cluster import LOG_PARTITIONS, NODES, PARTITIONS, TOPIC, A, B, C, ThreeBrokers
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1_200)]
 
@@ -53,140 +41,8 @@ def rng(request: pytest.FixtureRequest) -> Random:
 
 @pytest.fixture
 def cluster(rng: Random, tmp_path: Path, java: JavaHome, kafka_jars: list[Path]) -> Iterator[ThreeBrokers]:
-    # What a disk says of its high watermark is then no older than that.
-    settings = {"replica.high.watermark.checkpoint.interval.ms": "300"}
-    with ThreeBrokers(tmp_path / "cluster", java=java, jars=kafka_jars, settings=settings) as cluster:
+    with new_cluster(tmp_path / "cluster", java, kafka_jars) as cluster:
         yield cluster
-
-
-class Groups:
-    """The groups of a cluster, each made in its log partition."""
-
-    def __init__(self, cluster: ThreeBrokers, rng: Random) -> None:
-        self._cluster, self._rng = cluster, rng
-        self.ids = [next(cluster.groups_of(part, name)) for part in range(LOG_PARTITIONS) for name in ("group", "tick")]
-        for part in range(LOG_PARTITIONS):
-            for number in range(STAYING):
-                self.commit(self.new(part, f"stay-{number}"))
-
-    def new(self, log_partition: int, name: str) -> str:
-        """A name for a group of that log partition, which is asked about from now on."""
-        group = next(self._cluster.groups_of(log_partition, f"{name}-{self._rng.randrange(1_000)}"))
-        self.ids.append(group)
-        return group
-
-    def commit(self, group: str) -> None:
-        """A few offsets for some partitions. A client that knew brokers which are down since would look for them."""
-        some = self._rng.sample(range(PARTITIONS), self._rng.randint(1, PARTITIONS))
-        offsets = {(TOPIC, number): (self._rng.randrange(1_000_000), None, "") for number in some}
-        with ClusterSession(self._cluster.config) as session:
-            assert set(commit_offsets(session, group, offsets).values()) == {None}
-
-    def join(self, group: str, protocol: str) -> Consumer:
-        """A member with an assignment, which has committed."""
-        own = {"group.id": group, "group.protocol": protocol, "enable.auto.commit": False, "log_level": 0}
-        consumer = Consumer({**self._cluster.config.for_confluent(), **own})
-        consumer.subscribe([TOPIC])
-
-        def is_assigned() -> bool:
-            consumer.poll(0.2)
-            return len(consumer.assignment()) == PARTITIONS
-
-        self._cluster.wait_for(is_assigned, f"an assignment in {group}")
-        return consumer
-
-    def tombstones(self, groups: Sequence[str], node: int) -> int:
-        """How many of these groups are in the log of a broker."""
-        return sum(record.value is None for group in groups for record in self._cluster.records(group, node))
-
-    def values_at(self, group: str, node: int) -> list[int]:
-        """The log_offsets of the commits of a group for partition 0."""
-        records = [record for record in self._cluster.records(group, node) if record.key is not None]
-        return [one.log_offset for one in records if getattr(decode_key(one.key)[1], "partition", None) == 0]
-
-
-# --- predicted
-
-
-def predicted(folder: Path, groups: Sequence[str]) -> Answers:
-    """What a coordinator that has loaded these bytes answers about each group, as `ThreeBrokers.answers` has it."""
-    coordinator, every = coordinator_of(folder), [AskedPartition(topic=TOPIC, partition=n) for n in range(PARTITIONS)]
-    found = {}
-    for group in groups:
-        plain, stable = (fetch(coordinator, group, partitions=every, require_stable=one) for one in (False, True))
-        if plain.error is not Error.NONE:
-            found[group] = GroupAnswer(error=plain.error.name)
-            continue
-        listed = listed_group(coordinator, group)
-        offsets: list[OffsetAnswers] = [
-            {
-                (one.topic, one.partition): (
-                    one.committed_offset,
-                    one.leader_epoch,
-                    one.metadata,
-                    None if one.error is Error.NONE else one.error.name,
-                )
-                for one in answer.offsets
-                if one.committed_offset >= 0 or one.error is not Error.NONE
-            }
-            for answer in (plain, stable)
-        ]
-        state = None if listed is None else (listed.group_type.lower(), listed.state)
-        found[group] = GroupAnswer(listed=state, offsets=offsets[0], stable=offsets[1])
-    return found
-
-
-def require_told(answers: Answers, expected: Answers) -> int:
-    """What a leader answers is what its bytes say; how many offsets and errors that were.
-
-    A live coordinator keeps a simple group without offsets in its memory until the next sweep: that may be listed.
-    """
-    assert answers.keys() == expected.keys()
-    count = 0
-    for group, own in expected.items():
-        said = answers[group]
-        if own.error is not None:
-            assert _plain(own.error) in _plain(said.error or ""), group
-        else:
-            assert (said.offsets, said.stable, said.error) == (own.offsets, own.stable, None), group
-            assert said.listed == own.listed or (own.listed is None and not own.stable), group
-        count += len(own.offsets) + len(own.stable) + (own.error is not None)
-    assert count
-    return count
-
-
-def _plain(error: str) -> str:
-    """NOT_COORDINATOR, which one of our clients calls NotCoordinatorError."""
-    return error.replace("_", "").lower()
-
-
-def keys_that_differ(one: Answers, other: Answers) -> set[Key]:
-    """The offsets that are answered otherwise, of groups that are answered at all."""
-    return {
-        (group, *place)
-        for group in one
-        for place in {*one[group].stable, *other[group].stable, *one[group].offsets, *other[group].offsets}
-        if (one[group].offsets.get(place), one[group].stable.get(place))
-        != (other[group].offsets.get(place), other[group].stable.get(place))
-    }
-
-
-def rows_of(found: Comparison) -> dict[Key, dict[str, Any]]:
-    return {(row["group_id"], row["topic"], row["partition"]): row for row in found.differences.to_pylist()}
-
-
-def offsets_in(rows: Mapping[Key, object]) -> set[Key]:
-    return {key for key in rows if key[1] is not None}
-
-
-def copied(cluster: ThreeBrokers, folder: Path) -> list[Path]:
-    """A copy of each broker's replicas."""
-    copy_replicas(cluster.config, folder, taken_at_ms=1_800_000_000_000)
-    return [folder / f"broker-{node}" for node in NODES]
-
-
-def comparison(folders: Sequence[Path]) -> Comparison:
-    return compare(open_replicas([str(folder) for folder in folders], []))
 
 
 # --- the kinds
@@ -316,3 +172,58 @@ def test_after_an_unclean_election_both_sides_lack_something(
     cluster.elect(A)
     told += require_told(cluster.answers(groups.ids), by_a)
     print(f"{told} answers as predicted; {len(rows)} differences, {len(holes)} of them lost on A and B")
+
+
+def test_the_printed_repair_of_a_deleted_group_leaves_what_is_right(
+    cluster: ThreeBrokers, rng: Random, tmp_path: Path, java: JavaHome, kafka_jars: list[Path]
+) -> None:
+    """`resurrected`, and C leads already: in one log partition what is back is deleted through C as the coordinator, in
+    the other C's replica is taken away and replicated anew. Then it does not matter any more who leads."""
+    groups = Groups(cluster, rng)
+    by_command, by_copy = rng.sample(range(LOG_PARTITIONS), LOG_PARTITIONS)
+    removed = [groups.new(part, "removed") for part in range(LOG_PARTITIONS)]
+    trimmed = [groups.new(part, "trimmed") for part in range(LOG_PARTITIONS)]
+    for group in (*removed, *trimmed):
+        cluster.commit(group, {(TOPIC, number): rng.randrange(1_000) for number in range(2)})
+    cluster.wait_until_in_sync()
+    cluster.kill(C)
+    cluster.delete_groups(*removed)
+    for group in trimmed:
+        cluster.delete_offsets(group, [0])
+    cluster.clean(A, B, until=lambda node: not groups.tombstones([*removed, *trimmed], node))
+    cluster.start(C)
+    cluster.wait_until_in_sync()
+    folders = copied(cluster, tmp_path / "before")
+    right, rows = predicted(folders[0], groups.ids), rows_of(comparison(folders))
+    cluster.elect(C)
+    is_back = {(group, TOPIC, number) for group in removed for number in range(2)}
+    assert offsets_in(rows) == is_back | {(group, TOPIC, 0) for group in trimmed}
+    assert {tuple(row["kinds"]) for row in rows.values()} == {("resurrected",)}
+    of_part = {part: [group for group in groups.ids if cluster.log_partition_of(group) == part] for part in (0, 1)}
+    assert keys_that_differ(cluster.answers(groups.ids), right) == offsets_in(rows)
+
+    commands = [
+        command
+        for row in rows.values()
+        if row["log_partition"] == by_command
+        for command in printed_commands(row["advice"])
+    ]
+    assert len(commands) == 4  # three offsets and a group
+    for command in commands:
+        run_printed(command, cluster, java=java, jars=kafka_jars)
+    told = require_told(cluster.answers(of_part[by_command]), {group: right[group] for group in of_part[by_command]})
+
+    (advice,) = {row["advice"].split("; ")[0] for row in rows.values() if row["log_partition"] == by_copy}
+    name = f"__consumer_offsets-{by_copy}"
+    assert advice.endswith(f"stop the broker, move its folder {name} away, start the broker: it fetches the log anew")
+    cluster.wait_until_in_sync()
+    cluster.elect(A)
+    cluster.brokers[C].stop()
+    (cluster.brokers[C].data / name).rename(tmp_path / name)
+    cluster.start(C)
+    for node in (A, B, C):
+        cluster.elect(node)
+        told += require_told(cluster.answers(groups.ids), right)
+        assert keys_that_differ(cluster.answers(groups.ids), right) == set()
+    assert comparison(copied(cluster, tmp_path / "copy")).differences.num_rows == 0
+    print(f"{told} answers as before; {len(commands)} commands for one log partition, a new copy of the other")

@@ -94,6 +94,12 @@ def test_every_transaction_has_its_verdict_live_and_the_printed_commands_end_wha
     code, old = ask(capsys, "--segments", broker.data, "--taken-at", later)
     assert (code, verdicts(old)) == (3, planted.verdicts)
 
+    # A group's own story names them, too, with what it needs no broker for.
+    assert main(["explain", "v1-held-by-running", "--segments", str(broker.data), "--json"]) == 0
+    (holder,) = json.loads(capsys.readouterr().out)["transactions"]
+    assert (holder["verdict"], holder["transactional_id"]) == ("running", "v1-running")
+    assert [(one["partition"], one["committed_offset"]) for one in holder["offsets"]] == [(0, 1), (1, 2)]
+
     commands = [row["abort_command"] for row in now["transactions"] if row["abort_command"]]
     assert len(commands) == sum(verdict == "hanging" for verdict in planted.verdicts.values()) == 6
     run_printed(commands[0], java=java, jars=kafka_jars)

@@ -120,6 +120,8 @@ class FakeCluster:
     def __init__(self, seed: int, *, log_partitions: int = 2, cluster_id: str = "fake") -> None:
         self.rng = Random(seed)
         self.cluster_id = cluster_id
+        self.topic = OFFSETS_TOPIC
+        """The only topic that there is."""
         self.topic_id = UUID(int=self.rng.getrandbits(128))
         self.logs = [FakeLog(self.rng, n) for n in range(log_partitions)]
         self.delete_retention_ms = 86_400_000
@@ -169,15 +171,13 @@ class FakeCluster:
         partitions = [
             Answer(partition_index=log.log_partition, leader_id=1, leader_epoch=log.epoch) for log in self.logs
         ]
-        topic = Answer(
-            error_code=0, name=OFFSETS_TOPIC, topic_id=self.topic_id, is_internal=True, partitions=partitions
-        )
-        asked = [OFFSETS_TOPIC] if request.topics is None else [wanted.name for wanted in request.topics]
-        others = [Answer(error_code=NO_TOPIC, name=name) for name in asked if name != OFFSETS_TOPIC]
+        topic = Answer(error_code=0, name=self.topic, topic_id=self.topic_id, is_internal=True, partitions=partitions)
+        asked = [self.topic] if request.topics is None else [wanted.name for wanted in request.topics]
+        others = [Answer(error_code=NO_TOPIC, name=name) for name in asked if name != self.topic]
         return Answer(
             cluster_id=self.cluster_id,
             controller_id=1,
-            topics=[topic, *others] if OFFSETS_TOPIC in asked else others,
+            topics=[topic, *others] if self.topic in asked else others,
         )
 
     def list_offsets(self, request: ListOffsetsRequest) -> Answer:

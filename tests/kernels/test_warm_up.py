@@ -1,7 +1,10 @@
 """What compiles ahead of time compiles everything, and a change of any source makes the cache stale."""
 
+import ast
 import pickle
+import runpy
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -9,6 +12,7 @@ from types import ModuleType
 
 import numba
 import pytest
+from numba.core import config
 
 from sexton.jit import compiled, memory
 from sexton.kernels import (
@@ -29,6 +33,8 @@ from sexton.kernels.checkpoint import restore
 from sexton.kernels.codecs import lz4, snappy, zstd
 from sexton.kernels.warm_up import warm_up
 
+PACKAGE = Path(compiled.__file__).parents[1]
+DECORATORS = {"compiled", "inlined"}
 ENTRIES = [
     columns._gather,
     columns._gather_canonical,
@@ -90,6 +96,51 @@ def test_all_compiled_functions_share_the_stamp_of_all_sources() -> None:
         for found in vars(module).values():
             if hasattr(found, "py_func") and found.__module__ == module.__name__:
                 assert found._cache._cache_file._source_stamp == compiled._STAMP
+
+
+def test_code_elsewhere_is_stale_when_its_own_file_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no function has moved to another line, which numba's index is named after."""
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "cache"))
+    source = tmp_path / "elsewhere.py"
+    for number in (1, 2):
+        source.write_text(f"from sexton.jit.compiled import compiled\n@compiled\ndef f():\n    return {number}\n")
+        compiled._stamp_of.cache_clear()  # as a new process has it
+        f = runpy.run_path(str(source))["f"]
+        assert f() == number
+        assert list((tmp_path / "cache").rglob("*.nbi"))
+
+
+def test_compiled_code_takes_what_it_needs_from_where_a_change_makes_it_stale() -> None:
+    """From its own file, or from the shared packages: their constants become part of the code."""
+    found = 0
+    for path in PACKAGE.rglob("*.py"):
+        if "sexton.jit.compiled import" in (source := path.read_text("utf-8")):
+            for name, module in _taken_from(ast.parse(source)):
+                assert module.split(".")[1] in compiled.SHARED, (path, name)
+                found += 1
+    assert found
+
+
+def _taken_from(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The names that compiled functions of a module use of this package, and the modules that have them."""
+    imported = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("sexton")
+        for alias in node.names
+    }
+    constants = {
+        name: _names(node.value) for node in tree.body if isinstance(node, ast.Assign) for name in _names(*node.targets)
+    }
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and DECORATORS & _names(*node.decorator_list):
+            used = _names(*node.body)
+            used = used.union(*(constants.get(name, ()) for name in used))
+            yield from ((name, module) for name, module in imported.items() if name in used)
+
+
+def _names(*nodes: ast.AST) -> set[str]:
+    return {one.id for node in nodes for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def test_an_index_that_names_a_module_that_is_gone_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

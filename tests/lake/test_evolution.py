@@ -31,6 +31,8 @@ SINCE = {
         "pinned_by_producer_id",
         "pinned_first_log_offset",
         "pinned_since_ms",
+        "pinned_by_transactional_id",
+        "pinned_verdict",
     },
     "tombstones": set[str](),
     "apply_ledger": {"action", "group_id", "topic", "partition", "written_log_offset", "window_ms"},

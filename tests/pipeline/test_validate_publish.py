@@ -19,8 +19,8 @@ from sexton.lake.read import load, owner, partition_of, published_runs, read_pub
 from sexton.pipeline import job, publish_tables, validate_tables
 from sexton.quality.declared_expectations import CHECKED_TABLES
 from sexton.runs.engine import Engine
-from sexton.runs.folder import ReplicaCounts, RunFolder, RunRecord
-from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, SNAPSHOT_TABLES, TABLES
+from sexton.runs.folder import ReplicaCounts, RunFolder, RunRecord, TransactionCounts
+from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, SNAPSHOT_TABLES, TABLES, TRANSACTIONS
 from tests.lake_session import check_by_duckdb, engine_of, iceberg_session, lake_at
 from tests.quality import world
 
@@ -150,11 +150,40 @@ def some_audits(lake: Lake, cluster_id: str, now_ms: int) -> ReplicaCounts:
     )
 
 
+def audited_transactions(lake: Lake, cluster_id: str, as_of_ms: int, rows: Sequence[Mapping[str, object]]) -> None:
+    """As audit_transactions leaves them in the lake."""
+    which = partition_of(RunKey(cluster_id=cluster_id, as_of_ms=as_of_ms, run_id="audit"))
+    key = {"cluster_id": cluster_id, "as_of_ms": as_of_ms, "run_id": "audit", "log_partition": 0}
+    nothing = {name: _nothing(TRANSACTIONS.column(name).type) for name in TRANSACTIONS.column_names}
+    found = [{**nothing, "is_overdue": False, **key, "producer_id": n, **row} for n, row in enumerate(rows)]
+    replace_rows(lake, TRANSACTIONS, pa.Table.from_pylist(found, schema=TRANSACTIONS.arrow_schema()), which)
+
+
+def some_transactions(lake: Lake, cluster_id: str, now_ms: int) -> TransactionCounts:
+    """Audits of the cluster and of another one; returns the counts of the newest at `now_ms`."""
+    held = [{"group_id": "g", "topic": "t", "partition": n, "committed_offset": 1} for n in (0, 1)]
+    hanging = {"verdict": "hanging", "group_ids": ["g"], "offsets": held, "since_ms": 7}
+    audited_transactions(lake, cluster_id, now_ms - 2, [hanging] * 7)
+    running = {"verdict": "running", "is_overdue": True, "group_ids": ["h"], "since_ms": 1}
+    audited_transactions(lake, cluster_id, now_ms, [running, hanging, {**hanging, "since_ms": 5, "offsets": held[:1]}])
+    audited_transactions(lake, cluster_id, now_ms + 1, [])
+    audited_transactions(lake, "another", now_ms, [hanging])
+    return TransactionCounts(
+        as_of_ms=now_ms,
+        verdicts={"hanging": 2, "running": 1},
+        overdue=1,
+        hanging_groups=1,
+        hanging_offsets=2,
+        hanging_since_ms=5,
+    )
+
+
 def test_a_sound_run_is_published_whole(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
-    """And names the newest audit of replicas: not one that is later, so that a later attempt counts the same."""
+    """And names the newest audits: not those that are later, so that a later attempt counts the same."""
     folder = fill(tmp_path, cluster_id="whole")
-    ensure_tables(iceberg.session, lake, (REPLICA_STATE, REPLICA_DIFFERENCES))
+    ensure_tables(iceberg.session, lake, (REPLICA_STATE, REPLICA_DIFFERENCES, TRANSACTIONS))
     audit = some_audits(lake, "whole", world.RUN.as_of_ms)
+    transactions = some_transactions(lake, "whole", world.RUN.as_of_ms)
     validate_tables.run(iceberg, folder)
     assert published_runs(lake, "whole") == []
     publish_tables.run(iceberg, folder)
@@ -166,7 +195,7 @@ def test_a_sound_run_is_published_whole(iceberg: Engine, lake: Lake, tmp_path: P
         order = [(name, "ascending") for name in table.key] or [("log_partition", "ascending")]
         assert read_published(lake, run, table.name).sort_by(order).equals(written.sort_by(order)), table.name
     record = folder.read_run()
-    assert record.replicas == audit
+    assert (record.replicas, record.transactions) == (audit, transactions)
     assert run.cuts == record.cuts
     assert {each["table"]: each["rows"] for each in run.row["counts"]} == record.counts
     assert {name: run.row[name] for name in ("plan_id", "coverage", "code_version", "warnings")} == {

@@ -1,6 +1,8 @@
 """What was predicted of real brokers' disks, against what the same brokers answered once another replica led."""
 
 import json
+import re
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ import pytest
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import AskedPartition, FetchAnswer, fetch
 from sexton.coordinator.api.listing import describe_group, listed_group
+from sexton.replicas.advice import advice_for
+from sexton.replicas.judging import Difference
 from tests.replicas.recordings import SCENARIOS, by_key, compared, coordinator_of, key_text, scenario, unpack
 
 
@@ -149,6 +153,27 @@ def test_what_the_producers_next_marker_serves(name: str, column: str, then: str
             assert row[column] == (None if now is None else now[0]), row
             seen[row["group_id"]] += 1
     assert seen.keys() == served.keys()
+
+
+def test_the_advice_ends_the_transactions_that_an_administrator_ended(recorded: Path) -> None:
+    """By where they begin, as the broker itself said then."""
+    root = unpack("stuck", recorded)
+    told = {
+        (row["log_partition"], int(start))
+        for row in compared(root).differences.to_pylist()
+        for start in re.findall(r"--start-offset (\d+)", row["advice"])
+    }
+    by_hand = scenario(root)["aborted_by_hand"]
+    assert told == {(int(key.split("/")[0]), one["current_txn_start_offset"]) for key, (one, _) in by_hand.items()}
+
+
+def test_commands_in_an_advice_are_safe_to_paste() -> None:
+    name = "a; rm -rf `pwd` 'b'"
+    key = (name, "t", 0)
+    difference = Difference(
+        key=key, kinds=("resurrected",), wrong=("C",), right=("A",), proof="cleaned", evidence="", sides={}
+    )
+    assert shlex.quote(name) in advice_for(difference, {})
 
 
 def test_offsets_that_were_truncated_are_lost_on_the_replicas_that_lack_them(recorded: Path) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sexton.policy import parse_policy
-from sexton.runs.folder import ReplicaCounts, RunFolder, RunRecord
+from sexton.runs.folder import ReplicaCounts, RunFolder, RunRecord, TransactionCounts
 from sexton.tables import SNAPSHOT_TABLES, Column, Table
 
 AS_OF_MS = 1_700_000_000_000
@@ -103,6 +103,14 @@ REPLICAS = ReplicaCounts(
     kinds={"resurrected": 3, "stuck": 1},
     wrong={"broker-3": 4},
     behind=2,
+)
+TRANSACTIONS = TransactionCounts(
+    as_of_ms=AS_OF_MS - HOUR_MS,
+    verdicts={"running": 3, "hanging": 2},
+    overdue=1,
+    hanging_groups=2,
+    hanging_offsets=5,
+    hanging_since_ms=AS_OF_MS - 2 * HOUR_MS,
 )
 POLICY = parse_policy(
     """

@@ -19,6 +19,7 @@ from tests.report.run_folder import (
     JUDGED,
     POLICY,
     REPLICAS,
+    TRANSACTIONS,
     Row,
     by_policy,
     due,
@@ -121,6 +122,19 @@ def test_which_replicas_must_not_lead(tmp_path: Path) -> None:
     text = Html(render_page(summarize(write_run_folder(tmp_path / "same", replicas=same)))).text
     assert "6 replicas of 2 log partitions: any of them may lead." in text
     assert "Audit of replicas" not in Html(render_page(summarize(write_run_folder(tmp_path / "none")))).text
+
+
+def test_what_hangs(tmp_path: Path) -> None:
+    text = Html(render_page(summarize(write_run_folder(tmp_path / "hangs", transactions=TRANSACTIONS)))).text
+    assert (
+        "Audit of transactions, 2023-11-14 21:13:20 UTC: 5 open transactions, 2 hang and hold 5 offsets of 2 groups, "
+        "the oldest since 2023-11-14 20:13:20 UTC (running 3 besides); 1 should have ended by now. Nothing else will "
+        "end what hangs."
+    ) in text
+    none = TRANSACTIONS.model_copy(update={"verdicts": {}, "overdue": 0})
+    text = Html(render_page(summarize(write_run_folder(tmp_path / "none", transactions=none)))).text
+    assert "Audit of transactions, 2023-11-14 21:13:20 UTC: 0 open transactions, none hangs." in text
+    assert "Audit of transactions" not in Html(render_page(summarize(write_run_folder(tmp_path / "never")))).text
 
 
 def test_what_a_policy_makes_of_it(tmp_path: Path) -> None:

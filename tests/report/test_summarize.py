@@ -24,6 +24,7 @@ from tests.report.run_folder import (
     JUDGED,
     POLICY,
     REPLICAS,
+    TRANSACTIONS,
     Row,
     due,
     group,
@@ -269,10 +270,11 @@ def test_no_run_here(tmp_path: Path) -> None:
         read_summary(tmp_path)
 
 
-def test_the_audit_of_replicas_is_named(tmp_path: Path) -> None:
-    assert summarize(write_run_folder(tmp_path / "without")).replicas is None
-    written = write_report(write_run_folder(tmp_path / "with", replicas=REPLICAS))
-    assert written.replicas == REPLICAS
+def test_the_newest_audits_are_named(tmp_path: Path) -> None:
+    without = summarize(write_run_folder(tmp_path / "without"))
+    assert (without.replicas, without.transactions) == (None, None)
+    written = write_report(write_run_folder(tmp_path / "with", replicas=REPLICAS, transactions=TRANSACTIONS))
+    assert (written.replicas, written.transactions) == (REPLICAS, TRANSACTIONS)
     assert read_summary(tmp_path / "with") == written
 
 

@@ -14,6 +14,7 @@ from tests.report.run_folder import (
     JUDGED,
     POLICY,
     REPLICAS,
+    TRANSACTIONS,
     Row,
     by_policy,
     due,
@@ -97,6 +98,11 @@ def test_what_is_odd_is_told_where_there_is_any(tmp_path: Path) -> None:
 
 def test_which_replicas_must_not_lead(tmp_path: Path) -> None:
     assert "! Audit of replicas, 2023-11-14 21:13:20 UTC" in printed(tmp_path, run={"replicas": REPLICAS})
+
+
+def test_what_hangs(tmp_path: Path) -> None:
+    text = printed(tmp_path, run={"transactions": TRANSACTIONS})
+    assert "! Audit of transactions, 2023-11-14 21:13:20 UTC: 5 open transactions, 2 hang and hold" in text
 
 
 def test_an_empty_run(tmp_path: Path) -> None:

@@ -101,3 +101,15 @@ def test_an_audit_is_the_same_over_spark(
     assert files == sorted(path.relative_to(tmp_path / "there") for path in (tmp_path / "there").rglob("*.parquet"))
     for file in files:
         assert pq.read_table(tmp_path / "here" / file).equals(pq.read_table(tmp_path / "there" / file)), file
+
+
+def test_a_small_log_needs_no_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "ProcessPoolExecutor", lambda *_, **__: pytest.fail("processes were started"))
+    request = ReplayRequest(run_id="one", segments=str(LOG), taken_at_ms=1 << 60)
+    with engine_here("test", quiet=True, reads=LOG) as engine:
+        assert run_audit(engine, AuditRequest(replay=request, out=tmp_path / "out")).counts["committed_offsets"]
+
+
+def test_processes_that_were_not_started_early_start_with_the_first_work() -> None:
+    with ProcessEngine("tests", cores=1, quiet=True, starts_early=False) as engine:
+        assert engine.map("Asking", [0], lambda _: os.getpid()) != [os.getpid()]

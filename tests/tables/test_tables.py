@@ -22,7 +22,8 @@ CONTRACT = {
     "rebalance_timeout_ms member_epoch subscribed_topics assignment",
     "offset_verdicts": "group_id topic partition broker_verdict broker_reason broker_expires_at_ms policy_verdict "
     "policy_reason policy_rule policy_expires_at_ms policy_owner base_timestamp_ms changes_by orphan left_topic "
-    "behind_log_start pinned_by_producer_id pinned_first_log_offset pinned_since_ms",
+    "behind_log_start pinned_by_producer_id pinned_first_log_offset pinned_since_ms pinned_by_transactional_id "
+    "pinned_verdict",
     "expiry_forecast": "group_id horizon_days by offset_count is_whole_group first_expires_at_ms last_expires_at_ms",
     "tombstones": "plan_id log_partition position record_type group_id topic partition member_id regular_expression "
     "key cause target_log_offset target_committed_offset",

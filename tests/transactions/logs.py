@@ -43,13 +43,15 @@ def value(
     )
 
 
-def state_log(*records: tuple[str, TransactionLogValue | None], version: int = 0, first: int = 0) -> bytes:
+def state_log(
+    *records: tuple[str, TransactionLogValue | None], version: int = 0, first: int = 0, at_ms: int = BASE_MS
+) -> bytes:
     """A batch for each record, a millisecond apart."""
     return b"".join(
         encode_batch(
             [(encode_transaction_key(name), None if one is None else encode_transaction_value(one, version))],
             base_offset=first + number,
-            timestamp_ms=BASE_MS + first + number,
+            timestamp_ms=at_ms + first + number,
         )
         for number, (name, one) in enumerate(records)
     )

@@ -79,10 +79,39 @@ def test_the_newest_audit_of_transactions_is_shown(client: TestClient) -> None:
     newest = data(client, "/transaction-audit", as_of=FIRST_MS + RUNS * HOUR_MS)
     assert newest["verdicts"] == {"hanging": 1, "running": 1}
     assert [row["verdict"] for row in newest["transactions"]["rows"]] == ["hanging", "running"]
-    assert (newest["states"], newest["families"]) == ({"Ongoing": 2}, [{"family": "app-*", "found": 2}])
+    assert newest["states"] == {"CompleteCommit": 2, "Ongoing": 2}
+    assert newest["families"] == [{"family": "app-*", "found": 4}]
     assert "--start-offset 3" in text(client, "/transactions", as_of=FIRST_MS + RUNS * HOUR_MS)
     assert data(client, "/transaction-audit", as_of=FIRST_MS) is None
     assert data(client, "/transaction-audit", cluster=OTHER) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "due", "within"), [(2 * HOUR_MS, 1, [2, 2, 2]), (96 * HOUR_MS, 0, [1, 2, 2]), ("", None, None)]
+)
+def test_another_expiration_of_transactional_ids(
+    client: TestClient, asked: int | str, due: int | None, within: list[int] | None
+) -> None:
+    """Of two that ended an hour and three days ago; an empty field asks nothing."""
+    at = {"as_of": FIRST_MS + RUNS * HOUR_MS, "expiration_ms": asked}
+    in_force, *others = data(client, "/transaction-audit", **at)["forecasts"]
+    assert in_force == {
+        "expiration_ms": 168 * HOUR_MS,
+        "ids": 4,
+        "open": 2,
+        "due": 0,
+        "within_days": {"1": 0, "7": 2, "30": 2},
+    }
+    assert [(each["due"], list(each["within_days"].values())) for each in others] == ([(due, within)] if asked else [])
+    for language in ("en", "zh-CN"):
+        html = page(client, "/transactions", lang=language, **at)
+        assert html.count("<td>7 d</td>") == 1
+        assert f'name="expiration_ms" min="1" max="2147483647" step="1" value="{asked}"' in html
+
+
+@pytest.mark.parametrize("asked", ["0", "-1", "2147483648", "1.5", "<b>"])
+def test_an_expiration_that_no_broker_takes(client: TestClient, asked: str) -> None:
+    assert client.get(f"{PREFIX}/transactions", params={"expiration_ms": asked}).status_code == 422
 
 
 def test_the_newest_audit_of_replicas_is_shown(client: TestClient) -> None:

@@ -43,7 +43,7 @@ def write_world(folder: Path, names: tuple[str, ...] = HOSTILE_NAMES) -> Written
         lake.append("replica_state", as_table("replica_state", _replica_states(number), audit))
         lake.append("replica_differences", as_table("replica_differences", _replica_differences(number, names), audit))
         lake.append("transactions", as_table("transactions", _transactions(names), audit))
-        lake.append("transactional_ids", as_table("transactional_ids", [_id(number) for number in (1, 2)], audit))
+        lake.append("transactional_ids", as_table("transactional_ids", _ids(), audit))
     lake.publish(key(0, OTHER), {"groups": [_group("elsewhere", 1)]})
     return lake
 
@@ -52,8 +52,17 @@ def _transactions(names: tuple[str, ...]) -> list[Row]:
     common = {"log_partition": 0, "producer_epoch": 0, "last_log_offset": 9, "offsets": [], "since_ms": FIRST_MS}
     common |= {"is_overdue": False, "is_confirmed": True, "evidence": "why", "group_ids": [*names], "start_offset": 3}
     running = {"verdict": "running", "reason": "ongoing", "transactional_id": "app-1", "ends_at_ms": FIRST_MS}
+    held = [{"group_id": "g", "topic": "t", "partition": n, "committed_offset": 7} for n in (0, 1)]
     hanging = {"verdict": "hanging", "reason": "ended", "abort_arguments": "abort --start-offset 3", "held_bytes": 10}
+    hanging |= {"offsets": held}
     return [{**common, **running, "producer_id": 1}, {**common, **hanging, "producer_id": 2}]
+
+
+def _ids() -> list[Row]:
+    """Two with open transactions, and two that ended an hour and three days ago."""
+    ended = {"state": "CompleteCommit", "expires_at_ms": FIRST_MS + 7 * 24 * HOUR_MS}
+    ages = [{**ended, "age_ms": hours * HOUR_MS} for hours in (1, 72)]
+    return [_id(number) | more for number, more in enumerate(({}, {}, *ages), start=1)]
 
 
 def _id(number: int) -> Row:

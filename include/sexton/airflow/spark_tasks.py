@@ -154,7 +154,7 @@ JOBS = {
         reads=["archive"],
         writes=["archive", "runs"],
     ),
-    "find_expired": Job(["--policy={{ policy_file(params) }}"], reads=["runs"], writes=["runs"]),
+    "find_expired": Job(["--policy={{ policy_file(params) }}"], reads=["archive", "runs"], writes=["runs"]),
     "plan_tombstones": Job(reads=["runs"], writes=["runs"]),
     "validate_tables": Job(writes_iceberg=True, reads=["runs"]),
     "publish_tables": Job([ARCHIVE], PUBLISH_POOL, writes_iceberg=True, reads=["runs"], writes=["archive", "tables"]),

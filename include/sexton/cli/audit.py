@@ -57,7 +57,7 @@ def audit(
     # From here on the work itself: numba and pyarrow take seconds to import, here and in the engine at the same time.
     from sexton.runs.processes import engine_here
 
-    with engine_here("sexton audit", quiet=json) as engine:
+    with engine_here("sexton audit", quiet=json, reads=replay.folder) as engine:
         from sexton.pipeline.audit import AuditRequest, run_audit
         from sexton.report import summary_json, write_report
 

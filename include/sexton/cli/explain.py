@@ -1,7 +1,8 @@
 """`sexton explain`: what happened to a group, and when its offsets expire."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from sexton.coordinator.expiry import SweepBlock
     from sexton.history.events import Event
     from sexton.history.log_story import LogStory, NextVerdict, StoryReader
+    from sexton.transactions.reading import PartitionBytes
+    from sexton.transactions.states import LoadedStates
     from sexton.views.coordinator_view import CoordinatorView
 
 EXAMPLES = """\
@@ -42,6 +45,7 @@ sexton explain my-group
 """
 OPERATION = "explain"
 EVENT_COLUMNS = ("WHEN", "LOG-OFFSET", "WHAT", "DETAIL")
+TRANSACTION_COLUMNS = ("PRODUCER-ID", "EPOCH", "SINCE", "LOG-OFFSET", "VERDICT", "TRANSACTIONAL-ID", "STATE", "OFFSETS")
 NEXT_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "EXPIRES", "REASON")
 _EVENTS = "Events"
 
@@ -78,6 +82,7 @@ def explain(
     found = _Explanation()
     if story is not None and reader is not None and home is not None:
         found = _explanation(view, home, story, reader)
+        found.transactions = _transactions(view, log, home, reader, quiet=json)
     found.keep_between(since_ms, until_ms)
     if json:
         return print_view_json(view, OPERATION, {"group_id": group, "log_partition": home, **found.fields()})
@@ -93,6 +98,8 @@ class _Explanation:
     block: "SweepBlock | None" = None
     events: "list[Event]" = field(default_factory=list)
     next_verdicts: "list[NextVerdict]" = field(default_factory=list)
+    transactions: list[dict[str, Any]] = field(default_factory=list)
+    """Open transactions that hold its offsets (`transactions.holders`)."""
 
     def keep_between(self, since_ms: int | None, until_ms: int | None) -> None:
         """Keep the events in [since, until), and those without a timestamp."""
@@ -112,6 +119,7 @@ class _Explanation:
             "sweep_blocked": None if self.block is None else asdict(self.block),
             "events": [asdict(event) for event in self.events],
             "next": [asdict(verdict) for verdict in self.next_verdicts],
+            "transactions": self.transactions,
         }
 
 
@@ -191,15 +199,69 @@ def _explanation(view: "CoordinatorView", home: int, story: "LogStory", reader: 
     return found
 
 
+def _transactions(
+    view: "CoordinatorView", log: LogInput, home: int, reader: "StoryReader", *, quiet: bool
+) -> list[dict[str, Any]]:
+    """The open transactions that hold offsets of the group, and whose they are if the states are beside the log."""
+    from sexton.settings import settings
+    from sexton.transactions.holders import holder_rows, transactions_of
+    from sexton.transactions.reading import state_log
+
+    part = view.parts.read[home]
+    pending = view.coordinator.shards[home].view.transactions()
+    found = transactions_of(reader.group_id, part.open_transactions(), pending, reader.is_requested)
+    if not found:
+        return []
+    source, release = log.source(view.as_of_ms), view.coordinator.profile.release
+    states = state_log(
+        source.uri,
+        source.cluster_id if source.is_archive else None,
+        as_of_ms=view.as_of_ms,
+        taken_at_ms=now_ms(),
+        release=release,
+    )
+    # Of a disk it is not known when it was copied: not before its newest batch.
+    until_ms = view.as_of_ms or source.taken_at_ms or part.max_timestamp_ms + 1
+    return holder_rows(
+        found,
+        None if states is None else states.load(partial(_spread, quiet=quiet)),
+        read_until_ms=until_ms,
+        slack_ms=settings().settle_ms,
+        release=release,
+    )
+
+
+def _spread(
+    work: "Callable[[PartitionBytes], LoadedStates]", items: "list[PartitionBytes]", *, quiet: bool
+) -> "Iterable[LoadedStates]":
+    """Small logs are read here: other processes take seconds to start."""
+    from sexton.history.log_story import PLAIN_BYTES
+    from sexton.runs.processes import engine_here
+
+    size_bytes = sum(item.size_bytes for item in items)
+    if size_bytes <= PLAIN_BYTES:
+        return map(work, items)
+    with engine_here("sexton explain", quiet=quiet) as engine:
+        return engine.map("Reading transactions", items, work, work_bytes=size_bytes)
+
+
 def _explain_by_tables(
     group: str, asked: Target, since_ms: int | None, until_ms: int | None, *, as_of_ms: int | None, json: bool
 ) -> int:
     from sexton.history.published_story import published_story
     from sexton.lake.catalog import open_lake
+    from sexton.transactions.holders import published_holders
+
+    def is_requested(topic: str, partition: int) -> bool:
+        return asked[0] in (None, topic) and asked[1] in (None, partition)
 
     with working("Reading the tables", is_quiet=json):
-        story = published_story(open_lake(), group, topic=asked[0], partition=asked[1], as_of_ms=as_of_ms)
-    found = _Explanation(state=story.state, block=story.block, events=story.events, next_verdicts=story.next_ones)
+        lake = open_lake()
+        story = published_story(lake, group, topic=asked[0], partition=asked[1], as_of_ms=as_of_ms)
+        held = published_holders(lake, story.run, group, is_requested, until_ms=as_of_ms)
+    found = _Explanation(
+        state=story.state, block=story.block, events=story.events, next_verdicts=story.next_ones, transactions=held
+    )
     found.keep_between(since_ms, until_ms)
     if json:
         run = story.run.key
@@ -222,9 +284,33 @@ def _print(name: str, found: _Explanation) -> None:
             for one in found.next_verdicts
         )
         print_table(NEXT_COLUMNS, rows)
+    if found.transactions:
+        print_line()
+        print_line("held by open transactions:")
+        print_table(TRANSACTION_COLUMNS, map(_transaction_row, found.transactions))
+        for row in found.transactions:
+            print_line(_transaction_text(row))
     if found.block is not None:
         print_line()
         print_line(sweep_block_text(found.block))
+
+
+def _transaction_row(row: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        *(row["producer_id"], row["producer_epoch"], figures.instant(row["since_ms"]), row["start_offset"]),
+        f"{row['verdict']} (overdue)" if row["is_overdue"] else row["verdict"],
+        row["transactional_id"] and short(row["transactional_id"]),
+        row["state"],
+        len(row["offsets"]),
+    )
+
+
+def _transaction_text(row: dict[str, Any]) -> str:
+    """Why, since which audit, and what to do about one that hangs."""
+    audit = "" if row["audited_at_ms"] is None else f" (audit of {figures.instant(row['audited_at_ms'])})"
+    ends = "" if row["ends_at_ms"] is None else f"; ends at {figures.instant(row['ends_at_ms'])} at the latest"
+    fix = f"; to end it: kafka-transactions.sh --bootstrap-server HOST:PORT {row['abort_arguments']}"
+    return f"producer {row['producer_id']}: {row['evidence']}{ends}{fix if row['abort_arguments'] else ''}{audit}"
 
 
 def _event_rows(events: "Iterable[Event]") -> Iterable[tuple[object, ...]]:

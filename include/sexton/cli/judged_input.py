@@ -48,7 +48,7 @@ def replayed(
 
     with temporary_folder() as place, engine_here(f"sexton {name}", quiet=quiet) as engine:
         folder = RunFolder(place)
-        record = judged_run(engine, folder, replay.request(name), rules)
+        record = judged_run(engine, folder, replay.request(name), rules, names_owners=False)
         if quiet:  # else they are among the warnings after the answer
             print_doubts(record.profile_doubts)
         yield folder, record

@@ -16,7 +16,6 @@ from sexton.cli.options import (
     ClusterInput,
     Json,
     ShownRows,
-    archive_uri,
     now_ms,
     option,
     parse_optional_instant,
@@ -28,6 +27,7 @@ from sexton.report.names import short
 
 if TYPE_CHECKING:
     from sexton.kafka.client import ClientConfig
+    from sexton.kafka.failures import NotAllowed
     from sexton.runs.folder import RunFolder, RunRecord
     from sexton.runs.source import LogSource
     from sexton.transactions.audit import Audit
@@ -87,7 +87,8 @@ def transactions(
     the rest of the log partition. Reads `__transaction_state` besides the offsets log, from --segments, from --archive,
     or from the brokers, which are then also asked what is open now; with --archive and --bootstrap-servers as well.
 
-    Nothing is ended: for a hanging transaction the command to run is printed. Exit code 3 if one hangs.
+    Nothing is ended: for a hanging transaction the command to run is printed. Exit code 3 if one hangs, 2 if this
+    principal may not read `__transaction_state`: then only what the offsets log proves is shown.
     """
     if log.segments is not None and (log.archive is not None or cluster.is_given):
         raise UsageError("segments go with nothing else", where="--segments", fix="see `sexton transactions --help`")
@@ -96,20 +97,33 @@ def transactions(
     if log.archive is None and log.segments is None and (log.as_of is not None or log.cluster_id is not None):
         raise UsageError("brokers know only now", where="--as-of, --cluster-id", fix="give --archive or --segments")
     taken_at_ms = parse_optional_instant(taken_at, "--taken-at")
-    with _input(log, cluster, quiet=json) as (given, config):
-        with replayed(given, "transactions", quiet=json) as (folder, record):
-            found = _audit(given, config, folder, record, taken_at_ms=taken_at_ms, quiet=json)
-        shown = _Shown(audit=found, record=record, servers=config.bootstrap_servers if config else LIVE)
+    with _input(log, cluster, quiet=json) as given:
+        with replayed(given.log, "transactions", quiet=json) as (folder, record):
+            found = _audit(given, folder, record, taken_at_ms=taken_at_ms, quiet=json)
+        servers = given.config.bootstrap_servers if given.config else LIVE
+        shown = _Shown(audit=found, record=record, servers=servers, refusal=given.refusal)
         _print(shown, expiration_ms, with_ids=ids, limit=limit, json=json)
+    if given.refusal is not None:
+        return given.refusal.exit_code
     return DataQualityFailure.exit_code if found.judgement.of("hanging") else 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Input:
+    """The log to replay, and the cluster to ask. `refusal`: this principal may not read the states."""
+
+    log: LogInput
+    config: "ClientConfig | None"
+    refusal: "NotAllowed | None" = None
+
+
 @contextmanager
-def _input(log: LogInput, cluster: ClusterInput, *, quiet: bool) -> "Iterator[tuple[LogInput, ClientConfig | None]]":
-    """The log to replay, and the cluster to ask; without a log, both topics are copied from the cluster first."""
+def _input(log: LogInput, cluster: ClusterInput, *, quiet: bool) -> Iterator[_Input]:
+    """What is given; without a log, both topics are copied from the cluster first."""
     if log.is_log:
-        yield log, cluster.client() if cluster.is_given else None
+        yield _Input(log=log, config=cluster.client() if cluster.is_given else None)
         return
+    from sexton.kafka.failures import NotAllowed
     from sexton.pipeline import archive_transactions, snapshot_log
     from sexton.pipeline.snapshot_log import SnapshotRequest
     from sexton.runs.processes import engine_here
@@ -121,13 +135,16 @@ def _input(log: LogInput, cluster: ClusterInput, *, quiet: bool) -> "Iterator[tu
         )
         with engine_here("sexton transactions", quiet=quiet) as engine:
             taken = snapshot_log.run(engine, request, now_ms=now_ms)
-            archive_transactions.run(engine, request, cluster_id=taken.cluster_id, now_ms=now_ms)
-        yield replace(log, archive=place), request.config
+            refusal = None
+            try:
+                archive_transactions.run(engine, request, cluster_id=taken.cluster_id, now_ms=now_ms)
+            except NotAllowed as error:
+                refusal = error
+        yield _Input(log=replace(log, archive=place), config=request.config, refusal=refusal)
 
 
 def _audit(
-    log: LogInput,
-    config: "ClientConfig | None",
+    given: _Input,
     folder: "RunFolder",
     record: "RunRecord",
     *,
@@ -141,9 +158,10 @@ def _audit(
     from sexton.transactions.rows import open_transactions
     from sexton.transactions.verdicts import Clocks
 
+    log, config = given.log, given.config
     source = log.source(parse_optional_instant(log.as_of, "--as-of"))
     release = profile_of(record.profile).release
-    state_log = _state_log(log, source, record, taken_at_ms=taken_at_ms)
+    state_log = None if given.refusal else _state_log(log, source, record, taken_at_ms=taken_at_ms)
     # Of a disk it is not known when it was copied, unless somebody says it: not before its newest batch.
     read_until_ms = record.as_of_ms if log.as_of is not None else taken_at_ms or source.taken_at_ms or record.as_of_ms
     rows = [
@@ -177,21 +195,14 @@ def _state_log(
     log: LogInput, source: "LogSource", record: "RunRecord", *, taken_at_ms: int | None
 ) -> "StateLog | None":
     from sexton.coordinator.profiles import profile_of
-    from sexton.settings import settings
-    from sexton.transactions.reading import in_archive, on_disk
+    from sexton.transactions.reading import state_log
 
-    as_of_ms = parse_optional_instant(log.as_of, "--as-of")
-    release, cap_bytes = profile_of(record.profile).release, settings().inflated_cap_bytes
-    if log.segments is not None:
-        return on_disk(
-            str(log.segments),
-            taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
-            cap_bytes=cap_bytes,
-            as_of_ms=as_of_ms,
-            release=release,
-        )
-    return in_archive(
-        archive_uri(log.archive), source.cluster_id, cap_bytes=cap_bytes, as_of_ms=as_of_ms, release=release
+    return state_log(
+        source.uri,
+        source.cluster_id if source.is_archive else None,
+        as_of_ms=parse_optional_instant(log.as_of, "--as-of"),
+        taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
+        release=profile_of(record.profile).release,
     )
 
 
@@ -208,6 +219,14 @@ class _Shown:
     audit: "Audit"
     record: "RunRecord"
     servers: str
+    refusal: "NotAllowed | None" = None
+
+    @property
+    def notes(self) -> list[str]:
+        if self.refusal is None:
+            return list(self.audit.notes)
+        proven = "the offsets log alone shows which transactions are open, since when, and what they hold"
+        return [f"{self.refusal}: {proven}; whether they end is unknown", *self.audit.notes]
 
     def rows(self) -> list[dict[str, Any]]:
         """The table `transactions`, with the whole command that ends what hangs."""
@@ -239,7 +258,7 @@ def _print(shown: _Shown, instead_ms: int | None, *, with_ids: bool, limit: int,
                 "forecasts": [asdict(each) for each in forecasts],
                 "floods": [asdict(each) for each in found.floods],
                 **({"transactional_ids": found.transactional_ids.to_pylist()} if with_ids else {}),
-                "notes": list(found.notes),
+                "notes": shown.notes,
             }
         )
     else:
@@ -252,7 +271,7 @@ def _print(shown: _Shown, instead_ms: int | None, *, with_ids: bool, limit: int,
         if with_ids:
             print_line()
             print_table(ID_COLUMNS, map(_id_row, found.transactional_ids.to_pylist()), limit=limit)
-    print_doubts(found.notes)
+    print_doubts(shown.notes)
 
 
 def _print_transactions(rows: list[dict[str, Any]], limit: int) -> None:

@@ -18,14 +18,12 @@ from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.profile import Profile
 from sexton.log import codec as codecs
+from sexton.log.entry import HEADER_BYTES, TOMBSTONE_OVERHEAD_BYTES
 from sexton.records import GroupKey, GroupMetadataKey, Key, MemberKey, OffsetCommitKey, RegularExpressionKey, encode_key
 
 CLASSIC_TYPE = 2
 OFFSET_TYPE = 1  # also for offsets that were written under the old key type 0
 GROUP_EMPTY = "group_empty"
-
-BATCH_OVERHEAD_BYTES = 61
-RECORD_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 1 + 1  # length, attributes, deltas, key size, no value, no headers
 _TYPE_ORDER = {
     record_type: rank
     for order in ((0, 1, 2), (8, 7, 6, 5, 16, 4, 3), (14, 13, 12, 10, 9, 15, 11), (22, 21, 20, 19, 17, 23))
@@ -192,12 +190,12 @@ def tombstones_sha256(tables: Iterable[pa.Table]) -> str:
 def _fitting(keys: Sequence[bytes], max_batch_bytes: int) -> Iterator[list[bytes]]:
     """Runs of keys that fit a batch, by the largest size that their records can have."""
     some: list[bytes] = []
-    size_bytes = BATCH_OVERHEAD_BYTES
+    size_bytes = HEADER_BYTES
     for key in keys:
-        record_bytes = len(key) + RECORD_OVERHEAD_BYTES
+        record_bytes = len(key) + TOMBSTONE_OVERHEAD_BYTES
         if some and size_bytes + record_bytes > max_batch_bytes:
             yield some
-            some, size_bytes = [], BATCH_OVERHEAD_BYTES
+            some, size_bytes = [], HEADER_BYTES
         some.append(key)
         size_bytes += record_bytes
     if some:

@@ -1,7 +1,8 @@
-"""The decorators of all compiled code, in `log` and `kernels`."""
+"""The decorators of all compiled code: `log` and `kernels`, compiled into each other, and modules elsewhere."""
 
 import hashlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,10 @@ from numba import njit
 from numba.core.caching import IndexDataCacheFile
 
 _PACKAGE = Path(__file__).parents[1]
-_SOURCES = [path for folder in ("jit", "log", "kernels") for path in sorted((_PACKAGE / folder).rglob("*.py"))]
+SHARED = ("jit", "log", "kernels")
+"""Packages that compiled functions may take functions and constants from, besides their own module."""
+_SOURCES = [path for folder in SHARED for path in sorted((_PACKAGE / folder).rglob("*.py"))]
+_SHARED_SOURCES = frozenset(_SOURCES)
 _STAMP = hashlib.sha256(b"\0".join(path.read_bytes() for path in _SOURCES)).hexdigest()
 
 
@@ -17,7 +21,8 @@ def compiled(function: Callable[..., Any]) -> Any:
     """`numba.njit` with a cache that any change of a compiled source makes stale.
 
     Numba checks only the file of the function itself. But these functions are compiled into each other and share the
-    layout of their arrays: code with an old layout would write anywhere.
+    layout of their arrays: code with an old layout would write anywhere. So a function is stale if its own file or any
+    file of the SHARED packages has changed.
     """
     return _stamped(njit(cache=True, nogil=True)(function))
 
@@ -39,5 +44,14 @@ class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]  # numba is untyped
 
 def _stamped(dispatcher: Any) -> Any:
     file = dispatcher._cache._cache_file
-    dispatcher._cache._cache_file = _CacheFile(file._cache_path, file._index_name.removesuffix(".nbi"), _STAMP)
+    stamp = _stamp_of(Path(dispatcher.py_func.__code__.co_filename))
+    dispatcher._cache._cache_file = _CacheFile(file._cache_path, file._index_name.removesuffix(".nbi"), stamp)
     return dispatcher
+
+
+@cache
+def _stamp_of(source: Path) -> str:
+    """Of all functions of a file. Looking for such files in the whole package would slow every import down."""
+    if source in _SHARED_SOURCES:
+        return _STAMP
+    return hashlib.sha256(_STAMP.encode() + source.read_bytes()).hexdigest()

@@ -17,15 +17,15 @@ import pyarrow as pa
 
 from sexton.coordinator.batches import BATCH_FORMAT, MAX_BATCH_BYTES, LogEnd, TopicSettings, encode_append
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.tombstones import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, encode_batches
+from sexton.coordinator.tombstones import encode_batches
 from sexton.jit.compiled import compiled, inlined
 from sexton.jit.memory import copy_bytes, pointer, same_bytes
 from sexton.kernels.layout import Bytes, Int64s
 from sexton.log import codec as codecs
 from sexton.log.batch import Batch, read_batches
 from sexton.log.crc import as_u8, crc32c_of
+from sexton.log.entry import HEADER_BYTES, TOMBSTONE_OVERHEAD_BYTES
 
-_HEADER_BYTES = BATCH_OVERHEAD_BYTES
 _SIZE_AT, _SIZE_END, _CRC_AT, _CRC_END, _LAST_DELTA_AT, _COUNT_AT = 8, 12, 17, 21, 23, 57
 _FIXED_BYTES = 1 + 1 + 1 + 1  # of a record: attributes, timestamp delta of 0, no value, no headers
 _NO_ENDS = np.zeros(0, np.int64)
@@ -103,7 +103,7 @@ def _header(profile: Profile, topic: TopicSettings, *, log_offset: int, as_of_ms
     """
     end, sequence = LogEnd(log_offset=log_offset), profile.base_sequence
     one = encode_append([(b"", None)], profile=profile, topic=topic, end=end, now_ms=as_of_ms, base_sequence=sequence)
-    return as_u8(one[:_HEADER_BYTES])
+    return as_u8(one[:HEADER_BYTES])
 
 
 def _spans(column: pa.Array | pa.ChunkedArray) -> tuple[Int64s, Bytes]:
@@ -118,9 +118,9 @@ def _spans(column: pa.Array | pa.ChunkedArray) -> tuple[Int64s, Bytes]:
 
 def _deflated(plain: Bytes, sizes: Int64s, codec: int) -> tuple[Bytes, Int64s]:
     """The same batches, their records compressed; still without headers."""
-    no_header, ends = bytes(_HEADER_BYTES), [0, *np.cumsum(sizes).tolist()]
+    no_header, ends = bytes(HEADER_BYTES), [0, *np.cumsum(sizes).tolist()]
     parts = [
-        no_header + codecs.deflate(codec, plain[start + _HEADER_BYTES : end].tobytes()) for start, end in pairwise(ends)
+        no_header + codecs.deflate(codec, plain[start + HEADER_BYTES : end].tobytes()) for start, end in pairwise(ends)
     ]
     return np.frombuffer(bytearray().join(parts), np.uint8), np.array([len(part) for part in parts], np.int64)
 
@@ -136,10 +136,10 @@ def _divide(ends: Any, group_ends: Any, group_bytes: Any, max_batch_bytes: int, 
     groups = pointer(group_bytes)
     for row in range(len(ends) - 1):
         key_size = ends[row + 1] - ends[row]
-        most = key_size + RECORD_OVERHEAD_BYTES
+        most = key_size + TOMBSTONE_OVERHEAD_BYTES
         if row == 0 or bound + most > max_batch_bytes or _is_of_another_group(group_ends, groups, row):
-            first, bound = row, BATCH_OVERHEAD_BYTES
-            firsts[count], sizes[count] = first, _HEADER_BYTES
+            first, bound = row, HEADER_BYTES
+            firsts[count], sizes[count] = first, HEADER_BYTES
             count += 1
         bound += most
         record_size = _record_size(key_size, row - first)
@@ -164,7 +164,7 @@ def _write_records(ends: Any, keys: Any, firsts: Any, out: Any) -> None:
     source, target = pointer(keys), pointer(out)
     at = 0
     for batch in range(len(firsts) - 1):
-        at += _HEADER_BYTES
+        at += HEADER_BYTES
         for row in range(firsts[batch], firsts[batch + 1]):
             delta = row - firsts[batch]
             key_size = ends[row + 1] - ends[row]
@@ -187,7 +187,7 @@ def _write_headers(firsts: Any, sizes: Any, header: Any, base_offset: int, out: 
     at = 0
     for batch in range(len(sizes)):
         size, count = sizes[batch], firsts[batch + 1] - firsts[batch]
-        copy_bytes(target, at, source, 0, _HEADER_BYTES)
+        copy_bytes(target, at, source, 0, HEADER_BYTES)
         _write_number(target, at, base_offset + firsts[batch], 8)
         _write_number(target, at + _SIZE_AT, size - _SIZE_END, 4)
         _write_number(target, at + _LAST_DELTA_AT, count - 1, 4)

@@ -81,7 +81,7 @@ def run(
     with connect(request.config) as session:
         cluster_id = describe_cluster(session, ()).cluster_id
     published = published_at(lake, as_of_ms, cluster_id=cluster_id)
-    archive_transactions.run(
+    archived = archive_transactions.run(
         engine,
         SnapshotRequest(
             config=request.config,
@@ -108,7 +108,7 @@ def run(
         verdicts=found.counts(),
         ended=len(found.judgement.ended),
         transactional_ids=len(found.ids),
-        alerts=[*_alerts(found), *found.notes, *alerts],
+        alerts=[*_alerts(found), *(archived.alerts if archived else ()), *found.notes, *alerts],
     )
 
 

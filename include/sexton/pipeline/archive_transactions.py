@@ -4,7 +4,7 @@ The copy is an archive of its own, in a folder of the cluster (transactions.read
 and the refusal to join what does not continue hold for it as well.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sexton.errors import UsageError
@@ -27,9 +27,10 @@ def run(
     cluster_id: str,
     now_ms: Callable[[], int],
     connect: Connect = ClusterSession,
+    notify: Callable[[Sequence[str]], None] | None = None,
 ) -> Snapshot | None:
     """Take one snapshot of the topic; `request` is that of the offsets log, which is read first. None where the
-    cluster has no such topic, because nobody ever used a transaction."""
+    cluster has no such topic, because nobody ever used a transaction. `notify` is as in snapshot_log."""
     with connect(request.config) as session:
         try:
             session.retrying(lambda: describe_topic(session, TOPIC, call="Fetch"))
@@ -40,7 +41,7 @@ def run(
     own = replace(
         request, topic=TOPIC, archive=transactions_archive(request.archive, cluster_id), cluster_id=cluster_id
     )
-    return snapshot_log.run(engine, own, now_ms=now_ms, connect=connect)
+    return snapshot_log.run(engine, own, now_ms=now_ms, connect=connect, notify=notify)
 
 
 def open_producers(session: ClusterSession) -> Producers:

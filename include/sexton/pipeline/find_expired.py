@@ -1,7 +1,8 @@
 """find_expired: what the broker would do with every offset at as_of, why, and what would change that (the table
 offset_verdicts); with a policy also what the policy wants.
 
-A policy cannot stop the broker: what it holds or keeps and the broker deletes anyway becomes a warning.
+A policy cannot stop the broker: what it holds or keeps and the broker deletes anyway becomes a warning. Offsets that an
+open transaction pins name its transactional id where the input has `__transaction_state`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,31 +12,41 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.coordinator.profiles import profile_of
+from sexton.errors import SextonError
 from sexton.plans.limits import policy_of
 from sexton.policy import Policy
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.runs.judging import TABLE, judge_offsets
+from sexton.settings import settings
+from sexton.transactions import TOPIC
+from sexton.transactions.reading import state_log
+from sexton.transactions.rows import open_transactions, owners_of
+from sexton.transactions.verdicts import Clocks, judge_all
+from sexton.verdicts.pins import Owners
 
 __all__ = ["TABLE", "run"]
 
 
-def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None) -> RunRecord:
+def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None, names_owners: bool = True) -> RunRecord:
     """Write offset_verdicts from the state tables of `folder`, by `policy` or by the one that its record holds already.
 
-    The record gets the policy, and warnings of what it cannot do.
+    The record gets the policy, and warnings of what it cannot do. Without `names_owners` no transactional id is looked
+    for, which would be read in vain.
     """
     record = folder.read_run()
     policy = policy if policy is not None else policy_of(record)
     if policy is not None:
         record = record.model_copy(update={"policy": policy.canonical, "policy_sha256": policy.sha256})
+    owners, unread = _owners(engine, folder, record) if names_owners else ({}, [])
     judged = engine.map(
         "Judging offsets",
         record.shards,
-        lambda shard: _judge(folder, record, shard, policy),
+        lambda shard: _judge(folder, record, shard, policy, owners),
         work_bytes=folder.size_bytes("committed_offsets", "groups"),
     )
-    warnings = [] if policy is None else [*_blind_rules(policy, record), *_unheeded(policy, judged)]
+    warnings = [*unread, *([] if policy is None else [*_blind_rules(policy, record), *_unheeded(policy, judged)])]
     record = record.model_copy(
         update={
             "counts": {**record.counts, TABLE: sum(each.row_count for each in judged)},
@@ -59,8 +70,35 @@ class _Judged:
     kept_count: int = 0
 
 
-def _judge(folder: RunFolder, record: RunRecord, shard: Shard, policy: Policy | None) -> _Judged:
-    verdicts = judge_offsets(folder, record, shard, policy=policy)
+def _owners(engine: Engine, folder: RunFolder, record: RunRecord) -> tuple[Owners, list[str]]:
+    """Whose the open transactions are, where the input has `__transaction_state` at as_of; a warning if it has it and
+    it cannot be read: the broker's verdicts need none of it."""
+    if not record.counts.get("open_transactions"):
+        return {}, []
+    rows = [row for part in record.log_partitions for row in folder.read_table("open_transactions", part).to_pylist()]
+    try:
+        found = state_log(
+            record.source,
+            record.cluster_id if record.positions else None,
+            as_of_ms=record.as_of_ms,
+            taken_at_ms=record.taken_at_ms,
+            release=profile_of(record.profile).release,
+        )
+        if found is None:
+            return {}, []
+        states = found.load(
+            lambda work, items: engine.map(
+                "Loading transaction states", items, work, work_bytes=sum(item.size_bytes for item in items)
+            )
+        )
+    except (SextonError, OSError) as error:
+        return {}, [f"{TOPIC} could not be read, so no transactional id of a pinned offset is known: {error}"]
+    clocks = Clocks(read_until_ms=record.as_of_ms, slack_ms=settings().settle_ms)
+    return owners_of(judge_all(open_transactions(rows, ()), states, clocks).judged), []
+
+
+def _judge(folder: RunFolder, record: RunRecord, shard: Shard, policy: Policy | None, owners: Owners) -> _Judged:
+    verdicts = judge_offsets(folder, record, shard, policy=policy, owners=owners)
     row_count = folder.write_table(record, TABLE, verdicts, shard)
     if policy is None:
         return _Judged(row_count=row_count)

@@ -58,10 +58,12 @@ def make_plan(engine: Engine, request: PlanRequest, *, page: Page) -> Planned:
     return Planned(record=record, plan=plan, failed_checks=failed, kept_at=kept_at, why_not=why_not)
 
 
-def judged_run(engine: Engine, folder: RunFolder, replay: ReplayRequest, policy: Policy | None) -> RunRecord:
-    """Replay and judge, by the broker's rules and by a policy if there is one."""
+def judged_run(
+    engine: Engine, folder: RunFolder, replay: ReplayRequest, policy: Policy | None, *, names_owners: bool = True
+) -> RunRecord:
+    """Replay and judge, by the broker's rules and by a policy if there is one. `names_owners` is as in find_expired."""
     replay_groups.run(engine, folder, replay)
-    return find_expired.run(engine, folder, policy=policy)
+    return find_expired.run(engine, folder, policy=policy, names_owners=names_owners)
 
 
 def failed_critical(folder: RunFolder) -> int:

@@ -8,6 +8,7 @@ rows.
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,9 @@ from sexton.tables import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_AT_ONCE = 2
+"""Suites validated at a time: one makes Spark's queries while another waits for their plans and rows."""
 
 
 def load_library() -> None:
@@ -50,24 +54,26 @@ def check(
     try:
         cuts = broadcast(views["cuts"])
         context = gx.get_context(mode="ephemeral", project_config=docs_config(docs))
-        source = context.data_sources.add_spark("run", persist=False)
-        results = []
-        for table, suite in suites.items():
-            judged = {each.name: result for each in suite if (result := shapes.judge(each)) is not None}
-            if measured := [each for each in suite if each.name not in judged]:
+        results: dict[str, dict[str, Result]] = {}
+
+        def judge(table: str) -> None:
+            suite = suites[table]
+            results[table] = {each.name: result for each in suite if (result := shapes.judge(each)) is not None}
+            if measured := [each for each in suite if each.name not in results[table]]:
                 frame = views["run" if table == "runs" else table]
                 if any(each.rule == "below_cut" for each in measured):
                     frame = frame.join(cuts, "log_partition", "left")
-                # The library prints that a query should have {batch}; ours name what they read.
-                with redirect_stdout(io.StringIO()):
-                    judged |= _validate(context, source, table, frame, measured)
-            results += [judged[each.name] for each in suite]
+                results[table] |= _validate(context, table, frame, measured)
+
+        # The library prints that a query should have {batch}; ours name what they read.
+        with redirect_stdout(io.StringIO()), ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(judge, suites))
     finally:
         for rows in views.values():
             rows.unpersist()  # a Spark Connect server keeps them beyond the session
     if docs is not None:
         write_docs(context, docs)
-    return results
+    return [results[table][each.name] for table, suite in suites.items() for each in suite]
 
 
 def create_views(spark: "SparkSession", tables: Mapping[str, "DataFrame"], run: CheckedRun) -> dict[str, "DataFrame"]:
@@ -105,13 +111,12 @@ def _held_groups(
     return planned.mapInArrow(held, "log_partition int, group_id string").persist()
 
 
-def _validate(
-    context: Any, source: Any, table: str, frame: "DataFrame", suite: Sequence[Expectation]
-) -> dict[str, Result]:
+def _validate(context: Any, table: str, frame: "DataFrame", suite: Sequence[Expectation]) -> dict[str, Result]:
     """Validate one suite, and again with details if it failed; the results by name of the expectation."""
     import great_expectations as gx
     from great_expectations.core.run_identifier import RunIdentifier
 
+    source = context.data_sources.add_spark(table, persist=False)  # one a table: it holds the batch that is validated
     batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("branch")
     expectations = [each for expectation in suite for each in _expectations(gx, expectation)]
     suite_of_table = context.suites.add(gx.ExpectationSuite(name=table, expectations=expectations))

@@ -1,6 +1,7 @@
 """What to do about a difference, in words: who notices it, and steps that repair it. Nothing is done automatically."""
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 
 from sexton.replicas.folders import ReplicaLog
 from sexton.replicas.judging import Difference
@@ -23,8 +24,14 @@ NOTICED_BY: Mapping[str, str] = {
 """Kind -> who would notice if a wrong replica led."""
 
 
-def advice_for(difference: Difference, logs: Mapping[str, ReplicaLog]) -> str:
-    """The steps that repair what a row is about."""
+PENDING_KINDS = ("aborted_to_committed", "committed_to_aborted", "committed_hidden", "stuck")
+
+
+def advice_for(difference: Difference, logs: Mapping[str, ReplicaLog], *, open_from: Sequence[int] = ()) -> str:
+    """The steps that repair what a row is about.
+
+    `open_from` are the log_offsets at which those transactions begin that are open on a wrong replica alone.
+    """
     if difference.kinds[0] == "conflict" and not difference.right:
         return "find out which broker's disk is faulty; then replace its copy as for the other kinds"
     if difference.needs_unclean_election:
@@ -33,8 +40,10 @@ def advice_for(difference: Difference, logs: Mapping[str, ReplicaLog]) -> str:
             f"let {behind} catch up before any leader change, and keep unclean.leader.election.enable=false; "
             f"if it leads already, commit again with `sexton restore` from the archive"
         )
-    steps = [replace_copy(logs[name]) for name in difference.wrong if name in logs]
-    return "; ".join([*steps, _when_leading(difference)])
+    wrong = [logs[name] for name in difference.wrong if name in logs]
+    steps = [replace_copy(log) for log in wrong]
+    number = wrong[0].log_partition if wrong else None
+    return "; ".join([*steps, _when_leading(difference, [_abort(number, at) for at in open_from])])
 
 
 def replace_copy(log: ReplicaLog) -> str:
@@ -42,18 +51,37 @@ def replace_copy(log: ReplicaLog) -> str:
     name = f"__consumer_offsets-{log.log_partition}"
     return (
         f"{log.replica}: make sure that it does not lead {name} and that a right replica does, stop the broker, move "
-        f"{log.folder} away, start the broker: it fetches the log anew"
+        f"its folder {name} away, start the broker: it fetches the log anew"
     )
 
 
-def _when_leading(difference: Difference) -> str:
+def _when_leading(difference: Difference, aborts: Sequence[str]) -> str:
     """What to do where a wrong replica leads already."""
-    group_id, topic, partition = difference.key
     elect = "if it leads already: elect a right replica first (kafka-leader-election.sh, or a reassignment)"
-    if difference.kinds[0] in ("resurrected", "committed_hidden", "stuck", "aborted_to_committed"):
-        what = f"--delete-offsets --topic {topic}:{partition}" if topic is not None else "--delete"
-        return f"{elect}, or delete through the coordinator: kafka-consumer-groups.sh {what} --group {group_id}"
-    if difference.kinds[0] in ("lost", "committed_to_aborted"):
-        select = f" --topic {topic}:{partition}" if topic is not None else ""
-        return f"{elect}, or put it back: sexton restore --group {group_id}{select} --as-of INSTANT --archive URI"
-    return elect
+    kinds = difference.kinds
+    steps = []
+    if kinds[0] in PENDING_KINDS:
+        # A deletion would end it, too, and with it the offset that is right.
+        steps += [f"end the transaction: {command}" for command in aborts]
+    if "resurrected" in kinds:
+        steps.append(f"delete through the coordinator: {_delete(difference)}")
+    if kinds[0] in ("lost", "committed_to_aborted"):
+        steps.append(f"put it back: {_restore(difference)}")
+    return f"{elect}, or {', then '.join(steps)}" if steps else elect
+
+
+def _abort(log_partition: int | None, start_offset: int) -> str:
+    where = f"--topic __consumer_offsets --partition {log_partition} --start-offset {start_offset}"
+    return f"`kafka-transactions.sh --bootstrap-server SERVERS abort {where}`"
+
+
+def _delete(difference: Difference) -> str:
+    group_id, topic, partition = difference.key
+    what = "--delete" if topic is None else f"--delete-offsets --topic {shlex.quote(f'{topic}:{partition}')}"
+    return f"`kafka-consumer-groups.sh --bootstrap-server SERVERS {what} --group {shlex.quote(group_id)}`"
+
+
+def _restore(difference: Difference) -> str:
+    group_id, topic, partition = difference.key
+    select = "" if topic is None else f" --topic {shlex.quote(f'{topic}:{partition}')}"
+    return f"`sexton restore --group {shlex.quote(group_id)}{select} --as-of INSTANT --archive URI`"

@@ -279,8 +279,19 @@ class _Partition:
             "next_abort_offset": part.next_abort,
             "evidence": part.evidence,
             "noticed_by": NOTICED_BY[part.kinds[0]],
-            "advice": advice_for(part, self.logs),
+            "advice": advice_for(part, self.logs, open_from=self._open_from(part)),
         }
+
+    def _open_from(self, part: Difference) -> list[int]:
+        """Where those transactions begin that are open on the first wrong replica and on no right one."""
+        wrong = next((name for name in part.wrong if name in part.sides and name in self.own), None)
+        if wrong is None:
+            return []
+        ended = set(part.sides[wrong].pending) - {
+            one for name in part.right if name in part.sides for one in part.sides[name].pending
+        }
+        rows = self.own[wrong].transactions.select(["producer_id", "first_log_offset"]).to_pylist()
+        return [row["first_log_offset"] for row in rows if row["producer_id"] in ended]
 
 
 _NO_GROUP: GroupKey = ("", "", None)

@@ -9,7 +9,7 @@ from sexton.report.names import short
 if TYPE_CHECKING:
     from sexton.coordinator.expiry import SweepBlock
     from sexton.plans.plan import PlanRecord
-    from sexton.runs.folder import ReplicaCounts
+    from sexton.runs.folder import ReplicaCounts, TransactionCounts
 
 BROKER_REASONS: Mapping[str, str] = {
     "expired": "the retention has passed since its base timestamp",
@@ -173,6 +173,21 @@ def replicas_text(found: "ReplicaCounts") -> str:
     kinds = ", ".join(f"{kind} {count(number)}" for kind, number in found.kinds.items())
     wrong = ", ".join(f"{replica} (serves {count(number)} wrongly)" for replica, number in found.wrong.items())
     return f"{start}: {some(sum(found.kinds.values()), 'difference')} ({kinds}). Must not lead: {wrong}{further}."
+
+
+def transactions_text(found: "TransactionCounts") -> str:
+    """What the newest audit of transactions found, and what hangs."""
+    held = some(sum(found.verdicts.values()), "open transaction")
+    others = ", ".join(f"{name} {count(number)}" for name, number in found.verdicts.items() if name != "hanging")
+    overdue = f"; {count(found.overdue)} should have ended by now" if found.overdue else ""
+    start = f"Audit of transactions, {instant(found.as_of_ms)}: {held}"
+    if not found.hanging:
+        return f"{start}{f' ({others})' if others else ''}, none hangs{overdue}."
+    since = "" if found.hanging_since_ms is None else f", the oldest since {instant(found.hanging_since_ms)}"
+    groups = f"{some(found.hanging_offsets, 'offset')} of {some(found.hanging_groups, 'group')}"
+    verb = "hangs and holds" if found.hanging == 1 else "hang and hold"
+    rest = f" ({others} besides)" if others else ""
+    return f"{start}, {count(found.hanging)} {verb} {groups}{since}{rest}{overdue}. Nothing else will end what hangs."
 
 
 def sweep_block_text(block: "SweepBlock") -> str:

@@ -106,6 +106,7 @@ def summarize(root: Folder | Path | str) -> Summary:
         oddities=odd,
         policy=None if run.policy is None else policy_outcome(verdicts, Policy.from_canonical(run.policy)),
         replicas=run.replicas,
+        transactions=run.transactions,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from sexton.report.figures import some
-from sexton.runs.folder import ReplicaCounts
+from sexton.runs.folder import ReplicaCounts, TransactionCounts
 
 Row = TypeVar("Row", bound=BaseModel)
 
@@ -276,6 +276,8 @@ class Summary(SummaryPart):
     policy: PolicyOutcome | None = None
     replicas: ReplicaCounts | None = None
     """Of the newest audit of the brokers' replicas, which the run itself does not read; None without a lake or any."""
+    transactions: TransactionCounts | None = None
+    """Of the newest audit of transactions, likewise: a run alone does not know which of its open ones will end."""
 
     @property
     def due(self) -> int:

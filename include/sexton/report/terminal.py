@@ -150,6 +150,9 @@ def _attention(summary: Summary) -> Iterable[Text]:
         wrong = bool(summary.replicas.kinds)
         text = visible(meanings.replicas_text(summary.replicas))
         yield Text(f"! {text}" if wrong else text, style="yellow" if wrong else "dim")
+    if summary.transactions is not None:
+        text, hangs = visible(meanings.transactions_text(summary.transactions)), bool(summary.transactions.hanging)
+        yield Text(f"! {text}" if hangs else text, style="yellow" if hangs or summary.transactions.overdue else "dim")
     yield from _odd(summary)
     for warning in summary.warnings:
         yield Text(f"! {visible(warning)}", style="yellow")

@@ -87,6 +87,27 @@ class ReplicaCounts(BaseModel):
     behind: int
 
 
+class TransactionCounts(BaseModel):
+    """What an audit of transactions found, counted (table transactions).
+
+    `verdicts` counts open transactions that hold offsets; `overdue` ones should have ended. `hanging_groups` and
+    `hanging_offsets` are held by transactions that nothing ends, the oldest open since `hanging_since_ms`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    as_of_ms: int
+    verdicts: dict[str, int]
+    overdue: int
+    hanging_groups: int
+    hanging_offsets: int
+    hanging_since_ms: int | None
+
+    @property
+    def hanging(self) -> int:
+        return self.verdicts.get("hanging", 0)
+
+
 class RunRecord(BaseModel):
     """What one run describes and what it found out; the single source for later stages, summary.json and `runs`."""
 
@@ -141,6 +162,7 @@ class RunRecord(BaseModel):
     replicas: ReplicaCounts | None = Field(
         default=None, description="of the newest audit at as_of, if the lake has one"
     )
+    transactions: TransactionCounts | None = Field(default=None, description="likewise")
     counts: dict[str, int] = Field(default_factory=dict, description="table -> rows")
     warnings: list[str] = Field(default_factory=list)
     code_version: str = __version__

@@ -4,6 +4,8 @@ It joins the broker's verdict on each offset, its orphan kind, the open transact
 verdict.
 """
 
+from types import MappingProxyType
+
 import pyarrow as pa
 
 from sexton.coordinator.expiry import SweepBlock, block_in, first_block
@@ -13,7 +15,7 @@ from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord, Shard
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, judge_unblocked, suspects, sweep_block, under_block
 from sexton.verdicts.orphans import TopicsTable, against_topics
-from sexton.verdicts.pins import pins
+from sexton.verdicts.pins import Owners, pins
 from sexton.verdicts.policy import judge_by_policy
 
 TABLE = "offset_verdicts"
@@ -27,7 +29,14 @@ _POLICY_COLUMNS = (
 )
 
 
-def judge_offsets(folder: RunFolder, record: RunRecord, shard: Shard, *, policy: Policy | None = None) -> pa.Table:
+def judge_offsets(
+    folder: RunFolder,
+    record: RunRecord,
+    shard: Shard,
+    *,
+    policy: Policy | None = None,
+    owners: Owners = MappingProxyType({}),
+) -> pa.Table:
     """The rows of offset_verdicts of one shard, in the order of `read_held`, without the run's columns.
 
     Retention, instant, profile and topics are those of `record`, which need not be the one that `folder` holds.
@@ -47,7 +56,7 @@ def judge_offsets(folder: RunFolder, record: RunRecord, shard: Shard, *, policy:
     verdicts = verdicts.append_column("log_partition", offsets["log_partition"])
     verdicts = _beside(verdicts, against_topics(offsets, known_topics(folder, record)))
     transactions = folder.read_table("open_transactions", shard.log_partition)
-    verdicts = _beside(verdicts, pins(offsets, pending, transactions))
+    verdicts = _beside(verdicts, pins(offsets, pending, transactions, owners))
     if policy is not None:
         return _beside(verdicts, judge_by_policy(policy, offsets, verdicts, groups, now_ms=record.as_of_ms))
     nothing = {name: pa.nulls(verdicts.num_rows, TABLES[TABLE].column(name).type) for name in _POLICY_COLUMNS}

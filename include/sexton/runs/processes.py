@@ -14,7 +14,9 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from multiprocessing import forkserver
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -34,26 +36,49 @@ SMALL_WORK_BYTES = 512 * 1024 * 1024
 _LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
 
 
-def engine_here(app_name: str, *, quiet: bool = False) -> Engine:
-    """The processes of this machine, as many as the local master has cores, or Spark where a cluster is configured."""
+def engine_here(app_name: str, *, quiet: bool = False, reads: Path | None = None) -> Engine:
+    """The processes of this machine, as many as the local master has cores, or Spark where a cluster is configured.
+
+    `reads` is the folder of the log, where it is known: of a small one threads take care, and no process is started.
+    """
     master = _LOCAL_MASTER.fullmatch(settings().spark_master)
     if master is None:
         return Engine(app_name, quiet=quiet)
     cores = os.cpu_count() or 1 if master[1] == "*" else int(master[1] or 1)
-    return ProcessEngine(app_name, cores=cores, quiet=quiet)
+    return ProcessEngine(app_name, cores=cores, quiet=quiet, starts_early=reads is None or not _is_small(reads))
+
+
+def _is_small(folder: Path) -> bool:
+    """Whether the segments below a folder are worked on by threads."""
+    total = 0
+    for file in folder.rglob("*.log"):
+        with suppress(FileNotFoundError):  # a broker deletes segments, too
+            total += file.stat().st_size
+        if total >= SMALL_WORK_BYTES:
+            return False
+    return True
 
 
 class ProcessEngine(Engine):
-    """As `Engine`, with `cores` tasks at a time; only who asks for `session` starts Spark."""
+    """As `Engine`, with `cores` tasks at a time; only who asks for `session` starts Spark.
 
-    def __init__(self, app_name: str, *, cores: int, quiet: bool = False) -> None:
+    Its processes start early, to import while this one does, or else with the first work that they are needed for.
+    """
+
+    def __init__(self, app_name: str, *, cores: int, quiet: bool = False, starts_early: bool = True) -> None:
         super().__init__(app_name, quiet=quiet)
         self.cores = cores
+        self._pool: ProcessPoolExecutor | None = None
         set_variables(compiler_environment())
+        if starts_early:
+            self._start()
+
+    def _start(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([PRELOADED])
-        forkserver.ensure_running()  # it imports while we do
-        self._pool = ProcessPoolExecutor(cores, context, initializer=stay_with_parent)
+        forkserver.ensure_running()
+        self._pool = ProcessPoolExecutor(self.cores, context, initializer=stay_with_parent)
+        return self._pool
 
     def map(self, label: str, items: Sequence[T], work: Callable[[T], R], *, work_bytes: int | None = None) -> list[R]:
         """As `Engine.map`; with `work_bytes` given and small by threads of this process."""
@@ -66,14 +91,16 @@ class ProcessEngine(Engine):
         return work_bytes < SMALL_WORK_BYTES
 
     def stop(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
         super().stop()
 
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
         import cloudpickle  # late: what is imported before the others have begun holds them up
 
         pack: Callable[[object], bytes] = cloudpickle.dumps
-        calls = [self._pool.submit(_call, pack((work, item))) for item in items]
+        pool = self._pool or self._start()
+        calls = [pool.submit(_call, pack((work, item))) for item in items]
         with Progress(*PROGRESS_COLUMNS, console=self._console, transient=True) as progress:
             for _ in progress.track(as_completed(calls), total=len(calls), description=label):
                 pass

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from sexton.tables.columns import LOG_OFFSET, LOG_PARTITION, OFFSET_KEY
 from sexton.tables.table import Column, Table
+from sexton.tables.transactions import VERDICTS
 
 BROKER_REASONS = (
     "expired",
@@ -93,6 +94,20 @@ OFFSET_VERDICTS = Table(
         ),
         replace(LOG_OFFSET, name="pinned_first_log_offset", nullable=True, doc="where that transaction begins"),
         Column("pinned_since_ms", pa.int64(), "when its first record was written", nullable=True),
+        Column(
+            "pinned_by_transactional_id",
+            pa.string(),
+            "whose it is; NULL unless the input has `__transaction_state` at as_of, and it names the producer",
+            nullable=True,
+        ),
+        Column(
+            "pinned_verdict",
+            pa.string(),
+            "whether it will end, as in the table transactions; NULL unless the input has `__transaction_state` at "
+            "as_of",
+            nullable=True,
+            allowed=VERDICTS,
+        ),
         LOG_PARTITION,
     ),
 )

@@ -18,6 +18,7 @@ from sexton.log.crc import U8Array
 from sexton.log.headers import Int64s, headers_of
 from sexton.log.segment import Segment, file_bytes, list_segments, partition_folders
 from sexton.runs.source import open_archive
+from sexton.settings import settings
 from sexton.transactions import TOPIC
 from sexton.transactions.states import LoadedStates, load_states, rules_of
 from sexton.transactions.verdicts import KnownStates
@@ -74,6 +75,22 @@ class StateLog:
 def transactions_archive(archive: str, cluster_id: str) -> str:
     """Where an archive keeps the topic of a cluster."""
     return below(archive, cluster_id, TRANSACTIONS_FOLDER)
+
+
+def state_log(
+    uri: str,
+    cluster_id: str | None,
+    *,
+    as_of_ms: int | None,
+    taken_at_ms: int,
+    release: Release,
+) -> StateLog | None:
+    """The topic where the offsets log is: in an archive, which has a `cluster_id`, else on a disk that was copied at
+    `taken_at_ms`. None where it is not there at that instant."""
+    cap_bytes = settings().inflated_cap_bytes
+    if cluster_id is not None:
+        return in_archive(uri, cluster_id, cap_bytes=cap_bytes, as_of_ms=as_of_ms, release=release)
+    return on_disk(uri, taken_at_ms=taken_at_ms, cap_bytes=cap_bytes, as_of_ms=as_of_ms, release=release)
 
 
 def on_disk(root: str, *, taken_at_ms: int, cap_bytes: int, as_of_ms: int | None, release: Release) -> StateLog | None:

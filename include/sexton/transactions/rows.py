@@ -49,6 +49,17 @@ def open_transactions(transactions: Iterable[Mapping[str, Any]], pending: Iterab
     ]
 
 
+def owners_of(judged: Iterable[Judged]) -> dict[tuple[int, int], tuple[str | None, str]]:
+    """By log partition and producer id the transactional id and the verdict of its open transaction."""
+    return {
+        (one.transaction.log_partition, one.transaction.producer_id): (
+            None if one.transactional_id is None else one.transactional_id.transactional_id,
+            one.verdict,
+        )
+        for one in judged
+    }
+
+
 def transaction_rows(
     judged: Sequence[Judged], held_bytes: Mapping[tuple[int, int], int], release: Release | None
 ) -> pa.Table:

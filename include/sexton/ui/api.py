@@ -12,7 +12,7 @@ from sexton.ui.group_queries import GroupDetail, find_groups, group_detail
 from sexton.ui.offset_queries import find_offsets
 from sexton.ui.overview import Overview, checks, log_partitions, overview, transactions
 from sexton.ui.paging import Page, PageNumber, PageSize, Search
-from sexton.ui.parameters import MAX_INSTANT_MS, AnyView, GroupQueryParam, OffsetQueryParam
+from sexton.ui.parameters import MAX_INSTANT_MS, AnyView, Expiration, GroupQueryParam, OffsetQueryParam
 from sexton.ui.replica_queries import ROWS, ReplicaAudit, replica_audit
 from sexton.ui.story_queries import Series, StoryPage, series, story
 from sexton.ui.transaction_queries import TransactionAudit, transaction_audit
@@ -110,9 +110,12 @@ def get_replicas(view: AnyView, page: PageNumber = 1, size: PageSize = ROWS) -> 
 
 
 @router.get("/transaction-audit")
-def get_transaction_audit(view: AnyView, page: PageNumber = 1, size: PageSize = ROWS) -> TransactionAudit | None:
-    """The newest audit of transactions: which hold offsets, whether they will end; null without any."""
-    return transaction_audit(view, page=page, size=size)
+def get_transaction_audit(
+    view: AnyView, page: PageNumber = 1, size: PageSize = ROWS, expiration_ms: Expiration = None
+) -> TransactionAudit | None:
+    """The newest audit of transactions: which hold offsets, whether they will end, and when ids expire; null without
+    any."""
+    return transaction_audit(view, page=page, size=size, expiration_ms=expiration_ms)
 
 
 @router.get("/checks")

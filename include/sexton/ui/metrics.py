@@ -22,11 +22,13 @@ from sexton.tables import TABLES
 from sexton.ui.access import Viewer, viewer_of
 from sexton.ui.overview import HORIZON_HOURS
 from sexton.ui.published_tables import PublishedTables
+from sexton.ui.transaction_queries import newest_audit
 
 router = APIRouter()
 
 SEVERITIES = TABLES["dq_results"].column("severity").allowed
 ORPHANS = TABLES["offset_verdicts"].column("orphan").allowed
+VERDICTS = TABLES["transactions"].column("verdict").allowed
 Sample = tuple[str, tuple[str, ...], float]
 """A metric, its labels in the order of GAUGES, and the value. What `_Run` yields has no prefix and no cluster_id."""
 _CLUSTER = ("cluster_id",)
@@ -59,6 +61,16 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sexton_commits": ("Offset values written in that interval (a lower bound).", _CLUSTER),
     "sexton_commits_per_second": ("Offset values written in that interval, per second.", _CLUSTER),
     "sexton_open_transactions": ("Producers with pending offsets.", _CLUSTER),
+    "sexton_transactions_audit_timestamp_seconds": (
+        "When the newest audit of transactions read their states.",
+        _CLUSTER,
+    ),
+    "sexton_transactions": (
+        "Open transactions that hold offsets, by the verdict of that audit.",
+        ("cluster_id", "verdict"),
+    ),
+    "sexton_transactions_overdue": ("Those that should have ended.", _CLUSTER),
+    "sexton_offsets_held_by_hanging_transactions": ("Offsets that those hold that nothing ends.", _CLUSTER),
     "sexton_undecodable_records": ("Records that could not be decoded.", _CLUSTER),
     "sexton_log_size_bytes": ("Size of the offsets topic's log.", _CLUSTER),
     "sexton_log_records": ("Records in it.", _CLUSTER),
@@ -77,6 +89,7 @@ class Metrics:
         self._tables = tables
         self._lock = threading.Lock()  # one scrape measures at a time
         self._measured: dict[str, tuple[str, list[Sample]]] = {}
+        self._audited: dict[str, tuple[str, list[Sample]]] = {}
 
     def text(self, viewer: Viewer) -> bytes:
         """The metrics that a viewer may see, in Prometheus' text format."""
@@ -89,7 +102,9 @@ class Metrics:
             own = (cluster_id, names.get(cluster_id, ""))
             samples.append(("sexton_cluster_info", own, 1))
             samples.append(("sexton_published_runs", own[:1], published[cluster_id]))
-            samples += self._of(newest[cluster_id]) if cluster_id in newest else []
+            if cluster_id in newest:
+                samples += self._of(newest[cluster_id])
+                samples += self._of_audit(cluster_id)
         registry = CollectorRegistry()
         registry.register(_Collected(samples))
         return generate_latest(registry)
@@ -100,6 +115,32 @@ class Metrics:
             if self._measured.get(cluster_id, ("", []))[0] != run_id:
                 self._measured[cluster_id] = (run_id, list(_Run(self._tables, run).samples()))
             return self._measured[cluster_id][1]
+
+    def _of_audit(self, cluster_id: str) -> list[Sample]:
+        """Measured anew when an audit has been appended, of whichever cluster."""
+        version = "".join(map(self._tables.current, ("transactions", "transactional_ids")))
+        with self._lock:
+            if self._audited.get(cluster_id, ("", []))[0] != version:
+                self._audited[cluster_id] = (version, list(_audit_samples(self._tables, cluster_id)))
+            return self._audited[cluster_id][1]
+
+
+def _audit_samples(tables: PublishedTables, cluster_id: str) -> Iterator[Sample]:
+    audit = newest_audit(tables, cluster_id, until_ms=None)
+    if audit is None:
+        return
+    own, of_audit = (cluster_id,), f"{audit.transactions} WHERE {audit.where}"
+    yield "sexton_transactions_audit_timestamp_seconds", own, audit.as_of_ms / 1000
+    rows = tables.rows(f"SELECT verdict, count(*) AS found FROM {of_audit} GROUP BY verdict")
+    found = {row["verdict"]: row["found"] for row in rows}
+    for verdict in VERDICTS:
+        yield "sexton_transactions", (cluster_id, verdict), float(found.get(verdict, 0))
+    (overdue,) = tables.rows(f"SELECT count(*) AS found FROM {of_audit} AND is_overdue")
+    yield "sexton_transactions_overdue", own, float(overdue["found"])
+    held = f"SELECT unnest(offsets) AS held FROM {of_audit} AND verdict = 'hanging'"
+    key = "held.group_id, held.topic, held.partition"
+    (offsets,) = tables.rows(f"SELECT count(*) AS found FROM (SELECT DISTINCT {key} FROM ({held}))")
+    yield "sexton_offsets_held_by_hanging_transactions", own, float(offsets["found"])
 
 
 class _Run:

@@ -33,7 +33,8 @@ MOST_PAGES = 2_000
 """Pages that can be reached; to see more, narrow the search or read the table."""
 
 _FIELDS = """group_id, topic, partition, broker_verdict, broker_reason, broker_expires_at_ms, policy_verdict,
-    policy_reason, policy_rule, orphan, left_topic, behind_log_start, pinned_by_producer_id, log_partition"""
+    policy_reason, policy_rule, orphan, left_topic, behind_log_start, pinned_by_producer_id,
+    pinned_by_transactional_id, pinned_verdict, log_partition"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

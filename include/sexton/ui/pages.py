@@ -11,11 +11,11 @@ from sexton.ui.offset_queries import FINDINGS, find_offsets
 from sexton.ui.overview import checks, log_partitions, overview, transactions
 from sexton.ui.page_view import PageView
 from sexton.ui.paging import PageNumber, Search
-from sexton.ui.parameters import MAX_INSTANT_MS, GroupQueryParam, OffsetQueryParam, PublishedView
+from sexton.ui.parameters import MAX_INSTANT_MS, Expiration, GroupQueryParam, OffsetQueryParam, PublishedView
 from sexton.ui.rendering import assets, expiry_plot, render
 from sexton.ui.replica_queries import replica_audit
 from sexton.ui.story_queries import runs_with_checks, story
-from sexton.ui.transaction_queries import transaction_audit
+from sexton.ui.transaction_queries import MOST_EXPIRATION_MS, transaction_audit
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 LAST_RUNS = 8
@@ -105,8 +105,15 @@ def show_replicas(view: PublishedView, page: PageNumber = 1) -> str:
 
 
 @router.get("/transactions")
-def show_transactions(view: PublishedView, page: PageNumber = 1) -> str:
-    return render(view, "transactions.html", page="transactions", audit=transaction_audit(view, page=page))
+def show_transactions(view: PublishedView, page: PageNumber = 1, expiration_ms: Expiration = None) -> str:
+    return render(
+        view,
+        "transactions.html",
+        page="transactions",
+        audit=transaction_audit(view, page=page, expiration_ms=expiration_ms),
+        expiration_ms=expiration_ms,
+        most_ms=MOST_EXPIRATION_MS,
+    )
 
 
 def _list(request: Request, view: PageView, page: str, **values: Any) -> str:

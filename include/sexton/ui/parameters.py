@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Depends, HTTPException, Query, Request
+from pydantic import BeforeValidator, Field
 
 from sexton.ui.access import viewer_of
 from sexton.ui.group_queries import GroupQuery
@@ -11,6 +12,7 @@ from sexton.ui.offset_queries import OffsetQuery
 from sexton.ui.page_view import PageView
 from sexton.ui.published_tables import at
 from sexton.ui.texts import COOKIE, choose, texts
+from sexton.ui.transaction_queries import MOST_EXPIRATION_MS
 
 MAX_INSTANT_MS = 2**63 - 1
 
@@ -58,6 +60,11 @@ def view_of(
 
 
 AnyView = Annotated[PageView, Depends(view_of)]
+Expiration = Annotated[
+    Annotated[int, Field(ge=1, le=MOST_EXPIRATION_MS)] | None,
+    BeforeValidator(lambda typed: None if typed == "" else typed),  # a field that was left empty
+    Query(description="compare this transactional.id.expiration.ms"),
+]
 
 
 class NothingPublished(Exception):

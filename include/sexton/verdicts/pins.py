@@ -3,18 +3,28 @@
 The rule is `coordinator.pins.pin_of`, without a Python object for each offset.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 KEY = ["group_id", "topic", "partition"]
+Owners = Mapping[tuple[int, int], tuple[str | None, str]]
+"""By log partition and producer id the transactional id and the verdict of its open transaction."""
 
 
-def pins(offsets: pa.Table, pending: pa.Table, transactions: pa.Table) -> pa.Table:
+def pins(
+    offsets: pa.Table, pending: pa.Table, transactions: pa.Table, owners: Owners = MappingProxyType({})
+) -> pa.Table:
     """For each row of `offsets`, in its order, the oldest open transaction that holds a value of its key.
 
     `pending` are rows of pending_offsets, `transactions` of open_transactions, all of one log partition. Columns, all
     NULL where nothing holds it: pinned_by_producer_id, pinned_first_log_offset, pinned_since_ms.
+
+    `owners` are whose the transactions are, as far as that is known: then also pinned_by_transactional_id and
+    pinned_verdict.
     """
     oldest = transactions.sort_by([("first_log_offset", "ascending"), ("producer_id", "ascending")])
     place = pc.index_in(pending["producer_id"], value_set=oldest["producer_id"].combine_chunks())
@@ -26,7 +36,10 @@ def pins(offsets: pa.Table, pending: pa.Table, transactions: pa.Table) -> pa.Tab
         hits = numbered.join(by_key, keys=KEY, join_type="inner")
         found[np.asarray(hits["row"])] = np.asarray(hits["place_min"])
     at = pa.array(found, mask=found < 0)
-    return pa.table({name: oldest[of].combine_chunks().take(at) for name, of in _COLUMNS.items()})
+    producers = oldest.select(["log_partition", "producer_id"]).to_pylist()
+    whose = [owners.get((row["log_partition"], row["producer_id"]), (None, None)) for row in producers]
+    named = {name: pa.array([each[n] for each in whose], pa.string()).take(at) for n, name in enumerate(_OWNER)}
+    return pa.table({**{name: oldest[of].combine_chunks().take(at) for name, of in _COLUMNS.items()}, **named})
 
 
 _COLUMNS = {
@@ -34,3 +47,4 @@ _COLUMNS = {
     "pinned_first_log_offset": "first_log_offset",
     "pinned_since_ms": "first_timestamp_ms",
 }
+_OWNER = ("pinned_by_transactional_id", "pinned_verdict")

@@ -3,9 +3,9 @@
 Log partitions are read when they are needed.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sexton.coordinator.api.coordinator import Coordinator, Shard
 from sexton.coordinator.api.recorded_settings import Recorded
@@ -53,6 +53,10 @@ class LoadedPartition:
     """Where the next batch would be appended."""
     sweep_block: Callable[[int, int], "SweepBlock | None"] = lambda _retention_ms, _now_ms: None
     """What makes the sweep of it fail, by retention and instant (`coordinator.expiry.sweep_block`)."""
+    open_transactions: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    """Rows of the table open_transactions."""
+    max_timestamp_ms: int = -1
+    """The newest timestamp of a batch that was read."""
     group_ids: tuple[str, ...] = ()
     """Groups with offsets, if they may be needed to infer the number of log partitions."""
 

@@ -5,7 +5,7 @@ reads fifty thousand a second.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -101,6 +101,8 @@ class LogParts:
             is_covered=not self._is_cut or loaded.first_log_offset is not None,
             next_log_offset=loaded.next_log_offset,
             sweep_block=lambda retention_ms, now_ms: sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms),
+            open_transactions=lambda: _open_transactions(loaded, log_partition),
+            max_timestamp_ms=loaded.max_timestamp_ms,
             group_ids=tuple({group_id for group_id, _, _ in (*loaded.offsets, *loaded.state.pending_keys())}),
         )
 
@@ -165,6 +167,8 @@ class LogParts:
                 now_ms=now_ms,
                 profile=self.profile,
             ),
+            open_transactions=tables["open_transactions"].to_pylist,
+            max_timestamp_ms=fold.max_timestamp_ms,
             group_ids=tuple(fold.group_ids(limit=None)),
         )
 
@@ -175,3 +179,19 @@ class LogParts:
         """At most `most_bytes` of a segment: mapped in an archive, else read."""
         size_bytes, is_archived = min(segment.stop_byte, most_bytes), segment.manifest_path is not None
         return file_bytes(self._fs, segment.path, size_bytes, is_archived=is_archived)
+
+
+def _open_transactions(loaded: Loaded, log_partition: int) -> list[dict[str, Any]]:
+    """Rows of the table open_transactions, as the kernels make them."""
+    return [
+        {
+            "log_partition": log_partition,
+            "producer_id": producer_id,
+            "producer_epoch": one.producer_epoch,
+            "first_log_offset": one.first_log_offset,
+            "last_log_offset": one.last_log_offset,
+            "first_timestamp_ms": one.first_timestamp_ms,
+            "group_ids": sorted({group_id for group_id, _, _ in loaded.pending.get(producer_id, ())}),
+        }
+        for producer_id, one in sorted(loaded.open_transactions.items())
+    ]

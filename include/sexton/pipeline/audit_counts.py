@@ -1,0 +1,58 @@
+"""The newest audits in the lake, counted for the summary of a run.
+
+A run reads one log. It cannot show what other replicas of it would serve (the DAG audit_replicas compares these), nor
+whose its open transactions are (audit_transactions).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from sexton.lake.audits import audit_rows, newest_audit
+from sexton.lake.branch import RunKey
+from sexton.lake.catalog import Lake
+from sexton.runs.folder import ReplicaCounts, TransactionCounts
+
+# An audit that is later than the run is passed over, so that a later attempt of the run counts the same.
+
+
+def newest_replicas(lake: Lake, run: RunKey) -> ReplicaCounts | None:
+    """Of the newest audit of the cluster's replicas that is not later than the run; None without any."""
+    as_of_ms = newest_audit(lake, ["replica_state"], run.cluster_id, until_ms=run.as_of_ms)
+    if as_of_ms is None:
+        return None
+    at = run.cluster_id, as_of_ms
+    state = audit_rows(lake, "replica_state", *at, ["log_partition", "status"])
+    found = audit_rows(lake, "replica_differences", *at, ["kind", "wrong_replicas", "needs_unclean_election"])
+    alarms = [row for row in found if not row["needs_unclean_election"]]
+    return ReplicaCounts(
+        as_of_ms=as_of_ms,
+        log_partitions=len({row["log_partition"] for row in state}),
+        statuses=_counted([row["status"] for row in state]),
+        kinds=_counted([row["kind"] for row in alarms]),
+        wrong=_counted([replica for row in alarms for replica in row["wrong_replicas"]]),
+        behind=len(found) - len(alarms),
+    )
+
+
+def newest_transactions(lake: Lake, run: RunKey) -> TransactionCounts | None:
+    """Of the newest audit of the cluster's transactions that is not later than the run; None without any."""
+    tables = ["transactions", "transactional_ids"]
+    as_of_ms = newest_audit(lake, tables, run.cluster_id, until_ms=run.as_of_ms)
+    if as_of_ms is None:
+        return None
+    columns = ["verdict", "is_overdue", "since_ms", "group_ids", "offsets"]
+    found = audit_rows(lake, "transactions", run.cluster_id, as_of_ms, columns)
+    hanging = [row for row in found if row["verdict"] == "hanging"]
+    return TransactionCounts(
+        as_of_ms=as_of_ms,
+        verdicts=_counted([row["verdict"] for row in found]),
+        overdue=sum(row["is_overdue"] for row in found),
+        hanging_groups=len({group_id for row in hanging for group_id in row["group_ids"]}),
+        hanging_offsets=len({(o["group_id"], o["topic"], o["partition"]) for row in hanging for o in row["offsets"]}),
+        hanging_since_ms=min((row["since_ms"] for row in hanging if row["since_ms"] is not None), default=None),
+    )
+
+
+def _counted(values: Sequence[str]) -> dict[str, int]:
+    """The most frequent first, then by name."""
+    return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,104 @@
+"""Whose the open transactions are that hold offsets of one group: as a log shows them, or published tables.
+
+Where `__transaction_state` is not at hand, only what the offsets log proves is known: the producer, since when, what is
+held. Rows are those of the table `transactions` without held_bytes, and `audited_at_ms`: the instant of the audit that
+judged, None where the states themselves were read, or nothing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sexton.coordinator.offsets import OffsetKey, StoredOffset
+from sexton.coordinator.profile import Release
+from sexton.lake.audits import audit_rows, newest_audit
+from sexton.lake.catalog import Lake
+from sexton.lake.read import PublishedRun, read_published
+from sexton.tables import TRANSACTIONS
+from sexton.transactions.rows import open_transactions, transaction_rows
+from sexton.transactions.verdicts import Clocks, KnownStates, OpenTransaction, judge_all
+
+Row = dict[str, Any]
+_JUDGED = (
+    *("verdict", "reason", "transactional_id", "state", "start_offset", "ends_at_ms", "is_overdue", "is_confirmed"),
+    *("abort_arguments", "evidence"),
+)
+"""What an audit adds to what the log shows."""
+
+
+def transactions_of(
+    group_id: str,
+    rows: Sequence[Mapping[str, Any]],
+    pending: Mapping[int, Mapping[OffsetKey, StoredOffset]],
+    is_requested: Callable[[str, int], bool],
+) -> list[OpenTransaction]:
+    """Of one log partition, the transactions that hold requested offsets of a group, with these.
+
+    `rows` are those of open_transactions; `pending` is what each producer has pending.
+    """
+    held = [
+        {"log_partition": row["log_partition"], "producer_id": row["producer_id"], **_offset(key, offset)}
+        for row in rows
+        for key, offset in sorted(pending.get(row["producer_id"], {}).items())
+        if key[0] == group_id and is_requested(key[1], key[2])
+    ]
+    return [one for one in open_transactions(rows, held) if one.offsets]
+
+
+def _offset(key: OffsetKey, offset: StoredOffset) -> Row:
+    return {
+        **dict(zip(("group_id", "topic", "partition"), key, strict=True)),
+        "committed_offset": offset.committed_offset,
+    }
+
+
+def holder_rows(
+    transactions: Sequence[OpenTransaction],
+    states: KnownStates | None,
+    *,
+    read_until_ms: int,
+    slack_ms: int,
+    release: Release | None,
+) -> list[Row]:
+    """The transactions with their verdicts; `unknown` without `states`."""
+    clocks = Clocks(read_until_ms=read_until_ms, slack_ms=slack_ms)
+    table = transaction_rows(judge_all(transactions, states, clocks).judged, {}, release)
+    return [{**row, "audited_at_ms": None} for row in table.drop_columns(["held_bytes"]).to_pylist()]
+
+
+def published_holders(
+    lake: Lake, run: PublishedRun, group_id: str, is_requested: Callable[[str, int], bool], *, until_ms: int | None
+) -> list[Row]:
+    """Of a published run, with the verdicts of the newest audit that is not later than `until_ms` and met the same
+    transactions."""
+    every = read_published(lake, run, "open_transactions").to_pylist()
+    rows = [row for row in every if group_id in row["group_ids"]]
+    if not rows:
+        return []
+    columns = ["log_partition", "producer_id", "group_id", "topic", "partition", "committed_offset"]
+    pending = [
+        row
+        for row in read_published(lake, run, "pending_offsets", columns).to_pylist()
+        if row["group_id"] == group_id and is_requested(row["topic"], row["partition"])
+    ]
+    held = [one for one in open_transactions(rows, pending) if one.offsets]
+    found = holder_rows(held, None, read_until_ms=0, slack_ms=0, release=None)
+    return [_judged(row, audit) for audit in [_newest(lake, run, until_ms)] for row in found]
+
+
+def _newest(lake: Lake, run: PublishedRun, until_ms: int | None) -> list[Row]:
+    cluster_id = run.key.cluster_id
+    as_of_ms = newest_audit(lake, [TRANSACTIONS.name], cluster_id, until_ms=until_ms)
+    if as_of_ms is None:
+        return []
+    rows = audit_rows(lake, TRANSACTIONS.name, cluster_id, as_of_ms, TRANSACTIONS.column_names)
+    return [{**row, "audited_at_ms": as_of_ms} for row in rows]
+
+
+def _judged(row: Row, audit: Sequence[Row]) -> Row:
+    """A transaction as the audit judged it; a producer's earlier or later one is another."""
+    for other in audit:
+        is_same_producer = all(other[name] == row[name] for name in ("log_partition", "producer_id"))
+        starts = max(other["start_offset"], row["start_offset"])
+        if is_same_producer and starts <= min(other["last_log_offset"], row["last_log_offset"]):
+            return {**row, **{name: other[name] for name in (*_JUDGED, "audited_at_ms")}}
+    return row

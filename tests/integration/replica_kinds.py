@@ -1,0 +1,197 @@
+"""What the tests of kinds of differences share: groups of a new cluster, what the bytes of a replica say that it would
+answer, and how that is held against what its broker answers."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from confluent_kafka import Consumer
+
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.fetch import AskedPartition, fetch
+from sexton.coordinator.api.listing import listed_group
+from sexton.java import JavaHome
+from sexton.kafka.admin import commit_offsets
+from sexton.kafka.broker import run_tool
+from sexton.kafka.session import ClusterSession
+from sexton.records import decode_key
+from sexton.replicas import Comparison, archived_logs, compare, open_replicas
+from sexton.replicas.copy import copy_replicas
+from tests.replicas.recordings import coordinator_of
+from tests.replicas_cluster import LOG_PARTITIONS, NODES, PARTITIONS, TOPIC, GroupAnswer, OffsetAnswers, ThreeBrokers
+
+SEEDS = (1, 2, 3)
+STAYING = 3
+"""So many groups of each log partition have nothing to do with the case."""
+PATIENCE_MS = 15_000
+"""With a broker that is down: enough for the others, also on a busy machine."""
+CLASSIC, CONSUMER = "classic", "consumer"
+Answers = Mapping[str, GroupAnswer]
+Key = tuple[str | None, str | None, int | None]
+
+
+@contextmanager
+def new_cluster(folder: Path, java: JavaHome, jars: Sequence[Path]) -> Iterator[ThreeBrokers]:
+    # What a disk says of its high watermark is then no older than that.
+    settings = {"replica.high.watermark.checkpoint.interval.ms": "300"}
+    with ThreeBrokers(folder, java=java, jars=jars, settings=settings) as cluster:
+        yield cluster
+
+
+class Groups:
+    """The groups of a cluster, each made in its log partition."""
+
+    def __init__(self, cluster: ThreeBrokers, rng: Random) -> None:
+        self._cluster, self._rng = cluster, rng
+        self.ids = [next(cluster.groups_of(part, name)) for part in range(LOG_PARTITIONS) for name in ("group", "tick")]
+        for part in range(LOG_PARTITIONS):
+            for number in range(STAYING):
+                self.commit(self.new(part, f"stay-{number}"))
+
+    def new(self, log_partition: int, name: str) -> str:
+        """A name for a group of that log partition, which is asked about from now on."""
+        group = next(self._cluster.groups_of(log_partition, f"{name}-{self._rng.randrange(1_000)}"))
+        self.ids.append(group)
+        return group
+
+    def commit(self, group: str) -> None:
+        """A few offsets for some partitions. A client that knew brokers which are down since would look for them."""
+        some = self._rng.sample(range(PARTITIONS), self._rng.randint(1, PARTITIONS))
+        offsets = {(TOPIC, number): (self._rng.randrange(1_000_000), None, "") for number in some}
+        with ClusterSession(self._cluster.config) as session:
+            assert set(commit_offsets(session, group, offsets).values()) == {None}
+
+    def join(self, group: str, protocol: str) -> Consumer:
+        """A member with an assignment, which has committed."""
+        own = {"group.id": group, "group.protocol": protocol, "enable.auto.commit": False, "log_level": 0}
+        consumer = Consumer({**self._cluster.config.for_confluent(), **own})
+        consumer.subscribe([TOPIC])
+
+        def is_assigned() -> bool:
+            consumer.poll(0.2)
+            return len(consumer.assignment()) == PARTITIONS
+
+        self._cluster.wait_for(is_assigned, f"an assignment in {group}")
+        return consumer
+
+    def tombstones(self, groups: Sequence[str], node: int) -> int:
+        """How many of these groups are in the log of a broker."""
+        return sum(record.value is None for group in groups for record in self._cluster.records(group, node))
+
+    def values_at(self, group: str, node: int) -> list[int]:
+        """The log_offsets of the commits of a group for partition 0."""
+        records = [record for record in self._cluster.records(group, node) if record.key is not None]
+        return [one.log_offset for one in records if getattr(decode_key(one.key)[1], "partition", None) == 0]
+
+
+# --- predicted
+
+
+def predicted(folder: Path, groups: Sequence[str]) -> Answers:
+    """What a coordinator that has loaded these bytes answers about each group, as `ThreeBrokers.answers` has it."""
+    coordinator, every = coordinator_of(folder), [AskedPartition(topic=TOPIC, partition=n) for n in range(PARTITIONS)]
+    found = {}
+    for group in groups:
+        plain, stable = (fetch(coordinator, group, partitions=every, require_stable=one) for one in (False, True))
+        if plain.error is not Error.NONE:
+            found[group] = GroupAnswer(error=plain.error.name)
+            continue
+        listed = listed_group(coordinator, group)
+        offsets: list[OffsetAnswers] = [
+            {
+                (one.topic, one.partition): (
+                    one.committed_offset,
+                    one.leader_epoch,
+                    one.metadata,
+                    None if one.error is Error.NONE else one.error.name,
+                )
+                for one in answer.offsets
+                if one.committed_offset >= 0 or one.error is not Error.NONE
+            }
+            for answer in (plain, stable)
+        ]
+        state = None if listed is None else (listed.group_type.lower(), listed.state)
+        found[group] = GroupAnswer(listed=state, offsets=offsets[0], stable=offsets[1])
+    return found
+
+
+def require_told(answers: Answers, expected: Answers) -> int:
+    """What a leader answers is what its bytes say; how many offsets and errors that were.
+
+    A live coordinator keeps a simple group without offsets in its memory until the next sweep: that may be listed.
+    """
+    assert answers.keys() == expected.keys()
+    count = 0
+    for group, own in expected.items():
+        said = answers[group]
+        if own.error is not None:
+            assert _plain(own.error) in _plain(said.error or ""), group
+        else:
+            assert (said.offsets, said.stable, said.error) == (own.offsets, own.stable, None), group
+            assert said.listed == own.listed or (own.listed is None and not own.stable), group
+        count += len(own.offsets) + len(own.stable) + (own.error is not None)
+    assert count
+    return count
+
+
+def _plain(error: str) -> str:
+    """NOT_COORDINATOR, which one of our clients calls NotCoordinatorError."""
+    return error.replace("_", "").lower()
+
+
+def keys_that_differ(one: Answers, other: Answers) -> set[Key]:
+    """The offsets that are answered otherwise, of groups that are answered at all."""
+    return {
+        (group, *place)
+        for group in one
+        for place in {*one[group].stable, *other[group].stable, *one[group].offsets, *other[group].offsets}
+        if (one[group].offsets.get(place), one[group].stable.get(place))
+        != (other[group].offsets.get(place), other[group].stable.get(place))
+    }
+
+
+def rows_of(found: Comparison) -> dict[Key, dict[str, Any]]:
+    return {(row["group_id"], row["topic"], row["partition"]): row for row in found.differences.to_pylist()}
+
+
+def offsets_in(rows: Mapping[Key, object]) -> set[Key]:
+    return {key for key in rows if key[1] is not None}
+
+
+def copied(cluster: ThreeBrokers, folder: Path) -> list[Path]:
+    """A copy of the replicas of each broker that runs."""
+    connect = partial(ClusterSession, request_timeout_ms=PATIENCE_MS, retry_for_s=PATIENCE_MS / 1000)
+    copy_replicas(cluster.config, folder, taken_at_ms=1_800_000_000_000, connect=connect)
+    return [folder / f"broker-{node}" for node in NODES]
+
+
+def comparison(folders: Sequence[Path], *, archive: Path | None = None, cluster_id: str | None = None) -> Comparison:
+    """The comparison of brokers' disks or copies, with an archive as a witness or without one."""
+    witness = None if archive is None else archived_logs(str(archive), cluster_id)
+    return compare(open_replicas([str(folder) for folder in folders], []), archived=witness)
+
+
+# --- printed
+
+
+CLASS_OF = {
+    "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
+}
+"""What Kafka's scripts start."""
+
+
+def printed_commands(advice: str) -> list[str]:
+    """Kafka's commands in an advice, in their order."""
+    return re.findall(r"`(kafka-[^`]+)`", advice)
+
+
+def run_printed(command: str, cluster: ThreeBrokers, *, java: JavaHome, jars: Sequence[Path]) -> str:
+    """Run a printed command by the class that its script starts, and return what it prints."""
+    script, *arguments = shlex.split(command.replace("SERVERS", cluster.config.bootstrap_servers))
+    return run_tool(java, jars, CLASS_OF[script], *arguments)

@@ -27,6 +27,8 @@ from tests.transactions.logs import BASE_MS, OFFSETS, state_log, value
 
 CLUSTER = "transactions"
 AS_OF, NOW = BASE_MS + 600_000, BASE_MS + 700_000
+GAP = "log partition 3: a gap"
+"""What its archiving found broken in the history of `__transaction_state`."""
 RUNNING, LATE, GONE = 1, 2, 3
 """Producer ids, each with one record."""
 LOG = b"".join(
@@ -83,7 +85,8 @@ def audit(
         late = value(State.COMPLETE_COMMIT, producer_id=LATE, partitions={}, started_at_ms=BASE_MS)
         states.snapshot(AS_OF + 120_000, {0: state_log(("payments", running), ("late-1", late), version=1)})
     still = [OpenProducer(producer_id=n, producer_epoch=0, start_offset=n) for n in (RUNNING, LATE)]
-    monkeypatch.setattr(audit_transactions.archive_transactions, "run", lambda *_, **__: None)
+    archived = SimpleNamespace(alerts=[GAP])
+    monkeypatch.setattr(audit_transactions.archive_transactions, "run", lambda *_, **__: archived)
     monkeypatch.setattr(audit_transactions, "open_producers", lambda _: {0: still})
     monkeypatch.setattr(audit_transactions, "describe_cluster", lambda *_: SimpleNamespace(cluster_id=CLUSTER))
     return audit_transactions.run(
@@ -109,6 +112,7 @@ def test_verdicts_and_ids_are_published_and_what_hangs_is_an_alert(
     done = audit(iceberg, lake, tmp_path, monkeypatch, run_id="attempt")
     assert (done.run_as_of_ms, done.verdicts, done.ended) == (AS_OF, {"running": 1, "hanging": 1}, 1)
     assert [one.partition(",")[0] for one in done.alerts if "hanging" in one] == ["1 hanging transactions"]
+    assert GAP in done.alerts
     found = {one["producer_id"]: one for one in rows(lake, "transactions")}
     assert {one["run_id"] for one in found.values()} == {"attempt"}
     late = found[LATE]

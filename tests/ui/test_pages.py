@@ -226,6 +226,9 @@ def test_a_group_in_full(client: TestClient) -> None:
     told = text(client, "/group", id=LIVING)
     assert "kept while that lasts" in told
     assert "pinned by producer 77" in told
+    newest = {"as_of": FIRST_MS + RUNS * HOUR_MS}
+    for path, query in (("/group", {"id": LIVING}), ("/offsets", {"finding": "pinned"})):
+        assert re.search(r"pinned by .* \(hanging\)", text(client, path, **query, **newest)), path
 
 
 def test_a_group_without_log_ends_has_no_lag(client: TestClient) -> None:

@@ -121,9 +121,10 @@ def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[
         *(_offset(DYING, "old", partition, 5, as_of_ms) for partition in range(3)),
         *(_offset(name, name, 0, 1, as_of_ms, metadata=name) for name in names),
     ]
+    owner = {"pinned_by_transactional_id": names[0], "pinned_verdict": "hanging"} if names else {}
     verdicts = [
         _cache(LIVING, "orders", 0, "subscribed", log_partition=1, changes_by="subscription"),
-        _cache(LIVING, "orders", 1, "pending_transaction", log_partition=1, pinned_by_producer_id=77),
+        _cache(LIVING, "orders", 1, "pending_transaction", log_partition=1, pinned_by_producer_id=77, **owner),
         _due(DYING, 0, as_of_ms, orphan="topic_gone", policy_verdict="hold", policy_rule="legal", policy_owner="law"),
         _due(
             DYING, 1, as_of_ms, policy_verdict="expire", policy_rule="ci", policy_reason="idle", behind_log_start=True

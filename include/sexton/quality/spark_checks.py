@@ -55,19 +55,20 @@ def check(
         cuts = broadcast(views["cuts"])
         context = gx.get_context(mode="ephemeral", project_config=docs_config(docs))
         results: dict[str, dict[str, Result]] = {}
-
-        def judge(table: str) -> None:
-            suite = suites[table]
-            results[table] = {each.name: result for each in suite if (result := shapes.judge(each)) is not None}
-            if measured := [each for each in suite if each.name not in results[table]]:
-                frame = views["run" if table == "runs" else table]
+        validations = []
+        for table, suite in suites.items():
+            judged = {each.name: result for each in suite if (result := shapes.judge(each)) is not None}
+            results[table] = judged
+            if measured := [each for each in suite if each.name not in judged]:
+                rows = views["run" if table == "runs" else table]
                 if any(each.rule == "below_cut" for each in measured):
-                    frame = frame.join(cuts, "log_partition", "left")
-                results[table] |= _validate(context, table, frame, measured)
-
+                    rows = rows.join(cuts, "log_partition", "left")
+                validations.append(_Validation(context, table, rows, measured))
         # The library prints that a query should have {batch}; ours name what they read.
         with redirect_stdout(io.StringIO()), ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(judge, suites))
+            passed = list(pool.map(_Validation.passes, validations))
+            for each, has_passed in zip(validations, passed, strict=True):
+                results[each.table] |= each.all_passed() if has_passed else each.details()
     finally:
         for rows in views.values():
             rows.unpersist()  # a Spark Connect server keeps them beyond the session
@@ -111,35 +112,47 @@ def _held_groups(
     return planned.mapInArrow(held, "log_partition int, group_id string").persist()
 
 
-def _validate(context: Any, table: str, frame: "DataFrame", suite: Sequence[Expectation]) -> dict[str, Result]:
-    """Validate one suite, and again with details if it failed; the results by name of the expectation."""
-    import great_expectations as gx
-    from great_expectations.core.run_identifier import RunIdentifier
+class _Validation:
+    """The validation of one suite. Several may run at a time, but not be made: each adds itself to the context."""
 
-    source = context.data_sources.add_spark(table, persist=False)  # one a table: it holds the batch that is validated
-    batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("branch")
-    expectations = [each for expectation in suite for each in _expectations(gx, expectation)]
-    suite_of_table = context.suites.add(gx.ExpectationSuite(name=table, expectations=expectations))
-    definition = gx.ValidationDefinition(name=table, data=batch, suite=suite_of_table)
-    definition = context.validation_definitions.add(definition)
-    run_id = RunIdentifier(run_name=table)  # one, so that the second validation replaces the first
+    def __init__(self, context: Any, table: str, rows: "DataFrame", suite: Sequence[Expectation]) -> None:
+        import great_expectations as gx
+        from great_expectations.core.run_identifier import RunIdentifier
 
-    def run(result_format: str | dict[str, Any]) -> Any:
-        return definition.run(batch_parameters={"dataframe": frame}, result_format=result_format, run_id=run_id)
+        source = context.data_sources.add_spark(table, persist=False)  # of its own: it holds what is validated
+        batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("branch")
+        expectations = [each for expectation in suite for each in _expectations(gx, expectation)]
+        suite_of_table = context.suites.add(gx.ExpectationSuite(name=table, expectations=expectations))
+        definition = gx.ValidationDefinition(name=table, data=batch, suite=suite_of_table)
+        self.table, self._rows, self._suite, self._context = table, rows, suite, context
+        self._definition = context.validation_definitions.add(definition)
+        self._run_id = RunIdentifier(run_name=table)  # one, so that the second validation replaces the first
 
-    outcome = run("BOOLEAN_ONLY")
-    if outcome.success:
-        return {each.name: result_of(each, success=True) for each in suite}
-    outcome = run({"result_format": "SUMMARY", "partial_unexpected_count": MOST_SHOWN})
-    by_name: dict[str, list[Any]] = {}
-    for each in outcome.results:
-        by_name.setdefault(each.expectation_config.meta["name"], []).append(each)
-    found = {each.name: _result(frame.sparkSession, each, by_name[each.name]) for each in suite}
-    store = context.validation_results_store
-    for identifier in store.list_keys():
-        if identifier.expectation_suite_identifier.name == table:
-            store.set(identifier, outcome)
-    return found
+    def passes(self) -> bool:
+        """Validate without details."""
+        return bool(self._run("BOOLEAN_ONLY").success)
+
+    def all_passed(self) -> dict[str, Result]:
+        """The results of a suite that passes, by name of the expectation."""
+        return {each.name: result_of(each, success=True) for each in self._suite}
+
+    def details(self) -> dict[str, Result]:
+        """Validate again; the results by name of the expectation, with the rows that break it."""
+        outcome = self._run({"result_format": "SUMMARY", "partial_unexpected_count": MOST_SHOWN})
+        by_name: dict[str, list[Any]] = {}
+        for each in outcome.results:
+            by_name.setdefault(each.expectation_config.meta["name"], []).append(each)
+        found = {each.name: _result(self._rows.sparkSession, each, by_name[each.name]) for each in self._suite}
+        store = self._context.validation_results_store
+        for identifier in store.list_keys():
+            if identifier.expectation_suite_identifier.name == self.table:
+                store.set(identifier, outcome)
+        return found
+
+    def _run(self, result_format: str | dict[str, Any]) -> Any:
+        return self._definition.run(
+            batch_parameters={"dataframe": self._rows}, result_format=result_format, run_id=self._run_id
+        )
 
 
 def _result(spark: "SparkSession", expectation: Expectation, validated: Sequence[Any]) -> Result:

@@ -24,12 +24,12 @@ def compiled(function: Callable[..., Any]) -> Any:
     layout of their arrays: code with an old layout would write anywhere. So a function is stale if its own file or any
     file of the SHARED packages has changed.
     """
-    return _stamped(njit(cache=True, nogil=True)(function))
+    return _stamped(function, njit(cache=True, nogil=True)(function))
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """As `compiled`, for functions that run for every record: a call would pass each pointer of a state again."""
-    return _stamped(njit(cache=True, nogil=True, forceinline=True)(function))
+    return _stamped(function, njit(cache=True, nogil=True, forceinline=True)(function))
 
 
 class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]  # numba is untyped
@@ -42,9 +42,9 @@ class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]  # numba is untyped
             return {}
 
 
-def _stamped(dispatcher: Any) -> Any:
+def _stamped(function: Callable[..., Any], dispatcher: Any) -> Any:
     file = dispatcher._cache._cache_file
-    stamp = _stamp_of(Path(dispatcher.py_func.__code__.co_filename))
+    stamp = _stamp_of(Path(function.__code__.co_filename))
     dispatcher._cache._cache_file = _CacheFile(file._cache_path, file._index_name.removesuffix(".nbi"), stamp)
     return dispatcher
 

@@ -9,7 +9,9 @@ from tests.bench.watch import ROLLUP, run_watched
 MIB = 1 << 20
 FORKED = """
 import os, time
-kept = bytearray(os.urandom(1 << 20) * 100)
+kept = bytearray(100 << 20)  # filled in pieces: it is never there twice
+for at in range(0, len(kept), 1 << 20):
+    kept[at : at + (1 << 20)] = os.urandom(1 << 20)
 children = []
 for _ in range(3):
     child = os.fork()

@@ -46,7 +46,7 @@ def replayed(
     from sexton.runs.folder import RunFolder
     from sexton.runs.processes import engine_here
 
-    with temporary_folder() as place, engine_here(f"sexton {name}", quiet=quiet) as engine:
+    with temporary_folder() as place, engine_here(f"sexton {name}", quiet=quiet, reads=replay.folder) as engine:
         folder = RunFolder(place)
         record = judged_run(engine, folder, replay.request(name), rules, names_owners=False)
         if quiet:  # else they are among the warnings after the answer

@@ -53,7 +53,7 @@ def plan(
 
     from sexton.runs.processes import engine_here
 
-    with engine_here("sexton plan", quiet=json) as engine:
+    with engine_here("sexton plan", quiet=json, reads=replay.folder) as engine:
         from sexton.pipeline.standalone_plan import PlanRequest, make_plan
         from sexton.report.plan_page import render_plan
 

@@ -6,8 +6,12 @@ An audit has one instant in all its tables; one that found nothing at all has le
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
+from sexton.tables import TABLES
 
 
 def newest_audit(lake: Lake, tables: Sequence[str], cluster_id: str, *, until_ms: int | None) -> int | None:
@@ -16,26 +20,25 @@ def newest_audit(lake: Lake, tables: Sequence[str], cluster_id: str, *, until_ms
     from pyiceberg.expressions import AlwaysTrue, LessThanOrEqual
 
     where = AlwaysTrue() if until_ms is None else LessThanOrEqual("as_of_ms", until_ms)
-    instants = [row["as_of_ms"] for table in tables for row in _rows(lake, table, cluster_id, where, ["as_of_ms"])]
-    return max(instants, default=None)
+    newest = [pc.max(_read(lake, table, cluster_id, where, ["as_of_ms"])["as_of_ms"]).as_py() for table in tables]
+    return max((each for each in newest if each is not None), default=None)
 
 
 def audit_rows(lake: Lake, table: str, cluster_id: str, as_of_ms: int, columns: Sequence[str]) -> list[dict[str, Any]]:
     """The rows of one audit."""
     from pyiceberg.expressions import EqualTo
 
-    return _rows(lake, table, cluster_id, EqualTo("as_of_ms", as_of_ms), columns)
+    rows: list[dict[str, Any]] = _read(lake, table, cluster_id, EqualTo("as_of_ms", as_of_ms), columns).to_pylist()
+    return rows
 
 
-def _rows(lake: Lake, table: str, cluster_id: str, where: Any, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """None of a table that is not there yet."""
+def _read(lake: Lake, table: str, cluster_id: str, where: Any, columns: Sequence[str]) -> pa.Table:
+    """No rows of a table that is not there yet."""
     from pyiceberg.exceptions import NoSuchTableError
     from pyiceberg.expressions import EqualTo
 
     try:
         found = load(lake, table)
     except NoSuchTableError:
-        return []
-    scan = found.scan(row_filter=EqualTo("cluster_id", cluster_id) & where, selected_fields=tuple(columns))
-    rows: list[dict[str, Any]] = scan.to_arrow().to_pylist()
-    return rows
+        return TABLES[table].arrow_schema().empty_table().select(columns)
+    return found.scan(row_filter=EqualTo("cluster_id", cluster_id) & where, selected_fields=tuple(columns)).to_arrow()

@@ -81,8 +81,8 @@ def published_holders(
         if row["group_id"] == group_id and is_requested(row["topic"], row["partition"])
     ]
     held = [one for one in open_transactions(rows, pending) if one.offsets]
-    found = holder_rows(held, None, read_until_ms=0, slack_ms=0, release=None)
-    return [_judged(row, audit) for audit in [_newest(lake, run, until_ms)] for row in found]
+    audit = _newest(lake, run, until_ms) if held else []
+    return [_judged(row, audit) for row in holder_rows(held, None, read_until_ms=0, slack_ms=0, release=None)]
 
 
 def _newest(lake: Lake, run: PublishedRun, until_ms: int | None) -> list[Row]:

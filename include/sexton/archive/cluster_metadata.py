@@ -107,18 +107,24 @@ def newest_metadata(
     cluster = the_cluster(fs, root, cluster_id)
     instants = snapshot_instants(fs, root, cluster) if cluster else []
     taken_at_ms = max((ms for ms in instants if at_ms is None or ms <= at_ms), default=None)
-    return None if cluster is None or taken_at_ms is None else _read(fs, root, cluster, taken_at_ms)
+    return None if cluster is None or taken_at_ms is None else metadata_at(fs, root, cluster, taken_at_ms)
 
 
 def oldest_metadata_after(fs: pafs.FileSystem, root: str, *, cluster_id: str, at_ms: int) -> ClusterMetadata | None:
     """The oldest record taken after `at_ms`, or None."""
     taken_at_ms = min((ms for ms in snapshot_instants(fs, root, cluster_id) if ms > at_ms), default=None)
-    return None if taken_at_ms is None else _read(fs, root, cluster_id, taken_at_ms)
+    return None if taken_at_ms is None else metadata_at(fs, root, cluster_id, taken_at_ms)
 
 
 def metadata_at(fs: pafs.FileSystem, root: str, cluster_id: str, taken_at_ms: int) -> ClusterMetadata:
     """The record of the snapshot that was taken at that instant; UsageError without one."""
-    return _read(fs, root, cluster_id, taken_at_ms)
+    path = f"{cluster_folder(root, cluster_id, METADATA_FOLDER)}/{taken_at_ms}.json"
+    record = read_record(fs, path, ClusterMetadata, what="cluster metadata")
+    safe_name(record.cluster_id, what="cluster id")
+    try:
+        return replace(record, taken_at_ms=taken_at_ms, topics=[_topic(row) for row in record.topics])
+    except ValueError as error:
+        raise UsageError(f"not cluster metadata: {error}", where=path) from None
 
 
 def the_cluster(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> str | None:
@@ -137,16 +143,6 @@ def require_cluster(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> s
     if cluster is None:
         raise UsageError("the archive is empty", where=root)
     return cluster
-
-
-def _read(fs: pafs.FileSystem, root: str, cluster_id: str, taken_at_ms: int) -> ClusterMetadata:
-    path = f"{cluster_folder(root, cluster_id, METADATA_FOLDER)}/{taken_at_ms}.json"
-    record = read_record(fs, path, ClusterMetadata, what="cluster metadata")
-    safe_name(record.cluster_id, what="cluster id")
-    try:
-        return replace(record, taken_at_ms=taken_at_ms, topics=[_topic(row) for row in record.topics])
-    except ValueError as error:
-        raise UsageError(f"not cluster metadata: {error}", where=path) from None
 
 
 def topics_from_file(path: str | Path) -> list[dict[str, Any]]:

@@ -202,7 +202,7 @@ def _explanation(view: "CoordinatorView", home: int, story: "LogStory", reader: 
 def _transactions(
     view: "CoordinatorView", log: LogInput, home: int, reader: "StoryReader", *, quiet: bool
 ) -> list[dict[str, Any]]:
-    """The open transactions that hold offsets of the group, and whose they are if the states are beside the log."""
+    """The open transactions that hold offsets of the group, and whose they are where the input has the states."""
     from sexton.settings import settings
     from sexton.transactions.holders import holder_rows, transactions_of
     from sexton.transactions.reading import state_log

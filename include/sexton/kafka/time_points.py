@@ -254,8 +254,8 @@ class _Looked:
 
     def _ask(self, questions: Mapping[Key, Sequence[int]], partitions: Mapping[Key, _Partition]) -> bool:
         """One round; whether something failed that may pass."""
-        has_failed = False
-        for node_id, some in by_leader(self._topics).items():
+        has_failed, leaders = False, by_leader(self._topics)
+        for node_id, some in leaders.items():
             for asked in _requests({key: questions[key] for key in some if key in questions}):
                 try:
                     answers = self._answers(node_id, asked)
@@ -273,7 +273,7 @@ class _Looked:
                     else:
                         timestamp_ms = None if answer.offset < 0 else answer.timestamp
                         partitions[key].learn(asked[key], answer.offset, timestamp_ms)
-        if leaderless := set(questions) - {key for some in by_leader(self._topics).values() for key in some}:
+        if leaderless := set(questions) - {key for some in leaders.values() for key in some}:
             has_failed = True
             for key in leaderless:
                 self._failed(key, "it has no leader")

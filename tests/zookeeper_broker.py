@@ -1,6 +1,10 @@
-"""A broker of a release that keeps its cluster in ZooKeeper, and that ZooKeeper: the jars of the release have both."""
+"""A broker of a release that keeps its cluster in ZooKeeper, and that ZooKeeper: the jars of the release have both.
+
+Up to 2.0 log4j:log4j is needed, too, and javax.xml.bind:jaxb-api, which was a part of Java then.
+"""
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Mapping
@@ -12,6 +16,14 @@ SETTINGS = {"auto.create.topics.enable": "false", "offsets.topic.replication.fac
 START_S, STOP_S = 180, 60
 FIRST_WITHOUT = (3, 3)
 """The release from which on KRaft is for production, and has all that is asked of a broker here."""
+_STARTED = re.compile(r"\[Kafka ?Server (id=)?1\],? started")
+_LOG4J = {
+    "log4j.rootLogger": "INFO, stdout",
+    "log4j.appender.stdout": "org.apache.log4j.ConsoleAppender",
+    "log4j.appender.stdout.layout": "org.apache.log4j.PatternLayout",
+    "log4j.appender.stdout.layout.ConversionPattern": "%d [%t] %p %c - %m%n",
+}
+"""Up to 1.1 the server logs by log4j, whatever slf4j is bound to."""
 
 
 def broker_class(release: str) -> type[EmbeddedBroker]:
@@ -32,11 +44,12 @@ class ZooKeeperBroker(EmbeddedBroker):
         self._write("server.properties", {**SETTINGS, **self._settings, **own, **listeners})
         zookeeper = {"dataDir": str(self.directory / "zookeeper"), "clientPort": str(port)}
         self._write("zookeeper.properties", {**zookeeper, "clientPortAddress": HOST, "admin.enableServer": "false"})
+        self._write("log4j.properties", _LOG4J)
         try:
             self._run("org.apache.zookeeper.server.quorum.QuorumPeerMain", "zookeeper")
             self._run("kafka.Kafka", "server")
             deadline = time.monotonic() + START_S
-            while "[KafkaServer id=1] started" not in self._said():
+            while not _STARTED.search(self._said()):
                 is_waiting = time.monotonic() < deadline and self._started[-1].poll() is None
                 assert is_waiting, self._said()[-2_000:]
                 time.sleep(0.2)
@@ -67,6 +80,7 @@ class ZooKeeperBroker(EmbeddedBroker):
 
     def _run(self, main_class: str, name: str) -> None:
         jars = os.pathsep.join(map(str, self._jars))
-        command = [str(self._java.java), *JVM_OPTIONS, "-Xmx600m", "-cp", jars, main_class, f"{name}.properties"]
+        log4j = f"-Dlog4j.configuration=file:{self.directory}/log4j.properties"
+        command = [str(self._java.java), *JVM_OPTIONS, log4j, "-Xmx600m", "-cp", jars, main_class, f"{name}.properties"]
         with (self.directory / f"{name}.log").open("wb") as log:
             self._started.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory))

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from sexton.analysis.sweep_clock import SweepClock, clock_of, gone
+from sexton.analysis.sweep_clock import SweepClock, clock_of, clock_of_leader, gone
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sweep-instants"
 RECORDED_MS = 150
@@ -89,3 +89,21 @@ def test_a_load_begins_it_anew() -> None:
         last_ms=later + KAFKAS_MS, shortest_ms=KAFKAS_MS, typical_ms=KAFKAS_MS, longest_ms=KAFKAS_MS
     )
     assert clock_of(drifting, check_interval_ms=KAFKAS_MS, loaded_ms=drifting[-1] + 1) is None
+
+
+def test_a_new_leader_is_foretold_from_its_own_sweeps() -> None:
+    """Not before the first of them, and never by the phase of the leader before."""
+    before = [(at, START_MS + at * KAFKAS_MS) for at in range(5)]
+    first_ms = before[-1][1] + KAFKAS_MS // 3
+    own = [(10, first_ms), (11, first_ms + KAFKAS_MS)]
+
+    def clock(*sweeps: tuple[int, int], led_from: int | None = 10) -> SweepClock | None:
+        return clock_of_leader([*before, *sweeps], led_from=led_from, check_interval_ms=KAFKAS_MS)
+
+    assert clock() is None
+    for seen in (1, 2):
+        told = gone(clock(*own[:seen]), first_ms + 2 * KAFKAS_MS - 1, check_interval_ms=KAFKAS_MS)
+        assert told.expected_ms == first_ms + 2 * KAFKAS_MS
+    known = clock(led_from=None)
+    assert known is not None
+    assert known.last_ms == before[-1][1], "who leads is not known: all that was seen counts"

@@ -2,7 +2,7 @@
 
     python -m tests.campaign --histories 1000000 --processes 2
     python -m tests.campaign --seed 5 --only 1234
-    python -m tests.campaign --broker --release 4.2.2 --jars FOLDER --histories 4000
+    python -m tests.campaign --broker --release 4.2.2 --jars FOLDER --histories 100000 --processes 4
 
 Without a seed one is drawn and printed. Exits with 1 when the ways of reading differ on any history.
 """
@@ -38,8 +38,10 @@ def main(arguments: list[str] | None = None) -> int:
     only = None if asked.only is None else [int(index) for index in asked.only.split(",")]
     if asked.broker:
         indices = range(asked.histories) if only is None else only
-        judge = clean if asked.clean else campaign
-        return 1 if judge(asked.seed, indices, release=asked.release, jars=asked.jars) else 0
+        broker = {"release": asked.release, "jars": asked.jars}
+        if asked.clean:
+            return 1 if clean(asked.seed, indices, **broker) else 0
+        return 1 if campaign(asked.seed, indices, **broker, processes=asked.processes) else 0
     if only is None:
         failures = _campaign(asked.seed, asked.histories, processes=asked.processes)
     else:

@@ -10,10 +10,14 @@ from random import Random
 
 from tests.campaign.records import (
     ALIKE,
+    CREATING,
     FAMILIES,
+    MEMBERS,
+    SHARE,
     Entry,
     OffsetKey,
     group_entry,
+    group_value_entry,
     odd_entry,
     removal_entries,
     tombstone_entry,
@@ -97,6 +101,7 @@ class _Maker:
         self.rng, self.old = rng, is_old(index)
         self.is_clean = rng.random() < 0.5
         self.has_groups = rng.random() < 0.5
+        self.created = set[str]()
         self.magic = rng.randrange(2)
         self.old_blocks = _MOST_BLOCKS if self.old else rng.choice((1, 3)) if rng.random() < 0.05 else 0
         read = [f"{index}/{name}" for name in rng.sample(_GROUPS, rng.choice((1, 1, 2, 3)))]
@@ -105,9 +110,12 @@ class _Maker:
             start = prefix(f"{index}/�") + f"{index}/"
             names += [(start.encode() + end, f"{start}�") for end in ALIKE]
         self.groups = [(*name, rng.choice(_USUAL if not self.old else FAMILIES[:1])) for name in names]
+        if self.is_clean and self.groups[0][2] is SHARE:
+            self.groups[0] = (*names[0], FAMILIES[0])
         self.keys: list[tuple[bytes, OffsetKey]] = [
             (raw, (name, rng.choice("ttu"), rng.choice((0, 0, 1))))
-            for raw, name, _ in self.groups
+            for raw, name, family in self.groups
+            if not (self.is_clean and family is SHARE)  # nobody commits offsets to a share group
             for _ in range(rng.choice((1, 1, 2, 3)))
         ]
         self.producers = range(index * PRODUCERS_EACH, index * PRODUCERS_EACH + rng.randint(1, PRODUCERS_EACH))
@@ -183,6 +191,9 @@ class _Maker:
     def _of_group(self) -> Iterator[Entry]:
         rng = self.rng
         _, group_id, family = rng.choice(self.groups)
+        if self.is_clean:
+            yield from self._as_coordinators_do(family, group_id)
+            return
         if rng.random() < 0.1:
             family = rng.choice(FAMILIES[:1] if self.old else FAMILIES)
         if rng.random() < 0.15:
@@ -190,3 +201,25 @@ class _Maker:
             return
         entry = group_entry(rng, rng.choice(family), group_id, old=self.old)
         yield odd_entry(rng, entry) if self._is_odd() else entry
+
+    def _as_coordinators_do(self, family: tuple[int, ...], group_id: str) -> Iterator[Entry]:
+        """A record of a group, the first of which makes it; the removal of a member; or of the group with its offsets.
+
+        Of such records the cleaner may take what it takes, and what is loaded stays the same.
+        """
+        rng = self.rng
+        if group_id not in self.created:
+            self.created.add(group_id)
+            (record_type,) = CREATING.intersection(family)
+            yield group_value_entry(rng, record_type, group_id, old=self.old)
+            return
+        chance = rng.random()
+        if chance < 0.7:
+            yield group_value_entry(rng, rng.choice(family), group_id, old=self.old)
+            return
+        if chance < 0.85 and (removal := removal_entries(family, group_id, member_id=rng.choice(MEMBERS))):
+            yield from removal
+            return
+        self.created.remove(group_id)
+        yield from (tombstone_entry(1, raw, key) for raw, key in self.keys if key[0] == group_id)
+        yield from removal_entries(family, group_id)

@@ -139,6 +139,9 @@ def tombstone_entry(record_type: int, group: bytes, offset_key: OffsetKey) -> En
 FAMILIES = ((2,), (3, 4, 5, 6, 7, 8, 16), (9, 10, 11, 12, 13, 14, 15), (17, 18, 19, 20, 21, 22, 23))
 _REMOVALS = {2: (2,), 3: (8, 7, 6, 5, 16, 4, 3), 9: (14, 13, 12, 10, 15, 11), 17: (22, 21, 20, 19, 17, 23)}
 """By the first type of the family, tombstones in an order that no coordinator refuses."""
+SHARE = FAMILIES[2]
+CREATING = frozenset((2, 3, 11, 17))
+"""The types of which a value makes a group, and a tombstone removes it (GroupMetadataManager.replay)."""
 _TIMEOUTS_MS = (1_999_999_999, 2_000_000_000)
 """So long that no member of a broker that has loaded a history leaves it."""
 _DOMAINS: dict[str, tuple[Any, ...]] = {
@@ -231,12 +234,16 @@ def _key_parts(record_type: int, member_id: str) -> dict[str, str]:
 
 def group_entry(rng: Random, record_type: int, group_id: str, *, old: bool) -> Entry:
     """A record of a group, one in five a tombstone; `old` is for brokers that know version 0 of type 2 alone."""
-    member_id = rng.choice(MEMBERS)
-    value = None
     if rng.random() > 0.2:
-        version = 0 if record_type != 2 or old else rng.randrange(5)
-        value = rng.choice(group_values(record_type, version=version))
-    return _group_entry(record_type, group_id, member_id, value)
+        return group_value_entry(rng, record_type, group_id, old=old)
+    return _group_entry(record_type, group_id, rng.choice(MEMBERS), None)
+
+
+def group_value_entry(rng: Random, record_type: int, group_id: str, *, old: bool) -> Entry:
+    """As group_entry, no tombstone."""
+    version = 0 if record_type != 2 or old else rng.randrange(5)
+    value = rng.choice(group_values(record_type, version=version))
+    return _group_entry(record_type, group_id, rng.choice(MEMBERS), value)
 
 
 def _group_entry(record_type: int, group_id: str, member_id: str, value: bytes | None) -> Entry:
@@ -251,12 +258,13 @@ def _group_entry(record_type: int, group_id: str, member_id: str, value: bytes |
     )
 
 
-def removal_entries(family: tuple[int, ...], group_id: str) -> list[Entry]:
-    """The tombstones that remove a group whole, whatever it had."""
+def removal_entries(family: tuple[int, ...], group_id: str, *, member_id: str | None = None) -> list[Entry]:
+    """The tombstones that remove a group whole, or one member of it, whatever it had."""
+    members, of_the_group = (MEMBERS, MEMBERS[:1]) if member_id is None else ((member_id,), ())
     return [
-        _group_entry(record_type, group_id, member_id, None)
+        _group_entry(record_type, group_id, each, None)
         for record_type in _REMOVALS[family[0]]
-        for member_id in (MEMBERS if "member_id" in _key_parts(record_type, "") else MEMBERS[:1])
+        for each in (members if "member_id" in _key_parts(record_type, "") else of_the_group)
     ]
 
 

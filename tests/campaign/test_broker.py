@@ -1,24 +1,26 @@
-"""A real broker judges some four of five thousand random histories, new ones in every run."""
+"""A real broker judges five thousand random histories, new ones in every run, and some before and after its cleaner."""
 
-from random import SystemRandom
+from random import Random, SystemRandom
 
 import pytest
 
 from sexton.coordinator.profiles import profile_of
+from tests.campaign.broker.cleaner import EXPECTED_CHANGES, judge_cleaned
 from tests.campaign.broker.command import PINNED_RELEASE, judge_in
 from tests.campaign.broker.judge import Judge, Verdict
+from tests.campaign.broker.known import Known
 from tests.campaign.broker.logs import lay_out
-from tests.campaign.broker.run import narrowed
+from tests.campaign.broker.run import each_load, narrowed, partitions_for, run
 
-HISTORIES = 5_000
-"""Of which a fifth find no place: a history whose load fails needs a log partition of its own."""
-PARTITIONS, SHARED = 240, 60
+HISTORIES, PROCESSES = 5_000, 2
+CLEANED = 400
+SHARED = 64
 
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     folder = tmp_path_factory.mktemp("campaign") / "broker"
-    judge = judge_in(folder, release=PINNED_RELEASE, jars=None, partition_count=PARTITIONS)
+    judge = judge_in(folder, release=PINNED_RELEASE, jars=None, partition_count=partitions_for(CLEANED))
     judge.prepare()
     return judge
 
@@ -28,13 +30,25 @@ def judged(judge: Judge, seed: int, count: int, *, sweeps: bool = True) -> Verdi
     return judge.judge(logs, sweeps=sweeps)
 
 
-def test_a_broker_says_what_sexton_says(judge: Judge, capsys: pytest.CaptureFixture[str]) -> None:
+def drawn_seed(capsys: pytest.CaptureFixture[str]) -> int:
     seed = SystemRandom().randrange(1 << 32)
-    verdict = judged(judge, seed, HISTORIES)
     with capsys.disabled():
-        print(f"\nseed {seed}, {verdict}")
-    assert verdict.histories > 3_500
-    assert min(verdict.answers / 10, verdict.failed_loads, verdict.tombstones) > 100
+        print(f"\nseed {seed}")
+    return seed
+
+
+def test_a_broker_says_what_sexton_says(
+    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed, partition_count = drawn_seed(capsys), partitions_for(each_load(HISTORIES, PROCESSES))
+    folder = tmp_path_factory.mktemp("campaign") / "broker"
+    judge = judge_in(folder, release=PINNED_RELEASE, jars=None, partition_count=partition_count)
+    judge.prepare()
+    found = list(run(judge, seed, range(HISTORIES), processes=PROCESSES))
+    verdict = sum((one.verdict for one in found), Verdict())
+    assert verdict.histories + sum(one.left_out.total() for one in found) == HISTORIES
+    assert min(verdict.answers / 10, verdict.failed_loads, *verdict.tombstones.values()) > 100
+    assert len(verdict.tombstones) == 2
     assert not verdict.differences, "\n".join(narrowed(judge, seed, verdict.differences))
 
 
@@ -42,3 +56,23 @@ def test_a_rule_of_another_release_is_seen(judge: Judge, monkeypatch: pytest.Mon
     monkeypatch.setattr(judge, "profile", profile_of("group_coordinator:4.0.0"))
     found = {one.what.split(" of ")[0] for one in judged(judge, 1, 300, sweeps=False).differences}
     assert {"load", "described"} <= found
+
+
+def test_a_mistake_about_either_sweep_is_seen(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """About the second one: that the first has changed nothing."""
+    monkeypatch.setattr(Known, "after", lambda known, _: known)
+    found = {one.what.split(" of ")[0] for one in judged(judge, 2, 300).differences}
+    assert found == {"sweep 2"}
+    monkeypatch.setattr(Known, "planned", lambda known, _: {})
+    found = {one.what.split(" of ")[0] for one in judged(judge, 2, 300).differences}
+    assert found == {"sweep 1", "sweep 2"}
+
+
+def test_the_cleaner_changes_no_answer(judge: Judge, capsys: pytest.CaptureFixture[str]) -> None:
+    seed, shared = drawn_seed(capsys), judge.partition_count
+    logs, _ = lay_out(seed, range(CLEANED), judge.place, judge.profile, shared=shared, only_clean=True)
+    cleaning = judge_cleaned(judge, logs, Random(seed))
+    assert cleaning.before.histories > CLEANED / 4
+    assert cleaning.bytes_after < cleaning.bytes_before
+    assert cleaning.changes.keys() <= EXPECTED_CHANGES, cleaning
+    assert not [*cleaning.before.differences, *cleaning.after.differences], cleaning

@@ -51,6 +51,11 @@ def _without_markers(whole: Pack, rng: Random) -> Pack:
     return Pack([batch for batch in whole.placed if batch.block.control is None])
 
 
+def _without_members(whole: Pack, rng: Random) -> Pack:
+    """The records of consumer groups' members (type 5) are gone, with their batches."""
+    return Pack([batch for batch in whole.placed if all(entry.record_type != 5 for entry in batch.block.entries)])
+
+
 MISTAKES: dict[str, tuple[Any, str, Any]] = {
     "replay: a tombstone spares what is pending": (Offsets, "remove", ScalaOffsets.remove),
     "replay: of 2.x, it does not": (ScalaOffsets, "remove", Offsets.remove),
@@ -79,6 +84,7 @@ MISTAKES: dict[str, tuple[Any, str, Any]] = {
     "merge: the wrong way round": (fold, "absorb_state", partial(_swapped, absorb_state)),
     "closed form: 2.x as 4.x": (closed_form, "_judged_by_transaction", closed_form._judged_by_producer),
     "cleaner: markers go first": (checks, "compact", _without_markers),
+    "cleaner: members go": (checks, "compact", _without_members),
     "sweep: open transactions do not hold": (
         checks,
         "judge",

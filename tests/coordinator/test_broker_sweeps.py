@@ -13,7 +13,7 @@ COUNT = 3
 
 
 @pytest.mark.parametrize("release", ["group_metadata_manager:3.9", "group_metadata_manager:2.0", "group_coordinator"])
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(logs=st.tuples(*[histories(max_size=6, odd=False)] * COUNT))
 def test_kernels_append_what_the_plain_rules_append(release, logs):
     """Groups lie anywhere, some in several log partitions; up to 3.9 each key goes once, where its group hashes to."""

@@ -4,7 +4,8 @@ A coordinator sweeps each log partition every offsets.retention.check.interval.m
 timer of its own, set anew when a sweep ends, so sweeps drift by what they take; up to 3.9 one scheduler sweeps all log
 partitions of a broker at a fixed rate. Tombstones are stamped with the instant of their sweep, so past sweeps
 (expiry_sweeps) show phase and drift. A load begins the clock anew: by a gap that fits no number of intervals, or by
-the instant of it if that is known.
+the instant of it if that is known. Where the archive shows that another leader has written the log since, sweeps of
+the one before it are left out (forecast_result).
 
 Sweeps that removed nothing leave no trace; they count as whole numbers of intervals between those that did.
 """
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS = "offsets.retention.check.interval.ms", 600_000
 JITTER_MS = 250
 """How much a timer of a busy broker may be early or late, besides what is seen."""
 LATE_MS = 1_000
@@ -67,6 +67,18 @@ def clock_of(started_ms: Iterable[int], *, check_interval_ms: int, loaded_ms: in
         typical_ms=median(periods) if periods else float(check_interval_ms),
         longest_ms=max(periods, default=check_interval_ms * (1 + _MOST_DRIFT)),
     )
+
+
+def clock_of_leader(
+    sweeps: Iterable[tuple[int, int]], *, led_from: int | None, check_interval_ms: int
+) -> SweepClock | None:
+    """The clock of who leads a log partition now, by where the tombstones of each sweep begin and when it started.
+
+    A new leader begins its own: sweeps before `led_from`, the log_offset from which on it has written the log, do not
+    count; None where that is not known. None without a sweep of its own.
+    """
+    own = (started_ms for at, started_ms in sweeps if led_from is None or at >= led_from)
+    return clock_of(own, check_interval_ms=check_interval_ms)
 
 
 def gone(clock: SweepClock | None, due_ms: int, *, check_interval_ms: int) -> Gone:

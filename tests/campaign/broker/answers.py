@@ -1,9 +1,11 @@
 """What a broker answers about the groups that it has loaded, and what Sexton says that it answers."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
@@ -27,6 +29,7 @@ CLASSIC = "classic"
 """The type of every group where a listing has no types (up to 3.7)."""
 UNSUPPORTED = "IncompatibleBrokerVersion"
 """The client's own error where a broker does not take a request."""
+T = TypeVar("T")
 Answers: TypeAlias = dict[tuple[str, str], Any]
 """By group id and question; a question that was not put is missing."""
 TASK_KINDS = {"active_tasks": "", "standby_tasks": " (standby)", "warmup_tasks": " (warmup)"}
@@ -37,10 +40,10 @@ class Asker:
     """A member that fetches offsets: its id, None where the request has none, and its epoch."""
 
     member_id: str | None
-    epoch: int
+    member_epoch: int
 
     def __str__(self) -> str:
-        return f"fetch by {self.member_id} at epoch {self.epoch}"
+        return f"fetch by {self.member_id} at epoch {self.member_epoch}"
 
 
 def askers(members: Iterable[LoadedMember]) -> Iterator[Asker]:
@@ -71,7 +74,7 @@ def told_by_sexton(coordinator: Coordinator, group_ids: Iterable[str]) -> tuple[
         if group is not None and group.group_type in ("Consumer", "Streams"):
             asking[group_id] = list(askers(described.members))
             for asker in asking[group_id]:
-                answer = fetch(coordinator, group_id, member_id=asker.member_id, member_epoch=asker.epoch)
+                answer = fetch(coordinator, group_id, member_id=asker.member_id, member_epoch=asker.member_epoch)
                 found[group_id, str(asker)] = _fetched(answer)
     return found, asking
 
@@ -131,44 +134,64 @@ class Inquiry:
         self._session = session
         (self._clients,) = (jar for jar in jars if jar.name.startswith("kafka-clients-"))
         (self._node_id,) = session.broker_ids
-        self._fetches_alone = (session.broker_version or "").startswith(("0.", "1.", "2."))
+        version = session.broker_version or ""
+        self._fetches_alone = version.startswith(("0.", "1.", "2."))
+        self._fails_by_log_partition = not self._fetches_alone and not version.startswith("3.")
 
-    def ask(self, group_ids: Sequence[str], asking: Mapping[str, Sequence[Asker]]) -> Answers:
-        """Everything about the groups; that of `asking` by its members."""
+    def ask(self, homes: Mapping[str, int], asking: Mapping[str, Sequence[Asker]], failing: Collection[str]) -> Answers:
+        """Everything about the groups, whose log partitions are `homes`; that of `asking` by its members.
+
+        Those that are expected to make a request fail are described apart from the others.
+        """
         found: Answers = {}
         for question, stable in (("fetch", False), ("fetch stable", True)):
-            for some in _runs(group_ids):
-                found.update(self._fetch(some, question, require_stable=stable))
-        by_member = [(group_id, asker) for group_id, some in asking.items() for asker in some]
-        for group_id, asker in by_member:
-            found.update(self._fetch([group_id], str(asker), asker=asker))
+            for some in _runs(list(homes)):
+                found.update(self._fetch(dict.fromkeys(some, None), question, require_stable=stable))
+        for turn in zip_longest(*([(group_id, one) for one in some] for group_id, some in asking.items())):
+            for members in _runs([one for one in turn if one is not None]):
+                found.update(self._fetch(dict(members), ""))
         listed = {group.group_id: group for group in groups_at(self._session, self._node_id)}
-        for group_id in group_ids:
+        kinds: dict[str, list[str]] = {}
+        for group_id in homes:
             group = listed.get(group_id)
             found[group_id, "listed"] = group and (group.group_type or CLASSIC, group.state, group.protocol_type)
-        kinds: dict[str, list[str]] = {}
-        for group_id in group_ids:
-            kind = group.group_type if (group := listed.get(group_id)) else ""
-            kinds.setdefault(kind or CLASSIC, []).append(group_id)
+            kinds.setdefault((group and group.group_type) or CLASSIC, []).append(group_id)
         for kind, of_kind in kinds.items():
-            for some in _runs(of_kind):
-                found.update(self._describe(kind, some))
+            apart = self._apart([name for name in of_kind if name in failing], homes)
+            for some in [*_runs([name for name in of_kind if name not in failing]), *apart]:
+                found.update(self._describe(kind, some, homes))
         return found
 
-    def _fetch(
-        self, group_ids: Sequence[str], question: str, *, require_stable: bool = False, asker: Asker | None = None
-    ) -> Answers:
+    def _fetch(self, askers_of: Mapping[str, Asker | None], question: str, *, require_stable: bool = False) -> Answers:
+        """All offsets of each group, asked for by nobody or by its asker; then that is the question."""
         if self._fetches_alone:
-            return {(group_id, question): self._fetch_alone(group_id, require_stable) for group_id in group_ids}
+            return {(group_id, question): self._fetch_alone(group_id, require_stable) for group_id in askers_of}
         Asked = OffsetFetchRequest.OffsetFetchRequestGroup
-        by = {} if asker is None else {"member_id": asker.member_id, "member_epoch": asker.epoch}
         request = OffsetFetchRequest(
-            groups=[Asked(group_id=group_id, topics=None, **by) for group_id in group_ids],
+            groups=[
+                Asked(group_id=group_id, topics=None, **({} if asker is None else asdict(asker)))
+                for group_id, asker in askers_of.items()
+            ],
             require_stable=require_stable,
             max_version=OFFSET_FETCH_BY_NAME,
         )
-        groups = self._session.call(request, node_id=self._node_id).groups
-        return {(group.group_id, question): _answered_offsets(group) for group in groups}
+        found: Answers = {}
+        for group in self._session.call(request, node_id=self._node_id).groups:
+            asker = askers_of[group.group_id]
+            found[group.group_id, question if asker is None else str(asker)] = _answered_offsets(group)
+        return found
+
+    def _apart(self, group_ids: Sequence[str], homes: Mapping[str, int]) -> Iterator[Sequence[str]]:
+        """Groups each of which makes a request fail, in requests where none fails another."""
+        by_home: dict[Any, list[str]] = {}
+        for group_id in group_ids:
+            by_home.setdefault(self._failing_with(group_id, homes), []).append(group_id)
+        for turn in zip_longest(*by_home.values()):
+            yield [group_id for group_id in turn if group_id is not None]
+
+    def _failing_with(self, group_id: str, homes: Mapping[str, int]) -> int | None:
+        """What fails together: the groups of a log partition, before 4.0 all of a request."""
+        return homes[group_id] if self._fails_by_log_partition else None
 
     def _fetch_alone(self, group_id: str, require_stable: bool) -> Any:
         """By a broker before 3.0, which takes one group at a time."""
@@ -177,7 +200,7 @@ class Inquiry:
         )
         return _answered_offsets(self._session.call(request, node_id=self._node_id))
 
-    def _describe(self, kind: str, group_ids: Sequence[str]) -> Answers:
+    def _describe(self, kind: str, group_ids: Sequence[str], homes: Mapping[str, int]) -> Answers:
         """Described together, and in halves where that fails: a coordinator fails for all if it does for one."""
         request_of = _OF_MEMBERS[kind.capitalize()][1]
         if request_of is None:
@@ -203,15 +226,16 @@ class Inquiry:
             else:
                 found[group.group_id, "described"] = group.group_state, _OF_MEMBERS[kind.capitalize()][2](group)
         failed = [name for name in group_ids if found[name, "described"] == Error.UNKNOWN_SERVER_ERROR]
-        if failed and len(group_ids) > 1:
-            for half in (failed[::2], failed[1::2]):
-                found.update(self._describe(kind, half) if half else {})
+        together = Counter(self._failing_with(name, homes) for name in group_ids)
+        again = [name for name in failed if together[self._failing_with(name, homes)] > 1]
+        for half in (again[::2], again[1::2]):
+            found.update(self._describe(kind, half, homes) if half else {})
         return found
 
 
-def _runs(group_ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(group_ids), GROUPS_A_REQUEST):
-        yield group_ids[start : start + GROUPS_A_REQUEST]
+def _runs(asked: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(asked), GROUPS_A_REQUEST):
+        yield asked[start : start + GROUPS_A_REQUEST]
 
 
 def _answered_offsets(answer: Any) -> Any:

@@ -7,6 +7,7 @@ markers go in the second pass, once their delete horizon has passed.
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -100,7 +101,10 @@ def _wait_until_quiet(judge: Judge) -> None:
 
     def is_quiet() -> bool:
         nonlocal sizes, since
-        now = {path: path.stat().st_size for path in judge.folder.glob("data/__consumer_offsets-*/*.log*")}
+        now = {}
+        for path in judge.folder.glob("data/__consumer_offsets-*/*.log*"):
+            with suppress(FileNotFoundError):  # the cleaner swaps and deletes segments
+                now[path] = path.stat().st_size
         if now != sizes:
             sizes, since = now, time.monotonic()
         is_done = (judge.folder / "data" / "cleaner-offset-checkpoint").exists()

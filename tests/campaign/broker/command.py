@@ -13,14 +13,14 @@ from sexton.settings import settings, variable
 from tests.campaign.broker.cleaner import EXPECTED_CHANGES, judge_cleaned
 from tests.campaign.broker.judge import Judge, Verdict
 from tests.campaign.broker.logs import lay_out
-from tests.campaign.broker.run import PARTITIONS, narrowed, run
+from tests.campaign.broker.run import each_load, narrowed, partitions_for, run
 
 PINNED_RELEASE = "4.3.1"
-CLEANED_PARTITIONS = 200
+CLEANED_PARTITIONS = 256
 _MOST_DIFFERENCES = 20
 
 
-def judge_in(folder: Path, *, release: str, jars: Path | None, partition_count: int = PARTITIONS) -> Judge:
+def judge_in(folder: Path, *, release: str, jars: Path | None, partition_count: int) -> Judge:
     """A broker of `release`: of the pinned jars, else of those in the folder `jars`."""
     assert release == PINNED_RELEASE or jars is not None, f"--jars has to name the jars of {release}"
     return Judge(
@@ -49,15 +49,19 @@ def clean(seed: int, indices: Sequence[int], *, release: str, jars: Path | None)
     return len(differences) + len(unexpected)
 
 
-def campaign(seed: int, indices: Sequence[int], *, release: str, jars: Path | None) -> int:
-    """Judge the histories and say what came of it; how many differences there were."""
+def campaign(seed: int, indices: Sequence[int], *, release: str, jars: Path | None, processes: int) -> int:
+    """Judge the histories and say what came of it; how many differences there were.
+
+    Each process has a broker, which mostly waits for its sweeps: two processes a core keep it busy.
+    """
     print(f"seed {seed}, Kafka {release}", flush=True)
     started = time.monotonic()
     total, left_out = Verdict(), Counter[str]()
     with tempfile.TemporaryDirectory(prefix="sexton-campaign-") as folder:
-        judge = judge_in(Path(folder) / "broker", release=release, jars=jars)
+        partitions = partitions_for(each_load(len(indices), processes))
+        judge = judge_in(Path(folder) / "broker", release=release, jars=jars, partition_count=partitions)
         judge.prepare()
-        for judged in run(judge, seed, indices):
+        for judged in run(judge, seed, indices, processes=processes):
             total += judged.verdict
             left_out += judged.left_out
             took_s = time.monotonic() - started

@@ -2,9 +2,11 @@
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -12,8 +14,8 @@ from uuid import UUID
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.metadata import MetadataRequest
 
-from sexton.coordinator.api.coordinator import Coordinator, Shard, Status, shard_after_load
-from sexton.coordinator.api.tables_view import TablesView
+from sexton.coordinator.api.coordinator import Coordinator, Shard, Status
+from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import EmptyView
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
@@ -21,13 +23,12 @@ from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession
-from sexton.kernels.results import finish
-from tests.campaign.broker.answers import Answers, Inquiry, told_by_sexton
-from tests.campaign.broker.logs import FIRST_INSTANT_AGO_MS, Logs, Place
-from tests.campaign.broker.sweeps import CHECK_INTERVAL_MS, Keys, Sweep, first_sweep, instants, planned, unlike
-from tests.campaign.checks import Tables
+from tests.campaign.broker.answers import Answers, Asker, Inquiry, told_by_sexton
+from tests.campaign.broker.known import Known, KnownByKernels, KnownByRules
+from tests.campaign.broker.logs import RETENTION_MS, Logs, Place
+from tests.campaign.broker.sweeps import ROUNDS, Clock, Sweep, instants, rounds, unlike
+from tests.campaign.packs import Pack
 from tests.integration.sweep_instants import make_offsets_topic
-from tests.kernels.compare import fold_bytes
 from tests.strategies import TOPICS
 from tests.zookeeper_broker import broker_class
 
@@ -43,15 +44,23 @@ SETTINGS = {
     **{f"group.{kind}.max.session.timeout.ms": _LONG_MS for kind in ("consumer", "share", "streams")},
 }
 """With sessions that outlast every test, so that what is asked is what was loaded."""
-NO_SWEEP = {"offsets.retention.check.interval.ms": "86400000"}
-SWEEP = {"offsets.retention.check.interval.ms": str(CHECK_INTERVAL_MS)}
+NEVER_S = 86_400
+SWEEP_EVERY_S, LOADS_A_SECOND = 6, 150
+"""How often it sweeps, and so many log partitions a second are loaded and asked about besides: all has to be answered
+before the first sweep. Else it is done again with twice the time."""
+_STEPS_DUE = 6
+"""So many of the twenty instants of a history are due when it is laid out, some more when it is swept."""
+_LATE_S = 1
+"""How long after its timer was set a broker up to 3.9 may say that it has started, on a busy machine. The first batches
+of a sweep may be stamped an interval after the one, and before that after the other."""
+_STARTED = re.compile(r"^(\S+ \S+) .*\[GroupCoordinator (?:id=)?1\]:? Startup complete", re.MULTILINE)
+_LOAD_ENDS = (b"Finished loading ", b"Failed to load metadata from ", b"Error loading offsets from ")
 _LOADED = re.compile(r"Finished loading [a-z ]+ from __consumer_offsets-(\d+)")
 _FAILED = re.compile(r"(?:Failed to load metadata|Error loading offsets) from __consumer_offsets-(\d+)(.*)")
 _UNLOADED = re.compile(
     r"Error loading offsets from __consumer_offsets-(\d+)\n\S+: Unexpected unload of active group (.*) while loading"
 )
 _FAILED_AT = re.compile(r"\(offset=(\d+),|from __consumer_offsets-\d+ at offset (\d+) with")
-_OWN_FAILED_AT = re.compile(r"log_offset (\d+):")
 _INDEX = re.compile(r"[a-z]*(\d+)/")
 
 
@@ -90,12 +99,13 @@ class Loads:
 
 @dataclass
 class Verdict:
-    """What was compared in one load and one sweep of a broker."""
+    """What was compared in one load and the first sweeps of a broker."""
 
     histories: int = 0
     answers: int = 0
     failed_loads: int = 0
-    tombstones: int = 0
+    tombstones: Counter[int] = field(default_factory=Counter)
+    """By the number of the sweep."""
     differences: list[Difference] = field(default_factory=list)
     told: Answers = field(default_factory=dict)
     """What the broker answered; that of a sum is empty."""
@@ -109,10 +119,14 @@ class Verdict:
             self.differences + other.differences,
         )
 
+    def without_answers(self) -> "Verdict":
+        return replace(self, told={})
+
     def __str__(self) -> str:
+        tombstones = " and ".join(str(self.tombstones[number]) for number in range(1, ROUNDS + 1))
         return (
             f"{self.histories} histories: {self.answers} answers, {self.failed_loads} failed loads, "
-            f"{self.tombstones} tombstones, {len(self.differences)} differences"
+            f"{tombstones} tombstones of {ROUNDS} sweeps, {len(self.differences)} differences"
         )
 
 
@@ -126,12 +140,14 @@ class Judge:
         self._broker_class = broker_class(release)
         self.partition_count = partition_count
         self.folder, self._java, self._jars = folder, java, jars
-        self._port = free_port()
+        self.turn: AbstractContextManager[Any] = nullcontext()
+        """Held while the broker starts, loads and is asked: until its first sweep nothing else is to be in the way."""
         self._topic_ids: Mapping[str, UUID] = {}
+        self._interval_s = SWEEP_EVERY_S + partition_count // LOADS_A_SECOND
 
     def prepare(self) -> None:
         """Let it make its topics."""
-        with self.running(NO_SWEEP) as broker, self._session(broker) as session:
+        with self.running(_sweeping(NEVER_S)) as broker, self._session(broker) as session:
             admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
             for made in admin.create_topics([NewTopic(topic, 2, 1) for topic in TOPICS]).values():
                 made.result(PATIENCE_S)
@@ -142,28 +158,46 @@ class Judge:
 
     @property
     def place(self) -> Place:
-        """Where histories that are laid out now have to go."""
-        return Place(self.partition_count, self._topic_ids, now_ms() - FIRST_INSTANT_AGO_MS)
+        """Where histories that are laid out now have to go: in every sweep something falls due."""
+        step_ms = self._interval_s * 1_000
+        base_ms = now_ms() - RETENTION_MS - _STEPS_DUE * step_ms
+        return Place(self.partition_count, self._topic_ids, base_ms, step_ms)
 
     def judge(self, logs: Logs, *, sweeps: bool = True) -> Verdict:
-        """Hold the load, the answers and, if asked for, the first sweep of `logs` against Sexton."""
-        known = {number: _Known(number, one.log, self) for number, one in logs.packs.items()}
-        verdict = Verdict(histories=logs.history_count)
-        with self._loaded(logs, NO_SWEEP) as (broker, loads):
-            self._compare_loads(logs, known, loads, verdict)
-            self._compare_answers(broker, logs, known, verdict)
-        for number, own in known.items():
-            if appended := self._appended(number, own.log):
-                verdict.differences.append(_of_log(logs, number, "appended by itself", b"", appended))
+        """Hold the load, the answers and, if asked for, the first sweeps of `logs` against Sexton."""
+        known = {number: self._known(number, one) for number, one in logs.packs.items()}
+        homes = logs.group_ids()
+        told, asking = told_by_sexton(self._coordinator(known), homes)
+        while True:
+            verdict = Verdict(histories=logs.history_count)
+            with ExitStack() as turn:
+                turn.enter_context(self.turn)
+                with self._loaded(logs, self._interval_s if sweeps else NEVER_S) as (broker, loads):
+                    started_s = _started_at(broker) - _LATE_S * self.profile.one_cache
+                    clock, loaded_s = Clock(started_s, self._interval_s), time.time()
+                    self._compare_loads(logs, known, loads, verdict)
+                    self._compare_answers(broker, homes, told, asking, verdict)
+                    for number, own in known.items():
+                        if appended := self._appended(number, own.log):
+                            verdict.differences.append(_of_log(logs, number, "appended by itself", b"", appended))
+                    is_in_time = not sweeps or now_ms() < clock.begins_ms(1)
+                    turn.close()
+                    if sweeps and is_in_time:
+                        self._wait_for_sweeps(known, clock, loaded_s)
+            if is_in_time:
+                break
+            self._interval_s *= 2
         if sweeps:
-            with self._loaded(logs, SWEEP):
-                self._wait_for_sweep(known)
-            self._compare_sweeps(logs, known, verdict)
+            self._compare_sweeps(logs, known, clock, verdict)
         return verdict
+
+    def _known(self, log_partition: int, whole: Pack) -> Known:
+        kind = KnownByRules if len(whole.by_history()) == 1 else KnownByKernels
+        return kind(log_partition, whole.log, self.profile, self.partition_count)
 
     # --- comparing
 
-    def _compare_loads(self, logs: Logs, known: Mapping[int, "_Known"], loads: Loads, verdict: Verdict) -> None:
+    def _compare_loads(self, logs: Logs, known: Mapping[int, Known], loads: Loads, verdict: Verdict) -> None:
         failed = loads.failed
         for number, own in known.items():
             verdict.failed_loads += number in failed
@@ -180,16 +214,22 @@ class Judge:
                     _of_log(logs, number, "where the load fails", own.failure, f"at {failed[number]}", failed[number])
                 )
 
-    def _compare_answers(
-        self, broker: EmbeddedBroker, logs: Logs, known: Mapping[int, "_Known"], verdict: Verdict
-    ) -> None:
+    def _coordinator(self, known: Mapping[int, Known]) -> Coordinator:
         empty = Shard(status=Status.ACTIVE, view=EmptyView())
         shards = {number: known[number].shard if number in known else empty for number in range(self.partition_count)}
-        coordinator = Coordinator(profile=self.profile, partition_count=self.partition_count, shards=shards)
-        homes = logs.group_ids()
-        told, asking = told_by_sexton(coordinator, homes)
+        return Coordinator(profile=self.profile, partition_count=self.partition_count, shards=shards)
+
+    def _compare_answers(
+        self,
+        broker: EmbeddedBroker,
+        homes: Mapping[str, int],
+        told: Answers,
+        asking: Mapping[str, Sequence[Asker]],
+        verdict: Verdict,
+    ) -> None:
+        failing = {name for name in homes if told[name, "described"] == Error.UNKNOWN_SERVER_ERROR}
         with self._session(broker) as session:
-            answers = Inquiry(session, self._jars).ask(list(homes), asking)
+            answers = Inquiry(session, self._jars).ask(homes, asking, failing)
         verdict.answers += len(answers)
         verdict.told = answers
         verdict.differences += [
@@ -200,38 +240,46 @@ class Judge:
             if told[group_id, question] != answer
         ]
 
-    def _compare_sweeps(self, logs: Logs, known: Mapping[int, "_Known"], verdict: Verdict) -> None:
-        for number, own in known.items():
-            sweep = first_sweep(self._appended(number, own.log)) or Sweep(now_ms(), {})
-            verdict.tombstones += sum(map(len, sweep.keys.values()))
-            plans = [own.planned(at_ms) for at_ms in instants(sweep.stamp_ms, logs.place.base_ms)]
-            for group_id, written, plan in unlike(sweep, plans):
-                verdict.differences.append(
-                    Difference(_index_of(group_id), number, f"sweep of {group_id} at {sweep.stamp_ms}", plan, written)
-                )
+    def _compare_sweeps(self, logs: Logs, known: Mapping[int, Known], clock: Clock, verdict: Verdict) -> None:
+        """Of what the broker has appended to each log by the end, each round against the plan of what was there."""
+        states = dict(known)
+        appended = {number: self._appended(number, own.log) for number, own in known.items()}
+        for number_of_round, sweeps in enumerate(rounds(appended, clock=clock), start=1):
+            begins_ms = clock.begins_ms(number_of_round)
+            for number, own in states.items():
+                sweep = sweeps.get(number) or Sweep(begins_ms)
+                verdict.tombstones[number_of_round] += sum(map(len, sweep.keys.values()))
+                at = instants(sweeps, number, begins_ms=begins_ms, place=logs.place, profile=self.profile)
+                for group_id, written, plan in unlike(sweep.keys, [own.planned(at_ms) for at_ms in at]):
+                    what = f"sweep {number_of_round} of {group_id} at {sweep.stamp_ms}"
+                    verdict.differences.append(Difference(_index_of(group_id), number, what, plan, written))
+                states[number] = own.after(sweep.appended)
 
-    def _wait_for_sweep(self, known: Mapping[int, "_Known"]) -> None:
-        """Until every log has grown for which something is planned by now; others may have nothing due."""
-        waiting = {number for number, own in known.items() if own.planned(now_ms())}
-        until(lambda: all(self._appended(number, known[number].log) for number in waiting), fails=False)
-        time.sleep(1)  # what else a sweep writes comes at once
+    def _wait_for_sweeps(self, known: Mapping[int, Known], clock: Clock, loaded_s: float) -> None:
+        """Until each log partition has been swept in each round, surely if something was due when the round began."""
+        states = dict(known)
+        for number_of_round in range(1, ROUNDS + 1):
+            time.sleep(max(0, loaded_s + number_of_round * self._interval_s - time.time()))
+            # Not for one in which meanwhile something has fallen due that makes its sweep fail.
+            instants_ms = clock.begins_ms(number_of_round), now_ms()
+            waiting = {number: len(own.log) for number, own in states.items() if all(map(own.planned, instants_ms))}
+            until(lambda waiting=waiting: all(self._size(at) > size for at, size in waiting.items()), fails=False)
+            time.sleep(1)  # what else a sweep writes comes at once
+            states = {number: own.after(self._appended(number, own.log)) for number, own in known.items()}
 
     # --- the broker
 
     @contextmanager
-    def _loaded(self, logs: Logs, settings: Mapping[str, str]) -> Iterator[tuple[EmbeddedBroker, Loads]]:
-        """The broker when it has loaded `logs`, and how that ended."""
+    def _loaded(self, logs: Logs, interval_s: int) -> Iterator[tuple[EmbeddedBroker, Loads]]:
+        """The broker when it has loaded `logs`, and how that ended; it sweeps every so many seconds."""
         self.write({number: {0: one.log} for number, one in logs.packs.items()})
         for number in logs.packs:
             # With an index, after a clean shutdown, a broker takes the log as it is, whatever is in it.
             (self.log_folder(number) / f"{0:020d}.index").touch()
-        with self.running(settings) as broker:
+        with self.running(_sweeping(interval_s)) as broker:
+            until(lambda: _loads_in(broker.log_file.read_bytes()) >= self.partition_count)
             loads = Loads()
-            until(
-                lambda: (
-                    loads.read(broker.log_file.read_text(encoding="utf-8", errors="replace")) == self.partition_count
-                )
-            )
+            until(lambda: loads.read(_said(broker)) == self.partition_count)
             yield broker, loads
 
     def write(self, segments: Mapping[int, Mapping[int, bytes]]) -> None:
@@ -256,46 +304,21 @@ class Judge:
     def running(self, settings: Mapping[str, str]) -> Iterator[EmbeddedBroker]:
         own = {"offsets.topic.num.partitions": str(self.partition_count)}
         with self._broker_class(
-            self.folder, port=self._port, java=self._java, jars=self._jars, settings={**SETTINGS, **own, **settings}
+            self.folder, port=free_port(), java=self._java, jars=self._jars, settings={**SETTINGS, **own, **settings}
         ) as broker:
             yield broker
 
     def _session(self, broker: EmbeddedBroker) -> ClusterSession:
         return ClusterSession(client_config({}, bootstrap_servers=broker.bootstrap_servers))
 
+    def _size(self, log_partition: int) -> int:
+        return sum(path.stat().st_size for path in self.log_folder(log_partition).glob("*.log"))
+
     def _appended(self, log_partition: int, log: bytes) -> bytes:
         """What the broker has written at the end of `log`."""
         now = self.log_of(log_partition)
         assert now.startswith(log), f"the broker has changed log partition {log_partition}"
         return now[len(log) :]
-
-
-class _Known:
-    """What Sexton makes of one log partition."""
-
-    def __init__(self, log_partition: int, log: bytes, judge: Judge) -> None:
-        self.log = log
-        self._profile = judge.profile
-        fold = fold_bytes(log, profile=judge.profile)
-        self.tables: Tables = finish(fold, log_partition=log_partition, partition_count=judge.partition_count)
-        (profile,) = self.tables["load_profile"].to_pylist()
-        self.fails: bool = profile["load_would_fail"]
-        self.failure: str | None = profile["load_failure"]
-        self.unexpected_unloads: list[str] = self.tables["unexpected_unloads"]["group_id"].to_pylist()
-        found = _OWN_FAILED_AT.match(self.failure or "")
-        self.failed_at = found and int(found[1])
-        self._plans: dict[int, Keys] = {}
-
-    @property
-    def shard(self) -> Shard:
-        return shard_after_load(TablesView(self.tables), profile=self._profile, load_failed=self.fails)
-
-    def planned(self, now_ms: int) -> Keys:
-        if self.fails:
-            return {}
-        if now_ms not in self._plans:
-            self._plans[now_ms] = planned(self.tables, now_ms, self._profile)
-        return self._plans[now_ms]
 
 
 def _of_log(
@@ -305,6 +328,26 @@ def _of_log(
     placed = logs.packs[number].placed
     owner = next((one for one in placed if log_offset is not None and log_offset in one.at), placed[0])
     return Difference(owner.history.index, number, what, by_sexton, by_kafka)
+
+
+def _sweeping(interval_s: int) -> dict[str, str]:
+    return {"offsets.retention.check.interval.ms": str(interval_s * 1_000)}
+
+
+def _said(broker: EmbeddedBroker) -> str:
+    return broker.log_file.read_text(encoding="utf-8", errors="replace")
+
+
+def _loads_in(said: bytes) -> int:
+    """How many loads have ended, at most."""
+    return sum(said.count(end) for end in _LOAD_ENDS)
+
+
+def _started_at(broker: EmbeddedBroker) -> float:
+    """When the broker's coordinator began to load, as it says: it sweeps no earlier than an interval later."""
+    found = _STARTED.search(_said(broker))
+    assert found is not None
+    return datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S,%f").astimezone().timestamp()
 
 
 def _failed_at(why: str) -> int | None:

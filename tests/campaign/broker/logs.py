@@ -2,11 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from random import Random
-from string import ascii_lowercase
 from uuid import UUID
 
 import numpy as np
@@ -23,15 +22,12 @@ from tests.strategies import BASE_MS, TOPIC_IDS, TOPICS
 
 RETENTION_MS = 60_000
 """A minute: the least that a broker takes."""
-SCALE = 30
-"""A second of a history becomes so many, so that whenever a broker sweeps some offsets are due and some are not."""
-FIRST_INSTANT_AGO_MS = RETENTION_MS + 250_000
 _WINDOW_MS = 20_000
 """How far the instants of a history are from its first."""
 _FAR_MS = 1 << 50
-_SALTS = ["".join(Random(number).choices(ascii_lowercase, k=7)) for number in range(60_000)]
-_SALT_HASHES = np.array([java_hash(salt) for salt in _SALTS], np.int64)
-_SALT_STEP = 10
+_SALT_LETTERS = 7
+_SALTS_EACH = 32
+"""So many names out of two of which one is enough: it has to have the right sign."""
 _UNREVOKED = 1
 _NEVER_DESCRIBED_MS = -1
 _NEAR = re.compile(re.escape(BASE_MS.to_bytes(8)[:5]) + b".{3}", re.DOTALL)
@@ -41,12 +37,14 @@ _NEAR = re.compile(re.escape(BASE_MS.to_bytes(8)[:5]) + b".{3}", re.DOTALL)
 class Place:
     """Where histories go: the number of log partitions of the broker, and what it calls topics and now.
 
-    `base_ms` is the first instant of every history.
+    `partition_count` is a power of two. `base_ms` is the first instant of every history; a second of a history becomes
+    `step_ms`, so that whenever the broker sweeps some offsets are due and some are not.
     """
 
     partition_count: int
     topic_ids: Mapping[str, UUID]
     base_ms: int
+    step_ms: int
 
 
 @dataclass
@@ -125,34 +123,51 @@ def moved(seed: int, index: int, place: Place, log_partition: int) -> History:
 
 
 def _salt(name: str, *, partition_count: int, home: int) -> str:
-    """The letters before a name of a group that make it hash to the log partition `home`."""
-    weight, own = pow(31, len(name.encode("utf-16-be")) // 2, 1 << 32), java_hash(name)
-    for first in range(_SALT_STEP):  # so many are enough, mostly
-        hashes = ((_SALT_HASHES[first::_SALT_STEP] * weight + own) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-        for number in np.flatnonzero(np.abs(hashes.astype(np.int64)) % partition_count == home):
-            salt = _SALTS[first + _SALT_STEP * number]
+    """The letters before a name of a group that make it hash to the log partition `home`.
+
+    The hash of letters and name is that of the letters times a power of 31, plus that of the name. Modulo a power of
+    two, of which 31 is no divisor, that is solved for the letters' hash; Kafka takes the absolute value of the sum.
+    """
+    weight, own = pow(31, len(name.encode("utf-16-be")) // 2, partition_count), java_hash(name)
+    inverse, salts = pow(weight, -1, partition_count), _salts(partition_count)
+    for wanted in (home, -home):
+        for salt in salts[(wanted - own) * inverse % partition_count]:
             if partition_of(salt + name, partition_count) == home:
                 return salt
     raise ValueError(f"no name like {name} is in log partition {home} of {partition_count}")
 
 
+@cache
+def _salts(partition_count: int) -> Sequence[Sequence[str]]:
+    """Some letters each, by their hash modulo `partition_count`."""
+    assert partition_count.bit_count() == 1, f"{partition_count} is no power of two"
+    letters = np.random.default_rng(0).integers(
+        ord("a"), ord("z") + 1, (_SALTS_EACH * partition_count, _SALT_LETTERS), np.int64
+    )
+    found: list[list[str]] = [[] for _ in range(partition_count)]
+    hashes = letters @ (31 ** np.arange(_SALT_LETTERS)[::-1])
+    for row, number in zip(letters.astype(np.uint8), (hashes % partition_count).tolist(), strict=True):
+        found[number].append(row.tobytes().decode())
+    return found
+
+
 def _moved_block(block: Block, place: Place) -> Block:
     ids = [(TOPIC_IDS[number].bytes, place.topic_ids[topic].bytes) for number, topic in enumerate(TOPICS, start=1)]
 
-    def moved_value(value: bytes | None) -> bytes | None:
-        if value is None:
-            return None
+    def moved_value(value: bytes) -> bytes:
         for old, new in ids:
             value = value.replace(old, new)
         return _NEAR.sub(lambda found: _moved_ms(int.from_bytes(found[0]), place).to_bytes(8), value)
 
     return replace(
         block,
-        entries=tuple(replace(entry, value=moved_value(entry.value)) for entry in block.entries),
+        entries=tuple(
+            entry if entry.value is None else replace(entry, value=moved_value(entry.value)) for entry in block.entries
+        ),
         timestamp_ms=_moved_ms(block.timestamp_ms, place),
     )
 
 
 def _moved_ms(instant_ms: int, place: Place) -> int:
     since_ms = instant_ms - BASE_MS
-    return place.base_ms + since_ms * SCALE if 0 <= since_ms <= _WINDOW_MS else instant_ms
+    return place.base_ms + since_ms * place.step_ms // 1_000 if 0 <= since_ms <= _WINDOW_MS else instant_ms

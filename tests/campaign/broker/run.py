@@ -1,20 +1,29 @@
 """A campaign before a broker: so many histories of a seed, thousands at each load; what differs is narrowed."""
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations
+from multiprocessing import get_context
+from queue import SimpleQueue
 from random import Random
+from typing import Any
 
 from tests.campaign.broker.judge import Difference, Judge, Verdict
 from tests.campaign.broker.logs import Logs, lay_out, moved
 from tests.campaign.histories import history
 from tests.campaign.packs import pack
 
-PARTITIONS = 1_000
-SHARED = 100
+SHARED = 32
 """So many log partitions are of many histories each, the others of one whose load or sweep fails."""
-EACH_LOAD = 4_000
+MOST_EACH_LOAD = 15_000
+_FEWEST_PARTITIONS = 256
+_APART = 0.26
+"""No more than this share of the histories, of thousands, needs a log partition of its own."""
 _NARROWED = 3
 """Of so many histories that differ the smallest part that does is looked for."""
 
@@ -27,20 +36,70 @@ class Judged:
     left_out: Counter[str]
 
 
-def run(judge: Judge, seed: int, indices: Sequence[int], *, shared: int = SHARED) -> Iterator[Judged]:
-    """The verdicts on the histories of these indices, as they come."""
-    waiting = list(indices)
-    while waiting:
-        some, waiting = waiting[:EACH_LOAD], waiting[EACH_LOAD:]
-        logs, left = lay_out(seed, some, judge.place, judge.profile, shared=shared)
+def each_load(count: int, processes: int) -> int:
+    """How many of `count` histories go into one load."""
+    return min(MOST_EACH_LOAD, -(-count // processes))
+
+
+def partitions_for(histories: int) -> int:
+    """The number of log partitions of a broker that loads so many histories."""
+    return max(_FEWEST_PARTITIONS, 1 << (SHARED + int(histories * _APART) - 1).bit_length())
+
+
+def run(judge: Judge, seed: int, indices: Sequence[int], *, processes: int = 1) -> Iterator[Judged]:
+    """The verdicts on the histories of these indices, as they come; other processes have copies of the judge."""
+    size = each_load(len(indices), processes)
+    loads = [indices[start : start + size] for start in range(0, len(indices), size)]
+    if processes == 1:
+        for load in loads:
+            yield from _judged(judge, seed, load)
+        return
+    context = get_context("spawn")
+    judges = context.SimpleQueue()
+    for number in range(processes):
+        own = copy(judge)
+        own.folder = judge.folder.with_name(f"{judge.folder.name}-{number}")
+        shutil.copytree(judge.folder, own.folder)
+        judges.put(own)
+    with ProcessPoolExecutor(processes, context, initializer=_take_judge, initargs=(judges, context.Lock())) as pool:
+        try:
+            for done in as_completed([pool.submit(_judged_here, seed, load) for load in loads]):
+                yield from done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+_judge_here: Judge
+
+
+def _take_judge(judges: "SimpleQueue[Judge]", turn: AbstractContextManager[Any]) -> None:
+    global _judge_here
+    _judge_here = judges.get()
+    _judge_here.turn = turn
+
+
+def _judged_here(seed: int, indices: Sequence[int]) -> list[Judged]:
+    return [replace(one, verdict=one.verdict.without_answers()) for one in _judged(_judge_here, seed, indices)]
+
+
+def _judged(judge: Judge, seed: int, indices: Sequence[int]) -> Iterator[Judged]:
+    """One load mostly, another one of what has found no place in it."""
+    while indices:
+        logs, indices = lay_out(seed, indices, judge.place, judge.profile, shared=SHARED)
         yield Judged(judge.judge(logs), logs.left_out)
-        waiting = left + waiting
 
 
 def narrowed(judge: Judge, seed: int, differences: Sequence[Difference]) -> Iterator[str]:
-    """What remains of the first histories that differ when every batch is gone that the difference does not need."""
+    """What remains of the first histories that differ when every batch is gone that the difference does not need.
+
+    First each is judged alone, by the plain rules.
+    """
     for index in list(dict.fromkeys(one.index for one in differences))[:_NARROWED]:
         blocks, last = history(seed, index).blocks, [one for one in differences if one.index == index]
+        alone = Logs(judge.place, {0: pack([moved(seed, index, judge.place, 0)], Random(0))})
+        if not judge.judge(alone).differences:
+            yield "\n".join([*map(str, last), "  judged alone, by the plain rules, it does not differ"])
+            continue
         kept = range(len(blocks))
         while smaller := _smaller(judge, seed, index, kept):
             kept, last = smaller

@@ -1,88 +1,95 @@
-"""The first expiry sweep of a broker against the plan of its instant."""
+"""The first expiry sweeps of a broker against the plans of their instants."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-import pyarrow.compute as pc
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.tombstones import Tombstone
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.records import decode_key
-from sexton.verdicts.expiry import held_offsets, judge, plan, sweep_block
-from tests.campaign.broker.logs import RETENTION_MS, SCALE
-from tests.campaign.checks import Tables
+from tests.campaign.broker.known import Keys
+from tests.campaign.broker.logs import RETENTION_MS, Place
 from tests.kernels.compare import CAP_BYTES
 
-CHECK_INTERVAL_MS = 6_000
-_ONE_SWEEP_MS = CHECK_INTERVAL_MS // 2
-"""What is stamped no later than that after a sweep's first record is of that sweep."""
-_TAKES_MS = 3_000
-"""The longest time from when a sweep looks at a group to the stamp of its records."""
-STEP_MS = 1_000 * SCALE
-"""Instants of histories are so far apart."""
+ROUNDS = 2
+"""So many sweeps of each log partition are compared."""
+_TAKES_MS = 5_000
+"""The longest time from when a sweep looks at a group to the stamp of its records, on a machine that is busy with other
+things; up to 3.9 from its begin."""
 
-Keys = dict[str, frozenset[bytes]]
-"""Keys of tombstones by group id."""
+
+@dataclass
+class Sweep:
+    """What one sweep wrote to a log partition, from when on, and the bytes."""
+
+    stamp_ms: int
+    keys: dict[str, set[bytes]] = field(default_factory=dict)
+    appended: bytes = b""
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """What one sweep wrote to a log partition, and when."""
+class Clock:
+    """When a broker sweeps: each log partition `interval_s` after its load and again after as long, up to 3.9 all
+    together by the start of the broker. All loads are within the first interval after that start."""
 
-    stamp_ms: int
-    keys: Keys
+    started_s: float
+    interval_s: int
 
+    def begins_ms(self, number_of_round: int) -> int:
+        """No sweep of that round, the first being 1, is earlier; those before are."""
+        return int((self.started_s + number_of_round * self.interval_s) * 1_000)
 
-def first_sweep(appended: bytes) -> Sweep | None:
-    """What the first sweep wrote, from what was appended to a log; AssertionError at anything but tombstones."""
-    batches = [batch for batch in read_batches(appended) if isinstance(batch, Batch)]
-    if not batches:
-        return None
-    stamp_ms = batches[0].max_timestamp_ms
-    found: dict[str, set[bytes]] = {}
-    for batch in batches:
-        if batch.max_timestamp_ms <= stamp_ms + _ONE_SWEEP_MS:
-            for record in read_records(batch, cap_bytes=CAP_BYTES):
-                assert isinstance(record, Record)
-                assert record.key is not None
-                assert record.value is None, record
-                _, key = decode_key(record.key)
-                keys = found.setdefault(key.group_id, set())
-                assert record.key not in keys, f"twice in one sweep: {record.key!r}"
-                keys.add(record.key)
-    return Sweep(stamp_ms, {group_id: frozenset(keys) for group_id, keys in found.items()})
+    def round_of(self, stamp_ms: int) -> int:
+        return max(1, int((stamp_ms / 1_000 - self.started_s) // self.interval_s))
 
 
-def instants(stamp_ms: int, base_ms: int) -> Iterator[int]:
-    """When the sweep may have looked at a group: at its stamp, or just before what fell due while it ran."""
-    yield stamp_ms
-    due_ms = stamp_ms - (stamp_ms - base_ms) % STEP_MS
-    while due_ms > stamp_ms - _TAKES_MS:
-        yield due_ms - 1
-        due_ms -= STEP_MS
+Round = Mapping[int, Sweep]
+"""The sweeps of all log partitions at one time, of those where they wrote anything."""
 
 
-def planned(tables: Tables, now_ms: int, profile: Profile) -> Keys:
-    """What Sexton plans for one log partition at that instant."""
-    offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
-    state = offsets, tables["groups"], tables["pending_offsets"]
-    block = sweep_block(*state, retention_ms=RETENTION_MS, now_ms=now_ms, profile=profile)
-    if block is not None and block.is_on(now_ms):
-        return {}
-    verdicts = judge(*state, retention_ms=RETENTION_MS, now_ms=now_ms, profile=profile)
-    expires = pc.equal(verdicts["broker_verdict"], "expire")
-    found: dict[str, set[bytes]] = {}
-    for row in plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile).to_pylist():
-        tombstone = Tombstone(**row)
-        found.setdefault(tombstone.group_id, set()).add(tombstone.key)
-    return {group_id: frozenset(keys) for group_id, keys in found.items()}
+def rounds(appended: Mapping[int, bytes], *, clock: Clock) -> list[Round]:
+    """What each round of sweeps wrote, from what was appended to the logs; AssertionError at all but tombstones."""
+    found: list[dict[int, Sweep]] = [{} for _ in range(ROUNDS)]
+    for number, data in appended.items():
+        for batch in read_batches(data) if data else ():
+            if isinstance(batch, Batch) and (at := clock.round_of(batch.max_timestamp_ms)) <= ROUNDS:
+                sweep = found[at - 1].setdefault(number, Sweep(batch.max_timestamp_ms))
+                _take(sweep, batch)
+                sweep.appended += data[batch.position : batch.position + batch.size_bytes]
+    return list(found)
 
 
-def unlike(sweep: Sweep, plans: Sequence[Keys]) -> Iterator[tuple[str, frozenset[bytes], frozenset[bytes]]]:
+def _take(sweep: Sweep, batch: Batch) -> None:
+    for record in read_records(batch, cap_bytes=CAP_BYTES):
+        assert isinstance(record, Record)
+        assert record.key is not None
+        assert record.value is None, record
+        _, key = decode_key(record.key)
+        keys = sweep.keys.setdefault(key.group_id, set())
+        assert record.key not in keys, f"twice in one sweep: {record.key!r}"
+        keys.add(record.key)
+
+
+def instants(sweeps: Round, log_partition: int, *, begins_ms: int, place: Place, profile: Profile) -> Iterator[int]:
+    """When the sweep of a log partition may have looked at a group, of a round that begins no earlier than `begins_ms`.
+
+    That is at its stamp, or just before what fell due while it ran; up to 3.9 one sweep is of all log partitions. Where
+    it wrote nothing, it was at any time of the round. Offsets fall due at an instant of their history, where they say so
+    themselves, or a retention after one, which is no whole number of steps.
+    """
+    own = sweeps.get(log_partition)
+    end_ms = own.stamp_ms if own else max((one.stamp_ms for one in sweeps.values()), default=begins_ms)
+    if own is not None and not profile.one_cache:
+        begins_ms = own.stamp_ms - _TAKES_MS
+    yield end_ms
+    for phase_ms in {first_ms % place.step_ms for first_ms in (place.base_ms, place.base_ms + RETENTION_MS)}:
+        last_ms = end_ms - (end_ms - phase_ms) % place.step_ms
+        yield from (due_ms - 1 for due_ms in range(last_ms, begins_ms, -place.step_ms))
+
+
+def unlike(keys: Mapping[str, set[bytes]], plans: Sequence[Keys]) -> Iterator[tuple[str, set[bytes], frozenset[bytes]]]:
     """Each group of which a sweep wrote something else than all plans: its id, the keys that were written, those
     planned at the stamp."""
-    for group_id in sorted(set(sweep.keys).union(*plans)):
-        written = sweep.keys.get(group_id, frozenset())
+    for group_id in sorted(set(keys).union(*plans)):
+        written = keys.get(group_id, set())
         if all(written != one.get(group_id, frozenset()) for one in plans):
             yield group_id, written, plans[0].get(group_id, frozenset())

@@ -60,7 +60,7 @@ class RawProducer:
         request = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, max_version=4
         )
-        answer = _settled(session, request)
+        answer = settled(session, request)
         return cls(session, transactional_id, answer.producer_id, answer.producer_epoch, version)
 
     @property
@@ -75,11 +75,11 @@ class RawProducer:
         """AddPartitionsToTxn: the transaction writes to a partition of TOPIC (which nobody looks at)."""
         topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=TOPIC, partitions=[partition])
         own = {f"v3_and_below_{name}": value for name, value in self._own.items()}
-        _settled(self.session, AddPartitionsToTxnRequest(**own, v3_and_below_topics=[topic], max_version=3))
+        settled(self.session, AddPartitionsToTxnRequest(**own, v3_and_below_topics=[topic], max_version=3))
 
     def announce(self, group: str) -> None:
         """AddOffsetsToTxn."""
-        _settled(self.session, AddOffsetsToTxnRequest(**self._own, group_id=group, max_version=3))
+        settled(self.session, AddOffsetsToTxnRequest(**self._own, group_id=group, max_version=3))
 
     def commit_offsets(self, group: str, offsets: Offsets, *, is_announced: bool = True) -> None:
         """TxnOffsetCommit; `is_announced` sends AddOffsetsToTxn before, where the broker does not do that itself."""
@@ -92,19 +92,30 @@ class RawProducer:
         ]
         last = 5 if is_announced and self.version == 2 else 3
         topics = [Topic(name=TOPIC, partitions=partitions)]
-        _settled(self.session, TxnOffsetCommitRequest(**self._own, group_id=group, topics=topics, max_version=last))
+        settled(self.session, TxnOffsetCommitRequest(**self._own, group_id=group, topics=topics, max_version=last))
 
     def end(self, *, committed: bool) -> None:
-        _settled(
+        settled(
             self.session, EndTxnRequest(**self._own, committed=committed, max_version=5 if self.version == 2 else 3)
         )
 
 
-def _settled(session: ClusterSession, request: Any) -> Any:
-    """The answer, once errors that pass have passed; AssertionError for another error."""
+def settled(session: ClusterSession, request: Any, *, coordinator: tuple[int, str] | None = None) -> Any:
+    """The answer, once errors that pass have passed; AssertionError for another error.
+
+    `coordinator` is the kind of the broker that is asked (GROUP_COORDINATOR, TRANSACTION) and the key that it
+    coordinates; without it the first one is.
+    """
 
     def ask() -> Any:
-        answer = session.call(request, node_id=session.broker_ids[0])
+        node_id = session.broker_ids[0]
+        if coordinator is not None:
+            kind, key = coordinator
+            (found,) = session.call(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])).coordinators
+            if found.error_code:
+                raise TransientError(error_name(found.error_code))
+            node_id = found.node_id
+        answer = session.call(request, node_id=node_id)
         codes = {getattr(answer, "error_code", 0) or 0} | {
             partition.error_code if hasattr(partition, "error_code") else partition.partition_error_code
             for topic in (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sexton.transactions.ids import DAY_MS, Family, expires_at_ms, family_of, floods, forecast, newly_due
+from sexton.transactions.ids import DAY_MS, Family, expires_at_ms, family_of, floods, forecast
 from sexton.transactions.states import State
 from tests.transactions.logs import BASE_MS
 from tests.transactions.test_verdicts import owner
@@ -24,7 +24,7 @@ def test_a_forecast_counts_what_is_due_by_horizon_and_by_another_expiration() ->
     found = forecast(ids, expiration_ms=7 * DAY_MS, now_ms=BASE_MS)
     assert (found.ids, found.open, found.due) == (9, 1, 1)  # due at the very millisecond
     assert found.within_days == {1: 2, 7: 8, 30: 8}
-    assert newly_due(ids, expiration_ms=7 * DAY_MS, instead_ms=DAY_MS, now_ms=BASE_MS) == 6
+    assert forecast(ids, expiration_ms=DAY_MS, now_ms=BASE_MS).due == 7
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,21 @@ def test_a_forecast_counts_what_is_due_by_horizon_and_by_another_expiration() ->
         ("app-2f1e4c3a-9b1d-4c55-8d2e-0123456789ab-3", "app-*-*"),
         ("sink-deadbeef01", "sink-*"),
         ("facade", "facade"),
+        ("facadefacade", "facadefacade"),
+        ("facadefacade-7", "facadefacade-*"),
+        ("feeddeadbeef-dead-beef-dead-deadbeefdead", "feed*"),
+        ("deadbeef-dead-beef-dead-deadbeefdead0cafe", "**cafe"),
     ],
 )
 def test_a_family_is_what_ids_share(name: str, family: str) -> None:
     assert family_of(name) == family
+
+
+def test_the_family_of_a_hostile_id_takes_linear_time() -> None:
+    """At a square of its length this would take hours; an id in a log is up to 32 KiB long, and there may be many."""
+    name = "a" * 4_000_000
+    assert family_of(name) == name
+    assert family_of(f"{name}-{name}1-{name}") == f"{name}-*-{name}"
 
 
 def test_a_flood_is_a_family_of_many_ids() -> None:

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from sexton.kafka.replicas import OpenTransaction as OpenProducer
+from sexton.transactions.rows import transaction_rows
 from sexton.transactions.states import LoadedStates, State, TransactionalId
 from sexton.transactions.verdicts import (
     NO_TIMEOUT_MS,
@@ -114,6 +115,28 @@ def test_verdict(state: TransactionalId, verdict: str, reason: str) -> None:
 )
 def test_a_producer_that_may_be_elsewhere_is_unknown(known: KnownStates | None) -> None:
     assert (judge(known).verdict, judge(known).reason) == ("unknown", "not_read")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"failure": "a record that cannot be read"}, {"skipped": 1}],
+    ids=["load ended early", "unknown versions"],
+)
+@pytest.mark.parametrize(
+    "older",
+    [owner(State.COMPLETE_COMMIT, **ENDED_LONG_AGO), owner(State.ONGOING, listed=False), owner(State.ONGOING, epoch=6)],
+    ids=["ended", "not listed", "other epoch"],
+)
+def test_a_state_after_which_not_all_was_read_proves_nothing(older: TransactionalId, broken: dict[str, object]) -> None:
+    """A later record may list the log partition. What is broken in another partition does not matter."""
+    judged = judge(states(older, **broken))
+    assert (judged.verdict, judged.reason, judged.abort_arguments()) == ("unknown", "not_read", None)
+    (row,) = transaction_rows([judged], {}, None).to_pylist()
+    said = f"the newest state of its producer was not read: payments was {older.state} with producer id 1, epoch "
+    assert row["evidence"] == f"{said}{older.producer_epoch}"
+    other = replace(states(**broken).partitions[0], log_partition=1)
+    known = states(older, count=2)
+    assert judge(replace(known, partitions=[*known.partitions, other])).verdict == "hanging"
 
 
 @pytest.mark.parametrize(

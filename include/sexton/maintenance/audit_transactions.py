@@ -6,27 +6,20 @@ than the run. Its partitions are loaded a task each, the verdicts are checked by
 `transactions` and `transactional_ids` get the result; a repeated attempt replaces its rows. The cluster is only read.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from sexton.coordinator.profiles import profile_of
-from sexton.errors import DataQualityFailure
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_cluster
-from sexton.lake.append import replace_rows
-from sexton.lake.branch import RunKey, ensure_tables
+from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
-from sexton.lake.read import PublishedRun, partition_of, published_at, read_published
+from sexton.lake.read import PublishedRun, published_at, read_published
+from sexton.maintenance.publish_audit import publish_audit
 from sexton.pipeline import archive_transactions
 from sexton.pipeline.archive_transactions import open_producers
 from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.pipeline.validate_tables import CONF_FOR_FEW_ROWS, FEW_ROWS
-from sexton.quality import spark_checks
-from sexton.quality.relations import CheckedRun
-from sexton.quality.suites import audit_suites, shape
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import LogSource, open_archive
@@ -101,7 +94,14 @@ def run(
     source = open_archive(request.archive, as_of_ms=published.key.as_of_ms, topics_file=None, cluster_id=cluster_id)
     found = _audit(engine, lake, request, source, published, producers)
     key = RunKey(cluster_id=cluster_id, as_of_ms=as_of_ms, run_id=request.run_id)
-    alerts = _publish(engine, folder, lake, key, found, {n: one.cut for n, one in source.positions.items()})
+    alerts = publish_audit(
+        engine,
+        folder,
+        lake,
+        key,
+        dict(zip(TABLES, (found.transactions, found.transactional_ids), strict=True)),
+        cuts={n: one.cut for n, one in source.positions.items()},
+    )
     return TransactionAudit(
         cluster_id=cluster_id,
         run_as_of_ms=published.key.as_of_ms,
@@ -139,37 +139,6 @@ def _audit(
         spread=lambda work, items: engine.map("Loading transaction states", items, work),
         producers=producers,
     )
-
-
-def _publish(
-    engine: Engine, folder: RunFolder, lake: Lake, run: RunKey, found: Audit, cuts: Mapping[int, int]
-) -> list[str]:
-    """Check the rows, write them to the run folder and replace those of the instant in the lake; returns alerts."""
-    names = {"cluster_id": run.cluster_id, "as_of_ms": run.as_of_ms, "run_id": run.run_id}
-    whole = {}
-    for table, rows in zip(TABLES, (found.transactions, found.transactional_ids), strict=True):
-        own = {name: pa.array([value] * rows.num_rows, table.column(name).type) for name, value in names.items()}
-        whole[table] = pa.table({**own, **{name: rows[name] for name in rows.column_names}}).cast(table.arrow_schema())
-        folder.write_rows(whole[table], table.name)
-    if sum(rows.num_rows for rows in whole.values()) < FEW_ROWS:
-        for name, setting in CONF_FOR_FEW_ROWS.items():
-            engine.session.conf.set(name, setting)
-    checked = CheckedRun(cluster_id=run.cluster_id, as_of_ms=run.as_of_ms, run_id=run.run_id, cuts=cuts)
-    results = spark_checks.check(
-        engine.session,
-        {table.name: spark_checks.frame(engine.session, rows) for table, rows in whole.items()},
-        shape({table.name: (1, [rows.schema]) for table, rows in whole.items()}),
-        audit_suites(checked, TABLES),
-        checked,
-        docs=None,
-    )
-    failed = [one for one in results if not one.success]
-    if critical := [one for one in failed if one.stops_publication]:
-        raise DataQualityFailure(f"{critical[0].table}: {critical[0].expectation}", fix="nothing was published")
-    ensure_tables(engine.session, lake, TABLES)
-    for table, rows in whole.items():
-        replace_rows(lake, table, rows, partition_of(run))
-    return [f"{one.table}: {one.expectation}: {one.observed}" for one in failed]
 
 
 def _alerts(found: Audit) -> list[str]:

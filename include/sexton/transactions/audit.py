@@ -87,6 +87,11 @@ def _notes(states: KnownStates | None, judgement: Judgement, asked: Producers | 
     notes = []
     if states is None and judgement.judged:
         notes.append(f"{TOPIC} was not read, so nobody can say whose the open transactions are")
+    elif states and states.partition_count is None and judgement.of("unknown"):
+        notes.append(
+            f"how many partitions {TOPIC} has is not known: the transactional ids of those that are here do not prove "
+            "it, so a producer without one may have one elsewhere"
+        )
     for part in states.partitions if states else ():
         if part.failure:
             notes.append(f"{TOPIC}-{part.log_partition}: a coordinator's load ends early: {part.failure}")

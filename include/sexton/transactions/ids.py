@@ -6,7 +6,7 @@ An id expires once it is Empty or Complete* and was last updated transactional.i
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sexton.transactions.states import ENDED, TransactionalId
@@ -19,8 +19,15 @@ DAY_MS = 24 * 3_600_000
 HORIZON_DAYS = (1, 7, 30)
 FLOOD = 1_000
 """So many ids of one family are reported: each costs the coordinator memory until it expires."""
-_VARYING = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[0-9a-f]*\d)[0-9a-f]{8,}|\d+", re.IGNORECASE)
-"""What differs between ids that a program makes up: UUIDs, hexadecimal numbers, numbers."""
+_VARYING = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[0-9a-f]*\d)[0-9a-f]{8,}|\d+|([a-f]+)(?=[a-f]{8})",
+    re.IGNORECASE,
+)
+"""What differs between ids that a program makes up: UUIDs, hexadecimal numbers, numbers.
+
+The group is none of these: letters alone, up to where a UUID may begin. They are matched to be passed over at once; to
+look for a digit after each of them would take quadratic time.
+"""
 
 
 def expires_at_ms(one: TransactionalId, *, expiration_ms: int) -> int | None:
@@ -30,7 +37,7 @@ def expires_at_ms(one: TransactionalId, *, expiration_ms: int) -> int | None:
 
 def family_of(transactional_id: str) -> str:
     """An id with what differs between the ids of a program replaced by `*`."""
-    return _VARYING.sub("*", transactional_id)
+    return _VARYING.sub(lambda found: found[1] or "*", transactional_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +76,3 @@ def forecast(ids: Iterable[TransactionalId], *, expiration_ms: int, now_ms: int)
         due=sum(at_ms <= now_ms for at_ms in known),
         within_days={days: sum(at_ms <= now_ms + days * DAY_MS for at_ms in known) for days in HORIZON_DAYS},
     )
-
-
-def newly_due(ids: Sequence[TransactionalId], *, expiration_ms: int, instead_ms: int, now_ms: int) -> int:
-    """How many ids more, or fewer, would be due at once if the expiration were `instead_ms`."""
-    now, then = (forecast(ids, expiration_ms=one, now_ms=now_ms).due for one in (expiration_ms, instead_ms))
-    return then - now

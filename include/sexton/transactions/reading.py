@@ -12,6 +12,7 @@ from pyarrow import fs as pafs
 
 from sexton.archive.folder import filesystem
 from sexton.archive.lineages import TRANSACTIONS_FOLDER
+from sexton.coordinator.partitioner import proven_partition_count
 from sexton.coordinator.profile import Release
 from sexton.errors import NoCoverage
 from sexton.log.crc import U8Array
@@ -57,19 +58,20 @@ class PartitionBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateLog:
-    """The topic's partitions, and when they were read. `partition_count` is None where nobody knows it."""
+    """The topic's partitions, and when they were read. `partition_count` is None where it is not recorded."""
 
     partitions: Sequence[PartitionBytes]
     partition_count: int | None
     read_at_ms: int
 
     def load(self, spread: Spread) -> KnownStates:
-        """The states of all partitions."""
-        return KnownStates(
-            partitions=list(spread(PartitionBytes.load, list(self.partitions))),
-            partition_count=self.partition_count,
-            read_at_ms=self.read_at_ms,
-        )
+        """The states of all partitions; how many there are the ids show where it is not recorded, if they prove it."""
+        loaded = list(spread(PartitionBytes.load, list(self.partitions)))
+        count = self.partition_count
+        if count is None:
+            ids = {part.log_partition: part.ids for part in loaded}
+            count = proven_partition_count(ids, max(ids, default=0))
+        return KnownStates(partitions=loaded, partition_count=count, read_at_ms=self.read_at_ms)
 
 
 def transactions_archive(archive: str, cluster_id: str) -> str:
@@ -96,7 +98,8 @@ def state_log(
 def on_disk(root: str, *, taken_at_ms: int, cap_bytes: int, as_of_ms: int | None, release: Release) -> StateLog | None:
     """The topic in a broker's log directory; None where it is not there.
 
-    A broker that leads all partitions has a folder for each, so the highest shows how many there are.
+    Which partitions are missing the folders do not show: a broker has those of its replicas, a copy those that were
+    copied.
     """
     fs, path = filesystem(root)
     folders = partition_folders(fs, path, TOPIC)
@@ -111,7 +114,7 @@ def on_disk(root: str, *, taken_at_ms: int, cap_bytes: int, as_of_ms: int | None
             )
             for n in sorted(folders)
         ],
-        partition_count=max(folders) + 1,
+        partition_count=None,
         read_at_ms=taken_at_ms if as_of_ms is None else as_of_ms,
     )  # fmt: skip
 

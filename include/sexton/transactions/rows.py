@@ -19,7 +19,7 @@ _WHY: Mapping[Reason, str] = {
     "ended": "its transactional id has ended that transaction",
     "not_listed": "the open transaction of its id does not list this log partition",
     "other_epoch": "its id has an open transaction of another producer epoch here, whose end would end this one, too",
-    "not_read": "the state of its producer was not read: only the offsets log speaks",
+    "not_read": "the newest state of its producer was not read",
     "recent": "its state changed while the logs were read: read them again",
 }
 _OVERDUE = "; it should have ended by now: look at the log of that id's coordinator, or move its leadership"
@@ -99,7 +99,8 @@ def _evidence(one: Judged) -> str:
     owner = one.transactional_id
     said = _WHY[one.reason]
     if owner is not None:
-        said += f": {owner.transactional_id} is {owner.state} with producer id {owner.producer_id}, epoch "
+        verb = "was" if one.reason == "not_read" else "is"
+        said += f": {owner.transactional_id} {verb} {owner.state} with producer id {owner.producer_id}, epoch "
         said += f"{owner.producer_epoch}"
     return said + (_OVERDUE if one.is_overdue else "")
 

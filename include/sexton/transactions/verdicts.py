@@ -85,11 +85,18 @@ class KnownStates:
     def ids(self) -> Iterable[TransactionalId]:
         return (one for part in self.partitions for one in part.ids.values())
 
-    @property
+    @cached_property
+    def _whole_partitions(self) -> set[int]:
+        return {part.log_partition for part in self.partitions if part.is_whole}
+
+    @cached_property
     def is_whole(self) -> bool:
         """Whether a producer without a state has no transaction."""
-        read = {part.log_partition for part in self.partitions if part.is_whole}
-        return self.partition_count is not None and read >= set(range(self.partition_count))
+        return self.partition_count is not None and self._whole_partitions >= set(range(self.partition_count))
+
+    def is_newest(self, transactional_id: TransactionalId) -> bool:
+        """Whether no later record of an id can be missing here."""
+        return transactional_id.log_partition in self._whole_partitions
 
     @cached_property
     def _by_producer(self) -> Mapping[int, Sequence[TransactionalId]]:
@@ -207,7 +214,8 @@ def _judge(one: OpenTransaction, states: KnownStates | None, clocks: Clocks, sti
             return _expected(unjudged, each, now_ms=states.read_at_ms)
     newest = max([*active, *found], key=lambda each: (each in active, each.updated_at_ms), default=None)
     judged = replace(unjudged, transactional_id=newest, coordinator_epoch=states.coordinator_epoch(newest))
-    if newest is None and not states.is_whole:
+    is_read = states.is_whole if newest is None else states.is_newest(newest)
+    if not is_read:
         return judged
     if still is None and not _is_settled(one, newest, states, clocks):
         return replace(judged, reason="recent")

@@ -7,9 +7,9 @@ When such a replica leads, deleted offsets and groups are back, aborted offsets 
 partition cannot be loaded.
 
 The task asks every broker for its own bytes (consumers may fetch from followers; READ on the topic is all it needs),
-compares them record by record, and adds what it finds to the tables `replica_state` and `replica_differences`. The
-archive, which no cleaner touches, decides which replica is right. A difference raises an alert. **Nothing is
-repaired**: the dashboard and the tables show the steps.
+compares them record by record, and adds what it finds to the tables `replica_state` and `replica_differences`, once
+Great Expectations has checked it. The archive, which no cleaner touches, decides which replica is right. A difference
+raises an alert. **Nothing is repaired**: the dashboard and the tables show the steps.
 
 | parameter | meaning | default |
 |---|---|---|

@@ -113,16 +113,23 @@ class GroupAnswer:
 
 
 class ThreeBrokers:
-    """The cluster, in `folder`; a context manager. `settings` are broker settings that win over SETTINGS."""
+    """The cluster, in `folder`; a context manager. `settings` are broker settings that win over SETTINGS, and over both
+    those in `settings_of` a broker."""
 
     def __init__(
-        self, folder: Path, *, java: JavaHome, jars: Sequence[Path], settings: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *,
+        java: JavaHome,
+        jars: Sequence[Path],
+        settings: Mapping[str, str] | None = None,
+        settings_of: Mapping[int, Mapping[str, str]] | None = None,
     ) -> None:
         cluster_id, port = new_cluster_id(), free_port()
         common = {**SETTINGS, "controller.quorum.voters": f"100@{HOST}:{port}", **(settings or {})}
 
         def node(number: int, role: str, port: int) -> EmbeddedBroker:
-            own = {**common, "process.roles": role, "node.id": str(number)}
+            own = {**common, **(settings_of or {}).get(number, {}), "process.roles": role, "node.id": str(number)}
             return EmbeddedBroker(
                 folder / f"node-{number}",
                 port=port,
@@ -222,7 +229,7 @@ class ThreeBrokers:
             self.assign(node, *(other for other in NODES if other != node))
             with ClusterSession(self.config) as session:
                 session.call(elected)
-            return {leader for leader, _ in self._partitions().values()} == {node}
+            return self.leaders() == {node}
 
         self.wait_for(leads, f"{node} leads")
         self.wait_for_coordinator(node, unloadable=unloadable)
@@ -251,6 +258,10 @@ class ThreeBrokers:
 
     def isr(self) -> dict[int, list[int]]:
         return {part: isr for part, (_, isr) in self._partitions().items()}
+
+    def leaders(self) -> set[int]:
+        """The brokers that lead a log partition; -1 where nobody leads."""
+        return {leader for leader, _ in self._partitions().values()}
 
     # Groups
 

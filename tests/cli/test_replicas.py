@@ -38,7 +38,26 @@ def test_differences_are_shown_with_advice_and_an_exit_code(run: Run, resurrecte
     assert "34 differ after any leader change" in out
     assert "broker-3" in out
     assert "31 more (--limit 0 shows all)" in err
-    assert "repair: broker-3: make sure that it does not lead __consumer_offsets-0" in err
+    told = " ".join(err.split())
+    assert "resurrected: what was deleted is still on the wrong replica: it never received the tombstone" in told
+    assert "ghost_member: a member that has left is still in the group on the wrong replica" in told
+    both = "__consumer_offsets-0, __consumer_offsets-1"
+    assert told.count("repair: ") == 1, "whatever the kinds, and for both log partitions at once"
+    assert f"repair: broker-3: make sure that it leads none of {both} and that a right replica does" in told
+    assert f"move its folders {both} away, start the broker: it fetches the logs anew; then compare again" in told
+    assert "if it leads already: elect a right replica first" in told
+    assert "(the first of 32; --json has the commands of each)" in told
+
+
+def test_where_no_replica_is_right_in_all_none_is_thrown_away(run: Run, tmp_path: Path) -> None:
+    """After an unclean election A and B lack offsets that C has, and on C a transaction is open."""
+    root = unpack("unclean", tmp_path) / "after"
+    code, _, err = run(*(word for name in "ABC" for word in ("--segments", root / name)))
+    told = " ".join(err.split())
+    assert code == 3
+    for number in (0, 1):
+        assert f"no replica of log partition {number} is right in all. Let broker-3 lead" in told
+    assert "repair: broker-" not in told
 
 
 def test_json_has_both_tables(run: Run, resurrected: list[object]) -> None:

@@ -3,6 +3,7 @@ answer, and how that is held against what its broker answers."""
 
 import re
 import shlex
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
+from sexton.cli import main
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import AskedPartition, fetch
 from sexton.coordinator.api.listing import listed_group
@@ -19,15 +21,32 @@ from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.broker import run_tool
 from sexton.kafka.session import ClusterSession
+from sexton.log.batch import Record, read_records
+from sexton.pipeline.snapshot_log import SnapshotRequest
+from sexton.pipeline.snapshot_log import run as run_snapshot
 from sexton.records import decode_key
 from sexton.replicas import Comparison, archived_logs, compare, open_replicas
 from sexton.replicas.copy import copy_replicas
+from sexton.runs.processes import SerialEngine
+from tests.environment import with_settings
 from tests.replicas.recordings import coordinator_of
-from tests.replicas_cluster import LOG_PARTITIONS, NODES, PARTITIONS, TOPIC, GroupAnswer, OffsetAnswers, ThreeBrokers
+from tests.replicas_cluster import (
+    LOG_PARTITIONS,
+    NODES,
+    PARTITIONS,
+    RECORD_LIMIT_BYTES,
+    TOPIC,
+    A,
+    C,
+    GroupAnswer,
+    OffsetAnswers,
+    ThreeBrokers,
+)
 
 SEEDS = (1, 2, 3)
 STAYING = 3
 """So many groups of each log partition have nothing to do with the case."""
+SETTLED_MS = 2 * 3_600_000
 PATIENCE_MS = 15_000
 """With a broker that is down: enough for the others, also on a busy machine."""
 CLASSIC, CONSUMER = "classic", "consumer"
@@ -60,11 +79,15 @@ class Groups:
         return group
 
     def commit(self, group: str) -> None:
-        """A few offsets for some partitions. A client that knew brokers which are down since would look for them."""
+        """A few offsets for some partitions."""
         some = self._rng.sample(range(PARTITIONS), self._rng.randint(1, PARTITIONS))
-        offsets = {(TOPIC, number): (self._rng.randrange(1_000_000), None, "") for number in some}
+        self.put(group, {(TOPIC, number): self._rng.randrange(1_000_000) for number in some})
+
+    def put(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit offsets. A client that knew brokers which are down since would look for them: this is a new one."""
+        wanted = {place: (offset, None, "") for place, offset in offsets.items()}
         with ClusterSession(self._cluster.config) as session:
-            assert set(commit_offsets(session, group, offsets).values()) == {None}
+            assert set(commit_offsets(session, group, wanted).values()) == {None}
 
     def join(self, group: str, protocol: str) -> Consumer:
         """A member with an assignment, which has committed."""
@@ -155,6 +178,32 @@ def keys_that_differ(one: Answers, other: Answers) -> set[Key]:
     }
 
 
+def keys_in_conflict(cluster: ThreeBrokers) -> dict[Key, set[int]]:
+    """By the bytes of A and C: keys of the records at log_offsets where they have others, with these log_offsets."""
+    found: dict[Key, set[int]] = {}
+    for part in range(LOG_PARTITIONS):
+        of_a, of_c = (_keys_by_offset(cluster, part, node) for node in (A, C))
+        for log_offset in of_a.keys() & of_c.keys():
+            if of_a[log_offset] != of_c[log_offset]:
+                for _, key in (of_a[log_offset], of_c[log_offset]):
+                    found.setdefault(key, set()).add(log_offset)
+    return found
+
+
+def _keys_by_offset(cluster: ThreeBrokers, log_partition: int, node: int) -> dict[int, tuple[tuple[object, ...], Key]]:
+    """Each record by its log_offset: what it is, and its key."""
+    found: dict[int, tuple[tuple[object, ...], Key]] = {}
+    for batch in cluster.batches(log_partition, node):
+        for record in read_records(batch, cap_bytes=RECORD_LIMIT_BYTES):
+            assert isinstance(record, Record)
+            assert record.key is not None
+            _, key = decode_key(record.key)
+            place = key.group_id, getattr(key, "topic", None), getattr(key, "partition", None)
+            what = batch.leader_epoch, record.key, record.value, record.timestamp_ms
+            found[record.log_offset] = what, place
+    return found
+
+
 def rows_of(found: Comparison) -> dict[Key, dict[str, Any]]:
     return {(row["group_id"], row["topic"], row["partition"]): row for row in found.differences.to_pylist()}
 
@@ -195,3 +244,46 @@ def run_printed(command: str, cluster: ThreeBrokers, *, java: JavaHome, jars: Se
     """Run a printed command by the class that its script starts, and return what it prints."""
     script, *arguments = shlex.split(command.replace("SERVERS", cluster.config.bootstrap_servers))
     return run_tool(java, jars, CLASS_OF[script], *arguments)
+
+
+def replace_copy_as_printed(rows: Mapping[Key, Mapping[str, Any]], cluster: ThreeBrokers, aside: Path) -> None:
+    """Carry out the first step of every advice on C, which is wrong in all of them: A leads, C fetches its log anew."""
+    names = sorted({f"__consumer_offsets-{row['log_partition']}" for row in rows.values()})
+    steps = {
+        f"broker-3: make sure that it does not lead {name} and that a right replica does, stop the broker, move its "
+        f"folder {name} away, start the broker: it fetches the log anew"
+        for name in names
+    }
+    assert {row["advice"].split("; ")[0] for row in rows.values()} == steps
+    cluster.elect(A)
+    cluster.brokers[C].stop()
+    aside.mkdir()
+    for name in names:
+        (cluster.brokers[C].data / name).rename(aside / name)
+    cluster.start(C)
+
+
+def require_alike(cluster: ThreeBrokers, groups: Sequence[str], right: Answers, folder: Path) -> int:
+    """Whichever broker leads answers what is right, and a comparison finds nothing; how many answers that were."""
+    told = 0
+    for node in NODES:
+        cluster.elect(node)
+        told += require_told(cluster.answers(groups), right)
+    assert comparison(copied(cluster, folder)).differences.num_rows == 0
+    return told
+
+
+def archive_log(cluster: ThreeBrokers, archive: Path) -> None:
+    """A snapshot, as if taken two hours from now: every instant of today has settled."""
+    with SerialEngine("test", quiet=True) as engine:
+        request = SnapshotRequest(config=cluster.config, archive=str(archive))
+        run_snapshot(engine, request, now_ms=lambda: (time.time_ns() // 1_000_000) + SETTLED_MS)
+
+
+def restore_as_printed(advice: str, cluster: ThreeBrokers, *, archive: Path, as_of_ms: int) -> None:
+    """Run the `sexton restore` of an advice, first as it is printed, which only shows, then with --apply."""
+    (printed,) = re.findall(r"`(sexton restore [^`]+)`", advice)
+    _, *arguments = shlex.split(printed.replace("INSTANT", str(as_of_ms)).replace("URI", str(archive)))
+    with with_settings(SEXTON_BOOTSTRAP_SERVERS=cluster.config.bootstrap_servers):
+        assert main(arguments) == 0
+        assert main([*arguments, "--apply", "--approved-by", "ann"]) == 0

@@ -7,7 +7,7 @@ with `--full`.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -20,21 +20,22 @@ from sexton.cli import main
 from sexton.java import JavaHome
 from sexton.local.workload import group_metadata
 from tests.integration.replica_kinds import (
-    SEEDS,
     Answers,
     Groups,
     Key,
     comparison,
     copied,
     keys_that_differ,
-    new_cluster,
     offsets_in,
     predicted,
     printed_commands,
+    replace_copy_as_printed,
+    require_alike,
     require_told,
     rows_of,
     run_printed,
 )
+from tests.integration.version_two_producer import VersionTwoProducer
 from tests.replicas_cluster import LOG_PARTITIONS, NODES, PARTITIONS, TOPIC, A, B, C, ThreeBrokers
 
 NEVER_MS = "3600000"
@@ -44,22 +45,18 @@ TIMEOUT_S = 60
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1_200)]
 
 
-@pytest.fixture(params=SEEDS)
-def rng(request: pytest.FixtureRequest) -> Random:
-    return Random(request.param)
-
-
-@pytest.fixture
-def cluster(rng: Random, tmp_path: Path, java: JavaHome, kafka_jars: list[Path]) -> Iterator[ThreeBrokers]:
-    with new_cluster(tmp_path / "cluster", java, kafka_jars) as cluster:
-        yield cluster
+@pytest.fixture(params=[1, 2], ids="transaction-version-{}".format)
+def version(request: pytest.FixtureRequest) -> int:
+    """That of the producers: 1 is librdkafka's, 2 that of Kafka's own clients from 4.0 on."""
+    found: int = request.param
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
     """A transaction of one log partition that has begun on all replicas, and the offsets in it."""
 
-    producer: Producer
+    producer: Producer | VersionTwoProducer
     producer_id: int
     log_partition: int
     start_offset: int
@@ -73,8 +70,8 @@ class Open:
 class Transactions:
     """The transactions of a case, and how C misses their ends."""
 
-    def __init__(self, cluster: ThreeBrokers, groups: Groups, rng: Random, folder: Path) -> None:
-        self._cluster, self._groups, self._rng = cluster, groups, rng
+    def __init__(self, cluster: ThreeBrokers, groups: Groups, rng: Random, folder: Path, *, version: int) -> None:
+        self._cluster, self._groups, self._rng, self._version = cluster, groups, rng, version
         self.archive = folder / "archive"
         self.markers: dict[int, int] = {}
         """The log_offset of the marker of each producer."""
@@ -89,7 +86,7 @@ class Transactions:
                 self._groups.commit(group)
             offsets[group] = self._some_offsets()
         first, *others = offsets
-        producer = self._cluster.transaction(f"{name}-{log_partition}", first, offsets[first])
+        producer = self._begun(f"{name}-{log_partition}", first, offsets[first])
         for group in others:
             self.send(producer, group, offsets[group])
         (began,) = (one for one in self._cluster.open_transactions(A) if one.producer_id not in known)
@@ -101,7 +98,19 @@ class Transactions:
             offsets=offsets,
         )
 
-    def send(self, producer: Producer, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    def _begun(
+        self, transactional_id: str, group: str, offsets: Mapping[tuple[str, int], int]
+    ) -> Producer | VersionTwoProducer:
+        if self._version == 1:
+            return self._cluster.transaction(transactional_id, group, offsets)
+        producer = VersionTwoProducer(self._cluster.config, transactional_id)
+        producer.send_offsets(group, offsets)
+        return producer
+
+    def send(self, producer: Producer | VersionTwoProducer, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        if isinstance(producer, VersionTwoProducer):
+            producer.send_offsets(group, offsets)
+            return
         wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
         metadata = group_metadata(self._cluster.config.for_confluent(), group)
         producer.send_offsets_to_transaction(wanted, metadata, TIMEOUT_S)
@@ -200,11 +209,11 @@ def require_next(
     return count
 
 
-def test_an_aborted_transaction_is_open_again(cluster: ThreeBrokers, rng: Random, tmp_path: Path) -> None:
+def test_an_aborted_transaction_is_open_again(cluster: ThreeBrokers, rng: Random, tmp_path: Path, version: int) -> None:
     """`aborted_to_committed`: the next COMMIT of the producer serves the aborted offsets, its next ABORT ends it. Once
     A leads again its answers are others than C's."""
     groups = Groups(cluster, rng)
-    transactions = Transactions(cluster, groups, rng, tmp_path)
+    transactions = Transactions(cluster, groups, rng, tmp_path, version=version)
     then_commit, then_abort = (
         [transactions.begin(name, part) for part in range(LOG_PARTITIONS)] for name in ("commits", "aborts")
     )
@@ -230,16 +239,18 @@ def test_an_aborted_transaction_is_open_again(cluster: ThreeBrokers, rng: Random
     by_a, by_c = (predicted(place, groups.ids) for place in (folders[0], folders[2]))
     told += require_told(cluster.answers(groups.ids), by_c)
     assert keys_that_differ(by_a, by_c) == {key for one in then_commit for key in one.keys}
-    cluster.elect(A)
-    told += require_told(cluster.answers(groups.ids), by_a)
+    replace_copy_as_printed(found.rows, cluster, tmp_path / "aside")
+    told += require_alike(cluster, groups.ids, by_a, tmp_path / "repaired")
     print(f"{told} answers as predicted; {len(found.rows)} differences, {count} served by the next marker as told")
 
 
-def test_a_committed_transaction_is_open_again(cluster: ThreeBrokers, rng: Random, tmp_path: Path) -> None:
+def test_a_committed_transaction_is_open_again(
+    cluster: ThreeBrokers, rng: Random, tmp_path: Path, version: int
+) -> None:
     """`committed_hidden`: each offset of it was superseded, by a newer one or a deletion, so that A and B could clean
     its marker away. The next COMMIT brings back what was deleted."""
     groups = Groups(cluster, rng)
-    transactions = Transactions(cluster, groups, rng, tmp_path)
+    transactions = Transactions(cluster, groups, rng, tmp_path, version=version)
     then_commit, then_abort = (
         [transactions.begin(name, part) for part in range(LOG_PARTITIONS)] for name in ("commits", "aborts")
     )
@@ -267,16 +278,21 @@ def test_a_committed_transaction_is_open_again(cluster: ThreeBrokers, rng: Rando
     cluster.elect(C)
     told += require_told(cluster.answers(groups.ids), found.by_c)
     count = require_next(cluster, transactions, found, commit=then_commit, abort=then_abort)
+
+    cluster.wait_until_in_sync()
+    by_a = predicted(copied(cluster, tmp_path / "after")[0], groups.ids)
+    replace_copy_as_printed(found.rows, cluster, tmp_path / "aside")
+    told += require_alike(cluster, groups.ids, by_a, tmp_path / "repaired")
     print(f"{told} answers as predicted; {len(found.rows)} differences, {count} served by the next marker as told")
 
 
 def test_a_transaction_whose_producer_does_not_return_is_stuck(
-    cluster: ThreeBrokers, rng: Random, tmp_path: Path, java: JavaHome, kafka_jars: list[Path]
+    cluster: ThreeBrokers, rng: Random, tmp_path: Path, java: JavaHome, kafka_jars: list[Path], version: int
 ) -> None:
     """`stuck`: C's last stable offset stays and its cleaner stops there. The printed steps, on C as the leader, leave
     what A answers."""
     groups = Groups(cluster, rng)
-    transactions = Transactions(cluster, groups, rng, tmp_path)
+    transactions = Transactions(cluster, groups, rng, tmp_path, version=version)
     aborted, committed = (
         [transactions.begin(name, part) for part in range(LOG_PARTITIONS)] for name in ("aborted", "committed")
     )

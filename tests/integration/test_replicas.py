@@ -7,11 +7,12 @@ tombstones and the marker away. What C's copy shows is what C answers once it le
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs as pafs
 
@@ -25,14 +26,20 @@ from sexton.lake.read import load
 from sexton.log.batch import Batch, read_batches
 from sexton.maintenance import audit_replicas
 from sexton.maintenance.audit_replicas import ReplicaRequest
+from sexton.pipeline import replay_groups
+from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.replicas import compare, open_replicas
 from sexton.replicas.copy import ReplicaCopy, copy_replicas
+from sexton.runs.checkpoint import publish_checkpoint
 from sexton.runs.folder import RunFolder
+from sexton.runs.processes import SerialEngine
 from tests.lake_session import engine_of, iceberg_session, lake_at
 from tests.replicas_cluster import LOG_PARTITIONS, NODES, TOPIC, A, B, C, GroupAnswer, ThreeBrokers
 
 GONE, PENDING, KEPT = "gone", "pending", "kept"
 LOAD_S = 5.0
+SETTLE_MS = 500
+UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 PATIENCE_S = 6
 """With a broker that stalls: enough for the others, also on a busy machine."""
 impatient = partial(ClusterSession, request_timeout_ms=PATIENCE_S * 1000, retry_for_s=PATIENCE_S)
@@ -132,7 +139,11 @@ def test_under_load_nothing_is_suspicious(cluster: ThreeBrokers) -> None:
     assert lags, "the load never made a follower look different from its leader"
 
 
-def test_a_follower_that_stalls_is_named_and_the_others_are_copied(cluster: ThreeBrokers, tmp_path: Path) -> None:
+def test_a_follower_that_stalls_is_named_and_the_others_are_copied(
+    cluster: ThreeBrokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where kafka-python, which begins with a random one of the brokers, always draws the one that stalls."""
+    monkeypatch.setattr("kafka.net.manager.random.choice", lambda brokers: brokers[-1])
     cluster.freeze(C)
     try:
         rows = look(cluster, connect=impatient)
@@ -146,27 +157,88 @@ def test_a_follower_that_stalls_is_named_and_the_others_are_copied(cluster: Thre
     cluster.wait_until_in_sync()
 
 
-def test_an_archive_that_paused_does_not_bring_back_what_was_deleted(
+def test_an_archive_that_paused_brings_nothing_back(
     cluster: ThreeBrokers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The hazard of replicas is also ours: value and tombstone are gone when the snapshots go on, and the archive still
-    has the value. It begins the log anew, so that what the brokers have forgotten stays gone."""
-    group, archive = "paused", ["--archive", str(tmp_path / "archive")]
-    snapshot = ["snapshot", "--bootstrap-servers", cluster.config.bootstrap_servers, *archive, "--json"]
-    cluster.commit(group, {(TOPIC, 0): 10})
+    """The hazard of replicas is also ours: values, tombstones and markers are gone when the snapshots go on, and the
+    archive and a checkpoint still have the values. The archive begins the log anew, and no run goes on from before."""
+    archive, groups = tmp_path / "archive", ("removed", "trimmed", "undone", "renewed")
+    for group in ("removed", "trimmed"):
+        cluster.commit(group, {(TOPIC, 0): 10, (TOPIC, 1): 11})
+    undone, renewed = (cluster.transaction(group, group, {(TOPIC, 0): 777}) for group in ("undone", "renewed"))
+    producers = {one.producer_id for one in cluster.open_transactions(A)}
     cluster.wait_until_in_sync()
-    assert main(snapshot) == 0
-    capsys.readouterr()
-    main(["fetch", group, *archive, "--json"])
-    assert [one["committed_offset"] for one in json.loads(capsys.readouterr().out)["offsets"]] == [10]
-    cluster.delete_groups(group)
-    cluster.clean(A, until=lambda node: not cluster.records(group, node))
-    assert main(snapshot) == 0
-    capsys.readouterr()
-    main(["fetch", group, *archive, "--json"])
-    assert json.loads(capsys.readouterr().out)["offsets"] == []
-    origins = [json.loads(file.read_text("utf-8")) for file in (tmp_path / "archive").rglob("origin.json")]
+    before = Replayed(cluster, archive, tmp_path / "before")
+    assert before.offsets(groups) == {
+        **{(group, 0): 10 for group in ("removed", "trimmed")},
+        **{(group, 1): 11 for group in ("removed", "trimmed")},
+        **{(group, 0): UNSTABLE for group in ("undone", "renewed")},
+    }
+    publish_checkpoint(RunFolder(before.folder), before.record, str(archive))
+
+    cluster.delete_groups("removed")
+    cluster.delete_offsets("trimmed", [0])
+    undone.abort_transaction()
+    renewed.commit_transaction()
+    cluster.wait_for(lambda: not cluster.open_transactions(A), "the markers")
+    cluster.commit("renewed", {(TOPIC, 0): 900})
+    left = {"removed": 0, "trimmed": 1, "undone": 0, "renewed": 1}
+    cluster.clean(
+        A,
+        until=lambda node: (
+            {group: len(cluster.records(group, node)) for group in groups} == left
+            and not any(cluster.markers(producer, node) for producer in producers)
+        ),
+    )
+    after = Replayed(cluster, archive, tmp_path / "after")
+    answers = {
+        (group, partition): error or offset
+        for group, answer in cluster.answers(groups).items()
+        for (_, partition), (offset, _, _, error) in answer.stable.items()
+    }
+    assert after.offsets(groups) == answers == {("trimmed", 1): 11, ("renewed", 0): 900}
+    assert after.record.base_as_of_ms is None
+    assert any("has left lineage" in warning for warning in after.record.warnings)
+    origins = [json.loads(file.read_text("utf-8")) for file in archive.rglob("origin.json")]
     assert "unobserved" in {origin["reason"] for origin in origins}
+    for group in groups:
+        capsys.readouterr()
+        main(["fetch", group, "--archive", str(archive), "--require-stable", "--json"])
+        offsets = json.loads(capsys.readouterr().out)["offsets"]
+        assert {(group, one["partition"]): one["committed_offset"] for one in offsets} == {
+            key: offset for key, offset in answers.items() if key[0] == group
+        }
+
+
+class Replayed:
+    """A snapshot of the cluster, and a run of the instant before it, which goes on from a checkpoint if it can."""
+
+    def __init__(self, cluster: ThreeBrokers, archive: Path, folder: Path) -> None:
+        as_of_ms = time.time_ns() // 1_000_000
+        time.sleep(2 * SETTLE_MS / 1000)
+        servers = cluster.config.bootstrap_servers
+        assert main(["snapshot", "--bootstrap-servers", servers, "--archive", str(archive), "--json"]) == 0
+        request = ReplayRequest(
+            archive=str(archive),
+            as_of_ms=as_of_ms,
+            settle_ms=SETTLE_MS,
+            run_id=folder.name,
+            taken_at_ms=time.time_ns() // 1_000_000,
+        )
+        self.folder = folder
+        with SerialEngine("test", quiet=True) as engine:
+            self.record = replay_groups.run(engine, RunFolder(folder), request)
+
+    def offsets(self, groups: Collection[str]) -> dict[tuple[str, int], int | str]:
+        """What is committed of these groups, UNSTABLE where something is pending."""
+        found: dict[tuple[str, int], int | str] = {}
+        for name in ("committed_offsets", "unreachable_offsets", "pending_offsets"):
+            for file in (self.folder / name).glob("*.parquet"):
+                for row in pq.read_table(file, partitioning=None).to_pylist():
+                    if row["group_id"] in groups:
+                        key = row["group_id"], row["partition"]
+                        found[key] = UNSTABLE if name == "pending_offsets" else row["committed_offset"]
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,18 +3,22 @@
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sexton.errors import DataQualityFailure
 from sexton.kafka.client import ClientConfig
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
 from sexton.maintenance import audit_replicas
 from sexton.maintenance.audit_replicas import ReplicaAudit, ReplicaRequest
+from sexton.replicas import Comparison, ReplicaFolder
 from sexton.replicas.copy import CopiedReplica, ReplicaCopy
+from sexton.replicas.folders import log_partitions
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from tests.replicas.recordings import unpack
@@ -29,6 +33,7 @@ def audit(iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.Monke
 
     def run(name: str, *, as_of_ms: int, down: tuple[int, ...] = (), run_id: str = "attempt") -> ReplicaAudit:
         recorded = unpack(name, tmp_path)
+        logs = {node: log_partitions(ReplicaFolder.open(str(recorded / replica))) for node, replica in BROKERS.items()}
 
         def copy(_config: ClientConfig, folder: Path, _log_partitions: Any, **_options: Any) -> ReplicaCopy:
             for node, replica in BROKERS.items():
@@ -43,7 +48,10 @@ def audit(iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.Monke
                     **(
                         {"fault": "unreachable", "error": "no answer", "fix": "start it"}
                         if node in down
-                        else {"folder": f"broker-{node}/__consumer_offsets-{part}"}
+                        else {
+                            "folder": f"broker-{node}/__consumer_offsets-{part}",
+                            "high_watermark": logs[node][part].high_watermark,
+                        }
                     ),
                 )
                 for node in BROKERS
@@ -106,3 +114,26 @@ def test_a_broker_that_cannot_be_read_is_an_alert_and_the_others_are_compared(au
     assert done.differences
     assert sum("on broker 2: no answer (start it)" in alert for alert in done.alerts) == 2
     assert {row["replica"] for row in rows(lake, "replica_state", 3_000)} == {"broker-1", "broker-3"}
+
+
+def test_without_any_broker_that_can_be_read_nothing_is_compared(audit: Audit, lake: Lake) -> None:
+    done = audit("clean", as_of_ms=4_000, down=(1, 2, 3))
+    assert (done.replicas, done.left_out, len(done.alerts)) == (6, 6, 6)
+    assert rows(lake, "replica_state", 4_000) == []
+
+
+def test_what_breaks_a_law_is_not_published(audit: Audit, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of an earlier attempt stay."""
+    audit("resurrected", as_of_ms=5_000, run_id="sound")
+    published = rows(lake, "replica_differences", 5_000)
+    compare = audit_replicas.compare
+
+    def broken(*arguments: Any, **options: Any) -> Comparison:
+        found = compare(*arguments, **options)
+        return replace(found, differences=found.differences.slice(0, 0))
+
+    monkeypatch.setattr(audit_replicas, "compare", broken)
+    with pytest.raises(DataQualityFailure, match="a replica differs if a difference that any leader change would show"):
+        audit("resurrected", as_of_ms=5_000, run_id="broken")
+    assert rows(lake, "replica_differences", 5_000) == published
+    assert {row["run_id"] for row in rows(lake, "replica_state", 5_000)} == {"sound"}

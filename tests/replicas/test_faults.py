@@ -8,14 +8,16 @@ import pytest
 from sexton.errors import UsageError
 from sexton.log.batch import encode_batch
 from sexton.replicas import ReplicaFolder, compare, compare_partition, open_replicas, work_of
+from sexton.replicas.archived import ARCHIVE
+from sexton.replicas.folders import ReplicaLog
 from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE
-from tests.replicas.disks import compared, write_replica
+from tests.replicas.disks import compared, log_of, write_replica
 
 BASE_MS = 1_790_000_000_000
 
 
-def key(name: str) -> bytes:
-    return b"\0\1\0\1" + name.encode() + b"\0\1t\0\0\0\0"
+def key(name: str, topic: bytes = b"t") -> bytes:
+    return b"\0\1\0\1" + name.encode() + len(topic).to_bytes(2) + topic + b"\0\0\0\0"
 
 
 def value(committed_offset: int) -> bytes:
@@ -85,6 +87,44 @@ def test_a_corrupt_batch_is_reported_where_it_is_and_as_nothing_else(at: int, tm
     assert "B is corrupt and was left out" in found.notes[0]
 
 
+@pytest.mark.parametrize("name", [ARCHIVE, "D"])
+@pytest.mark.parametrize(
+    ("whole", "spoiled_at"),
+    [(log(("a", 1), ("b", 2), ("a", None), ("b", 3)), 1), (log(("a", 1), ("b", 2), ("b", 3)), 0)],
+    ids=["tombstone", "no-gap"],
+)
+def test_the_good_batches_of_a_corrupt_log_are_no_evidence(
+    whole: bytes, spoiled_at: int, name: str, tmp_path: Path
+) -> None:
+    """In one they would show the tombstone of a, in the other that nothing can have deleted it."""
+    last = commit("b", 3, 3 if spoiled_at else 2)
+    for replica, data in (("A", last), ("B", last), ("C", commit("a", 1, 0) + last)):
+        write_replica(tmp_path / replica, {0: data})
+    spoiled = bytearray(whole)
+    spoiled[spoiled_at * len(last) + 70] ^= 0x55
+    write_replica(tmp_path / name, {0: bytes(spoiled)})
+    if name == ARCHIVE:
+        found = compared(tmp_path, archived=log_of(tmp_path / ARCHIVE, ARCHIVE))
+    else:
+        found = compared(tmp_path, f"ABC{name}")
+    (row,) = [row for row in found.differences.to_pylist() if row["topic"] is not None]
+    assert (row["kind"], row["proof"], row["wrong_replicas"]) == ("resurrected", "cleaned", ["C"])
+    assert f"{name} is corrupt and was left out" in found.notes[0]
+
+
+def test_corrupt_bytes_below_the_start_of_a_corrupt_replica_are_found(tmp_path: Path) -> None:
+    """Records are compared from where the last log starts; without that one the others are read from further back."""
+    size = len(commit("b", 2, 1))
+    spoiled = bytearray(WHOLE)
+    spoiled[70] ^= 0x55
+    write_replica(tmp_path / "A", {0: bytes(spoiled[: 2 * size]), 2: WHOLE[2 * size :]})
+    spoiled[-1] ^= 0x55
+    write_replica(tmp_path / "D", {2: bytes(spoiled[2 * size :])})
+    for name in "BC":
+        write_replica(tmp_path / name, {0: WHOLE})
+    assert status(tmp_path, "ABCD") == {"A": "corrupt", "B": "same", "C": "same", "D": "corrupt"}
+
+
 def test_a_replica_that_is_behind_is_no_alarm(tmp_path: Path) -> None:
     write_replica(tmp_path / "A", {0: WHOLE}, high_watermark=4, epochs=[(0, 0)])
     write_replica(tmp_path / "B", {0: log(("a", 1), ("b", 2))}, high_watermark=2, epochs=[(0, 0)])
@@ -117,6 +157,27 @@ def test_another_history_of_leaders_is_told_from_being_behind(tmp_path: Path) ->
     assert lost == {"a", "d"}  # what A had acknowledged
 
 
+@pytest.mark.parametrize("borders", [(), (3,), (2, 4)], ids=str)
+def test_records_in_batches_of_other_borders_are_in_conflict(tmp_path: Path, borders: tuple[int, ...]) -> None:
+    """One leader wrote three records in a batch, the other one in each, in segments that begin amid that batch."""
+    old_batch = encode_batch(
+        [(key(name), value(9)) for name in "xyz"], base_offset=2, timestamp_ms=BASE_MS, offset_deltas=[0, 1, 2]
+    )
+    old_batch = old_batch[:12] + (1).to_bytes(4) + old_batch[16:]
+    common = log(("a", 1), ("b", 2))
+    new = {at: commit(name, 3, at, epoch=3) for at, name in enumerate("cde", start=2)}
+    segments = {0: common}
+    for at, data in new.items():
+        last = at if at in borders else max(segments)
+        segments[last] = segments.get(last, b"") + data
+    write_replica(tmp_path / "A", {0: common + old_batch}, epochs=[(0, 0), (1, 2)])
+    write_replica(tmp_path / "B", segments, epochs=[(0, 0), (3, 2)])
+    rows = [row for row in compared(tmp_path, "AB").differences.to_pylist() if "conflict" in row["kinds"]]
+    assert {row["group_id"]: row["log_offsets"] for row in rows} == {
+        name: [at] for names in ("xyz", "cde") for at, name in enumerate(names, start=2)
+    }
+
+
 def test_content_that_differs_has_no_right_side_of_two_and_a_majority_of_three(tmp_path: Path) -> None:
     other = log(("a", 1), ("b", 77), ("c", 3), ("a", 4))
     for name, data in (("A", WHOLE), ("B", other), ("C", WHOLE)):
@@ -125,6 +186,15 @@ def test_content_that_differs_has_no_right_side_of_two_and_a_majority_of_three(t
     assert (of_two["right_replicas"], of_two["proof"]) == ([], "unknown")
     (of_three,) = [row for row in compared(tmp_path).differences.to_pylist() if row["kind"] == "conflict"]
     assert (of_three["wrong_replicas"], of_three["right_replicas"]) == (["B"], ["A", "C"])
+
+
+def test_an_offset_of_a_topic_without_a_name_is_not_taken_for_its_group(tmp_path: Path) -> None:
+    """No broker writes one."""
+    odd = encode_batch([(key("a", b""), value(1))], base_offset=0, timestamp_ms=BASE_MS)
+    write_replica(tmp_path / "A", {0: odd + commit("b", 2, 1)})
+    write_replica(tmp_path / "B", {0: commit("b", 2, 1)})
+    rows = compared(tmp_path, "AB").differences.to_pylist()
+    assert [(row["topic"], row["partition"]) for row in rows] == [("", 0), (None, None)]
 
 
 def test_a_partition_that_a_replica_lacks_or_that_is_empty(tmp_path: Path) -> None:
@@ -138,6 +208,46 @@ def test_a_partition_that_a_replica_lacks_or_that_is_empty(tmp_path: Path) -> No
     assert rows == {(0, "A"): "same", (0, "B"): "same", (1, "A"): "alone", (2, "A"): "alone", (2, "B"): "empty"}
     assert found.differences.num_rows == 0
     assert len(found.notes) == 2
+
+
+@pytest.mark.parametrize("names", ["AB", "BA"])
+def test_an_epoch_may_begin_later_where_its_first_records_were_cleaned_away(names: str, tmp_path: Path) -> None:
+    """A copy knows leader epochs by the batches that are left, and a replica that was made anew by what it got."""
+    kept = commit("b", 2, 1), commit("c", 3, 3, epoch=1)
+    # The value of a and its tombstone, which was the first record of epoch 1, are gone from A.
+    write_replica(tmp_path / "A", {0: b"".join(kept)}, epochs=[(0, 0), (1, 3)])
+    whole = [commit("a", 1, 0), kept[0], commit("a", None, 2, epoch=1), kept[1]]
+    write_replica(tmp_path / "B", {0: b"".join(whole)}, epochs=[(0, 0), (1, 2)])
+    assert status(tmp_path, names) == {"A": "same", "B": "same"}
+    assert compared(tmp_path, names).differences.num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("own", "leader", "kept"),
+    [
+        ([(0, 0), (1, 20)], [(0, 0), (1, 20)], 40),
+        ([(0, 0), (1, 20)], [(0, 0), (1, 24)], 40),
+        ([(0, 0), (1, 20)], [(0, 0), (2, 20)], 20),
+        ([(0, 0), (1, 20)], [(0, 0), (2, 30)], 20),
+        ([(0, 0), (1, 30)], [(0, 0), (2, 20)], 20),
+        ([(0, 0), (1, 20)], [(0, 0), (1, 20), (2, 30)], 30),
+        ([(0, 0), (2, 20), (4, 30)], [(0, 0), (1, 10), (3, 15), (5, 50)], 10),
+        ([(3, 10)], [(5, 35)], 35),
+        ([], [(5, 35)], 40),
+    ],
+    ids=[
+        *("same", "begins-later", "left-at-once", "left-earlier", "left-later", "fewer-records"),
+        *("asks-again", "older-than-all", "unknown"),
+    ],
+)
+def test_a_follower_truncates_where_the_last_epoch_that_both_know_ends(
+    own: list[tuple[int, int]], leader: list[tuple[int, int]], kept: int, tmp_path: Path
+) -> None:
+    folder = ReplicaFolder.open(str(tmp_path), "A")
+    common = {"replica": "A", "log_partition": 0, "fs": folder.fs, "root": folder.root}
+    follower = ReplicaLog(**common, end=40, epochs=own)
+    other = ReplicaLog(**common, end=60, epochs=leader)
+    assert follower.diverges_from(other) == kept
 
 
 def test_batches_that_were_written_anew_are_the_same_records(tmp_path: Path) -> None:

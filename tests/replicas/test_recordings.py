@@ -12,6 +12,7 @@ import pytest
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import AskedPartition, FetchAnswer, fetch
 from sexton.coordinator.api.listing import describe_group, listed_group
+from sexton.replicas import records
 from sexton.replicas.advice import advice_for
 from sexton.replicas.judging import Difference
 from tests.replicas.recordings import SCENARIOS, by_key, compared, coordinator_of, key_text, scenario, unpack
@@ -49,6 +50,18 @@ def test_replicas_that_have_compacted_on_their_own_are_the_same(name: str, folde
     found = compared(unpack(name, recorded) / folder)
     assert found.differences.num_rows == 0
     assert set(found.state["status"].to_pylist()) == {"same"}
+
+
+@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("folder", ["unclean/diverged", "resurrected", "stuck", "clean"])
+def test_how_much_is_compared_at_a_time_does_not_matter(
+    folder: str, most: int, recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, _, inner = folder.partition("/")
+    root = unpack(name, recorded) / inner
+    at_once = compared(root)
+    monkeypatch.setattr(records, "MOST_BATCHES", most)
+    assert compared(root) == at_once
 
 
 @pytest.mark.parametrize("names", ["AC", "CA", "CBA", "BC"])

@@ -1,5 +1,6 @@
 """`sexton replicas`: replicas of the log that disagree, and what clients would read if another one led."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,7 +150,9 @@ def _print(found: "Comparison", limit: int) -> None:
         print_line(f"{count(len(rows))} {'differ' if len(rows) > 1 else 'differs'} {title}")
         print_table(COLUMNS, [_cells(row) for row in rows[: limit or None]])
         print_left_out(len(rows) - len(rows[: limit or None]))
-        _print_advice(rows)
+        _print_kinds(rows)
+        if not is_unclean:
+            _print_repair(rows, states)
 
 
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:
@@ -157,12 +160,41 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
     return row["kind"], row["group_id"], row["topic"], row["partition"], wrong, right, row["evidence"]
 
 
-def _print_advice(rows: list[dict[str, Any]]) -> None:
-    """For each kind who would notice and what to do, once: the steps of its first row."""
+def _print_kinds(rows: list[dict[str, Any]]) -> None:
+    """For each kind what it is, who would notice, and what to do for its first row where a new copy is not enough."""
+    from sexton.replicas.advice import IF_IT_LEADS, MEANING
+
     for kind in dict.fromkeys(row["kind"] for row in rows):
-        first = next(row for row in rows if row["kind"] == kind)
-        print_aside(f"{kind}: noticed by {first['noticed_by']}")
-        print_aside(f"{' ' * len(kind)}  repair: {first['advice']}")
+        of_kind = [row for row in rows if row["kind"] == kind]
+        _, leads, steps = of_kind[0]["advice"].rpartition(IF_IT_LEADS)
+        has_more = len(of_kind) > 1 and "`" in steps
+        more = f" (the first of {count(len(of_kind))}; --json has the commands of each)" if has_more else ""
+        print_aside(f"{kind}: {MEANING[kind]}")
+        print_aside(f"  noticed by {of_kind[0]['noticed_by']}")
+        print_aside(f"  {leads}{steps}{more}")
+
+
+def _print_repair(rows: list[dict[str, Any]], states: list[dict[str, Any]]) -> None:
+    """What makes each wrong replica right, whatever the kinds; first where no replica is right in all."""
+    from sexton.replicas.advice import replace_copy
+
+    wrong: dict[str, Counter[int]] = {}
+    for row in rows:
+        for name in row["wrong_replicas"]:
+            wrong.setdefault(name, Counter())[row["log_partition"]] += 1
+    numbers = sorted({row["log_partition"] for row in rows})
+    names = {number: [one["replica"] for one in states if one["log_partition"] == number] for number in numbers}
+    mixed = [number for number in numbers if all(number in wrong.get(name, ()) for name in names[number])]
+    for number in mixed:
+        best = min(names[number], key=lambda name: wrong[name][number])
+        print_aside(
+            f"repair: no replica of log partition {number} is right in all. Let {best} lead, which is wrong in the "
+            f"fewest ({count(wrong[best][number])}), carry out what is said above for a leader, and compare again"
+        )
+    for name in sorted(wrong):
+        alone = [number for number in sorted(wrong[name]) if number not in mixed]
+        if alone:
+            print_aside(f"repair: {replace_copy(name, alone)}; then compare again")
 
 
 def _loads(row: dict[str, Any]) -> str | None:

@@ -1,8 +1,8 @@
 """audit_replicas: copy every replica of the offsets topic from its own broker, compare them, and publish what differs.
 
 The copies are made in the run folder, a folder a broker, and compared a log partition a task. Those of log partitions
-in which nothing differs are removed; the others stay as evidence. The tables `replica_state` and
-`replica_differences` get the result; a repeated attempt replaces its rows. The cluster is only read.
+in which nothing differs are removed; the others stay as evidence. The result is checked by Great Expectations, and the
+tables `replica_state` and `replica_differences` get it; a repeated attempt replaces its rows. The cluster is only read.
 """
 
 import tempfile
@@ -11,25 +11,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
 from pyarrow import fs as pafs
 
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
-from sexton.errors import NoCoverage, Refused
+from sexton.errors import NoCoverage
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.replicas import describe_replicas
 from sexton.kafka.session import ClusterSession, Connect
-from sexton.lake.append import replace_rows
-from sexton.lake.branch import RunKey, ensure_tables
+from sexton.kafka.topics import require_cluster
+from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
-from sexton.lake.read import partition_of
+from sexton.maintenance.publish_audit import publish_audit
 from sexton.replicas import Comparison, ReplicaFolder, ReplicaLog, archived_logs, compare
 from sexton.replicas.copy import ReplicaCopy, copy_replicas
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings
-from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, Table
+from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE
 
 COPIES = "replicas"
 """Where in the run folder the copies are."""
@@ -74,25 +73,26 @@ def run(
     as_of_ms: int,
     connect: Connect = ClusterSession,
 ) -> ReplicaAudit:
-    """Copy, compare, publish. UsageError without the topic or the right to read it; Refused for another cluster than
-    `cluster_id`; BrokerError where the cluster cannot be reached."""
+    """Copy, compare, check, publish. UsageError without the topic or the right to read it; Refused for another cluster
+    than `cluster_id`; BrokerError where the cluster cannot be reached; DataQualityFailure when a check fails."""
     for name in (COPIES, REPLICA_STATE.name, REPLICA_DIFFERENCES.name):
         folder.remove(name)
     with connect(request.config) as session:
         cluster_id = describe_replicas(session, log_partitions=request.log_partitions).cluster_id
         profile = of_broker(session.broker_version)
-    if request.cluster_id not in (None, cluster_id):
-        raise Refused(
-            f"this is cluster {cluster_id}, expected {request.cluster_id}",
-            where=request.config.bootstrap_servers,
-            fix="check the connection, and cluster_id in SEXTON_CLUSTERS",
-        )
+    require_cluster(cluster_id, request.cluster_id, where=request.config.bootstrap_servers)
     copied = _copy(folder, request, as_of_ms=as_of_ms, connect=connect)
     found = _compared(engine, folder, copied, profile, _archived(request.archive, copied.cluster_id))
     _remove_equal(folder, copied, found)
-    run_key = RunKey(cluster_id=copied.cluster_id, as_of_ms=as_of_ms, run_id=request.run_id)
-    _publish(engine, folder, lake, run_key, {REPLICA_STATE: found.state, REPLICA_DIFFERENCES: found.differences})
-    return _result(copied, found)
+    failed = publish_audit(
+        engine,
+        folder,
+        lake,
+        RunKey(cluster_id=copied.cluster_id, as_of_ms=as_of_ms, run_id=request.run_id),
+        {REPLICA_STATE: found.state, REPLICA_DIFFERENCES: found.differences},
+        cuts=_high_watermarks(copied),
+    )
+    return _result(copied, found, failed)
 
 
 def _copy(folder: RunFolder, request: ReplicaRequest, *, as_of_ms: int, connect: Connect) -> ReplicaCopy:
@@ -148,18 +148,16 @@ def _remove_equal(folder: RunFolder, copied: ReplicaCopy, found: Comparison) -> 
             folder.remove(COPIES, f"broker-{one.broker}", f"__consumer_offsets-{one.log_partition}")
 
 
-def _publish(engine: Engine, folder: RunFolder, lake: Lake, run: RunKey, tables: Mapping[Table, pa.Table]) -> None:
-    """Write the rows to the run folder and replace those of the instant in the lake."""
-    ensure_tables(engine.session, lake, tuple(tables))
-    for table, rows in tables.items():
-        names = {"cluster_id": run.cluster_id, "as_of_ms": run.as_of_ms, "run_id": run.run_id}
-        own = {name: pa.array([value] * rows.num_rows, table.column(name).type) for name, value in names.items()}
-        whole = pa.table({**own, **{name: rows[name] for name in rows.column_names}}).cast(table.arrow_schema())
-        folder.write_rows(whole, table.name)
-        replace_rows(lake, table, whole, partition_of(run))
+def _high_watermarks(copied: ReplicaCopy) -> dict[int, int]:
+    """Of each log partition of which a replica was copied, the furthest high watermark."""
+    found: dict[int, int] = {}
+    for one in copied.replicas:
+        if one.folder is not None:
+            found[one.log_partition] = max(one.high_watermark or 0, found.get(one.log_partition, 0))
+    return found
 
 
-def _result(copied: ReplicaCopy, found: Comparison) -> ReplicaAudit:
+def _result(copied: ReplicaCopy, found: Comparison, failed: Sequence[str]) -> ReplicaAudit:
     statuses = Counter(found.state["status"].to_pylist())
     missing = [one for one in copied.replicas if one.folder is None]
     return ReplicaAudit(
@@ -176,6 +174,7 @@ def _result(copied: ReplicaCopy, found: Comparison) -> ReplicaAudit:
             *(f"log partition {one.log_partition} on broker {one.broker}: {one.error} ({one.fix})" for one in missing),
             *copied.warnings,
             *(note for note in found.notes if "corrupt" in note),
+            *failed,
         ],
     )
 

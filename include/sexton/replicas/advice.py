@@ -22,7 +22,20 @@ NOTICED_BY: Mapping[str, str] = {
     "ghost_member": "members of the group: a rebalance waits for a member that is gone until its session times out",
 }
 """Kind -> who would notice if a wrong replica led."""
-
+MEANING: Mapping[str, str] = {
+    "unloadable": "the wrong replica has records over which a load fails",
+    "conflict": "the replicas have different records at the same log_offset",
+    "lost": "the wrong replica has nothing, or an older value, where others have a newer one",
+    "resurrected": "what was deleted is still on the wrong replica: it never received the tombstone",
+    "aborted_to_committed": "an aborted transaction is still open on the wrong replica: it never received the ABORT",
+    "committed_to_aborted": "a committed transaction is still open on the wrong replica: it never received the COMMIT",
+    "committed_hidden": "an ended transaction, whose offsets were committed anew or deleted since, is still open on "
+    "the wrong replica: it never received the marker",
+    "stuck": "a transaction whose producer does not return is open on the wrong replica",
+    "ghost_member": "a member that has left is still in the group on the wrong replica",
+}
+"""Kind -> what it is."""
+IF_IT_LEADS = "if it leads already: "
 
 PENDING_KINDS = ("aborted_to_committed", "committed_to_aborted", "committed_hidden", "stuck")
 
@@ -35,29 +48,32 @@ def advice_for(difference: Difference, logs: Mapping[str, ReplicaLog], *, open_f
     if difference.kinds[0] == "conflict" and not difference.right:
         return "find out which broker's disk is faulty; then replace its copy as for the other kinds"
     if difference.needs_unclean_election:
-        behind = ", ".join(difference.wrong)
+        behind = " and ".join(difference.wrong)
         return (
             f"let {behind} catch up before any leader change, and keep unclean.leader.election.enable=false; "
             f"if it leads already, commit again with `sexton restore` from the archive"
         )
     wrong = [logs[name] for name in difference.wrong if name in logs]
-    steps = [replace_copy(log) for log in wrong]
+    steps = [replace_copy(log.replica, [log.log_partition]) for log in wrong]
     number = wrong[0].log_partition if wrong else None
     return "; ".join([*steps, _when_leading(difference, [_abort(number, at) for at in open_from])])
 
 
-def replace_copy(log: ReplicaLog) -> str:
-    """How one replica gets a new copy of a log partition."""
-    name = f"__consumer_offsets-{log.log_partition}"
+def replace_copy(replica: str, log_partitions: Sequence[int]) -> str:
+    """How one replica gets a new copy of log partitions."""
+    names = [f"__consumer_offsets-{number}" for number in log_partitions]
+    them = ", ".join(names)
+    folders, it = ("folder", "the log") if len(names) == 1 else ("folders", "the logs")
+    lead = f"it does not lead {them}" if len(names) == 1 else f"it leads none of {them}"
     return (
-        f"{log.replica}: make sure that it does not lead {name} and that a right replica does, stop the broker, move "
-        f"its folder {name} away, start the broker: it fetches the log anew"
+        f"{replica}: make sure that {lead} and that a right replica does, stop the broker, move "
+        f"its {folders} {them} away, start the broker: it fetches {it} anew"
     )
 
 
 def _when_leading(difference: Difference, aborts: Sequence[str]) -> str:
     """What to do where a wrong replica leads already."""
-    elect = "if it leads already: elect a right replica first (kafka-leader-election.sh, or a reassignment)"
+    elect = f"{IF_IT_LEADS}elect a right replica first (kafka-leader-election.sh, or a reassignment)"
     kinds = difference.kinds
     steps = []
     if kinds[0] in PENDING_KINDS:
@@ -67,7 +83,7 @@ def _when_leading(difference: Difference, aborts: Sequence[str]) -> str:
         steps.append(f"delete through the coordinator: {_delete(difference)}")
     if kinds[0] in ("lost", "committed_to_aborted"):
         steps.append(f"put it back: {_restore(difference)}")
-    return f"{elect}, or {', then '.join(steps)}" if steps else elect
+    return f"{elect}; where there is none, {', then '.join(steps)}" if steps else elect
 
 
 def _abort(log_partition: int | None, start_offset: int) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.replicas.advice import NOTICED_BY, advice_for
-from sexton.replicas.evidence import Evidence, GroupKey, collect, key_of
+from sexton.replicas.evidence import GroupKey, collect, key_of
 from sexton.replicas.folders import ReplicaFolder, ReplicaLog, leader_of, log_partitions
 from sexton.replicas.judging import Difference, Judge
 from sexton.replicas.records import CorruptBytes, RecordComparison, RecordOf, compare_records
@@ -109,7 +109,9 @@ class _Partition:
     ) -> None:
         self.logs = {log.replica: log for log in logs}
         self.present = [log for log in logs if not log.is_empty]
-        self.profile, self.archived, self.cap_bytes = profile, archived, cap_bytes
+        self.witnesses = [*self.present, *([archived] if archived else [])]
+        """Whose bytes count: all of them that are not corrupt."""
+        self.profile, self.cap_bytes = profile, cap_bytes
         self.stop = 0
         self.own: dict[str, ReplicaState] = {}
         self.corrupt: dict[str, list[CorruptBytes]] = {}
@@ -119,10 +121,7 @@ class _Partition:
             return self._answer([], {})
         leader = leader_of(self.present)
         self.stop = leader.high_watermark
-        records = compare_records(
-            [*self.present, *([self.archived] if self.archived else [])], stop=self.stop, cap_bytes=self.cap_bytes
-        )
-        self.corrupt = {name: found for name, found in records.corrupt.items() if found}
+        records = self._compare_records()
         sound = [log for log in self.present if log.replica not in self.corrupt]
         if leader not in sound and sound:
             leader = leader_of(sound)
@@ -138,6 +137,21 @@ class _Partition:
                 )
             del fold
         return self._answer(self._differences(states, leader, records), states)
+
+    def _compare_records(self) -> RecordComparison:
+        """Compare the records of the witnesses; where one is corrupt it is dropped, and the others are compared again.
+
+        No CRC covers a base offset: where some bytes of a log are corrupt, its good batches may name wrong log_offsets.
+        """
+        records = RecordComparison()
+        while self.witnesses:
+            records = compare_records(self.witnesses, stop=self.stop, cap_bytes=self.cap_bytes)
+            found = {name: parts for name, parts in records.corrupt.items() if parts}
+            if not found:
+                break
+            self.corrupt |= found
+            self.witnesses = [log for log in self.witnesses if log.replica not in found]
+        return records
 
     # --- what differs
 
@@ -184,17 +198,21 @@ class _Partition:
         if not sides:
             return found
         held = [side for each in sides.values() for side in each.values()]
-        producers = {producer for side in held for producer in side.pending}
-        producers |= {side.committed["producer_id"] for side in held if side.committed is not None} - {-1}
+        rows = [row for side in held for row in (side.committed, *side.pending.values()) if row is not None]
+        values: dict[int, set[int]] = {}
+        for row in rows:
+            if row["producer_id"] >= 0:
+                values.setdefault(row["producer_id"], set()).add(row["log_offset"])
         evidence = collect(
-            [*self.present, *([self.archived] if self.archived else [])],
+            self.witnesses,
             groups=sorted({key[0] for key in sides}),
-            producers=sorted(producers),
+            values=values,
+            stop=self.stop,
             cap_bytes=self.cap_bytes,
         )
         newest_ms = max(state.newest_ms for state in loaded)
         judge = Judge(
-            evidence=_below(evidence, self.stop),
+            evidence=evidence,
             last_gap=records.last_gap,
             newest_ms=newest_ms,
             behind=frozenset(name for name, own in self.own.items() if own.reach < self.stop),
@@ -263,7 +281,7 @@ class _Partition:
         return {
             "ordinal": index,
             "group_id": None if part.key == _NO_GROUP else group_id,
-            "topic": topic or None,
+            "topic": None if part.key == _NO_GROUP else topic,
             "partition": partition,
             "kind": part.kinds[0],
             "kinds": list(part.kinds),
@@ -390,7 +408,8 @@ def _merged(differences: Sequence[Difference]) -> list[Difference]:
     for part in found.values():
         same = (part.key, part.kinds, part.right, part.needs_unclean_election, part.log_offsets)
         known = merged.get(same, part)
-        evidence = part.evidence if known is part else f"{known.evidence}. {part.evidence}"
+        is_said = known is part or part.evidence in known.evidence
+        evidence = known.evidence if is_said else f"{known.evidence}. {part.evidence}"
         wrong = tuple(dict.fromkeys((*known.wrong, *part.wrong)))
         merged[same] = replace(known, wrong=wrong, evidence=evidence, sides={**part.sides, **known.sides})
     return list(merged.values())
@@ -400,11 +419,3 @@ def _skipped(logs: Sequence[ReplicaLog]) -> tuple[int, ...]:
     """log_offsets where a leader epoch begins that is not the next one."""
     found = {at for log in logs for (old, _), (new, at) in itertools.pairwise(log.epochs) if new > old + 1}
     return tuple(sorted(found))
-
-
-def _below(evidence: Evidence, stop: int) -> Evidence:
-    """What was written below a log_offset: above it nothing is committed yet."""
-    return Evidence(
-        tombstones={key: [one for one in seen if one.log_offset < stop] for key, seen in evidence.tombstones.items()},
-        markers={key: [one for one in seen if one.log_offset < stop] for key, seen in evidence.markers.items()},
-    )

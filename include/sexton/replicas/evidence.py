@@ -1,6 +1,7 @@
 """Tombstones and transaction markers that are left somewhere: on a replica, or in the archive, which keeps them all."""
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from sexton.errors import LogError
@@ -30,7 +31,7 @@ class Sighting:
 
 @dataclass(slots=True, kw_only=True)
 class Evidence:
-    """Tombstones by key and markers by producer id, in log order."""
+    """Tombstones by key and markers by producer id, in log order: as many as a judgement may ask for."""
 
     tombstones: dict[GroupKey, list[Sighting]] = field(default_factory=dict)
     markers: dict[int, list[Sighting]] = field(default_factory=dict)
@@ -48,26 +49,62 @@ def collect(
     logs: Sequence[ReplicaLog],
     *,
     groups: Sequence[str],
-    producers: Sequence[int],
+    values: Mapping[int, Set[int]],
+    stop: int,
     cap_bytes: int,
 ) -> Evidence:
-    """What is left of the tombstones of `groups` and the markers of `producers` in some logs."""
-    wanted = Wanted.of(groups, producers)
-    found: dict[tuple[bytes | int, int, int, int], list[str]] = {}
+    """What some logs have left of the tombstones of `groups` and of the markers that come after `values`.
+
+    `values` are log_offsets by producer id. Of each key only the last tombstone below `stop` is kept, of each value the
+    first marker after it: a log may have millions of others.
+    """
+    places = {producer_id: sorted(log_offsets) for producer_id, log_offsets in values.items()}
+    wanted = Wanted.of(groups, [*places])
+    tombstones: dict[bytes, _Held] = {}
+    markers: dict[tuple[int, int], _Held] = {}
     for log in logs:
         for (log_offset, timestamp_ms, kind, producer_id), key in _found_in(log, wanted, cap_bytes):
-            what = key if kind == TOMBSTONE else producer_id
-            found.setdefault((what, log_offset, timestamp_ms, kind), []).append(log.replica)
+            if log_offset >= stop:
+                continue  # nothing is committed there yet
+            seen = _Held(log_offset=log_offset, timestamp_ms=timestamp_ms, kind=kind, names=[log.replica])
+            if kind == TOMBSTONE:
+                tombstones[key] = seen.with_known(tombstones.get(key), is_later=True)
+            elif after := bisect_left(places[producer_id], log_offset):
+                slot = producer_id, after
+                markers[slot] = seen.with_known(markers.get(slot), is_later=False)
     evidence = Evidence()
-    for (what, log_offset, timestamp_ms, kind), names in sorted(found.items(), key=lambda item: item[0][1]):
-        word = "tombstone" if kind == TOMBSTONE else "COMMIT" if kind == MARKER_COMMIT else "ABORT"
-        held_by = tuple(dict.fromkeys(names))
-        seen = Sighting(log_offset=log_offset, timestamp_ms=timestamp_ms, kind=word, held_by=held_by)
-        if isinstance(what, int):
-            evidence.markers.setdefault(what, []).append(seen)
-        elif (of_key := key_of(what)) is not None:
-            evidence.tombstones.setdefault(of_key, []).append(seen)
+    for raw, held in tombstones.items():
+        if (of_key := key_of(raw)) is not None:
+            evidence.tombstones.setdefault(of_key, []).append(held.sighting())
+    for (producer_id, _), held in sorted(markers.items()):
+        evidence.markers.setdefault(producer_id, []).append(held.sighting())
+    for found in evidence.tombstones.values():
+        found.sort(key=lambda one: one.log_offset)
     return evidence
+
+
+@dataclass(slots=True, kw_only=True)
+class _Held:
+    """A tombstone or marker, and the replicas on which it was seen so far."""
+
+    log_offset: int
+    timestamp_ms: int
+    kind: int
+    names: list[str]
+
+    def with_known(self, known: "_Held | None", *, is_later: bool) -> "_Held":
+        """This or the one that was known before: the later or the earlier one, with all replicas if both are one."""
+        if known is None or (known.log_offset != self.log_offset and (self.log_offset > known.log_offset) == is_later):
+            return self
+        if known.log_offset == self.log_offset:
+            known.names += [name for name in self.names if name not in known.names]
+        return known
+
+    def sighting(self) -> Sighting:
+        word = "tombstone" if self.kind == TOMBSTONE else "COMMIT" if self.kind == MARKER_COMMIT else "ABORT"
+        return Sighting(
+            log_offset=self.log_offset, timestamp_ms=self.timestamp_ms, kind=word, held_by=tuple(self.names)
+        )
 
 
 def _found_in(log: ReplicaLog, wanted: Wanted, cap_bytes: int) -> Iterable[tuple[tuple[int, int, int, int], bytes]]:

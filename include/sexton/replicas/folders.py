@@ -72,23 +72,31 @@ class ReplicaLog:
         return max((epoch for epoch, _ in self.epochs), default=-1)
 
     def diverges_from(self, leader: "ReplicaLog") -> int:
-        """The log_offset where its leader epochs leave those of `leader`, at most the end of either.
+        """The log_offset below which it keeps its records as a follower of `leader`, at most the end of either.
 
-        Below it a follower keeps its records; from there it truncates and fetches (KIP-101, KIP-279).
+        As Kafka does it (KIP-101, KIP-279): a follower asks where its last leader epoch ends, and truncates there.
+        Replicas that agree may say otherwise where an epoch begins: its first records may have been cleaned away.
         """
-        end = min(self.end, leader.end)
+        kept = min(self.end, leader.end)
         if not self.epochs or not leader.epochs:
-            return end
-        borders = sorted({at for _, at in (*self.epochs, *leader.epochs) if at < end})
-        known_from = max(self.epochs[0][1], leader.epochs[0][1])
-        for at in borders:
-            if at >= known_from and _epoch_at(self.epochs, at) != _epoch_at(leader.epochs, at):
-                return at
-        return end
+            return kept
+        epoch = self.last_epoch
+        while True:
+            epoch, end = _end_of_epoch(leader.epochs, epoch, leader.end)
+            known, own_end = _end_of_epoch(self.epochs, epoch, self.end)
+            kept = min(kept, own_end)
+            if known == epoch:
+                return min(kept, end)
+            epoch = known  # it does not know that one: it truncates what is newer, and asks again
 
 
-def _epoch_at(epochs: Sequence[tuple[int, int]], log_offset: int) -> int:
-    return max((epoch for epoch, at in epochs if at <= log_offset), default=-1)
+def _end_of_epoch(epochs: Sequence[tuple[int, int]], wanted: int, end: int) -> tuple[int, int]:
+    """The newest epoch up to `wanted`, and where the next one begins, or the log ends.
+
+    Of one that is older than all that are known Kafka says that it ends where these begin.
+    """
+    known = max((epoch for epoch, _ in epochs if epoch <= wanted), default=wanted)
+    return known, min((at for epoch, at in epochs if epoch > wanted), default=end)
 
 
 def open_replicas(uris: Sequence[str], names: Sequence[str]) -> list[ReplicaFolder]:

@@ -111,7 +111,8 @@ class Judge:
         short = tuple(name for name in lackers if sides[name].reach <= at)
         found = []
         if short:
-            text = f"{_names(short)} end before log_offset {at}, where {newest['committed_offset']} was committed"
+            value = newest["committed_offset"]
+            text = f"{_names(short)} end{_s(short)} before log_offset {at}, where {value} was committed"
             found.append(_difference(key, sides, "lost", short, holders, "behind", text, at=[at]))
         older = tuple(name for name in lackers if name not in short and name in held)
         without = tuple(name for name in lackers if name not in short and name not in held)
@@ -152,7 +153,8 @@ class Judge:
         if without:
             text = f"nothing was written after log_offset {at} that could have removed {value}"
             return _difference(key, sides, "lost", lackers, holders, "no_gap", text, at=[at])
-        text = f"{_names(lackers)} serve an older value and lack log_offset {at}, where {value} was committed"
+        verbs = f"serve{_s(lackers)} an older value and lack{_s(lackers)}"
+        text = f"{_names(lackers)} {verbs} log_offset {at}, where {value} was committed"
         return _difference(key, sides, "lost", lackers, holders, "value", text, at=[at])
 
     def _doubt(self, log_offset: int) -> str:
@@ -311,7 +313,7 @@ class Judge:
         if not wrong:  # the same last record: older ones make the difference
             text = "the last record of the group is the same, an older one is not everywhere"
             return _difference(key, sides, "ghost_member", tuple(sides), (), "unknown", text, at=[newest])
-        text = f"{_names(wrong)} lack the group's record at log_offset {newest}"
+        text = f"{_names(wrong)} lack{_s(wrong)} the group's record at log_offset {newest}"
         return _difference(key, sides, "lost", wrong, right, "value", text, at=[newest])
 
     def _left_or_lost(
@@ -390,6 +392,11 @@ def _group_offset(side: Side) -> int:
 
 def _names(replicas: tuple[str, ...]) -> str:
     return " and ".join(replicas)
+
+
+def _s(replicas: tuple[str, ...]) -> str:
+    """The ending of a verb that they are the subject of."""
+    return "s" if len(replicas) == 1 else ""
 
 
 def _said(key: GroupKey) -> str:

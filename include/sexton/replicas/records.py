@@ -23,6 +23,8 @@ from sexton.replicas.folders import ReplicaLog
 
 MOST_CONFLICTS = 10_000
 """Conflicting log_offsets that are kept with their records; the others are counted."""
+MOST_BATCHES = 1 << 14
+"""Of a replica, compared at a time: some MB of records, whatever the size of a segment."""
 _CORRUPT = {BAD_CRC: "a batch with a bad CRC", DAMAGE: "no batch", TORN: "half a batch"}
 _NOTHING = np.empty((0, 4), np.int64)
 
@@ -70,7 +72,7 @@ class RecordComparison:
 
 @dataclass(slots=True)
 class Window:
-    """The good batches of a replica that begin in some range of log_offsets, and the bytes of their segment."""
+    """The good batches of a replica with some of a range of log_offsets, and the bytes of their segment."""
 
     data: Bytes
     rows: Int64s
@@ -79,6 +81,9 @@ class Window:
 
     def within(self, first: int, stop: int) -> "Window":
         begin, end = np.searchsorted(self.base_offset, [first, stop])
+        # Another leader's batches have other borders, and so have its segments: one may begin before the range.
+        if begin and BatchHeaders(self.data, self.rows[begin - 1 : begin]).next_offset[0] > first:
+            begin -= 1
         rows = self.rows[begin:end]
         return Window(self.data, rows, BatchHeaders(self.data, rows), self.base_offset[begin:end])
 
@@ -120,7 +125,7 @@ class SegmentReader:
         self._window = _EMPTY
 
     def window(self, first: int, stop: int) -> Window:
-        """What begins in [first, stop), which must lie in one segment."""
+        """What has log_offsets of [first, stop), in which no segment of the replica begins but at `first`."""
         holding = [segment for segment in self._log.segments if segment.base_offset <= first]
         if not holding:
             return _EMPTY
@@ -132,7 +137,7 @@ class SegmentReader:
     def _read(self, segment: Segment) -> Window:
         is_archived = segment.manifest_path is not None
         data = read_only(file_bytes(self._log.fs, segment.path, segment.size_bytes, is_archived=is_archived))
-        found, reached = [_NOTHING], segment.base_offset
+        found, bases, reached = [_NOTHING], [_NOTHING[:, 0]], segment.base_offset
         is_last = segment == self._log.segments[-1]
         for rows in frames(data, end=segment.stop_byte, floor_offset=segment.base_offset):
             for kind, position, size_bytes, _ in rows[rows[:, KIND] != GOOD].tolist():
@@ -149,11 +154,11 @@ class SegmentReader:
                     )
                 )
             found.append(rows[rows[:, KIND] == GOOD])
+            bases.append(BatchHeaders(data, found[-1]).base_offset)
             if len(last := batch_headers(data, rows[-1:]).next_offset):
                 reached = int(last[-1])
         rows = np.concatenate(found)
-        headers = BatchHeaders(data, rows)
-        return Window(data, rows, headers, headers.base_offset)
+        return Window(data, rows, BatchHeaders(data, rows), np.concatenate(bases))
 
 
 def compare_records(logs: Sequence[ReplicaLog], *, stop: int, cap_bytes: int) -> RecordComparison:
@@ -166,21 +171,45 @@ def compare_records(logs: Sequence[ReplicaLog], *, stop: int, cap_bytes: int) ->
     bases = {segment.base_offset for log in logs for segment in log.segments}
     for first, end in itertools.pairwise(sorted({start, stop, *(base for base in bases if start < base < stop)})):
         windows = [reader.window(first, end) for reader in readers]
-        owners = _owners(windows)
-        offsets, hashes = _decode(windows, owners, cap_bytes)
-        spans = _spans(windows, owners)
-        order = np.argsort(offsets, kind="stable")
-        offsets, hashes = offsets[order], hashes[order]
-        result.last_gap = max(result.last_gap, _last_gap(spans, offsets, first, end))
-        differ = np.unique(offsets[1:][(offsets[1:] == offsets[:-1]) & (hashes[1:] != hashes[:-1])])
-        result.conflict_count += len(differ)
-        for log_offset in differ[: MOST_CONFLICTS - len(result.conflicts)].tolist():
-            result.conflicts[log_offset] = {
-                log.replica: found
-                for log, window in zip(logs, windows, strict=True)
-                if (found := window.record_at(log_offset, cap_bytes=cap_bytes)) is not None
-            }
+        for begin, before in itertools.pairwise(_cuts(windows, first, end)):
+            parts = [window.within(begin, before) for window in windows]
+            _compare_windows(logs, parts, result, first=begin, end=before, cap_bytes=cap_bytes)
+        del windows, parts  # they hold the bytes of their segments while the readers fetch the next ones
     return result
+
+
+def _cuts(windows: Sequence[Window], first: int, end: int) -> list[int]:
+    """Where a range is cut, so that no more than MOST_BATCHES of a replica are decoded at a time."""
+    longest = max(windows, key=lambda window: len(window.rows))
+    inner = longest.base_offset[MOST_BATCHES::MOST_BATCHES]
+    return [first, *inner[(inner > first) & (inner < end)].tolist(), end]
+
+
+def _compare_windows(
+    logs: Sequence[ReplicaLog],
+    windows: Sequence[Window],
+    result: RecordComparison,
+    *,
+    first: int,
+    end: int,
+    cap_bytes: int,
+) -> None:
+    """Add to `result` what became of the records of [`first`, `end`), of which `windows` has the batches."""
+    owners = _owners(windows)
+    offsets, hashes = _decode(windows, owners, cap_bytes)
+    spans = _spans(windows, owners)
+    is_inside = (offsets >= first) & (offsets < end)
+    order = np.flatnonzero(is_inside)[np.argsort(offsets[is_inside], kind="stable")]
+    offsets, hashes = offsets[order], hashes[order]
+    result.last_gap = max(result.last_gap, _last_gap(spans, offsets, first, end))
+    differ = np.unique(offsets[1:][(offsets[1:] == offsets[:-1]) & (hashes[1:] != hashes[:-1])])
+    result.conflict_count += len(differ)
+    for log_offset in differ[: MOST_CONFLICTS - len(result.conflicts)].tolist():
+        result.conflicts[log_offset] = {
+            log.replica: found
+            for log, window in zip(logs, windows, strict=True)
+            if (found := window.record_at(log_offset, cap_bytes=cap_bytes)) is not None
+        }
 
 
 def _owners(windows: Sequence[Window]) -> list[Int64s]:

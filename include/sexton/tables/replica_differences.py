@@ -69,7 +69,14 @@ REPLICA_DIFFERENCES = Table(
         ),
         Column("answers", pa.list_(_ANSWER), "what each replica would serve, as far as the row is about it"),
         Column("log_offsets", pa.list_(pa.int64()), "records that differ, in log order"),
-        Column("since_log_offset", pa.int64(), "the tombstone or marker that is missing", nullable=True, minimum=0),
+        Column(
+            "since_log_offset",
+            pa.int64(),
+            "the tombstone or marker that is missing",
+            nullable=True,
+            minimum=0,
+            below_cut=True,
+        ),
         Column("since_timestamp_ms", pa.int64(), "when it was written", nullable=True),
         Column(
             "next_commit_offset",

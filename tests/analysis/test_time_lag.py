@@ -1,13 +1,18 @@
 """Lag in time from points alone: whatever was asked and whenever, the interval contains the truth."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from random import Random
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from sexton.analysis.time_lag import NOTHING_KNOWN, TimeLag, time_lag
+from sexton.analysis.time_lag import UNBOUNDED, time_lags
 from sexton.archive.time_bounds import TimeBounds
-from sexton.archive.time_points import TimePoint
+from sexton.archive.time_points import POINTS, TimePoint
+from sexton.tables.time_lag import BASES
+from tests.plain_lag import NOTHING_KNOWN, TimeLag
 
 START_MS = 1_790_000_000_000
 HOUR_MS = 3_600_000
@@ -74,37 +79,66 @@ def points(rng: Random, log: History) -> list[TimePoint]:
 
 @pytest.mark.parametrize("is_append_time", [True, False], ids=["LogAppendTime", "CreateTime"])
 def test_the_truth_is_inside(is_append_time: bool) -> None:
-    """150,000 (group, partition, instant)."""
+    """75,000 (group, partition, instant)."""
     rng, seen, bounded, bases = Random(3), 0, 0, set()
-    for _ in range(1_500):
-        log = history(rng, is_append_time=is_append_time)
-        known = points(rng, log)
+    for _ in range(50):
+        logs = [history(rng, is_append_time=is_append_time) for _ in range(30)]
+        known = {number: points(rng, log) for number, log in enumerate(logs)}
         for _ in range(10):
             as_of_ms = START_MS + rng.randrange(HOUR_MS + 1_000)
-            start, end = log.start(as_of_ms), log.end(as_of_ms)
-            bounds = TimeBounds(known, log_start_offset=start, is_append_time=is_append_time, slack_ms=0)
-            for _ in range(5):
-                offset = rng.randint(start, end)
-                found = time_lag(bounds, offset, as_of_ms)
-                if offset == end:
+            starts, ends = [log.start(as_of_ms) for log in logs], [log.end(as_of_ms) for log in logs]
+            asked = [
+                (number, rng.randint(start, end))
+                for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+                for _ in range(5)
+            ]
+            found = lags(known, starts, asked, as_of_ms, is_append_time=is_append_time)
+            for (number, offset), each in zip(asked, found, strict=True):
+                log = logs[number]
+                if offset == ends[number]:
                     truth_ms = 0
-                elif found.basis == "appends":
+                elif each.basis == "appends":
                     truth_ms = as_of_ms - log.records[offset][0]
                 else:
-                    truth_ms = max(0, as_of_ms - log.newest(offset, start))
-                assert found.min_ms <= truth_ms, (found, truth_ms)
-                assert found.max_ms is None or truth_ms <= found.max_ms, (found, truth_ms)
+                    truth_ms = max(0, as_of_ms - log.newest(offset, starts[number]))
+                assert each.min_ms <= truth_ms, (each, truth_ms)
+                assert each.max_ms is None or truth_ms <= each.max_ms, (each, truth_ms)
                 seen += 1
-                bounded += found.max_ms is not None
-                bases.add(found.basis)
+                bounded += each.max_ms is not None
+                bases.add(each.basis)
     assert seen == 75_000
     assert bounded > seen / 2
     assert bases >= {"log_end", "timestamps", "appends" if not is_append_time else "timestamps"}
 
 
+def lags(
+    known: Mapping[int, Sequence[TimePoint]],
+    starts: Sequence[int],
+    asked: Sequence[tuple[int, int]],
+    as_of_ms: int,
+    *,
+    is_append_time: bool,
+    slack_ms: int = 0,
+) -> list[TimeLag]:
+    """Of (partition number, committed offset)."""
+    rows = [{"number": number, **asdict(point)} for number, some in known.items() for point in some]
+    bounds = TimeBounds(
+        pa.Table.from_pylist(rows, POINTS),
+        log_start_offset=np.array(starts, np.int64),
+        is_append_time=np.full(len(starts), is_append_time),
+        slack_ms=slack_ms,
+    )
+    number, offset = np.array(asked, np.int64).T
+    found = time_lags(bounds, number, offset, as_of_ms)
+    return [
+        TimeLag(min_ms=least, max_ms=None if most == UNBOUNDED else most, basis=(*BASES, None)[basis])
+        for least, most, basis in zip(found.min_ms.tolist(), found.max_ms.tolist(), found.basis.tolist(), strict=True)
+    ]
+
+
 def lag(*known: TimePoint, offset: int = 5, start: int = 0, is_append_time: bool = False, slack_ms: int = 0) -> TimeLag:
-    bounds = TimeBounds(known, log_start_offset=start, is_append_time=is_append_time, slack_ms=slack_ms)
-    return time_lag(bounds, offset, START_MS)
+    (found,) = lags({0: known}, [start], [(0, offset)], START_MS, is_append_time=is_append_time, slack_ms=slack_ms)
+    return found
 
 
 def snapshot(end: int, ago_ms: int) -> TimePoint:

@@ -3,9 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from sexton.archive import time_points
+from sexton.archive.partition_index import PartitionIndex
 from sexton.archive.time_points import Key, TimePoint, known_points, look_instants, read_look, write_look
 from sexton.archive.verify import verify
 from sexton.errors import UsageError
@@ -13,7 +16,6 @@ from tests.archived import CLUSTER, Archive
 
 START_MS = 1_790_000_000_000
 KEY: Key = ("orders", 0)
-IDS = {"orders": "id"}
 
 
 def point(offset: int, timestamp_ms: int | None = START_MS, **rest: Any) -> TimePoint:
@@ -36,10 +38,20 @@ def write(archive: Archive, asked_at_ms: int, *points: TimePoint, topic_id: str 
     )
 
 
-def known(archive: Archive, as_of_ms: int, *offsets: int) -> time_points.KnownPoints:
-    return known_points(
-        archive.fs, archive.root, cluster_id=CLUSTER, as_of_ms=as_of_ms, offsets={KEY: set(offsets)}, topic_ids=IDS
+def known(archive: Archive, as_of_ms: int, *offsets: int) -> list[TimePoint]:
+    """The points of partition 0, which is numbered 1."""
+    places = pa.table({"topic": ["orders"] * 2, "topic_id": ["id"] * 2, "partition": pa.array([1, 0], pa.int32())})
+    found = known_points(
+        archive.fs,
+        archive.root,
+        cluster_id=CLUSTER,
+        as_of_ms=as_of_ms,
+        partitions=PartitionIndex(places),
+        number=np.ones(len(offsets), np.int64),
+        offset=np.array(offsets, np.int64),
     )
+    assert set(found.points["number"].to_pylist()) <= {1}
+    return [TimePoint(**row) for row in found.points.drop_columns("number").to_pylist()]
 
 
 @pytest.fixture
@@ -53,28 +65,28 @@ def test_written_and_read(archive: Archive) -> None:
     assert found == look
     assert (found.points, found.topics) == (2, {"orders": {"retention.ms": "1"}})
     assert table.schema.names[:6] == ["topic", "topic_id", "partition", "offset", "timestamp_ms", "source"]
-    assert known(archive, START_MS, 7).points == {KEY: [point(7), point(9, None)]}
+    assert known(archive, START_MS, 7) == [point(7), point(9, None)]
 
 
 def test_two_looks_at_one_instant(archive: Archive) -> None:
     write(archive, START_MS, point(1))
     assert write(archive, START_MS, point(2)).asked_at_ms == START_MS + 1
     assert look_instants(archive.fs, archive.root, CLUSTER) == [START_MS, START_MS + 1]
-    assert [each.offset for each in known(archive, START_MS, 0).points[KEY]] == [1, 2]
+    assert [each.offset for each in known(archive, START_MS, 0)] == [1, 2]
 
 
 def test_points_without_a_manifest_do_not_exist(archive: Archive) -> None:
     write(archive, START_MS, point(1))
     (archive.folder / CLUSTER / "time_points" / f"{START_MS}.json").unlink()
-    assert known(archive, START_MS, 0).points == {KEY: []}
+    assert known(archive, START_MS, 0) == []
     assert write(archive, START_MS, point(2)).asked_at_ms == START_MS + 1
 
 
 def test_points_of_another_topic_of_that_name(archive: Archive) -> None:
     write(archive, START_MS, point(1), topic_id="another")
-    assert known(archive, START_MS, 0).points == {KEY: []}
+    assert known(archive, START_MS, 0) == []
     write(archive, START_MS, point(2), topic_id=None)
-    assert known(archive, START_MS, 0).points == {KEY: [point(2)]}
+    assert known(archive, START_MS, 0) == [point(2)]
 
 
 @pytest.mark.parametrize("damage", ["changed", "gone"])
@@ -92,7 +104,7 @@ def test_the_nearest_looks_are_read(archive: Archive, monkeypatch: pytest.Monkey
     monkeypatch.setattr(time_points, "LOOKS_READ", 2)
     for number in range(8):
         write(archive, START_MS + number * 1_000, point(number))
-    assert [each.offset for each in known(archive, START_MS + 3_500, 0).points[KEY]] == [2, 3, 4, 5]
+    assert [each.offset for each in known(archive, START_MS + 3_500, 0)] == [2, 3, 4, 5]
 
 
 def test_the_snapshots_around_an_offset(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +115,7 @@ def test_the_snapshots_around_an_offset(archive: Archive, monkeypatch: pytest.Mo
     read = []
     original = time_points.metadata_at
     monkeypatch.setattr(time_points, "metadata_at", lambda *where: read.append(where[-1]) or original(*where))
-    points = known(archive, START_MS + 150 * 60_000, 333).points[KEY]
+    points = known(archive, START_MS + 150 * 60_000, 333)
     seen = {each.offset: each.timestamp_ms for each in points}
     assert {each.source for each in points} == {"snapshot"}
     assert seen[330] == START_MS + 33 * 60_000
@@ -115,7 +127,7 @@ def test_the_snapshots_around_an_offset(archive: Archive, monkeypatch: pytest.Mo
 def test_an_end_that_is_not_known_is_no_point(archive: Archive) -> None:
     archive.topics = [{"topic": "orders", "id": "id", "partitions": [[-1, -1]]}]
     archive.snapshot(START_MS)
-    assert known(archive, START_MS, 0).points == {KEY: []}
+    assert known(archive, START_MS, 0) == []
 
 
 def test_verify_finds_points_that_changed(archive: Archive) -> None:

@@ -6,7 +6,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import StringIO
 from itertools import accumulate
 from pathlib import Path
@@ -21,10 +21,12 @@ from sexton.cli import main
 from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
-from sexton.pipeline.measure_lag import Committed, Instant, LogRange, measure
+from sexton.pipeline.measure_lag import measure
 from tests.integration.secure_broker import READER, SecureCluster, secure_cluster
 from tests.integration.test_acls import SHELL, admin_of
 from tests.integration.test_admin import wait_for_coordinators
+from tests.lag_tables import instant_of
+from tests.plain_lag import Committed, LogRange
 
 APPENDED, CREATED, QUIET = "appended", "created", "quiet"
 PARTITIONS = 6
@@ -33,7 +35,7 @@ LOOKS = 3
 GROUPS = 12
 SLACK_MS = 1_000
 INSTANTS, OFFSETS_AN_INSTANT = 200, 45
-DAY_MS = 86_400_000
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 
 @dataclass
@@ -78,15 +80,15 @@ def cluster(
         yield cluster
 
 
-def produce(cluster: SecureCluster, rng: Random) -> None:
-    """Steady traffic, several records in a millisecond, and timestamps that go back and forth by a day."""
+def produce(cluster: SecureCluster, rng: Random, *, age_ms: int) -> None:
+    """Steady traffic, several records in a millisecond, and timestamps of some age that go back and forth by a day."""
     producer = Producer({**cluster.all_powerful.for_confluent(), "log_level": 0, "linger.ms": 0})
     for _ in range(40):
         for topic in (APPENDED, CREATED):
             for number in range(PARTITIONS):
                 for _ in range(rng.randint(0, 3)):
                     now_ms = time.time_ns() // 1_000_000
-                    at_ms = now_ms - rng.choice((0, 0, 1, rng.randrange(DAY_MS), -rng.randrange(10_000)))
+                    at_ms = now_ms - age_ms - rng.choice((0, 0, 1, rng.randrange(DAY_MS), -rng.randrange(10_000)))
                     producer.produce(topic, b"x", partition=number, timestamp=at_ms)
         producer.flush(TIMEOUT_S)
     assert not len(producer)
@@ -145,13 +147,16 @@ def client_file(cluster: SecureCluster, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def truth(cluster: SecureCluster, archive: Path, client_file: Path) -> Truth:
-    """Looks between which everything moves; nothing moves while one is taken."""
+    """Looks between which everything moves; nothing moves while one is taken.
+
+    Each time the records are newer by an hour: between two looks the appends say more than timestamps do.
+    """
     rng, truth = Random(7), Truth()
     with ClusterSession(cluster.all_powerful) as session:
         wait_for_coordinators(session)
-    for _ in range(LOOKS):
+    for number in range(LOOKS):
         began_ms = clock_ms()
-        produce(cluster, rng)
+        produce(cluster, rng, age_ms=(LOOKS - number) * HOUR_MS)
         truth.moved.append((began_ms, clock_ms()))
         truth.ends.append(ends_of(cluster))
         commit(cluster, rng, truth.ends[-1])
@@ -190,7 +195,9 @@ def test_every_past_lag_has_the_truth_inside(truth: Truth, archive: Path) -> Non
     first_ms, last_ms = truth.moved[0][0], truth.looks[-1]["as_of_ms"]
     newest = {key: [*accumulate(stamps, max)] for key, stamps in truth.timestamps.items()}
     keys = [key for key in newest if key[0] != QUIET]
-    here = instant_of(truth, archive)
+    partitions = {
+        key: LogRange(topic_id=None, log_start_offset=0, log_end_offset=end) for key, end in truth.ends[-1].items()
+    }
     for _ in range(INSTANTS):
         as_of_ms = rng.randint(first_ms, last_ms + 1_000)
         done = sum(until_ms < as_of_ms for _, until_ms in truth.moved)
@@ -201,18 +208,26 @@ def test_every_past_lag_has_the_truth_inside(truth: Truth, archive: Path) -> Non
                 bisect_right(newest[key], as_of_ms) if key[0] == APPENDED else truth.ends[done - 1][key] if done else 0
             )
             for number in range(OFFSETS_AN_INSTANT):
-                one = Committed(group_id=str(number), topic=key[0], partition=key[1], committed_offset=0)
-                committed.append(replace(one, committed_offset=rng.randint(0, ends[key])))
-        for row in measure(replace(here, as_of_ms=as_of_ms, committed=committed)):
+                at = rng.randint(0, ends[key])
+                committed.append(Committed(group_id=str(number), topic=key[0], partition=key[1], committed_offset=at))
+        instant = instant_of(
+            str(archive),
+            committed,
+            partitions,
+            cluster_id=truth.looks[-1]["cluster_id"],
+            as_of_ms=as_of_ms,
+            slack_ms=SLACK_MS,
+        )
+        for row in measure(instant).to_pylist():
             seen += 1
-            key, offset = (row.topic, row.partition), row.committed_offset
+            key, offset = (row["topic"], row["partition"]), row["committed_offset"]
             if key[0] == CREATED and is_moving:
                 continue
-            bases.add(row.basis)
-            low_ms, high_ms = row.lag_min_ms or 0, row.lag_max_ms
+            bases.add(row["basis"])
+            low_ms, high_ms = row["lag_min_ms"] or 0, row["lag_max_ms"]
             if offset >= ends[key]:
                 assert low_ms == 0, row
-            elif row.basis == "appends":
+            elif row["basis"] == "appends":
                 at = next(number for number, seen_ends in enumerate(truth.ends) if offset < seen_ends[key])
                 began_ms, ended_ms = truth.moved[at]
                 assert low_ms <= as_of_ms - began_ms, row
@@ -223,21 +238,6 @@ def test_every_past_lag_has_the_truth_inside(truth: Truth, archive: Path) -> Non
                 assert high_ms is None or lag_ms <= high_ms, row
     assert seen == INSTANTS * OFFSETS_AN_INSTANT * len(keys) >= 100_000
     assert bases >= {"log_end", "timestamps", "appends"}
-
-
-def instant_of(truth: Truth, archive: Path) -> Instant:
-    """The last look's, without offsets."""
-    return Instant(
-        archive=str(archive),
-        cluster_id=truth.looks[-1]["cluster_id"],
-        as_of_ms=truth.looks[-1]["as_of_ms"],
-        committed=[],
-        partitions={
-            key: LogRange(topic_id=None, log_start_offset=0, log_end_offset=end) for key, end in truth.ends[-1].items()
-        },
-        sees_all_topics=True,
-        slack_ms=SLACK_MS,
-    )
 
 
 def test_a_past_look_is_answered_as_it_was(truth: Truth, archive: Path) -> None:

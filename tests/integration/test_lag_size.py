@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from sexton.archive.time_bounds import Bounds
 from sexton.java import JavaHome
 from sexton.kafka.broker import HOST, EmbeddedBroker, free_port, new_cluster_id
 from sexton.kafka.client import ClientConfig, client_config
@@ -72,10 +73,11 @@ def test_twenty_thousand_partitions(config: ClientConfig, capsys: pytest.Capture
                 producer.produce(name, b"x", partition=number, timestamp=stamp)
         producer.poll(0)
     assert producer.flush(TIMEOUT_S) == 0
-    wanted = {key: {rng.randrange(RECORDS)} for key in truth}
+    nothing = Bounds(low_ms=None, high_ms=None)
+    wanted = {key: {rng.randrange(RECORDS): nothing} for key in truth}
     with ClusterSession(config) as session:
         began = time.monotonic()
-        found = refine(session, wanted, {}, as_of_ms=now_ms, now_ms=lambda: now_ms)
+        found = refine(session, wanted, as_of_ms=now_ms, now_ms=lambda: now_ms)
         took_s = time.monotonic() - began
     with capsys.disabled():
         print(f"\n{len(wanted)} partitions: {took_s:.1f} s, {found.rounds} rounds, {found.questions} questions")

@@ -6,14 +6,15 @@ from types import SimpleNamespace as Answer
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.archive.time_bounds import TimeBounds
+from sexton.archive.time_bounds import Bounds
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import TransientError
 from sexton.kafka.time_points import ROUNDS, refine
 from sexton.kafka.topics import EARLIEST, LATEST
+from tests.plain_lag import TimeBounds
 
 BASE_MS = 1_790_000_000_000
 SPAN_MS = 7 * 86_400_000
@@ -70,12 +71,20 @@ class Logs:
 
 
 def look(logs: Logs, offsets: Mapping[int, set[int]], known: Mapping[Any, TimeBounds] | None = None) -> Any:
-    wanted = {("t", number): some for number, some in offsets.items()}
-    return refine(logs, wanted, known or {}, as_of_ms=AS_OF_MS, now_ms=lambda: AS_OF_MS)  # type: ignore[arg-type]
+    nothing = Bounds(low_ms=None, high_ms=None)
+    wanted = {
+        ("t", number): {at: known["t", number].newest(at) if known else nothing for at in some}
+        for number, some in offsets.items()
+    }
+    return refine(logs, wanted, as_of_ms=AS_OF_MS, now_ms=lambda: AS_OF_MS)  # type: ignore[arg-type]
 
 
 def bounds(found: Any, number: int, start: int = 0) -> TimeBounds:
     return TimeBounds(found.points["t", number], log_start_offset=start, is_append_time=False, slack_ms=0)
+
+
+def exactly(at_ms: int) -> Bounds:
+    return Bounds(low_ms=at_ms, high_ms=at_ms)
 
 
 stamps = st.one_of(
@@ -85,7 +94,6 @@ stamps = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(stamps, min_size=1, max_size=60), st.data())
 def test_every_offset_to_the_millisecond(log: list[int], data: st.DataObject) -> None:
     """Whatever producers claim; and a look at what is known asks nothing."""
@@ -118,7 +126,7 @@ def test_many_offsets_of_a_partition_go_in_several_requests() -> None:
     logs = Logs([BASE_MS + n * n * 1_000 for n in range(500)])
     found = look(logs, {0: {3, 50, 333, 499}})
     for offset in (3, 50, 333, 499):
-        assert bounds(found, 0).newest(offset).width_ms == 0
+        assert bounds(found, 0).newest(offset) == exactly(BASE_MS + offset * offset * 1_000)
 
 
 def test_at_its_end_nothing_is_asked() -> None:
@@ -144,7 +152,7 @@ def test_what_may_pass_is_asked_again() -> None:
     logs.errors = {0: [NOT_LEADER, NOT_LEADER], 1: [NO_LEADER]}
     found = look(logs, {0: {0}, 1: {0}})
     assert not found.unanswered
-    assert bounds(found, 0).newest(0).width_ms == 0
+    assert bounds(found, 0).newest(0) == exactly(BASE_MS)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +165,7 @@ def test_a_partition_that_keeps_failing_is_left_out(error: int, why: str) -> Non
     logs.errors = {0: [error] * 9}
     found = look(logs, {0: {0}, 1: {0}})
     assert found.unanswered == {("t", 0): why}
-    assert bounds(found, 1).newest(0).width_ms == 0
+    assert bounds(found, 1).newest(0) == exactly(BASE_MS)
 
 
 def test_a_broker_that_goes_away() -> None:

@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sexton.archive.time_points import Key, TimePoint, write_look
-from sexton.pipeline.measure_lag import Committed, Instant, LogRange, OffsetLag, measure
+from sexton.pipeline.measure_lag import Instant, measure
 from tests.archived import CLUSTER, Archive
+from tests.lag_tables import instant_of
+from tests.plain_lag import Committed, LogRange
 
 START_MS = 1_790_000_000_000
 HOUR_MS = 3_600_000
@@ -23,16 +27,19 @@ def archive(tmp_path: Path) -> Archive:
     return made
 
 
-def instant(archive: Archive, *committed: Committed, as_of_ms: int = START_MS) -> Instant:
-    return Instant(
-        archive=archive.root,
+def instant(archive: Archive, *committed: Committed, as_of_ms: int = START_MS, sees_all_topics: bool = True) -> Instant:
+    return instant_of(
+        archive.root,
+        committed,
+        {KEY: LogRange(topic_id="id", log_start_offset=10, log_end_offset=100)},
         cluster_id=CLUSTER,
         as_of_ms=as_of_ms,
-        committed=committed,
-        partitions={KEY: LogRange(topic_id="id", log_start_offset=10, log_end_offset=100)},
-        sees_all_topics=True,
-        slack_ms=0,
+        sees_all_topics=sees_all_topics,
     )
+
+
+def measured(instant: Instant) -> list[Any]:
+    return [SimpleNamespace(**row) for row in measure(instant).to_pylist()]
 
 
 def offset(committed_offset: int, **rest: object) -> Committed:
@@ -66,8 +73,13 @@ def answer(at: int, ago_ms: int) -> TimePoint:
     )
 
 
-def only(archive: Archive, one: Committed, *, as_of_ms: int = START_MS) -> OffsetLag:
-    (row,) = measure(instant(archive, one, as_of_ms=as_of_ms))
+def left(leader_epoch: int, at: int, *, hours: int = 0) -> TimePoint:
+    at_ms = START_MS + hours * HOUR_MS
+    return TimePoint(offset=at, timestamp_ms=at_ms, source="epoch_end", leader_epoch=leader_epoch)
+
+
+def only(archive: Archive, one: Committed, *, as_of_ms: int = START_MS) -> Any:
+    (row,) = measured(instant(archive, one, as_of_ms=as_of_ms))
     return row
 
 
@@ -75,7 +87,7 @@ def test_refined(archive: Archive) -> None:
     look(archive, answer(40, 9_000))
     row = only(archive, offset(40))
     assert (row.lag, row.lag_min_ms, row.lag_max_ms, row.basis) == (60, 9_000, 9_000, "timestamps")
-    assert (row.timestamp_type, row.is_exact, row.would_reset) == ("CreateTime", True, None)
+    assert (row.timestamp_type, row.would_reset) == ("CreateTime", None)
 
 
 def test_nothing_but_a_snapshot(archive: Archive) -> None:
@@ -100,9 +112,39 @@ def test_would_reset(archive: Archive, committed_offset: int, rest: dict[str, ob
     assert only(archive, offset(committed_offset, **rest)).would_reset == reason
 
 
+@pytest.mark.parametrize(
+    ("leader_epoch", "committed_offset", "reason", "diverged_at"),
+    [
+        (3, 41, "truncated", 40),
+        (3, 40, None, None),
+        (4, 41, "truncated", None),
+        (5, 41, None, None),
+        (None, 41, None, None),
+        (3, 9, "behind_log_start", None),
+        (3, 101, "beyond_log_end", None),
+    ],
+)
+def test_truncated(
+    archive: Archive, leader_epoch: int | None, committed_offset: int, reason: str | None, diverged_at: int | None
+) -> None:
+    """The log leaves epoch 3 at 40, has no epoch 4, and nobody asked for epoch 5."""
+    look(archive, left(3, 40), left(4, -1))
+    row = only(archive, offset(committed_offset, leader_epoch=leader_epoch))
+    assert (row.would_reset, row.diverged_at, row.leader_epoch) == (reason, diverged_at, leader_epoch)
+
+
+def test_a_truncation_is_known_from_the_look_on_that_saw_it(archive: Archive) -> None:
+    look(archive, left(3, 100))
+    look(archive, left(3, 40, hours=2), as_of_ms=START_MS + 2 * HOUR_MS)
+    asked = {
+        hours: only(archive, offset(50, leader_epoch=3), as_of_ms=START_MS + hours * HOUR_MS) for hours in range(4)
+    }
+    assert [row.would_reset for row in asked.values()] == [None, None, "truncated", "truncated"]
+
+
 def test_of_another_topic_of_that_name_nothing_is_known(archive: Archive) -> None:
     look(archive, answer(40, 9_000), TimePoint(offset=40, timestamp_ms=START_MS, source="last_stable"))
-    mine, other = measure(instant(archive, offset(40), offset(40, topic_id="another")))
+    mine, other = measured(instant(archive, offset(40), offset(40, topic_id="another")))
     assert (mine.lag, mine.lag_min_ms, mine.held_at) == (60, 9_000, 40)
     assert (other.lag, other.log_end_offset, other.lag_min_ms, other.lag_max_ms, other.held_at) == (None,) * 5
     assert other.would_reset == "topic_made_anew"
@@ -116,7 +158,7 @@ def test_the_log_start_of_the_newest_look_counts(archive: Archive) -> None:
 
 
 def test_hidden_topics_are_not_gone(archive: Archive) -> None:
-    (row,) = measure(replace(instant(archive, offset(50, topic="hidden")), sees_all_topics=False))
+    (row,) = measured(instant(archive, offset(50, topic="hidden"), sees_all_topics=False))
     assert (row.would_reset, row.lag, row.lag_min_ms) == (None, None, None)
 
 
@@ -141,6 +183,12 @@ def test_retention_takes_it_no_earlier(archive: Archive) -> None:
     look(archive, answer(40, 9_000))
     assert only(archive, offset(40)).loses_at_min_ms == START_MS - 9_000 + HOUR_MS
     assert only(archive, offset(5)).loses_at_min_ms is None
+
+
+def test_at_the_end_there_is_nothing_to_lose(archive: Archive) -> None:
+    look(archive, answer(40, 9_000), TimePoint(offset=100, timestamp_ms=START_MS + 5, source="log_end"))
+    row = only(archive, offset(100))
+    assert (row.basis, row.loses_at_min_ms) == ("log_end", None)
 
 
 @pytest.mark.parametrize("settings", [{"retention.ms": "-1"}, {"cleanup.policy": "compact"}])

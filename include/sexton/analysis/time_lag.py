@@ -12,59 +12,66 @@ Not here: whether a group is held by an open transaction, which is no lag (pipel
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final
 
-from sexton.archive.time_bounds import Bounds, TimeBounds
+import numpy as np
 
-Basis = Literal["log_end", "timestamps", "appends"]
+from sexton.archive.partition_index import Flags, Int64s
+from sexton.archive.time_bounds import NO_LOW, TimeBounds
+from sexton.tables.time_lag import BASES
+
+LOG_END, TIMESTAMPS, APPENDS, UNKNOWN = range(len(BASES) + 1)
+"""What an interval rests on: a place in BASES, and beyond them where nothing is known."""
+UNBOUNDED: Final = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeLag:
-    """A lag between `min_ms` and `max_ms`, both included; `max_ms` is None where nothing bounds it.
+class TimeLags:
+    """Lags between `min_ms` and `max_ms`, both included; `max_ms` is UNBOUNDED where nothing bounds it.
 
-    `basis` is `log_end` at the end of the partition, `timestamps` for the age of the first unread record by its
-    timestamp, `appends` for the time since it was appended; None where nothing is known.
+    `basis` is LOG_END at the end of the partition, TIMESTAMPS for the age of the first unread record by its timestamp,
+    APPENDS for the time since it was appended; UNKNOWN where nothing is known.
     """
 
-    min_ms: int
-    max_ms: int | None
-    basis: Basis | None
+    min_ms: Int64s
+    max_ms: Int64s
+    basis: Int64s
 
 
-NOTHING_KNOWN = TimeLag(min_ms=0, max_ms=None, basis=None)
-
-
-def time_lag(bounds: TimeBounds, committed_offset: int, as_of_ms: int) -> TimeLag:
-    """The lag of a committed offset at an instant.
+def time_lags(bounds: TimeBounds, number: Int64s, committed_offset: Int64s, as_of_ms: int) -> TimeLags:
+    """The lag of committed offsets at an instant, by partition number.
 
     Of an offset before the log's start the record is gone. Then the oldest record that is left bounds the lag from
     below.
     """
-    if bounds.was_at_end(committed_offset, as_of_ms):
-        return TimeLag(min_ms=0, max_ms=0, basis="log_end")
-    is_gone = committed_offset < bounds.log_start_offset
-    offset = max(committed_offset, bounds.log_start_offset)
-    was_there = bounds.was_there(offset, as_of_ms)
-    by_timestamp = _lag(
-        bounds.newest(offset), as_of_ms, has_min=was_there or bounds.is_append_time, has_max=not is_gone
+    start, is_append = bounds.log_start_offset[number], bounds.is_append_time[number]
+    is_there = committed_offset >= start
+    offset = np.maximum(committed_offset, start)
+    has_min = bounds.was_there(number, offset, as_of_ms) | is_append
+    stamped_min, stamped_max = _lag(bounds.newest(number, offset), as_of_ms, has_min=has_min, has_max=is_there)
+    appended_min, appended_max = _lag(
+        bounds.appended(number, offset), as_of_ms, has_min=np.ones_like(is_there), has_max=is_there
     )
-    by_append = _lag(bounds.appended(offset), as_of_ms, has_min=True, has_max=not is_gone)
-    width, other = _width(by_timestamp), _width(by_append)
-    if width is not None and (bounds.is_append_time or other is None or width <= other):
-        return TimeLag(min_ms=by_timestamp[0], max_ms=by_timestamp[1], basis="timestamps")
-    if other is not None:
-        return TimeLag(min_ms=by_append[0], max_ms=by_append[1], basis="appends")
-    basis: Basis | None = "timestamps" if by_timestamp[0] else "appends" if by_append[0] else None
-    return TimeLag(min_ms=by_timestamp[0] or by_append[0], max_ms=None, basis=basis)
+    is_stamped, is_appended = stamped_max != UNBOUNDED, appended_max != UNBOUNDED
+    is_narrower = stamped_max - stamped_min <= appended_max - appended_min
+    cases = [
+        bounds.was_at_end(number, committed_offset, as_of_ms),
+        is_stamped & (is_append | ~is_appended | is_narrower),
+        is_appended,
+        stamped_min > 0,
+        appended_min > 0,
+    ]
+    return TimeLags(
+        min_ms=np.select(cases, [0, stamped_min, appended_min, stamped_min, appended_min], 0),
+        max_ms=np.select(cases, [0, stamped_max, appended_max, UNBOUNDED, UNBOUNDED], UNBOUNDED),
+        basis=np.select(cases, [LOG_END, TIMESTAMPS, APPENDS, TIMESTAMPS, APPENDS], UNKNOWN),
+    )
 
 
-def _lag(written: Bounds, as_of_ms: int, *, has_min: bool, has_max: bool) -> tuple[int, int | None]:
-    """The lag since an instant that is known to be between two; 0 at least."""
-    least = max(0, as_of_ms - written.high_ms) if has_min and written.high_ms is not None else 0
-    most = max(0, as_of_ms - written.low_ms) if has_max and written.low_ms is not None else None
+def _lag(written: tuple[Int64s, Int64s], as_of_ms: int, *, has_min: Flags, has_max: Flags) -> tuple[Int64s, Int64s]:
+    """The lag since instants that are known to be between two; 0 at least."""
+    low, high = written
+    is_bounded = has_max & (low != NO_LOW)
+    least = np.where(has_min, as_of_ms - np.minimum(high, as_of_ms), 0)
+    most = np.where(is_bounded, as_of_ms - np.minimum(np.where(is_bounded, low, 0), as_of_ms), UNBOUNDED)
     return least, most
-
-
-def _width(lag: tuple[int, int | None]) -> int | None:
-    return None if lag[1] is None else lag[1] - lag[0]

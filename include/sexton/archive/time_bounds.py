@@ -1,21 +1,28 @@
-"""What points in time (time_points) say about an offset: how new its log was there, and when it was appended.
+"""What points in time (time_points) say about offsets: how new their logs were there, and when they were appended.
 
-`newest(offset)` bounds M(offset), the largest timestamp of the records from the log's start up to `offset`. A broker
-looks for an instant along the log: it returns the first record that is at least so new. So an answer says two things:
-M at that record is its timestamp, and M before it is below the instant that was asked.
+`newest` bounds M(offset), the largest timestamp of the records from the log's start up to `offset`. A broker looks for
+an instant along the log: it returns the first record that is at least so new. So an answer says two things: M at that
+record is its timestamp, and M before it is below the instant that was asked.
 
 Under LogAppendTime M(offset) is the timestamp of the record at `offset`, its instant of append. Under CreateTime
 producers choose timestamps, which may go back; M only grows.
+
+Everything is by column: partitions are numbers (partition_index), and each question is about many offsets at once.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
+from typing import Final
 
-from sexton.archive.time_points import TimePoint
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.archive.partition_index import Flags, Int64s, PartitionOrder, whole
 
 ENDS = ("log_end", "snapshot")
+NO_LOW: Final = np.iinfo(np.int64).min
+NO_HIGH: Final = np.iinfo(np.int64).max
+"""Bounds where nothing is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,71 +32,115 @@ class Bounds:
     low_ms: int | None
     high_ms: int | None
 
-    @property
-    def width_ms(self) -> int | None:
-        return None if self.low_ms is None or self.high_ms is None else self.high_ms - self.low_ms
-
 
 class TimeBounds:
-    """The points of one partition.
+    """The points of many partitions (time_points.POINTS).
 
-    `log_start_offset` is where the log began at the instant that is asked about. Under CreateTime records before it do
-    not count, nor do answers about a log that began later. With `is_append_time` everything counts, and log ends bound
-    timestamps as well, give or take `slack_ms` between the clocks of brokers and of who asked.
+    By partition number: `log_start_offset` is where the log began at the instant that is asked about. Under CreateTime
+    records before it do not count, nor do answers about a log that began later. With `is_append_time` everything
+    counts, and log ends bound timestamps as well, give or take `slack_ms` between the clocks of brokers and of who
+    asked.
     """
 
-    def __init__(
-        self, points: Iterable[TimePoint], *, log_start_offset: int, is_append_time: bool, slack_ms: int
-    ) -> None:
-        lows: list[tuple[int, int]] = []
-        highs: list[tuple[int, int]] = []
-        self.ends: list[tuple[int, int]] = []
-        """(instant, log end), oldest first."""
-        for point in points:
-            if point.source in ENDS and point.timestamp_ms is not None:
-                self.ends.append((point.timestamp_ms, point.offset))
-                if is_append_time:
-                    lows.append((point.offset, point.timestamp_ms - slack_ms))
-                    highs.append((point.offset, point.timestamp_ms + slack_ms))
-            elif point.source == "list_offsets" and point.asked_ms is not None:
-                if point.timestamp_ms is not None and (is_append_time or point.offset >= log_start_offset):
-                    lows.append((point.offset, point.timestamp_ms))
-                start = point.log_start_offset or 0
-                # Under LogAppendTime records that are gone were no newer than the first one that was looked at.
-                if start <= log_start_offset or (is_append_time and start < point.offset):
-                    highs.append((point.offset, point.asked_ms - 1))
-                if point.timestamp_ms is not None and (start <= log_start_offset or is_append_time):
-                    highs.append((point.offset + 1, point.timestamp_ms))
-        self.ends.sort()
-        self.is_append_time = is_append_time
-        self.log_start_offset = log_start_offset
-        self._slack_ms = slack_ms
-        self._lows, self._highs = sorted(lows), sorted(highs)
-        self._low_ms = list(accumulate((ms for _, ms in self._lows), max))
-        self._high_ms = [*accumulate((ms for _, ms in reversed(self._highs)), min)][::-1]
-
-    def newest(self, offset: int) -> Bounds:
-        """M(offset). Where points contradict each other (a truncated or a compacted log), both are bounds."""
-        low = bisect_right(self._lows, (offset, 1 << 63))
-        high = bisect_left(self._highs, (offset + 1, -(1 << 63)))
-        low_ms = self._low_ms[low - 1] if low else None
-        high_ms = self._high_ms[high] if high < len(self._highs) else None
-        if low_ms is not None and high_ms is not None and low_ms > high_ms:
-            low_ms, high_ms = high_ms, low_ms
-        return Bounds(low_ms=low_ms, high_ms=high_ms)
-
-    def appended(self, offset: int) -> Bounds:
-        """When the record at `offset` was appended, by the clock of who asked where the log ended."""
-        after = [at_ms for at_ms, end in self.ends if end <= offset]
-        before = [at_ms + self._slack_ms for at_ms, end in self.ends if end > offset]
-        return Bounds(low_ms=max(after, default=None), high_ms=min(before, default=None))
-
-    def was_at_end(self, offset: int, at_ms: int) -> bool:
-        """Whether the log had nothing at or after `offset` at an instant: it ended there then, or later."""
-        return any(end <= offset and when_ms >= at_ms for when_ms, end in self.ends)
-
-    def was_there(self, offset: int, at_ms: int) -> bool:
-        """Whether the log was seen beyond `offset` by an instant; the snapshot of that instant counts."""
-        return any(
-            end > offset and (when_ms + self._slack_ms <= at_ms or when_ms == at_ms) for when_ms, end in self.ends
+    def __init__(self, points: pa.Table, *, log_start_offset: Int64s, is_append_time: Flags, slack_ms: int) -> None:
+        self.log_start_offset, self.is_append_time = log_start_offset, is_append_time
+        self._slack_ms, count = slack_ms, len(log_start_offset)
+        source = whole(points["source"])
+        is_end = np.asarray(pc.is_in(source, value_set=pa.array(ENDS)))
+        ends = points.filter(pa.array(is_end & np.asarray(pc.is_valid(points["timestamp_ms"]))))
+        is_answer = np.asarray(pc.equal(source, "list_offsets"))
+        answers = points.filter(pa.array(is_answer & np.asarray(pc.is_valid(points["asked_ms"]))))
+        self._end_number, self._end, self._end_ms = (
+            _int64s(ends, name) for name in ("number", "offset", "timestamp_ms")
         )
+        number, offset, asked_ms = (_int64s(answers, name) for name in ("number", "offset", "asked_ms"))
+        has_record = np.asarray(pc.is_valid(answers["timestamp_ms"]))
+        timestamp_ms = _int64s(answers, "timestamp_ms")
+        started, starts = _int64s(answers, "log_start_offset"), log_start_offset[number]
+        is_append = is_append_time[number]
+        is_low = has_record & (is_append | (offset >= starts))
+        # Under LogAppendTime records that are gone were no newer than the first one that was looked at.
+        is_high = (started <= starts) | (is_append & (started < offset))
+        is_high_there = has_record & ((started <= starts) | is_append)
+        by_ends = is_append_time[self._end_number]
+        end_number, end, end_ms = self._end_number[by_ends], self._end[by_ends], self._end_ms[by_ends]
+        self._lows = _Largest(
+            count,
+            np.concatenate([number[is_low], end_number]),
+            np.concatenate([offset[is_low], end]),
+            np.concatenate([timestamp_ms[is_low], end_ms - slack_ms]),
+        )
+        self._highs = _Smallest(
+            count,
+            np.concatenate([number[is_high], number[is_high_there], end_number]),
+            np.concatenate([offset[is_high], offset[is_high_there] + 1, end]),
+            np.concatenate([asked_ms[is_high] - 1, timestamp_ms[is_high_there], end_ms + slack_ms]),
+        )
+        self._ended = _Largest(count, self._end_number, self._end, self._end_ms)
+        self._passed = _Smallest(count, self._end_number, self._end, self._end_ms)
+
+    def newest(self, number: Int64s, offset: Int64s) -> tuple[Int64s, Int64s]:
+        """M(offset), between two bounds. Where points contradict each other (a truncated or a compacted log), both are
+        bounds."""
+        low, high = self._lows.up_to(number, offset), self._highs.beyond(number, offset)
+        is_swapped = (low != NO_LOW) & (high != NO_HIGH) & (low > high)
+        return np.where(is_swapped, high, low), np.where(is_swapped, low, high)
+
+    def appended(self, number: Int64s, offset: Int64s) -> tuple[Int64s, Int64s]:
+        """When the record at `offset` was appended, by the clock of who asked where the log ended."""
+        before = self._passed.beyond(number, offset)
+        return self._ended.up_to(number, offset), np.where(before == NO_HIGH, NO_HIGH, before + self._slack(before))
+
+    def was_at_end(self, number: Int64s, offset: Int64s, at_ms: int) -> Flags:
+        """Whether the log had nothing at or after `offset` at an instant: it ended there then, or later."""
+        return self._ended.up_to(number, offset) >= at_ms
+
+    def was_there(self, number: Int64s, offset: Int64s, at_ms: int) -> Flags:
+        """Whether the log was seen beyond `offset` by an instant; the snapshot of that instant counts."""
+        by_then = self._passed.beyond(number, offset) <= at_ms - self._slack_ms
+        return by_then | (self._furthest(self._end_ms == at_ms)[number] > offset)
+
+    def furthest_end(self, since_ms: int) -> Int64s:
+        """By partition: the largest end that was seen at an instant or later; below 0 without one."""
+        return self._furthest(self._end_ms >= since_ms)
+
+    def _furthest(self, is_meant: Flags) -> Int64s:
+        found = np.full(len(self.log_start_offset), NO_LOW)
+        np.maximum.at(found, self._end_number[is_meant], self._end[is_meant])
+        return found
+
+    def _slack(self, instants: Int64s) -> Int64s:
+        """The slack where there is an instant to add it to."""
+        return np.where(instants == NO_HIGH, 0, self._slack_ms)
+
+
+class _Largest:
+    """Values at offsets of partitions."""
+
+    def __init__(self, count: int, number: Int64s, offset: Int64s, value: Int64s) -> None:
+        self._order = PartitionOrder(count, number, offset)
+        self._values = np.append(self._order.running_maximum(value[self._order.rows]), NO_LOW)
+
+    def up_to(self, number: Int64s, offset: Int64s) -> Int64s:
+        """The largest value of the partition at or before each offset; NO_LOW without one."""
+        return self._values[self._order.last(number, offset)]
+
+    def before(self, number: Int64s, offset: Int64s) -> Int64s:
+        """The largest value of the partition before each offset; NO_LOW without one."""
+        return self._values[self._order.last(number, offset, is_included=False)]
+
+
+class _Smallest:
+    """The same from the other end of the log: of inverted numbers the largest before one is the smallest beyond it."""
+
+    def __init__(self, count: int, number: Int64s, offset: Int64s, value: Int64s) -> None:
+        self._inverted = _Largest(count, number, ~offset, ~value)
+
+    def beyond(self, number: Int64s, offset: Int64s) -> Int64s:
+        """The smallest value of the partition after each offset; NO_HIGH without one."""
+        return ~self._inverted.before(number, ~offset)
+
+
+def _int64s(table: pa.Table, name: str) -> Int64s:
+    """A column; 0 for NULL."""
+    return np.asarray(pc.fill_null(whole(table[name]), 0)).astype(np.int64)

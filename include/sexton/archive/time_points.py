@@ -11,12 +11,12 @@ What points say about an offset is in time_bounds.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs as pafs
 
@@ -24,9 +24,10 @@ from sexton.archive.cluster_metadata import ClusterMetadata, metadata_at, snapsh
 from sexton.archive.create import create_whole
 from sexton.archive.files import cluster_folder, is_file, numbered_files, read_file, read_record, record_json
 from sexton.archive.lineages import TIME_POINTS_FOLDER
+from sexton.archive.partition_index import ABSENT, Flags, Int64s, PartitionIndex
 from sexton.errors import UsageError
 
-Source = Literal["list_offsets", "log_end", "log_start", "last_stable", "snapshot"]
+Source = Literal["list_offsets", "log_end", "log_start", "last_stable", "epoch_end", "snapshot"]
 Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
@@ -42,8 +43,14 @@ SCHEMA = pa.schema(
         pa.field("source", pa.string(), nullable=False),
         pa.field("asked_ms", pa.int64()),
         pa.field("log_start_offset", pa.int64()),
+        pa.field("leader_epoch", pa.int32()),
     ]
 )
+_POINT = SCHEMA.names[3:]
+"""The fields of a TimePoint; before them are topic, its id and the partition."""
+POINTS = pa.schema([pa.field("number", pa.int64(), nullable=False), *(SCHEMA.field(name) for name in _POINT)])
+"""Points as they are read: with the number of their partition (partition_index)."""
+UNKNOWN_END = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +64,7 @@ class TimePoint:
     snapshot       the same, as a snapshot recorded it
     log_start      when it was asked for the committed offsets of the instant `timestamp_ms`, the log began at `offset`
     last_stable    then a transaction was open from `offset` on
+    epoch_end      then the log left `leader_epoch`, or the one before it, at `offset`; -1: it had no such epoch
     """
 
     offset: int
@@ -64,6 +72,7 @@ class TimePoint:
     source: Source
     asked_ms: int | None = None
     log_start_offset: int | None = None
+    leader_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +91,9 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPoints:
-    """Points by partition, and the looks that they are from, oldest first."""
+    """Points of partitions that are numbered (POINTS), and the looks that they are from, oldest first."""
 
-    points: Mapping[Key, Sequence[TimePoint]]
+    points: pa.Table
     looks: Sequence[Look]
 
 
@@ -139,7 +148,7 @@ def read_look(fs: pafs.FileSystem, root: str, cluster_id: str, asked_at_ms: int)
     data = read_file(fs, path)
     if hashlib.sha256(data).hexdigest() != look.sha256:
         raise UsageError("its SHA-256 is not the one in its manifest", where=path)
-    return look, pq.read_table(pa.BufferReader(data))
+    return look, pq.read_table(pa.BufferReader(data), read_dictionary=["topic", "topic_id", "source"])
 
 
 def known_points(
@@ -148,34 +157,48 @@ def known_points(
     *,
     cluster_id: str,
     as_of_ms: int,
-    offsets: Mapping[Key, Collection[int]],
-    topic_ids: Mapping[str, str | None],
+    partitions: PartitionIndex,
+    number: Int64s,
+    offset: Int64s,
 ) -> KnownPoints:
-    """What is archived about these partitions around an instant: the points of the looks nearest to it, and those
-    snapshots between which the logs passed `offsets`. Only of topics with the id that they have in `topic_ids`."""
-    found: dict[Key, list[TimePoint]] = {key: [] for key in offsets}
+    """What is archived around an instant about the partitions that are numbered in `number`: the points of the looks
+    nearest to it, and those snapshots between which the logs passed each `offset`."""
+    is_wanted = np.zeros(partitions.count + 1, bool)  # the last one is ABSENT's
+    is_wanted[number] = True
     instants = look_instants(fs, root, cluster_id)
     before = [at for at in instants if at <= as_of_ms][-LOOKS_READ:]
     after = [at for at in instants if at > as_of_ms][:LOOKS_READ]
-    looks = []
+    looks, found = [], []
     for at in [*before, *after]:
         look, table = read_look(fs, root, cluster_id, at)
         looks.append(look)
-        _add(found, table, topic_ids)
-    for key, points in _of_snapshots(fs, root, cluster_id, as_of_ms, offsets, topic_ids).items():
-        found[key] += points
-    return KnownPoints(points=found, looks=looks)
+        found.append(_wanted(table, partitions, is_wanted))
+    found.append(_of_snapshots(fs, root, cluster_id, as_of_ms, partitions, is_wanted, number, offset))
+    return KnownPoints(points=pa.concat_tables(found), looks=looks)
 
 
-def snapshot_points(metadata: ClusterMetadata, topic_ids: Mapping[str, str | None]) -> dict[Key, TimePoint]:
-    """Where each log ended at a snapshot; without topics whose id is another one, and without unknown ends."""
-    return {
-        (row["topic"], number): TimePoint(offset=end, timestamp_ms=metadata.taken_at_ms, source="snapshot")
-        for row in metadata.topics
-        if row["topic"] in topic_ids and _is_same(row["id"], topic_ids[row["topic"]])
-        for number, (_, end) in enumerate(row["partitions"])
-        if end >= 0
-    }
+def _wanted(table: pa.Table, partitions: PartitionIndex, is_wanted: Flags) -> pa.Table:
+    """The points of a look that are about wanted partitions."""
+    number = partitions.numbers(table["topic"], table["partition"])
+    keep = is_wanted[number] & ~partitions.is_another(number, table["topic_id"])
+    columns = [pa.array(number, pa.int64()), *(table[name] for name in POINTS.names[1:])]
+    return pa.table(columns, POINTS.names).filter(pa.array(keep)).cast(POINTS)
+
+
+def snapshot_ends(metadata: ClusterMetadata, partitions: PartitionIndex) -> Int64s:
+    """Where each log ended at a snapshot, by partition number; UNKNOWN_END where it does not say, or where the topic
+    had another id."""
+    rows = [row for row in metadata.topics if row["partitions"]]
+    counts = [len(row["partitions"]) for row in rows]
+    ends = np.array([end for row in rows for _, end in row["partitions"]], np.int64)
+    topic = np.repeat(np.arange(len(rows)), counts)
+    names, ids = (pa.array([row[name] for row in rows], pa.string()) for name in ("topic", "id"))
+    places = pa.array([place for count in counts for place in range(count)], pa.int32())
+    number = partitions.numbers(pa.DictionaryArray.from_arrays(pa.array(topic, pa.int32()), names), places)
+    is_known = (number != ABSENT) & ~partitions.is_another(number, ids.take(pa.array(topic))) & (ends >= 0)
+    found = np.full(partitions.count, UNKNOWN_END, np.int64)
+    found[number[is_known]] = ends[is_known]
+    return found
 
 
 def _of_snapshots(
@@ -183,73 +206,63 @@ def _of_snapshots(
     root: str,
     cluster_id: str,
     as_of_ms: int,
-    offsets: Mapping[Key, Collection[int]],
-    topic_ids: Mapping[str, str | None],
-) -> dict[Key, list[TimePoint]]:
+    partitions: PartitionIndex,
+    is_wanted: Flags,
+    number: Int64s,
+    offset: Int64s,
+) -> pa.Table:
     """The snapshots around each offset's passing, by bisection: logs only grow, so a snapshot halves what is left."""
     instants = snapshot_instants(fs, root, cluster_id)
     first_after = next((n for n, at in enumerate(instants) if at >= as_of_ms), len(instants) - 1)
-    read: dict[int, dict[Key, TimePoint]] = {}
+    read: dict[int, Int64s] = {}
 
-    def ends(number: int) -> dict[Key, TimePoint]:
-        if number not in read:
-            read[number] = snapshot_points(metadata_at(fs, root, cluster_id, instants[number]), topic_ids)
-        return read[number]
+    def ends(snapshot: int) -> Int64s:
+        if snapshot not in read:
+            read[snapshot] = snapshot_ends(metadata_at(fs, root, cluster_id, instants[snapshot]), partitions)
+        return read[snapshot]
 
     if instants:
-        for number in {first_after, max(0, first_after - 1)}:
-            ends(number)
-        wanted = [(key, offset) for key, some in offsets.items() for offset in some]
-        _bisect(ends, -1, first_after, wanted)
-    return {key: [ends_at[key] for ends_at in read.values() if key in ends_at] for key in offsets}
+        for snapshot in {first_after, max(0, first_after - 1)}:
+            ends(snapshot)
+        _bisect(ends, -1, first_after, number, offset)
+    seen = [
+        (np.flatnonzero(is_wanted[:-1] & (at != UNKNOWN_END)), instants[snapshot], at) for snapshot, at in read.items()
+    ]
+    found = [
+        pa.table(
+            {
+                "number": pa.array(numbers, pa.int64()),
+                "offset": pa.array(at[numbers]),
+                "timestamp_ms": pa.array(np.full(len(numbers), taken_at_ms)),
+                "source": pa.array(["snapshot"]).take(pa.array(np.zeros(len(numbers), np.int32))),
+                **{name: pa.nulls(len(numbers), POINTS.field(name).type) for name in POINTS.names[4:]},
+            }
+        ).cast(POINTS)
+        for numbers, taken_at_ms, at in seen
+    ]
+    return pa.concat_tables(found) if found else POINTS.empty_table()
 
 
-def _bisect(
-    ends: Callable[[int], Mapping[Key, TimePoint]], low: int, high: int, wanted: Sequence[tuple[Key, int]]
-) -> None:
+def _bisect(ends: Callable[[int], Int64s], low: int, high: int, number: Int64s, offset: Int64s) -> None:
     """Read the last snapshot in (low, high) whose log ended at or below each offset, and the next one."""
-    if not wanted or high - low < 2:
+    if not len(number) or high - low < 2:
         return
     middle = (low + high) // 2
-    at = ends(middle)
-    later = [(key, offset) for key, offset in wanted if key in at and at[key].offset <= offset]
-    known = set(later)
-    _bisect(ends, middle, high, later)
-    _bisect(ends, low, middle, [each for each in wanted if each not in known and each[0] in at])
-    # a partition that a snapshot does not know may have been made later
-    _bisect(ends, middle, high, [each for each in wanted if each[0] not in at])
+    end = ends(middle)[number]
+    # A partition that a snapshot does not know may have been made later.
+    is_later = (end == UNKNOWN_END) | (end <= offset)
+    _bisect(ends, middle, high, number[is_later], offset[is_later])
+    _bisect(ends, low, middle, number[~is_later], offset[~is_later])
 
 
 def _table(points: Mapping[Key, Iterable[TimePoint]], topic_ids: Mapping[str, str | None]) -> pa.Table:
     rows = [
-        (topic, topic_ids.get(topic), number, p.offset, p.timestamp_ms, p.source, p.asked_ms, p.log_start_offset)
+        (topic, topic_ids.get(topic), number, *(getattr(p, name) for name in _POINT))
         for (topic, number), some in sorted(points.items())
         for p in dict.fromkeys(some)
     ]
     columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(SCHEMA)
     return pa.table([pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
-
-
-def _add(found: Mapping[Key, list[TimePoint]], table: pa.Table, topic_ids: Mapping[str, str | None]) -> None:
-    names = pa.array(sorted({topic for topic, _ in found}), pa.string())
-    for row in table.filter(pc.is_in(table.column("topic"), names)).to_pylist():
-        points = found.get((row["topic"], row["partition"]))
-        if points is None or not _is_same(row["topic_id"], topic_ids.get(row["topic"])):
-            continue
-        points.append(
-            TimePoint(
-                offset=row["offset"],
-                timestamp_ms=row["timestamp_ms"],
-                source=row["source"],
-                asked_ms=row["asked_ms"],
-                log_start_offset=row["log_start_offset"],
-            )
-        )
-
-
-def _is_same(one: str | None, other: str | None) -> bool:
-    """Whether two topics of one name are one: also where an id is not known (brokers before Kafka 2.8)."""
-    return one is None or other is None or one == other
 
 
 def _path(root: str, cluster_id: str, asked_at_ms: int, suffix: str) -> str:

@@ -1,7 +1,7 @@
 """`sexton lag`: how long what a group has not read has been waiting."""
 
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +11,7 @@ from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import replayed
 from sexton.cli.options import (
     DEFAULT_ROWS,
+    RULES,
     ClusterInput,
     Json,
     ShownRows,
@@ -20,14 +21,16 @@ from sexton.cli.options import (
     parse_optional_instant,
     parse_partition,
 )
-from sexton.cli.output import print_aside, print_json, print_line, print_table
+from sexton.cli.output import print_aside, print_json_rows, print_left_out, print_line, print_table
 from sexton.cli.progress import bar
 from sexton.errors import NoCoverage, UsageError
 from sexton.report import figures
 from sexton.report.names import short
 
 if TYPE_CHECKING:
-    from sexton.pipeline.measure_lag import Instant, Looked, OffsetLag
+    import pyarrow as pa
+
+    from sexton.pipeline.measure_lag import Instant, Looked
     from sexton.runs.folder import RunFolder, RunRecord
 
 EXAMPLES = """\
@@ -42,8 +45,26 @@ sexton lag --archive archive --json | jq '.offsets[] | select(.lag_min_ms > 3600
 """
 COLUMNS = ("GROUP", "TOPIC", "PARTITION", "COMMITTED-OFFSET", "LOG-END", "LAG", "LAG-TIME", "NOTE")
 UNREFINED = 1
+EXACT_MS = 1
+"""An interval that is no wider is shown as one duration."""
+ROWS_AT_ONCE = 10_000
 
-Log = Annotated[LogInput, Without({"segments", "run", "topics", "profile", "load_buffer_bytes"})]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LagInput(LogInput):
+    """An archive, by default at the newest instant at which a snapshot recorded where partitions end."""
+
+    as_of: Annotated[
+        str | None,
+        option(
+            "--as-of ISO|MS",
+            "The instant to answer for; records from then on are not read. Default: when the last snapshot was taken.",
+            RULES,
+        ),
+    ] = None
+
+
+Log = Annotated[_LagInput, Without({"segments", "run", "topics", "profile", "load_buffer_bytes"})]
 
 
 def lag(
@@ -87,7 +108,7 @@ def lag(
     return UNREFINED if looked and looked.unanswered else 0
 
 
-def _with_snapshot(log: LogInput, cluster: ClusterInput, *, quiet: bool) -> LogInput:
+def _with_snapshot(log: _LagInput, cluster: ClusterInput, *, quiet: bool) -> _LagInput:
     """The archive, with a snapshot of now."""
     from dataclasses import replace
 
@@ -121,7 +142,7 @@ def _instant(
     only: tuple[str | None, int | None],
 ) -> "Instant":
     """The committed offsets of the replayed log and the partitions of the cluster, as the snapshot recorded both."""
-    from sexton.pipeline.measure_lag import Instant, LogRange
+    from sexton.pipeline.measure_lag import PARTITIONS, Instant
     from sexton.settings import settings
 
     as_of_ms = parse_optional_instant(log.as_of, "--as-of")
@@ -133,15 +154,8 @@ def _instant(
         archive=archive_uri(log.archive),
         cluster_id=record.cluster_id,
         as_of_ms=as_of_ms,
-        committed=list(_committed(folder, record, group, only)),
-        partitions={
-            (row["topic"], row["partition"]): LogRange(
-                topic_id=row["topic_id"],
-                log_start_offset=row["log_start_offset"],
-                log_end_offset=row["log_end_offset"],
-            )
-            for row in folder.read_table("topic_partitions", 0).to_pylist()
-        },
+        committed=_committed(folder, record, group, only),
+        partitions=folder.read_table("topic_partitions", 0, PARTITIONS),
         sees_all_topics=bool(record.sees_all_topics),
         slack_ms=settings().settle_ms,
     )
@@ -149,28 +163,25 @@ def _instant(
 
 def _committed(
     folder: "RunFolder", record: "RunRecord", group: str | None, only: tuple[str | None, int | None]
-) -> "Iterable[Any]":
-    from sexton.pipeline.measure_lag import Committed
+) -> "pa.Table":
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    key = ("group_id", "topic", "partition")
-    pending: dict[tuple[Any, ...], set[int]] = {}
-    for part in record.log_partitions:
-        for row in folder.read_table("pending_offsets", part, [*key, "producer_id"]).to_pylist():
-            pending.setdefault(tuple(row[name] for name in key), set()).add(row["producer_id"])
-    for part in record.log_partitions:
-        columns = [*key, "committed_offset", "topic_id"]
-        for row in folder.read_table("committed_offsets", part, columns).to_pylist():
-            if group not in (None, row["group_id"]) or only[0] not in (None, row["topic"]):
-                continue
-            if only[1] not in (None, row["partition"]):
-                continue
-            ids = tuple(sorted(pending.get(tuple(row[name] for name in key), ())))
-            yield Committed(**row, pending_producer_ids=ids)
+    from sexton.pipeline.measure_lag import COMMITTED, KEY, committed_with_pending
+
+    committed, pending = (
+        pa.concat_tables([folder.read_table(name, part, columns) for part in record.log_partitions])
+        for name, columns in (("committed_offsets", COMMITTED), ("pending_offsets", [*KEY, "producer_id"]))
+    )
+    for name, value in zip(KEY, (group, *only), strict=True):
+        if value is not None:
+            committed = committed.filter(pc.equal(committed[name], value))
+    return committed_with_pending(committed, pending)
 
 
 def _print(
     instant: "Instant",
-    rows: "list[OffsetLag]",
+    lags: "pa.Table",
     looked: "Looked | None",
     warnings: list[str],
     *,
@@ -180,80 +191,101 @@ def _print(
     unanswered = {} if looked is None else looked.unanswered
     notes = [f"{topic}-{partition}: not refined: {why}" for (topic, partition), why in sorted(unanswered.items())]
     if json:
-        print_json(
-            {
-                "operation": "lag",
-                "cluster_id": instant.cluster_id,
-                "as_of_ms": instant.as_of_ms,
-                "look": None if looked is None else {**_look_fields(looked), "questions": looked.questions},
-                "offsets": [asdict(row) for row in rows],
-                "warnings": [*warnings, *notes],
-            }
-        )
+        document = {
+            "operation": "lag",
+            "cluster_id": instant.cluster_id,
+            "as_of_ms": instant.as_of_ms,
+            "look": None if looked is None else {**_look_fields(looked), "questions": looked.questions},
+            "offsets": _dicts(lags),
+            "warnings": [*warnings, *notes],
+        }
+        print_json_rows(document, "offsets")
         return
     print_line(f"as of {figures.instant(instant.as_of_ms)}")
-    if not rows:
+    if not lags.num_rows:
         print_line("no committed offsets")
     else:
+        shown = _longest_first(lags).slice(0, limit or None)
         print_line()
-        print_table(COLUMNS, map(_shown, sorted(rows, key=_order)), limit=limit)
+        print_table(COLUMNS, map(_shown, shown.to_pylist()))
+        print_left_out(lags.num_rows - shown.num_rows)
+    if unvalidated := lags["leader_epoch"].null_count:
+        notes.append(f"{unvalidated} offsets have no leader epoch: their consumers cannot notice a truncated log")
     for text in [*warnings, *notes]:
         print_aside(f"! {text}")
-    if looked is None and any(not row.is_exact and not row.would_reset for row in rows):
+    if looked is None and _has_intervals(lags):
         print_aside("intervals narrow with --bootstrap-servers; its answers are archived")
+
+
+def _dicts(lags: "pa.Table") -> Iterator[dict[str, Any]]:
+    for batch in lags.to_batches(ROWS_AT_ONCE):
+        yield from batch.to_pylist()
+
+
+def _longest_first(lags: "pa.Table") -> "pa.Table":
+    import pyarrow.compute as pc
+
+    order = {"lag_min_ms": "descending", "lag": "descending"} | dict.fromkeys(
+        ("group_id", "topic", "partition"), "ascending"
+    )
+    known = lags.select(list(order))
+    for name in ("lag_min_ms", "lag"):
+        known = known.set_column(known.schema.get_field_index(name), name, pc.fill_null(known[name], 0))
+    return lags.take(pc.sort_indices(known, sort_keys=list(order.items())))
+
+
+def _has_intervals(lags: "pa.Table") -> bool:
+    """Whether the lag of an offset from which a consumer would continue is not known to the millisecond."""
+    import pyarrow.compute as pc
+
+    width_ms = pc.subtract(lags["lag_max_ms"], lags["lag_min_ms"])
+    is_exact = pc.fill_null(pc.less_equal(width_ms, EXACT_MS), False)
+    return bool(pc.any(pc.and_not(pc.is_null(lags["would_reset"]), is_exact)).as_py())
 
 
 def _look_fields(looked: "Looked") -> dict[str, Any]:
     return {name: value for name, value in asdict(looked.look).items() if name not in ("topics", "cluster_id")}
 
 
-def _order(row: "OffsetLag") -> tuple[object, ...]:
-    """The longest lag first."""
-    return -(row.lag_min_ms or 0), -(row.lag or 0), row.group_id, row.topic, row.partition
-
-
-def _shown(row: "OffsetLag") -> tuple[object, ...]:
+def _shown(row: dict[str, Any]) -> tuple[object, ...]:
     return (
-        short(row.group_id),
-        row.topic,
-        row.partition,
-        row.committed_offset,
-        row.log_end_offset,
-        row.lag,
-        "held" if row.held_at is not None else _interval(row),
+        short(row["group_id"]),
+        *(row[name] for name in ("topic", "partition", "committed_offset", "log_end_offset", "lag")),
+        "held" if row["held_at"] is not None else _interval(row["lag_min_ms"], row["lag_max_ms"]),
         ", ".join(_notes(row)) or None,
     )
 
 
-def _interval(row: "OffsetLag") -> str | None:
-    if row.lag_min_ms is None:
+def _interval(min_ms: int | None, max_ms: int | None) -> str | None:
+    if min_ms is None:
         return None
-    if row.lag_max_ms is None:
-        return f"at least {_duration(row.lag_min_ms)}"
-    least, most = _duration(row.lag_min_ms), _duration(row.lag_max_ms)
-    if row.is_exact or least == most:
+    if max_ms is None:
+        return f"at least {_duration(min_ms)}"
+    least, most = _duration(min_ms), _duration(max_ms)
+    if max_ms - min_ms <= EXACT_MS or least == most:
         return most
-    return f"at most {most}" if row.lag_min_ms == 0 else f"{least} to {most}"
+    return f"at most {most}" if min_ms == 0 else f"{least} to {most}"
 
 
 def _duration(span_ms: int) -> str:
     return figures.duration(span_ms) if span_ms else "0"
 
 
-def _notes(row: "OffsetLag") -> Iterable[str]:
-    if row.would_reset:
-        yield row.would_reset.replace("_", " ")
-    elif row.log_end_offset is None:
+def _notes(row: dict[str, Any]) -> Iterable[str]:
+    if row["would_reset"]:
+        at = "" if row["diverged_at"] is None else f" at {row['diverged_at']}"
+        yield row["would_reset"].replace("_", " ") + at
+    elif row["log_end_offset"] is None:
         yield "its log is not seen"
-    if row.held_at is not None:
-        yield f"open transaction at {row.held_at}"
-    if row.pending_producer_ids:
-        yield f"held by producer {', '.join(map(str, row.pending_producer_ids))}"
-    if row.basis == "appends":
+    if row["held_at"] is not None:
+        yield f"open transaction at {row['held_at']}"
+    if row["pending_producer_ids"]:
+        yield f"held by producer {', '.join(map(str, row['pending_producer_ids']))}"
+    if row["basis"] == "appends":
         yield "since it was appended"
-    elif row.basis == "timestamps" and row.lag != 0:
+    elif row["basis"] == "timestamps" and row["lag"] != 0:
         yield {"LogAppendTime": "append time", "CreateTime": "newest create time"}.get(
-            row.timestamp_type or "", "newest timestamp"
+            row["timestamp_type"] or "", "newest timestamp"
         )
-    if row.loses_at_min_ms is not None and row.lag:
-        yield f"kept until {figures.instant(row.loses_at_min_ms)}"
+    if row["loses_at_min_ms"] is not None:
+        yield f"kept until {figures.instant(row['loses_at_min_ms'])}"

@@ -16,13 +16,14 @@ cluster that serves it from remote storage reads there.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from kafka.protocol.consumer import ListOffsetsRequest
 
-from sexton.archive.time_bounds import TimeBounds
+from sexton.archive.time_bounds import Bounds
 from sexton.archive.time_points import Key, TimePoint
 from sexton.kafka.failures import TransientError, error_name
 from sexton.kafka.session import ClusterSession
@@ -154,14 +155,14 @@ class _Partition:
 
 def refine(
     session: ClusterSession,
-    offsets: Mapping[Key, Collection[int]],
-    known: Mapping[Key, TimeBounds],
+    offsets: Mapping[Key, Mapping[int, Bounds]],
     *,
     as_of_ms: int,
     now_ms: Callable[[], int],
     progress: Callable[[int, int], None] | None = None,
 ) -> Refined:
-    """Ask until M of every offset is known to the millisecond, up to `as_of_ms`: that it is newer is enough.
+    """Ask until M of every offset is known to the millisecond, up to `as_of_ms`: that it is newer is enough. The bounds
+    of M are what is known of each offset already.
 
     An offset at or beyond the end of its log is not searched; one before its start only as far as the log's start.
     Raises what a session raises when no broker answers.
@@ -169,7 +170,7 @@ def refine(
     looked = _Looked(session, offsets)
     asked_at_ms = now_ms()
     looked.look_at_ends()
-    partitions = looked.partitions(offsets, known, as_of_ms)
+    partitions = looked.partitions(offsets, as_of_ms)
     rounds = looked.rounds(partitions, progress)
     starts = looked.offsets(EARLIEST)
     points: dict[Key, list[TimePoint]] = {}
@@ -197,9 +198,9 @@ def refine(
 class _Looked:
     """One look at the topics of some partitions."""
 
-    def __init__(self, session: ClusterSession, offsets: Mapping[Key, Collection[int]]) -> None:
+    def __init__(self, session: ClusterSession, wanted: Iterable[Key]) -> None:
         self._session = session
-        self._wanted = set(offsets)
+        self._wanted = set(wanted)
         self._failures: Counter[Key] = Counter()
         self.unanswered: dict[Key, str] = {}
         self.ends: dict[Key, int] = {}
@@ -218,19 +219,17 @@ class _Looked:
     def offsets(self, timestamp: int, isolation: int = 0) -> dict[Key, int]:
         return list_offsets(self._session, self._topics, timestamp=timestamp, isolation=isolation)
 
-    def partitions(
-        self, offsets: Mapping[Key, Collection[int]], known: Mapping[Key, TimeBounds], as_of_ms: int
-    ) -> dict[Key, _Partition]:
+    def partitions(self, offsets: Mapping[Key, Mapping[int, Bounds]], as_of_ms: int) -> dict[Key, _Partition]:
         """The searches of all partitions, begun."""
         found = {}
         for key, end in self.ends.items():
             searches = []
-            for offset in sorted({each for each in offsets[key] if each < end}):
-                search = Search(offset, high_ms=as_of_ms, log_end=end)
-                if key in known:
-                    bounds = known[key].newest(offset)
+            for offset, bounds in sorted(offsets[key].items(), key=itemgetter(0)):
+                if offset < end:
+                    search = Search(offset, high_ms=as_of_ms, log_end=end)
                     search.begin_at(bounds.low_ms, bounds.high_ms)
-                searches.append(search)
+                    if not search.is_done:
+                        searches.append(search)
             found[key] = _Partition(searches=searches, log_end=end)
         return found
 

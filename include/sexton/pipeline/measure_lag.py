@@ -1,118 +1,134 @@
 """measure_lag: the lag in time of every committed offset, as an interval, from the points of the archive.
 
-`look` asks the brokers how new their logs are at the committed offsets (kafka.time_points) and archives each answer.
+`look` asks the brokers how new their logs are at the committed offsets (kafka.time_points) and where they leave the
+leader epochs that were committed (kafka.epoch_ends), and archives each answer.
 `measure` answers from the archive alone, so a past instant needs no broker, and both give the same for the same points.
 
 What a row says besides: whether an open transaction holds the group, what a consumer would do when it comes back
 (`would_reset`), and the earliest instant at which retention removes what the group has not read (`loses_at_min_ms`).
+
+All of it is by column: a million offsets are measured in seconds (docs/lag.md). tests/plain_lag.py has the same by row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from sexton.analysis.time_lag import NOTHING_KNOWN, Basis, time_lag
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.analysis.time_lag import LOG_END, UNBOUNDED, UNKNOWN, time_lags
 from sexton.archive.folder import filesystem
-from sexton.archive.time_bounds import ENDS, TimeBounds
-from sexton.archive.time_points import Key, KnownPoints, Look, TimePoint, known_points, write_look
+from sexton.archive.partition_index import ABSENT, Flags, Int64s, PartitionIndex, PartitionOrder, encoded, whole
+from sexton.archive.time_bounds import ENDS, NO_HIGH, NO_LOW, Bounds, TimeBounds
+from sexton.archive.time_points import Key, KnownPoints, Look, known_points, write_look
 from sexton.kafka.configs import TOPIC, described
+from sexton.kafka.epoch_ends import epoch_ends
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.time_points import refine
+from sexton.tables import TIME_LAG
+from sexton.tables.time_lag import BASES, RESETS
 
-WouldReset = Literal["behind_log_start", "beyond_log_end", "topic_made_anew", "topic_gone"]
+KEY = ["group_id", "topic", "partition"]
+OF_AUDITS = {"lag_growth", "loses_at_ms", "unrefined"}
+"""Columns of time_lag that the DAG audit_lag adds."""
+LAGS = pa.schema([field for field in TIME_LAG.arrow_schema(with_run=False) if field.name not in OF_AUDITS])
+"""What `measure` returns."""
+COMMITTED = [*KEY, "committed_offset", "topic_id", "leader_epoch"]
+"""What it needs of the table committed_offsets, besides the transactions that have not ended."""
+PARTITIONS = ["topic", "topic_id", "partition", "log_start_offset", "log_end_offset"]
 TIMESTAMP_TYPE, RETENTION, CLEANUP = "message.timestamp.type", "retention.ms", "cleanup.policy"
 SETTINGS = (TIMESTAMP_TYPE, RETENTION, CLEANUP)
 """What is read of a topic's settings."""
 LOG_APPEND_TIME = "LogAppendTime"
+NO_SUCH_EPOCH = -1
 _TOPICS_A_QUESTION = 200
+ROWS_AT_ONCE = 500_000
+"""Offsets and points that are measured at a time."""
+_NOT_KNOWN = np.iinfo(np.int64).min
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
-    """A committed offset. `pending_producer_ids` have an offset of it in a transaction that has not ended."""
-
-    group_id: str
-    topic: str
-    partition: int
-    committed_offset: int
-    topic_id: str | None = None
-    pending_producer_ids: tuple[int, ...] = ()
-
-    @property
-    def key(self) -> Key:
-        return self.topic, self.partition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRange:
-    """A partition as the snapshot recorded it; offsets are -1 where they are not known."""
-
-    topic_id: str | None
-    log_start_offset: int
-    log_end_offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Instant:
     """What lag is measured for: the committed offsets of `as_of_ms`, and the partitions of the cluster.
 
-    `slack_ms` is how far clocks of brokers and of snapshots may differ. With `sees_all_topics` a partition that is not
-    in `partitions` does not exist.
+    `committed` has the columns COMMITTED and pending_producer_ids, `partitions` those of PARTITIONS, as a snapshot
+    recorded them: offsets are -1 where they are not known. `slack_ms` is how far clocks of brokers and of snapshots may
+    differ. With `sees_all_topics` a partition that is not in `partitions` does not exist.
     """
 
     archive: str
     cluster_id: str
     as_of_ms: int
-    committed: Sequence[Committed]
-    partitions: Mapping[Key, LogRange]
+    committed: pa.Table
+    partitions: pa.Table
     sees_all_topics: bool
     slack_ms: int
 
+    @cached_property
+    def index(self) -> PartitionIndex:
+        return PartitionIndex(self.partitions)
+
+    @cached_property
+    def number(self) -> Int64s:
+        """Of each committed offset: that of its partition."""
+        return self.index.numbers(self.committed["topic"], self.committed["partition"])
+
+    @cached_property
+    def offset(self) -> Int64s:
+        return _int64s(self.committed["committed_offset"], 0)
+
+    @cached_property
+    def is_another(self) -> Flags:
+        """Of each, whether it was committed for another topic of that name. Commits have topic ids since Kafka 4.1."""
+        return self.index.is_another(self.number, self.committed["topic_id"])
+
+    @cached_property
+    def is_here(self) -> Flags:
+        """Of each, whether its partition is there, of the topic that it was committed for."""
+        is_there: Flags = (self.number != ABSENT) & ~self.is_another
+        return is_there
+
     @property
     def topic_ids(self) -> dict[str, str | None]:
-        return {topic: known.topic_id for (topic, _), known in self.partitions.items()}
+        names, ids = (self.partitions[name].to_pylist() for name in ("topic", "topic_id"))
+        return dict(zip(names, ids, strict=True))
 
-    @property
-    def offsets(self) -> dict[Key, set[int]]:
-        """The committed offsets of each partition that is there, of groups whose topic is that one."""
-        found: dict[Key, set[int]] = {}
-        for each in self.committed:
-            known = self.partitions.get(each.key)
-            if known is not None and not _is_another(each.topic_id, known.topic_id):
-                found.setdefault(each.key, set()).add(each.committed_offset)
-        return found
+    def keys(self, number: Int64s) -> list[Key]:
+        """Topic and partition of numbered partitions."""
+        some = self.partitions.select(["topic", "partition"]).take(pa.array(number))
+        return list(zip(some["topic"].to_pylist(), some["partition"].to_pylist(), strict=True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetLag:
-    """The lag of one committed offset: `lag` in records, in time between `lag_min_ms` and `lag_max_ms`.
+def committed_with_pending(committed: pa.Table, pending: pa.Table) -> pa.Table:
+    """The columns COMMITTED with `pending_producer_ids`: who has an offset of the same group and partition in a
+    transaction that has not ended, by the table pending_offsets."""
+    holders = pending.select([*KEY, "producer_id"]).group_by([*KEY, "producer_id"]).aggregate([])
+    holders = holders.sort_by([(name, "ascending") for name in [*KEY, "producer_id"]])
+    holders = holders.group_by(KEY, use_threads=False).aggregate([("producer_id", "list")])
+    lists = pa.concat_arrays([whole(holders["producer_id_list"]), pa.array([[]], pa.list_(pa.int64()))])
+    at = matching(committed, holders)
+    ids = lists.take(pa.array(np.where(at < 0, len(lists) - 1, at)))
+    return committed.select(COMMITTED).append_column(pa.field("pending_producer_ids", ids.type), ids)
 
-    `held_at` is the last stable offset where an open transaction of the topic ends what a group reads that reads only
-    committed messages: then its lag is the transaction's. `timestamp_type` is None where it is not known.
-    """
 
-    group_id: str
-    topic: str
-    partition: int
-    committed_offset: int
-    log_start_offset: int | None
-    log_end_offset: int | None
-    lag: int | None
-    lag_min_ms: int | None
-    lag_max_ms: int | None
-    basis: Basis | None
-    timestamp_type: str | None
-    held_at: int | None
-    pending_producer_ids: tuple[int, ...]
-    would_reset: WouldReset | None
-    loses_at_min_ms: int | None
+def matching(rows: pa.Table, others: pa.Table) -> Int64s:
+    """For each row the place of the one of `others` with the same KEY, which has each once; -1 without one."""
+    found = np.full(rows.num_rows, -1)
+    if rows.num_rows and others.num_rows:
+        mine, theirs = (
+            each.select(KEY).append_column(name, pa.array(np.arange(each.num_rows)))
+            for each, name in ((rows, "_row"), (others, "_other"))
+        )
+        both = mine.join(theirs.cast(_like(theirs, mine)), keys=KEY, join_type="inner")
+        found[np.asarray(both["_row"])] = np.asarray(both["_other"])
+    return found
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether the lag is known to the millisecond."""
-        if self.lag_min_ms is None or self.lag_max_ms is None:
-            return False
-        return self.lag_max_ms - self.lag_min_ms <= 1
+
+def _like(table: pa.Table, other: pa.Table) -> pa.Schema:
+    return pa.schema([*(other.schema.field(name) for name in KEY), table.schema.field("_other")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,13 +149,24 @@ def look(
 ) -> Looked:
     """Ask the brokers how new the logs are at every committed offset, to the millisecond, and archive the answers."""
     fs, root = filesystem(instant.archive)
-    topics = _settings_of(session, sorted({topic for topic, _ in instant.offsets}))
+    number, offset = _distinct(instant.number[instant.is_here], instant.offset[instant.is_here])
+    names = instant.index.topics.take(pa.array(np.unique(instant.index.topic_codes[number])))
+    topics = _settings_of(session, sorted(names.to_pylist()))
     known = _known(instant)
     # Without what rests on clocks that may differ: a bisection believes what it begins with.
-    answers = {key: [each for each in points if each.source not in ENDS] for key, points in known.points.items()}
-    bounds = _bounds(instant, replace(known, points=answers), topics)
+    answers = known.points.filter(pc.invert(pc.is_in(known.points["source"], value_set=pa.array(ENDS))))
+    low, high = np.full(len(number), NO_LOW), np.full(len(number), NO_HIGH)
+    for rows, points in _slices(instant.index.count, number, answers):
+        low[rows], high[rows] = _bounds(instant, points, topics).newest(number[rows], offset[rows])
     asked_at_ms = now_ms()
-    found = refine(session, instant.offsets, bounds, as_of_ms=instant.as_of_ms, now_ms=now_ms, progress=progress)
+    found = refine(
+        session,
+        _begun(instant.keys(number), offset, low, high),
+        as_of_ms=instant.as_of_ms,
+        now_ms=now_ms,
+        progress=progress,
+    )
+    ends = epoch_ends(session, _leader_epochs(instant), as_of_ms=instant.as_of_ms)
     written = write_look(
         fs,
         root,
@@ -148,27 +175,84 @@ def look(
         asked_at_ms=asked_at_ms,
         rounds=found.rounds,
         topic_ids=instant.topic_ids,
-        points=found.points,
+        points={key: [*points, *ends.get(key, ())] for key, points in found.points.items()},
         topics=topics,
     )
     return Looked(look=written, questions=found.questions, unanswered=found.unanswered)
 
 
-def measure(instant: Instant) -> list[OffsetLag]:
-    """The lag of every committed offset, as far as the archive knows; needs no broker."""
+def _begun(keys: Sequence[Key], offset: Int64s, low: Int64s, high: Int64s) -> dict[Key, dict[int, Bounds]]:
+    """What is known of each offset, by partition."""
+    found: dict[Key, dict[int, Bounds]] = {}
+    for key, at, low_ms, high_ms in zip(keys, offset.tolist(), low.tolist(), high.tolist(), strict=True):
+        found.setdefault(key, {})[at] = Bounds(
+            low_ms=None if low_ms == NO_LOW else low_ms, high_ms=None if high_ms == NO_HIGH else high_ms
+        )
+    return found
+
+
+def _leader_epochs(instant: Instant) -> dict[Key, set[int]]:
+    """The leader epochs that were committed, by partition."""
+    has_epoch = instant.is_here & np.asarray(pc.is_valid(instant.committed["leader_epoch"]))
+    number, epochs = _distinct(instant.number[has_epoch], _int64s(instant.committed["leader_epoch"], 0)[has_epoch])
+    found: dict[Key, set[int]] = {}
+    for key, epoch in zip(instant.keys(number), epochs.tolist(), strict=True):
+        found.setdefault(key, set()).add(epoch)
+    return found
+
+
+def _distinct(number: Int64s, value: Int64s) -> tuple[Int64s, Int64s]:
+    """Each pair once, in order."""
+    order = np.lexsort((value, number))
+    number, value = number[order], value[order]
+    is_first = np.ones(len(number), bool)
+    is_first[1:] = (number[1:] != number[:-1]) | (value[1:] != value[:-1])
+    return number[is_first], value[is_first]
+
+
+def measure(instant: Instant) -> pa.Table:
+    """The lag of every committed offset, as far as the archive knows, in their order: LAGS. Needs no broker."""
     known = _known(instant)
     topics = _archived_settings(known.looks, instant.as_of_ms)
-    bounds = _bounds(instant, known, topics)
-    return [
-        _row(
-            instant,
-            each,
-            bounds.get(each.key),
-            is_held=_is_held(known.points.get(each.key, ()), each.committed_offset, instant.as_of_ms),
-            settings=topics.get(each.topic, {}),
-        )
-        for each in instant.committed
-    ]
+    settings = _SettingColumns(instant.committed["topic"], topics)
+    count = len(instant.number)
+    basis, min_ms, max_ms = np.full(count, UNKNOWN), np.zeros(count, np.int64), np.full(count, UNBOUNDED)
+    start, oldest_ms, later_end = (np.full(count, each) for each in (_NOT_KNOWN, NO_LOW, _NOT_KNOWN))
+    here = np.flatnonzero(instant.is_here)
+    for some, points in _slices(instant.index.count, instant.number[here], known.points):
+        rows = here[some]
+        number, offset = instant.number[rows], instant.offset[rows]
+        bounds = _bounds(instant, points, topics)
+        lags = time_lags(bounds, number, offset, instant.as_of_ms)
+        basis[rows], min_ms[rows], max_ms[rows] = lags.basis, lags.min_ms, lags.max_ms
+        start[rows] = bounds.log_start_offset[number]
+        oldest_ms[rows], _ = bounds.newest(number, offset)
+        later_end[rows] = bounds.furthest_end(instant.as_of_ms)[number]
+    end = _log_ends(instant)
+    epoch_end = _epoch_ends(instant, known.points)
+    # An end that was seen later counts as well: the log may have grown since the snapshot.
+    reset = _would_reset(instant, start=start, end=end, latest_end=np.maximum(end, later_end), epoch_end=epoch_end)
+    is_diverged = (reset == RESETS.index("truncated")) & (epoch_end != NO_SUCH_EPOCH)
+    oldest_ms = np.where(instant.offset < start, NO_LOW, oldest_ms)
+    loses_at = _loses_at(oldest_ms, settings, is_at_end=basis == LOG_END)
+    lag = np.maximum(0, np.where(end == _NOT_KNOWN, 0, end) - instant.offset)
+    columns = {
+        **{
+            name: instant.committed[name] for name in (*KEY, "committed_offset", "leader_epoch", "pending_producer_ids")
+        },
+        "log_start_offset": _nullable(start),
+        "log_end_offset": _nullable(end),
+        "lag": _nullable(np.where(end == _NOT_KNOWN, _NOT_KNOWN, lag)),
+        "lag_min_ms": _nullable(np.where(basis == UNKNOWN, _NOT_KNOWN, min_ms)),
+        "lag_max_ms": _nullable(np.where(max_ms == UNBOUNDED, _NOT_KNOWN, max_ms)),
+        "basis": pa.array([*BASES, None], pa.string()).take(pa.array(basis)),
+        "timestamp_type": settings.text(TIMESTAMP_TYPE),
+        "held_at": _nullable(np.where(_is_held(instant, known.points), instant.offset, _NOT_KNOWN)),
+        "would_reset": pa.array([*RESETS, None], pa.string()).take(pa.array(reset)),
+        "diverged_at": _nullable(np.where(is_diverged, epoch_end, _NOT_KNOWN)),
+        "loses_at_min_ms": _nullable(loses_at),
+    }
+    return pa.table([whole(columns[name]).cast(LAGS.field(name).type) for name in LAGS.names], LAGS)
 
 
 def _known(instant: Instant) -> KnownPoints:
@@ -178,105 +262,140 @@ def _known(instant: Instant) -> KnownPoints:
         root,
         cluster_id=instant.cluster_id,
         as_of_ms=instant.as_of_ms,
-        offsets=instant.offsets,
-        topic_ids=instant.topic_ids,
+        partitions=instant.index,
+        number=instant.number[instant.is_here],
+        offset=instant.offset[instant.is_here],
     )
 
 
-def _bounds(instant: Instant, known: KnownPoints, topics: Mapping[str, Mapping[str, str]]) -> dict[Key, TimeBounds]:
+def _slices(count: int, number: Int64s, points: pa.Table) -> Iterator[tuple[Int64s, pa.Table]]:
+    """Places in `number` and points of some of the partitions at a time: as many as fit in memory with all that is
+    computed of them. Every place comes once."""
+    of_points = _int64s(points["number"], 0)
+    work = np.bincount(of_points, minlength=count) + np.bincount(number, minlength=count)
+    slice_of = np.cumsum(work) // ROWS_AT_ONCE
+    places, some = slice_of[number], slice_of[of_points]
+    for each in np.unique(places):
+        yield np.flatnonzero(places == each), points.filter(pa.array(some == each))
+
+
+def _log_ends(instant: Instant) -> Int64s:
+    """Where the log of each committed offset ended at the snapshot; _NOT_KNOWN where it does not say."""
+    ends = np.append(_int64s(instant.partitions["log_end_offset"], -1), -1)[instant.number]
+    return np.where(instant.is_here & (ends >= 0), ends, _NOT_KNOWN)
+
+
+def _bounds(instant: Instant, points: pa.Table, topics: Mapping[str, Mapping[str, str]]) -> TimeBounds:
     """The bounds of every partition, as its log was at the instant."""
-    return {
-        key: TimeBounds(
-            points,
-            log_start_offset=max(instant.partitions[key].log_start_offset, _started_at(points, instant.as_of_ms)),
-            is_append_time=topics.get(key[0], {}).get(TIMESTAMP_TYPE) == LOG_APPEND_TIME,
-            slack_ms=instant.slack_ms,
-        )
-        for key, points in known.points.items()
-    }
-
-
-def _started_at(points: Sequence[TimePoint], as_of_ms: int) -> int:
-    """Where the log began by the looks for instants up to this one; 0 without one. Logs lose only their heads."""
-    seen = (each.offset for each in points if each.source == "log_start" and (each.timestamp_ms or 0) <= as_of_ms)
-    return max(seen, default=0)
-
-
-def _is_held(points: Sequence[TimePoint], offset: int, as_of_ms: int) -> bool:
-    """Whether a transaction was open from this offset on at an instant: by a look for it, or by looks around it."""
-    seen = [each.timestamp_ms or 0 for each in points if each.source == "last_stable" and each.offset == offset]
-    return bool(seen) and min(seen) <= as_of_ms <= max(seen)
-
-
-def _row(
-    instant: Instant,
-    offset: Committed,
-    bounds: TimeBounds | None,
-    *,
-    is_held: bool,
-    settings: Mapping[str, str],
-) -> OffsetLag:
-    log = instant.partitions.get(offset.key)
-    if log is not None and _is_another(offset.topic_id, log.topic_id):
-        log, bounds, is_held = None, None, False  # nothing is known of the topic that it was committed for
-    start = bounds.log_start_offset if bounds else None
-    end = log.log_end_offset if log and bounds and log.log_end_offset >= 0 else None
-    lag = time_lag(bounds, offset.committed_offset, instant.as_of_ms) if bounds else NOTHING_KNOWN
-    return OffsetLag(
-        group_id=offset.group_id,
-        topic=offset.topic,
-        partition=offset.partition,
-        committed_offset=offset.committed_offset,
-        log_start_offset=start,
-        log_end_offset=end,
-        lag=None if end is None else max(0, end - offset.committed_offset),
-        lag_min_ms=None if lag.basis is None else lag.min_ms,
-        lag_max_ms=lag.max_ms,
-        basis=lag.basis,
-        timestamp_type=settings.get(TIMESTAMP_TYPE),
-        held_at=offset.committed_offset if is_held else None,
-        pending_producer_ids=offset.pending_producer_ids,
-        would_reset=_would_reset(instant, offset, bounds, end),
-        loses_at_min_ms=_loses_at(offset, bounds, settings),
+    is_append_time = _SettingColumns(instant.partitions["topic"], topics).equals(TIMESTAMP_TYPE, LOG_APPEND_TIME)
+    start = _int64s(instant.partitions["log_start_offset"], -1).copy()
+    started = _of_source(points, "log_start", until_ms=instant.as_of_ms)
+    np.maximum.at(start, _int64s(started["number"], 0), _int64s(started["offset"], 0))  # logs lose only their heads
+    return TimeBounds(
+        points, log_start_offset=np.maximum(start, 0), is_append_time=is_append_time, slack_ms=instant.slack_ms
     )
 
 
-def _would_reset(instant: Instant, offset: Committed, bounds: TimeBounds | None, end: int | None) -> WouldReset | None:
-    """Why a consumer that comes back now would not continue at its committed offset; None where it would."""
-    log = instant.partitions.get(offset.key)
-    if log is None:
-        return "topic_gone" if instant.sees_all_topics else None
-    if _is_another(offset.topic_id, log.topic_id):
-        return "topic_made_anew"
-    if bounds is not None and offset.committed_offset < bounds.log_start_offset:
-        return "behind_log_start"
-    if bounds is not None and end is not None:
-        # An end that was seen later counts as well: the log may have grown since the snapshot.
-        ends = [seen for at_ms, seen in bounds.ends if at_ms >= instant.as_of_ms]
-        if offset.committed_offset > max([end, *ends]):
-            return "beyond_log_end"
-    return None
+def _of_source(points: pa.Table, source: str, *, since_ms: int | None = None, until_ms: int | None = None) -> pa.Table:
+    """The points of a source, made for instants between two."""
+    found = points.filter(pc.equal(points["source"], source))
+    at_ms = pc.fill_null(found["timestamp_ms"], 0)
+    if since_ms is not None:
+        return found.filter(pc.greater_equal(at_ms, since_ms))
+    return found.filter(pc.less_equal(at_ms, until_ms))
 
 
-def _loses_at(offset: Committed, bounds: TimeBounds | None, settings: Mapping[str, str]) -> int | None:
-    """The earliest instant at which retention by time can remove the first unread record; None where it never does, or
-    that is not known.
+def _is_held(instant: Instant, points: pa.Table) -> Flags:
+    """Whether a transaction was open from this offset on at the instant: by a look for it, or by looks around it."""
+    before = _of_source(points, "last_stable", until_ms=instant.as_of_ms)
+    after = _of_source(points, "last_stable", since_ms=instant.as_of_ms)
+    earlier, later = (_newest(instant, seen, "offset", instant.offset) for seen in (before, after))
+    is_held: Flags = (earlier != _NOT_KNOWN) & (later != _NOT_KNOWN)
+    return is_held
+
+
+def _epoch_ends(instant: Instant, points: pa.Table) -> Int64s:
+    """Where the log leaves the committed leader epoch by the newest look up to the instant; _NOT_KNOWN where none
+    asked."""
+    seen = _of_source(points, "epoch_end", until_ms=instant.as_of_ms)
+    epochs = _int64s(instant.committed["leader_epoch"], _NOT_KNOWN)
+    return _newest(instant, seen, "leader_epoch", epochs)
+
+
+def _newest(instant: Instant, seen: pa.Table, name: str, value: Int64s) -> Int64s:
+    """The offset of the newest of the points that have the value of each committed offset; _NOT_KNOWN without one. Of
+    two at one instant the larger offset."""
+    number, values, at_ms, offset = (_int64s(seen[each], 0) for each in ("number", name, "timestamp_ms", "offset"))
+    order = PartitionOrder(instant.index.count, number, values, at_ms, offset)
+    found = np.full(len(value), _NOT_KNOWN)
+    at = order.last(instant.number[instant.is_here], value[instant.is_here])
+    rows = order.rows[at] if len(order.rows) else at
+    is_it = (at >= 0) & (np.append(values, 0)[rows] == value[instant.is_here])
+    found[instant.is_here] = np.where(is_it, np.append(offset, 0)[rows], _NOT_KNOWN)
+    return found
+
+
+def _would_reset(instant: Instant, *, start: Int64s, end: Int64s, latest_end: Int64s, epoch_end: Int64s) -> Int64s:
+    """Why a consumer that comes back now would not continue at its committed offset: a place in RESETS, and beyond
+    them where it would.
+
+    A consumer that knows the leader epoch of what it read asks where the log leaves that epoch (KIP-320). An end before
+    its offset says that the log was truncated and written anew.
+    """
+    reasons = [
+        instant.is_here & (instant.offset < start),
+        (end != _NOT_KNOWN) & (instant.offset > latest_end),
+        (epoch_end != _NOT_KNOWN) & (epoch_end < instant.offset),
+        instant.is_another,
+        (instant.number == ABSENT) & instant.sees_all_topics,
+    ]
+    return np.select(reasons, range(len(RESETS)), len(RESETS))
+
+
+def _loses_at(oldest_ms: Int64s, settings: "_SettingColumns", *, is_at_end: Flags) -> Int64s:
+    """The earliest instant at which retention by time can remove the first unread record; _NOT_KNOWN where it never
+    does, or that is not known. `oldest_ms` is the lower bound of M(offset); NO_LOW where the record is gone.
 
     A broker removes whole segments, from the oldest on, once the newest record of one is older than the retention. The
     record that sets M(offset) is in that segment or in an older one.
     """
-    retention_ms = int(settings.get(RETENTION) or -1)
-    if bounds is None or retention_ms < 0 or "delete" not in settings.get(CLEANUP, ""):
-        return None
-    if offset.committed_offset < bounds.log_start_offset:
-        return None  # it is gone
-    low_ms = bounds.newest(offset.committed_offset).low_ms
-    return None if low_ms is None else low_ms + retention_ms
+    retention_ms = settings.number(RETENTION)
+    is_known = ~is_at_end & (oldest_ms != NO_LOW) & (retention_ms >= 0) & settings.contains(CLEANUP, "delete")
+    # No retention is beyond all time, however long it is set.
+    at_ms = np.where(is_known, oldest_ms, 0) + np.minimum(retention_ms, NO_HIGH - np.maximum(oldest_ms, 0))
+    return np.where(is_known, at_ms, _NOT_KNOWN)
 
 
-def _is_another(committed: str | None, topic_id: str | None) -> bool:
-    """Whether an offset was committed for another topic of the same name. Commits have topic ids since Kafka 4.1."""
-    return committed is not None and topic_id is not None and committed != topic_id
+class _SettingColumns:
+    """Settings of topics, as columns along a column of topics."""
+
+    def __init__(self, topics: pa.ChunkedArray, settings: Mapping[str, Mapping[str, str]]) -> None:
+        names = encoded(topics)
+        self._settings = [settings.get(name, {}) for name in names.dictionary.to_pylist()]
+        self._at = names.indices
+
+    def text(self, name: str) -> pa.Array:
+        return self._column([each.get(name) for each in self._settings], pa.string())
+
+    def number(self, name: str) -> Int64s:
+        return np.asarray(self._column([int(each.get(name) or -1) for each in self._settings], pa.int64()))
+
+    def equals(self, name: str, value: str) -> Flags:
+        return np.asarray(self._column([each.get(name) == value for each in self._settings], pa.bool_()))
+
+    def contains(self, name: str, value: str) -> Flags:
+        return np.asarray(self._column([value in each.get(name, "") for each in self._settings], pa.bool_()))
+
+    def _column(self, values: list[Any], kind: pa.DataType) -> pa.Array:
+        return pa.array(values, kind).take(self._at)
+
+
+def _nullable(values: Int64s) -> pa.Array:
+    return pa.array(values, pa.int64(), mask=values == _NOT_KNOWN)
+
+
+def _int64s(values: pa.ChunkedArray | pa.Array, null: int) -> Int64s:
+    return np.asarray(pc.fill_null(whole(values).cast(pa.int64()), null))
 
 
 def _settings_of(session: ClusterSession, topics: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -1,0 +1,36 @@
+"""
+### Audit of lag
+
+Finds out how long the first message that each group has not read has been waiting, when retention takes it, and which
+groups would not continue at their offsets when they come back.
+
+The task asks the brokers how new their logs are at the committed offsets of the newest published run (ListOffsets and
+OffsetForLeaderEpoch: DESCRIBE on the topics is all it needs, no message is read) and archives each answer. The result
+goes to the table `time_lag`, once Great Expectations has checked it, under the instant of that run. Offsets that would
+reset since the audit before raise an alert; so do those that lose unread messages within `SEXTON_LAG_ALERT_HOURS`.
+
+It needs a published run of `offset_retention`. Safe to run again at any time.
+"""
+
+from airflow.sdk import DAG
+
+from sexton.airflow import defaults
+from sexton.airflow.spark_tasks import macros, spark_job
+from sexton.settings import Cluster, settings
+
+
+def audit_lag(cluster: Cluster) -> None:
+    with DAG(
+        dag_id=cluster.scoped_name("audit_lag"),
+        schedule=defaults.timetable(cluster.lag_schedule),
+        catchup=False,  # it asks the brokers of today
+        max_active_runs=1,
+        user_defined_macros=macros(cluster),
+        description="Measure how late groups are in time, what they will lose, and which would reset",
+        **defaults.of_every_dag(cluster, __doc__),
+    ):
+        spark_job("audit_lag", cluster)
+
+
+for cluster in settings().every_cluster:
+    audit_lag(cluster)

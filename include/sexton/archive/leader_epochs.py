@@ -1,0 +1,40 @@
+"""From which place on the present leader of a log partition has written it: batches have their leader's epoch."""
+
+from pyarrow import fs as pafs
+
+from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
+from sexton.archive.lineages import list_lineages, read_segment_manifest
+
+
+def led_from(
+    fs: pafs.FileSystem,
+    root: str,
+    *,
+    cluster_id: str,
+    topic_id: str,
+    log_partition: int,
+    as_of_ms: int,
+    back_to: int,
+) -> int | None:
+    """The first log_offset of the leader epoch that the snapshot of an instant found; the log's end then, if that
+    leader has written nothing. At most `back_to` where it has led from there on. None where no snapshot says who led.
+
+    The snapshot is the first one after the instant, which settles it, else the newest.
+    """
+    recorded = oldest_metadata_after(fs, root, cluster_id=cluster_id, at_ms=as_of_ms) or newest_metadata(
+        fs, root, cluster_id=cluster_id
+    )
+    log = recorded.log_partitions.get(log_partition) if recorded and recorded.topic_id == topic_id else None
+    if log is None or log.leader_epoch < 0:
+        return None
+    start = log.high_watermark
+    lineages = list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).get(log_partition, [])
+    for segment in reversed([each for lineage in lineages[-1:] for each in lineage.segments]):
+        if start <= back_to:
+            break
+        for epoch, base_offset in reversed(read_segment_manifest(fs, segment).leader_epochs):
+            if epoch < log.leader_epoch:
+                return start
+            if epoch == log.leader_epoch:
+                start = min(start, base_offset)
+    return start

@@ -1,0 +1,195 @@
+"""audit_lag: how late every group of the newest published run was, what it will lose, and whether it would reset.
+
+The brokers are asked how new their logs are at the run's committed offsets (pipeline.measure_lag); each answer is
+archived. The rows are checked by Great Expectations, and the table `time_lag` gets them under the instant of the run; a
+repeated attempt replaces them. The lag that an earlier run was audited with shows how fast it grows. The cluster is
+only read, and no message of it.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.analysis.lag_growth import lag_growth, loses_at
+from sexton.kafka.client import ClientConfig
+from sexton.kafka.session import ClusterSession, Connect
+from sexton.kafka.topics import describe_cluster, require_cluster
+from sexton.lake.audits import newest_audit_of_a_run
+from sexton.lake.branch import RunKey
+from sexton.lake.catalog import Lake
+from sexton.lake.read import PublishedRun, published_at, read_published
+from sexton.maintenance.publish_audit import publish_audit
+from sexton.pipeline.measure_lag import (
+    KEY,
+    PARTITIONS,
+    Instant,
+    Looked,
+    committed_with_pending,
+    look,
+    matching,
+    measure,
+)
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
+from sexton.runs.source import open_archive
+from sexton.settings import settings
+from sexton.tables import COMMITTED_OFFSETS, TIME_LAG
+
+HOUR_MS = 3_600_000
+_PENDING = [*KEY, "producer_id"]
+_COMPARED = [*KEY, "committed_offset", "lag_min_ms", "lag_max_ms", "would_reset", "loses_at_ms"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagRequest:
+    """Which cluster, and the archive that knows it. What is lost within `alert_hours` is an alert; 0: nothing is."""
+
+    run_id: str
+    config: ClientConfig
+    archive: str
+    cluster_id: str | None = None
+    alert_hours: int = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagAudit:
+    """The result: of the published run at `run_as_of_ms`, how many offsets were measured, of how many partitions the
+    brokers did not answer, offsets that would reset by reason, and those that lose messages within the alert's span."""
+
+    cluster_id: str
+    run_as_of_ms: int
+    offsets: int
+    rounds: int
+    questions: int
+    unrefined: int
+    resets: dict[str, int]
+    losing: int
+    alerts: list[str] = field(default_factory=list)
+
+
+def run(
+    engine: Engine,
+    folder: RunFolder,
+    lake: Lake,
+    request: LagRequest,
+    *,
+    as_of_ms: int,
+    now_ms: Callable[[], int],
+    connect: Connect = ClusterSession,
+) -> LagAudit:
+    """Ask, measure, check, publish. NoCoverage without a published run up to `as_of_ms`; Refused for another cluster
+    than `cluster_id`; DataQualityFailure when a check fails."""
+    folder.remove(TIME_LAG.name)
+    with connect(request.config) as session:
+        cluster_id = describe_cluster(session, ()).cluster_id
+        require_cluster(cluster_id, request.cluster_id, where=request.config.bootstrap_servers)
+        published = published_at(lake, as_of_ms, cluster_id=cluster_id)
+        # In the order of groups, so that a reader of one group reads one row group of time_lag.
+        committed = read_published(lake, published, COMMITTED_OFFSETS.name).sort_by(
+            [(name, "ascending") for name in KEY]
+        )
+        instant = _instant(lake, request.archive, published, committed)
+        looked = look(session, instant, now_ms=now_ms)
+    lags = measure(instant)
+    before_ms, before = _before(lake, published, lags)
+    rows = _completed(lags, looked, before, as_of_ms=published.key.as_of_ms, before_ms=before_ms)
+    key = RunKey(cluster_id=cluster_id, as_of_ms=published.key.as_of_ms, run_id=request.run_id)
+    alerts = publish_audit(
+        engine,
+        folder,
+        lake,
+        key,
+        {TIME_LAG: rows},
+        cuts=published.cuts,
+        compared={COMMITTED_OFFSETS: committed},
+    )
+    within_ms = request.alert_hours * HOUR_MS
+    is_losing = _is_losing(rows, key.as_of_ms + within_ms) if within_ms else pa.nulls(rows.num_rows, pa.bool_())
+    losing = rows.filter(is_losing)
+    is_new = pc.invert(_is_losing(before, before_ms + within_ms))
+    return LagAudit(
+        cluster_id=cluster_id,
+        run_as_of_ms=key.as_of_ms,
+        offsets=rows.num_rows,
+        rounds=looked.look.rounds,
+        questions=looked.questions,
+        unrefined=len(looked.unanswered),
+        resets=dict(Counter(rows["would_reset"].drop_null().to_pylist()).most_common()),
+        losing=losing.num_rows,
+        alerts=[
+            *_reset_alerts(rows, before),
+            *_loss_alerts(rows.filter(pc.and_(is_losing, is_new)), request.alert_hours),
+            *alerts,
+        ],
+    )
+
+
+def _instant(lake: Lake, archive: str, published: PublishedRun, committed: pa.Table) -> Instant:
+    """The committed offsets of a published run, and the partitions as its snapshot recorded them."""
+    source = open_archive(
+        archive, as_of_ms=published.key.as_of_ms, topics_file=None, cluster_id=published.key.cluster_id
+    )
+    return Instant(
+        archive=archive,
+        cluster_id=published.key.cluster_id,
+        as_of_ms=published.key.as_of_ms,
+        committed=committed_with_pending(committed, read_published(lake, published, "pending_offsets", _PENDING)),
+        partitions=read_published(lake, published, "topic_partitions", PARTITIONS),
+        sees_all_topics=bool(source.sees_all_topics),
+        slack_ms=settings().settle_ms,
+    )
+
+
+def _before(lake: Lake, published: PublishedRun, rows: pa.Table) -> tuple[int, pa.Table]:
+    """The newest audited run before a run: its instant, and its row of each of `rows`, NULL where it has none."""
+    key = published.key
+    found = newest_audit_of_a_run(lake, TIME_LAG.name, key.cluster_id, _COMPARED, before_ms=key.as_of_ms)
+    as_of_ms, audited = found or (0, TIME_LAG.arrow_schema().empty_table().select(_COMPARED))
+    at = matching(rows, audited)
+    return as_of_ms, audited.take(pa.array(at, mask=at < 0))
+
+
+def _completed(lags: pa.Table, looked: Looked, before: pa.Table, *, as_of_ms: int, before_ms: int) -> pa.Table:
+    """The rows of time_lag, in the order of `lags`."""
+    growth = lag_growth(before, lags, passed_ms=as_of_ms - before_ms if before.num_rows else 0)
+    unanswered = {f"{partition} {topic}": why for (topic, partition), why in looked.unanswered.items()}
+    places = pc.binary_join_element_wise(lags["partition"].cast(pa.string()), lags["topic"], " ")
+    at = pc.index_in(places, value_set=pa.array([*unanswered], pa.string()))
+    columns = {
+        **{name: lags[name] for name in lags.column_names},
+        "lag_growth": growth,
+        "loses_at_ms": loses_at(lags["loses_at_min_ms"].combine_chunks(), growth, as_of_ms),
+        "unrefined": pa.array([*unanswered.values()], pa.string()).take(at.combine_chunks()),
+    }
+    schema = TIME_LAG.arrow_schema(with_run=False)
+    return pa.table([columns[name] for name in schema.names], schema)
+
+
+def _is_losing(rows: pa.Table, until_ms: int) -> pa.ChunkedArray:
+    return pc.fill_null(pc.less_equal(rows["loses_at_ms"], until_ms), False)
+
+
+def _reset_alerts(rows: pa.Table, before: pa.Table) -> list[str]:
+    """A line for each reason that is new since the audit before, without names."""
+    is_same = pc.fill_null(pc.equal(rows["would_reset"], before["would_reset"]), False)
+    new = rows.filter(pc.and_not(pc.is_valid(rows["would_reset"]), is_same))
+    counts = new.group_by("would_reset").aggregate([("group_id", "count"), ("group_id", "count_distinct")])
+    return [
+        f"{row['group_id_count']} offsets of {row['group_id_count_distinct']} groups became {row['would_reset']}: a "
+        "consumer that comes back would not continue there; the table time_lag has them"
+        for row in sorted(counts.to_pylist(), key=lambda row: (-row["group_id_count"], row["would_reset"]))
+    ]
+
+
+def _loss_alerts(new: pa.Table, hours: int) -> list[str]:
+    """A line for what retention will take unread, without names."""
+    if not new.num_rows:
+        return []
+    groups, first_ms = pc.count_distinct(new["group_id"]), pc.min(new["loses_at_ms"])
+    return [
+        f"{new.num_rows} offsets of {groups} groups lose messages that nobody has read within {hours} hours, the first "
+        f"at {first_ms} ms: retention.ms of their topics is reached; the table time_lag has them"
+    ]

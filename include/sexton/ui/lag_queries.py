@@ -1,0 +1,50 @@
+"""The lag in time of a run's offsets, as the DAG audit_lag left it under the instant of the run; no row without one."""
+
+from collections.abc import Sequence
+
+from sexton.lake.read import PublishedRun
+from sexton.report.figures import DAY_MS
+from sexton.ui.database import no_rows
+from sexton.ui.published_tables import PublishedTables
+
+RUNS_BACK = 24
+LOSS_SPAN_MS = DAY_MS
+"""What is lost within this span after a run counts as about to be lost."""
+OFFSET_LAG = (
+    *("lag_min_ms", "lag_max_ms", "basis", "lag_growth", "held_at", "would_reset", "diverged_at"),
+    *("loses_at_min_ms", "loses_at_ms"),
+)
+"""What is shown of an offset besides its verdict."""
+GROUP_LAG = {
+    "lag_min_ms": "max(lag_min_ms)",
+    "lag_max_ms": "if(count(*) > count(lag_max_ms), NULL, max(lag_max_ms))",
+    "resets": "count(would_reset)",
+    "loses_at_ms": "min(loses_at_ms)",
+}
+"""The lag of a group is that of its latest offset -> SQL over its rows of time_lag."""
+
+
+def lag_of(tables: PublishedTables, run: PublishedRun) -> str:
+    """SQL for the lag of a run's offsets."""
+    return lag_of_runs(tables, [run])
+
+
+def lag_of_runs(tables: PublishedTables, runs: Sequence[PublishedRun]) -> str:
+    """SQL for the lag of the offsets of several runs of one cluster."""
+    return tables.at_instants("time_lag", runs[0].key.cluster_id, [run.key.as_of_ms for run in runs])
+
+
+def is_audited(tables: PublishedTables, run: PublishedRun) -> bool:
+    """Whether there is a lag for a run. A data file has a row at least."""
+    return lag_of(tables, run) != no_rows("time_lag")
+
+
+def newest_lag(tables: PublishedTables, runs: Sequence[PublishedRun]) -> str | None:
+    """SQL for the lag of the offsets of the newest audited run, of the last RUNS_BACK of one cluster; None without any.
+
+    `runs` are oldest first.
+    """
+    source = lag_of_runs(tables, runs[-RUNS_BACK:])
+    if source == no_rows("time_lag"):
+        return None
+    return f"(SELECT * FROM {source} WHERE as_of_ms = (SELECT max(as_of_ms) FROM {source}))"

@@ -12,13 +12,14 @@ from typing import Protocol
 
 from sexton.coordinator.api.view import TopicPartition
 from sexton.kafka.admin import ErrorName, GroupNow
+from sexton.kafka.admin_look import LookedGroup
 from sexton.kafka.group_state import CommittedOffset, CommittedValue
 from sexton.kafka.tail import TailRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
-    """A cluster and its offsets topic. What this principal may not see is None.
+    """A cluster and its offsets topic. What this principal may not see is None, of a hidden topic `partition_count` 0.
 
     `retention_ms` is the broker's offsets.retention.minutes, `broker_version` the release that the brokers run.
     """
@@ -69,7 +70,8 @@ class Tail(Protocol):
 class AdminClient(Protocol):
     """A cluster as a principal sees it that may change it."""
 
-    def identity(self) -> ClusterIdentity: ...
+    def identity(self, *, may_hide_log: bool = False) -> ClusterIdentity:
+        """NotAllowed or UsageError when the offsets topic is not shown, unless it may be hidden."""
 
     def broker_time(self) -> BrokerTime: ...
 
@@ -86,6 +88,9 @@ class AdminClient(Protocol):
         """All committed offsets that this principal may see; error code 88 for one that a transaction holds."""
 
     def group_now(self, group_id: str) -> GroupNow: ...
+
+    def look(self, group_id: str, group_type: str, wanted: Collection[TopicPartition] = ()) -> LookedGroup:
+        """A group as a look by Admin API sees it (kafka.admin_look.look_at_group); never an exception."""
 
     def delete_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]

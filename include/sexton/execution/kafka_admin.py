@@ -15,6 +15,7 @@ from sexton.execution.admin_client import BrokerTime, ClusterIdentity, Tail, Top
 from sexton.kafka import admin
 from sexton.kafka.acls import missing_acl
 from sexton.kafka.admin import ErrorName, GroupNow
+from sexton.kafka.admin_look import LookedGroup, look_at_group
 from sexton.kafka.append import append_tombstones
 from sexton.kafka.broker_limits import controller_time_ms, max_message_bytes, newest_stamp_ms, retention_minutes
 from sexton.kafka.client import ClientConfig
@@ -44,23 +45,34 @@ class KafkaAdmin:
     reading: ClusterSession
     changing: ClusterSession
 
-    def identity(self) -> ClusterIdentity:
-        cluster = self.reading.retrying(lambda: describe_cluster(self.reading, [OFFSETS_TOPIC]))
-        topic = cluster.topics[OFFSETS_TOPIC]
+    def identity(self, *, may_hide_log: bool = False) -> ClusterIdentity:
+        topic = self._offsets_topic(may_hide=may_hide_log)
+        cluster = self.reading.retrying(lambda: describe_cluster(self.reading, []))
         minutes = retention_minutes(self.reading)
         return ClusterIdentity(
             cluster_id=cluster.cluster_id,
-            topic_id=topic.topic_id or UNKNOWN_ID,
-            partition_count=len(topic.leaders),
-            max_message_bytes=max_message_bytes(self.reading, OFFSETS_TOPIC),
+            topic_id=UNKNOWN_ID if topic is None else topic.topic_id or UNKNOWN_ID,
+            partition_count=0 if topic is None else len(topic.leaders),
+            max_message_bytes=None if topic is None else max_message_bytes(self.reading, OFFSETS_TOPIC),
             retention_ms=None if minutes is None else minutes * 60_000,
             broker_version=self.reading.broker_version,
         )
 
     def broker_time(self) -> BrokerTime:
-        topic = self.reading.retrying(lambda: describe_topic(self.reading, OFFSETS_TOPIC))
-        at_least_ms = self.reading.retrying(lambda: newest_stamp_ms(self.reading, topic))
+        topic = self._offsets_topic(may_hide=True)
+        at_least_ms = -1
+        if topic is not None:
+            at_least_ms = self.reading.retrying(lambda: newest_stamp_ms(self.reading, topic))
         return BrokerTime(at_least_ms=at_least_ms, now_ms=controller_time_ms(self.reading))
+
+    def _offsets_topic(self, *, may_hide: bool) -> Topic | None:
+        """The offsets topic; None where it is hidden and may be."""
+        try:
+            return self.reading.retrying(lambda: describe_topic(self.reading, OFFSETS_TOPIC))
+        except UsageError:  # also NotAllowed
+            if not may_hide:
+                raise
+            return None
 
     def log_end(self, log_partition: int) -> int:
         return self.reading.retrying(lambda: high_watermark(self.reading, OFFSETS_TOPIC, log_partition))
@@ -96,6 +108,9 @@ class KafkaAdmin:
 
     def group_now(self, group_id: str) -> GroupNow:
         return admin.group_now(self.reading, group_id)
+
+    def look(self, group_id: str, group_type: str, wanted: Collection[TopicPartition] = ()) -> LookedGroup:
+        return look_at_group(self.reading, group_id, group_type, wanted)
 
     def delete_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]

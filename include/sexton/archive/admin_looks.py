@@ -1,0 +1,269 @@
+"""Looks at a cluster by its Admin API, where the offsets log cannot be read: what coordinators answered, kept for good.
+
+    <archive>/<cluster_id>/admin_looks/<taken_at_ms>/groups.parquet, members.parquet, offsets.parquet
+                                      /<taken_at_ms>.json     its manifest, written after them
+
+A look without a manifest does not exist. Its files are created once, so two looks at the same instant have two names,
+and one that was killed is taken again from the beginning: it holds instants, which cannot be resumed.
+
+All instants are by the clock of who looked. Every group has the instants between which it was asked and answered about:
+its answers are of some moment in between. Not here: how a cluster is asked (kafka.admin_look), and what several looks
+say together (look_intervals).
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs as pafs
+
+from sexton.archive.cluster_metadata import ClusterMetadata
+from sexton.archive.create import create_whole
+from sexton.archive.files import cluster_folder, is_file, numbered_files, read_file, read_record, record_json
+from sexton.archive.lineages import ADMIN_LOOKS_FOLDER
+from sexton.errors import UsageError
+
+COVERED_MS = 600_000
+"""How long before a look the instants are for which it answers: as long as a snapshot of the log is on time."""
+ROWS_A_PIECE = 65_536
+"""Rows in memory before they are compressed."""
+GROUPS = pa.schema(
+    [
+        pa.field("group_id", pa.string(), nullable=False),
+        pa.field("group_type", pa.string()),
+        pa.field("state", pa.string()),
+        pa.field("protocol_type", pa.string()),
+        pa.field("protocol", pa.string()),
+        pa.field("group_epoch", pa.int32()),
+        pa.field("member_count", pa.int32()),
+        pa.field("subscribed_topics", pa.list_(pa.string())),
+        pa.field("subscription_known", pa.bool_()),
+        pa.field("coordinator", pa.int32()),
+        pa.field("error", pa.string()),
+        pa.field("asked_ms", pa.int64()),
+        pa.field("answered_ms", pa.int64()),
+        pa.field("offsets_error", pa.string()),
+        pa.field("offsets_asked_ms", pa.int64()),
+        pa.field("offsets_answered_ms", pa.int64()),
+    ]
+)
+"""A group that was listed. `error` is why it is not described, `offsets_error` why its offsets are not here: Kafka's
+name, or what kept the broker from answering; the columns that they would fill are NULL."""
+MEMBERS = pa.schema(
+    [
+        pa.field("group_id", pa.string(), nullable=False),
+        pa.field("member_id", pa.string(), nullable=False),
+        pa.field("group_instance_id", pa.string()),
+        pa.field("client_id", pa.string()),
+        pa.field("client_host", pa.string()),
+        pa.field("rack_id", pa.string()),
+        pa.field("member_epoch", pa.int32()),
+        pa.field("subscribed_topics", pa.list_(pa.string())),
+        pa.field("assignment", pa.list_(pa.string())),
+        pa.field("member_metadata", pa.binary()),
+        pa.field("member_assignment", pa.binary()),
+    ]
+)
+OFFSETS = pa.schema(
+    [
+        pa.field("group_id", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("committed_offset", pa.int64(), nullable=False),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("metadata", pa.string(), nullable=False),
+        pa.field("is_unstable", pa.bool_()),
+    ]
+)
+"""A committed offset. `is_unstable`: an open transaction may still change it; NULL where that was not answered."""
+SCHEMAS: Mapping[str, pa.Schema] = {"groups": GROUPS, "members": MEMBERS, "offsets": OFFSETS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminLook:
+    """The manifest of a look. `taken_at_ms` is when it began. `reason`: why the log was not read instead.
+
+    `metadata` has topics and settings as a snapshot records them; a `partition_count` of 0 is not known. The groups of
+    brokers that failed (`failed_brokers`, their errors by id) are missing. Only with `sees_all_groups` a group that is
+    not here, nor of such a broker, did not exist.
+    """
+
+    cluster_id: str
+    taken_at_ms: int
+    finished_at_ms: int
+    reason: str
+    metadata: ClusterMetadata
+    sees_all_groups: bool
+    failed_brokers: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)
+    refused: int = 0
+    """Groups about which something was not answered."""
+    sha256: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a group that is not here did not exist."""
+        return self.sees_all_groups and not self.failed_brokers
+
+
+class LookWriter:
+    """Takes the rows of a look, compresses them piece by piece, and writes its files once it is complete."""
+
+    def __init__(self) -> None:
+        self._tables = {name: _Pieces(schema) for name, schema in SCHEMAS.items()}
+
+    def add(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Take rows of a table of SCHEMAS, their values in its order."""
+        self._tables[table].add(rows)
+
+    def write(self, fs: pafs.FileSystem, root: str, look: AdminLook) -> AdminLook:
+        """Keep the look, whose files it gets; what it returns is its manifest."""
+        data = {name: pieces.finish() for name, pieces in self._tables.items()}
+        while not create_whole(fs, _file(root, look, "groups"), data["groups"], what="admin_look"):
+            look = replace(look, taken_at_ms=look.taken_at_ms + 1)  # another look has that name
+        for name in ("members", "offsets"):
+            create_whole(fs, _file(root, look, name), data[name], what="admin_look")
+        look = replace(
+            look,
+            metadata=replace(look.metadata, taken_at_ms=look.taken_at_ms),
+            rows={name: pieces.rows for name, pieces in self._tables.items()},
+            sha256={name: hashlib.sha256(each).hexdigest() for name, each in data.items()},
+        )
+        path = admin_look_manifest(root, look.cluster_id, look.taken_at_ms)
+        create_whole(fs, path, record_json(look), what="admin_look_manifest")
+        return look
+
+
+class _Pieces:
+    """One Parquet file in memory, a row group for each piece."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.rows = 0
+        self._waiting: list[Sequence[Any]] = []
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
+        self._schema = schema
+
+    def add(self, rows: Sequence[Sequence[Any]]) -> None:
+        self.rows += len(rows)
+        self._waiting += rows
+        if len(self._waiting) >= ROWS_A_PIECE:
+            self._flush()
+
+    def finish(self) -> bytes:
+        self._flush()
+        self._writer.close()
+        data: bytes = self._sink.getvalue().to_pybytes()
+        return data
+
+    def _flush(self) -> None:
+        if self._waiting:
+            columns = list(zip(*self._waiting, strict=True))
+            arrays = [pa.array(values, each.type) for values, each in zip(columns, self._schema, strict=True)]
+            self._writer.write_table(pa.table(arrays, schema=self._schema))
+            self._waiting = []
+
+
+def admin_look_manifest(root: str, cluster_id: str, taken_at_ms: int) -> str:
+    """Where the manifest of a look is."""
+    return f"{cluster_folder(root, cluster_id, ADMIN_LOOKS_FOLDER)}/{taken_at_ms}.json"
+
+
+def admin_look_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int]:
+    """When the finished looks of a cluster began, in order."""
+    return numbered_files(fs, cluster_folder(root, cluster_id, ADMIN_LOOKS_FOLDER))
+
+
+def read_admin_look(fs: pafs.FileSystem, root: str, cluster_id: str, taken_at_ms: int) -> AdminLook:
+    """The manifest of a look."""
+    path = admin_look_manifest(root, cluster_id, taken_at_ms)
+    look = read_record(fs, path, AdminLook, what="a manifest of a look by Admin API")
+    return replace(look, taken_at_ms=taken_at_ms, cluster_id=cluster_id)
+
+
+def look_at(fs: pafs.FileSystem, root: str, cluster_id: str, as_of_ms: int | None) -> AdminLook | None:
+    """The look that answers for an instant: the first that began at or after it, if that is at most COVERED_MS later;
+    the newest for None. None where there is no such look."""
+    instants = admin_look_instants(fs, root, cluster_id)
+    if as_of_ms is None:
+        found = max(instants, default=None)
+    else:
+        found = min((at for at in instants if as_of_ms <= at <= as_of_ms + COVERED_MS), default=None)
+    return None if found is None else read_admin_look(fs, root, cluster_id, found)
+
+
+def newest_look(fs: pafs.FileSystem, root: str, cluster_id: str, *, before_ms: int) -> AdminLook | None:
+    """The newest look that began before an instant; None without one."""
+    found = max((at for at in admin_look_instants(fs, root, cluster_id) if at < before_ms), default=None)
+    return None if found is None else read_admin_look(fs, root, cluster_id, found)
+
+
+def read_look_table(
+    fs: pafs.FileSystem, root: str, look: AdminLook, table: str, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """A table of a look; UsageError when it is not the one that the manifest describes."""
+    path = _file(root, look, table)
+    if not is_file(fs, path):
+        raise UsageError("the manifest is here, this file is not", where=path)
+    data = read_file(fs, path)
+    if hashlib.sha256(data).hexdigest() != look.sha256.get(table):
+        raise UsageError("its SHA-256 is not the one in its manifest", where=path)
+    return pq.read_table(pa.BufferReader(data), columns=None if columns is None else list(columns))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookRows:
+    """A look with its rows of GROUPS and OFFSETS."""
+
+    look: AdminLook
+    groups: pa.Table
+    offsets: pa.Table
+
+
+class Looks:
+    """The looks of a cluster; with `group_ids` the rows of these groups only, which then are read once.
+
+    A look among others that is damaged is passed over, and why is noted in `damaged`: as if nobody had looked then.
+    """
+
+    def __init__(self, fs: pafs.FileSystem, root: str, cluster_id: str, group_ids: pa.Array | None = None) -> None:
+        self.fs, self.root, self.cluster_id = fs, root, cluster_id
+        self.instants = admin_look_instants(fs, root, cluster_id)
+        self.damaged: dict[int, str] = {}
+        self._group_ids = group_ids
+        self._read: dict[int, LookRows] = {}
+
+    def rows(self, look: AdminLook) -> LookRows:
+        """The rows of one look; UsageError when it is damaged."""
+        if look.taken_at_ms in self._read:
+            return self._read[look.taken_at_ms]
+        rows = LookRows(look=look, groups=self.table(look, "groups"), offsets=self.table(look, "offsets"))
+        if self._group_ids is not None:
+            self._read[look.taken_at_ms] = rows
+        return rows
+
+    def table(self, look: AdminLook, name: str) -> pa.Table:
+        """A table of one look; UsageError when it is damaged."""
+        rows = read_look_table(self.fs, self.root, look, name)
+        return rows if self._group_ids is None else rows.filter(pc.is_in(rows["group_id"], value_set=self._group_ids))
+
+    def before(self, taken_at_ms: int, *, after_ms: int = -1) -> Iterator[LookRows]:
+        """The looks before an instant, newest first, down to those after another."""
+        for at_ms in reversed([at for at in self.instants if after_ms < at < taken_at_ms]):
+            if at_ms in self.damaged:
+                continue
+            try:
+                rows = self._read.get(at_ms) or self.rows(read_admin_look(self.fs, self.root, self.cluster_id, at_ms))
+            except UsageError as error:
+                self.damaged[at_ms] = str(error)
+                continue
+            yield rows
+
+
+def _file(root: str, look: AdminLook, table: str) -> str:
+    return f"{cluster_folder(root, look.cluster_id, ADMIN_LOOKS_FOLDER)}/{look.taken_at_ms}/{table}.parquet"

@@ -1,0 +1,186 @@
+"""What the archive's looks by Admin API say of some groups at one look, and whether a later one shows a change.
+
+For plans made by looks: what is not as the plan saw it must not be deleted, also where it looks the same again by now.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs as pafs
+
+from sexton.archive.admin_looks import AdminLook, admin_look_instants, read_admin_look, read_look_table
+from sexton.errors import Refused
+
+EMPTY = "Empty"
+
+TopicPartition = tuple[str, int]
+LookedValue = tuple[int, int | None, str]
+"""Offset, leader epoch (None when it is not known), metadata."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupThen:
+    """A group at the look that a plan was made by; fields as in archive.admin_looks.GROUPS.
+
+    `topics` are all that the look could see, None where those were all topics of the cluster. `changed` is what a later
+    look of the archive shows to have happened since, `was_gone` are offsets that one of them did not find.
+    """
+
+    group_type: str
+    state: str | None
+    protocol_type: str | None
+    group_epoch: int | None
+    offsets: Mapping[TopicPartition, LookedValue]
+    topics: frozenset[str] | None = None
+    changed: str | None = None
+    was_gone: frozenset[TopicPartition] = frozenset()
+
+    def change(
+        self,
+        *,
+        state: str | None,
+        protocol_type: str | None,
+        group_epoch: int | None,
+        member_count: int | None,
+        offsets: Mapping[TopicPartition, LookedValue],
+    ) -> str | None:
+        """What a look at the group shows to have happened since; None for nothing. Offsets that are gone are no change;
+        without a `state` the group is not there."""
+        if self.state != EMPTY:
+            return f"the group was {self.state or 'not described'} when the plan was made"
+        if state is None and offsets:
+            return f"it is no {self.group_type} group any more"
+        if state is not None:
+            if state != EMPTY or member_count:
+                return f"the group is {state}"
+            if (protocol_type or None) != (self.protocol_type or None):
+                return f"the group has had members: protocol type {protocol_type or 'none'}"
+            if group_epoch != self.group_epoch:
+                epochs = f"group epoch {self.group_epoch} then, {group_epoch} now"
+                return f"the group has been active since the plan was made: {epochs}"
+        for key, value in sorted(offsets.items()):
+            before = self.offsets.get(key)
+            if before is None and self.topics is not None and key[0] not in self.topics:
+                continue  # it was hidden then
+            if before != value:
+                was = "nothing" if before is None else str(before[0])
+                what = f"{key[0]}-{key[1]} was {was}, now {value[0]}"
+                return f"the group has committed since the plan was made: {what}"
+            if key in self.was_gone:
+                return f"{key[0]}-{key[1]} was gone at a look since then, and is there again"
+        return None
+
+
+def the_look(
+    fs: pafs.FileSystem, root: str, cluster_id: str, *, taken_at_ms: int, sha256: Mapping[str, str]
+) -> AdminLook:
+    """The look that a plan was made by; Refused when it is not in the archive, or its files have another SHA-256."""
+    if taken_at_ms not in admin_look_instants(fs, root, cluster_id):
+        raise Refused(f"the look of {taken_at_ms} ms, that the plan was made by, is not in the archive", fix=_NEW_PLAN)
+    look = read_admin_look(fs, root, cluster_id, taken_at_ms)
+    if look.sha256 != dict(sha256):
+        raise Refused("the look in the archive is not the one that the plan was made by", fix=_NEW_PLAN)
+    return look
+
+
+def groups_then(
+    fs: pafs.FileSystem,
+    root: str,
+    cluster_id: str,
+    *,
+    taken_at_ms: int,
+    sha256: Mapping[str, str],
+    group_ids: Collection[str],
+) -> dict[str, GroupThen]:
+    """Some groups at a look, whose files must have these SHA-256, compared with all later looks of the archive.
+
+    Refused when the look is not there any more, is another one, or does not have a group.
+    """
+    look = the_look(fs, root, cluster_id, taken_at_ms=taken_at_ms, sha256=sha256)
+    wanted = pa.array(sorted(set(group_ids)), pa.string())
+    found: dict[str, GroupThen] = {}
+    offsets = _offsets(fs, root, look, wanted)
+    for row in _rows(fs, root, look, "groups", wanted):
+        found[row["group_id"]] = GroupThen(
+            group_type=row["group_type"],
+            state=row["state"] if row["error"] is None and row["offsets_error"] is None else None,
+            protocol_type=row["protocol_type"],
+            group_epoch=row["group_epoch"],
+            offsets=offsets.get(row["group_id"], {}),
+            topics=None if look.metadata.sees_all_topics else _topics(look),
+        )
+    if missing := sorted(set(group_ids) - found.keys()):
+        raise Refused(f"the look that the plan was made by does not have {missing[0]}", fix=_NEW_PLAN)
+    later = [at for at in admin_look_instants(fs, root, cluster_id) if at > taken_at_ms]
+    for at_ms in later:
+        _compare(fs, root, read_admin_look(fs, root, cluster_id, at_ms), wanted, found)
+    return found
+
+
+_NEW_PLAN = "make a new plan"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Since:
+    """What a later look shows of a group."""
+
+    changed: str | None = None
+    gone: set[TopicPartition] = field(default_factory=set)
+
+
+def _compare(fs: pafs.FileSystem, root: str, look: AdminLook, wanted: pa.Array, found: dict[str, GroupThen]) -> None:
+    """Note in `found` what a later look shows to have happened."""
+    offsets = _offsets(fs, root, look, wanted)
+    rows = {row["group_id"]: row for row in _rows(fs, root, look, "groups", wanted)}
+    for group_id, then in found.items():
+        since = _since(look, then, rows.get(group_id), offsets.get(group_id, {}))
+        changed, gone = then.changed or since.changed, then.was_gone | since.gone
+        found[group_id] = replace(then, changed=changed, was_gone=gone)
+
+
+def _since(
+    look: AdminLook, then: GroupThen, row: dict[str, Any] | None, offsets: Mapping[TopicPartition, LookedValue]
+) -> _Since:
+    since = _Since()
+    topics = _topics(look)
+    seen = {key for key in then.offsets if look.metadata.sees_all_topics or key[0] in topics}
+    if row is None:
+        return _Since(gone=seen) if look.is_whole else since
+    if row["error"] is not None or row["state"] is None:
+        return since
+    is_fetched = row["offsets_error"] is None
+    same_type = row["group_type"] == then.group_type
+    change = then.change(
+        state=str(row["state"]) if same_type else None,
+        protocol_type=row["protocol_type"],
+        group_epoch=row["group_epoch"],
+        member_count=row["member_count"],
+        offsets=offsets if is_fetched else {},
+    )
+    if change is not None:
+        since.changed = f"{change} (by the look of {look.taken_at_ms} ms)"
+    since.gone = seen - offsets.keys() if is_fetched else set()
+    return since
+
+
+def _topics(look: AdminLook) -> frozenset[str]:
+    return frozenset(row["topic"] for row in look.metadata.topics)
+
+
+def _rows(fs: pafs.FileSystem, root: str, look: AdminLook, table: str, wanted: pa.Array) -> list[dict[str, Any]]:
+    rows = read_look_table(fs, root, look, table)
+    some: list[dict[str, Any]] = rows.filter(pc.is_in(rows["group_id"], value_set=wanted)).to_pylist()
+    return some
+
+
+def _offsets(
+    fs: pafs.FileSystem, root: str, look: AdminLook, wanted: pa.Array
+) -> dict[str, dict[TopicPartition, LookedValue]]:
+    found: dict[str, dict[TopicPartition, LookedValue]] = {}
+    for row in _rows(fs, root, look, "offsets", wanted):
+        value = row["committed_offset"], row["leader_epoch"], row["metadata"]
+        found.setdefault(row["group_id"], {})[row["topic"], row["partition"]] = value
+    return found

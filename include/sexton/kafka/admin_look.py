@@ -1,0 +1,538 @@
+"""One look at all groups of a cluster by its Admin API, for clusters that hide their offsets log.
+
+Groups of all types are listed (ListGroups), their committed offsets fetched (OffsetFetch of many groups a request,
+KIP-709, Kafka 3.0 on): as they are, and again with require_stable, which shows what an open transaction may still
+change; then they are described (DescribeGroups, and the description of each newer type). It takes DESCRIBE on groups
+and topics.
+
+Partial failure is data. A group that is refused, or whose coordinator does not answer, is a row with the error. A
+coordinator that moved is looked up again; a broker that failed BROKER_ATTEMPTS times in a row is not asked any more.
+A request asks about as many groups as had OFFSETS_A_REQUEST offsets in the last answers, so that memory is bounded
+however large groups are.
+
+`look_at_group` asks about one group in the same way, for what changes a cluster (execution).
+
+Not here: what is kept of it (archive.admin_looks), and topics and settings (collect_metadata).
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from typing import Any, Protocol, TypeAlias
+
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer import OffsetFetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from sexton.coordinator.groups.classic import read_assignment
+from sexton.coordinator.groups.group import assignment_text
+from sexton.errors import BrokerError
+from sexton.kafka.failures import NotAllowed, TransientError, error_name
+from sexton.kafka.group_state import (
+    GROUP_COORDINATOR,
+    OFFSET_FETCH_BY_NAME,
+    CommittedOffset,
+    CommittedValue,
+    ListedGroup,
+    Listing,
+    committed_offsets,
+    find_coordinator,
+    list_groups,
+)
+from sexton.kafka.messages import (
+    ConsumerGroupDescribeRequest,
+    ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
+)
+from sexton.kafka.session import ClusterSession
+from sexton.records import MalformedRecord, decode_subscription
+
+OFFSET_FETCH_OF_MANY = 8
+OFFSETS_A_REQUEST = 50_000
+FIRST_GROUPS, MOST_GROUPS = 100, 1_000
+"""Groups in a request: of the first, and at most."""
+ATTEMPTS, BROKER_ATTEMPTS = 4, 3
+_WAIT_S = 0.25
+UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
+CLASSIC, CONSUMER, SHARE, STREAMS = "Classic", "Consumer", "Share", "Streams"
+TYPES = {kind.lower(): kind for kind in (CLASSIC, CONSUMER, SHARE, STREAMS)}
+_CONSUMER_PROTOCOL = "consumer"
+_DESCRIBE = {
+    CONSUMER: ConsumerGroupDescribeRequest,
+    SHARE: ShareGroupDescribeRequest,
+    STREAMS: StreamsGroupDescribeRequest,
+}
+_MAY_PASS = frozenset(
+    {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "REQUEST_TIMED_OUT"}
+)
+_GONE = frozenset({"GROUP_ID_NOT_FOUND", "INVALID_GROUP_ID"})
+DEAD = "Dead"
+
+Row: TypeAlias = Sequence[Any]
+
+
+class Sink(Protocol):
+    """Takes rows of archive.admin_looks.SCHEMAS."""
+
+    def add(self, table: str, rows: Sequence[Row]) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class _Group:
+    """What is known of a group so far; fields as in archive.admin_looks.GROUPS."""
+
+    listed: ListedGroup
+    group_type: str
+    coordinator: int
+    state: str | None = None
+    protocol_type: str | None = None
+    protocol: str | None = None
+    group_epoch: int | None = None
+    member_count: int | None = None
+    subscribed_topics: list[str] | None = None
+    subscription_known: bool = False
+    error: str | None = None
+    asked_ms: int | None = None
+    answered_ms: int | None = None
+    offsets_error: str | None = None
+    offsets_asked_ms: int | None = None
+    offsets_answered_ms: int | None = None
+    members: list[Row] = field(default_factory=list)
+    offsets: dict[tuple[str, int], tuple[int, int | None, str]] = field(default_factory=dict)
+    unstable: frozenset[tuple[str, int]] | None = None
+    is_gone: bool = False
+
+    @property
+    def row(self) -> Row:
+        return (
+            self.listed.group_id,
+            self.group_type,
+            self.state,
+            self.protocol_type,
+            self.protocol,
+            self.group_epoch,
+            self.member_count,
+            self.subscribed_topics,
+            self.subscription_known,
+            self.coordinator,
+            self.error,
+            self.asked_ms,
+            self.answered_ms,
+            self.offsets_error,
+            self.offsets_asked_ms,
+            self.offsets_answered_ms,
+        )
+
+    @property
+    def offset_rows(self) -> Iterator[Row]:
+        for (topic, partition), value in sorted(self.offsets.items()):
+            is_unstable = None if self.unstable is None else (topic, partition) in self.unstable
+            yield (self.listed.group_id, topic, partition, *value, is_unstable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """How a look went: groups, those with an answer missing, and brokers that failed, their errors by id."""
+
+    groups: int
+    refused: int
+    failed_brokers: Mapping[int, str]
+
+
+def look_at_groups(
+    session: ClusterSession,
+    sink: Sink,
+    *,
+    now_ms: Callable[[], int],
+    groups_per_second: int | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    progress: Callable[[int, int], None] | None = None,
+) -> Looked:
+    """Ask about every group that this principal may see. Raises what `list_groups` raises.
+
+    `groups_per_second` bounds how fast groups are asked about; None: as fast as brokers and their quotas allow.
+    """
+    listing = list_groups(session)
+    return _Look(session, sink, listing, now_ms=now_ms, sleep=sleep).run(groups_per_second, progress)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookedGroup:
+    """A group as its coordinator answered about it at one moment; fields as in archive.admin_looks.GROUPS.
+
+    `error` is why something was not answered, Kafka's name with the ACL that is missing where one is; nothing follows
+    from the other fields then. A group that does not exist, or is of another type than it was asked about by, has no
+    `state`. `offsets` are its committed ones, `unstable` those that an open transaction may still change. `hidden`
+    (the ACL that is missing, by offset) are those that were asked for and may not be seen.
+    """
+
+    group_id: str
+    group_type: str
+    state: str | None = None
+    protocol_type: str | None = None
+    group_epoch: int | None = None
+    member_count: int | None = None
+    offsets: Mapping[tuple[str, int], CommittedValue] = field(default_factory=dict)
+    unstable: frozenset[tuple[str, int]] = frozenset()
+    hidden: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    error: str | None = None
+
+
+def look_at_group(
+    session: ClusterSession,
+    group_id: str,
+    group_type: str,
+    wanted: Collection[tuple[str, int]] = (),
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> LookedGroup:
+    """Ask about one group; its offsets last. Raises nothing that a broker answers: what is refused is `error`.
+
+    Of `wanted` offsets that are not in the answer it is asked whether they may be seen: brokers leave out silently what
+    may not.
+    """
+    listed = ListedGroup(group_id=group_id, group_type=group_type, state="", protocol_type="")
+    try:
+        listed = replace(listed, coordinator=session.retrying(lambda: find_coordinator(session, group_id)))
+        look = _Look(session, _Nowhere(), Listing(groups=[listed]), now_ms=lambda: 0, sleep=sleep)
+        group = look.described(listed)
+        if group.error is not None:
+            acl = session.missing_acl(group.error, "DescribeGroups", group_id=group_id)
+            return LookedGroup(
+                group_id=group_id, group_type=group_type, error=f"{group.error} ({acl})" if acl else group.error
+            )
+        plain = committed_offsets(session, group_id)
+        stable = committed_offsets(session, group_id, require_stable=True)
+        found = {key: one.as_committed for key, one in (plain | stable).items() if not one.error_code}
+        unstable = frozenset(key for key, one in stable.items() if one.error_code)
+        offsets = {key: plain[key].as_committed for key in unstable if key in plain and not plain[key].error_code}
+        offsets |= found
+        missing = [key for key in wanted if key not in offsets and key not in unstable]
+        named = _named(session, group_id, missing) if missing else {}
+    except (BrokerError, NotAllowed) as error:
+        return LookedGroup(group_id=group_id, group_type=group_type, error=_text(error))
+    return LookedGroup(
+        group_id=group_id,
+        group_type=group_type,
+        state=group.state,
+        protocol_type=group.protocol_type,
+        group_epoch=group.group_epoch,
+        member_count=group.member_count,
+        offsets=offsets | {key: one.as_committed for key, one in named.items() if not one.error_code},
+        unstable=unstable,
+        hidden={
+            (topic, partition): f"{error_name(one.error_code)} (allow this principal DESCRIBE on topic {topic})"
+            for (topic, partition), one in named.items()
+            if one.error_code
+        },
+    )
+
+
+def _named(session: ClusterSession, group_id: str, keys: Iterable[tuple[str, int]]) -> dict[Any, CommittedOffset]:
+    """What is answered about offsets by name: those that are there after all, and those that may not be seen."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in keys:
+        by_topic.setdefault(topic, []).append(partition)
+    answers = committed_offsets(session, group_id, only=by_topic)
+    return {key: one for key, one in answers.items() if one.error_code or one.committed_offset >= 0}
+
+
+def _text(error: BrokerError | NotAllowed) -> str:
+    name = error.error_name if isinstance(error, NotAllowed) else error.message
+    return f"{name} ({error.fix})" if error.fix else name
+
+
+class _Nowhere:
+    def add(self, table: str, rows: Sequence[Row]) -> None:
+        """One group is not kept."""
+
+
+class _Look:
+    def __init__(
+        self,
+        session: ClusterSession,
+        sink: Sink,
+        listing: Listing,
+        *,
+        now_ms: Callable[[], int],
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._session, self._sink, self._now_ms, self._sleep = session, sink, now_ms, sleep
+        self._failed = dict(listing.failed)
+        self._failures: Counter[int] = Counter()
+        self._listed = {group.group_id: group for group in listing.groups}  # one that moves is listed by two
+
+    def run(self, groups_per_second: int | None, progress: Callable[[int, int], None] | None) -> Looked:
+        groups = sorted(self._listed.values(), key=lambda one: (one.coordinator or 0, one.group_type, one.group_id))
+        refused = done = 0
+        began, size = time.monotonic(), FIRST_GROUPS
+        while done < len(groups):
+            some = [_group(listed) for listed in groups[done : done + size]]
+            self._fetch(some)  # first: what is committed later must not count as of before the group was seen Empty
+            self._describe([group for group in some if not group.is_gone])
+            held = sum(len(group.offsets) for group in some)
+            refused += self._keep(some)
+            done += len(some)
+            size = max(1, min(MOST_GROUPS, 2 * size, OFFSETS_A_REQUEST * len(some) // max(held, 1)))
+            if groups_per_second:
+                self._sleep(max(0.0, done / groups_per_second - (time.monotonic() - began)))
+            if progress:
+                progress(done, len(groups))
+        return Looked(groups=len(groups), refused=refused, failed_brokers=self._failed)
+
+    def described(self, listed: ListedGroup) -> _Group:
+        """A group without its offsets."""
+        group = _group(listed)
+        self._describe([group])
+        return group
+
+    def _keep(self, some: Sequence[_Group]) -> int:
+        """Hand the rows on; how many groups lack an answer. One that was gone when it was asked about is no row."""
+        there = [group for group in some if not group.is_gone]
+        self._sink.add("groups", [group.row for group in there])
+        self._sink.add("members", [row for group in there for row in group.members])
+        self._sink.add("offsets", [row for group in there for row in group.offset_rows])
+        return sum(group.error is not None or group.offsets_error is not None for group in there)
+
+    def _describe(self, some: Sequence[_Group]) -> None:
+        for (node_id, kind), part in _by(some, lambda group: (group.coordinator, group.group_type)):
+            take = _described_classic if kind == CLASSIC else _described_modern
+            self._ask(node_id, part, partial(_describe_request, kind), take, what="")
+
+    def _fetch(self, some: Sequence[_Group]) -> None:
+        # Share groups have no committed offsets. What is pending is of use only where something is committed.
+        with_offsets = [group for group in some if group.group_type != SHARE]
+        for node_id, part in _by(with_offsets, lambda group: group.coordinator):
+            self._ask(node_id, part, partial(_offsets_request, require_stable=False), _take_offsets, what="offsets_")
+        held = [group for group in with_offsets if group.offsets]
+        for node_id, part in _by(held, lambda group: group.coordinator):
+            self._ask(node_id, part, partial(_offsets_request, require_stable=True), _take_unstable, what="unstable_")
+
+    def _ask(
+        self,
+        node_id: int,
+        groups: Sequence[_Group],
+        request: Callable[[list[str]], Any],
+        take: Callable[[_Group, Any], None],
+        *,
+        what: str,
+    ) -> None:
+        """Ask a coordinator about groups, and those that moved meanwhile where they are now. `what` names the fields
+        that get the instants and the error: none of what is unstable, which may stay unknown."""
+        waiting = {group.listed.group_id: group for group in groups}
+        nodes = dict.fromkeys(waiting, node_id)
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                self._sleep(_WAIT_S * 2**attempt)
+                nodes = self._coordinators(list(waiting))
+            passing: dict[str, str] = {}
+            for node, ids in _by(list(nodes), nodes.__getitem__):
+                passing |= self._ask_node(node, [waiting[group_id] for group_id in ids], request, take, what=what)
+            waiting = {group_id: waiting[group_id] for group_id in passing if group_id in waiting}
+            nodes = {group_id: nodes[group_id] for group_id in waiting}
+            if not waiting or all(nodes[group_id] in self._failed for group_id in waiting):
+                break
+        for group_id, group in waiting.items():
+            _set(group, what, error=passing[group_id])
+
+    def _ask_node(
+        self,
+        node_id: int,
+        groups: Sequence[_Group],
+        request: Callable[[list[str]], Any],
+        take: Callable[[_Group, Any], None],
+        *,
+        what: str,
+    ) -> dict[str, str]:
+        """One request; the errors that may pass, by group id."""
+        ids = [group.listed.group_id for group in groups]
+        if node_id in self._failed:
+            return dict.fromkeys(ids, self._failed[node_id])
+        asked_ms = self._now_ms()
+        try:
+            answers = self._session.call(request(ids), node_id=node_id).groups
+        except BrokerError as error:
+            # Another error is about this request alone: a broker may not know it.
+            self._failures[node_id] += isinstance(error, TransientError)
+            if self._failures[node_id] >= BROKER_ATTEMPTS:
+                self._failed[node_id] = error.message
+            if not isinstance(error, TransientError):
+                for group in groups:
+                    _set(group, what, error=error.message)
+                return {}
+            return dict.fromkeys(ids, error.message)
+        self._failures[node_id] = 0
+        answered_ms = self._now_ms()
+        by_id = {answer.group_id: answer for answer in answers}
+        passing = {}
+        for group in groups:
+            answer = by_id.get(group.listed.group_id)
+            why = "not in the answer" if answer is None else _error(answer)
+            if why in _MAY_PASS:
+                passing[group.listed.group_id] = str(why)
+                continue
+            group.coordinator = node_id
+            if why in _GONE:
+                group.is_gone = True
+            elif why is not None:
+                _set(group, what, error=why)
+            else:
+                _set(group, what, asked_ms=asked_ms, answered_ms=answered_ms)
+                take(group, answer)
+        return passing
+
+    def _coordinators(self, ids: Sequence[str]) -> dict[str, int]:
+        """Where groups are now, in one request; where they were listed as far as that is not answered."""
+        found = {group_id: self._listed[group_id].coordinator or 0 for group_id in ids}
+        try:
+            request = FindCoordinatorRequest(key_type=GROUP_COORDINATOR, coordinator_keys=list(ids), min_version=4)
+            answer = self._session.call(request)
+        except BrokerError:
+            return found
+        return found | {one.key: one.node_id for one in answer.coordinators if not one.error_code}
+
+
+def _describe_request(kind: str, ids: list[str]) -> Any:
+    if kind == CLASSIC:
+        return DescribeGroupsRequest(groups=ids, include_authorized_operations=False)
+    return _DESCRIBE[kind](group_ids=ids, include_authorized_operations=False)
+
+
+def _offsets_request(ids: list[str], *, require_stable: bool) -> Any:
+    Asked = OffsetFetchRequest.OffsetFetchRequestGroup  # noqa: N806 (a class)
+    return OffsetFetchRequest(
+        groups=[Asked(group_id=group_id, topics=None) for group_id in ids],
+        require_stable=require_stable,
+        min_version=OFFSET_FETCH_OF_MANY,
+        max_version=OFFSET_FETCH_BY_NAME,
+    )
+
+
+def _take_offsets(group: _Group, answer: Any) -> None:
+    group.offsets = {
+        (topic.name, one.partition_index): (
+            one.committed_offset,
+            None if one.committed_leader_epoch < 0 else one.committed_leader_epoch,
+            one.metadata or "",
+        )
+        for topic in answer.topics
+        for one in topic.partitions
+        if not one.error_code
+    }
+
+
+def _take_unstable(group: _Group, answer: Any) -> None:
+    group.unstable = frozenset(
+        (topic.name, one.partition_index)
+        for topic in answer.topics
+        for one in topic.partitions
+        if one.error_code and error_name(one.error_code) == UNSTABLE
+    )
+
+
+def _group(listed: ListedGroup) -> _Group:
+    # Brokers before KIP-848 have one type only, and do not name it.
+    kind = TYPES.get((listed.group_type or CLASSIC).lower(), CLASSIC)
+    return _Group(listed=listed, group_type=kind, coordinator=listed.coordinator or 0)
+
+
+def _set(group: _Group, what: str, **values: Any) -> None:
+    if what != "unstable_":
+        for name, value in values.items():
+            setattr(group, f"{what}{name}", value)
+
+
+def _error(answer: Any) -> str | None:
+    return error_name(answer.error_code) if answer.error_code else None
+
+
+def _described_classic(group: _Group, answer: Any) -> None:
+    if answer.group_state == DEAD:  # how brokers before KIP-1043 say that there is no such group
+        group.is_gone = True
+        return
+    group.state, group.protocol_type = answer.group_state, answer.protocol_type or None
+    group.protocol = answer.protocol_data or None
+    group.member_count = len(answer.members)
+    # Only a Stable group's members come with what they sent.
+    is_stable, is_consumer = answer.group_state == "Stable", answer.protocol_type == _CONSUMER_PROTOCOL
+    is_readable = is_consumer and is_stable
+    topics: set[str] | None = set() if is_consumer and (is_stable or not answer.members) else None
+    for member in answer.members:
+        subscription = _subscription(member.member_metadata) if is_readable else None
+        topics = None if topics is None or subscription is None else topics | set(subscription)
+        group.members.append(
+            (
+                group.listed.group_id,
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                None,
+                None,
+                subscription,
+                read_assignment(bytes(member.member_assignment)) if is_readable else None,
+                bytes(member.member_metadata) if is_stable else None,
+                bytes(member.member_assignment) if is_stable else None,
+            )
+        )
+    group.subscribed_topics = None if topics is None else sorted(topics)
+    group.subscription_known = topics is not None
+
+
+def _subscription(data: Any) -> list[str] | None:
+    try:
+        topics = decode_subscription(bytes(data))
+    except MalformedRecord:
+        return None
+    return None if topics is None else sorted(set(topics))
+
+
+def _described_modern(group: _Group, answer: Any) -> None:
+    kind = group.group_type
+    group.state, group.protocol_type, group.group_epoch = answer.group_state, kind.lower(), answer.group_epoch
+    group.protocol = getattr(answer, "assignor_name", None) or None
+    group.member_count = len(answer.members)
+    topics = set(_streams_topics(answer)) if kind == STREAMS else set[str]()
+    is_known = kind != STREAMS or answer.topology is not None or not answer.members
+    for member in answer.members:
+        subscription = sorted(set(getattr(member, "subscribed_topic_names", None) or ()))
+        has_regex = bool(getattr(member, "subscribed_topic_regex", None))  # what it resolves to is not answered
+        is_known = is_known and not has_regex
+        topics |= set(subscription)
+        group.members.append(
+            (
+                group.listed.group_id,
+                member.member_id,
+                getattr(member, "instance_id", None),
+                member.client_id,
+                member.client_host,
+                member.rack_id,
+                member.member_epoch,
+                None if kind == STREAMS or has_regex else subscription,
+                _assignment(kind, member.assignment),
+                None,
+                None,
+            )
+        )
+    group.subscribed_topics = sorted(topics) if is_known else None
+    group.subscription_known = is_known
+
+
+def _streams_topics(answer: Any) -> Iterable[str]:
+    """The topics that the topology of a streams group reads."""
+    for subtopology in (answer.topology.subtopologies or ()) if answer.topology is not None else ():
+        yield from subtopology.source_topics
+        yield from (topic.name for topic in subtopology.repartition_source_topics)
+
+
+def _assignment(kind: str, assignment: Any) -> list[str]:
+    if kind == STREAMS:
+        return assignment_text({task.subtopology_id: list(task.partitions) for task in assignment.active_tasks})
+    return assignment_text({one.topic_id: list(one.partitions) for one in assignment.topic_partitions})
+
+
+def _by(items: Sequence[Any], key: Callable[[Any], Any]) -> list[tuple[Any, list[Any]]]:
+    return [(value, list(some)) for value, some in groupby(sorted(items, key=key), key)]

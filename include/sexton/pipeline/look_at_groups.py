@@ -1,0 +1,100 @@
+"""Takes a look by Admin API at a cluster that hides its offsets log, and archives it (archive.admin_looks).
+
+`snapshot_log` does it where it is refused the log. Not here: what several looks say together (archive.look_intervals,
+pipeline.merge_looks).
+"""
+
+import time
+from collections.abc import Callable
+
+from sexton.archive.admin_looks import AdminLook, LookWriter
+from sexton.archive.folder import filesystem
+from sexton.errors import UsageError
+from sexton.failpoints import failpoint
+from sexton.kafka.admin_look import look_at_groups
+from sexton.kafka.client import ClientConfig
+from sexton.kafka.collect_metadata import collect_metadata
+from sexton.kafka.group_state import list_groups
+from sexton.kafka.rights import may_read, sees_all_groups, topic_states
+from sexton.kafka.session import ClusterSession, Connect
+from sexton.kafka.topics import OFFSETS_TOPIC, Topic, describe_topic, require_cluster
+
+ASKED_FOR = "a look was asked for"
+
+
+def run(
+    config: ClientConfig,
+    archive: str,
+    *,
+    reason: str,
+    now_ms: Callable[[], int],
+    cluster_id: str | None = None,
+    groups_per_second: int | None = None,
+    connect: Connect = ClusterSession,
+    sleep: Callable[[float], None] = time.sleep,
+    progress: Callable[[int, int], None] | None = None,
+) -> AdminLook:
+    """Look at every group and every topic, and archive what was answered. `reason`: why the log is not read.
+
+    Any cluster but `cluster_id` is refused before anything of it is archived. A look that is killed leaves nothing.
+    """
+    fs, root = filesystem(archive)
+    writer = LookWriter()
+    with connect(config) as session:
+        taken_at_ms = now_ms()
+        topic = _offsets_topic(session)
+        metadata, warnings = session.retrying(
+            lambda: collect_metadata(session, offsets_topic=topic, taken_at_ms=taken_at_ms)
+        )
+        require_cluster(metadata.cluster_id, cluster_id, where=session.config.bootstrap_servers)
+        sees_all = sees_all_groups(session)
+        if not sees_all:
+            acl = session.missing_acl("GROUP_AUTHORIZATION_FAILED", "ListGroups")
+            warnings.append(f"not every group can be seen, so none is taken for gone: {acl}")
+        looked = look_at_groups(
+            session, writer, now_ms=now_ms, groups_per_second=groups_per_second, sleep=sleep, progress=progress
+        )
+        finished_at_ms = now_ms()
+    warnings += [f"broker {broker}: {error}" for broker, error in sorted(looked.failed_brokers.items())]
+    if looked.refused:
+        warnings.append(f"{looked.refused} of {looked.groups} groups were not answered about in full")
+    failpoint("look.answered")
+    return writer.write(
+        fs,
+        root,
+        AdminLook(
+            cluster_id=metadata.cluster_id,
+            taken_at_ms=taken_at_ms,
+            finished_at_ms=finished_at_ms,
+            reason=reason,
+            metadata=metadata,
+            sees_all_groups=sees_all,
+            failed_brokers={str(broker): error for broker, error in looked.failed_brokers.items()},
+            refused=looked.refused,
+            warnings=warnings,
+        ),
+    )
+
+
+def why_hidden(session: ClusterSession, topic: str = OFFSETS_TOPIC) -> str | None:
+    """Why the offsets topic cannot be read: a refusal, or groups without such a topic; None where it can, or where the
+    cluster has no group yet."""
+    state = topic_states(session, [topic])[topic]
+    if state == "there":
+        return None if may_read(session, topic) else _refused(session, "Fetch", topic)
+    if state == "hidden":
+        return _refused(session, "Metadata", topic)
+    return f"the cluster has groups and shows no topic {topic}" if list_groups(session).groups else None
+
+
+def _refused(session: ClusterSession, call: str, topic: str) -> str:
+    acl = session.missing_acl("TOPIC_AUTHORIZATION_FAILED", call, topic=topic)
+    return f"TOPIC_AUTHORIZATION_FAILED for {topic} ({acl})"
+
+
+def _offsets_topic(session: ClusterSession) -> Topic:
+    """The offsets topic as far as it is shown: its partitions decide where a group belongs."""
+    try:
+        return session.retrying(lambda: describe_topic(session, OFFSETS_TOPIC))
+    except UsageError:  # also NotAllowed
+        return Topic(name=OFFSETS_TOPIC, topic_id=None, leaders={})

@@ -1,0 +1,168 @@
+"""replay_groups where a cluster hides its log: the tables of group state from looks by Admin API (coverage `admin`).
+
+A look is what coordinators answered at one instant; the looks before it bound when things happened
+(archive.look_intervals). What only the bytes of the log show is NULL, or its table is empty: when an offset was
+committed to the millisecond, places in the log, producers, pending offsets, load profiles.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs as pafs
+
+from sexton.archive.admin_looks import AdminLook, Looks, look_at
+from sexton.archive.cluster_metadata import differences_text
+from sexton.archive.coverage import ADMIN
+from sexton.archive.folder import filesystem
+from sexton.archive.look_intervals import MergedLooks, merge_looks
+from sexton.coordinator.api.recorded_settings import Recorded
+from sexton.coordinator.partitioner import partition_of
+from sexton.coordinator.profile import Profile
+from sexton.history.look_difference import changes_of_looks
+from sexton.kernels.results import TOMBSTONE_SCHEMA
+from sexton.pipeline.run_record import ReplayRequest, retention_of, write_topic_partitions
+from sexton.runs.choose_profile import Choice, choose
+from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder, RunRecord, Shard
+from sexton.runs.look_tables import ONLY_PARTITION, tables_of
+from sexton.settings import settings
+from sexton.tables import TABLES
+from sexton.uris import uri_without_login
+
+EMPTY = ("unreachable_offsets", "pending_offsets", "open_transactions", "undecodable_records", "load_profile")
+"""Tables of what no look shows."""
+CHANGES = "offset_changes"
+
+
+def run(engine: Engine, folder: RunFolder, request: ReplayRequest, look: AdminLook) -> RunRecord:
+    """Fill the state tables of `folder` from a look and those before it."""
+    assert request.archive is not None
+    fs, root = filesystem(request.archive)
+    looks = Looks(fs, root, look.cluster_id)
+    merged = merge_looks(looks, look)
+    choice = choose(request.profile, look.metadata.broker_version)
+    groups, members, offsets = tables_of(merged)
+    changes, left_out = _changes(fs, root, request, look, choice.profile)
+    tables = {"groups": groups, "members": members, "committed_offsets": offsets}
+    if changes is not None:
+        tables[CHANGES] = changes
+    parts = {part for rows in (groups, changes or groups) for part in rows["log_partition"].unique().to_pylist()}
+    record = _record(request, merged, choice, sorted(parts or {ONLY_PARTITION}))
+    folder.reset()
+    folder.write_run(record)
+    written = engine.map(
+        "Writing tables",
+        record.log_partitions,
+        lambda part: _write(folder, record, part, tables),
+        work_bytes=sum(rows.nbytes for rows in tables.values()),
+    )
+    counts = dict.fromkeys(EMPTY, 0)
+    for name in tables:
+        counts[name] = sum(each[name] for each in written)
+    counts["topic_partitions"] = write_topic_partitions(folder, record, look.metadata.topics)
+    damaged = [f"a look is left out: {why}" for why in looks.damaged.values()]
+    record = record.model_copy(
+        update={
+            "counts": counts,
+            "changes_since_ms": None if changes is None else request.since_ms,
+            "warnings": [*record.warnings, *left_out, *damaged],
+        }
+    )
+    folder.write_run(record)
+    return record
+
+
+def _changes(
+    fs: pafs.FileSystem, root: str, request: ReplayRequest, look: AdminLook, profile: Profile
+) -> tuple[pa.Table | None, list[str]]:
+    """The rows of offset_changes since the look of the instant that is asked for; None without one; and a warning."""
+    since = None if request.since_ms is None else look_at(fs, root, look.cluster_id, request.since_ms)
+    if since is None or since.taken_at_ms >= look.taken_at_ms:
+        return None, []
+    asked_ms = None if request.retention_minutes is None else request.retention_minutes * 60_000
+    changes, left_out = changes_of_looks(fs, root, since, look, retention_ms=asked_ms, profile=profile)
+    count = look.metadata.partition_count
+    homes = [partition_of(name, count) if count else ONLY_PARTITION for name in changes["group_id"].to_pylist()]
+    what = f"changes of {left_out} groups are not recorded: not both looks at the interval's ends answer about them"
+    return changes.append_column("log_partition", pa.array(homes, pa.int32())), [what] if left_out else []
+
+
+def _record(request: ReplayRequest, merged: MergedLooks, choice: Choice, parts: list[int]) -> RunRecord:
+    look = merged.look
+    metadata = look.metadata
+    recorded = metadata.retention_minutes
+    minutes, source = retention_of(recorded, request, choice.profile)
+    if recorded is None and request.retention_minutes is None:
+        source += ", assumed: the brokers do not show theirs"
+    return RunRecord(
+        run_id=request.run_id,
+        cluster_id=look.cluster_id,
+        topic_id=metadata.topic_id,
+        as_of_ms=look.taken_at_ms if request.as_of_ms is None else request.as_of_ms,
+        taken_at_ms=look.taken_at_ms,
+        profile=choice.profile.text,
+        profile_source=choice.source,
+        profile_doubts=choice.doubts,
+        retention_ms=minutes * 60_000,
+        retention_source=source,
+        broker_retention_ms=int(recorded) * 60_000 if recorded else None,
+        source=uri_without_login(str(request.archive)),
+        partition_count=metadata.partition_count or None,
+        log_partitions=parts,
+        cuts=dict.fromkeys(parts, 0),
+        coverage=ADMIN,
+        coverage_reason=f"by Admin API, the log is not read: {look.reason}",
+        look_sha256=look.sha256,
+        inflated_cap_bytes=settings().inflated_cap_bytes,
+        **asdict(_recorded(look)),
+        has_topics=True,
+        topics_at_ms=look.taken_at_ms,
+        sees_all_topics=metadata.sees_all_topics,
+        warnings=[*_warnings(merged), *choice.warnings],
+    )
+
+
+def _recorded(look: AdminLook) -> Recorded:
+    metadata = look.metadata
+    return Recorded(
+        broker_settings=metadata.settings,
+        topic_settings=metadata.topic_settings,
+        max_message_bytes=metadata.max_message_bytes,
+        leaders={},
+    )
+
+
+def _warnings(merged: MergedLooks) -> list[str]:
+    look = merged.look
+    found = [*look.warnings, *differences_text(look.metadata.brokers_differ)]
+    if not merged.earlier:
+        found.append("this is the first look: nothing is known of when offsets were committed, so few verdicts can be")
+    else:
+        found.append(
+            "members that came and left between two looks and committed nothing new, and commits of the same value by "
+            f"an administrator, are not seen: the looks compared are up to {merged.longest_gap_ms // 1000} s apart"
+        )
+    return found
+
+
+def _write(folder: RunFolder, record: RunRecord, part: int, tables: Mapping[str, pa.Table]) -> dict[str, int]:
+    """Write the tables of one log partition; the rows of those that looks fill, by table."""
+    shard = Shard(part)
+    counts = {}
+    for name, rows in tables.items():
+        own = rows.filter(pc.equal(rows["log_partition"], part)).sort_by(_ORDERS[name])
+        counts[name] = folder.write_table(record, name, own, shard)
+    for name in EMPTY:
+        folder.write_table(record, name, TABLES[name].arrow_schema(with_run=False).empty_table(), shard)
+    folder.write_internal("group_tombstones", TOMBSTONE_SCHEMA.empty_table(), shard)
+    return counts
+
+
+_ORDERS = {
+    "groups": [("group_id", "ascending")],
+    "members": [("group_id", "ascending"), ("member_id", "ascending")],
+    "committed_offsets": [("group_id", "ascending"), ("topic", "ascending"), ("partition", "ascending")],
+    CHANGES: [("group_id", "ascending"), ("topic", "ascending"), ("partition", "ascending")],
+}

@@ -1,0 +1,85 @@
+"""Groups, members and committed_offsets from looks by Admin API, as rows of their tables.
+
+A group is in the log partition that its id hashes to; where the number of log partitions is not shown, all are in
+ONLY_PARTITION. What only the bytes of the log show is no column here.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.archive.admin_looks import AdminLook, look_at
+from sexton.archive.cluster_metadata import snapshot_instants, the_cluster
+from sexton.archive.folder import filesystem
+from sexton.archive.look_intervals import MergedLooks
+from sexton.coordinator.partitioner import partition_of
+from sexton.tables import TABLES
+
+ONLY_PARTITION = 0
+NOT_DESCRIBED = "Dead"
+"""State of a group that is listed and was not described: nothing of it expires."""
+
+
+def look_for(archive: str, *, cluster_id: str | None = None, as_of_ms: int | None) -> AdminLook | None:
+    """The look that answers for an instant in place of the log: None without one, and where a snapshot of the log is
+    newer or answers for it."""
+    fs, root = filesystem(archive)
+    cluster = the_cluster(fs, root, cluster_id)
+    look = None if cluster is None else look_at(fs, root, cluster, as_of_ms)
+    if cluster is None or look is None:
+        return None
+    needed_ms = look.taken_at_ms if as_of_ms is None else as_of_ms
+    return None if any(at >= needed_ms for at in snapshot_instants(fs, root, cluster)) else look
+
+
+def tables_of(merged: MergedLooks) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Groups, members and committed_offsets as their tables have them, without the columns of the run."""
+    looked = merged.groups.combine_chunks()
+    count = merged.look.metadata.partition_count or None
+    homes = [None if count is None else partition_of(name, count) for name in looked["group_id"].to_pylist()]
+    home = pa.array(homes, pa.int32())
+    part = pc.fill_null(home, ONLY_PARTITION)
+    offsets, members = merged.offsets.combine_chunks(), merged.members.combine_chunks()
+    at_offset, at_member = (
+        pc.index_in(rows["group_id"], value_set=looked["group_id"].combine_chunks()).combine_chunks()
+        if rows.num_rows
+        else pa.array([], pa.int32())
+        for rows in (offsets, members)
+    )
+    numbers = np.asarray(at_offset)
+    unstable = np.asarray(pc.fill_null(offsets["is_unstable"], False))
+    held = np.bincount(numbers, minlength=looked.num_rows)
+    unsettled = np.bincount(numbers[unstable], minlength=looked.num_rows)
+    error = pc.coalesce(looked["error"], looked["offsets_error"]).combine_chunks()
+    groups = pa.table(
+        {
+            **{name: looked[name] for name in ("group_id", "group_type", "protocol_type", "protocol")},
+            # What is listed and not described has members as far as anybody knows: nothing of it expires.
+            "state": pc.fill_null(looked["state"], NOT_DESCRIBED),
+            "generation": looked["group_epoch"],
+            "empty_after_ms": looked["empty_after_ms"],
+            "empty_by_ms": looked["empty_by_ms"],
+            "look_error": error,
+            "member_count": pc.fill_null(looked["member_count"], 0),
+            "subscribed_topics": looked["subscribed_topics"],
+            "subscription_known": pc.fill_null(looked["subscription_known"], False),
+            "offset_count": pa.array(held, pa.int64()),
+            "has_open_transaction": pa.array(unsettled > 0),
+            "pending_count": pa.array(np.zeros(looked.num_rows, np.int64)),
+            "log_partition": part,
+            "home_log_partition": home,
+        }
+    )
+    return (
+        groups,
+        members.append_column("log_partition", part.take(at_member)),
+        offsets.append_column("log_partition", part.take(at_offset)),
+    )
+
+
+def with_nulls(table: str, rows: pa.Table) -> pa.Table:
+    """Rows of a table, completed by the declared columns that looks do not fill."""
+    for column in TABLES[table].columns:
+        if column.name not in rows.column_names:
+            rows = rows.append_column(column.name, pa.nulls(rows.num_rows, column.type))
+    return rows

@@ -1,0 +1,126 @@
+"""Verdicts where it is not known when offsets were committed, only between which instants (coverage `admin`).
+
+The rules are those of `verdicts.expiry`, asked twice: with everything as early, and as late, as it can have happened.
+What is due by the later end of its interval is due, what is not due by the earlier end is not, and in between the
+verdict is `unknown`. An offset that should have been swept already and is still there is `unknown` as well: a commit or
+a member that no look saw, or another retention than the one judged by. Explicit expiries (OffsetCommit v2 to v4), which
+the Admin API does not show, are taken for absent. To what the members of a Consumer or Streams group are subscribed
+where that is not answered (a regex, which the broker resolves) is at the earliest nothing, at the latest every topic.
+"""
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.profiles import NEWEST
+from sexton.verdicts.expiry import KEY, judge_unblocked
+
+UNKNOWN = "unknown"
+BETWEEN_LOOKS, OUTLIVED, NOT_ANSWERED = "between_looks", "outlived", "not_answered"
+CLOCK_SLACK_MS = 1_000
+"""How far the clocks of whoever looked at different times may be apart: intervals are wider by it at both ends."""
+_LONG_AGO_MS = 0
+
+
+def judge_between(
+    offsets: pa.Table,
+    groups: pa.Table,
+    *,
+    retention_ms: int,
+    now_ms: int,
+    seen_ms: int,
+    sweep_ms: int | None,
+    profile: Profile = NEWEST,
+) -> pa.Table:
+    """What the broker would do with each offset at `now_ms`; a row for each of `offsets`, in their order.
+
+    `offsets` and `groups` are tables of a run by looks, the last of which began at `seen_ms`. `sweep_ms`: how long
+    after its time an offset may still be there; None where the retention is not the broker's own. Columns: the key,
+    broker_verdict (keep, expire, unknown), broker_reason, due_after_ms, due_by_ms, changes_by and left_topic.
+    """
+    judge = partial(judge_unblocked, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
+    earliest, latest = at_earliest(offsets, groups), at_latest(offsets, groups)
+    unstable = offsets["is_unstable"]
+    low = judge(*earliest, offsets.filter(pc.fill_null(unstable, False)).select(KEY))
+    high = judge(*latest, offsets.filter(pc.fill_null(unstable, True)).select(KEY))
+    low_expires, high_expires = (np.asarray(pc.equal(one["broker_verdict"], "expire")) for one in (low, high))
+    due_after, due_by = low["broker_expires_at_ms"], high["broker_expires_at_ms"]
+    is_timed = pc.and_(pc.is_valid(due_after), pc.is_valid(due_by))
+    swept_by = None if sweep_ms is None else pc.add(due_by, 2 * sweep_ms + CLOCK_SLACK_MS)
+    is_late = np.zeros(offsets.num_rows, bool)
+    if swept_by is not None:
+        is_late = np.asarray(pc.fill_null(pc.less(swept_by, seen_ms), False)) & high_expires
+    failed = groups.filter(pc.is_valid(groups["look_error"]))["group_id"].combine_chunks()
+    is_unanswered = np.asarray(pc.is_in(offsets["group_id"], value_set=failed))
+    case = np.select([is_unanswered, is_late, low_expires != high_expires, high_expires], [0, 1, 2, 3], 4)
+    reasons = pa.array([NOT_ANSWERED, OUTLIVED, BETWEEN_LOOKS, None, None], pa.string()).take(pa.array(case))
+    no_bound = pa.scalar(None, pa.int64())
+    return pa.table(
+        {
+            **{name: offsets[name] for name in KEY},
+            "broker_verdict": pa.array([UNKNOWN, UNKNOWN, UNKNOWN, "expire", "keep"]).take(pa.array(case)),
+            "broker_reason": pc.coalesce(reasons, low["broker_reason"].combine_chunks()),
+            "due_after_ms": pc.if_else(pc.and_(is_timed, _has_earliest(offsets, groups)), due_after, no_bound),
+            "due_by_ms": pc.if_else(is_timed, due_by, no_bound),
+            "changes_by": pc.if_else(pa.array(case < 3), None, high["changes_by"].combine_chunks()),
+            "left_topic": high["left_topic"],
+        }
+    )
+
+
+def at_earliest(offsets: pa.Table, groups: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The tables as if everything had happened as early as it can have."""
+    return _at(offsets, groups, "after", -CLOCK_SLACK_MS)
+
+
+def at_latest(offsets: pa.Table, groups: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The tables as if everything had happened as late as looks can show."""
+    return _at(offsets, _all_subscribed(offsets, groups), "by", CLOCK_SLACK_MS)
+
+
+def by_latest(verdicts: pa.Table, offsets: pa.Table) -> pa.Table:
+    """Verdicts with the columns that a policy asks for, which counts from the later end: a rule takes nothing early,
+    and nothing that an open transaction may hold."""
+    held = pc.if_else(pc.fill_null(offsets["is_unstable"], True), pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64()))
+    return _with(verdicts, "pinned_by_producer_id", held)
+
+
+def _at(offsets: pa.Table, groups: pa.Table, end: str, slack_ms: int) -> tuple[pa.Table, pa.Table]:
+    committed = pc.add(pc.fill_null(offsets[f"commit_{end}_ms"], _LONG_AGO_MS), slack_ms)
+    emptied = pc.add(pc.fill_null(groups[f"empty_{end}_ms"], _LONG_AGO_MS), slack_ms)
+    is_empty = pc.and_(pc.equal(groups["state"], "Empty"), pc.equal(groups["group_type"], "Classic"))
+    return (
+        _with(offsets, "commit_timestamp_ms", committed),
+        _with(groups, "current_state_timestamp_ms", pc.if_else(is_empty, emptied, pa.scalar(None, pa.int64()))),
+    )
+
+
+def _all_subscribed(offsets: pa.Table, groups: pa.Table) -> pa.Table:
+    """Groups whose members' subscriptions are not known, subscribed to every topic that they have offsets of."""
+    is_known = pc.or_(groups["subscription_known"], pc.equal(groups["group_type"], "Classic"))
+    names = groups["group_id"].filter(pc.and_(pc.invert(is_known), pc.greater(groups["member_count"], 0)))
+    if not len(names):
+        return groups
+    own = offsets.filter(pc.is_in(offsets["group_id"], value_set=names.combine_chunks())).select(["group_id", "topic"])
+    topics = own.group_by("group_id").aggregate([("topic", "distinct")])
+    at = pc.index_in(groups["group_id"], value_set=topics["group_id"].combine_chunks()).combine_chunks()
+    found = topics["topic_distinct"].combine_chunks().take(at)
+    return _with(groups, "subscribed_topics", pc.coalesce(found, groups["subscribed_topics"].combine_chunks()))
+
+
+def _has_earliest(offsets: pa.Table, groups: pa.Table) -> pa.Array:
+    """For each offset whether its lower bound is known; of its group, where it counts from when that became Empty."""
+    at = pc.index_in(offsets["group_id"], value_set=groups["group_id"].combine_chunks()).combine_chunks()
+    since_empty = pc.and_(
+        pc.and_(pc.equal(groups["group_type"], "Classic"), pc.equal(groups["state"], "Empty")),
+        pc.is_valid(groups["protocol_type"]),
+    ).combine_chunks()
+    emptied = pc.is_valid(groups["empty_after_ms"]).combine_chunks()
+    return pc.if_else(since_empty.take(at), emptied.take(at), pc.is_valid(offsets["commit_after_ms"]).combine_chunks())
+
+
+def _with(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, values)

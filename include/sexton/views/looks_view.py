@@ -1,0 +1,58 @@
+"""The view of an archive that has looks by Admin API instead of the log: what coordinators answered."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.archive.admin_looks import AdminLook, Looks
+from sexton.archive.folder import filesystem
+from sexton.archive.look_intervals import merge_looks
+from sexton.coordinator.api.coordinator import Coordinator, Shard, Status
+from sexton.coordinator.api.recorded_settings import Recorded
+from sexton.coordinator.api.tables_view import TablesView
+from sexton.coordinator.api.topics import Topics
+from sexton.runs.choose_profile import AUTO, choose
+from sexton.runs.look_tables import ONLY_PARTITION, tables_of, with_nulls
+from sexton.uris import uri_without_login
+from sexton.views.coordinator_view import CoordinatorView, LazyShards, LoadedPartition, ViewRequest
+
+
+def view_of_looks(request: ViewRequest, look: AdminLook) -> CoordinatorView:
+    """The view of the look that answers for the request."""
+    fs, root = filesystem(str(request.archive))
+    choice = choose(request.profile or AUTO, look.metadata.broker_version)
+    groups, members, offsets = tables_of(merge_looks(Looks(fs, root, look.cluster_id), look))
+    parts = _LookParts({"groups": groups, "members": members, "committed_offsets": offsets})
+    count = look.metadata.partition_count or None
+    return CoordinatorView(
+        where=uri_without_login(str(request.archive)),
+        as_of_ms=look.taken_at_ms if request.as_of_ms is None else request.as_of_ms,
+        coordinator=Coordinator(
+            profile=choice.profile,
+            partition_count=count,
+            shards=LazyShards(range(count) if count else [ONLY_PARTITION], parts.shard),
+        ),
+        topics=Topics.from_rows(look.metadata.topics),
+        parts=parts,
+        recorded=Recorded(broker_settings=look.metadata.settings),
+        doubts=choice.doubts,
+        warnings=[f"coverage admin: by Admin API, the log is not read: {look.reason}", *look.warnings],
+    )
+
+
+class _LookParts:
+    """The log partitions that the groups of a look hash to."""
+
+    def __init__(self, tables: dict[str, pa.Table]) -> None:
+        self.read: dict[int, LoadedPartition] = {}
+        self._tables = tables
+
+    def shard(self, log_partition: int) -> Shard:
+        own = {name: rows.filter(pc.equal(rows["log_partition"], log_partition)) for name, rows in self._tables.items()}
+        # The order in which offsets lie in the log is not known: what is in flight comes after all of them.
+        nowhere = pa.repeat(pa.scalar(0, pa.int64()), own["committed_offsets"].num_rows)
+        own["committed_offsets"] = own["committed_offsets"].append_column("log_offset", nowhere)
+        unstable = own["committed_offsets"].filter(pc.fill_null(own["committed_offsets"]["is_unstable"], False))
+        own |= {"unreachable_offsets": own["committed_offsets"].slice(0, 0), "pending_offsets": unstable}
+        held = TablesView({name: with_nulls(name, rows) for name, rows in own.items()})
+        self.read[log_partition] = LoadedPartition(held=held)
+        return Shard(status=Status.ACTIVE, view=held)

@@ -1,0 +1,100 @@
+"""Looks by Admin API in the archive: written once, read for an instant, refused when they are not what was written."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from sexton import failpoints
+from sexton.archive.admin_looks import (
+    COVERED_MS,
+    admin_look_instants,
+    look_at,
+    read_admin_look,
+    read_look_table,
+)
+from sexton.archive.verify import verify
+from sexton.errors import UsageError
+from sexton.failpoints import FAILPOINTS
+from sexton.settings import Settings
+from tests.archive.admin_looks import write_look
+from tests.archived import CLUSTER, Archive
+from tests.fork import fork
+
+START_MS = 1_790_000_000_000
+KEY = ("g", "t", 0)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path)
+
+
+def test_written_and_read(archive: Archive) -> None:
+    look = write_look(archive, START_MS, {"g": {}, "h": {"state": "Stable"}}, {KEY: 5})
+    assert read_admin_look(archive.fs, archive.root, CLUSTER, START_MS) == look
+    assert look.rows == {"groups": 2, "members": 0, "offsets": 1}
+    groups = read_look_table(archive.fs, archive.root, look, "groups", ["group_id", "state"])
+    assert groups.to_pylist() == [{"group_id": "g", "state": "Empty"}, {"group_id": "h", "state": "Stable"}]
+    assert verify(archive.fs, archive.root).findings == []
+
+
+def test_two_looks_at_one_instant(archive: Archive) -> None:
+    write_look(archive, START_MS, {}, {KEY: 1})
+    second = write_look(archive, START_MS, {}, {KEY: 2})
+    assert admin_look_instants(archive.fs, archive.root, CLUSTER) == [START_MS, START_MS + 1]
+    assert second.metadata.taken_at_ms == START_MS + 1
+    assert read_look_table(archive.fs, archive.root, second, "offsets")["committed_offset"].to_pylist() == [2]
+
+
+def test_the_look_that_answers_for_an_instant(archive: Archive) -> None:
+    for at_ms in (START_MS, START_MS + COVERED_MS * 3):
+        write_look(archive, at_ms, {}, {})
+
+    def found(as_of_ms: int | None) -> int | None:
+        look = look_at(archive.fs, archive.root, CLUSTER, as_of_ms)
+        return None if look is None else look.taken_at_ms
+
+    assert found(None) == START_MS + COVERED_MS * 3
+    assert found(START_MS) == found(START_MS - COVERED_MS) == START_MS
+    assert found(START_MS + 1) is found(START_MS - COVERED_MS - 1) is None
+
+
+@pytest.mark.parametrize("name", ["groups", "members", "offsets"])
+def test_a_file_that_is_not_what_was_written(archive: Archive, name: str) -> None:
+    look = write_look(archive, START_MS, {"g": {}}, {KEY: 5})
+    (file,) = Path(archive.root).rglob(f"{name}.parquet")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(UsageError, match=r"SHA-256 is not the one in its manifest"):
+        read_look_table(archive.fs, archive.root, look, name)
+    assert [each.where for each in verify(archive.fs, archive.root).findings] == [str(file)]
+    file.unlink()
+    (finding,) = verify(archive.fs, archive.root).findings
+    assert finding.what == "the manifest is here, this file is not"
+
+
+@pytest.mark.parametrize("name", sorted(name for name in FAILPOINTS if name.startswith("admin_look")))
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_look_killed_anywhere(archive: Archive, name: str, times: int) -> None:
+    """Killed, it does not exist, or is whole; the next one is whole, and nothing of the dead one is found wrong."""
+    child = fork()
+    if child == 0:
+        try:
+            failpoints.settings = lambda: Settings(failpoint=f"{name}:{times}")  # type: ignore[assignment]
+            write_look(archive, START_MS, {"g": {}}, {KEY: 5})
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    assert killed == (times == 1 or "manifest" not in name)
+    is_whole = not killed or name == "admin_look_manifest.after"
+    assert admin_look_instants(archive.fs, archive.root, CLUSTER) == ([START_MS] if is_whole else [])
+    write_look(archive, START_MS, {"g": {}}, {KEY: 5})
+    instants = admin_look_instants(archive.fs, archive.root, CLUSTER)
+    look = read_admin_look(archive.fs, archive.root, CLUSTER, instants[-1])
+    assert read_look_table(archive.fs, archive.root, look, "offsets").num_rows == 1
+    assert verify(archive.fs, archive.root).findings == []

@@ -1,0 +1,60 @@
+"""Commands over an archive that has looks by Admin API and no log."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sexton.cli import main
+from tests.archive.admin_looks import write_look
+from tests.archived import Archive
+
+NOW_MS, MINUTE_MS = 1_790_000_000_000, 60_000
+STABLE = {"state": "Stable", "subscribed_topics": ["t"]}
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> str:
+    """A group that ends, loses an offset that was not due and then one that was; the retention is ten minutes."""
+    archive = Archive(tmp_path / "archive")
+    seen: list[tuple[int, dict[str, Any], list[int]]] = [
+        (20, STABLE, [0, 1, 2]),
+        (15, {}, [0, 1, 2]),
+        (14, {}, [0, 1]),
+        (1, {}, [0]),
+    ]
+    for ago, group, partitions in seen:
+        offsets = {("g", "t", number): 5 + number for number in partitions}
+        write_look(archive, NOW_MS - ago * MINUTE_MS, {"g": group}, offsets)
+    return archive.root
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_explain(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "explain", "g", "--archive", archive)
+    assert (found["coverage"], found["state"]) == ("admin", "Classic group (consumer), Empty")
+    events = [(event["what"], event["causes"]) for event in found["events"]]
+    assert events == [
+        ("appeared", []),
+        ("committed", []),
+        ("became", []),
+        ("deleted", ["deleted"]),
+        ("expired or deleted", ["expired", "deleted"]),  # it was due, and somebody may have been first
+    ]
+    (left,) = found["next"]
+    assert (left["partition"], left["due_after_ms"]) == (0, NOW_MS - 10 * MINUTE_MS + 1 - 1_000)
+    assert left["due_after_ms"] < left["expires_at_ms"] < NOW_MS
+
+
+def test_groups_and_fetch(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (group,) = answer(capsys, "groups", "list", "--archive", archive)["groups"]
+    assert (group["group_id"], group["state"]) == ("g", "Empty")
+    found = answer(capsys, "fetch", "g", "--archive", archive)
+    assert "coverage admin" in found["warnings"][0]
+    assert main(["archive", "ls", "--archive", archive]) == 0
+    assert "4 looks by Admin API" in capsys.readouterr().out

@@ -1,0 +1,305 @@
+"""A plan by looks, applied where no log is read: every guard by a fresh look, and what looks cannot show is said."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sexton.errors import Refused
+from sexton.execution.admin_client import BrokerTime
+from sexton.execution.delete.apply_plan import apply_plan
+from sexton.execution.restore.selection import Selection
+from sexton.execution.restore.sources import of_ledger
+from sexton.kafka.admin import GroupError
+from sexton.kafka.failures import Unsettled
+from sexton.plans.check_content import check_content
+from tests.execution.delete.test_apply_plan import GROUP, change, made
+from tests.faults.apply_cluster import US, SimCluster
+from tests.faults.apply_worlds import HOUR_MS, World, account, by_looks, plan_for
+
+
+def looked(tmp_path: Path, **options: Any) -> World:
+    """A cluster with one group, and a plan by looks of all its offsets; the log must not be read."""
+    world = by_looks(made(tmp_path, **options))
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the log is hidden")
+
+    for name in ("tail", "committed", "group_now", "append_tombstones", "commit_offsets"):
+        setattr(world.cluster, name, never)
+    return world
+
+
+def errors(world: World) -> set[str]:
+    return {str(each.error) for each in world.summaries[-1].notable}
+
+
+@pytest.mark.parametrize("kind", ["simple", "classic"])
+def test_what_is_as_it_was_goes(tmp_path: Path, kind: str) -> None:
+    world = looked(tmp_path, kind=kind)
+    assert world.apply(sink="dry_run").counts == {"would_be_done": 2}
+    assert world.ledger.entries() == []
+    summary = world.apply()
+    assert (summary.counts, summary.notable) == ({"done": 2}, ())
+    assert world.cluster.offsets() == {}
+    assert "was deleted unseen, if there was one: 1 calls" in summary.warnings[0]
+    assert [call for call in world.cluster.calls if call.startswith("delete")] == ["delete_offsets"]
+    claim, intent, *_ = world.ledger.entries()
+    assert claim.body.about["coverage"] == "admin"  # type: ignore[union-attr]
+    assert intent.body.checks["state"] == "Empty"  # type: ignore[union-attr]
+    assert world.apply().warnings[0] == "nothing is left to do"
+
+
+@pytest.mark.parametrize("what", ["commit", "another topic", "member"])
+@pytest.mark.parametrize("nth", [1, 2], ids=["before", "last look"])
+def test_a_group_that_did_something_is_left_alone(tmp_path: Path, what: str, nth: int) -> None:
+    world = looked(tmp_path)
+    world.cluster.between = at_look(nth, lambda: change(world, what))
+    assert world.apply().counts == {"changed_since": 2}
+    assert not [call for call in world.cluster.calls if call.startswith("delete")]
+
+
+def at_look(nth: int, act: Callable[[], None]) -> Callable[[str], None]:
+    """Let something happen right before the n-th look."""
+    looks = count(1)
+
+    def between(name: str) -> None:
+        if name == "look" and next(looks) == nth:
+            act()
+
+    return between
+
+
+@pytest.mark.parametrize("nth", [1, 2], ids=["before", "last look"])
+def test_what_a_transaction_holds_is_left_alone(tmp_path: Path, nth: int) -> None:
+    world = looked(tmp_path)
+    world.cluster.between = at_look(nth, lambda: change(world, "pending"))
+    assert world.apply().counts == {"changed_since": 1, "done": 1}
+    assert errors(world) == {"a transaction that is open may change it"}
+
+
+def test_a_group_that_came_and_went_shows_it_by_its_epoch(tmp_path: Path) -> None:
+    cluster = SimCluster(1)
+    cluster.topics = {"t1": 1}
+    cluster.consumer(GROUP, epoch=3)
+    cluster.commit(GROUP, "t1", 0, 10)
+    cluster.now_ms += HOUR_MS
+    world = by_looks(World(cluster=cluster, plan=plan_for(cluster), root=tmp_path))
+    cluster.now_ms += 1_000
+    cluster.consumer(GROUP, epoch=5)
+    assert world.apply().counts == {"changed_since": 1}
+    assert errors(world) == {"the group has been active since the plan was made: group epoch 3 then, 5 now"}
+
+
+def test_what_a_look_since_the_plan_saw_counts(tmp_path: Path) -> None:
+    world = looked(tmp_path)
+    assert world.then is not None
+    changed = {
+        name: replace(one, changed="the group is Stable (by the look of 5 ms)") for name, one in world.then.items()
+    }
+    world = replace(world, then=changed)
+    assert world.apply().counts == {"changed_since": 2}
+
+
+def test_what_somebody_else_removed_is_gone(tmp_path: Path) -> None:
+    world = looked(tmp_path)
+    world.cluster.remove(GROUP, [("t1", 0)], by="others")
+    assert world.apply().counts == {"done": 1, "gone": 1}
+
+
+def test_what_is_hidden_is_not_taken_for_gone(tmp_path: Path) -> None:
+    world = looked(tmp_path)
+    world.cluster.hidden = {("t1", 0)}
+    assert world.apply().counts == {"done": 1, "refused": 1}
+    assert "TOPIC_AUTHORIZATION_FAILED" in errors(world)
+
+
+def test_what_cannot_be_looked_at_is_left_alone_and_said(tmp_path: Path) -> None:
+    world = looked(tmp_path)
+    world.cluster.faults.read_fails = 0
+
+    def between(name: str) -> None:
+        if name == "look":
+            world.cluster.faults.read_fails = 1_000
+
+    world.cluster.between = between
+    summary = world.apply()
+    assert (summary.counts, summary.exit_code) == ({"refused": 2}, 1)
+    assert errors(world) == {"it cannot be looked at: no broker answers"}
+    world.cluster.between = lambda name: None
+    world.cluster.faults.read_fails = 0
+    assert world.apply().counts == {"done": 2}
+
+
+def test_no_answer_and_no_look_afterwards_is_settled_by_the_next_attempt(tmp_path: Path) -> None:
+    world = looked(tmp_path)
+
+    def between(name: str) -> None:
+        if name == "delete_offsets":
+            world.cluster.faults.read_fails = 1_000
+
+    world.cluster.between = between
+    summary = world.apply()
+    assert (summary.counts, summary.exit_code) == ({"unknown": 2}, 1)
+    world.cluster.between = lambda name: None
+    world.cluster.faults.read_fails = 0
+    again = world.apply()
+    assert (again.counts, again.attempt, again.exit_code) == ({"done": 2}, 2, 0)
+    assert world.cluster.calls.count("delete_offsets") == 1
+    assert account(world).violations == []
+
+
+def test_a_refusal_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = SimCluster(1)
+    cluster.topics = {"t1": 1}
+    for group_id in ("mine", "theirs"):
+        cluster.commit(group_id, "t1", 0, 1)
+    world = by_looks(World(cluster=cluster, plan=plan_for(cluster), root=tmp_path))
+    ask = cluster.delete_offsets
+
+    def answer(group_id: str, partitions: Any) -> Any:
+        if group_id == "theirs":
+            raise GroupError("no", fix="allow User:a DELETE on group theirs", error_name="GROUP_AUTHORIZATION_FAILED")
+        return ask(group_id, partitions)
+
+    monkeypatch.setattr(cluster, "delete_offsets", answer)
+    summary = world.apply()
+    assert (summary.counts, summary.exit_code) == ({"done": 1, "refused": 1}, 1)
+    assert errors(world) == {"GROUP_AUTHORIZATION_FAILED (allow User:a DELETE on group theirs)"}
+
+
+def test_a_commit_at_every_moment_of_a_call(tmp_path: Path) -> None:
+    """Before the last look it is seen, after the call it stays; in between nobody sees it, which the summary says."""
+    calls = len(_run(looked(tmp_path / "count", partitions=1)).cluster.calls)
+    unseen = []
+    for at in range(calls + 1):
+        world = looked(tmp_path / str(at), partitions=1)
+
+        def between(name: str, world: World = world, at: int = at) -> None:
+            if len(world.cluster.calls) == at + 1:
+                world.cluster.commit(GROUP, "t1", 0, 99)
+
+        world.cluster.between = between
+        summary = world.apply()
+        found = account(world)
+        assert found.violations == []
+        if found.unseen:
+            unseen.append(world.cluster.calls[at])
+            assert summary.counts == {"done": 1}
+            assert "deleted unseen, if there was one" in summary.warnings[0]
+        else:
+            assert world.cluster.offsets().get((GROUP, "t1", 0), (99,))[0] == 99 or not found.newer
+    assert unseen == ["delete_offsets"]
+
+
+def _run(world: World) -> World:
+    world.apply()
+    return world
+
+
+def test_a_group_that_became_active_during_the_call_says_so(tmp_path: Path) -> None:
+    world = looked(tmp_path)
+
+    def between(name: str) -> None:
+        if name == "delete_offsets":
+            world.cluster.commit(GROUP, "t0", 0, 5)
+
+    world.cluster.between = between
+    summary = world.apply()
+    assert summary.counts == {"done": 2}
+    assert errors(world) == {"the group was active during the call: a commit in that moment may be deleted as well"}
+
+
+def test_a_commit_right_after_the_call_is_kept(tmp_path: Path) -> None:
+    world = looked(tmp_path, partitions=1)
+    called: list[int] = []
+
+    def between(name: str) -> None:
+        if name == "delete_offsets":
+            called.append(0)
+        elif called and len(called) == 1:
+            called.append(0)
+            world.cluster.commit(GROUP, "t1", 0, 99)
+
+    world.cluster.between = between
+    assert world.apply().counts == {"done": 1}
+    assert world.cluster.offsets()[GROUP, "t1", 0][0] == 99
+    assert errors(world) == {"another offset was committed since"}
+
+
+def test_the_same_value_again_right_after_the_call_is_left_alone(tmp_path: Path) -> None:
+    world = looked(tmp_path, partitions=1)
+    called: list[int] = []
+
+    def between(name: str) -> None:
+        if name == "delete_offsets":
+            called.append(0)
+        elif called and len(called) == 1:
+            called.append(0)
+            world.cluster.commit(GROUP, "t1", 0, 10, metadata="m", leader_epoch=1)
+
+    world.cluster.between = between
+    assert world.apply().counts == {"changed_since": 1}
+    assert world.apply().warnings[0] == "nothing is left to do"
+    assert world.cluster.offsets()[GROUP, "t1", 0][0] == 10
+
+
+def test_a_deletion_that_came_late_and_took_a_newer_commit(tmp_path: Path) -> None:
+    """It had no answer, a newer commit was seen, and then it was gone: told with its value, which can be put back."""
+    world = looked(tmp_path, partitions=1)
+    looks: list[int] = []
+
+    def between(name: str) -> None:
+        if name == "delete_offsets" and not looks:
+            looks.append(0)
+            raise Unsettled("no answer")
+        if looks and name == "look":
+            looks.append(0)
+            if len(looks) == 9:  # it was looked for, and is looked at anew
+                world.cluster.commit(GROUP, "t1", 0, 99)
+            if len(looks) == 13:
+                world.cluster.remove(GROUP, [("t1", 0)], by=US)
+
+    world.cluster.between = between
+    summary = world.apply()
+    assert account(world).violations == []
+    assert summary.counts == {"raced": 1}
+    (told,) = summary.notable
+    assert told.error == "a call that had no answer removed a newer commit"
+    values = of_ledger(world.ledger.entries(), Selection(), {})
+    assert values.is_by_looks
+    assert [then.value.committed_offset for then in values.values.values()] == [99]
+
+
+def test_the_log_itself_is_out_of_reach(tmp_path: Path) -> None:
+    world = looked(tmp_path)
+    own = {"rules": world.rules(), "clocks": world.clocks, "then": world.then}
+    with pytest.raises(Refused, match="no known place in the log"):
+        apply_plan(world.cluster, world.plan, world.ledger, sink="log", **own)  # type: ignore[arg-type]
+
+
+def test_a_plan_by_looks_has_no_group(tmp_path: Path) -> None:
+    world = made(tmp_path)
+    looks = by_looks(world)
+    whole = replace(world.plan, record=looks.plan.record)
+    with pytest.raises(Refused):
+        check_content(whole, {})
+
+
+def test_a_broker_that_tells_no_time_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All instants of a plan by looks are by the clock of who looked."""
+    world = looked(tmp_path)
+    monkeypatch.setattr(world.cluster, "broker_time", lambda: BrokerTime(at_least_ms=-1, now_ms=None))
+    assert world.apply().counts == {"done": 2}
+
+
+@pytest.mark.parametrize("apart_ms", [61_000, -61_000])
+def test_clocks_that_disagree_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart_ms: int) -> None:
+    world = looked(tmp_path)
+    now_ms = world.cluster.now_ms + apart_ms
+    monkeypatch.setattr(world.cluster, "broker_time", lambda: BrokerTime(at_least_ms=-1, now_ms=now_ms))
+    with pytest.raises(Refused, match="61 s"):
+        world.apply()

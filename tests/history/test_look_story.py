@@ -1,0 +1,92 @@
+"""What explain says of a group by looks: nothing that a look shows is lost, and nothing is said that none shows."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sexton.archive.admin_looks import read_admin_look
+from sexton.coordinator.profiles import NEWEST
+from sexton.history.look_story import LookReader, LookStory
+from tests.archive.admin_looks import write_look
+from tests.archived import CLUSTER, Archive
+from tests.ledger.ledgers import act
+
+START_MS, MINUTE_MS = 1_790_000_000_000, 60_000
+"""The retention of the looks' cluster is ten minutes."""
+KEY, OTHER = ("g", "t", 0), ("g", "t", 1)
+STABLE: dict[str, Any] = {"state": "Stable", "member_count": 1}
+NO_OFFSETS: dict[str, Any] = {"offsets_error": "NOT_COORDINATOR", "offsets_answered_ms": None}
+Look = tuple[dict[str, dict[str, Any]], dict[tuple[str, str, int], int]]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path / "archive")
+
+
+def at(number: int) -> int:
+    return START_MS + number * MINUTE_MS
+
+
+def story(archive: Archive, *seen: Look, hidden: int | None = None) -> LookStory:
+    """A look each minute; one of them does not see all topics."""
+    for number, (groups, offsets) in enumerate(seen):
+        look = write_look(archive, at(number), groups, offsets, sees_all_topics=number != hidden)
+    return reader(archive).read(look)
+
+
+def reader(archive: Archive) -> LookReader:
+    return LookReader(
+        fs=archive.fs,
+        root=archive.root,
+        group_id="g",
+        is_requested=lambda topic, partition: True,
+        retention_minutes=None,
+        profile=NEWEST,
+    )
+
+
+def events(found: LookStory) -> list[str]:
+    return [event.what for event in found.events]
+
+
+def test_a_commit_shows_after_a_look_without_an_answer(archive: Archive) -> None:
+    found = story(archive, ({"g": {}}, {KEY: 1}), ({"g": NO_OFFSETS}, {}), ({"g": {}}, {KEY: 2}))
+    assert events(found) == ["appeared", "committed", "committed"]
+    assert found.events[1].detail == "t-0 at 1, at the first look"
+    assert found.events[-1].detail == "t-0 at 2, since the look of 2026-09-21T14:13:20.000Z"
+
+
+def test_members_that_are_seen_without_offsets(archive: Archive) -> None:
+    found = story(archive, ({"g": {}}, {}), ({"g": {**STABLE, **NO_OFFSETS}}, {}), ({"g": {}}, {}))
+    assert [event.detail.split(", since")[0] for event in found.events[1:]] == [
+        "Classic group (consumer), Stable, 1 member",
+        "Classic group (consumer), Empty",
+    ]
+
+
+def test_an_offset_of_a_topic_that_one_look_does_not_see_is_not_gone(archive: Archive) -> None:
+    other = ("g", "hidden", 0)
+    seen = [({"g": {}}, {KEY: 1, other: value} if value else {KEY: 1}) for value in (5, 0, 6)]
+    found = story(archive, *seen, hidden=1)
+    assert events(found) == ["appeared", "committed", "committed"]
+    assert found.events[-1].detail.startswith("hidden-0 at 6")
+
+
+def test_what_a_plan_of_ours_may_have_deleted(archive: Archive) -> None:
+    act(archive, "plan", "tombstone", [KEY], at_ms=at(0) + 2_000)
+    found = story(archive, ({"g": {}}, {KEY: 1, OTHER: 2}), ({"g": {}}, {OTHER: 2}))
+    (gone,) = (event for event in found.events if event.causes)
+    assert gone.causes == ("expired", "deleted")  # nobody knows when it was committed
+    assert "plan plan may have" in gone.detail
+
+
+def test_a_damaged_look_is_passed_over(archive: Archive) -> None:
+    found = story(archive, ({"g": {}}, {KEY: 1}), ({"g": {}}, {KEY: 2}), ({"g": {}}, {KEY: 3}))
+    path = Path(archive.root) / CLUSTER / "admin_looks" / str(at(1)) / "offsets.parquet"
+    path.write_bytes(b"damaged")
+    again = reader(archive).read(read_admin_look(archive.fs, archive.root, CLUSTER, at(2)))
+    assert (len(found.events), found.damaged) == (4, [])
+    assert events(again) == ["appeared", "committed", "committed"]
+    assert [str(path) in why for why in again.damaged] == [True]

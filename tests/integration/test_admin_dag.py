@@ -1,0 +1,211 @@
+"""A cluster that hides its offsets log, through real Airflow: `offset_retention` by looks, then its plan by
+`apply_tombstones` with an approval. Neither connection may read the topic.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from pyarrow import fs as pafs
+from rich.console import Console
+
+from sexton.errors import SextonError
+from sexton.kafka.broker import free_port
+from sexton.kafka.client import ClientConfig, client_config
+from sexton.kafka.group_state import committed_offsets
+from sexton.kafka.session import ClusterSession
+from sexton.lake.catalog import open_lake
+from sexton.lake.read import published_runs, read_published
+from sexton.ledger.ledger import Ledger
+from sexton.local.system import MAIN_DAG, System
+from sexton.local.workload import QUIET, TIMEOUT_S
+from sexton.pipeline import snapshot_log
+from sexton.pipeline.replay_groups import now_ms
+from sexton.pipeline.snapshot_log import SnapshotRequest
+from sexton.plans.read_plan import read_plan
+from sexton.runs.processes import SerialEngine
+from sexton.settings import PROJECT_ROOT, Settings
+from tests.airflow_database import migrated_home
+from tests.integration.test_apply_dag import APPLY, EVERY_GROUP, NO_SWEEP, USERS, Run, wait_for
+
+READER, APPLIER = "reader", "applier"
+PASSWORDS = {READER: "reader-secret", APPLIER: "applier-secret"}
+GROUPS = ("billing", "web")
+RETENTION_S = 60
+RUN_TIMEOUT_S = 1_200
+"""Of one run, on a machine that is busy with something else."""
+OFFSETS = [TopicPartition("orders", part, 10 + part, f"m{part}") for part in range(3)]
+
+pytestmark = pytest.mark.timeout(2_400)
+
+
+@dataclass
+class World:
+    """An Airflow whose connections may not read the log, and the broker."""
+
+    system: System
+    clients: ClientConfig
+    """Of who may do everything."""
+
+    def run_retention(self) -> tuple[str, dict[str, str]]:
+        """One run of the main DAG as somebody triggers it: its state and those of its tasks."""
+        api = self.system.api()
+        run_id = api.trigger(MAIN_DAG, {})
+        deadline, state = time.monotonic() + RUN_TIMEOUT_S, ""
+        while state not in ("success", "failed"):
+            assert time.monotonic() < deadline, self.log(run_id)[-4_000:]
+            time.sleep(2)
+            with suppress(SextonError):  # a machine that is busy may not answer in time
+                state = api.run_state(MAIN_DAG, run_id)
+        states = {name: str(task["state"]) for name, task in api.task_states(MAIN_DAG, run_id).items()}
+        assert state == "success", self.log(run_id)[-8_000:]
+        return run_id, states
+
+    def log(self, run_id: str) -> str:
+        folder = self.system.home.log_folder / f"dag_id={MAIN_DAG}" / f"run_id={run_id}"
+        return "\n".join(file.read_text("utf-8", "replace") for file in sorted(folder.rglob("*.log")))
+
+    def offsets(self) -> dict[str, Any]:
+        with ClusterSession(self.clients) as session:
+            found = {group: committed_offsets(session, group) for group in GROUPS}
+        return {group: answer for group, answer in found.items() if answer}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    home = tmp_path_factory.mktemp("home")
+    for name in ("dags", "spark_jobs", ".cache"):
+        (home / name).symlink_to(PROJECT_ROOT / name)
+    config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
+    sasl = free_port()
+    system = System(config, Console(quiet=True), users=USERS)
+    migrated_home(system.home.root)
+    clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
+    try:
+        system.start(
+            broker_settings={**NO_SWEEP, **secured(sasl), "group.initial.rebalance.delay.ms": "0"},
+            meanwhile=lambda: prepare(clients, config, sasl),
+            SEXTON_SCHEDULE="",
+            **EVERY_GROUP,
+            AIRFLOW_CONN_KAFKA_DEFAULT=connection(READER, sasl),
+            AIRFLOW_CONN_KAFKA_APPLIER=connection(APPLIER, sasl),
+        )
+        for dag_id in (MAIN_DAG, APPLY):
+            wait_for(lambda dag_id=dag_id: system.api().has_dag(dag_id), lambda: "no such DAG")
+            system.api().set_paused(dag_id, False)
+        yield World(system=system, clients=clients)
+    finally:
+        system.stop()
+
+
+def secured(sasl_port: int) -> dict[str, str]:
+    """A second listener for SASL/PLAIN; whoever comes by the first one may do everything."""
+    users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
+    return {
+        "listeners": f"SASL://127.0.0.1:{sasl_port}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+
+
+def properties(name: str, sasl_port: int) -> dict[str, str]:
+    return {
+        "bootstrap.servers": f"127.0.0.1:{sasl_port}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": name,
+        "sasl.password": PASSWORDS[name],
+    }
+
+
+def connection(name: str, sasl_port: int) -> str:
+    return json.dumps({"conn_type": "kafka", "extra": properties(name, sasl_port)})
+
+
+def prepare(clients: ClientConfig, config: Settings, sasl_port: int) -> None:
+    """Rights, a topic, groups whose member has committed and left, and a first look."""
+    admin = AdminClient({**clients.for_confluent(), **QUIET})
+    for made in admin.create_topics([NewTopic("orders", 3, 1)]).values():
+        made.result(TIMEOUT_S)
+    seen = [
+        (ResourceType.TOPIC, "*", AclOperation.DESCRIBE),
+        (ResourceType.TOPIC, "*", AclOperation.DESCRIBE_CONFIGS),
+        (ResourceType.GROUP, "*", AclOperation.DESCRIBE),
+        (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
+        (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
+    ]
+    changed = [(ResourceType.GROUP, "*", AclOperation.DELETE), (ResourceType.TOPIC, "orders", AclOperation.READ)]
+    acls = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+        for user, rights in ((READER, seen), (APPLIER, [*seen, *changed]))
+        for kind, name, operation in rights
+    ]
+    for made in admin.create_acls(acls).values():
+        made.result(TIMEOUT_S)
+    for group in GROUPS:
+        asked = {"group.id": group, "enable.auto.commit": False}
+        with closing(Consumer({**clients.for_confluent(), **QUIET, **asked})) as consumer:
+            consumer.subscribe(["orders"])
+            deadline = time.monotonic() + TIMEOUT_S
+            while not consumer.assignment():
+                consumer.poll(0.2)
+                assert time.monotonic() < deadline
+            consumer.commit(offsets=OFFSETS, asynchronous=False)
+    request = SnapshotRequest(config=client_config(properties(READER, sasl_port)), archive=config.archive_uri)
+    with SerialEngine("test", quiet=True) as engine:
+        assert snapshot_log.run(engine, request, now_ms=now_ms).coverage == "admin"
+
+
+def test_a_run_by_looks_plans_and_what_is_approved_is_deleted(world: World) -> None:
+    """A retention after the first look a run takes the second one, and plans what is due by both."""
+    time.sleep(RETENTION_S + 3)
+    run_id, states = world.run_retention()
+    assert {states[name] for name in ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones")} == {
+        "success"
+    }
+    assert {states[name] for name in ("validate_tables", "publish_tables")} == {"success"}
+    assert "admin" in world.log(run_id)
+    config = world.system.config
+    lake = open_lake({"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri})
+    newest = max(published_runs(lake, None), key=lambda one: one.row["as_of_ms"])
+    assert newest.row["coverage"] == "admin"
+    checks = read_published(lake, newest, "dq_results").to_pylist()
+    assert [row for row in checks if row["severity"] == "critical" and not row["success"]] == []
+    verdicts = read_published(lake, newest, "offset_verdicts").to_pylist()
+    assert {row["broker_verdict"] for row in verdicts if row["group_id"] in GROUPS} == {"expire"}
+
+    plan_id, cluster_id = newest.row["plan_id"], newest.row["cluster_id"]
+    local = pafs.LocalFileSystem()
+    plan = read_plan(local, config.archive_uri, cluster_id, plan_id)
+    assert (plan.record.coverage, plan.sha256) == ("admin", newest.row["plan_sha256"])
+    assert plan.undo.num_rows == len(GROUPS) * len(OFFSETS)
+    assert len(world.offsets()) == len(GROUPS)
+
+    run = Run(world.system, world.system.api().trigger(APPLY, {"plan_id": plan_id, "sink": "coordinator"}))
+    question = run.wait_until_it_asks()
+    assert "by looks by Admin API" in question["body"]
+    run.answer("Approve", by="approver")
+    assert run.end() == "success", run.log()
+    assert set(run.states().values()) == {"success"}
+    assert world.offsets() == {}
+    claim, *_ = Ledger(local, config.archive_uri, cluster_id, plan_id).entries()
+    assert (claim.body.approved_by, claim.body.about["coverage"]) == ("approver", "admin")  # type: ignore[union-attr]

@@ -25,6 +25,7 @@ from sexton.coordinator.tombstones import group_tombstones
 from sexton.errors import BrokerError
 from sexton.execution.admin_client import BrokerTime, ClusterIdentity, TopicPartition
 from sexton.kafka.admin import GroupError, GroupNow
+from sexton.kafka.admin_look import LookedGroup
 from sexton.kafka.failures import TransientError, Unsettled
 from sexton.kafka.group_state import CommittedOffset, CommittedValue
 from sexton.kafka.tail import TailRecord, records_of
@@ -130,6 +131,12 @@ class SimCluster:
         self.max_message_bytes = MAX_MESSAGE_BYTES
         self.retention_ms: int | None = HOUR_MS
         self.between: Callable[[str], None] = lambda name: None
+        self.hidden: set[TopicPartition] = set()
+        """Offsets that looks may not see."""
+        self.looked: dict[str, LookedGroup] = {}
+        """The last look at each group."""
+        self.looked_before: dict[tuple[str, int], LookedGroup] = {}
+        """By group and log_offset of a tombstone of ours: the last look before it."""
         self._late: list[tuple[int, Callable[[], None]]] = []
         self._producers = 100
         self._open: dict[int, int] = {}
@@ -200,7 +207,9 @@ class SimCluster:
         held = {(t, p) for g, t, p in (*log.loaded.offsets, *log.loaded.state.pending_keys()) if g == group_id}
         entries = [(offset_key(group_id, *key), None) for key in sorted(partitions) if key in held]
         if entries:
-            log.append(entries, by=by, now_ms=self.broker_ms)
+            base = log.append(entries, by=by, now_ms=self.broker_ms)
+            if by == US and group_id in self.looked:
+                self.looked_before |= {(group_id, base + at): self.looked[group_id] for at in range(len(entries))}
 
     def remove_group(self, group_id: str, *, by: str) -> None:
         log = self.log_of(group_id)
@@ -307,7 +316,7 @@ class SimCluster:
 
     # --- AdminClient
 
-    def identity(self) -> ClusterIdentity:
+    def identity(self, *, may_hide_log: bool = False) -> ClusterIdentity:
         self._pass("identity", is_read=True)
         return ClusterIdentity(
             cluster_id=self.cluster_id,
@@ -349,6 +358,38 @@ class SimCluster:
             protocol_type=group.protocol_type,
             member_count=group.member_count if group.group_type == "Classic" else None,
         )
+
+    def look(self, group_id: str, group_type: str, wanted: Collection[TopicPartition] = ()) -> LookedGroup:
+        try:
+            self._pass("look", group_id, is_read=True)
+            group = describe_group(self.one(group_id), group_id).group
+            self._pass("look_offsets", group_id, is_read=True)
+        except TransientError as error:
+            return LookedGroup(group_id=group_id, group_type=group_type, error=error.message)
+        plain, stable = (
+            {
+                (one.topic, one.partition): one
+                for one in fetch(self.one(group_id), group_id, require_stable=is_stable).offsets
+            }
+            for is_stable in (False, True)
+        )
+        found = group if group is not None and group.group_type == group_type else None
+        self.looked[group_id] = LookedGroup(
+            group_id=group_id,
+            group_type=group_type,
+            state=None if found is None else found.state,
+            protocol_type=None if found is None else found.protocol_type or None,
+            group_epoch=None if found is None or group_type == "Classic" else found.generation,
+            member_count=None if found is None else found.member_count,
+            offsets={
+                key: (one.committed_offset, one.leader_epoch, one.metadata)
+                for key, one in plain.items()
+                if key not in self.hidden
+            },
+            unstable=frozenset(key for key, one in stable.items() if int(one.error)),
+            hidden={key: "TOPIC_AUTHORIZATION_FAILED" for key in wanted if key in self.hidden},
+        )
+        return self.looked[group_id]
 
     def delete_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]

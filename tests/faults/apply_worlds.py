@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,6 +11,8 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from sexton import __version__
+from sexton.archive.looks_since import GroupThen
+from sexton.coordinator.api.listing import describe_group
 from sexton.coordinator.expiry import sweep
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.tombstones import (
@@ -31,7 +33,7 @@ from sexton.execution.status import PlanStatus
 from sexton.ledger.entries import ClaimProcess, Item, Result
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import own_actions, recorded_steps
-from sexton.plans.plan import TOMBSTONES, UNDO, Plan, PlanRecord
+from sexton.plans.plan import TOMBSTONES, UNDO, Look, Plan, PlanRecord
 from sexton.policy import DefaultLimits
 from tests.faults.apply_cluster import OTHERS, PROFILE, US, Faults, SimCluster, Write
 
@@ -50,11 +52,16 @@ def dead_process(token: str = "dead") -> ClaimProcess:
 
 @dataclass
 class World:
-    """A cluster, a plan made from it, and an archive folder with its ledger."""
+    """A cluster, a plan made from it, and an archive folder with its ledger.
+
+    Of a plan by looks `then` is what its look saw, and `placed` where in the log each of its values was.
+    """
 
     cluster: SimCluster
     plan: Plan
     root: Path
+    then: Mapping[str, GroupThen] | None = None
+    placed: Mapping[OffsetKey, int] = field(default_factory=dict)
     summaries: list[ApplySummary] = field(default_factory=list)
 
     @property
@@ -83,6 +90,8 @@ class World:
     def apply(
         self, *, sink: str = "log", client: AdminClient | None = None, ledger: Ledger | None = None, **rules: Any
     ) -> ApplySummary:
+        if self.then is not None and sink == "log":
+            sink = "coordinator"  # the other one is refused
         summary = apply_plan(
             client or self.cluster,
             self.plan,
@@ -90,6 +99,7 @@ class World:
             sink=sink,  # type: ignore[arg-type]
             rules=self.rules(**rules),
             clocks=self.clocks,
+            then=self.then,
         )
         self.summaries.append(summary)
         return summary
@@ -110,7 +120,9 @@ class World:
         return self.apply(sink=sink)
 
 
-def world(seed: int | str, root: Path, *, faults: Faults | None = None, orphans: bool = True) -> World:
+def world(
+    seed: int | str, root: Path, *, faults: Faults | None = None, orphans: bool = True, is_by_looks: bool = False
+) -> World:
     """A cluster with groups of several kinds, and a plan for some (never nothing) of what they have; one per seed."""
     cluster = SimCluster(seed, faults=Faults(interference=0))
     rng = cluster.rng
@@ -120,12 +132,49 @@ def world(seed: int | str, root: Path, *, faults: Faults | None = None, orphans:
     if orphans:
         del cluster.topics["gone"]
     cluster.now_ms += 10 * HOUR_MS
-    while not (plan := plan_for(cluster, rng)).tombstones.num_rows:
+    while True:
+        made = World(cluster=cluster, plan=plan_for(cluster, rng), root=root)
+        made = by_looks(made) if is_by_looks else made
+        if made.plan.tombstones.num_rows:
+            break
         cluster.commit("left", "t1", 0, 7)
         cluster.now_ms += 10 * HOUR_MS
     cluster.now_ms += rng.randint(1, HOUR_MS)
     cluster.faults = faults or cluster.faults
-    return World(cluster=cluster, plan=plan, root=root)
+    return made
+
+
+def by_looks(made: World) -> World:
+    """The same with a plan by looks: the offsets of groups that are Empty, without what only the log shows."""
+    cluster, plan = made.cluster, made.plan
+    groups = {group_id: describe_group(cluster.one(group_id), group_id).group for group_id in cluster.group_ids()}
+    then: dict[str, GroupThen] = {}
+    for group_id, group in groups.items():
+        assert group is not None
+        if group.state == "Empty":
+            then[group_id] = GroupThen(
+                group_type=group.group_type,
+                state=group.state,
+                protocol_type=group.protocol_type or None,
+                group_epoch=None if group.group_type == "Classic" else group.generation,
+                offsets={key[1:]: value for key, value in cluster.offsets().items() if key[0] == group_id},
+            )
+    rows = [row for row in plan.tombstones.to_pylist() if row["record_type"] <= 1 and row["group_id"] in then]
+    positions: Counter[int] = Counter()
+    for row in rows:
+        row |= {"position": positions[row["log_partition"]], "target_log_offset": None}
+        positions[row["log_partition"]] += 1
+    undo = [row for row in plan.undo.to_pylist() if row["group_id"] in then]
+    placed = {(row["group_id"], row["topic"], row["partition"]): row["log_offset"] for row in undo}
+    unknown = {"log_offset": None, "commit_timestamp_ms": None, "topic_id": None}
+    record = plan.record.model_copy(update={"coverage": "admin", "look": Look(taken_at_ms=cluster.now_ms, sha256={})})
+    seen = replace(
+        plan,
+        record=record,
+        tombstones=pa.Table.from_pylist(rows, schema=TOMBSTONES),
+        undo=pa.Table.from_pylist([{**row, **unknown} for row in undo], schema=UNDO),
+    )
+    return replace(made, plan=seen, then=then, placed=placed)
 
 
 def _group(cluster: SimCluster, group_id: str, rng: Random) -> None:
@@ -287,6 +336,8 @@ class Account:
 
     ours: int = 0
     newer: int = 0
+    unseen: int = 0
+    """Of a plan by looks: newer values that no look can have seen."""
     returned: int = 0
     violations: list[str] = field(default_factory=list)
 
@@ -314,14 +365,17 @@ def account(made: World, *, log_sink: bool = True) -> Account:
                 continue
             before = history.setdefault(write.key, [])
             if write.by == US:
-                (_our_tombstone if write.value is None else _our_value)(found, write, before, planned, told)
+                if write.value is None:
+                    _our_tombstone(found, write, before, planned, told, made)
+                else:
+                    _our_value(found, write, before, planned, told)
             before.append(write)
     open_ones = [each for each in recorded_steps(entries) if each.is_open]
     if open_ones:
         found.violations.append(f"{len(open_ones)} intents without an outcome")
     if any(result.outcome == "unknown" for result in status.results.values()):
         found.violations.append("an outcome is unknown")
-    if status.unreturned():
+    if made.then is None and status.unreturned():
         found.violations.append("something a race took along was forgotten")
     _check_acts(made, found)
     return found
@@ -333,6 +387,7 @@ def _our_tombstone(
     before: list[Write],
     planned: dict[OffsetKey, dict[str, Any]],
     told: dict[OffsetKey, list[tuple[Item, Result]]],
+    made: World,
 ) -> None:
     found.ours += 1
     assert write.key is not None
@@ -340,20 +395,47 @@ def _our_tombstone(
     values = [one for one in before if one.value is not None]
     last = before[-1] if before else None
     if last is None or last.value is None:
-        if not any(result.written_log_offset for result in results):
+        if made.then is None and not any(result.written_log_offset for result in results):
             found.violations.append(f"{write}: a tombstone of nothing, and nobody tells of it")
         return
-    if not any(result.outcome in ("done", "raced") for result in results):
+    in_doubt = made.then is not None and any(result.outcome == "not_done" and result.found for result in results)
+    if not in_doubt and not any(result.outcome in ("done", "raced") for result in results):
         found.violations.append(f"{write}: an unrecorded deletion: {results}")
     was = planned.get(write.key)
     newest = values[-1]
-    if was is None or newest.log_offset > was["log_offset"]:
+    if made.then is not None:
+        _our_tombstone_by_looks(found, write, newest, was, results, made)
+    elif was is None or newest.log_offset > was["log_offset"]:
         found.newer += 1
         if not any(
             result.outcome == "raced" and (result.found.log_offset if result.found else -1) >= newest.log_offset
             for result in results
         ):
             found.violations.append(f"{write}: took the newer {newest} along, and nobody tells: {results}")
+
+
+def _our_tombstone_by_looks(
+    found: Account, write: Write, newest: Write, was: dict[str, Any] | None, results: list[Result], made: World
+) -> None:
+    """A newer value may be taken along without a word where the last look did not show it."""
+    assert write.key is not None
+    if was is None:
+        found.violations.append(f"{write}: not in the plan")
+        return
+    if newest.log_offset <= made.placed[write.key]:
+        return
+    found.newer += 1
+    look = made.cluster.looked_before[write.key[0], write.log_offset]
+    shown = look.offsets.get(write.key[1:])
+    if shown not in (None, (was["committed_offset"], was["leader_epoch"], was["metadata"])):
+        is_told = any(result.outcome == "raced" and result.found is not None for result in results)
+    elif write.key[1:] in look.unstable:
+        is_told = any(result.outcome == "raced" or "transaction" in str(result.error) for result in results)
+    else:
+        found.unseen += 1
+        return
+    if not is_told:
+        found.violations.append(f"{write}: took the newer {newest} along, which a look has seen: {results}")
 
 
 def _our_value(
@@ -386,6 +468,8 @@ def _check_acts(made: World, found: Account) -> None:
 
 def final_losses(made: World) -> list[str]:
     """Newer values that are gone at the end though their group would take them back, and nobody says why not."""
+    if made.then is not None:  # by looks nothing is put back
+        return []
     status = PlanStatus.of(made.ledger.entries())
     lost = []
     offsets = made.cluster.offsets()
@@ -403,4 +487,15 @@ def final_losses(made: World) -> list[str]:
     return lost
 
 
-__all__ = ["LOCAL", "Account", "BrokerError", "Refused", "World", "account", "final_losses", "plan_for", "world"]
+__all__ = [
+    "LOCAL",
+    "Account",
+    "BrokerError",
+    "Refused",
+    "World",
+    "account",
+    "by_looks",
+    "final_losses",
+    "plan_for",
+    "world",
+]

@@ -33,6 +33,8 @@ from tests.fork import fork
 ON_STORES = {"ledger.ticket"}
 """Reached only where files cannot be made exclusively."""
 OF_APPLY = {name for name in FAILPOINTS if name.startswith(("apply.", "ledger."))} - ON_STORES
+OF_LOG = {"apply.appending", "apply.appended", "apply.returning", "apply.returned"}
+"""Reached only where the log is read: it shows what has to be put back, and takes what is appended."""
 Tell = Callable[[str], None]
 
 
@@ -147,16 +149,23 @@ def applied(made: World, lake: Lake, client: Any) -> None:
     publish_ledger(lake, made.ledger.entries(), as_of_ms=made.plan.record.as_of_ms)
 
 
-def busy(seed: str, root: Path) -> World:
+def busy(seed: str, root: Path, *, is_by_looks: bool = False) -> World:
     """A cluster where every point is come by, most of the time."""
-    return world(seed, root, faults=Faults(interference=10, races=350, lost_after=60))
+    faults = Faults(interference=10, races=350, lost_after=60)
+    return world(seed, root, faults=faults, is_by_looks=is_by_looks)
 
 
-@pytest.mark.parametrize("name", sorted(OF_APPLY))
-def test_an_apply_killed_anywhere(name: str, full: bool, seed: int, tmp_path: Path, lake: Lake, tell: Tell) -> None:
+@pytest.mark.parametrize(
+    ("name", "is_by_looks"),
+    [(name, False) for name in sorted(OF_APPLY)] + [(name, True) for name in sorted(OF_APPLY - OF_LOG)],
+    ids=lambda value: {False: "log", True: "looks"}.get(value, value),
+)
+def test_an_apply_killed_anywhere(
+    name: str, is_by_looks: bool, full: bool, seed: int, tmp_path: Path, lake: Lake, tell: Tell
+) -> None:
     kills, number, totals, wanted = 0, 0, Counter[str](), 10 if full else 1
     while kills < wanted:  # with two seeds: 20
-        made = busy(f"{seed} {name} {number}", tmp_path / str(number))
+        made = busy(f"{seed} {name} {number}", tmp_path / str(number), is_by_looks=is_by_looks)
         rng = Random(f"{seed} {name} {number}")
         for at in sorted({rng.choice((1, 1, 2, 3, 5)), 1}):  # and the one that goes on may die as well
             kills += in_child(made, lambda client, made=made: applied(made, lake, client), failpoint=f"{name}:{at}")

@@ -23,6 +23,8 @@ from tests.faults.apply_cluster import US, Faults
 from tests.faults.apply_worlds import LEASE_MS, LOCAL, World, account, dead_process, final_losses, world
 
 Tell = Callable[[str], None]
+BY = pytest.mark.parametrize("is_by_looks", [False, True], ids=["log", "looks"])
+"""Plans by the log, and by looks, which cannot see what comes between the last one and the call."""
 
 INTERLEAVINGS = (
     Faults(interference=150),
@@ -49,6 +51,7 @@ def run(made: World, totals: Counter[str]) -> None:
     assert sum(summary.counts.values()) == summary.items + beyond
     totals.update(summary.counts)
     totals.update({"our tombstones": found.ours, "newer ones taken": found.newer, "put back": found.returned})
+    totals.update({"no look shows": found.unseen} if made.then is not None else {})
 
 
 def _places(made: World) -> set[tuple[int, int]]:
@@ -62,24 +65,33 @@ def _raced_beyond(made: World) -> set[tuple[int, int]]:
     return {place for place in status.results if place not in status.restored}
 
 
+@BY
 @pytest.mark.parametrize("kind", range(len(INTERLEAVINGS)), ids=["busy", "raced", "wild", "lossy"])
-def test_nothing_newer_is_lost_without_a_word(kind: int, full: bool, seed: int, tmp_path: Path, tell: Tell) -> None:
+def test_nothing_newer_is_lost_without_a_word(
+    kind: int, is_by_looks: bool, full: bool, seed: int, tmp_path: Path, tell: Tell
+) -> None:
     totals: Counter[str] = Counter()
     count = 1_250 if full else 12  # with four kinds and two seeds: 10,000
     for number in range(count):
-        run(world(f"{seed} {kind} {number}", tmp_path / str(number), faults=INTERLEAVINGS[kind]), totals)
-    tell(f"{count} interleavings, 0 newer offsets lost unreported, 0 unrecorded deletions: {dict(totals)}")
+        name, faults = f"{seed} {kind} {number}", INTERLEAVINGS[kind]
+        run(world(name, tmp_path / str(number), faults=faults, is_by_looks=is_by_looks), totals)
+    lost = "that a look has seen " if is_by_looks else ""
+    tell(f"{count} interleavings, 0 newer offsets {lost}lost unreported, 0 unrecorded deletions: {dict(totals)}")
     assert totals["our tombstones"]
     assert totals["done"]
     assert kind != 1 or totals["newer ones taken"]
 
 
+@BY
 @pytest.mark.parametrize("kind", range(len(AMBIGUOUS)), ids=["before", "after", "late", "all"])
-def test_what_got_no_answer_is_settled(kind: int, full: bool, seed: int, tmp_path: Path, tell: Tell) -> None:
+def test_what_got_no_answer_is_settled(
+    kind: int, is_by_looks: bool, full: bool, seed: int, tmp_path: Path, tell: Tell
+) -> None:
     totals: Counter[str] = Counter()
     count = 125 if full else 8  # with four kinds and two seeds: 1,000
     for number in range(count):
-        run(world(f"{seed} {kind} {number}", tmp_path / str(number), faults=AMBIGUOUS[kind]), totals)
+        name, faults = f"{seed} {kind} {number}", AMBIGUOUS[kind]
+        run(world(name, tmp_path / str(number), faults=faults, is_by_looks=is_by_looks), totals)
     tell(f"{count} clusters that do not answer, 0 unknown at the end: {dict(totals)}")
     assert totals["done"]
     assert not totals["unknown"]
@@ -173,11 +185,15 @@ class _TurningTail:
         return self._tail.records()
 
 
-def test_of_several_appliers_only_one_does_it(full: bool, seed: int, tmp_path: Path, tell: Tell) -> None:
+@BY
+def test_of_several_appliers_only_one_does_it(
+    is_by_looks: bool, full: bool, seed: int, tmp_path: Path, tell: Tell
+) -> None:
     outcomes: Counter[str] = Counter()
     count = 500 if full else 12  # with two seeds: 1,000
     for number in range(count):
-        made = world(f"{seed} {number}", tmp_path / str(number), faults=Faults(interference=15))
+        faults = Faults(interference=15)
+        made = world(f"{seed} {number}", tmp_path / str(number), faults=faults, is_by_looks=is_by_looks)
         rng = Random(f"{seed} {number}")
         found = Stage(made, rng.randint(2, 4), rng=rng).run()
         assert not [outcome for outcome in found.values() if outcome.startswith("failed")], found
@@ -210,8 +226,9 @@ def assert_one_effect_each(made: World) -> None:
         assert all(count <= commits[key] for key, count in removed.items())
 
 
-def test_a_replayed_approval_does_nothing(seed: int, tmp_path: Path) -> None:
-    made = world(seed, tmp_path, orphans=False)
+@BY
+def test_a_replayed_approval_does_nothing(is_by_looks: bool, seed: int, tmp_path: Path) -> None:
+    made = world(seed, tmp_path, orphans=False, is_by_looks=is_by_looks)
     first = made.apply(sink="coordinator")
     ends = [log.end for log in made.cluster.logs]
     files = sorted(Path(made.ledger.folder).iterdir())

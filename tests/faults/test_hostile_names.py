@@ -102,7 +102,8 @@ def as_html(text: str) -> Html:
     page = Html(text)
     assert page.tags <= TAGS
     assert all(PASSIVE.fullmatch(name) for name in page.attributes), page.attributes
-    own = "#", f"{PREFIX}/", *(f"/dags/{dag}" for dag in ("apply_tombstones", "offset_retention", "restore_offsets"))
+    dags = "apply_tombstones", "audit_lag", "offset_retention", "restore_offsets"
+    own = "#", f"{PREFIX}/", *(f"/dags/{dag}" for dag in dags)
     assert all(link.startswith(own) for link in page.links)
     assert unseen(text) == []
     return page

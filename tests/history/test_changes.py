@@ -58,7 +58,7 @@ def test_equal_the_plain_replay(recording: str, has_start: bool, tmp_path: Path)
         table = changes_of(
             LOCAL, found, log_partition=log_partition, start=start, cut=None, known=known, profile=profile
         )
-        assert table.schema == TABLES["offset_changes"].arrow_schema(with_run=False)
+        assert table.schema == TABLES["offset_changes"].arrow_schema(with_run=False, origin="log")
         assert table.num_rows == 0 or pc.unique(table["log_partition"]).to_pylist() == [log_partition]
         loaded = load(before[log_partition] if has_start else [], cap_bytes=CAP_BYTES, profile=profile)
         later = b"".join(swept[log_partition])[sum(map(len, before[log_partition])) if has_start else 0 :]

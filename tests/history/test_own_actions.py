@@ -1,58 +1,23 @@
 """What Sexton itself did is told as that: by the plan that removed an offset, and by the restore that put it back."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs as pafs
 
 from sexton import cli
 from sexton.errors import Refused
-from sexton.ledger.entries import Intent, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
 from sexton.runs.engine import Engine
 from tests.archived import CLUSTER, Archive
+from tests.ledger.ledgers import LOCAL, act
 from tests.pipeline.archive_runs import instant, minute, run
 from tests.strategies import commit, tombstone
 
-LOCAL = pafs.LocalFileSystem()
 PLAN, RESTORE = "aa" * 32, "bb" * 32
 AT_MS = {number: instant(number) - 10_000 for number in range(1, 9)}
 """When the records of each minute were written."""
-
-
-def act(
-    archive: Archive,
-    plan_id: str,
-    action: str,
-    keys: Sequence[tuple[str, str, int]],
-    *,
-    at_ms: int,
-    outcome: str | None = "done",
-    written_ms: int | None = None,
-) -> None:
-    """A ledger of one step about some offsets, from a second before until a second after `at_ms`."""
-    ledger = Ledger(LOCAL, archive.root, CLUSTER, plan_id)
-    ledger.claim(at_ms=at_ms - 1_000, lease_ms=1, approved_by="ann", sink="coordinator", plan_sha256=plan_id)
-    items = [
-        Item(
-            log_partition=0,
-            position=n,
-            group_id=key[0],
-            topic=key[1],
-            partition=key[2],
-            before=Value(committed_offset=1),
-        )
-        for n, key in enumerate(keys)
-    ]
-    ledger.intent(Intent(step=1, action=action, items=items), at_ms=at_ms - 1_000)
-    if outcome is not None:
-        told = {"outcome": outcome, "written_timestamp_ms": written_ms}
-        results = [Result(log_partition=item.log_partition, position=item.position, **told) for item in items]
-        ledger.outcome(StepOutcome(step=1, of_attempt=1, items=results), at_ms=at_ms + 1_000)
-        ledger.close({}, at_ms=at_ms + 1_000)
 
 
 def changes(out: Path) -> dict[tuple[str, str, int], dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Ledgers for tests: entries as an attempt at a plan writes them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ from pyarrow import fs as pafs
 
 from sexton.ledger.entries import ClaimProcess, Intent, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
+from tests.archived import Archive
 
 LOCAL = pafs.LocalFileSystem()
 CLUSTER, PLAN_ID, PLAN_SHA256 = "cluster", "ab" * 32, "cd" * 32
@@ -46,3 +48,35 @@ def conclude(book: Ledger, intent: Intent, outcome: str = "done", *, at_ms: int 
     ]
     body = StepOutcome(step=intent.step, of_attempt=book.attempt, items=results, window_ms=1.5)
     book.outcome(body, at_ms=at_ms)
+
+
+def act(
+    archive: Archive,
+    plan_id: str,
+    action: str,
+    keys: Sequence[tuple[str, str, int]],
+    *,
+    at_ms: int,
+    outcome: str | None = "done",
+    written_ms: int | None = None,
+) -> None:
+    """A ledger of one step about some offsets, from a second before until a second after `at_ms`."""
+    book = Ledger(LOCAL, archive.root, archive.cluster_id, plan_id)
+    book.claim(at_ms=at_ms - 1_000, lease_ms=1, approved_by="ann", sink="coordinator", plan_sha256=plan_id)
+    items = [
+        Item(
+            log_partition=0,
+            position=n,
+            group_id=key[0],
+            topic=key[1],
+            partition=key[2],
+            before=Value(committed_offset=1),
+        )
+        for n, key in enumerate(keys)
+    ]
+    book.intent(Intent(step=1, action=action, items=items), at_ms=at_ms - 1_000)
+    if outcome is not None:
+        told = {"outcome": outcome, "written_timestamp_ms": written_ms}
+        results = [Result(log_partition=item.log_partition, position=item.position, **told) for item in items]
+        book.outcome(StepOutcome(step=1, of_attempt=1, items=results), at_ms=at_ms + 1_000)
+        book.close({}, at_ms=at_ms + 1_000)

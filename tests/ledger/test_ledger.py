@@ -249,6 +249,15 @@ def test_acts(tmp_path: Path) -> None:
     assert own_actions(LOCAL, str(tmp_path), CLUSTER, since_ms=T0 + 11) == ({}, {})
 
 
+def test_a_call_that_was_made_again_may_have_taken_effect_since_the_first(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    claim(book)
+    conclude(book, intend(book, at_ms=T0 + 1), "not_done", at_ms=T0 + 20)
+    conclude(book, intend(book, 1, at_ms=T0 + 30), at_ms=T0 + 40)
+    removed, _ = own_actions(LOCAL, str(tmp_path), CLUSTER)
+    assert removed == {("g", "t", 0): [OwnAction(plan_id=PLAN_ID, intent_at_ms=T0 + 1, outcome_at_ms=T0 + 40)]}
+
+
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[pafs.FileSystem]:
     with s3_server() as query:

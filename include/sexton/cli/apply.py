@@ -14,6 +14,9 @@ from sexton.report.figures import count, some
 from sexton.report.meanings import beyond_broker_sentence
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sexton.archive.looks_since import GroupThen
     from sexton.execution.delete.preconditions import Rules
     from sexton.execution.delete.summary import ApplySummary
     from sexton.kafka.client import ClientConfig
@@ -83,7 +86,7 @@ def apply(
     """Apply a plan: delete exactly what it names, as far as that is unchanged, and record each outcome.
 
     Before each call the group is compared with the end of the log, its committed offsets and its state; afterwards its
-    offsets and state are read again. Without --sink it is a dry run.
+    offsets and state are read again. A plan by looks is compared with fresh looks. Without --sink it is a dry run.
     """
     if sink != "dry_run":
         check_approved(approved_by, option=f"--sink {sink}", what="plan")
@@ -94,9 +97,9 @@ def apply(
             fix="read docs/apply.md, then add --allow-log-sink",
         )
 
+    from sexton.execution.delete.recorded import recorded_retention_ms, recorded_then
     from sexton.ledger.ledger import Ledger
     from sexton.plans.read_plan import read_plan
-    from sexton.runs.source import recorded_retention_ms
 
     fs, root = open_archive_uri(archive)
     plan = read_plan(fs, root, cluster_id, plan_id)
@@ -107,9 +110,10 @@ def apply(
         plan_sha256=plan_sha256,
         allow_log_sink=allow_log_sink,
         policy=policy,
-        recorded_retention_ms=recorded_retention_ms(fs, root, plan.record.cluster_id, as_of_ms=plan.record.as_of_ms),
+        recorded_retention_ms=recorded_retention_ms(fs, root, plan.record),
     )
-    summary = _applied(plan, ledger, rules, sink=sink, client=cluster.client(), json=json)
+    then = recorded_then(fs, root, plan)
+    summary = _applied(plan, ledger, rules, sink=sink, then=then, client=cluster.client(), json=json)
     published, failure = (None, None) if sink == "dry_run" else publish(ledger.entries(), as_of_ms=plan.record.as_of_ms)
     code = summary.exit_code or (1 if failure else 0)
     if json:
@@ -117,6 +121,7 @@ def apply(
             **summary.to_dict(),
             "beyond": None if plan.record.beyond is None else plan.record.beyond.model_dump(),
             "cluster_id": plan.record.cluster_id,
+            "coverage": plan.record.coverage,
             "plan_sha256": plan.sha256,
             "ledger": ledger.folder,
             "published_rows": published,
@@ -125,6 +130,8 @@ def apply(
         print_json(fields)
     else:
         print_line(beyond_broker_sentence(plan.record))
+        if plan.record.is_by_looks:
+            print_line("coverage admin: the plan was made by looks, and is compared with fresh looks; no log is read")
         _print(summary, ledger.folder, published)
     if failure:
         print_aside(failure)
@@ -161,7 +168,14 @@ def _rules(
 
 
 def _applied(
-    plan: "Plan", ledger: "Ledger", rules: "Rules", *, sink: Sink, client: "ClientConfig", json: bool
+    plan: "Plan",
+    ledger: "Ledger",
+    rules: "Rules",
+    *,
+    sink: Sink,
+    then: "Mapping[str, GroupThen] | None",
+    client: "ClientConfig",
+    json: bool,
 ) -> "ApplySummary":
     """Carry out the plan. SIGTERM ends it after the current group, with every outcome recorded."""
     from sexton.execution.delete.apply_plan import apply_plan
@@ -170,7 +184,7 @@ def _applied(
 
     with connected(client) as cluster, progress_until_terminated("Groups", is_quiet=json) as progress:
         clocks = Clocks(now_ms=lambda: time.time_ns() // 1_000_000)
-        return apply_plan(cluster, plan, ledger, sink=sink, rules=rules, clocks=clocks, progress=progress)
+        return apply_plan(cluster, plan, ledger, sink=sink, rules=rules, clocks=clocks, then=then, progress=progress)
 
 
 def _print(summary: "ApplySummary", folder: str, published: int | None) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sexton.cli.input_options import Queried
+from sexton.cli.input_options import LogInput
 from sexton.cli.options import GroupId, Json, codec_number, now_ms, option, parse_exact_partition
 from sexton.cli.output import error_fields, print_line, print_notes, print_table, print_view_json
 from sexton.errors import UsageError
@@ -104,7 +104,7 @@ def check_commit(
     ] = None,
     leader_epoch: LeaderEpoch = 0,
     out: Out = None,
-    log: Queried,
+    log: LogInput,
     json: Json = False,
 ) -> int:
     """Dry run of a commit: validation, the batch that would be appended, and the answer to each append error.
@@ -175,7 +175,7 @@ def metadata_record(
     message_format: MessageFormat = None,
     leader_epoch: LeaderEpoch = 0,
     out: Out = None,
-    log: Queried,
+    log: LogInput,
     json: Json = False,
 ) -> int:
     """Dry run of storing a classic group (storeGroup): its record, the batch, and the answer to each append error.

@@ -20,6 +20,8 @@ from sexton.log.batch import Record
 from sexton.tables.change_kinds import DISAPPEARANCES
 
 COMMITTED, RESTORED = "committed", "restored"
+NOWHERE = -1
+"""The log_offset of an event that no record of the log is."""
 SHORT_ID = 12
 """Characters of a plan's id that people see."""
 
@@ -247,25 +249,32 @@ def removal_cause(rows: Sequence[Mapping[str, object]], profile: Profile) -> tup
     gone = [row for row in rows if row["kind"] in DISAPPEARANCES]
     if not gone:
         return tuple(cause.value for cause in possible_removals(profile))
-    last = max(gone, key=_log_offset)
+    last = max(gone, key=order_of)
     return removal_after(cause_of(last).split(" or "), profile)
 
 
-def _log_offset(row: Mapping[str, object]) -> int:
-    log_offset = row["log_offset"]
-    assert isinstance(log_offset, int)
-    return log_offset
+def instant_of(row: Mapping[str, object]) -> object:
+    """When a row's change was, or the latest that it can have been; None in logs without timestamps."""
+    return row.get("changed_by_ms") if row["timestamp_ms"] is None else row["timestamp_ms"]
+
+
+def order_of(row: Mapping[str, object]) -> tuple[int, int]:
+    """A row's place in the order of events: in the log, or by the look that shows it."""
+    log_offset, changed_by_ms = row["log_offset"], row.get("changed_by_ms")
+    return (
+        log_offset if isinstance(log_offset, int) else NOWHERE,
+        changed_by_ms if isinstance(changed_by_ms, int) else 0,
+    )
 
 
 def event_of(cause: str, rows: Sequence[Mapping[str, object]]) -> Event:
     """The disappearances of one write, cause and plan as one event."""
     first = rows[0]
-    stamp, log_offset = first["timestamp_ms"], first["log_offset"]
-    assert isinstance(log_offset, int)
+    stamp = instant_of(first)
     by_plan = f"; by plan {str(first['by_plan_id'])[:SHORT_ID]}" if first["by_plan_id"] else ""
     return Event(
         timestamp_ms=stamp if isinstance(stamp, int) else None,
-        log_offset=log_offset,
+        log_offset=order_of(first)[0],
         what=cause,
         detail=f"{first['evidence']}{by_plan}",
         offsets=tuple(rows),

@@ -20,7 +20,6 @@ from sexton.settings import settings
 from sexton.tables import TABLES
 
 TABLE = "offset_changes"
-RETENTION = "offsets.retention.minutes"
 _WHOLE_LOG = 1 << 62
 _MINUTE_MS = 60_000
 
@@ -35,7 +34,8 @@ def changes_of(
     known: ChangeEvidence,
     profile: Profile,
 ) -> pa.Table:
-    """The rows of offset_changes of one log partition, without the run's columns, by key and log_offset.
+    """The rows of offset_changes of one log partition, by key and log_offset: the columns that the log fills, without
+    the run's.
 
     `segments` have everything from the end of `start` up to `cut` (None: to their end), and may have more on either
     side. Without `start` the interval starts at log_offset 0; a log that starts later has lost earlier records, so few
@@ -52,7 +52,7 @@ def changes_of(
         cap_bytes=settings().inflated_cap_bytes,
     )
     table = table.append_column("log_partition", pa.repeat(pa.scalar(log_partition, pa.int32()), table.num_rows))
-    schema = TABLES[TABLE].arrow_schema(with_run=False)
+    schema = TABLES[TABLE].arrow_schema(with_run=False, origin="log")
     return table.select(schema.names).cast(schema)
 
 
@@ -80,9 +80,9 @@ def known_of(
 
 def _retentions(*facts: ClusterMetadata | None) -> Iterable[int]:
     for record in facts:
-        minutes = None if record is None else record.settings.get(RETENTION)
-        if minutes:
-            yield int(minutes) * _MINUTE_MS
+        minutes = None if record is None else record.retention_minutes
+        if minutes is not None:
+            yield minutes * _MINUTE_MS
 
 
 def _topics_at(facts: ClusterMetadata | None) -> TopicsAt | None:

@@ -12,10 +12,20 @@ from typing import TYPE_CHECKING, Any
 from sexton.coordinator.expiry import SweepBlock, block_in
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage
-from sexton.history.events import Event, cause_of, counted, event_of, removal_cause, state_words
+from sexton.history.events import (
+    NOWHERE,
+    Event,
+    cause_of,
+    counted,
+    event_of,
+    instant_of,
+    order_of,
+    removal_cause,
+    state_words,
+)
 from sexton.history.log_story import NextVerdict
 from sexton.lake.catalog import Lake
-from sexton.lake.read import PublishedRun, load, plain, published_runs
+from sexton.lake.read import PublishedRun, load, plain, runs_of_cluster
 from sexton.tables.change_kinds import DISAPPEARANCES
 
 if TYPE_CHECKING:
@@ -23,8 +33,6 @@ if TYPE_CHECKING:
 
 _CHANGES, _GROUPS, _VERDICTS, _OFFSETS = "offset_changes", "groups", "offset_verdicts", "committed_offsets"
 _PROFILE = "load_profile"
-_NOWHERE = -1
-"""The log_offset of an event that a run saw and that no record shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,17 +51,22 @@ class PublishedStory:
 
 
 def published_story(
-    lake: Lake, group_id: str, *, topic: str | None, partition: int | None, as_of_ms: int | None
+    lake: Lake,
+    group_id: str,
+    *,
+    topic: str | None,
+    partition: int | None,
+    as_of_ms: int | None,
+    cluster_id: str | None = None,
 ) -> PublishedStory:
     """The history of a group in the runs up to `as_of_ms` (None: all); NoCoverage if none is published.
 
-    In a lake of several clusters, the cluster with the newest run counts.
+    Without `cluster_id` the tables must be of one cluster only, else UsageError.
     """
-    runs = [run for run in published_runs(lake) if as_of_ms is None or run.key.as_of_ms <= as_of_ms]
+    runs = [run for run in runs_of_cluster(lake, cluster_id) if as_of_ms is None or run.key.as_of_ms <= as_of_ms]
     if not runs:
         raise NoCoverage("no run is published at or before that instant", where=lake.where)
     newest = runs[-1]
-    runs = [run for run in runs if run.key.cluster_id == newest.key.cluster_id]
 
     def requested(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [row for row in rows if topic in (None, row["topic"]) and partition in (None, row["partition"])]
@@ -153,19 +166,19 @@ def _seen(
         as_of_ms = run.key.as_of_ms
         described = _words(states.get(as_of_ms))
         if described and described != before:
-            yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what="became", detail=described)
+            yield Event(timestamp_ms=as_of_ms, log_offset=NOWHERE, what="became", detail=described)
         elif described != before:
             between = [row for row in changes if since_ms < row["as_of_ms"] <= as_of_ms]
             causes = removal_cause(between, profile_of(run.row["profile"]))
             detail = f"no such group in this run; it was removed: {' or '.join(causes)}"
-            yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what="removed", detail=detail, causes=causes)
+            yield Event(timestamp_ms=as_of_ms, log_offset=NOWHERE, what="removed", detail=detail, causes=causes)
         before, since_ms = described, as_of_ms
 
 
 def _changed(changes: Sequence[dict[str, Any]]) -> Iterator[Event]:
     """An event for each write that removed offsets, and one for each interval with offsets that were set."""
-    gone = sorted((row for row in changes if row["kind"] in DISAPPEARANCES), key=lambda row: row["log_offset"])
-    for _, rows in groupby(gone, key=lambda row: (row["timestamp_ms"], cause_of(row), row["by_plan_id"])):
+    gone = sorted((row for row in changes if row["kind"] in DISAPPEARANCES), key=order_of)
+    for _, rows in groupby(gone, key=lambda row: (instant_of(row), cause_of(row), row["by_plan_id"])):
         some = list(rows)
         yield event_of(cause_of(some[0]), some)
     were_set = sorted(
@@ -174,7 +187,7 @@ def _changed(changes: Sequence[dict[str, Any]]) -> Iterator[Event]:
     for (as_of_ms, kind), rows in groupby(were_set, key=lambda row: (row["as_of_ms"], row["kind"])):
         some = list(rows)
         detail = f"{counted(len(some), 'offset')} set to another value than when the interval began"
-        yield Event(timestamp_ms=as_of_ms, log_offset=_NOWHERE, what=kind, detail=detail, offsets=tuple(some))
+        yield Event(timestamp_ms=as_of_ms, log_offset=NOWHERE, what=kind, detail=detail, offsets=tuple(some))
 
 
 def _words(row: Mapping[str, Any] | None) -> str:

@@ -35,6 +35,11 @@ class RecordedStep:
         known = self.results.get(item.item_id)
         return known is None or known[0].outcome == "unknown"
 
+    def is_doubtful_for(self, item: Item) -> bool:
+        """Whether only looks show what came of an item, and they show a newer offset in its place."""
+        known = self.results.get(item.item_id)
+        return known is not None and known[0].outcome == "not_done" and known[0].found is not None
+
 
 def recorded_steps(entries: Sequence[Entry]) -> list[RecordedStep]:
     """Every intent of a ledger with its results, in order."""
@@ -58,8 +63,8 @@ def own_actions(
     """Everything that our plans removed and put back, by offset: (removed, restored).
 
     The instant is the broker's timestamp where the record was found in the log, else the writer's clock. What was
-    intended and has no outcome may have been done up to an hour later: no broker keeps a request for longer. A ledger
-    that was closed before `since_ms` is not read.
+    intended and has no outcome, or one in doubt, may have been done up to an hour later: no broker keeps a request for
+    longer. A ledger that was closed before `since_ms` is not read.
     """
     removed: dict[OffsetKey, list[OwnAction]] = {}
     restored: dict[OffsetKey, list[OwnAction]] = {}
@@ -75,13 +80,16 @@ def own_actions(
 
 
 def _own_actions(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, OffsetKey, OwnAction]]:
-    """What was written, and what may have been. No intent names offsets that only a race took along."""
+    """What was written, and what may have been. No intent names offsets that only a race took along.
+
+    Of a call that was made again the first may have been late, and be what took effect: so the first intent counts.
+    """
     steps = recorded_steps(entries)
     items = {item.item_id: (step.intent.action, item) for step in steps for item in step.intent.items}
-    first_ms = {item.item_id: step.entry.at_ms for step in steps for item in step.intent.items}
+    first_ms = {item.item_id: step.entry.at_ms for step in reversed(steps) for item in step.intent.items}
     for step in steps:
         for item in step.intent.items:
-            if item.key is not None and step.is_open_for(item):
+            if item.key is not None and (step.is_open_for(item) or step.is_doubtful_for(item)):
                 begun_ms = step.entry.at_ms
                 own = OwnAction(plan_id=plan_id, intent_at_ms=begun_ms, outcome_at_ms=begun_ms + _LATEST_MS)
                 yield step.intent.action, item.key, own

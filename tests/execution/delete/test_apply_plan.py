@@ -419,7 +419,7 @@ def test_a_broker_that_stamps_another_time_ends_it(tmp_path: Path, monkeypatch: 
 def test_another_number_of_log_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = made(tmp_path, group_id="grown-7")
     told = ClusterIdentity(cluster_id="sim", topic_id=world.cluster.topic_id, partition_count=7, max_message_bytes=None)
-    monkeypatch.setattr(world.cluster, "identity", lambda: told)
+    monkeypatch.setattr(world.cluster, "identity", lambda **_: told)
     assert "belongs to" in refused(world)
 
 

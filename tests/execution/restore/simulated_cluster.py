@@ -70,6 +70,7 @@ class SimulatedCluster:
     cluster_id: str = "cluster"
     broker_version: str | None = None
     log_partition_count: int = 4
+    hides_log: bool = False
     between: Callable[[str], None] = lambda _: None
     lost: list[str | None] = field(default_factory=list)
     log: list[tuple[str, Written]] = field(default_factory=list)
@@ -77,7 +78,8 @@ class SimulatedCluster:
     commits: list[tuple[str, dict[tuple[str, int], OffsetValue]]] = field(default_factory=list)
     """Every commit without a member that was carried out, whole or in part."""
 
-    def identity(self) -> ClusterIdentity:
+    def identity(self, *, may_hide_log: bool = False) -> ClusterIdentity:
+        assert may_hide_log or not self.hides_log
         return ClusterIdentity(
             cluster_id=self.cluster_id,
             topic_id="offsets",
@@ -156,10 +158,12 @@ class SimulatedCluster:
             self.log.append((group_id, record))
 
     def log_end(self, log_partition: int) -> int:
+        assert not self.hides_log
         self.between("log_end")
         return len(self.log)
 
     def tail(self, log_partition: int, *, from_log_offset: int, topic_id: str | None = None) -> "SimulatedTail":
+        assert not self.hides_log
         return SimulatedTail(self, from_log_offset)
 
     def client_commits(self, group_id: str, topic: str, partition: int, committed_offset: int) -> None:

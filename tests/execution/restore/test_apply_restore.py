@@ -271,7 +271,7 @@ def test_it_may_die_before_any_call(tmp_path: Path) -> None:
 actions = st.sampled_from(["newer", "member", "leave", "delete", "remake", "lose request", "lose answer", "die"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(script=st.dictionaries(st.integers(0, 40), actions, max_size=6), held=st.booleans())
 def test_nothing_newer_is_lost_without_a_word(tmp_path_factory, script: dict[int, str], held: bool) -> None:
     """Anything may happen before any call. In the end: every value of a client that ours replaced is in the ledger, and
@@ -332,3 +332,67 @@ def test_nothing_newer_is_lost_without_a_word(tmp_path_factory, script: dict[int
     _, restored = own_actions(LOCAL, str(own.root), "cluster")
     assert {(group_id, *key) for group_id, some in own.cluster.commits for key in some} <= set(restored)
     assert isinstance(entries[-1].body, Close) or not own.plan(values).items
+
+
+# --- without the log: looks stand for it
+
+
+def by_looks(tmp_path: Path, *groups: str, **options: object) -> World:
+    return world(tmp_path, *groups, hides_log=True, log_partition_count=0, **options)
+
+
+def plan_by_looks(own: World, values: dict[tuple[str, str, int], Then], **options: bool) -> RestorePlan:
+    source = Source(name="plan 5", cluster_id="cluster", values=values, is_by_looks=True)
+    return make_restore(source, own.cluster, **options)
+
+
+def test_by_looks_everything_is_put_back_and_told(tmp_path: Path) -> None:
+    own = by_looks(tmp_path, "a")
+    values = thens("a", "b")
+    plan = plan_by_looks(own, values)
+    assert RestorePlan.from_bytes(plan.to_bytes()) == plan
+    assert own.apply(plan).counts() == {"done": 6}
+    assert offsets_now(own.cluster) == {key: then.value for key, then in values.items()}
+    _, restored = own_actions(LOCAL, str(tmp_path), "cluster")
+    assert set(restored) == set(values)
+    assert of_ledger(own.ledger(plan).entries(), Selection(), {}).is_by_looks
+    assert own.apply(plan).attempt == 0
+
+
+@pytest.mark.parametrize(
+    ("way", "counts"), [("request", {"not_done": 3}), ("answer", {"done": 3}), ("nobody there", {"not_done": 3})]
+)
+def test_by_looks_an_answer_that_never_came_is_settled(tmp_path: Path, way: str, counts: dict[str, int]) -> None:
+    own = by_looks(tmp_path, "a", lost=[way])
+    plan = plan_by_looks(own, thens("a"))
+    assert own.apply(plan).counts() == counts
+    assert own.apply(plan).counts() == {"done": 3}
+    assert len(own.cluster.commits) == 1
+
+
+def test_by_looks_a_newer_commit_is_left_alone(tmp_path: Path) -> None:
+    own = by_looks(tmp_path, "a")
+    plan = plan_by_looks(own, thens("a"))
+    own.cluster.client_commits("a", "t", 0, 99)
+    assert own.apply(plan).counts() == {"changed_since": 1, "done": 2}
+    assert offsets_now(own.cluster)["a", "t", 0] == value(99)
+
+
+def test_by_looks_a_commit_right_after_is_told(tmp_path: Path) -> None:
+    own = by_looks(tmp_path, "a")
+    plan = plan_by_looks(own, thens("a"))
+    meanwhile(own.cluster, lambda: own.cluster.client_commits("a", "t", 0, 99), before="group", nth=2)
+    summary = own.apply(plan)
+    assert summary.counts() == {"done": 3}
+    assert [result.error for _, result in summary.results if result.error] == ["another offset was committed since"]
+    assert offsets_now(own.cluster)["a", "t", 0] == value(99)
+
+
+def test_by_looks_a_process_that_dies_is_settled(tmp_path: Path) -> None:
+    for die_at in range(14):
+        own = by_looks(tmp_path / str(die_at), "a")
+        plan = plan_by_looks(own, thens("a"))
+        run_with_deaths(own, plan, die_at)
+        assert own.apply(plan).counts() == {"done": 3}
+        assert offsets_now(own.cluster) == {key: then.value for key, then in thens("a").items()}
+        assert not any(told.is_open for told in recorded_steps(own.ledger(plan).entries()))

@@ -165,7 +165,7 @@ wanted = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(clusters, wanted, st.booleans(), st.booleans())
 def test_what_is_promised_is_what_the_cluster_takes(cluster, values, overwrites, clamps) -> None:
     """Each item is taken when it is committed, and whatever the cluster would refuse is no item."""
@@ -182,7 +182,7 @@ def test_what_is_promised_is_what_the_cluster_takes(cluster, values, overwrites,
     assert {row.what for row in again.rows} <= {"same"}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(clusters, wanted, texts)
 def test_a_restore_is_its_bytes(cluster, values, name) -> None:
     values |= {(name, "t", 0): THEN}

@@ -56,7 +56,7 @@ actions = st.tuples(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     first=st.lists(actions, min_size=1, max_size=8), second=st.lists(actions, max_size=8), at=st.sampled_from([1, 2])
 )

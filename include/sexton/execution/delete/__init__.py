@@ -7,6 +7,7 @@
     last_look       whether a group is still as the plan saw it
     delete_step     one deletion call, from its intent to its outcome
     call_effects    what a call did, read from the log
+    by_looks        the same four for a plan by looks, where the log cannot be read
     restore_raced   puts back a newer commit that a deletion removed
     resume          settles what earlier calls left open
     log_sink        tombstones written into the log itself

@@ -1,11 +1,16 @@
 """Applies a plan: one attempt, group by group, which goes on where an earlier one stopped.
 
-A plan that has only final outcomes is applied, and applying it again does nothing.
+A plan that has only final outcomes is applied, and applying it again does nothing. A plan by looks is
+applied in the same way, with fresh looks in place of the log (by_looks).
 """
 
+from collections.abc import Mapping
+
 from sexton import __version__
+from sexton.archive.looks_since import GroupThen
 from sexton.errors import Refused
 from sexton.execution.admin_client import AdminClient, BrokerTime, ClusterIdentity
+from sexton.execution.delete import by_looks
 from sexton.execution.delete.context import DeleteContext
 from sexton.execution.delete.delete_step import delete_rows
 from sexton.execution.delete.dry_run import dry_run
@@ -25,7 +30,7 @@ from sexton.execution.delete.summary import ApplySummary, Sink, summarize
 from sexton.execution.engine import TRIES, Clocks, Progress, attempt
 from sexton.execution.status import PlanStatus
 from sexton.failpoints import failpoint
-from sexton.ledger.entries import ItemId
+from sexton.ledger.entries import ADMIN, ItemId
 from sexton.ledger.ledger import Ledger
 from sexton.plans.plan import Plan
 
@@ -40,9 +45,12 @@ def apply_plan(
     sink: Sink,
     rules: Rules,
     clocks: Clocks,
+    then: Mapping[str, GroupThen] | None = None,
     progress: Progress | None = None,
 ) -> ApplySummary:
     """Apply a plan that was read and checked, and return what became of it. The sink `dry_run` only compares.
+
+    A plan by looks needs `then`, what the archive's looks show of its groups (archive.looks_since).
 
     Refused when a precondition does not hold, before anything is changed, or when another attempt has taken over.
     BrokerError when the cluster cannot be read any more: the attempt stays open, because an unanswered call may still
@@ -52,14 +60,17 @@ def apply_plan(
     entries = ledger.entries()
     status, groups = PlanStatus.of(entries), planned_groups(plan)
     is_closed = not entries or entries[-1].kind == "close"
-    if is_closed and is_applied(groups, status):
+    is_by_looks = plan.record.is_by_looks
+    assert not is_by_looks or then is not None, "a plan by looks is compared with its look"
+    if is_closed and is_applied(groups, status, is_by_looks=is_by_looks):
         last = entries[-1].attempt if entries else 0
         return summarize(plan, status, sink=sink, attempt=last, warnings=["nothing is left to do"])
-    identity = client.identity()
+    identity = client.identity(may_hide_log=is_by_looks)
     check_cluster(plan, groups, identity)
     time = client.broker_time()
     refusal = _refusal(plan, rules, identity, time, sink=sink, now_ms=clocks.now_ms())
-    if refusal is not None and (sink == "dry_run" or not status.is_unsettled):
+    is_unsettled = bool(status.open) if is_by_looks else status.is_unsettled
+    if refusal is not None and (sink == "dry_run" or not is_unsettled):
         raise refusal
     context = DeleteContext(
         client=client,
@@ -69,13 +80,15 @@ def apply_plan(
         groups=groups,
         max_batch_bytes=batch_limit(plan.record.max_message_bytes, identity.max_message_bytes),
         status=status,
+        then=then or {},
     )
     if sink == "dry_run":
         return dry_run(context, warnings=_what_if_warnings(plan, rules, identity), progress=progress)
     failpoint("apply.checked")
 
     def summary() -> ApplySummary:
-        return summarize(plan, context.status, sink=sink, attempt=ledger.attempt)
+        warnings = _window_warnings(context) if is_by_looks else []
+        return summarize(plan, context.status, sink=sink, attempt=ledger.attempt, warnings=warnings)
 
     about = {
         "as_of_ms": plan.record.as_of_ms,
@@ -83,6 +96,7 @@ def apply_plan(
         "code_version": __version__,
         "policy_sha256": plan.record.policy_sha256,
     }
+    about |= {"coverage": ADMIN} if is_by_looks else {}
     with attempt(
         context,
         counts=lambda: summary().counts,
@@ -94,19 +108,27 @@ def apply_plan(
         about=about,
     ):
         context.unsettled = context.status.doubtful & context.status.intended.keys()
-        settle_open(context)
+        if is_by_looks:
+            by_looks.recall(context)
+            by_looks.settle_open(context)
+        else:
+            settle_open(context)
         failpoint("apply.settled")
-        for group in groups:
-            restore_raced(context, group)
+        if not is_by_looks:
+            for group in groups:
+                restore_raced(context, group)
         if refusal is not None:  # what was begun is settled now; nothing more is deleted
             raise refusal
         _apply_groups(context, sink=sink, progress=progress)
         return summary()
 
 
-def is_applied(groups: list[PlannedGroup], status: PlanStatus) -> bool:
-    """Whether every item of a plan has a final outcome, and nothing is left to settle or to put back."""
-    return all(status.is_final(row.item_id) for group in groups for row in group.rows) and not status.is_unsettled
+def is_applied(groups: list[PlannedGroup], status: PlanStatus, *, is_by_looks: bool = False) -> bool:
+    """Whether every item of a plan has a final outcome, and nothing is left to settle or to put back. By looks nothing
+    is put back."""
+    if status.open if is_by_looks else status.is_unsettled:
+        return False
+    return all(status.is_final(row.item_id) for group in groups for row in group.rows)
 
 
 def _refusal(
@@ -120,6 +142,12 @@ def _refusal(
             check_retention(plan, rules, live_ms=identity.retention_ms)
         if sink == "log" and not rules.allow_log_sink:
             raise Refused("writing into the log itself has to be asked for twice", fix="read docs/apply.md first")
+        if sink == "log" and plan.record.is_by_looks:
+            raise Refused(
+                "the plan was made by looks (coverage admin): its offsets have no known place in the log, and nobody "
+                "could see what was written",
+                fix="use the sink coordinator; an offset whose topic is gone stays until the broker expires it",
+            )
     except Refused as refusal:
         return refusal
     return None
@@ -134,6 +162,15 @@ def _what_if_warnings(plan: Plan, rules: Rules, identity: ClusterIdentity) -> li
     return []
 
 
+def _window_warnings(context: DeleteContext) -> list[str]:
+    """What nobody can see where the log is not read."""
+    windows_ms = context.status.windows_ms
+    if not windows_ms:
+        return []
+    calls = f"{len(windows_ms)} calls, {sum(windows_ms):.0f} ms in all, {max(windows_ms):.0f} ms at most"
+    return [f"a commit between a last look and its call's effect was deleted unseen, if there was one: {calls}"]
+
+
 def _apply_groups(context: DeleteContext, *, sink: Sink, progress: Progress | None) -> None:
     for done, group in enumerate(context.groups):
         if progress is not None and not progress(done, len(context.groups)):
@@ -142,19 +179,24 @@ def _apply_groups(context: DeleteContext, *, sink: Sink, progress: Progress | No
         if sink == "log":
             append_orphans(context, group)
         failpoint("apply.between")
-    wait_for_late_calls(context)
+    if context.plan.record.is_by_looks:
+        by_looks.wait_for_late_calls(context)
+    else:
+        wait_for_late_calls(context)
 
 
 def _apply_group(context: DeleteContext, group: PlannedGroup) -> None:
     """Delete what is left of a group, and try again what certainly was not done."""
+    is_by_looks = context.plan.record.is_by_looks
+    compare, delete = (by_looks.compare_rows, by_looks.delete_rows) if is_by_looks else (compare_rows, delete_rows)
     for number in range(TRIES):
         rows = [row for row in group.rows if not context.status.is_final(row.item_id)]
         if not rows:
             return
-        found = compare_rows(context, group, rows)
+        found = compare(context, group, rows)
         failpoint("apply.looked")
         for call in group.calls(found.fresh, max_batch_bytes=context.max_batch_bytes):
-            delete_rows(context, group, call, found.checks)
+            delete(context, group, call, found.checks)
         if not any(_may_be_tried(context, group, row.item_id) for row in found.fresh):
             return
         context.clocks.sleep(RETRY_WAIT_S * 2**number)

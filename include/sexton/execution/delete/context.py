@@ -1,23 +1,30 @@
 """`DeleteContext`: the state of one attempt to apply a plan, which all modules of this package share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sexton.archive.looks_since import GroupThen
 from sexton.execution.delete.group_calls import PlannedGroup
 from sexton.execution.engine import ApplyContext
 from sexton.execution.group_records import LogWatch
-from sexton.ledger.entries import ItemId
+from sexton.ledger.entries import ItemId, Value
 from sexton.plans.plan import Plan
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteContext(ApplyContext):
-    """An attempt at a plan. `unsettled` are items with a call that had no answer: it may still be carried out."""
+    """An attempt at a plan. `unsettled` are items with a call that had no answer: it may still be carried out.
+
+    Of a plan by looks `then` has each of its groups as its look saw it, and `newer` the newer values that looks have
+    seen since (None: of an open transaction, which no look shows). A call without an answer may still remove them.
+    """
 
     plan: Plan
     groups: Sequence[PlannedGroup]
     max_batch_bytes: int
     unsettled: set[ItemId] = field(default_factory=set)
+    then: Mapping[str, GroupThen] = field(default_factory=dict)
+    newer: dict[ItemId, Value | None] = field(default_factory=dict)
     _watches: dict[int, LogWatch] = field(default_factory=dict)
     _positions: dict[int, int] = field(default_factory=dict)
 

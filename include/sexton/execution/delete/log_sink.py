@@ -4,7 +4,8 @@ their topic is gone.
 Dangerous, so limited: only offsets, never a group's own records, which can keep a coordinator from loading; only of
 groups without members; only in the log partition that the group hashes to today; only while the newest value is still
 the plan's; and as the one client that brokers let write there. The coordinator does not learn of it: it serves the
-offset from memory until it loads the log partition again.
+offset from memory until it loads the log partition again. One of 4.x does so at the next commit to that partition, and
+answers that commit NOT_COORDINATOR.
 """
 
 from collections.abc import Sequence

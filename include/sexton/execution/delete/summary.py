@@ -18,7 +18,7 @@ SHOWN_ITEMS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemOutcome:
-    """An item that is not simply done."""
+    """An item that is not simply done, or about which something is to be said."""
 
     group_id: str
     topic: str | None
@@ -99,11 +99,12 @@ def summarize(plan: Plan, status: PlanStatus, *, sink: str, attempt: int, warnin
 
 
 def _notable(status: PlanStatus) -> list[tuple[ItemId, Result]]:
-    """The results that somebody should look at, `raced` first."""
+    """The results that somebody should look at, `raced` first; of what is done those that say something."""
     found = [
         (item_id, result)
         for item_id, result in status.results.items()
-        if result.outcome != "done" and not (item_id in status.restored and result.outcome == "gone")
+        if (result.outcome != "done" or result.error is not None)
+        and not (item_id in status.restored and result.outcome == "gone")
     ]
     return sorted(found, key=lambda each: (each[1].outcome != "raced", each[0]))
 

@@ -4,6 +4,9 @@ Group, topics and offsets are looked at once more right before, and only what is
 committed. Then the group's offsets and its log partition are read back. A commit that arrived between the last look and
 ours is replaced by ours. Only a client without a group could send one, or a member that joins, commits and leaves in
 that time: groups with members are refused. It is found in the log, reported as `raced`, and its value is in the ledger.
+
+Where looks by Admin API stand for the log (RestorePlan.is_by_looks), a look after the commit says what came of it, and
+such a commit is not seen.
 """
 
 from collections import Counter
@@ -40,7 +43,7 @@ from sexton.execution.restore.restore_plan import (
     positions,
 )
 from sexton.execution.status import PlanStatus
-from sexton.ledger.entries import FINAL, Item, ItemId, Result, Value
+from sexton.ledger.entries import ADMIN, FINAL, Item, ItemId, Result, Value
 from sexton.ledger.ledger import Ledger
 
 SINK = "coordinator"
@@ -103,7 +106,7 @@ def apply_restore(
     attempt with its BrokerError and closes it: unlike a late deletion a late commit does no harm, and the next attempt
     may go on at once.
     """
-    identity = client.identity()
+    identity = client.identity(may_hide_log=plan.is_by_looks)
     if identity.cluster_id != plan.cluster_id:
         raise Refused(f"the restore is of cluster {plan.cluster_id}, this is {identity.cluster_id}")
     context = RestoreContext(
@@ -119,6 +122,7 @@ def apply_restore(
     if not context.status.open and not context.left():
         return _summary(context, attempt=0)
     about = {"source": plan.source, "overwrites": plan.overwrites, "clamps": plan.clamps, "action": "restore"}
+    about |= {"coverage": ADMIN} if plan.is_by_looks else {}
     with attempt(
         context,
         counts=lambda: _summary(context, attempt=0).counts(),
@@ -155,7 +159,7 @@ def _settle_open(context: RestoreContext) -> None:
     """Read what came of the steps that earlier attempts left open."""
     for step in context.status.open:
         rows = {item.item_id: context.rows[item.item_id] for item in step.intent.items}
-        results = _read(context, rows, NO_ANSWER, since=int(step.intent.checks["log_offset"]))
+        results = _read(context, rows, NO_ANSWER, since=step.intent.checks.get("log_offset"))
         context.conclude(_decided(results), step=step.intent.step, of_attempt=step.entry.attempt)
 
 
@@ -190,7 +194,7 @@ def _chunks(items: Iterable[tuple[ItemId, RestoreRow]]) -> Iterator[Rows]:
 def _step(context: RestoreContext, rows: Rows) -> Step:
     """One OffsetCommit for some items of one group."""
     group_id, log_partition = _group(rows)
-    since = context.client.log_end(log_partition)
+    since = None if context.plan.is_by_looks else context.client.log_end(log_partition)
 
     def look() -> LastLook:
         topics = context.client.topics(sorted({row.topic for row in rows.values()}))
@@ -213,7 +217,7 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
     return Step(
         action="restore",
         items=[_item(item_id, row) for item_id, row in rows.items()],
-        checks={"log_offset": since},
+        checks={"coverage": ADMIN} if since is None else {"log_offset": since},
         look=look,
         call=call,
         read_back=read_back,
@@ -239,18 +243,23 @@ def _objections(judge: Judge, rows: Rows, group: GroupView, topics: Mapping[str,
     return results
 
 
-def _read(context: RestoreContext, rows: Rows, answer: Answer, *, since: int) -> list[Result]:
-    """The results of committed items by what their group and its log partition say now; `unknown` if not done yet."""
+def _read(context: RestoreContext, rows: Rows, answer: Answer, *, since: int | None) -> list[Result]:
+    """The results of committed items by what their group and its log partition say now; `unknown` if not done yet.
+
+    Without `since` by what the group says alone.
+    """
     group_id, log_partition = _group(rows)
     group = group_view(context.client, group_id, ticks_ms=context.clocks.ticks_ms)
     written: dict[TopicPartition, list[GroupRecord]] = {}
-    for record in _records(context, log_partition, group_id, since=since):
+    for record in () if since is None else _records(context, log_partition, group_id, since=since):
         written.setdefault(record.topic_partition, []).append(record)
     results = []
     for item_id, row in rows.items():
         key = row.topic, row.partition
         if (error := answer.error_of(item_id)) is not None and answer.is_settled:
             results.append(Result.of(item_id, "refused", error))
+        elif since is None:
+            results.append(_looked_outcome(item_id, row, group, answer))
         else:
             results.append(_outcome(item_id, row, now=group.offsets.get(key), written=written.get(key, [])))
     return results
@@ -290,6 +299,20 @@ def _outcome(item_id: ItemId, row: RestoreRow, *, now: OffsetValue | None, writt
     return Result.of(
         item_id, "changed_since", ALREADY if now == row.put else _moved(row.now, now), found=_ledger_value(now)
     )
+
+
+def _looked_outcome(item_id: ItemId, row: RestoreRow, group: GroupView, answer: Answer) -> Result:
+    """What came of an item, by a look alone."""
+    now = group.offsets.get((row.topic, row.partition))
+    if group.error is not None:
+        return Result.of(item_id, "unknown", f"what came of the commit cannot be looked at: {group.error}")
+    if now == row.put:
+        return Result.of(item_id, "done")
+    if answer.is_settled:
+        return Result.of(item_id, "done", "another offset was committed since", found=_ledger_value(now))
+    if now == row.now:
+        return Result.of(item_id, "unknown", "a look does not show it")
+    return Result.of(item_id, "changed_since", _moved(row.now, now), found=_ledger_value(now))
 
 
 def _decided(results: Iterable[Result]) -> list[Result]:

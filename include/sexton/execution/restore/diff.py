@@ -62,7 +62,7 @@ def make_restore(
     partition. `is_done` returns whether a restore has been carried out to its end; the same rows are then another
     restore. Refused when the cluster is another one.
     """
-    identity = client.identity()
+    identity = client.identity(may_hide_log=source.is_by_looks)
     if identity.cluster_id != source.cluster_id:
         raise Refused(
             f"the values are of cluster {source.cluster_id}, this is {identity.cluster_id}", where=source.name
@@ -80,6 +80,7 @@ def make_restore(
         overwrites=overwrites,
         clamps=clamps,
         warnings=tuple(source.warnings),
+        is_by_looks=source.is_by_looks,
         rows=tuple(in_order(rows)),
     )
     while plan.items and is_done(plan):
@@ -155,7 +156,7 @@ class Judge:
             group_id=group.group_id,
             topic=key[0],
             partition=key[1],
-            log_partition=partition_of(group.group_id, self.log_partition_count),
+            log_partition=self._log_partition(group.group_id),
             what=what or (What.CLAMPED if self.clamps and moved else moved or What.RESTORE),
             then=then,
             now=now,
@@ -165,6 +166,10 @@ class Judge:
             log_start_offset=None if span is None else span[0],
             log_end_offset=None if span is None else span[1],
         )
+
+    def _log_partition(self, group_id: str) -> int:
+        """Where a group belongs; 0 for all where the number of log partitions is not shown."""
+        return partition_of(group_id, self.log_partition_count) if self.log_partition_count else 0
 
     def _coordinator_errors(
         self, group: GroupView, wanted: Mapping[TopicPartition, Then], topics: Mapping[str, TopicView]

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
+from sexton.archive.admin_looks import AdminLook, look_at, newest_look, read_look_table
 from sexton.archive.cluster_metadata import newest_metadata, the_cluster
 from sexton.archive.folder import filesystem
 from sexton.coordinator.api.coordinator import Coordinator
@@ -19,11 +20,12 @@ from sexton.coordinator.profiles import of_broker
 from sexton.errors import NoCoverage, UsageError
 from sexton.execution.restore.restore_plan import OffsetValue, Then
 from sexton.execution.restore.selection import Selection
-from sexton.ledger.entries import WRITTEN, Entry, Item, Result, StepOutcome, Value
+from sexton.ledger.entries import ADMIN, WRITTEN, Claim, Entry, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import recorded_steps
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
+from sexton.runs.look_tables import look_for
 from sexton.runs.source import LogSource, open_archive
 from sexton.views.coordinator_view import LazyShards, LoadedPartition
 from sexton.views.log_parts import LogParts
@@ -33,13 +35,15 @@ from sexton.views.log_parts import LogParts
 class Source:
     """Values as they were.
 
-    `name` is part of a restore's identity: `plan <plan_id>`, `ledger <plan_id>`, `as_of <ms>`.
+    `name` is part of a restore's identity: `plan <plan_id>`, `ledger <plan_id>`, `as_of <ms>`. `is_by_looks`: looks by
+    Admin API stand for the log, which is not read.
     """
 
     name: str
     cluster_id: str
     values: Mapping[OffsetKey, Then]
     warnings: list[str] = field(default_factory=list)
+    is_by_looks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +86,14 @@ def source_of(request: RestoreRequest, *, taken_at_ms: int) -> Source:
     fs, root = filesystem(request.archive)
     if request.from_plan is not None:
         plan = read_plan(fs, root, request.cluster_id, request.from_plan)
-        ids = _topic_ids_at(fs, root, plan.record.cluster_id, plan.record.as_of_ms)
+        ids = _topic_ids_at(fs, root, plan.record.cluster_id, plan.record.as_of_ms, by_looks=plan.record.is_by_looks)
         return of_plan(plan, request.selection, ids)
     assert request.from_ledger is not None
     cluster = the_cluster(fs, root, request.cluster_id)
     if cluster is None:
         raise NoCoverage("the archive is empty", where=request.archive)
     entries = Ledger(fs, root, cluster, request.from_ledger).entries()
-    ids = _topic_ids_at(fs, root, cluster, entries[0].at_ms) if entries else {}
+    ids = _topic_ids_at(fs, root, cluster, entries[0].at_ms, by_looks=_is_by_looks(entries)) if entries else {}
     return of_ledger(entries, request.selection, ids)
 
 
@@ -102,7 +106,12 @@ def of_plan(plan: Plan, selection: Selection, topic_ids: Mapping[str, str | None
     rows = (row for batch in plan.undo.to_batches() for row in batch.to_pylist())
     keyed = (((row["group_id"], row["topic"], row["partition"]), row) for row in rows)
     values = {key: _then(row, key[1], topic_ids) for key, row in keyed if is_asked(key)}
-    return Source(name=f"plan {plan.record.plan_id}", cluster_id=plan.record.cluster_id, values=values)
+    return Source(
+        name=f"plan {plan.record.plan_id}",
+        cluster_id=plan.record.cluster_id,
+        values=values,
+        is_by_looks=plan.record.is_by_looks,
+    )
 
 
 def of_ledger(entries: Sequence[Entry], selection: Selection, topic_ids: Mapping[str, str | None]) -> Source:
@@ -126,14 +135,24 @@ def of_ledger(entries: Sequence[Entry], selection: Selection, topic_ids: Mapping
             empty += 1
     warnings = [f"{empty} offsets were not there before: only a plan can remove them"] if empty else []
     first = entries[0]
-    return Source(name=f"ledger {first.plan_id}", cluster_id=first.cluster_id, values=values, warnings=warnings)
+    return Source(
+        name=f"ledger {first.plan_id}",
+        cluster_id=first.cluster_id,
+        values=values,
+        warnings=warnings,
+        is_by_looks=_is_by_looks(entries),
+    )
 
 
 def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Selection, taken_at_ms: int) -> Source:
-    """The offsets that a client could have fetched at an instant, replayed from the archive.
+    """The offsets that a client could have fetched at an instant, replayed from the archive; where the log is hidden
+    those of the look that answers for it.
 
     NoCoverage where the archive cannot answer for the instant, or for a group that is named.
     """
+    look = look_for(uri, cluster_id=cluster_id, as_of_ms=as_of_ms)
+    if look is not None:
+        return of_look(uri, look, as_of_ms=as_of_ms, selection=selection)
     source = open_archive(uri, as_of_ms=as_of_ms, topics_file=None, cluster_id=cluster_id)
     profile = of_broker(source.broker_version)
     parts = LogParts(source, profile=profile, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms)
@@ -160,8 +179,36 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
     return Source(name=f"as_of {as_of_ms}", cluster_id=source.cluster_id, values=values, warnings=warnings)
 
 
-def _topic_ids_at(fs: pafs.FileSystem, root: str, cluster_id: str, at_ms: int) -> dict[str, str | None]:
-    """The id of each topic at an instant, by the newest cluster metadata at or before it; empty without any."""
+def of_look(uri: str, look: AdminLook, *, as_of_ms: int, selection: Selection) -> Source:
+    """The selected offsets that a look found."""
+    fs, root = filesystem(uri)
+    is_asked = selection.test()
+    ids = {row["topic"]: row["id"] for row in look.metadata.topics}
+    rows = read_look_table(fs, root, look, "offsets").to_pylist()
+    keyed = (((row["group_id"], row["topic"], row["partition"]), row) for row in rows)
+    values = {key: _then({**row, "commit_timestamp_ms": None}, key[1], ids) for key, row in keyed if is_asked(key)}
+    return Source(
+        name=f"as_of {as_of_ms}",
+        cluster_id=look.cluster_id,
+        values=values,
+        warnings=[f"coverage admin: by the look of {look.taken_at_ms} ms", *look.warnings],
+        is_by_looks=True,
+    )
+
+
+def _is_by_looks(entries: Sequence[Entry]) -> bool:
+    """Whether the attempts of a ledger read no log."""
+    return any(isinstance(each.body, Claim) and each.body.about.get("coverage") == ADMIN for each in entries)
+
+
+def _topic_ids_at(
+    fs: pafs.FileSystem, root: str, cluster_id: str, at_ms: int, *, by_looks: bool
+) -> dict[str, str | None]:
+    """The id of each topic at an instant, by the newest cluster metadata at or before it, or by the newest look that
+    began before or answers for it; empty without any."""
+    if by_looks:
+        look = look_at(fs, root, cluster_id, at_ms) or newest_look(fs, root, cluster_id, before_ms=at_ms)
+        return {} if look is None else {row["topic"]: row["id"] for row in look.metadata.topics}
     metadata = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=at_ms)
     return {} if metadata is None else {row["topic"]: row["id"] for row in metadata.topics}
 

@@ -12,7 +12,7 @@ import pytest
 
 from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.openlineage import dataset_of, kafka_namespace
-from sexton.airflow.spark_tasks import STAGES
+from sexton.airflow.spark_tasks import JOBS, STAGES
 from tests.airflow_database import migrated_database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,6 +111,22 @@ def test_they_say_what_was_read_and_written(events: list[dict[str, Any]], home: 
     assert datasets(events, "publish_tables", "outputs") == [archive, *published]
 
 
+def test_a_task_names_the_tables_that_it_touches() -> None:
+    touched = {name: ({*job.reads_tables}, {*job.writes_tables}) for name, job in JOBS.items()}
+    assert {name for name, tables in touched.items() if any(tables)} == {
+        *("publish_tables", "expire_runs", "compact_tables"),
+        *("audit_replicas", "audit_transactions", "audit_lag"),
+    }
+    assert touched["audit_replicas"] == (set(), {"replica_state", "replica_differences"})
+    reads, writes = touched["audit_transactions"]
+    assert (reads & {"groups", "transactions"}, writes) == (set(), {"transactions", "transactional_ids"})
+    reads, writes = touched["audit_lag"]
+    assert ("committed_offsets" in reads, writes) == (True, {"time_lag"})
+    _, writes = touched["expire_runs"]
+    assert {"runs", "time_lag"} <= writes
+    assert not writes & {"offset_changes", "apply_ledger", "transactions"}
+
+
 def test_they_name_no_secret_and_no_group(events: list[dict[str, Any]]) -> None:
     text = json.dumps(events)
     assert SECRET not in text
@@ -124,7 +140,9 @@ def test_what_changes_a_cluster_sends_nothing(environment: dict[str, str]) -> No
         line.split()[1:] for line in told(environment, SILENT, str(ROOT / "dags")).splitlines() if "emits:" in line
     ]
     found = {dag_id: (any_emits, all_emits) for dag_id, any_emits, all_emits in lines}
-    kinds = dict.fromkeys(("offset_retention", "maintenance", "audit_replicas", "audit_transactions"), "True")
+    kinds = dict.fromkeys(
+        ("offset_retention", "maintenance", "audit_replicas", "audit_transactions", "audit_lag"), "True"
+    )
     kinds |= dict.fromkeys(("apply_tombstones", "restore_offsets"), "False")
     assert found == {f"{kind}{suffix}": (emits, emits) for kind, emits in kinds.items() for suffix in ("", "__eu")}
 

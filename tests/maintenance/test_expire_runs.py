@@ -28,7 +28,7 @@ NEW = [NOW_MS - HOUR_MS, NOW_MS]
 ALL = [*OLD, *NEW]
 STAYS = [OLD[-1], *NEW]
 POINTS = sorted(name for name in FAILPOINTS if name.startswith("expire_runs."))
-TOLD = "zz"  # the last of all clusters is the one that a lake tells stories of
+TOLD = "zz"
 CLUSTERS = (TOLD, "says", "takes", "holds", "applied", "another", "anew", *(f"dies-{name}" for name in POINTS))
 WHOLE = (2, 1)
 """Rows of a run that readers see whole, in the two tables."""
@@ -133,7 +133,7 @@ def test_a_checkpoint_stays_from_which_a_kept_run_goes_on(iceberg: Engine, runs_
 
 def test_the_ledger_of_changes_is_told_as_before(iceberg: Engine, lake: Lake, runs_of: Cluster) -> None:
     def told() -> list[int | None]:
-        story = published_story(lake, "g0", topic=None, partition=None, as_of_ms=None)
+        story = published_story(lake, "g0", topic=None, partition=None, as_of_ms=None, cluster_id=TOLD)
         assert story.run.key.cluster_id == TOLD
         return [event.timestamp_ms for event in story.events if event.what == "set"]
 

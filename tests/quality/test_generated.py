@@ -92,7 +92,7 @@ def tombstones_of(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema(list(kinds.items())))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(histories(max_size=10), st.sampled_from([None, 1, 3]), st.sampled_from(PROFILES))
 def test_a_correct_replay_breaks_no_critical_expectation(
     history: list[BatchSpec], partition_count: int | None, profile: Profile

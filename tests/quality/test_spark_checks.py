@@ -15,7 +15,7 @@ from sexton.policy import parse_policy
 from sexton.quality.expectation import Expectation, Result
 from sexton.quality.laws import CHANGE_LAWS
 from sexton.quality.relations import CheckedRun
-from sexton.quality.spark_checks import check, create_views
+from sexton.quality.spark_checks import check, create_views, frame
 from sexton.quality.suites import suites_of
 from sexton.runs.engine import spark_session
 from sexton.tables import INTERVAL_TABLES
@@ -151,6 +151,15 @@ def shown_by_browser(docs: Path) -> list[str]:
         server.shutdown()
     assert [(page["foreign"], page["errors"]) for page in found] == [([], []), ([], [])]
     return [page["text"] for page in found]
+
+
+def test_rows_after_an_empty_chunk_are_checked_too(spark: SparkSession) -> None:
+    """A table that was joined from those of log partitions begins with the chunk of one that has no row."""
+    empty, found = (
+        pa.record_batch({"member_ids": pa.array(rows, pa.list_(pa.string()))}) for rows in ([], [["m"], []])
+    )
+    assert frame(spark, pa.Table.from_batches([empty, empty, found])).count() == 2
+    assert frame(spark, pa.Table.from_batches([empty, empty])).count() == 0
 
 
 def test_what_is_not_there_is_no_pass(spark: SparkSession) -> None:

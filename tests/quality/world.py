@@ -40,7 +40,9 @@ DEFAULTS: dict[pa.DataType, Any] = {
 def row(table: str, **values: Any) -> dict[str, Any]:
     """A row with something in every column that may not be NULL."""
     found = {
-        column.name: None if column.nullable else (column.allowed or [DEFAULTS[column.type]])[0]
+        column.name: None
+        if column.nullable or column.known_from == "looks"
+        else (column.allowed or [DEFAULTS[column.type]])[0]
         for column in TABLES[table].columns
     }
     run = {"cluster_id": RUN.cluster_id, "as_of_ms": RUN.as_of_ms, "run_id": RUN.run_id}

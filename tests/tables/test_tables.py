@@ -42,6 +42,9 @@ CONTRACT = {
     "since_ms ends_at_ms is_overdue group_ids offsets held_bytes abort_arguments evidence",
     "transactional_ids": "transactional_id state_log_partition family producer_id producer_epoch state timeout_ms "
     "started_at_ms updated_at_ms age_ms expires_at_ms partitions",
+    "time_lag": "group_id topic partition committed_offset leader_epoch log_start_offset log_end_offset lag lag_min_ms "
+    "lag_max_ms basis timestamp_type held_at pending_producer_ids would_reset diverged_at loses_at_min_ms lag_growth "
+    "loses_at_ms",
     "replica_differences": "log_partition group_id topic partition kind wrong_replicas right_replicas answers "
     "log_offsets evidence since_timestamp_ms noticed_by advice",
     "apply_ledger": "plan_id action log_partition position attempt group_id topic partition intent_at_ms outcome_at_ms "
@@ -137,6 +140,7 @@ def test_what_a_run_writes_anew() -> None:
         "replica_differences",
         "transactions",
         "transactional_ids",
+        "time_lag",
         "runs",
     }
 

@@ -102,7 +102,7 @@ def compare(loaded: Loaded, *, retention_ms: int, now_ms: int, partition_count: 
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(histories(max_size=10), RETENTIONS, INSTANTS, st.sampled_from([None, 1, 4]))
 def test_sweep_equals_the_plain_rules(
     profile: Profile, history: list[BatchSpec], retention_ms: int, now_ms: int, partition_count: int | None

@@ -126,7 +126,7 @@ def plainly(loaded: Loaded, row: dict[str, Any], known: orphans.KnownTopics) -> 
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(histories(max_size=10), known_topics, st.sampled_from([None, 1, 4]))
 def test_whole_tables_equal_the_plain_rules(
     profile: Profile, history: list[BatchSpec], known: orphans.KnownTopics, partition_count: int | None

@@ -85,7 +85,7 @@ def some_worlds(draw: st.DrawFn) -> World:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(worlds.policies(), some_worlds())
 def test_whole_tables_equal_the_plain_rules(policy: Policy, world: World) -> None:
     owners = {entry.name: entry.owner for entry in (*policy.holds, *policy.rules)}

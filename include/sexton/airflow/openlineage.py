@@ -18,7 +18,7 @@ NAMESPACE = "sexton"
 _USER_IS_PLACE = ("abfs", "abfss")
 """Schemes in which the part before the @ is no login."""
 
-DatasetKind = Literal["topic", "archive", "runs", "tables"]
+DatasetKind = Literal["topic", "archive", "runs"]
 Dataset = tuple[str, str]
 """Namespace and name."""
 
@@ -29,7 +29,8 @@ def lineage_of(
     *,
     dag_id: str,
     broker: str | None,
-    tables: Iterable[str],
+    reads_tables: Iterable[str],
+    writes_tables: Iterable[str],
 ) -> Any:
     """Return what a task has read and written; `broker` is the cluster's address if it talked to one."""
     from airflow.providers.common.compat.openlineage.facet import Dataset as NamedDataset
@@ -40,13 +41,14 @@ def lineage_of(
         "topic": [] if broker is None else [(kafka_namespace(broker), OFFSETS_TOPIC)],
         "archive": [dataset_of(config.archive_uri)],
         "runs": [dataset_of(f"{config.runs_uri}/{dag_id}")],
-        "tables": [dataset_of(f"{config.warehouse_uri}/{NAMESPACE}/{table}") for table in tables],
     }
 
-    def named(kinds: Iterable[DatasetKind]) -> list[NamedDataset]:
-        return [NamedDataset(namespace=space, name=name) for kind in kinds for space, name in known[kind]]
+    def named(kinds: Iterable[DatasetKind], tables: Iterable[str]) -> list[NamedDataset]:
+        found = [dataset for kind in kinds for dataset in known[kind]]
+        found += [dataset_of(f"{config.warehouse_uri}/{NAMESPACE}/{table}") for table in tables]
+        return [NamedDataset(namespace=space, name=name) for space, name in found]
 
-    return OperatorLineage(inputs=named(reads), outputs=named(writes))
+    return OperatorLineage(inputs=named(reads, reads_tables), outputs=named(writes, writes_tables))
 
 
 def kafka_namespace(bootstrap_servers: str) -> str:

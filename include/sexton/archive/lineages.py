@@ -30,10 +30,12 @@ LEDGER_FOLDER = "ledger"
 RESTORES_FOLDER = "restores"
 TRANSACTIONS_FOLDER = "transaction_state"
 TIME_POINTS_FOLDER = "time_points"
+ADMIN_LOOKS_FOLDER = "admin_looks"
 OWN_FOLDERS = frozenset(
     {
         *("cluster_metadata", "cuts", "checkpoints", MAINTENANCE_FOLDER),
         *(PLANS_FOLDER, LEDGER_FOLDER, RESTORES_FOLDER, TRANSACTIONS_FOLDER, TIME_POINTS_FOLDER),
+        ADMIN_LOOKS_FOLDER,
     }
 )
 """Folders of a cluster that do not hold a topic."""
@@ -55,7 +57,7 @@ class Origin:
         gap                 the log begins above what was archived: `missing` log_offsets [a, b) are lost
         truncated           the log ended below what was archived
         epoch_diverged      the log left the archived leader epoch below what was archived (an unclean election)
-        unobserved          no snapshot was taken for longer than the topic's delete.retention.ms: tombstones and
+        unobserved          the log was not read for longer than the topic's delete.retention.ms: tombstones and
                             markers may have come and gone, and what they removed would stay in the archive
         partition_count     the topic has another number of log partitions: groups hash elsewhere now
         recreated           the topic was deleted and created again; its id was `previous_topic_id`

@@ -1,4 +1,4 @@
-"""Reads what audits have appended to the lake (audit_replicas, audit_transactions), without a JVM.
+"""Reads what audits have appended to the lake (audit_replicas, audit_transactions, audit_lag), without a JVM.
 
 An audit has one instant in all its tables; one that found nothing at all has left no row and is not seen here.
 """
@@ -10,8 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.lake.catalog import Lake
-from sexton.lake.read import load
+from sexton.lake.read import load, plain, published_runs
 from sexton.tables import TABLES
+
+RUNS_BACK = 24
+"""An audit of an older run says nothing of now."""
 
 
 def newest_audit(lake: Lake, tables: Sequence[str], cluster_id: str, *, until_ms: int | None) -> int | None:
@@ -30,6 +33,21 @@ def audit_rows(lake: Lake, table: str, cluster_id: str, as_of_ms: int, columns: 
 
     rows: list[dict[str, Any]] = _read(lake, table, cluster_id, EqualTo("as_of_ms", as_of_ms), columns).to_pylist()
     return rows
+
+
+def newest_audit_of_a_run(
+    lake: Lake, table: str, cluster_id: str, columns: Sequence[str], *, before_ms: int
+) -> tuple[int, pa.Table] | None:
+    """The newest audit that describes a published run before an instant, of the RUNS_BACK before it: the instant of
+    that run, and the audit's rows. None without any."""
+    from pyiceberg.expressions import EqualTo
+
+    instants = [run.key.as_of_ms for run in published_runs(lake, cluster_id) if run.key.as_of_ms < before_ms]
+    for as_of_ms in reversed(instants[-RUNS_BACK:]):
+        rows = _read(lake, table, cluster_id, EqualTo("as_of_ms", as_of_ms), columns)
+        if rows.num_rows:
+            return as_of_ms, plain(rows)
+    return None
 
 
 def _read(lake: Lake, table: str, cluster_id: str, where: Any, columns: Sequence[str]) -> pa.Table:

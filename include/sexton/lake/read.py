@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sexton.errors import NoCoverage, SextonError
+from sexton.errors import NoCoverage, SextonError, UsageError
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
 from sexton.tables import TABLES
@@ -51,9 +51,28 @@ def published_runs(lake: Lake, cluster_id: str | None = None) -> list[PublishedR
     return sorted(runs, key=lambda run: (run.key.as_of_ms, run.key.cluster_id))
 
 
+def runs_of_cluster(lake: Lake, cluster_id: str | None) -> list[PublishedRun]:
+    """Every published run of `cluster_id`, oldest as_of first.
+
+    Without `cluster_id` the tables must be of one cluster only, else UsageError.
+    """
+    runs = published_runs(lake, cluster_id)
+    clusters = sorted({run.key.cluster_id for run in runs})
+    if len(clusters) > 1:
+        raise UsageError(
+            f"the published tables hold several clusters: {', '.join(clusters)}",
+            where=lake.where,
+            fix="name one with --cluster-id",
+        )
+    return runs
+
+
 def published_at(lake: Lake, at_ms: int, *, cluster_id: str | None = None) -> PublishedRun:
-    """The newest published run at or before an instant; NoCoverage when there is none."""
-    runs = [run for run in published_runs(lake, cluster_id) if run.key.as_of_ms <= at_ms]
+    """The newest published run at or before an instant; NoCoverage when there is none.
+
+    Without `cluster_id` the tables must be of one cluster only, else UsageError.
+    """
+    runs = [run for run in runs_of_cluster(lake, cluster_id) if run.key.as_of_ms <= at_ms]
     if not runs:
         raise NoCoverage(f"no run is published at or before {at_ms} ms", where=cluster_id)
     return runs[-1]

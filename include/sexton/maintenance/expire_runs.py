@@ -8,8 +8,9 @@ Then they are deleted from `runs`, through which all readers go, then from the o
 crash on the way never shows half a run; the next call first completes open records. Checkpoints are deleted last, each
 starting with its manifest.
 
-Never deleted: archived segments, settled cuts, `offset_changes`, `apply_ledger`. A run stays, whatever its age, while
-its instant is under hold or if its plan was applied.
+Never deleted: what is archived, apart from checkpoints; rows of `offset_changes`, `expiry_sweeps`, `commit_counts`,
+`apply_ledger`, and of the audits (`replica_state`, `replica_differences`, `transactions`, `transactional_ids`). Rows of
+`time_lag` go with their run. A run stays, whatever its age, while its instant is under hold or if its plan was applied.
 """
 
 import re
@@ -33,7 +34,7 @@ from sexton.maintenance.compact_tables import known_tables
 from sexton.maintenance.run_retention import HOUR_MS, RunRetention, kept, needed_bases
 from sexton.runs.checkpoint import MANIFEST, checkpoint_folders
 from sexton.runs.engine import Engine
-from sexton.tables import SNAPSHOT_TABLES
+from sexton.tables import ROWS_OF_RUNS
 
 _REMOVAL = re.compile(r"expire_runs-\d{1,19}(-\d+)?\.json")
 
@@ -167,7 +168,7 @@ def _complete(engine: Engine, lake: Lake, cluster_id: str, removals: _Removals, 
             _delete(engine, lake, table, cluster_id, instants)
             failpoint("expire_runs.between")
 
-        side_by_side(delete, [table.name for table in known_tables(lake) if table in SNAPSHOT_TABLES])
+        side_by_side(delete, [table.name for table in known_tables(lake) if table in ROWS_OF_RUNS])
     removals.write(path, removal.model_copy(update={"runs": gone, "is_done": True}))
     return len(gone)
 

@@ -4,18 +4,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from sexton.quality.expectation import Expectation, Rule
+from sexton.quality.expectation import LOG_TABLES, Expectation, Rule
 from sexton.quality.relations import CheckedRun
-from sexton.tables import INTERVAL_TABLES, SNAPSHOT_TABLES, Column, Severity, Table
+from sexton.tables import SNAPSHOT_TABLES, Column, Severity, Table, interval_tables
 from sexton.tables.dq_results import DQ_RESULTS
 
 CHECKED_TABLES: tuple[Table, ...] = tuple(table for table in SNAPSHOT_TABLES if table is not DQ_RESULTS)
 """The tables that a run writes before the checks."""
 
 
-def checked_tables(*, has_changes: bool) -> tuple[Table, ...]:
+def checked_tables(*, has_changes: bool, is_admin: bool = False) -> tuple[Table, ...]:
     """Return the tables of a run. Some runs also write the changes of an interval."""
-    return (*CHECKED_TABLES, *INTERVAL_TABLES) if has_changes else CHECKED_TABLES
+    return (*CHECKED_TABLES, *interval_tables(is_admin=is_admin)) if has_changes else CHECKED_TABLES
 
 
 def rule(
@@ -27,6 +27,7 @@ def rule(
     by_column: Mapping[str, str],
     value: Any = None,
     severity: Severity = "critical",
+    needs_log: bool = False,
 ) -> Expectation:
     """An expectation of single columns of a table: by column, the condition of a value that breaks it (alias `t`)."""
     rows = "run" if table == "runs" else table
@@ -39,6 +40,7 @@ def rule(
         sql=sql,
         rule=rule,
         by_column=by_column,
+        needs_log=needs_log or table in LOG_TABLES,
         value=value,
     )
 
@@ -51,9 +53,19 @@ def declared_expectations(table: Table, run: CheckedRun) -> Iterator[Expectation
     as_declared = "every declared column is there, with its type"
     yield rule(table.name, "columns", as_declared, rule="columns", by_column={})
     yield _of_the_run(table, run)
-    required = ", ".join(column.name for column in table.columns if not column.nullable)
-    nulls = {column.name: f"t.{column.name} IS NULL" for column in table.all_columns if not column.nullable}
+    absent_origin = "log" if run.is_admin else "looks"
+    filled = [c for c in table.all_columns if not c.nullable and c.known_from != absent_origin]
+    required = ", ".join(column.name for column in filled if column in table.columns)
+    nulls = {column.name: f"t.{column.name} IS NULL" for column in filled}
     yield rule(table.name, "not_null", f"never NULL: {required}", rule="not_null", by_column=nulls)
+    if unfilled := [column.name for column in table.columns if column.known_from == absent_origin]:
+        why = "the log was not read" if run.is_admin else "it was"
+        yield Expectation(
+            table=table.name,
+            name="origin",
+            sentence=f"NULL because {why}: {', '.join(unfilled)}",
+            sql=f"SELECT t.* FROM {table.name} t WHERE {' OR '.join(f't.{name} IS NOT NULL' for name in unfilled)}",
+        )
     if table.key:
         key = ", ".join(f"t.{name}" for name in table.key)
         yield Expectation(

@@ -14,6 +14,8 @@ from sexton.tables import RUN_COLUMNS, Severity
 Rule = Literal["written", "columns", "unique", "not_null", "minimum", "maximum", "allowed", "forbidden", "below_cut"]
 """Rules about one table, for which Great Expectations has expectations of its own."""
 
+LOG_TABLES = ("load_profile", "undecodable_records", "unreachable_offsets")
+"""Tables of what only the bytes of the log show: laws about them do not apply to a run without it."""
 MOST_SHOWN = 20
 """Rows that are kept of those that break an expectation."""
 NOT_MEASURED = "not measured: the table, or one that it is compared with, is not there or not as declared"
@@ -34,6 +36,10 @@ class Expectation:
     sql: str = ""
     rule: Rule | None = None
     by_column: Mapping[str, str] = field(default_factory=dict)
+    needs_log: bool = False
+    """Whether it is about what only the bytes of the log can show."""
+    not_applicable: str | None = None
+    """Why it says nothing about this run, which then keeps it."""
     value: Any = None
     """What the rule compares with: a bound, the columns of a key, or by column the allowed or forbidden values."""
 

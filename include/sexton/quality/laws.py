@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from sexton.policy.inputs import TIME_REASONS
 from sexton.quality.declared_expectations import rule
-from sexton.quality.expectation import Expectation
+from sexton.quality.expectation import LOG_TABLES, Expectation
 from sexton.quality.relations import KEY
-from sexton.tables import FATES, Severity
+from sexton.tables import FATES, REPLICA_DIFFERENCES, Severity
 
 
 def _same(left: str, right: str, columns: Sequence[str] = KEY) -> str:
@@ -18,12 +18,24 @@ def _same(left: str, right: str, columns: Sequence[str] = KEY) -> str:
 
 
 _GROUP = ("log_partition", "group_id")
+_OFFSET = ("group_id", "topic", "partition")
 _COUNTED_FATES = {"live": "committed_offsets", "pending": "pending_offsets", "unreachable": "unreachable_offsets"}
+_BY_REPLICA = ("log_partition", "replica")
+_OFFSETS_OF_REPLICA = ("log_start_offset", "high_watermark", "log_end_offset", "last_stable_offset")
+_READ_OF_REPLICA = (*_OFFSETS_OF_REPLICA, "open_transactions", "record_count", "batch_count", "loads")
+_REPLICA_KINDS = REPLICA_DIFFERENCES.column("kind").allowed
 _BY_TIME = ", ".join(f"'{reason}'" for reason in sorted(TIME_REASONS))
 
 
 def _law(table: str, name: str, sentence: str, sql: str, severity: Severity = "critical") -> Expectation:
-    return Expectation(table=table, name=name, sentence=sentence, sql=" ".join(sql.split()), severity=severity)
+    return Expectation(
+        table=table,
+        name=name,
+        sentence=sentence,
+        sql=" ".join(sql.split()),
+        severity=severity,
+        needs_log=table in LOG_TABLES,
+    )
 
 
 def _count(column: str, counted: str) -> Expectation:
@@ -218,6 +230,7 @@ LAWS: tuple[Expectation, ...] = (
         by_column={"is_complete": "NOT t.is_complete"},
         value={"is_complete": [True]},
         severity="warning",
+        needs_log=True,
     ),
     _law(
         "undecodable_records", "found", "every record could be decoded", "SELECT * FROM undecodable_records", "warning"
@@ -347,6 +360,152 @@ AUDIT_LAWS: tuple[Expectation, ...] = (
         "a transactional id expires unless its transaction is open",
         """SELECT i.* FROM transactional_ids i
             WHERE (i.state IN ('Empty', 'CompleteCommit', 'CompleteAbort')) <> (i.expires_at_ms IS NOT NULL)""",
+    ),
+    _law(
+        "time_lag",
+        "not_measured",
+        "every committed offset of the run has its lag",
+        f"""SELECT o.* FROM committed_offsets o ANTI JOIN time_lag t ON {_same("t", "o", _OFFSET)}
+            AND t.committed_offset = o.committed_offset""",
+    ),
+    _law(
+        "time_lag",
+        "without_offset",
+        "every lag is that of a committed offset of the run",
+        f"SELECT t.* FROM time_lag t ANTI JOIN committed_offsets o ON {_same('o', 't', _OFFSET)}",
+    ),
+    _law(
+        "time_lag",
+        "interval",
+        "lag_min_ms is not above lag_max_ms, and there is a basis where there is one, and only there",
+        """SELECT t.* FROM time_lag t
+            WHERE t.lag_min_ms > t.lag_max_ms OR (t.basis IS NULL) <> (t.lag_min_ms IS NULL)
+                OR (t.basis IS NULL AND t.lag_max_ms IS NOT NULL)""",
+    ),
+    _law(
+        "time_lag",
+        "log_end",
+        "at the end of its partition a group has no lag and loses nothing",
+        """SELECT t.* FROM time_lag t
+            WHERE t.basis = 'log_end' AND (t.lag_max_ms <> 0 OR t.loses_at_min_ms IS NOT NULL)""",
+    ),
+    _law(
+        "time_lag",
+        "lag_records",
+        "lag is log_end_offset minus committed_offset, 0 at least",
+        """SELECT t.* FROM time_lag t
+            WHERE t.lag IS DISTINCT FROM
+                CASE WHEN t.log_end_offset IS NULL THEN NULL
+                    ELSE greatest(t.log_end_offset - t.committed_offset, 0) END""",
+    ),
+    _law(
+        "time_lag",
+        "behind_log_start",
+        "an offset is behind_log_start if it is before log_start_offset, and only then",
+        """SELECT t.* FROM time_lag t
+            WHERE (t.would_reset IS NOT DISTINCT FROM 'behind_log_start')
+                <> coalesce(t.committed_offset < t.log_start_offset, false)""",
+    ),
+    _law(
+        "time_lag",
+        "loses_at",
+        "nothing is lost before the earliest instant at which retention can take it, and nothing where that is unknown",
+        """SELECT t.* FROM time_lag t
+            WHERE t.loses_at_ms < t.loses_at_min_ms OR (t.loses_at_min_ms IS NULL AND t.loses_at_ms IS NOT NULL)""",
+    ),
+    _law(
+        "replica_state",
+        "not_compared",
+        "every log partition that was read has its replicas",
+        "SELECT c.* FROM cuts c ANTI JOIN replica_state s ON s.log_partition = c.log_partition",
+    ),
+    _law(
+        "replica_state",
+        "empty",
+        f"NULL where a replica is empty, and only there: {', '.join(_READ_OF_REPLICA)}",
+        f"""SELECT s.* FROM replica_state s
+            WHERE {" OR ".join(f"(s.status = 'empty') <> (s.{name} IS NULL)" for name in _READ_OF_REPLICA)}""",
+    ),
+    _law(
+        "replica_state",
+        "alone",
+        "a replica is alone if no other one of its log partition has a segment",
+        """SELECT s.* FROM replica_state s SEMI JOIN replica_state o ON o.log_partition = s.log_partition
+            AND o.replica <> s.replica AND o.status <> 'empty' WHERE s.status = 'alone'""",
+    ),
+    _law(
+        "replica_state",
+        "corrupt_bytes",
+        "a replica is corrupt if it has corrupt bytes, and only then",
+        "SELECT s.* FROM replica_state s WHERE (s.status = 'corrupt') <> (size(s.corrupt_bytes) > 0)",
+    ),
+    _law(
+        "replica_state",
+        "load_error",
+        "there is a load_error if a coordinator could not load the replica, and only then",
+        "SELECT s.* FROM replica_state s WHERE coalesce(s.loads, true) <> (s.load_error IS NULL)",
+    ),
+    _law(
+        "replica_state",
+        "differs",
+        "a replica differs if a difference that any leader change would show calls it wrong, and only then",
+        f"""SELECT s.* FROM replica_state s LEFT JOIN
+            (SELECT DISTINCT o.log_partition, o.replica FROM replica_state o JOIN replica_differences d
+                ON d.log_partition = o.log_partition AND array_contains(d.wrong_replicas, o.replica)
+                WHERE NOT d.needs_unclean_election) w ON {_same("w", "s", _BY_REPLICA)}
+            WHERE (s.status = 'differs') <> (w.replica IS NOT NULL)""",
+    ),
+    _law(
+        # The first two are as the broker recorded them.
+        "replica_state",
+        "log_offsets",
+        "log_start_offset <= high_watermark <= log_end_offset, and last_stable_offset <= log_end_offset",
+        """SELECT s.* FROM replica_state s WHERE s.log_start_offset > s.high_watermark
+            OR s.high_watermark > s.log_end_offset OR s.last_stable_offset > s.log_end_offset""",
+        "warning",
+    ),
+    _law(
+        "replica_differences",
+        "replicas",
+        "some replica is wrong; each that is wrong or right, never both, was compared and is in replica_state",
+        """SELECT d.* FROM replica_differences d JOIN
+            (SELECT d.log_partition, d.ordinal, count(s.replica) AS compared
+                FROM replica_differences d LEFT JOIN replica_state s ON s.log_partition = d.log_partition
+                    AND s.status NOT IN ('corrupt', 'empty', 'alone')
+                    AND (array_contains(d.wrong_replicas, s.replica) OR array_contains(d.right_replicas, s.replica))
+                GROUP BY d.log_partition, d.ordinal) c
+            ON c.log_partition = d.log_partition AND c.ordinal = d.ordinal
+            WHERE size(d.wrong_replicas) = 0 OR c.compared <> size(d.wrong_replicas) + size(d.right_replicas)""",
+    ),
+    _law(
+        "replica_differences",
+        "kinds",
+        "kinds are declared ones, none twice, and kind is one of them",
+        f"""SELECT d.* FROM replica_differences d WHERE NOT array_contains(d.kinds, d.kind) OR size(d.kinds) <>
+            {" + ".join(f"CAST(array_contains(d.kinds, '{kind}') AS INT)" for kind in _REPLICA_KINDS)}""",
+    ),
+    _law(
+        "replica_differences",
+        "key",
+        "topic and partition are both there or both not, and only with a group",
+        """SELECT d.* FROM replica_differences d
+            WHERE (d.topic IS NULL) <> (d.partition IS NULL) OR (d.group_id IS NULL AND d.topic IS NOT NULL)""",
+    ),
+    _law(
+        "replica_differences",
+        "since",
+        "a tombstone or marker that is proof is there, and each with its time",
+        """SELECT d.* FROM replica_differences d
+            WHERE (d.since_log_offset IS NULL) <> (d.since_timestamp_ms IS NULL)
+                OR (d.proof IN ('tombstone', 'marker') AND d.since_log_offset IS NULL)""",
+    ),
+    _law(
+        "replica_differences",
+        "ordinals",
+        "ordinals count from 0 without a gap, in every log partition",
+        """SELECT log_partition, min(ordinal) AS lowest, max(ordinal) AS highest, count(*) AS differences
+            FROM replica_differences GROUP BY log_partition
+            HAVING min(ordinal) <> 0 OR max(ordinal) + 1 <> count(DISTINCT ordinal)""",
     ),
 )
 """Of the tables that audits write."""

@@ -64,6 +64,8 @@ class CheckedRun:
     profile: Profile = NEWEST
     policy: str | None = None
     """The policy as canonical JSON."""
+    is_admin: bool = False
+    """Whether looks by Admin API stand for the log: laws about what only its bytes show do not apply."""
     has_changes: bool = False
     """Whether the run writes the changes of an interval."""
 

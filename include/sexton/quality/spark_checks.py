@@ -95,6 +95,8 @@ def frame(spark: "SparkSession", rows: pa.Table) -> "DataFrame":
     """Return `rows` as a DataFrame; Spark Connect needs the schema of an empty table."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    if rows.num_rows:  # of a partition that begins with an empty batch Spark reads nothing more
+        rows = pa.Table.from_batches([batch for batch in rows.to_batches() if batch.num_rows], rows.schema)
     return spark.createDataFrame(rows, from_arrow_schema(rows.schema))
 
 

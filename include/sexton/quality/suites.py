@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -17,18 +17,25 @@ from sexton.tables import TABLES, Column, Severity, Table
 
 Suites = Mapping[str, Sequence[Expectation]]
 """Expectations by table."""
+NEEDS_LOG = "does not apply: coverage is admin, and this needs the log"
 _RELATION = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)", re.IGNORECASE)
 _HEADER = re.compile(r"^--\s*(\w+):\s*(.+?)\s*$")
 
 
 def suites_of(run: CheckedRun, more: Iterable[Expectation] = ()) -> Suites:
     """Return the expectations of a run, by table in the order of TABLES."""
-    laws = [*LAWS, *(CHANGE_LAWS if run.has_changes else ()), *more]
+    laws = [_applied(law, run) for law in (*LAWS, *(CHANGE_LAWS if run.has_changes else ()), *more)]
     declared = {
-        table.name: list(declared_expectations(table, run)) for table in checked_tables(has_changes=run.has_changes)
+        table.name: list(declared_expectations(table, run))
+        for table in checked_tables(has_changes=run.has_changes, is_admin=run.is_admin)
     }
     suites = {name: [*declared.get(name, ()), *(law for law in laws if law.table == name)] for name in TABLES}
     return {name: suite for name, suite in suites.items() if suite}
+
+
+def _applied(law: Expectation, run: CheckedRun) -> Expectation:
+    """A law as it is for a run: one about the log says of a run without it that it does not apply."""
+    return replace(law, not_applicable=NEEDS_LOG) if law.needs_log and run.is_admin else law
 
 
 def audit_suites(run: CheckedRun, tables: Iterable[Table]) -> Suites:
@@ -59,6 +66,8 @@ class Shapes:
 
     def judge(self, expectation: Expectation) -> Result | None:
         """The result of a rule about files, or of what cannot be measured; None for what can be."""
+        if expectation.not_applicable is not None:
+            return result_of(expectation, success=True, observed=expectation.not_applicable)
         table = expectation.table
         if expectation.rule == "written" and (count := self.missing.get(table, 1)):
             return result_of(expectation, success=False, observed=f"{count}: a file is not there")

@@ -17,6 +17,7 @@ from sexton.tables.replica_differences import REPLICA_DIFFERENCES
 from sexton.tables.replica_state import REPLICA_STATE
 from sexton.tables.runs import RUNS
 from sexton.tables.table import PARTITION_COLUMNS, RUN_COLUMNS, Column, Severity, Table
+from sexton.tables.time_lag import TIME_LAG
 from sexton.tables.tombstones import TOMBSTONES
 from sexton.tables.topic_partitions import TOPIC_PARTITIONS
 from sexton.tables.transactional_ids import TRANSACTIONAL_IDS
@@ -47,6 +48,7 @@ TABLES: dict[str, Table] = {
         REPLICA_DIFFERENCES,
         TRANSACTIONS,
         TRANSACTIONAL_IDS,
+        TIME_LAG,
         DQ_RESULTS,
         RUNS,
     )
@@ -54,10 +56,20 @@ TABLES: dict[str, Table] = {
 SNAPSHOT_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if table.kind == "snapshot")
 """What every run writes anew, in its run folder and in the lake."""
 
+ROWS_OF_RUNS: tuple[Table, ...] = (*SNAPSHOT_TABLES, TIME_LAG)
+"""Tables whose rows describe a published run and go with it."""
+
 INTERVAL_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if table.kind == "interval")
 """Tables of what changed since an earlier instant, which a run writes as well."""
 
+
+def interval_tables(*, is_admin: bool) -> tuple[Table, ...]:
+    """Those that a run with an interval writes: by looks only what these show."""
+    return tuple(table for table in INTERVAL_TABLES if not (is_admin and table.known_from == "log"))
+
+
 __all__ = [
+    "COMMITTED_OFFSETS",
     "FATES",
     "HORIZON_DAYS",
     "INTERVAL_TABLES",
@@ -65,9 +77,11 @@ __all__ = [
     "PARTITION_COLUMNS",
     "REPLICA_DIFFERENCES",
     "REPLICA_STATE",
+    "ROWS_OF_RUNS",
     "RUN_COLUMNS",
     "SNAPSHOT_TABLES",
     "TABLES",
+    "TIME_LAG",
     "TRANSACTIONAL_IDS",
     "TRANSACTIONS",
     "Column",

@@ -1,5 +1,7 @@
 """Columns that several tables share, declared once under Kafka's field names."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from sexton.tables.table import Column
@@ -28,18 +30,40 @@ COMMITTED = (
     COMMITTED_OFFSET,
     Column("leader_epoch", pa.int32(), "leader epoch of the last consumed record (KIP-320)", nullable=True, absent=-1),
     Column("metadata", pa.string(), "the text that the client committed with it"),
-    Column("commit_timestamp_ms", pa.int64(), "when the broker received the commit"),
+    Column("commit_timestamp_ms", pa.int64(), "when the broker received the commit", known_from="log"),
     Column(
         "expire_timestamp_ms",
         pa.int64(),
         "explicit expiry that a client of OffsetCommit v2 to v4 asked for (dropped by KIP-211)",
         nullable=True,
         absent=-1,
+        known_from="log",
     ),
-    TOPIC_ID,
+    replace(TOPIC_ID, known_from="log"),
     LOG_PARTITION,
-    LOG_OFFSET,
-    Column("producer_id", pa.int64(), "producer of the batch; -1 outside transactions"),
+    replace(LOG_OFFSET, known_from="log"),
+    Column("producer_id", pa.int64(), "producer of the batch; -1 outside transactions", known_from="log"),
+    Column(
+        "commit_after_ms",
+        pa.int64(),
+        "the last look that showed another value or none: it was committed later; NULL where no look is early enough",
+        nullable=True,
+        known_from="looks",
+    ),
+    Column(
+        "commit_by_ms",
+        pa.int64(),
+        "by then it was committed for the last time, as far as looks can show",
+        nullable=True,
+        known_from="looks",
+    ),
+    Column(
+        "is_unstable",
+        pa.bool_(),
+        "whether an open transaction may still change it; NULL where that was not answered",
+        nullable=True,
+        known_from="looks",
+    ),
 )
 """The columns of a committed offset, in every table that has one."""
 PLAN_ID = Column("plan_id", pa.string(), "SHA-256 of the canonical plan")

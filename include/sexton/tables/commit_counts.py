@@ -33,4 +33,5 @@ COMMIT_COUNTS = Table(
         ),
     ),
     kind="interval",
+    known_from="log",
 )

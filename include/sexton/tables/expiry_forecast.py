@@ -14,7 +14,7 @@ EXPIRY_FORECAST = Table(
     key=("log_partition", "group_id", "horizon_days", "by"),
     columns=(
         GROUP_ID,
-        Column("horizon_days", pa.int32(), f"days from as_of: {HORIZON_DAYS}", minimum=1),
+        Column("horizon_days", pa.int32(), f"days from as_of: {', '.join(map(str, HORIZON_DAYS))}", minimum=1),
         Column("by", pa.string(), "broker, or rule:<name>"),
         Column(
             "offset_count",

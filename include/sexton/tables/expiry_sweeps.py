@@ -27,4 +27,5 @@ EXPIRY_SWEEPS = Table(
         count_column("groups", "groups that lost them"),
     ),
     kind="interval",
+    known_from="log",
 )

@@ -37,8 +37,36 @@ GROUPS = Table(
         ),
         Column("protocol", pa.string(), "the chosen assignor", nullable=True),
         Column("generation", pa.int32(), "generation; group epoch of the new types", nullable=True),
-        Column("leader", pa.string(), "member id of the leader", nullable=True),
-        Column("current_state_timestamp_ms", pa.int64(), "when the group entered its state", nullable=True, absent=-1),
+        Column("leader", pa.string(), "member id of the leader", nullable=True, known_from="log"),
+        Column(
+            "current_state_timestamp_ms",
+            pa.int64(),
+            "when the group entered its state",
+            nullable=True,
+            absent=-1,
+            known_from="log",
+        ),
+        Column(
+            "empty_after_ms",
+            pa.int64(),
+            "the last look that did not show it Empty: it became so later; NULL where no look is early enough",
+            nullable=True,
+            known_from="looks",
+        ),
+        Column(
+            "empty_by_ms",
+            pa.int64(),
+            "by then it was Empty, as far as looks can show; NULL where it is not",
+            nullable=True,
+            known_from="looks",
+        ),
+        Column(
+            "look_error",
+            pa.string(),
+            "why the look does not describe it, or lacks its offsets; its verdicts are then unknown",
+            nullable=True,
+            known_from="looks",
+        ),
         Column("member_count", pa.int32(), "members", minimum=0),
         Column("subscribed_topics", TEXTS, "topics of all its members, sorted", nullable=True),
         Column(
@@ -53,6 +81,7 @@ GROUPS = Table(
             "and once it is Empty and has no offset to keep, the sweep of its log partition fails; NULL for classic "
             "groups",
             nullable=True,
+            known_from="log",
         ),
         Column("offset_count", pa.int64(), "its rows in committed_offsets", minimum=0),
         Column(
@@ -70,7 +99,10 @@ GROUPS = Table(
             nullable=True,
         ),
         replace(
-            LOG_OFFSET, nullable=True, doc="its last group record; NULL for a group that exists only by its offsets"
+            LOG_OFFSET,
+            nullable=True,
+            doc="its last group record; NULL for a group that exists only by its offsets",
+            known_from="log",
         ),
     ),
 )

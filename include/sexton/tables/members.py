@@ -16,8 +16,8 @@ MEMBERS = Table(
         Column("client_id", pa.string(), "client.id", nullable=True),
         Column("client_host", pa.string(), "host that it connected from", nullable=True),
         Column("rack_id", pa.string(), "client.rack", nullable=True),
-        Column("session_timeout_ms", pa.int32(), "session timeout", nullable=True),
-        Column("rebalance_timeout_ms", pa.int32(), "rebalance timeout", nullable=True),
+        Column("session_timeout_ms", pa.int32(), "session timeout", nullable=True, known_from="log"),
+        Column("rebalance_timeout_ms", pa.int32(), "rebalance timeout", nullable=True, known_from="log"),
         Column("member_epoch", pa.int32(), "epoch; NULL for classic members", nullable=True),
         Column("subscribed_topics", TEXTS, "its subscription; NULL when unreadable", nullable=True),
         Column(
@@ -33,6 +33,7 @@ MEMBERS = Table(
             "of consumer groups, `<topic id>-<partition>@<member epoch since which it has it>` each, also what it "
             "has yet to give up (KIP-1251)",
             nullable=True,
+            known_from="log",
         ),
         Column(
             "member_metadata",
@@ -52,6 +53,7 @@ MEMBERS = Table(
             "of classic groups, the instances that the coordinator maps to the member; NULL where that is its "
             "group_instance_id: another only where a group value names a member or an instance twice",
             nullable=True,
+            known_from="log",
         ),
         LOG_PARTITION,
     ),

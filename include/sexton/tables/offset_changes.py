@@ -32,31 +32,48 @@ OFFSET_CHANGES = Table(
         Column(
             "kind",
             pa.string(),
-            "what changed it: set by a commit, restored by a plan of ours, or gone for the cause named",
+            "what changed it: set by a commit, restored by a plan of ours, or gone for the cause named; a restore is a "
+            "commit where only looks show it",
             allowed=tuple(kind.value for kind in ChangeKind),
         ),
         Column("candidates", TEXTS, "what an ambiguous change may have been", nullable=True),
         replace(PLAN_ID, name="by_plan_id", nullable=True, doc="the plan of ours that did it"),
         LOG_PARTITION,
-        replace(LOG_OFFSET, doc="place of the tombstone, or of the value that was set"),
+        replace(LOG_OFFSET, doc="place of the tombstone, or of the value that was set", known_from="log"),
         Column(
             "timestamp_ms",
             pa.int64(),
             "when the tombstone was written, or the value committed; NULL in logs of record format 0",
             nullable=True,
+            known_from="log",
         ),
-        replace(LOG_OFFSET, name="old_log_offset", nullable=True, doc="place of the old value"),
-        Column("old_commit_timestamp_ms", pa.int64(), "when the old value was committed", nullable=True),
+        Column(
+            "changed_after_ms",
+            pa.int64(),
+            "when the last look that shows another value was asked for: the change is after it",
+            known_from="looks",
+        ),
+        Column(
+            "changed_by_ms",
+            pa.int64(),
+            "when the first look that shows the new value was answered: the change is before it",
+            known_from="looks",
+        ),
+        replace(LOG_OFFSET, name="old_log_offset", nullable=True, doc="place of the old value", known_from="log"),
+        Column(
+            "old_commit_timestamp_ms", pa.int64(), "when the old value was committed", nullable=True, known_from="log"
+        ),
         Column(
             "due_at_ms",
             pa.int64(),
             "when retention allowed the removal; NULL where unknown, or where more than time prevented it",
             nullable=True,
+            known_from="log",
         ),
         Column(
             "evidence",
             pa.string(),
-            "what the log shows of a disappearance, in words; NULL for a change that is a commit",
+            "what the log or the looks show of a disappearance, in words; NULL for a change that is a commit",
             nullable=True,
         ),
     ),
@@ -64,6 +81,7 @@ OFFSET_CHANGES = Table(
     doc=(
         "One row for each offset that ends the interval with another committed offset than it began with, and one for "
         "each time that one disappeared, also where it was committed again. Commits in between, and of the same offset "
-        "again, are no rows. Why the causes are what they are: docs/changes.md."
+        "again, are no rows. A run by looks has one row at most for an offset: what differs between the looks at both "
+        "ends. Why the causes are what they are: docs/changes.md."
     ),
 )

@@ -17,7 +17,13 @@ BROKER_REASONS = (
     "pending_transaction",
     "share_group",
     "sweep_blocked",
+    "between_looks",
+    "outlived",
+    "not_answered",
 )
+"""The last three are of verdicts that are `unknown`, by looks at a cluster that hides its log: it was due at one end of
+its interval and not at the other; it was due at both and is still there, so something happened that no look shows; the
+group was not answered about."""
 
 ORPHANS = ("topic_gone", "topic_recreated", "partition_gone")
 """Why an offset is about nothing that the cluster still has."""
@@ -42,10 +48,33 @@ OFFSET_VERDICTS = Table(
     key=("log_partition", "group_id", "topic", "partition"),
     columns=(
         *OFFSET_KEY,
-        Column("broker_verdict", pa.string(), "what the broker would do at as_of", allowed=_VERDICTS),
+        Column(
+            "broker_verdict",
+            pa.string(),
+            "what the broker would do at as_of; unknown only with coverage admin",
+            allowed=(*_VERDICTS, "unknown"),
+        ),
         Column("broker_reason", pa.string(), "why", allowed=BROKER_REASONS),
         Column(
-            "broker_expires_at_ms", pa.int64(), "when it is due; NULL while only an event can make it so", nullable=True
+            "broker_expires_at_ms",
+            pa.int64(),
+            "when it is due; NULL while only an event can make it so",
+            nullable=True,
+            known_from="log",
+        ),
+        Column(
+            "due_after_ms",
+            pa.int64(),
+            "it is not due earlier; NULL while only an event can make it so, and where no look is early enough",
+            nullable=True,
+            known_from="looks",
+        ),
+        Column(
+            "due_by_ms",
+            pa.int64(),
+            "it is due then at the latest, as far as looks can show; NULL while only an event can make it so",
+            nullable=True,
+            known_from="looks",
         ),
         Column(
             "policy_verdict",
@@ -59,7 +88,11 @@ OFFSET_VERDICTS = Table(
         Column("policy_expires_at_ms", pa.int64(), "when the rule is due", nullable=True),
         Column("policy_owner", pa.string(), "owner of that rule or hold", nullable=True),
         Column(
-            "base_timestamp_ms", pa.int64(), "from when retention counts; NULL under an explicit expiry", nullable=True
+            "base_timestamp_ms",
+            pa.int64(),
+            "from when retention counts; NULL under an explicit expiry",
+            nullable=True,
+            known_from="log",
         ),
         Column(
             "changes_by",

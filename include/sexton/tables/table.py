@@ -14,6 +14,9 @@ import pyarrow as pa
 Severity = Literal["critical", "warning"]
 """Whether a broken rule stops publication, or is only reported."""
 
+Origin = Literal["log", "looks"]
+"""What fills a column: the bytes of the log, or looks by Admin API (coverage `admin`)."""
+
 Kind = Literal["snapshot", "interval", "append", "index"]
 """How rows are replaced: a snapshot's by (cluster_id, as_of_ms), an interval's by its end, append never; the index
 names the published runs and is replaced like a snapshot."""
@@ -25,7 +28,8 @@ class Column:
 
     A rule about what a client or broker wrote is a warning: we report such values, we do not write them. `absent` is
     Kafka's value on the wire for "none"; it is NULL in the table, so a rule forbids it. `below_cut` marks a
-    log_offset that must have been read, so it lies below the cut of its log partition.
+    log_offset that must have been read, so it lies below the cut of its log partition. A column that is `known_from`
+    one origin alone is NULL in the runs of the other; otherwise the rules hold for both.
     """
 
     name: str
@@ -38,6 +42,7 @@ class Column:
     allowed: tuple[str, ...] = ()
     below_cut: bool = False
     severity: Severity = "critical"
+    known_from: Origin | None = None
 
     @property
     def field(self) -> pa.Field:
@@ -49,7 +54,7 @@ class Column:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Table:
     """A table: the grain says what one row is, `key` which columns no two rows of a run share. Declared once, so equal
-    only to itself."""
+    only to itself. One of an interval that is `known_from` the log is no table of a run by looks."""
 
     name: str
     grain: str
@@ -57,6 +62,7 @@ class Table:
     columns: tuple[Column, ...]
     kind: Kind = "snapshot"
     per_log_partition: bool = True
+    known_from: Origin | None = None
     doc: str = ""
 
     @property
@@ -72,14 +78,16 @@ class Table:
     def column(self, name: str) -> Column:
         return next(column for column in self.all_columns if column.name == name)
 
-    def arrow_schema(self, *, with_run: bool = True) -> pa.Schema:
-        """The Arrow schema; `with_run` adds cluster_id, as_of_ms and run_id in front."""
-        return _arrow_schema(self, with_run)
+    def arrow_schema(self, *, with_run: bool = True, origin: Origin | None = None) -> pa.Schema:
+        """The Arrow schema; `with_run` adds cluster_id, as_of_ms and run_id in front, `origin` leaves out what only the
+        other origin fills."""
+        return _arrow_schema(self, with_run, origin)
 
 
 @cache
-def _arrow_schema(table: Table, with_run: bool) -> pa.Schema:
-    return pa.schema([column.field for column in (table.all_columns if with_run else table.columns)])
+def _arrow_schema(table: Table, with_run: bool, origin: Origin | None) -> pa.Schema:
+    columns = table.all_columns if with_run else table.columns
+    return pa.schema([column.field for column in columns if origin is None or column.known_from in (None, origin)])
 
 
 RUN_COLUMNS = (

@@ -32,7 +32,14 @@ TOMBSTONES = Table(
         Column("regular_expression", pa.string(), "of a resolved regex's record", nullable=True),
         Column("key", pa.binary(), "the record's key"),
         Column("cause", pa.string(), "broker_retention, rule:<name> or group_empty"),
-        replace(LOG_OFFSET, name="target_log_offset", nullable=True, below_cut=False, doc="log_offset of what goes"),
+        replace(
+            LOG_OFFSET,
+            name="target_log_offset",
+            nullable=True,
+            below_cut=False,
+            doc="log_offset of what goes",
+            known_from="log",
+        ),
         replace(COMMITTED_OFFSET, name="target_committed_offset", nullable=True, doc="the offset that goes"),
         replace(
             LOG_PARTITION,

@@ -27,6 +27,8 @@ class ViewRequest:
     segments: str | None = None
     archive: str | None = None
     run: str | None = None
+    cluster_id: str | None = None
+    """The cluster, which an archive of several needs."""
     as_of_ms: int | None = None
     taken_at_ms: int
     profile: str | None = None
@@ -177,6 +179,13 @@ def open_view(request: ViewRequest) -> CoordinatorView:
         from sexton.views.run_view import view_of_run
 
         return view_of_run(request, request.run)
+    if request.archive is not None and request.topics_file is None:
+        from sexton.runs.look_tables import look_for
+
+        if (look := look_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms)) is not None:
+            from sexton.views.looks_view import view_of_looks
+
+            return view_of_looks(request, look)
     from sexton.views.log_view import view_of_log
 
     return view_of_log(request)

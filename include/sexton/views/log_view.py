@@ -75,4 +75,9 @@ def _source(request: ViewRequest) -> LogSource:
     if request.segments is not None:
         return open_segments(request.segments, topics_file=request.topics_file)
     assert request.archive is not None
-    return open_archive(request.archive, as_of_ms=request.as_of_ms, topics_file=request.topics_file)
+    return open_archive(
+        request.archive,
+        as_of_ms=request.as_of_ms,
+        topics_file=request.topics_file,
+        cluster_id=request.cluster_id,
+    )

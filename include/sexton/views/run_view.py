@@ -80,9 +80,13 @@ class RunParts:
     def _part(self, log_partition: int) -> LoadedPartition:
         if log_partition not in self._written:
             return LoadedPartition(held=EmptyView())
-        profile = self._table("load_profile", log_partition).to_pylist()[0]
+        held = TablesView({name: self._table(name, log_partition) for name in TABLES})
+        profiles = self._table("load_profile", log_partition).to_pylist()
+        if not profiles:  # a run by looks
+            return LoadedPartition(held=held)
+        (profile,) = profiles
         return LoadedPartition(
-            held=TablesView({name: self._table(name, log_partition) for name in TABLES}),
+            held=held,
             load_failure=(profile["load_failure"] or "no reason given") if profile["load_would_fail"] else None,
             never_ends=profile.get("load_outcome") == NEVER_ENDS,
             undecodable=self._table("undecodable_records", log_partition).num_rows,

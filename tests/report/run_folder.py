@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sexton.policy import parse_policy
-from sexton.runs.folder import ReplicaCounts, RunFolder, RunRecord, TransactionCounts
+from sexton.runs.folder import LagCounts, ReplicaCounts, RunFolder, RunRecord, TransactionCounts
 from sexton.tables import SNAPSHOT_TABLES, Column, Table
 
 AS_OF_MS = 1_700_000_000_000
@@ -111,6 +111,14 @@ TRANSACTIONS = TransactionCounts(
     hanging_groups=2,
     hanging_offsets=5,
     hanging_since_ms=AS_OF_MS - 2 * HOUR_MS,
+)
+LAG = LagCounts(
+    as_of_ms=AS_OF_MS - HOUR_MS,
+    offsets=1_200,
+    longest_ms=90_061_000,
+    losing=3,
+    losing_groups=2,
+    resets={"truncated": 2, "behind_log_start": 1},
 )
 POLICY = parse_policy(
     """

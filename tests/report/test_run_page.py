@@ -17,6 +17,7 @@ from tests.report.run_folder import (
     HOSTILE_NAMES,
     HOUR_MS,
     JUDGED,
+    LAG,
     POLICY,
     REPLICAS,
     TRANSACTIONS,
@@ -135,6 +136,18 @@ def test_what_hangs(tmp_path: Path) -> None:
     text = Html(render_page(summarize(write_run_folder(tmp_path / "none", transactions=none)))).text
     assert "Audit of transactions, 2023-11-14 21:13:20 UTC: 0 open transactions, none hangs." in text
     assert "Audit of transactions" not in Html(render_page(summarize(write_run_folder(tmp_path / "never")))).text
+
+
+def test_what_is_late(tmp_path: Path) -> None:
+    text = Html(render_page(summarize(write_run_folder(tmp_path / "late", lag=LAG)))).text
+    assert (
+        "Audit of lag, 2023-11-14 21:13:20 UTC: 1,200 offsets, the latest is 1 d 1 h late at least; 3 of 2 groups lose "
+        "unread messages within a day; 3 would not continue (truncated 2, behind_log_start 1)."
+    ) in text
+    fine = LAG.model_copy(update={"longest_ms": 0, "losing": 0, "resets": {}})
+    text = Html(render_page(summarize(write_run_folder(tmp_path / "fine", lag=fine)))).text
+    assert "Audit of lag, 2023-11-14 21:13:20 UTC: 1,200 offsets, none is late for certain." in text
+    assert "Audit of lag" not in Html(render_page(summarize(write_run_folder(tmp_path / "never")))).text
 
 
 def test_what_a_policy_makes_of_it(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tests.report.run_folder import (
     HOSTILE_NAMES,
     HOUR_MS,
     JUDGED,
+    LAG,
     POLICY,
     REPLICAS,
     TRANSACTIONS,
@@ -272,9 +273,10 @@ def test_no_run_here(tmp_path: Path) -> None:
 
 def test_the_newest_audits_are_named(tmp_path: Path) -> None:
     without = summarize(write_run_folder(tmp_path / "without"))
-    assert (without.replicas, without.transactions) == (None, None)
-    written = write_report(write_run_folder(tmp_path / "with", replicas=REPLICAS, transactions=TRANSACTIONS))
-    assert (written.replicas, written.transactions) == (REPLICAS, TRANSACTIONS)
+    assert (without.replicas, without.transactions, without.lag) == (None, None, None)
+    audits = {"replicas": REPLICAS, "transactions": TRANSACTIONS, "lag": LAG}
+    written = write_report(write_run_folder(tmp_path / "with", **audits))
+    assert (written.replicas, written.transactions, written.lag) == (REPLICAS, TRANSACTIONS, LAG)
     assert read_summary(tmp_path / "with") == written
 
 

@@ -12,6 +12,7 @@ from tests.report.run_folder import (
     HOSTILE_NAMES,
     HOUR_MS,
     JUDGED,
+    LAG,
     POLICY,
     REPLICAS,
     TRANSACTIONS,
@@ -105,5 +106,16 @@ def test_what_hangs(tmp_path: Path) -> None:
     assert "! Audit of transactions, 2023-11-14 21:13:20 UTC: 5 open transactions, 2 hang and hold" in text
 
 
+def test_what_is_late(tmp_path: Path) -> None:
+    text = printed(tmp_path, run={"lag": LAG})
+    assert "! Audit of lag, 2023-11-14 21:13:20 UTC: 1,200 offsets, the latest is 1 d 1 h late at least; 3 of 2" in text
+
+
 def test_an_empty_run(tmp_path: Path) -> None:
     assert "0 groups, 0 live offsets" in printed(tmp_path)
+
+
+def test_where_no_log_was_read(tmp_path: Path) -> None:
+    text = printed(tmp_path, {"coverage": "admin", "partition_count": None})
+    assert "looks by Admin API, coverage admin" in text
+    assert "log partitions" not in text

@@ -22,7 +22,7 @@ PINNED = ("package-lock.json", "node.txt", "unpack.mjs")
 """What decides what is fetched."""
 LAMBDA = {"AWS_LAMBDA_JS_RUNTIME": "nodejs22.x"}
 """Where the package believes that it is, it unpacks the libraries as well."""
-TIMEOUT_S = 900
+TIMEOUT_S = 1_500
 
 
 def require() -> None:

@@ -1,7 +1,7 @@
 """The dashboard's pictures in docs/images, made again: `python -m tests.ui.shots LAKE [FOLDER]`.
 
-LAKE is one of `tests.ui.generated`; a Chinese font has to be installed. That pages look right in each look, and that
-nothing is wider than its window, is what test_browser.py sees to.
+LAKE is one of `tests.ui.generated`. That pages look right in each look, and that nothing is wider than its window, is
+what test_browser.py sees to.
 """
 
 import json
@@ -17,8 +17,6 @@ from tests.ui.lake_server import get, serving
 SHOTS = {
     "dashboard-overview": ("/", "light", 1280),
     "dashboard-group-dark": ("/group?id={group}", "dark", 1280),
-    "dashboard-zh": ("/?lang=zh-CN", "light", 1280),
-    "dashboard-phone-dark": ("/groups?only=due&sort=due", "dark", 390),
 }
 
 

@@ -183,6 +183,11 @@ def test_an_instant_knows_nothing_later(client: TestClient) -> None:
         ({"only": "pinned"}, [LIVING]),
         ({"only": "pending"}, [LIVING]),
         ({"only": "empty"}, [GONE]),
+        ({"only": "resets"}, [DYING]),
+        ({"only": "losing"}, [DYING]),
+        ({"sort": "lag_min_ms"}, [LIVING, DYING, GONE]),
+        ({"sort": "loses_at_ms"}, [DYING, LIVING, GONE]),
+        ({"sort": "resets"}, [DYING, LIVING, GONE]),
         ({"sort": "offset_count"}, [DYING, LIVING, GONE]),
         ({"sort": "next_expires_at_ms"}, [DYING, GONE, LIVING]),
         ({"size": 2, "page": 2}, [LIVING]),
@@ -240,6 +245,55 @@ def test_lag_over_time(client: TestClient) -> None:
     assert found["committed_offset"] == [100, 110, 120]
     assert found["lag"] == [100, 190, 280]
     assert data(client, "/group/series", id=GONE)["committed_offset"] == [None, None]
+
+
+def test_lag_in_time(client: TestClient) -> None:
+    """Of an audited run; one that is not says so."""
+    found = data(client, "/group", id=LIVING)
+    assert found["longest"] == {
+        "lag_min_ms": 2 * HOUR_MS,
+        "lag_max_ms": 2 * HOUR_MS + 300_000,
+        "resets": 0,
+        "loses_at_ms": PUBLISHED + 100 * HOUR_MS,
+    }
+    first, second = found["offsets"]["rows"]
+    assert (first["lag_min_ms"], first["lag_growth"], second["lag_growth"]) == (2 * HOUR_MS, 0.01, -0.5)
+    told = text(client, "/group", id=LIVING)
+    assert "2 h to 2 h 5 min" in told
+    assert "falls behind" in told
+    assert "catches up" in told
+    assert "2 h to 2 h 5 min" in text(client, "/groups", q=LIVING)
+    dying = text(client, "/group", id=DYING)
+    for words in (
+        "would reset: what it read was truncated @ 4",
+        "waits for an open transaction",
+        "stands still",
+        "in 1 h",
+    ):
+        assert words in dying
+    assert data(client, "/group", id=LIVING, as_of=FIRST_MS)["longest"] is None
+    assert "not measured for this run" in text(client, "/group", id=LIVING, as_of=FIRST_MS)
+
+
+def test_lag_in_time_from_run_to_run(client: TestClient) -> None:
+    """Runs 1 and 3 are audited."""
+    at = {"id": LIVING, "as_of": FIRST_MS + 3 * HOUR_MS}
+    found = data(client, "/group/series", **at)
+    assert found["lag_min_ms"] == [None, 2 * HOUR_MS, None, 2 * HOUR_MS]
+    assert found["lag_max_ms"] == [None, 2 * HOUR_MS + 300_000, None, 2 * HOUR_MS + 300_000]
+    assert data(client, "/group/series", topic="orders", partition=0, **at)["lag_max_ms"][1] == 2 * HOUR_MS
+
+
+def test_an_audit_that_comes_after_the_run_was_looked_at(tmp_path: Any) -> None:
+    """The list of groups is kept in memory, but not without the audit."""
+    lake, run = lake_at(tmp_path), key(0)
+    group = {"group_id": "g", "group_type": "Classic", "state": "Empty"}
+    lake.publish(run, {"groups": [group]})
+    with client_of(app_over(lake)) as own:
+        assert data(own, "/groups")["rows"][0]["lag_min_ms"] is None
+        lag = {"group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1, "lag_min_ms": 7}
+        lake.append("time_lag", as_table("time_lag", [lag], run))
+        assert data(own, "/groups")["rows"][0]["lag_min_ms"] == 7
 
 
 def test_the_story_of_a_group_that_is_gone(client: TestClient) -> None:
@@ -444,3 +498,44 @@ def test_links_keep_cluster_and_instant(client: TestClient) -> None:
 
 def test_the_newest_run_is_the_default(client: TestClient) -> None:
     assert f'value="{RUNS - 1}"' in page(client, "/")
+
+
+@pytest.fixture(scope="module")
+def by_looks(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    """A run of a cluster that hides its log: an offset whose verdict looks leave open, and one due at both ends."""
+    lake = lake_at(tmp_path_factory.mktemp("by-looks"))
+    offset = {"group_id": "g", "topic": "t", "committed_offset": 5}
+    hidden = {"commit_timestamp_ms": None, "log_offset": None, "producer_id": None}
+    looked = {"commit_after_ms": FIRST_MS - 3 * HOUR_MS, "commit_by_ms": FIRST_MS - HOUR_MS, "is_unstable": False}
+    open_one = {"broker_verdict": "unknown", "broker_reason": "between_looks", "due_after_ms": FIRST_MS - HOUR_MS}
+    due = {"broker_verdict": "expire", "broker_reason": "expired", "due_after_ms": FIRST_MS - 2 * HOUR_MS}
+    verdict = {"group_id": "g", "topic": "t"}
+    tables = {
+        "groups": [{"group_id": "g", "group_type": "Classic", "state": "Empty", "offset_count": 2}],
+        "committed_offsets": [{**offset, **hidden, **looked, "partition": number} for number in range(2)],
+        "offset_verdicts": [
+            {**verdict, **open_one, "partition": 0, "due_by_ms": FIRST_MS + HOUR_MS},
+            {**verdict, **due, "partition": 1, "due_by_ms": FIRST_MS - HOUR_MS},
+        ],
+    }
+    lake.publish(key(0), tables, coverage="admin", cuts=[{"log_partition": 0, "cut": 0}])
+    return client_of(app_over(lake))
+
+
+@pytest.mark.parametrize("language", ["en", "zh-CN"])
+@pytest.mark.parametrize(
+    "path", ["/", "/groups", "/offsets", "/log", "/runs", "/checks", "/plans", "/what-if", "/group"]
+)
+def test_every_page_of_a_run_by_looks(by_looks: TestClient, path: str, language: str) -> None:
+    html = page(by_looks, path, lang=language, **({"id": "g"} if path == "/group" else {}))
+    assert html.count("<h1>") == 1
+
+
+def test_a_run_by_looks_says_so_and_shows_intervals(by_looks: TestClient) -> None:
+    assert "by Admin API" in Html(page(by_looks, "/")).text
+    for path, query in (("/offsets", {}), ("/group", {"id": "g"})):
+        shown = Html(page(by_looks, path, **query)).text
+        assert "unknown" in shown
+        assert "since 1 h – in 1 h" in shown
+        assert "since 2 h – since 1 h" in shown
+        assert "2026-11-21 09:00:00 – 2026-11-21 11:00:00" in shown

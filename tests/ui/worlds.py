@@ -44,8 +44,27 @@ def write_world(folder: Path, names: tuple[str, ...] = HOSTILE_NAMES) -> Written
         lake.append("replica_differences", as_table("replica_differences", _replica_differences(number, names), audit))
         lake.append("transactions", as_table("transactions", _transactions(names), audit))
         lake.append("transactional_ids", as_table("transactional_ids", _ids(), audit))
+        lake.append("time_lag", as_table("time_lag", _lags(audit.as_of_ms, number, names), audit))
     lake.publish(key(0, OTHER), {"groups": [_group("elsewhere", 1)]})
     return lake
+
+
+def _lags(as_of_ms: int, number: int, names: tuple[str, ...]) -> list[Row]:
+    """LIVING is two hours and a few minutes late, by an exact lag and an interval; of DYING one offset is an hour from
+    its loss, one would reset, and one is held; of the names one is known by an interval without an end."""
+    late = {"topic": "orders", "lag_min_ms": 2 * HOUR_MS, "basis": "timestamps", "loses_at_min_ms": as_of_ms + HOUR_MS}
+    return [
+        _lag(LIVING, 0, **late, lag_max_ms=2 * HOUR_MS, lag_growth=0.01, loses_at_ms=as_of_ms + 100 * HOUR_MS),
+        _lag(LIVING, 1, **late, lag_max_ms=2 * HOUR_MS + 300_000, lag_growth=-0.5),
+        _lag(DYING, 0, lag_min_ms=5_000, lag_max_ms=5_000, lag_growth=1.0, loses_at_ms=as_of_ms + HOUR_MS),
+        _lag(DYING, 1, lag_min_ms=9_000, would_reset="truncated", diverged_at=4),
+        _lag(DYING, 2, lag_min_ms=0, lag_max_ms=0, held_at=5, basis="timestamps"),
+        *(_lag(name, 0, topic=name, lag_min_ms=number * HOUR_MS, leader_epoch=0) for name in names),
+    ]
+
+
+def _lag(group_id: str, partition: int, **values: Any) -> Row:
+    return {"group_id": group_id, "topic": "old", "partition": partition, "committed_offset": 5, **values}
 
 
 def _transactions(names: tuple[str, ...]) -> list[Row]:

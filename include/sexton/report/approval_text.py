@@ -28,9 +28,14 @@ _PLAN_QUESTION = "Approving deletes what this plan names from the cluster, by th
 PLAN_QUESTIONS = {
     "coordinator": _PLAN_QUESTION.format("coordinator"),
     "log": _PLAN_QUESTION.format("log") + "\n\n**Sink `log`**: tombstones are written into the offsets topic itself, "
-    "past the group coordinators. They go on answering from memory until they load the log partition again.",
+    "past the group coordinators. They go on answering from memory until they load the log partition again. A "
+    "coordinator of Kafka 4.x does so at the next commit to it, and answers that commit NOT_COORDINATOR.",
 }
 """Sink -> the sentence that an approver reads above the plan."""
+_BY_LOOKS = (
+    "admin: made by looks by Admin API, and compared with fresh looks before each call. A commit between the last of "
+    "them and its call is deleted unseen"
+)
 RESTORE_QUESTION = "Approving commits these offsets again."
 
 
@@ -62,6 +67,8 @@ def plan_text(plan: Plan) -> str:
         "made by": span(record.code_version),
         "kept in": sentence_span(plan.folder),
     }
+    if record.is_by_looks:
+        facts["coverage"] = _BY_LOOKS
     return _joined(
         f"**{beyond_broker_sentence(record)}**",
         _facts(facts),

@@ -30,4 +30,12 @@ def counts_by(table: pa.Table, column: str) -> dict[str, int]:
 
 def first_rows(table: pa.Table, order: Sequence[tuple[str, str]], limit: int = TOP) -> list[dict[str, Any]]:
     """The first `limit` rows in an order, which has to be total."""
-    return rows_of(table.take(pc.select_k_unstable(table, limit, sort_keys=list(order)))) if table.num_rows else []
+    if not table.num_rows:
+        return []
+    keys = pa.table({name: _plain(table[name]) for name, _ in order})
+    return rows_of(table.take(pc.select_k_unstable(keys, limit, sort_keys=list(order))))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts of a dictionary as such: Arrow does not sort by dictionaries."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

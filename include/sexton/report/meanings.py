@@ -9,7 +9,7 @@ from sexton.report.names import short
 if TYPE_CHECKING:
     from sexton.coordinator.expiry import SweepBlock
     from sexton.plans.plan import PlanRecord
-    from sexton.runs.folder import ReplicaCounts, TransactionCounts
+    from sexton.runs.folder import LagCounts, ReplicaCounts, TransactionCounts
 
 BROKER_REASONS: Mapping[str, str] = {
     "expired": "the retention has passed since its base timestamp",
@@ -20,6 +20,9 @@ BROKER_REASONS: Mapping[str, str] = {
     "pending_transaction": "an open transaction has written this offset: kept until the transaction ends",
     "sweep_blocked": "when it is due, the broker's sweep of this log partition fails, so nothing expires there",
     "share_group": "share groups keep their state elsewhere: the coordinator never expires it here",
+    "between_looks": "by looks alone: it may have been committed, or its group emptied, early enough or too late",
+    "outlived": "it should be gone and is there: a commit or a member that no look saw, or a longer retention",
+    "not_answered": "the coordinator did not answer about the group, or refused",
 }
 
 UNREACHABLE_REASONS: Mapping[str, str] = {
@@ -188,6 +191,23 @@ def transactions_text(found: "TransactionCounts") -> str:
     verb = "hangs and holds" if found.hanging == 1 else "hang and hold"
     rest = f" ({others} besides)" if others else ""
     return f"{start}, {count(found.hanging)} {verb} {groups}{since}{rest}{overdue}. Nothing else will end what hangs."
+
+
+def lag_text(found: "LagCounts") -> str:
+    """What the newest audit of lag found: how late the latest is, what is lost, what would reset."""
+    late = (
+        f"the latest is {duration(found.longest_ms)} late at least" if found.longest_ms else "none is late for certain"
+    )
+    start = f"Audit of lag, {instant(found.as_of_ms)}: {some(found.offsets, 'offset')}, {late}"
+    notes = []
+    if found.losing:
+        verb = "loses" if found.losing == 1 else "lose"
+        groups = some(found.losing_groups, "group")
+        notes.append(f"{count(found.losing)} of {groups} {verb} unread messages within a day")
+    if found.resets:
+        reasons = ", ".join(f"{reason} {count(number)}" for reason, number in found.resets.items())
+        notes.append(f"{count(sum(found.resets.values()))} would not continue ({reasons})")
+    return f"{'; '.join([start, *notes])}."
 
 
 def sweep_block_text(block: "SweepBlock") -> str:

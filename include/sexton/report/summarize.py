@@ -37,7 +37,7 @@ from sexton.report.summary import (
 )
 from sexton.report.verdict_counts import COLUMNS, oddities, orphaned_topics, policy_outcome
 from sexton.runs.folder import RunFolder, RunRecord
-from sexton.tables import FATES
+from sexton.tables import FATES, TABLES
 from sexton.uris import uri_without_login, without_login
 
 BUCKETS = (
@@ -50,6 +50,7 @@ MAX_BINS = 60
 MAX_SPAN_MS = 3_650 * DAY_MS
 _BIN_STEPS_MS = tuple(n * MINUTE_MS for n in (1, 2, 5, 10, 15, 30)) + tuple(n * HOUR_MS for n in (1, 2, 3, 4, 6, 12))
 _DAY_STEPS = (1, 2, 7, 14, 30, 90, 365)
+_VERDICTS = ("expire", "keep", "unknown")
 _GROUP_KEY = ("log_partition", "group_id")
 
 
@@ -60,8 +61,9 @@ def summarize(root: Folder | Path | str) -> Summary:
     tables = _Tables(folder)
     verdicts = tables.read(
         "offset_verdicts",
-        ["group_id", "log_partition", "broker_verdict", "broker_reason", "broker_expires_at_ms", *COLUMNS],
+        ["group_id", "log_partition", "broker_verdict", "broker_reason", "broker_expires_at_ms", "due_by_ms", *COLUMNS],
     )
+    verdicts = _with_instants(verdicts)
     groups = tables.read(
         "groups",
         ["group_id", "group_type", "state", "member_count", "offset_count", "pending_count", "log_partition"],
@@ -107,6 +109,7 @@ def summarize(root: Folder | Path | str) -> Summary:
         policy=None if run.policy is None else policy_outcome(verdicts, Policy.from_canonical(run.policy)),
         replicas=run.replicas,
         transactions=run.transactions,
+        lag=run.lag,
     )
 
 
@@ -123,10 +126,13 @@ class _Tables:
             raise UsageError(
                 f"no {table} table here", where=self._folder, fix="the run did not come to its end: run it again"
             )
-        return ds.dataset(files, filesystem=own.fs, format="parquet", partitioning=None)
+        texts = [column.name for column in TABLES[table].all_columns if column.type == pa.string()]
+        as_numbers = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(dictionary_columns=texts))
+        return ds.dataset(files, filesystem=own.fs, format=as_numbers, partitioning=None)
 
     def read(self, table: str, columns: Sequence[str]) -> pa.Table:
-        return self._dataset(table).to_table(columns=list(columns))
+        """Texts are dictionaries, for the files have each text once: millions of rows are some bytes each."""
+        return self._dataset(table).to_table(columns=list(columns)).unify_dictionaries()
 
     def count(self, table: str) -> int:
         return int(self._dataset(table).count_rows())
@@ -148,8 +154,8 @@ def _group_counts(groups: pa.Table) -> list[GroupCount]:
 
 def _expiring(verdicts: pa.Table, *, as_of_ms: int) -> Expiring:
     """Every verdict in one bucket, or in `never` if only a change in the cluster would expire it."""
-    is_due = pc.equal(verdicts["broker_verdict"], "expire")
-    due, kept = verdicts.filter(is_due), verdicts.filter(pc.invert(is_due))
+    columns = verdicts.select(["broker_reason", "broker_expires_at_ms"])
+    due, kept, unknown = (columns.filter(pc.equal(verdicts["broker_verdict"], one)) for one in _VERDICTS)
     scheduled = kept.filter(pc.is_valid(kept["broker_expires_at_ms"]))
     # Subtracting could overflow for a far explicit expire timestamp, so instants are compared.
     instants = scheduled["broker_expires_at_ms"]
@@ -163,8 +169,16 @@ def _expiring(verdicts: pa.Table, *, as_of_ms: int) -> Expiring:
         buckets=buckets,
         never=counts_by(kept.filter(pc.is_null(kept["broker_expires_at_ms"])), "broker_reason"),
         due_by_reason=counts_by(due, "broker_reason"),
+        unknown=counts_by(unknown, "broker_reason"),
         timeline=_timeline(instants, as_of_ms=as_of_ms, due=due.num_rows),
     )
+
+
+def _with_instants(verdicts: pa.Table) -> pa.Table:
+    """Verdicts whose instant is the later end of its interval where the log was not read."""
+    instants = pc.coalesce(verdicts["broker_expires_at_ms"], verdicts["due_by_ms"])
+    at = verdicts.column_names.index("broker_expires_at_ms")
+    return verdicts.set_column(at, "broker_expires_at_ms", instants)
 
 
 def _timeline(instants: pa.ChunkedArray, *, as_of_ms: int, due: int) -> Timeline:
@@ -213,7 +227,7 @@ def _biggest_groups(groups: pa.Table, verdicts: pa.Table) -> TopRows[GroupLine]:
 
 def _losing_groups(groups: pa.Table, verdicts: pa.Table) -> TopRows[GroupLine]:
     """Groups with due offsets, the largest losses first."""
-    due = verdicts.filter(pc.equal(verdicts["broker_verdict"], "expire"))
+    due = verdicts.select(_GROUP_KEY).filter(pc.equal(verdicts["broker_verdict"], "expire"))
     losing = due.group_by(list(_GROUP_KEY)).aggregate([([], "count_all")])
     order = [("count_all", "descending"), ("group_id", "ascending"), ("log_partition", "ascending")]
     wanted = [_key(row) for row in first_rows(losing, order)]

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from sexton.report.figures import some
-from sexton.runs.folder import ReplicaCounts, TransactionCounts
+from sexton.runs.folder import LagCounts, ReplicaCounts, TransactionCounts
 
 Row = TypeVar("Row", bound=BaseModel)
 
@@ -49,6 +49,7 @@ class RunInfo(SummaryPart):
     missing_log_partitions: list[int]
     cuts: dict[int, int]
     coverage: str
+    coverage_reason: str = ""
     plan_id: str | None
     code_version: str
 
@@ -91,7 +92,8 @@ class Timeline(SummaryPart):
 
 
 class Expiring(SummaryPart):
-    """Every verdict once: in a bucket, or in `never` (reason -> offsets) without an expiry date at as_of.
+    """Every verdict once: in a bucket, in `never` (reason -> offsets) without an expiry date at as_of, or in `unknown`
+    (reason -> offsets) where looks by Admin API do not decide; by these, an instant is the end of its interval.
 
     Verdicts cover live offsets, and offsets of misplaced groups that the broker would sweep too.
     """
@@ -99,6 +101,7 @@ class Expiring(SummaryPart):
     buckets: list[Bucket]
     never: dict[str, int]
     due_by_reason: dict[str, int]
+    unknown: dict[str, int] = {}
     timeline: Timeline
 
 
@@ -278,6 +281,8 @@ class Summary(SummaryPart):
     """Of the newest audit of the brokers' replicas, which the run itself does not read; None without a lake or any."""
     transactions: TransactionCounts | None = None
     """Of the newest audit of transactions, likewise: a run alone does not know which of its open ones will end."""
+    lag: LagCounts | None = None
+    """Of the newest audit of lag in time, likewise: of a run before this one."""
 
     @property
     def due(self) -> int:

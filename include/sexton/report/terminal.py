@@ -42,8 +42,9 @@ def _head(summary: Summary) -> Panel:
         f"{visible(run.profile)} ({visible(run.profile_source)}), "
         f"retention {figures.duration(run.retention_ms)} ({visible(run.retention_source)})",
     )
-    log_partitions = f"{len(run.log_partitions)} of {run.partition_count or '?'} log partitions"
-    facts.add_row("read", f"{short(run.source, 80)}: {log_partitions}, coverage {visible(run.coverage)}")
+    read = f"{len(run.log_partitions)} of {run.partition_count or '?'} log partitions"
+    read = "looks by Admin API" if run.coverage == "admin" else read
+    facts.add_row("read", f"{short(run.source, 80)}: {read}, coverage {visible(run.coverage)}")
     facts.add_row(
         "found",
         f"{figures.some(summary.group_count, 'group')}, {figures.some(summary.offsets.live, 'live offset')}, "
@@ -61,6 +62,8 @@ def _expiry(summary: Summary) -> Table:
         _row(table, bucket.label, bucket.offsets, style="red" if bucket.up_to_ms == 0 and bucket.offsets else "")
     for reason, offsets in summary.expiring.never.items():
         _row(table, f"not: {visible(reason)}", offsets, style="dim")
+    for reason, offsets in summary.expiring.unknown.items():
+        _row(table, f"unknown: {visible(reason)}", offsets, style="yellow")
     return table
 
 
@@ -153,6 +156,9 @@ def _attention(summary: Summary) -> Iterable[Text]:
     if summary.transactions is not None:
         text, hangs = visible(meanings.transactions_text(summary.transactions)), bool(summary.transactions.hanging)
         yield Text(f"! {text}" if hangs else text, style="yellow" if hangs or summary.transactions.overdue else "dim")
+    if summary.lag is not None:
+        text, is_bad = visible(meanings.lag_text(summary.lag)), bool(summary.lag.losing or summary.lag.resets)
+        yield Text(f"! {text}" if is_bad else text, style="yellow" if is_bad else "dim")
     yield from _odd(summary)
     for warning in summary.warnings:
         yield Text(f"! {visible(warning)}", style="yellow")

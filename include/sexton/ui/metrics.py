@@ -20,6 +20,7 @@ from sexton.lake.read import PublishedRun
 from sexton.report.figures import HOUR_MS
 from sexton.tables import TABLES
 from sexton.ui.access import Viewer, viewer_of
+from sexton.ui.lag_queries import newest_lag
 from sexton.ui.overview import HORIZON_HOURS
 from sexton.ui.published_tables import PublishedTables
 from sexton.ui.transaction_queries import newest_audit
@@ -29,6 +30,8 @@ router = APIRouter()
 SEVERITIES = TABLES["dq_results"].column("severity").allowed
 ORPHANS = TABLES["offset_verdicts"].column("orphan").allowed
 VERDICTS = TABLES["transactions"].column("verdict").allowed
+RESETS = TABLES["time_lag"].column("would_reset").allowed
+LAG_SECONDS = (60, 600, 3_600, 21_600, 86_400)
 Sample = tuple[str, tuple[str, ...], float]
 """A metric, its labels in the order of GAUGES, and the value. What `_Run` yields has no prefix and no cluster_id."""
 _CLUSTER = ("cluster_id",)
@@ -71,6 +74,29 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "sexton_transactions_overdue": ("Those that should have ended.", _CLUSTER),
     "sexton_offsets_held_by_hanging_transactions": ("Offsets that those hold that nothing ends.", _CLUSTER),
+    "sexton_lag_as_of_timestamp_seconds": ("The instant of the newest run whose lag in time was audited.", _CLUSTER),
+    "sexton_lag_max_seconds": ("The longest lag in time of that run that is certain.", _CLUSTER),
+    "sexton_offsets_lagging": (
+        "Committed offsets whose lag in time is at least so many seconds for certain.",
+        ("cluster_id", "seconds"),
+    ),
+    "sexton_offsets_lag_unknown": ("Committed offsets of whose lag in time nothing is known.", _CLUSTER),
+    "sexton_offsets_would_reset": (
+        "Committed offsets at which a consumer that comes back would not continue.",
+        ("cluster_id", "why"),
+    ),
+    "sexton_offsets_losing_within": (
+        "Committed offsets that lose unread messages to retention within so many hours.",
+        ("cluster_id", "hours"),
+    ),
+    "sexton_offsets_held_by_topic_transactions": (
+        "Committed offsets at which an open transaction of the topic holds the group.",
+        _CLUSTER,
+    ),
+    "sexton_offsets_without_leader_epoch": (
+        "Committed offsets whose consumers cannot notice a truncated log.",
+        _CLUSTER,
+    ),
     "sexton_undecodable_records": ("Records that could not be decoded.", _CLUSTER),
     "sexton_log_size_bytes": ("Size of the offsets topic's log.", _CLUSTER),
     "sexton_log_records": ("Records in it.", _CLUSTER),
@@ -90,6 +116,7 @@ class Metrics:
         self._lock = threading.Lock()  # one scrape measures at a time
         self._measured: dict[str, tuple[str, list[Sample]]] = {}
         self._audited: dict[str, tuple[str, list[Sample]]] = {}
+        self._lags: dict[str, tuple[str, list[Sample]]] = {}
 
     def text(self, viewer: Viewer) -> bytes:
         """The metrics that a viewer may see, in Prometheus' text format."""
@@ -105,6 +132,7 @@ class Metrics:
             if cluster_id in newest:
                 samples += self._of(newest[cluster_id])
                 samples += self._of_audit(cluster_id)
+                samples += self._of_lag([run for run in runs if run.key.cluster_id == cluster_id])
         registry = CollectorRegistry()
         registry.register(_Collected(samples))
         return generate_latest(registry)
@@ -123,6 +151,42 @@ class Metrics:
             if self._audited.get(cluster_id, ("", []))[0] != version:
                 self._audited[cluster_id] = (version, list(_audit_samples(self._tables, cluster_id)))
             return self._audited[cluster_id][1]
+
+    def _of_lag(self, runs: Sequence[PublishedRun]) -> list[Sample]:
+        """Measured anew when there is a newer audit, or a repeated one."""
+        source, cluster_id = newest_lag(self._tables, runs), runs[-1].key.cluster_id
+        if source is None:
+            return []
+        with self._lock:
+            if self._lags.get(cluster_id, ("", []))[0] != source:
+                self._lags[cluster_id] = (source, list(_lag_samples(self._tables, source, cluster_id)))
+            return self._lags[cluster_id][1]
+
+
+def _lag_samples(tables: PublishedTables, source: str, cluster_id: str) -> Iterator[Sample]:
+    own = (cluster_id,)
+    lagging = [f"lag_min_ms >= {seconds * 1000}" for seconds in LAG_SECONDS]
+    losing = [f"loses_at_ms <= as_of_ms + {hours * HOUR_MS}" for hours in HORIZON_HOURS]
+    resets = [f"would_reset = '{why}'" for why in RESETS]
+    others = ["basis IS NULL", "held_at IS NOT NULL", "leader_epoch IS NULL"]
+    counts = [
+        f"count(*) FILTER ({each})::DOUBLE AS n{n}" for n, each in enumerate([*lagging, *losing, *resets, *others])
+    ]
+    whole = "max(as_of_ms)::DOUBLE AS at, coalesce(max(lag_min_ms), 0)::DOUBLE AS longest"
+    (row,) = tables.rows(f"SELECT {whole}, {', '.join(counts)} FROM {source}")
+    as_of_ms, longest_ms, *found = row.values()
+    yield "sexton_lag_as_of_timestamp_seconds", own, as_of_ms / 1000
+    yield "sexton_lag_max_seconds", own, longest_ms / 1000
+    labels = (
+        *(("sexton_offsets_lagging", str(seconds)) for seconds in LAG_SECONDS),
+        *(("sexton_offsets_losing_within", str(hours)) for hours in HORIZON_HOURS),
+        *(("sexton_offsets_would_reset", why) for why in RESETS),
+        ("sexton_offsets_lag_unknown",),
+        ("sexton_offsets_held_by_topic_transactions",),
+        ("sexton_offsets_without_leader_epoch",),
+    )
+    for (name, *label), value in zip(labels, found, strict=True):
+        yield name, (*own, *label), value
 
 
 def _audit_samples(tables: PublishedTables, cluster_id: str) -> Iterator[Sample]:
@@ -213,8 +277,8 @@ class _Run:
         yield "log_slowest_load_seconds", (), slowest_ms / 1000
 
     def _interval(self) -> Iterator[Sample]:
-        """What the run counted in its interval; nothing if it has no interval."""
-        if self._run.row["changes_since_ms"] is None:
+        """What the run counted in its interval; nothing if it has none, or only looks, which do not show each event."""
+        if self._run.row["changes_since_ms"] is None or self._run.row["coverage"] == "admin":
             return
         sweeps, expired = self._all("expiry_sweeps", "count(*)", "coalesce(sum(offsets), 0)")
         yield "sweeps", (), sweeps

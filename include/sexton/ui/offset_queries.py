@@ -8,6 +8,7 @@ from fastapi import Query
 
 from sexton.lake.read import PublishedRun
 from sexton.ui.database import Rows, marks
+from sexton.ui.lag_queries import OFFSET_LAG, lag_of
 from sexton.ui.paging import Page, PageSize, Search, conditions, page_of
 from sexton.ui.published_tables import PublishedTables
 
@@ -32,9 +33,11 @@ _ORDERS: Mapping[str, str] = {
 MOST_PAGES = 2_000
 """Pages that can be reached; to see more, narrow the search or read the table."""
 
-_FIELDS = """group_id, topic, partition, broker_verdict, broker_reason, broker_expires_at_ms, policy_verdict,
-    policy_reason, policy_rule, orphan, left_topic, behind_log_start, pinned_by_producer_id,
+_FIELDS = """group_id, topic, partition, broker_verdict, broker_reason, broker_expires_at_ms, due_after_ms,
+    due_by_ms, policy_verdict, policy_reason, policy_rule, orphan, left_topic, behind_log_start, pinned_by_producer_id,
     pinned_by_transactional_id, pinned_verdict, log_partition"""
+
+_COMMIT = ("committed_offset", "commit_timestamp_ms", "commit_after_ms", "commit_by_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,7 @@ class OffsetQuery:
 
 
 def find_offsets(tables: PublishedTables, run: PublishedRun, query: OffsetQuery) -> Page:
-    """A page of offsets with their verdicts and committed offsets."""
+    """A page of offsets with their verdicts, committed offsets, and lag in time if it was audited."""
     has = "contains(lower({}), lower(?))"
     where, values = conditions(
         {has.format("group_id"): query.group, has.format("topic"): query.topic, "broker_reason = ?": query.reason},
@@ -75,6 +78,7 @@ def find_offsets(tables: PublishedTables, run: PublishedRun, query: OffsetQuery)
         max_pages=MOST_PAGES,
     )
     _add_commits(tables, run, found.rows)
+    _add_lags(tables, run, found.rows)
     return found
 
 
@@ -85,7 +89,7 @@ def _add_commits(tables: PublishedTables, run: PublishedRun, rows: Rows) -> None
     commits = {
         tuple(row[name] for name in key): row
         for row in tables.rows(
-            f"""SELECT {", ".join(key)}, committed_offset, commit_timestamp_ms
+            f"""SELECT {", ".join((*key, *_COMMIT))}
                 FROM {tables.of_run(run, "committed_offsets")}
                 WHERE group_id IN ({marks(groups)}) AND log_partition IN ({marks(homes)})""",
             *groups,
@@ -94,4 +98,19 @@ def _add_commits(tables: PublishedTables, run: PublishedRun, rows: Rows) -> None
     }
     for row in rows:
         commit = commits.get(tuple(row[name] for name in key), {})
-        row |= {name: commit.get(name) for name in ("committed_offset", "commit_timestamp_ms")}
+        row |= {name: commit.get(name) for name in _COMMIT}
+
+
+def _add_lags(tables: PublishedTables, run: PublishedRun, rows: Rows) -> None:
+    """Add OFFSET_LAG to a page's rows. The condition names groups, so few row groups are read."""
+    groups, key = sorted({row["group_id"] for row in rows}), ("group_id", "topic", "partition")
+    lags = {
+        tuple(row[name] for name in key): row
+        for row in tables.rows(
+            f"SELECT {', '.join((*key, *OFFSET_LAG))} FROM {lag_of(tables, run)} WHERE group_id IN ({marks(groups)})",
+            *groups,
+        )
+    }
+    for row in rows:
+        lag = lags.get(tuple(row[name] for name in key), {})
+        row |= {name: lag.get(name) for name in OFFSET_LAG}

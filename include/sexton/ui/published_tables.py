@@ -124,6 +124,22 @@ class PublishedTables:
         key = ("between", table, where, found.metadata_location)
         return self._source(key, lambda: self._scan(found, table, paths, where=where)), len(paths)
 
+    def at_instants(self, table: str, cluster_id: str, instants: Sequence[int]) -> str:
+        """SQL for a cluster's rows of an append-only table at some instants."""
+        from pyiceberg.expressions import And, EqualTo, In
+
+        found = self._load(table)
+        if found is None:
+            return no_rows(table)
+        listed = ", ".join(str(int(at)) for at in sorted(instants))
+        where = f"cluster_id = {text(cluster_id)} AND as_of_ms IN ({listed})"
+
+        def plan() -> str:
+            paths = data_files(found, And(EqualTo("cluster_id", cluster_id), In("as_of_ms", set(instants))), None)
+            return self._scan(found, table, paths, where=where)
+
+        return self._source(("at", table, where, found.metadata_location), plan)
+
     def written_at_ms(self, run: PublishedRun) -> int | None:
         """When the last table of a run (dq_results) was written; None once that snapshot has expired."""
         found, snapshot_id = self._load("dq_results"), run.snapshots.get("dq_results")

@@ -12,6 +12,7 @@ from typing import Any
 from sexton.lake.read import PublishedRun
 from sexton.tables.change_kinds import DISAPPEARANCES
 from sexton.ui.database import Rows, marks
+from sexton.ui.lag_queries import GROUP_LAG, lag_of_runs
 from sexton.ui.published_tables import PublishedTables
 
 POINTS = 24
@@ -134,12 +135,11 @@ def _changed(changes: Rows) -> list[StoryEvent]:
     """An event for each write that removed offsets, and one for each interval with offsets that were set."""
 
     def together(row: dict[str, Any]) -> tuple[Any, ...]:
-        if row["kind"] in DISAPPEARANCES:
-            return (row["timestamp_ms"] or row["as_of_ms"], row["kind"], row["by_plan_id"] or "")
-        return (row["as_of_ms"], row["kind"], row["by_plan_id"] or "")
+        at_ms = row["timestamp_ms"] if row["kind"] in DISAPPEARANCES else None
+        return (at_ms or row["as_of_ms"], row["kind"], row["by_plan_id"] or "", row["candidates"] or [])
 
     events = []
-    for (at_ms, kind, plan_id), rows in groupby(sorted(changes, key=together), key=together):
+    for (at_ms, kind, plan_id, candidates), rows in groupby(sorted(changes, key=together), key=together):
         some = list(rows)
         events.append(
             StoryEvent(
@@ -148,7 +148,7 @@ def _changed(changes: Rows) -> list[StoryEvent]:
                 count=len(some),
                 offsets=some[:PARTITIONS_SHOWN],
                 evidence=some[0]["evidence"],
-                candidates=tuple(some[0]["candidates"] or ()),
+                candidates=tuple(candidates),
                 by_plan_id=plan_id or None,
             )
         )
@@ -159,13 +159,16 @@ def _changed(changes: Rows) -> list[StoryEvent]:
 class Series:
     """A value for each of `at_ms`; None if the run has no such offset or recorded no log end.
 
-    The values are those of one partition, or sums over `offset_count` partitions of a topic or group.
+    The values are those of one partition, or sums over `offset_count` partitions of a topic or group; the lag in time
+    is that of the latest of these, None for runs that no audit measured.
     """
 
     at_ms: list[int]
     committed_offset: list[int | None]
     log_end_offset: list[int | None]
     lag: list[int | None]
+    lag_min_ms: list[int | None]
+    lag_max_ms: list[int | None]
     offset_count: list[int]
 
 
@@ -183,6 +186,14 @@ def series(
     homes = tables.rows(
         f"SELECT DISTINCT log_partition FROM {tables.of_runs(chosen, 'groups')} WHERE group_id = ?", group_id
     )
+    longest = {
+        row["as_of_ms"]: row
+        for row in tables.rows(
+            f"""SELECT as_of_ms, {GROUP_LAG["lag_min_ms"]} AS lag_min_ms, {GROUP_LAG["lag_max_ms"]} AS lag_max_ms
+                FROM {lag_of_runs(tables, chosen)} WHERE {" AND ".join(asked)} GROUP BY as_of_ms""",
+            *values,
+        )
+    }
     # With the partition in the condition, DuckDB reads one row group of each run.
     asked.append(f"log_partition IN ({', '.join(str(row['log_partition']) for row in homes) or -1})")
     found = {
@@ -206,6 +217,8 @@ def series(
         committed_offset=[row.get("committed") for row in rows],
         log_end_offset=[row.get("log_end") for row in rows],
         lag=[row.get("lag") for row in rows],
+        lag_min_ms=[longest.get(instant, {}).get("lag_min_ms") for instant in at_ms],
+        lag_max_ms=[longest.get(instant, {}).get("lag_max_ms") for instant in at_ms],
         offset_count=[row.get("offsets", 0) for row in rows],
     )
 

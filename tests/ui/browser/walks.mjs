@@ -6,7 +6,7 @@
 import { readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
 
-const PATIENCE_MS = 840_000;
+const PATIENCE_MS = 1_440_000;
 
 const config = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const browser = await chromium.launch({ executablePath: config.chromium, args: ["--no-sandbox"] });
@@ -73,12 +73,16 @@ const dashboard = async (page) => {
 
 const menu = (frame, name) => frame.getByRole("navigation", { name: "Sexton" }).getByRole("link", { name }).click();
 
+// A page that is still loading can lose a click, or lead back to itself: a person begins again.
 const dag = async (page, name) => {
-  await page.getByTestId("nav-dags-link").click();
-  await page.waitForURL((url) => url.pathname === "/dags");
-  await until(page, async () => (await page.getByTestId("toggle-pause").count()) > 1, 200);
-  await page.getByRole("link", { name, exact: true }).first().click();
-  await page.waitForURL((url) => url.pathname === `/dags/${name}`);
+  const at = (path) => page.waitForURL((url) => url.pathname === path, { timeout: 20_000 }).then(() => true, () => false);
+  await until(page, async () => {
+    await page.getByTestId("nav-dags-link").click();
+    if (!(await at("/dags"))) return false;
+    await until(page, async () => (await page.getByTestId("toggle-pause").count()) > 1, 200);
+    await page.getByRole("link", { name, exact: true }).first().click();
+    return at(`/dags/${name}`);
+  });
   await until(page, async () => (await page.getByTestId("toggle-pause").count()) === 1, 200); // the list is gone
   await page.getByTestId("header-card").first().waitFor();
 };
@@ -127,7 +131,7 @@ const pick = async (page, instant) => {
 const forms = async () => {
   const page = await enter("admin");
   told.untouched = {};
-  for (const name of ["offset_retention", "maintenance", "audit_replicas", "audit_transactions", "restore_offsets", "apply_tombstones"]) {
+  for (const name of ["offset_retention", "maintenance", "audit_replicas", "audit_transactions", "audit_lag", "restore_offsets", "apply_tombstones"]) {
     await dag(page, name);
     await form(page);
     await page.waitForTimeout(500);
@@ -188,7 +192,7 @@ const asks = async (page, name, run) => {
 const untouched = async () => {
   const page = await enter("admin");
   told.runs = {};
-  for (const name of ["offset_retention", "maintenance", "audit_replicas", "audit_transactions", "restore_offsets"]) {
+  for (const name of ["offset_retention", "maintenance", "audit_replicas", "audit_transactions", "audit_lag", "restore_offsets"]) {
     await dag(page, name);
     await form(page);
     told.runs[name] = await sent(page, name);

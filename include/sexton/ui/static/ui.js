@@ -141,7 +141,24 @@
   const compact = (value) => new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 }).format(value);
   const plain = (value) => (value === null || value === undefined ? "-" : value.toLocaleString("en"));
 
-  const draw = (box, labels, found, lines) => {
+  const UNITS = [[86_400, "d"], [3_600, "h"], [60, "min"], [1, "s"]];
+  // The two largest units of a span in seconds, as the pages write them.
+  const span = (seconds) => {
+    if (seconds === null || seconds === undefined) return "-";
+    if (seconds < 1) return seconds ? `${Math.round(seconds * 1000)} ms` : "0";
+    const parts = [];
+    let left = Math.round(seconds);
+    for (const [size, unit] of UNITS) {
+      const number = Math.floor(left / size);
+      left -= number * size;
+      if (number || parts.length) parts.push([number, unit]);
+    }
+    return parts.slice(0, 2).filter(([number]) => number).map(([number, unit]) => `${number} ${unit}`).join(" ");
+  };
+  const SPAN_STEPS = [0.001, 0.01, 0.1, 1, 5, 15, 30, 60, 300, 900, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000, 2_592_000, 8_640_000];
+
+  const draw = (box, labels, found, lines, isSpan = false) => {
+    const shown = isSpan ? span : plain;
     box.replaceChildren();
     const seconds = found.at_ms.map((ms) => ms / 1000);
     const isEmpty = !lines.some((line) => line.values.some((value) => value !== null));
@@ -156,16 +173,17 @@
       height: 190,
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       cursor: { drag: { x: false, y: false } },
+      ...(isSpan ? { scales: { y: { range: (_, __, most) => [0, 1.05 * (most || 1)] } } } : {}),
       axes: [
         { ...axis, space: 90, values: (_, ticks, __, ___, step) => ticks.map((at) => minuteText(at * 1000).slice(...(step < 86_400 ? [11, 16] : [5, 10]))) },
         // Digits as fine as the steps are: two ticks never read the same.
-        { ...axis, size: (_, labels) => 16 + 7.4 * Math.max(6, ...(labels ?? []).map((each) => String(each).length)), values: (_, ticks, __, ___, step) => ticks.map((value) => (step < Math.abs(value) / 100 ? plain(value) : compact(value))) },
+        { ...axis, ...(isSpan ? { incrs: SPAN_STEPS } : {}), size: (_, labels) => 16 + 7.4 * Math.max(6, ...(labels ?? []).map((each) => String(each).length)), values: (_, ticks, __, ___, step) => ticks.map((value) => (isSpan ? span(value) : step < Math.abs(value) / 100 ? plain(value) : compact(value))) },
       ],
       series: [
         { label: labels.time, value: (_, at) => (at === null ? "-" : minuteText(at * 1000)) },
         ...lines.map((line) => ({
-          label: line.label, stroke: resolved(line.colour), width: 1.6, spanGaps: false, fill: line.fill ? resolved("--track") : undefined,
-          dash: line.dash, points: { size: 5 }, value: (_, value) => plain(value),
+          label: line.label, stroke: resolved(line.colour), width: 1.6, spanGaps: isSpan, fill: line.fill ? resolved("--track") : undefined,
+          dash: line.dash, points: { size: 5 }, value: (_, value) => shown(value),
         })),
       ],
     };
@@ -174,16 +192,19 @@
     return plot;
   };
 
+  const inSeconds = (values) => values.map((ms) => (ms === null ? null : ms / 1000));
+
   const fillTable = (table, found) => {
     const body = table.tBodies[0];
     body.replaceChildren();
     found.at_ms.forEach((ms, number) => {
       const row = body.insertRow(0);
       row.insertCell().textContent = minuteText(ms);
-      for (const values of [found.committed_offset, found.log_end_offset, found.lag]) {
+      const spans = [found.lag_min_ms, found.lag_max_ms].map((values) => span(inSeconds(values)[number]));
+      for (const text of [...[found.committed_offset, found.log_end_offset, found.lag].map((values) => plain(values[number])), ...spans]) {
         const cell = row.insertCell();
         cell.className = "n";
-        cell.textContent = plain(values[number]);
+        cell.textContent = text;
       }
     });
   };
@@ -204,6 +225,10 @@
         { label: labels.end, values: found.log_end_offset, colour: "--later", dash: [4, 4] },
       ]);
       draw(document.getElementById("plot-lag"), labels, found, [{ label: labels.lag, values: found.lag, colour: "--due", fill: true }]);
+      draw(document.getElementById("plot-lag-time"), labels, found, [
+        { label: labels.atMost, values: inSeconds(found.lag_max_ms), colour: "--due", fill: true },
+        { label: labels.atLeast, values: inSeconds(found.lag_min_ms), colour: "--accent", dash: [4, 4] },
+      ], true);
     };
     const load = async () => {
       const url = new URL(form.dataset.url, location.href);

@@ -27,6 +27,7 @@ CLUSTERS = {
         "maintenance_schedule": "",
         "replicas_schedule": "",
         "transactions_schedule": "",
+        "lag_schedule": "",
         "retention_minutes": 60,
         "deadline_minutes": 7,
         "policy": "/etc/eu.yaml",
@@ -95,6 +96,7 @@ def test_each_cluster_has_its_turns_and_the_tables_have_one(bag) -> None:
         "maintenance": {"reconcile": "sexton_kafka__eu", "expire_runs": "sexton_publish"},
         "audit_replicas": {"audit_replicas": "sexton_kafka__eu"},
         "audit_transactions": {"audit_transactions": "sexton_kafka__eu"},
+        "audit_lag": {"audit_lag": "sexton_kafka__eu"},
         "apply_tombstones": {"apply": "sexton_apply__eu"},
         "restore_offsets": {"restore": "sexton_apply__eu"},
     }

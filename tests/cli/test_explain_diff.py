@@ -109,6 +109,7 @@ def test_the_story_of_a_group(asked, story):
             "committed_offset": 9,
             "reason": "not_due",
             "expires_at_ms": BASE_MS + 26 * MINUTE_MS,
+            "due_after_ms": None,
         }
     ]
 
@@ -391,6 +392,59 @@ def test_published_runs_have_the_cause_of_a_removal(asked, run, lake):
     assert removed["causes"] == ["group_deleted"]
     told = asked("diff", BASE_MS + 30 * MINUTE_MS, BASE_MS + 40 * MINUTE_MS)
     assert [(row["change"], row["cause"]) for row in told["groups"]] == [("disappeared", "group_deleted")]
+
+
+@pytest.fixture
+def second_cluster(lake):
+    """Puts runs of another cluster into the lake, each newer than one of the first, with other offsets."""
+
+    def publish():
+        catalog = pyiceberg_catalog(lake)
+        for name, rows in _published().items():
+            schema = TABLES[name].arrow_schema()
+            moved = [{**row, "cluster_id": "d", "as_of_ms": row["as_of_ms"] + 1} for row in rows]
+            full = [{**dict.fromkeys(schema.names), **row} for row in moved]
+            for row in full if name == "committed_offsets" else ():
+                row["committed_offset"] += 100
+            catalog.load_table(("sexton", name)).append(pa.Table.from_pylist(full, schema))
+
+    return publish
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("explain", "g"), ("diff", BASE_MS + 11 * MINUTE_MS, BASE_MS + 35 * MINUTE_MS)],
+    ids=["explain", "diff"],
+)
+def test_published_tables_of_several_clusters(run, second_cluster, words):
+    """One has to be named: the newest run may be of another cluster than the one that is meant."""
+    alone = run(*words, "--json")
+    second_cluster()
+    code, out, err = run(*words, "--json")
+    assert (code, out) == (2, "")
+    assert "the published tables hold several clusters: c, d" in err
+    assert "name one with --cluster-id" in err
+    assert run(*words, "--cluster-id", "c", "--json") == alone
+    other = run(*words, "--cluster-id", "d", "--json")
+    assert (alone[0], other[0]) == (0, 0)
+    assert "108" in other[1]
+    assert "108" not in alone[1]
+    assert run(*words, "--cluster-id", "nobody")[0] == 4
+
+
+@pytest.mark.parametrize("words", [("forecast",), ("what-if", "--retention-minutes", "1")], ids=["forecast", "what-if"])
+def test_a_forecast_is_of_one_published_cluster(run, second_cluster, words):
+    second_cluster()
+    code, _, err = run(*words)
+    assert code == 2
+    assert "the published tables hold several clusters: c, d" in err
+    assert "several clusters" not in run(*words, "--cluster-id", "c")[2]
+
+
+def test_runs_are_of_one_cluster(run, story, tmp_path):
+    code, _, err = run("diff", tmp_path, tmp_path, "--cluster-id", "c")
+    assert code == 2
+    assert "a run is of one cluster" in err
 
 
 def test_without_a_lake_there_is_no_coverage(run, tmp_path, monkeypatch):

@@ -168,8 +168,10 @@ def test_forecast_of_a_run_folder(run: Run, archive: Archive, policy: Path, tmp_
     assert run("forecast", "a", "--run", tmp_path / "out")[0] == 0
 
 
-def test_forecast_says_when_the_sweep_comes(run: Run, archive: Archive, tmp_path: Path) -> None:
-    """From the sweeps that the run saw; without one, by when at the latest."""
+def test_forecast_says_when_the_sweep_comes(
+    run: Run, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the sweeps that the run saw; without one, and after another leader's, by when at the latest."""
     place = tmp_path / "out"
     assert run("plan", "--archive", archive.root, "--out", place, "--json")[0] == 0
 
@@ -201,6 +203,9 @@ def test_forecast_says_when_the_sweep_comes(run: Run, archive: Archive, tmp_path
     seen = last_due()
     assert seen["gone_ms"] == due_ms + 300_000
     assert due_ms < seen["gone_from_ms"] <= seen["gone_ms"] <= seen["gone_until_ms"]
+    for start, expected in ((0, seen), (1, unseen), (None, seen)):
+        monkeypatch.setattr("sexton.analysis.forecast_result.led_from", lambda *_, start=start, **__: start)
+        assert last_due() == expected
 
 
 def test_what_if_retention_were_shorter(run: Run, archive: Archive) -> None:

@@ -18,7 +18,7 @@ from sexton.settings import settings
 from tests.archived import Archive
 from tests.cli.test_restore import GONE, archive, cluster  # noqa: F401 (fixtures)
 from tests.execution.restore.simulated_cluster import SimulatedCluster
-from tests.history.test_own_actions import act
+from tests.ledger.ledgers import act
 from tests.pipeline.archive_runs import instant
 from tests.plans.plan_runs import planned
 

@@ -63,6 +63,7 @@ def test_a_plan(show: Show, kept: tuple[Path, Plan, str]) -> None:
     assert told == {
         "kind": "plan", "id": plan.record.plan_id, "sha256": plan.sha256, "counts": counts,
         "over_limits": plan.record.over_limits, "what_if": None, "lead": told["lead"],
+        "coverage": plan.record.coverage,
         "questions": PLAN_QUESTIONS,
     }  # fmt: skip
 

@@ -89,6 +89,11 @@ def ls(*, archive: ArchiveUri = None, cluster_id: ClusterId = None, json: Json =
 def _print_cluster(cluster: "ClusterInventory") -> None:
     held = f"{some(cluster.segments, 'segment')}, {size(cluster.size_bytes)}"
     print_line(f"cluster {cluster.cluster_id}: {some(cluster.snapshots, 'snapshot')}, {held}")
+    if cluster.looks:
+        print_line(
+            f"  admin     {some(cluster.looks, 'look')} by Admin API, {instant(cluster.first_look_ms)} to "
+            f"{instant(cluster.last_look_ms)}"
+        )
     for span in cluster.coverage:
         begin = "the beginning" if span.from_ms is None else instant(span.from_ms)
         end = "now" if span.to_ms is None else instant(span.to_ms)

@@ -1,7 +1,8 @@
 """`sexton diff`: the differences between two instants."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +23,7 @@ from sexton.errors import NoCoverage, UsageError
 from sexton.report import figures
 
 if TYPE_CHECKING:
+    from sexton.archive.admin_looks import AdminLook
     from sexton.history.difference import Comparison, Side
 
 EXAMPLES = """\
@@ -36,6 +38,8 @@ sexton diff 2026-11-20T22:00:00Z 2026-11-21T06:00:00Z --json | jq .counts
 """
 GROUP_COLUMNS = ("GROUP", "CHANGE", "BEFORE", "AFTER", "CAUSE")
 OFFSET_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CHANGE", "BEFORE", "AFTER")
+CAUSE_COLUMN, TIME_COLUMNS = ("CAUSE",), ("CHANGED-AFTER", "CHANGED-BY")
+"""What a diff of looks shows besides."""
 
 
 def diff(
@@ -43,10 +47,13 @@ def diff(
     after: Annotated[str, typer.Argument(metavar="B", help="The other one, of the same kind.")],
     *,
     limit: ShownRows = DEFAULT_ROWS,
-    log: Annotated[LogInput, Without({"run", "cluster_id", "as_of", "load_buffer_bytes"})],
+    log: Annotated[LogInput, Without({"run", "as_of", "load_buffer_bytes"})],
     json: Json = False,
 ) -> int:
     """Compare two instants: groups and offsets that appeared, changed and disappeared, and why groups did.
+
+    Where the archive has looks by Admin API instead of the log, each difference has the interval between two looks in
+    which it came about, and every cause that is possible.
 
     The instants are looked up in --segments or --archive, else in the published runs at or before them. Two run folders
     are compared as they are.
@@ -54,9 +61,13 @@ def diff(
     if log.segments is not None and log.archive is not None:
         raise UsageError("give --segments DIR or --archive URI, not both", fix="see `sexton diff --help`")
     check_profile(log.profile)
+    log.check_cluster()
 
     from sexton.history.difference import difference
 
+    looks = _looks((before, after), log)
+    if looks is not None:
+        return _diff_looks((before, after), looks, log, limit, json=json)
     sides = [_side(text, log) for text in (before, after)]
     print_doubts(dict.fromkeys(doubt for side in sides for doubt in getattr(side, "doubts", ())))
     with working("Comparing", is_quiet=json):
@@ -75,6 +86,50 @@ def diff(
     return UNDECODABLE if undecodable else 0
 
 
+def _looks(texts: tuple[str, str], log: LogInput) -> "tuple[AdminLook, AdminLook] | None":
+    """The looks that answer for both instants in place of the log; None where the log does, or a run."""
+    if log.archive is None:
+        return None
+    from sexton.runs.look_tables import look_for
+
+    found = [look_for(log.archive, cluster_id=log.cluster_id, as_of_ms=parse_instant(text, "diff")) for text in texts]
+    if found[0] is None or found[1] is None:
+        if found == [None, None]:
+            return None
+        text = next(text for text, look in zip(texts, found, strict=True) if look is None)
+        raise NoCoverage("no look answers for this instant, and the log does not either", where=text)
+    if found[0].taken_at_ms > found[1].taken_at_ms:
+        raise UsageError("the first instant is after the second", where=texts[0], fix="exchange them")
+    return found[0], found[1]
+
+
+def _diff_looks(
+    texts: tuple[str, str], looks: "tuple[AdminLook, AdminLook]", log: LogInput, limit: int, *, json: bool
+) -> int:
+    from sexton.archive.folder import filesystem
+    from sexton.history.look_difference import difference_of_looks
+    from sexton.runs.choose_profile import AUTO, choose
+
+    fs, root = filesystem(str(log.archive))
+    profile = choose(log.profile or AUTO, looks[1].metadata.broker_version).profile
+    with working("Comparing the looks", is_quiet=json):
+        found = difference_of_looks(fs, root, *looks, profile=profile)
+    compared = found.compared
+    if json:
+        rows = {"groups": compared.groups.to_pylist(), "offsets": compared.offsets.to_pylist()}
+        about = {"coverage": "admin", "looks": found.looks, "groups_left_out": found.left_out}
+        print_json(
+            {"operation": "diff", "before": texts[0], "after": texts[1], **about, "counts": compared.counts(), **rows}
+        )
+        return 0
+    first, last = (figures.instant(look.taken_at_ms) for look in looks)
+    print_line(f"coverage admin: {figures.some(found.looks, 'look')} by Admin API, from {first} to {last}")
+    if found.left_out:
+        print_line(f"left out: {figures.some(found.left_out, 'group')} that one of both looks does not answer about")
+    _print(compared, limit)
+    return 0
+
+
 def _side(text: str, log: LogInput) -> "Side":
     """The state that an argument names; UsageError if it is neither an instant nor a run folder."""
     from sexton.coordinator.profiles import NEWEST
@@ -82,6 +137,8 @@ def _side(text: str, log: LogInput) -> "Side":
     from sexton.runs.folder import RunFolder
 
     if not log.is_log and Path(text).is_dir():
+        if log.cluster_id is not None:
+            raise UsageError("a run is of one cluster", where="--cluster-id", fix="leave it out")
         return RunSide(RunFolder(text))
     at_ms = parse_instant(text, "diff")
     if not log.is_log:
@@ -89,7 +146,7 @@ def _side(text: str, log: LogInput) -> "Side":
         from sexton.lake.read import published_at
 
         lake = open_lake()
-        return PublishedSide(lake, published_at(lake, at_ms))
+        return PublishedSide(lake, published_at(lake, at_ms, cluster_id=log.cluster_id))
     from sexton.views.log_parts import LogParts
     from sexton.views.log_profile import choice_of
 
@@ -108,7 +165,14 @@ def _print(found: "Comparison", limit: int) -> None:
             continue
         names = ["group_id", "topic", "partition"] if "topic" in rows.column_names else ["group_id"]
         causes = ["cause"] if "cause" in rows.column_names else []
-        shown = rows.select([*names, "change", "before", "after", *causes]).slice(0, limit or None)
+        times = [name for name in ("changed_after_ms", "changed_by_ms") if name in rows.column_names]
+        shown = rows.select([*names, "change", "before", "after", *causes, *times]).slice(0, limit or None)
+        heads = [*columns, *CAUSE_COLUMN[: len(causes) - columns.count("CAUSE")], *TIME_COLUMNS[: len(times)]]
         print_line()
-        print_table(columns, (tuple(row.values()) for row in shown.to_pylist()))
+        print_table(heads, ((*_shown(row, times),) for row in shown.to_pylist()))
         print_left_out(rows.num_rows - shown.num_rows)
+
+
+def _shown(row: dict[str, Any], times: Sequence[str]) -> Iterator[object]:
+    for name, value in row.items():
+        yield figures.instant(value) if name in times else value

@@ -8,10 +8,15 @@ INTERRUPTED = 130
 CODES: Mapping[int, tuple[str, str]] = MappingProxyType(
     {
         0: ("fine", "An error that a broker would return is an answer, too."),
-        2: ("usage", "An option, a setting or an input is wrong or missing; nothing was done."),
+        2: (
+            "usage",
+            "An option, a setting or an input is wrong or missing; nothing was done. Only `transactions`, where it may "
+            "not read `__transaction_state`, still prints what the offsets log proves.",
+        ),
         3: (
             "data quality",
-            "A critical check failed, an archive has lost something, replicas disagree, or a policy's test failed.",
+            "A critical check failed, an archive has lost something, replicas disagree, a transaction hangs, "
+            "or a policy's test failed.",
         ),
         4: ("no coverage", "Nothing is known about that instant, or about that group's log partition."),
         5: ("undecodable input", "All output is written, but some bytes could not be decoded, or a load never ends."),

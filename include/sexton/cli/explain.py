@@ -19,13 +19,14 @@ from sexton.cli.options import (
     parse_optional_instant,
     parse_partition,
 )
-from sexton.cli.output import print_json, print_line, print_notes, print_table, print_view_json
+from sexton.cli.output import print_doubts, print_json, print_line, print_notes, print_table, print_view_json
 from sexton.cli.progress import working
 from sexton.report import figures
 from sexton.report.meanings import sweep_block_text
 from sexton.report.names import short
 
 if TYPE_CHECKING:
+    from sexton.archive.admin_looks import AdminLook
     from sexton.coordinator.expiry import SweepBlock
     from sexton.history.events import Event
     from sexton.history.log_story import LogStory, NextVerdict, StoryReader
@@ -62,7 +63,7 @@ def explain(
     since: Annotated[str | None, option("--from ISO|MS", "Events from then on.", _EVENTS)] = None,
     until: Annotated[str | None, option("--to ISO|MS", "Events before then.", _EVENTS)] = None,
     retention_minutes: RetentionMinutes = None,
-    log: Annotated[LogInput, Without({"run", "cluster_id"})],
+    log: Annotated[LogInput, Without({"run"})],
     json: Json = False,
 ) -> int:
     """Explain a group: when it appeared, how it changed, what it lost and why, and what expires next.
@@ -73,8 +74,15 @@ def explain(
     since_ms, until_ms = parse_optional_instant(since, "--from"), parse_optional_instant(until, "--to")
     if not log.is_log:
         as_of_ms = parse_optional_instant(log.as_of, "--as-of")
-        return _explain_by_tables(group, asked, since_ms, until_ms, as_of_ms=as_of_ms, json=json)
+        return _explain_by_tables(group, asked, since_ms, until_ms, log.cluster_id, as_of_ms=as_of_ms, json=json)
 
+    if log.archive is not None and log.segments is None:
+        from sexton.runs.look_tables import look_for
+
+        at_ms = parse_optional_instant(log.as_of, "--as-of")
+        look = look_for(log.archive, cluster_id=log.cluster_id, as_of_ms=at_ms)
+        if look is not None:
+            return _explain_by_looks(group, asked, since_ms, until_ms, log, look, retention_minutes, json=json)
     view = log.view()
     with working("Reading the log", is_quiet=json):
         view.check_coverage([group])
@@ -245,8 +253,64 @@ def _spread(
         return engine.map("Reading transactions", items, work, work_bytes=size_bytes)
 
 
+def _explain_by_looks(
+    group: str,
+    asked: Target,
+    since_ms: int | None,
+    until_ms: int | None,
+    log: LogInput,
+    look: "AdminLook",
+    retention_minutes: int | None,
+    *,
+    json: bool,
+) -> int:
+    """Explain from looks by Admin API, which show intervals."""
+    from sexton.archive.folder import filesystem
+    from sexton.history.look_story import LookReader
+    from sexton.runs.choose_profile import AUTO, choose
+
+    profile = choose(log.profile or AUTO, look.metadata.broker_version).profile
+    fs, root = filesystem(str(log.archive))
+    reader = LookReader(
+        fs=fs,
+        root=root,
+        group_id=group,
+        is_requested=lambda topic, partition: asked[0] in (None, topic) and asked[1] in (None, partition),
+        retention_minutes=retention_minutes,
+        profile=profile,
+    )
+    with working("Reading the looks", is_quiet=json):
+        story = reader.read(look)
+    found = _Explanation(state=story.state, events=story.events, next_verdicts=story.next_verdicts)
+    found.keep_between(since_ms, until_ms)
+    notes = [
+        f"coverage admin: by Admin API, the log is not read: {look.reason}",
+        *(f"a look is left out: {why}" for why in story.damaged),
+    ]
+    if json:
+        head = {
+            "operation": OPERATION,
+            "cluster_id": look.cluster_id,
+            "as_of_ms": look.taken_at_ms,
+            "coverage": "admin",
+        }
+        rest = {"group_id": group, "log_partition": story.log_partition, **found.fields(), "warnings": notes}
+        print_json({**head, **rest})
+        return 0
+    _print(f"{short(group)} (by Admin API, as of {figures.instant(look.taken_at_ms)})", found)
+    print_doubts(notes)
+    return 0
+
+
 def _explain_by_tables(
-    group: str, asked: Target, since_ms: int | None, until_ms: int | None, *, as_of_ms: int | None, json: bool
+    group: str,
+    asked: Target,
+    since_ms: int | None,
+    until_ms: int | None,
+    cluster_id: str | None,
+    *,
+    as_of_ms: int | None,
+    json: bool,
 ) -> int:
     from sexton.history.published_story import published_story
     from sexton.lake.catalog import open_lake
@@ -257,7 +321,9 @@ def _explain_by_tables(
 
     with working("Reading the tables", is_quiet=json):
         lake = open_lake()
-        story = published_story(lake, group, topic=asked[0], partition=asked[1], as_of_ms=as_of_ms)
+        story = published_story(
+            lake, group, topic=asked[0], partition=asked[1], as_of_ms=as_of_ms, cluster_id=cluster_id
+        )
         held = published_holders(lake, story.run, group, is_requested, until_ms=as_of_ms)
     found = _Explanation(
         state=story.state, block=story.block, events=story.events, next_verdicts=story.next_ones, transactions=held
@@ -280,8 +346,7 @@ def _print(name: str, found: _Explanation) -> None:
     if found.next_verdicts:
         print_line()
         rows = (
-            (one.topic, one.partition, one.committed_offset, figures.instant(one.expires_at_ms), one.reason)
-            for one in found.next_verdicts
+            (one.topic, one.partition, one.committed_offset, _expires(one), one.reason) for one in found.next_verdicts
         )
         print_table(NEXT_COLUMNS, rows)
     if found.transactions:
@@ -293,6 +358,12 @@ def _print(name: str, found: _Explanation) -> None:
     if found.block is not None:
         print_line()
         print_line(sweep_block_text(found.block))
+
+
+def _expires(one: "NextVerdict") -> str:
+    """When an offset is due: an instant, or the interval in which it falls due."""
+    at = figures.instant(one.expires_at_ms)
+    return at if one.due_after_ms is None else f"{figures.instant(one.due_after_ms)} to {at}"
 
 
 def _transaction_row(row: dict[str, Any]) -> tuple[object, ...]:

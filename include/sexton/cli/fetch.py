@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from sexton.cli.fetch_in_flight import COLUMNS as IN_FLIGHT_COLUMNS
 from sexton.cli.fetch_in_flight import commit_in_flight, in_flight_offsets, outcomes
-from sexton.cli.input_options import Queried
+from sexton.cli.input_options import LogInput
 from sexton.cli.options import GroupId, Json, option, parse_partition
 from sexton.cli.output import (
     error_fields,
@@ -76,7 +76,7 @@ def fetch(
             _QUESTION,
         ),
     ] = None,
-    log: Queried,
+    log: LogInput,
     json: Json = False,
 ) -> int:
     """Fetch a group's offsets as its coordinator would return them (OffsetFetch).

@@ -8,7 +8,7 @@ import typer
 
 from sexton.cli.command import command, command_group
 from sexton.cli.groups_live import list_live
-from sexton.cli.input_options import LogInput, Queried
+from sexton.cli.input_options import LogInput
 from sexton.cli.options import ClusterInput, Json, option
 from sexton.cli.output import (
     error_fields,
@@ -67,7 +67,7 @@ def list_(
     *,
     state: Annotated[list[str] | None, option("--state", "Only groups in this state; may be repeated.")] = None,
     type_: Annotated[list[str] | None, option("--type", "Only Classic, Consumer, Share or Streams groups.")] = None,
-    log: Queried,
+    log: LogInput,
     cluster: ClusterInput,
     json: Json = False,
 ) -> int:
@@ -104,7 +104,7 @@ def describe(
     offsets: Annotated[bool, option("--offsets", "Offsets and lag by partition (the default).")] = False,
     members: Annotated[bool, option("--members", "Members instead of offsets.")] = False,
     state: Annotated[bool, option("--state", "One line for each group instead of offsets.")] = False,
-    log: Queried,
+    log: LogInput,
     json: Json = False,
 ) -> int:
     """Describe groups in the columns of kafka-consumer-groups (DescribeGroups, ConsumerGroupDescribe, OffsetFetch).

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sexton.cli.command import Without
-from sexton.cli.input_options import LogInput, Queried
+from sexton.cli.input_options import LogInput
 from sexton.cli.options import Json
 from sexton.cli.output import error_fields, print_line, print_notes, print_table, print_view_json
 from sexton.cli.progress import working
@@ -29,7 +29,7 @@ sexton groups unload 3 --archive archive
 def coordinator(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Group ids.")],
     *,
-    log: Annotated[LogInput, Without({"cluster_id", "load_buffer_bytes"})],
+    log: Annotated[LogInput, Without({"load_buffer_bytes"})],
     json: Json = False,
 ) -> int:
     """Show the log partition of each group and the broker that leads it (FindCoordinator).
@@ -63,7 +63,7 @@ def coordinator(
 def unload(
     log_partition: Annotated[int, typer.Argument(metavar="LOG-PARTITION", min=0, help="The log partition.")],
     *,
-    log: Queried,
+    log: LogInput,
     json: Json = False,
 ) -> int:
     """Show what a broker drops from memory when it stops leading a log partition; changes nothing.

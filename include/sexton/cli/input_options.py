@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from sexton.cli.command import Without
 from sexton.cli.options import (
     AUTO_PROFILE,
     INPUT,
@@ -60,6 +59,7 @@ class LogInput:
     def view(self) -> "CoordinatorView":
         """Open it for questions to a coordinator."""
         check_profile(self.profile)
+        self.check_cluster()
         if self.run is not None and self.load_buffer_bytes is not None:
             raise UsageError(
                 "a run has a recorded load buffer", where="--load-buffer-bytes", fix="use --segments or --archive"
@@ -74,6 +74,7 @@ class LogInput:
                 segments=_text(self.segments),
                 archive=self.archive,
                 run=_text(self.run),
+                cluster_id=self.cluster_id,
                 as_of_ms=as_of_ms,
                 taken_at_ms=now_ms(),
                 profile=self.profile,
@@ -95,7 +96,14 @@ class LogInput:
 
         if self.segments is not None:
             return open_segments(str(self.segments), topics_file=_text(self.topics))
-        return open_archive(str(self.archive), as_of_ms=as_of_ms, topics_file=_text(self.topics))
+        return open_archive(
+            str(self.archive), as_of_ms=as_of_ms, topics_file=_text(self.topics), cluster_id=self.cluster_id
+        )
+
+    def check_cluster(self) -> None:
+        """UsageError for a cluster of what can hold only one."""
+        if self.cluster_id is not None and (self.segments is not None or self.run is not None):
+            raise UsageError("segments and a run are of one cluster", where="--cluster-id", fix="leave it out")
 
     def check_replayable(self, name: str) -> None:
         """UsageError for options that do not go together in `forecast` and `what-if`."""
@@ -104,16 +112,13 @@ class LogInput:
                 "give one of --segments, --archive and --run, or none for the published tables",
                 fix=f"see `sexton {name} --help`",
             )
+        self.check_cluster()
         given = {"--topics": self.topics, "--profile": self.profile, "--load-buffer-bytes": self.load_buffer_bytes}
         option = next((option for option, value in given.items() if value is not None), None)
         if not self.is_log and option is not None:
             raise UsageError("applies only to a log", where=option, fix="give --segments or --archive")
         if self.run is not None and self.as_of is not None:
             raise UsageError("a run folder has one instant", where="--as-of", fix="leave it out")
-
-
-Queried = Annotated[LogInput, Without({"cluster_id"})]
-"""Input of the commands that ask a coordinator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

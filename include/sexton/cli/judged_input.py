@@ -57,12 +57,12 @@ def replayed(
 def published(log: LogInput) -> "tuple[Lake, PublishedRun]":
     """The newest published run, of those at or before --as-of if it is given."""
     from sexton.lake.catalog import open_lake
-    from sexton.lake.read import published_at, published_runs
+    from sexton.lake.read import published_at, runs_of_cluster
 
     lake = open_lake()
     if log.as_of is not None:
         return lake, published_at(lake, parse_instant(log.as_of, "--as-of"), cluster_id=log.cluster_id)
-    runs = published_runs(lake, log.cluster_id)
+    runs = runs_of_cluster(lake, log.cluster_id)
     if not runs:
         raise NoCoverage("no run is published", where=lake.where, fix="publish one, or give --archive or --segments")
     return lake, runs[-1]

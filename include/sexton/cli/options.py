@@ -72,7 +72,7 @@ Segments = Annotated[Path | None, option("--segments DIR", "A log directory with
 Archive = Annotated[str | None, option("--archive URI", "Sexton's archive: a folder or s3://, gs://, ...", INPUT)]
 RunDir = Annotated[Path | None, option("--run DIR", "A folder of `sexton audit --out`.", INPUT)]
 ClusterId = Annotated[
-    str | None, option("--cluster-id ID", "The cluster, where an archive holds several (see `archive ls`).")
+    str | None, option("--cluster-id ID", "The cluster, where several are archived or published (see `archive ls`).")
 ]
 TopicsFile = Annotated[
     Path | None,

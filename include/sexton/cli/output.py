@@ -2,7 +2,7 @@
 
 import json as jsonlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,24 @@ def print_aside(text: str) -> None:
 def print_json(document: object, *, indent: int | None = 2) -> None:
     """Print an answer for machines."""
     sys.stdout.write(jsonlib.dumps(document, ensure_ascii=True, indent=indent) + "\n")
+
+
+def print_json_rows(document: Mapping[str, object], name: str) -> None:
+    """Print an answer for machines, in which `document[name]` are many rows: one a line, as they come."""
+    separator = "{"
+    for key, value in document.items():
+        sys.stdout.write(f"{separator}\n  {jsonlib.dumps(key)}: ")
+        if key == name and isinstance(value, Iterable):
+            between = "\n    "
+            sys.stdout.write("[")
+            for row in value:
+                sys.stdout.write(between + jsonlib.dumps(row, ensure_ascii=True))
+                between = ",\n    "
+            sys.stdout.write("\n  ]" if between[0] == "," else "]")
+        else:
+            sys.stdout.write(jsonlib.dumps(value, ensure_ascii=True, indent=2).replace("\n", "\n  "))
+        separator = ","
+    sys.stdout.write("\n}\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, limit: int = 0) -> None:
@@ -86,6 +104,15 @@ def print_archived(taken: Any, archive: str, *, json: bool, at: str = "") -> int
     """Print what a snapshot or an import added to an archive, and its warnings; returns the exit code."""
     if json:
         print_json(asdict(taken))
+        return 0
+    if because := getattr(taken, "looked_because", None):
+        print_line(
+            f"looked at {some(taken.groups, 'group')} with {some(taken.offsets, 'offset')} of cluster "
+            f"{taken.cluster_id} by Admin API{at}"
+        )
+        print_line(f"coverage admin: {because}")
+        print_warnings(taken.warnings)
+        print_line(f"archive  {uri_without_login(archive)}")
         return 0
     new = "nothing new"
     if taken.segments:

@@ -48,7 +48,15 @@ PolicyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The policy: a 
 
 
 @command(app, "check", CHECK_EXAMPLES)
-def check(file: PolicyFile, *, retention_minutes: RetentionMinutes = None, json: Json = False) -> int:
+def check(
+    file: PolicyFile,
+    *,
+    retention_minutes: Annotated[
+        int,
+        option("--retention-minutes N", "The broker's offsets.retention.minutes. Default: Kafka's, 10080.", at_least=1),
+    ] = DEFAULT_RETENTION_MINUTES,
+    json: Json = False,
+) -> int:
     """Check a policy: every mistake with its line and a correction, and warnings about rules without effect.
 
     Exit code 2 for a file with mistakes. Warnings do not change the exit code: holds and rules that outlast the
@@ -72,7 +80,7 @@ def check(file: PolicyFile, *, retention_minutes: RetentionMinutes = None, json:
     warnings = lint_policy(
         policy,
         document,
-        retention_ms=(retention_minutes or DEFAULT_RETENTION_MINUTES) * MINUTE_MS,
+        retention_ms=retention_minutes * MINUTE_MS,
         now_ms=now_ms(),
     )
     if json:
@@ -133,7 +141,7 @@ def show(
     *,
     policy: Annotated[Path | None, option("--policy FILE", "The policy. Default: SEXTON_POLICY.")] = None,
     retention_minutes: RetentionMinutes = None,
-    log: Annotated[LogInput, Without({"cluster_id", "load_buffer_bytes"})],
+    log: Annotated[LogInput, Without({"load_buffer_bytes"})],
     json: Json = False,
 ) -> int:
     """Show what a policy decides about each offset of a group: by which hold or rule, and why not by the others.

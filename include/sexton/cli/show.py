@@ -46,6 +46,7 @@ def plan(
         "id": found.record.plan_id,
         "sha256": found.sha256,
         "counts": counts,
+        "coverage": found.record.coverage,
         "lead": beyond_broker_sentence(found.record),
         "what_if": what_if_sentence(found.record) if found.record.is_what_if else None,
         "over_limits": found.record.over_limits,

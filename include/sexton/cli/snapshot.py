@@ -5,6 +5,7 @@ from typing import Annotated
 
 from sexton.cli.options import ArchiveUri, ClusterInput, Json, archive_uri, now_ms, option, parse_optional_instant
 from sexton.cli.output import print_archived
+from sexton.errors import UsageError
 from sexton.report.figures import instant
 
 EXAMPLES = """\
@@ -16,6 +17,9 @@ sexton snapshot --client-config client.properties --archive s3://keep/offsets
 
 [dim]# with the states of transactions, for `sexton transactions --archive`[/dim]
 sexton snapshot --transactions
+
+[dim]# a cluster that hides its offsets log: look at its groups by Admin API[/dim]
+sexton snapshot --client-config client.properties --admin
 
 [dim]# wait until an audit of that instant has settled[/dim]
 sexton snapshot --as-of 2026-11-21T04:00:00Z
@@ -32,12 +36,20 @@ def snapshot(
     transactions: Annotated[
         bool, option("--transactions", "Then copy what is new in __transaction_state, too; it needs READ as well.")
     ] = False,
+    admin: Annotated[
+        bool, option("--admin", "Look at groups by Admin API, also where the offsets topic can be read.")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Copy what is new in the offsets topic into the archive, byte for byte.
 
-    Starts where the archive ends. Only reads from the cluster.
+    Starts where the archive ends. Only reads from the cluster. Where the topic is hidden or READ on it is refused, it
+    archives a look at the groups by Admin API instead: see docs/admin-only.md.
     """
+    if admin and transactions:
+        raise UsageError(
+            "a look reads no log", where="--transactions", fix="leave out one of --admin and --transactions"
+        )
     as_of_ms = parse_optional_instant(as_of, "--as-of")
 
     from sexton.pipeline import archive_transactions, snapshot_log
@@ -50,11 +62,13 @@ def snapshot(
         as_of_ms=as_of_ms,
         settle_ms=settings().settle_ms,
         bytes_per_second=settings().fetch_bytes_per_second or None,
+        admin_only=admin or settings().admin_only,
+        groups_per_second=settings().look_groups_per_second or None,
     )
     with engine_here("sexton snapshot", quiet=json) as engine:
         taken = snapshot_log.run(engine, request, now_ms=now_ms)
         states = None
-        if transactions:
+        if transactions and taken.looked_because is None:
             states = archive_transactions.run(engine, request, cluster_id=taken.cluster_id, now_ms=now_ms)
     if states is not None:
         taken = replace(

@@ -15,6 +15,7 @@ Besides, each also by itself with the option of its name:
 Only by themselves, for they are no part of a full run:
 
 - `--cluster`: the jobs on a Spark standalone cluster, and the audit of the same log (see `cluster`),
+- `--replicas`: three replicas of a log are compared, and one is audited (see `replicas`),
 - `--hostile`: logs that cost more than they are long (see `hostile`; `--sets` picks some of them).
 
 Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. The log is read into memory before each of
@@ -38,6 +39,7 @@ Everything that is started is stopped, also on Ctrl-C.
 
 import argparse
 import json
+import os
 import shutil
 import signal
 import sys
@@ -58,6 +60,7 @@ from tests.bench.hostile import LOGS, audit_of_one_record, measure_hostile
 from tests.bench.increment import measure_increment
 from tests.bench.one_log import Kafka, dump_rate, kafka_in, measure, read_through
 from tests.bench.planning import measure_planning
+from tests.bench.replicas import measure_replicas
 from tests.bench.sets import QUICK_RECORDS, SETS
 from tests.bench.targets import targets, targets_json, targets_table
 from tests.bench.tasks import FIGURES, PARTS, Task, chosen_tasks, full_tasks, room_bytes
@@ -69,6 +72,7 @@ ONE_RECORD_REPEATS = 3
 def main() -> None:
     options = _options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that all is stopped, too
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # some shells set it: every start would compile all modules again
     console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
     if options.hostile:
         with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as scratch:
@@ -103,6 +107,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--planning", action="store_true", help="nothing but the plan of a log's offsets, all due")
     parser.add_argument("--one-record", action="store_true", help="nothing but the audit of a log of one record")
     parser.add_argument("--cluster", action="store_true", help="nothing but the jobs on a Spark standalone cluster")
+    parser.add_argument("--replicas", action="store_true", help="nothing but the comparison of three replicas")
     parser.add_argument("--hostile", action="store_true", help="nothing but logs that cost more than they are long")
     parser.add_argument("--scratch", type=Path, help="where logs are made; needs 12 GB for a full run")
     parser.add_argument("--out", type=Path, help="folder of figures.json and figures.svg (see above)")
@@ -153,6 +158,11 @@ def show(measured: Measured, console: Console) -> None:
         console.print(
             f"{there.label}: stages {there.stages_s:.1f} s, jobs with their starts {there.jobs_s:.1f} s, "
             f"audit {there.audit_s:.1f} s"
+        )
+    if those := measured.replicas:
+        console.print(
+            f"{those.label}: compared in {those.compare_s:.1f} s, audit of one {those.audit_s:.1f} s; the largest "
+            f"process {those.process_bytes >> 20:,} MiB, all {those.tree_bytes >> 20:,} MiB"
         )
     if wanted := targets(measured):
         console.print(targets_table(wanted))
@@ -209,6 +219,8 @@ def _measure(task: Task, kafka: Kafka | None, scratch: Path, found: dict[str, An
             found["increment"] = measure_increment(shape, log, scratch)
         if "planning" in task.parts:
             found["planning"] = measure_planning(shape, log, scratch)
+        if "replicas" in task.parts:
+            found["replicas"] = measure_replicas(shape, log, scratch)
         if "cluster" in task.parts:
             read_through(log)
             found["clustered"] = measure_on_cluster(log, scratch, records=written.records)

@@ -130,6 +130,31 @@ class Clustered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """A log audited, and compared with two replicas of it; memory of the largest process, also with fewer records of as
+    many keys, and of all processes."""
+
+    records: int
+    audit_s: float
+    compare_s: float
+    process_bytes: int
+    tree_bytes: int
+    smaller_process_bytes: int
+
+    @property
+    def label(self) -> str:
+        return f"three replicas of {millions(self.records)}"
+
+    @property
+    def ratio(self) -> float:
+        return self.compare_s / self.audit_s
+
+    @property
+    def memory_ratio(self) -> float:
+        return self.process_bytes / self.smaller_process_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """All that was measured on a machine; None was not. `one_record_s` is an audit of a log of one record."""
 
@@ -140,6 +165,7 @@ class Measured:
     one_record_s: float | None = None
     planning: Planning | None = None
     clustered: Clustered | None = None
+    replicas: Replicas | None = None
 
     def with_newer(self, newer: "Measured") -> "Measured":
         """This, but for what `newer` has; ValueError when that is of another machine."""
@@ -214,12 +240,14 @@ def as_json(measured: Measured) -> dict[str, Any]:
         "audit_of_one_record_s": measured.one_record_s,
         "planning": None if measured.planning is None else asdict(measured.planning),
         "cluster": None if measured.clustered is None else asdict(measured.clustered),
+        "replicas": None if measured.replicas is None else asdict(measured.replicas),
     }
 
 
 def from_json(told: dict[str, Any]) -> Measured:
     """What `as_json` was made of; what an earlier one did not tell of was not measured."""
-    increment, planning, clustered = (told.get(name) for name in ("increment", "planning", "cluster"))
+    names = ("increment", "planning", "cluster", "replicas")
+    increment, planning, clustered, replicas = (told.get(name) for name in names)
     return Measured(
         machine=_read(Machine, told["machine"]),
         logs=[_read(Figures, log) for log in told["logs"]],
@@ -228,6 +256,7 @@ def from_json(told: dict[str, Any]) -> Measured:
         one_record_s=told.get("audit_of_one_record_s"),
         planning=None if planning is None else _read(Planning, planning),
         clustered=None if clustered is None else _read(Clustered, clustered),
+        replicas=None if replicas is None else _read(Replicas, replicas),
     )
 
 

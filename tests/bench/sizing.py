@@ -12,7 +12,7 @@ from tests.bench.sets import SETS
 
 BEGIN = "<!-- sizes: written by `make bench` -->"
 END = "<!-- end of sizes -->"
-RUN_S = 48.0
+RUN_S = 64.0
 """A run of offset_retention in `make demo`, whose log is next to nothing: the start of its six jobs."""
 OFFSETS_A_GROUP = 20
 DAY_S, HOUR_S, RUNS_A_MONTH = 86_400, 3_600, 720

@@ -70,6 +70,11 @@ def targets(measured: Measured) -> list[Target]:
             found.append(
                 Target(what=f"seconds of {what} / of the audit", of=there.label, bar=1.5, value=ratio, is_ceiling=True)
             )
+    if those := measured.replicas:
+        what = "seconds of a comparison / of the audit of one"
+        found.append(Target(what=what, of=those.label, bar=3.2, value=those.ratio, is_ceiling=True))
+        what = "largest process of a comparison / with a third of the records"
+        found.append(Target(what=what, of=those.label, bar=1.1, value=those.memory_ratio, is_ceiling=True))
     return found
 
 

@@ -13,6 +13,7 @@ PARTS = {
     "increment": ("plain", 30 * MILLION),
     "planning": ("many-keys", 30 * MILLION),
     "cluster": ("plain", 100 * MILLION),
+    "replicas": ("plain", 30 * MILLION),
 }
 """What else is measured, and of which log."""
 FULL_PARTS = ("increment", "planning")
@@ -66,6 +67,6 @@ def chosen_tasks(sets: Sequence[str], sizes: Sequence[int], parts: Sequence[str]
 
 
 def room_bytes(task: Task) -> int:
-    """Of the log, of a copy in an archive, and of the largest run folder."""
-    logs = 2 if "increment" in task.parts else 1
+    """Of the log, of a copy in an archive or of its replicas, and of the largest run folder."""
+    logs = 3 if "replicas" in task.parts else 2 if "increment" in task.parts else 1
     return logs * BYTES_PER_RECORD * task.records + BYTES_PER_KEY * min(task.log_set.shape.keys, task.records)

@@ -19,6 +19,7 @@ from tests.bench.figures import (
     Machine,
     Measured,
     Planning,
+    Replicas,
     as_json,
     figures_table,
     from_json,
@@ -60,6 +61,9 @@ ALL = replace(
     one_record_s=2.4,
     planning=Planning(tombstones=2 * MILLION, seconds=4.0),
     clustered=Clustered(records=100 * MILLION, audit_s=10.0, stages_s=14.0, jobs_s=60.0),
+    replicas=Replicas(
+        records=30 * MILLION, audit_s=10.0, compare_s=20.0, process_bytes=3, tree_bytes=5, smaller_process_bytes=2
+    ),
 )
 
 
@@ -95,7 +99,7 @@ def test_tables_and_json() -> None:
 
 def test_an_earlier_json_tells_of_less() -> None:
     told = as_json(MEASURED)
-    for name in ("audit_of_one_record_s", "planning", "cluster", "increment"):
+    for name in ("audit_of_one_record_s", "planning", "cluster", "increment", "replicas"):
         del told[name]
     for log in told["logs"]:
         log["audit_bytes"] = log.pop("tree_bytes")

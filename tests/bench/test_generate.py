@@ -102,7 +102,7 @@ def test_segments_roll_and_go_on(tmp_path: Path) -> None:
     assert (written.size_bytes, written.files, written.records) == (total, files, records)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.binary(max_size=40) | st.sampled_from([b"abcd" * 5, bytes(30), b"orders-service-1"]), max_size=40))
 def test_lz4_frames_hold_what_was_put_in(parts: list[bytes]) -> None:
     raw = b"".join(parts) or b"x"

@@ -56,6 +56,7 @@ def write(measured: Measured, folder: Path) -> None:
         (["--increment"], ["plain 30 M increment"]),
         (["--planning", "--quick"], ["many-keys 300 k planning"]),
         (["--cluster", "--records", "1000000"], ["plain 1 M cluster"]),
+        (["--replicas"], ["plain 30 M replicas"]),
         (["--sets", "zstd", "--one-record"], ["zstd 3 M figures"]),
     ],
     ids=" ".join,

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,6 +15,7 @@ from sexton.runs.folder import RunFolder
 from tests.bench.cluster import WORKERS, spark_cluster
 from tests.bench.generate import Shape, write
 from tests.bench.planning import measure_planning
+from tests.bench.replicas import measure_replicas
 from tests.bench.watch import run_watched
 
 SMALL = Shape(records=30_000, keys=2000, log_partitions=4)
@@ -27,6 +29,15 @@ def test_every_offset_is_planned_for_deletion(tmp_path: Path) -> None:
     assert record.counts["committed_offsets"] > 1900
     assert found.tombstones == record.counts["tombstones"] >= record.counts["committed_offsets"]
     assert found.seconds > 0
+
+
+def test_replicas_that_are_compacted_in_their_own_ways_do_not_differ(tmp_path: Path) -> None:
+    """A difference would end the comparison with another exit code, which raises."""
+    shape = replace(SMALL, records=600_000)
+    write(shape, tmp_path / "log")
+    found = measure_replicas(shape, tmp_path / "log", tmp_path)
+    assert min(found.audit_s, found.compare_s, found.process_bytes, found.smaller_process_bytes) > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["log", "smaller"]
 
 
 def test_stages_run_on_both_workers_and_all_is_stopped(tmp_path: Path) -> None:

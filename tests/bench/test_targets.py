@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.figures import MILLION, Clustered, Figures, Increment, Measured, Planning
+from tests.bench.figures import MILLION, Clustered, Figures, Increment, Measured, Planning, Replicas
 from tests.bench.targets import targets
 from tests.bench.test_figures import LOGS, MACHINE, PLAIN
 
@@ -88,6 +88,16 @@ def test_a_cluster_takes_little_longer_than_the_audit() -> None:
     assert found(clustered=one) == {
         "seconds of the jobs' stages / of the audit: 100 M on a cluster of 2 one-core workers": (1.5, True),
         "seconds of the jobs with their starts / of the audit: 100 M on a cluster of 2 one-core workers": (6.0, False),
+    }
+
+
+def test_three_replicas_take_little_longer_than_three_audits() -> None:
+    one = Replicas(
+        records=30 * MILLION, audit_s=10.0, compare_s=32.0, process_bytes=501, tree_bytes=800, smaller_process_bytes=400
+    )
+    assert found(replicas=one) == {
+        "seconds of a comparison / of the audit of one: three replicas of 30 M": (3.2, True),
+        "largest process of a comparison / with a third of the records: three replicas of 30 M": (1.2525, False),
     }
 
 

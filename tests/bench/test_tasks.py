@@ -31,7 +31,13 @@ def test_one_row_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "part, label", [("increment", "plain 30 M"), ("planning", "many-keys 30 M"), ("cluster", "plain 100 M")]
+    "part, label",
+    [
+        ("increment", "plain 30 M"),
+        ("planning", "many-keys 30 M"),
+        ("cluster", "plain 100 M"),
+        ("replicas", "plain 30 M"),
+    ],
 )
 def test_a_part_by_itself(part: str, label: str) -> None:
     (task,) = chosen_tasks([], [], [part])
@@ -43,5 +49,7 @@ def test_a_part_by_itself(part: str, label: str) -> None:
 def test_room_is_for_the_log_its_copy_and_the_run() -> None:
     one, most = (chosen_tasks([name], [30 * MILLION], [])[0] for name in ("plain", "most-keys"))
     (archived,) = chosen_tasks([], [], ["increment"])
+    (replicas,) = chosen_tasks([], [], ["replicas"])
+    assert room_bytes(replicas) > 1.4 * room_bytes(archived)
     assert room_bytes(archived) < room_bytes(one) + 1
     assert room_bytes(most) > room_bytes(one)

@@ -12,7 +12,8 @@ Checks and cleans up daily what the runs of `offset_retention` leave:
   **drift**, an alert.
 
 **By default it deletes nothing**: expire_runs and compact_tables log what they would remove. It never deletes archived
-segments or rows of `offset_changes` and `apply_ledger`, and never writes to the cluster.
+segments, or rows of `offset_changes`, `expiry_sweeps`, `commit_counts`, `apply_ledger`, `replica_state`,
+`replica_differences`, `transactions` and `transactional_ids`, and never writes to the cluster.
 
 | parameter | meaning | default |
 |---|---|---|

@@ -242,7 +242,14 @@ def _column_table(columns: tuple[Column, ...]) -> str:
     return "\n".join(["| column | type | NULL | meaning | values |", "|---|---|---|---|---|", *rows, ""])
 
 
+_ORIGINS = {"log": "may be, and with coverage admin", "looks": "but with coverage admin, may be then"}
+
+
 def _column_null(column: Column) -> str:
+    if column.known_from is not None:
+        return (
+            "with coverage admin" if column.known_from == "log" and not column.nullable else _ORIGINS[column.known_from]
+        )
     if not column.nullable:
         return "never"
     return "may be" if column.absent is None else f"for `{column.absent}`" if column.absent != "" else 'for `""`'

@@ -2,7 +2,7 @@
 
 It continues where the archive ends, up to the high watermark. If an earlier snapshot has settled --as-of, it asks no
 broker. It only reads: the principal needs READ and DESCRIBE on the topic, and DESCRIBE_CONFIGS on the cluster to record
-the broker's settings.
+the broker's settings. Where the topic is hidden, it archives a look at the groups by Admin API.
 """
 
 import argparse
@@ -40,6 +40,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--bytes-per-second", type=int, metavar="N", help="read no faster than this (default: as brokers allow)"
     )
+    parser.add_argument("--groups-per-second", type=int, metavar="N", help="pace of a look by Admin API")
+    parser.add_argument("--admin-only", action="store_true", help="look by Admin API, leave the log alone")
     parser.add_argument("--cluster-id", metavar="ID", help="refuse any other cluster (default: whichever answers)")
     return parser
 
@@ -53,6 +55,8 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         settle_ms=arguments.settle_ms,
         bytes_per_second=arguments.bytes_per_second or None,
         cluster_id=arguments.cluster_id,
+        admin_only=arguments.admin_only,
+        groups_per_second=arguments.groups_per_second or None,
     )
     kept = Folder(arguments.run_dir, "alerts")
     alerts = _kept(kept)
@@ -67,6 +71,8 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         with Engine("snapshot_log") as engine:
             snapshot = snapshot_log.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000, notify=keep)
         fetched = "new batches" if snapshot.segments else "nothing new"
+    if snapshot.looked_because is not None:
+        fetched = f"no log: groups were looked at by Admin API ({snapshot.looked_because})"
     return {"fetched": fetched, **asdict(replace(snapshot, alerts=alerts))}
 
 

@@ -12,6 +12,7 @@ import secrets
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests import java_home
 from tests.lanes import Lanes, give_way, place_of
@@ -19,6 +20,10 @@ from tests.lanes import Lanes, give_way, place_of
 # Kernels are compiled where `make install` has compiled them, here and in every process that a test starts.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(java_home.ROOT / ".cache" / "numba"))
 os.environ.update(java_home.variables(os.environ))
+
+# A machine that is busy with other tests is slow, and nothing is wrong.
+settings.register_profile("unhurried", settings.default, deadline=None)
+settings.load_profile("unhurried")
 
 pytest_plugins = ["tests.engines"]
 SEED = pytest.StashKey[int]()
@@ -37,6 +42,23 @@ def pytest_configure(config: pytest.Config) -> None:
     asked = config.getoption("--seed")
     config.stash[SEED] = handed.get("seed", secrets.randbits(32) if asked is None else asked)
     give_way(handed)
+    if not handed:
+        config.pluginmanager.register(NamesFailures(config))
+
+
+class NamesFailures:
+    """Names what fails as soon as it does: whoever ends a long run early wants to know."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            reporter.write_line("")
+            reporter.write_line(f"{report.nodeid}: {report.when} failed: {getattr(crash, 'message', '')[:500]}")
 
 
 @pytest.hookimpl(optionalhook=True)

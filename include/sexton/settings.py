@@ -44,8 +44,10 @@ class Cluster:
     maintenance_schedule: str
     replicas_schedule: str
     transactions_schedule: str
+    lag_schedule: str
     retention_minutes: int | None
     policy: str
+    admin_only: bool
 
     def is_of(self, cluster_id: str) -> bool:
         """Whether this may be the cluster of that id: True if the settings name no id."""
@@ -74,8 +76,10 @@ class ClusterSettings(BaseModel):
     maintenance_schedule: str = ""
     replicas_schedule: str = ""
     transactions_schedule: str = ""
+    lag_schedule: str = ""
     retention_minutes: int | None = Field(None, ge=1)
     policy: str = ""
+    admin_only: bool = False
 
 
 class Settings(BaseSettings):
@@ -125,6 +129,11 @@ class Settings(BaseSettings):
         None, ge=1, description="retention to judge by; default: as the broker reports"
     )
     policy: str = Field("", description="policy file; empty: only the broker's retention applies")
+    admin_only: bool = Field(
+        False,
+        description="whether groups are looked at by Admin API and the offsets log is left alone; a cluster that hides "
+        "it is recognized without this (docs/admin-only.md)",
+    )
     expectations: Path | None = Field(
         None, description="folder of expectations of your own, one query in a file `*.sql` each (docs/quality.md)"
     )
@@ -166,6 +175,11 @@ class Settings(BaseSettings):
     fetch_bytes_per_second: int = Field(
         0, ge=0, description="total read rate of a snapshot; 0: no limit but the brokers' quotas"
     )
+    look_groups_per_second: int = Field(
+        0,
+        ge=0,
+        description="groups that a look by Admin API asks about in a second; 0: no limit but the brokers' quotas",
+    )
     maintenance_schedule: str = Field(
         "30 3 * * *", description="cron of the DAG maintenance, in UTC; empty: manual runs only"
     )
@@ -174,6 +188,10 @@ class Settings(BaseSettings):
     )
     transactions_schedule: str = Field(
         "15 5 * * *", description="cron of the DAG audit_transactions, in UTC; empty: manual runs only"
+    )
+    lag_schedule: str = Field("20 * * * *", description="cron of the DAG audit_lag, in UTC; empty: manual runs only")
+    lag_alert_hours: int = Field(
+        24, ge=0, description="alert about groups that lose unread messages within so many hours; 0: never"
     )
     maintenance_deletes: bool = Field(False, description="whether maintenance deletes; otherwise report only")
     maintenance_keep_all_hours: int = Field(48, ge=1, description="keep all published runs younger than this")

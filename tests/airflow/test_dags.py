@@ -16,11 +16,12 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from sexton.airflow.approval import AlertApprovalWaits
 from sexton.airflow.change_tasks import ChangeCluster
-from sexton.airflow.defaults import PUBLISHED_TABLES
+from sexton.airflow.defaults import ALL_TABLES, EXPIRING_TABLES, PUBLISHED_TABLES
 from sexton.airflow.pools import POOLS
 from sexton.airflow.spark_tasks import JOBS, STAGES
 
-MAINTENANCE_TASKS = [task for task in JOBS if task not in (*STAGES, "audit_replicas", "audit_transactions")]
+AUDITS = ("audit_replicas", "audit_transactions", "audit_lag")
+MAINTENANCE_TASKS = [task for task in JOBS if task not in (*STAGES, *AUDITS)]
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ROOT / "dags"
 
@@ -90,7 +91,7 @@ def test_maintenance_removes_nothing_unless_it_is_told_to(maintenance) -> None:
 
 
 def test_stems_name_job_module_and_test_of_maintenance(bag, maintenance) -> None:
-    for task in (*maintenance.tasks, *bag.dags["audit_replicas"].tasks, *bag.dags["audit_transactions"].tasks):
+    for task in (*maintenance.tasks, *(task for name in AUDITS for task in bag.dags[name].tasks)):
         name, application = task.task_id, Path(task.application)
         assert application == ROOT / "spark_jobs" / f"{name}.py"
         assert application.is_file()
@@ -98,7 +99,7 @@ def test_stems_name_job_module_and_test_of_maintenance(bag, maintenance) -> None
         assert (ROOT / "tests" / "maintenance" / f"test_{name}.py").is_file()
 
 
-@pytest.mark.parametrize("name", ["offset_retention", "maintenance", "audit_replicas", "audit_transactions"])
+@pytest.mark.parametrize("name", ["offset_retention", "maintenance", *AUDITS])
 def test_intervals_are_not_empty(bag, name) -> None:
     assert isinstance(bag.dags[name].timetable, CronDataIntervalTimetable)
     assert bag.dags[name].max_active_runs == 1
@@ -199,9 +200,11 @@ def test_pools(dag, maintenance) -> None:
 
 
 def test_outlets_are_the_published_tables(dag) -> None:
-    from sexton.tables import TABLES
+    from sexton.tables import ROWS_OF_RUNS, TABLES
 
     assert set(PUBLISHED_TABLES) == {name for name, table in TABLES.items() if table.kind != "append"}
+    assert set(ALL_TABLES) == set(TABLES)
+    assert set(EXPIRING_TABLES) == {table.name for table in ROWS_OF_RUNS} | {"runs"}
     outlets = {asset.name: asset.uri for asset in dag.get_task("publish_tables").outlets}
     assert set(outlets) == {f"sexton.{table}" for table in PUBLISHED_TABLES}
     assert all(uri.endswith(name.removeprefix("sexton.")) and "://" in uri for name, uri in outlets.items())

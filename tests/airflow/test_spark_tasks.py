@@ -115,7 +115,7 @@ def test_a_step_is_told_what_it_may_remove(home, monkeypatch, delete: bool, pass
     params = SimpleNamespace(delete=delete, subset=subset)
     names = {
         "params": params,
-        "as_of_ms": lambda *_: 5,
+        "now_ms": lambda *_: 5,
         "run_folder": lambda *_: "x",
         "dag": SimpleNamespace(dag_id="d"),
     }
@@ -350,6 +350,16 @@ def test_assets_say_which_instant(home, monkeypatch) -> None:
 )
 def test_as_of(params, fields, expected) -> None:
     assert as_of_ms(dag_run(**fields), params) == expected
+
+
+@pytest.mark.parametrize(
+    "task_id", ["verify", "expire_runs", "reconcile", "audit_replicas", "audit_transactions", "audit_lag"]
+)
+def test_a_task_of_the_present_is_of_when_it_was_triggered(task_id: str) -> None:
+    """A manual run has the interval before: with a weekly schedule it knew no run that was published since Sunday."""
+    (now,) = (text for text in tasks.JOBS[task_id].arguments if text.startswith("--now="))
+    run = dag_run(data_interval_end=datetime(2026, 11, 15, tzinfo=UTC))
+    assert Template(now).render(**tasks.macros(PLAIN), dag_run=run, params={}) == "--now=1795240800000"
 
 
 INTERVAL = {

@@ -38,7 +38,7 @@ def forecast(loaded: Loaded, *, retention_ms: int, as_of_ms: int) -> list[dict[s
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(histories(max_size=10), RETENTIONS, st.integers(BASE_MS - 5_000, BASE_MS + 200_000))
 def test_equals_a_sweep_on_that_day(
     profile: Profile, history: list[BatchSpec], retention_ms: int, as_of_ms: int

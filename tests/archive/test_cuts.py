@@ -184,7 +184,7 @@ def test_the_newest_cuts_are_the_ends_of_the_newest_snapshot(tmp_path: Path) -> 
     assert not (tmp_path / "cluster" / "cuts").exists()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(
     history=histories(max_size=16),
     codec=st.integers(0, 4),

@@ -1,6 +1,6 @@
 import pytest
 
-from sexton.coordinator.partitioner import infer_partition_count, java_hash, partition_of
+from sexton.coordinator.partitioner import infer_partition_count, java_hash, partition_of, proven_partition_count
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,21 @@ def test_of_few_groups_all_must_agree():
 
 def test_without_groups_nothing_is_told():
     assert infer_partition_count({0: [], 1: []}, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "highest", "proven"),
+    [
+        (_found(50), 49, 50),
+        (_found(50, keep=lambda log_partition: log_partition in (3, 17, 41)), 41, 50),
+        (_found(10_000), 40, 10_000),
+        (_found(50, keep=lambda log_partition: log_partition < 10), 9, None),
+        (_found(50, groups=1), 49, None),
+        ({**_found(50), 7: ["stray"]}, 49, None),
+        ({0: [], 1: []}, 1, None),
+        (_found(50), 10_000, None),
+    ],
+    ids=["all", "some", "the highest count", "might be ten", "one name", "one elsewhere", "none", "too many"],
+)
+def test_a_count_is_proven_where_no_other_is_possible(found, highest, proven):
+    assert proven_partition_count(found, highest) == proven

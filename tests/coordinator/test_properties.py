@@ -17,7 +17,7 @@ from tests.kernels.compare import PROFILES
 from tests.oracle import oracle_tables
 from tests.strategies import BASE_MS, encode_batches, encode_log, histories
 
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=60)
 profiles = st.sampled_from(PROFILES)
 
 

@@ -17,6 +17,7 @@ ORDER = (
     "maintenance",
     "audit_replicas",
     "audit_transactions",
+    "audit_lag",
     "apply_tombstones",
     "restore_offsets",
 )
@@ -39,6 +40,7 @@ _ABOUT = {
     "maintenance": "What each task does and keeps: [maintenance](maintenance.md).",
     "audit_replicas": "What it looks for, and what to do: [replicas](replicas.md).",
     "audit_transactions": "Verdicts, and what to do: [transactions](transactions.md).",
+    "audit_lag": "What the numbers mean: [lag](lag.md).",
     "apply_tombstones": "Manual runs only. Who approves: [approval](approval.md); what is checked: [apply](apply.md).",
     "restore_offsets": "Manual runs only. Who approves: [approval](approval.md); every case: [restore](restore.md).",
 }

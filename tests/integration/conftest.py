@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -15,6 +16,8 @@ from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.pipeline.snapshot_log import run as run_snapshot
 from sexton.runs.engine import Engine
 from sexton.settings import settings, variable
+from tests.integration.replica_kinds import SEEDS, new_cluster
+from tests.replicas_cluster import ThreeBrokers
 
 PASSWORDS = {"reader": "reader-secret", "nobody": "nobody-secret"}
 USERS = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
@@ -104,3 +107,15 @@ def snapshot(tmp_path: Path) -> Callable[..., Snapshot]:
             return run_snapshot(engine, request, now_ms=lambda: next(instants))
 
     return take
+
+
+@pytest.fixture(params=SEEDS)
+def rng(request: pytest.FixtureRequest) -> Random:
+    return Random(request.param)
+
+
+@pytest.fixture
+def cluster(rng: Random, tmp_path: Path, java: JavaHome, kafka_jars: list[Path]) -> Iterator[ThreeBrokers]:
+    """Three brokers of a test's own, once for each seed; files that need another cluster have theirs."""
+    with new_cluster(tmp_path / "cluster", java, kafka_jars) as cluster:
+        yield cluster

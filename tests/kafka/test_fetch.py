@@ -67,7 +67,7 @@ def test_frames(data: bytes, start: int, end: int, framed: tuple[int, int, int, 
     sizes=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=20),
     cuts=st.lists(st.integers(0, 150), max_size=4),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_neighbouring_ranges_hold_every_batch_once(sizes: list[tuple[int, int]], cuts: list[int]) -> None:
     offset, log = 0, []
     for delta, hole in sizes:

@@ -26,7 +26,7 @@ from sexton.kernels.results import finish, finish_bucket, join
 from tests.kernels.compare import fold_slices
 from tests.strategies import BatchSpec, commit, encode_log, histories
 
-SOME = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 BOUNDS = st.lists(st.sampled_from(["a", "b", "g", "g1", "h", "é", "z"]), unique=True, max_size=4).map(sorted)
 BY_PRODUCER = {"pending_offsets"}
 """In the order of producers first, which several buckets have."""

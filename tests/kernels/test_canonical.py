@@ -97,7 +97,7 @@ def _unlike(told: bytes, wanted: bytes) -> dict[str, tuple[object, object]]:
     return {name: (got[name].to_pylist(), want[name].to_pylist()) for name in want if got[name] != want[name]}
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(log=histories(max_size=16), codec=st.integers(0, 4), random=st.randoms(use_true_random=False))
 def test_pieces_leave_no_trace(
     log: list[BatchSpec], codec: int, random: Random, tmp_path_factory: pytest.TempPathFactory

@@ -39,7 +39,7 @@ from tests.strategies import (
     tombstone,
 )
 
-SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 MINUTE_MS = 60_000
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAABw"
 _ACT = OwnAction(plan_id="p", intent_at_ms=BASE_MS - MINUTE_MS, outcome_at_ms=BASE_MS + MINUTE_MS)

@@ -69,7 +69,7 @@ def compare(some: Keys, *, chunk_rows: int | None = 7, **options: Any) -> Encode
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(keys(), settings_of(), st.sampled_from([None, 1, 7]))
 @example([], {"profile": NEWEST, "base_offset": 0, "as_of_ms": 0}, 1)
 @example([("g", b"")], {"profile": NEWEST, "base_offset": 0, "as_of_ms": 0}, None)

@@ -53,7 +53,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 EDGE_CASES = [json.loads(line) for line in (GOLDEN / "edge-cases.jsonl").read_text("utf-8").splitlines()]
 CODECS = st.integers(0, 4)
 COUNTS = st.sampled_from([None, 1, 50])
-SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 FEW = settings(SOME, max_examples=25)
 VALUE = offset_value(5, metadata="m")
 

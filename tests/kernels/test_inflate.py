@@ -26,7 +26,7 @@ from sexton.log.codec import CODECS, GZIP, LZ4, NONE, SNAPPY, ZSTD, deflate, inf
 ROOT = Path(__file__).parents[2]
 CAP_BYTES = 1 << 20
 COMPRESSORS = (GZIP, SNAPPY, LZ4, ZSTD)
-SOME = settings(max_examples=150, deadline=None)
+SOME = settings(max_examples=150)
 SEAL = bytes(range(16))
 XERIAL = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
 LZ4_HEADER = bytes.fromhex("04224d18604082")

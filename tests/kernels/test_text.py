@@ -23,7 +23,7 @@ def _home(data: Bytes, partition_count: int) -> int:
     return text.partition_of(pointer(data), 0, len(data), partition_count)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(RAGGED, max_size=3))
 def test_strings_equal_the_plain_decoder(raws: list[bytes]) -> None:
     sizes = np.array([len(raw) for raw in raws], np.int64)
@@ -33,7 +33,6 @@ def test_strings_equal_the_plain_decoder(raws: list[bytes]) -> None:
     assert found.to_pylist() == [decode_utf8(raw) for raw in raws]
 
 
-@settings(deadline=None)
 @given(st.text(), st.integers(1, 1000))
 def test_groups_lie_where_the_plain_partitioner_says(group_id: str, count: int) -> None:
     assert _home(np.frombuffer(group_id.encode() + b"", np.uint8).copy(), count) == partition_of(group_id, count)

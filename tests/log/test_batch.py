@@ -54,7 +54,7 @@ def record(*, delta: int = 0, key: bytes = b"k", value: bytes = b"v", tail: byte
     return write_varint(len(body)) + body
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     records=st.lists(st.tuples(maybe_bytes, maybe_bytes), min_size=1, max_size=8),
     base_offset=st.integers(0, 1 << 61),
@@ -221,7 +221,7 @@ def test_a_batch_that_cannot_be_inflated_is_one_bad_record(body: bytes, number: 
     assert (bad.log_offset, bad.reason, bad.raw) == (None, reason, b"")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(timestamps, timestamps)
 def test_timestamps_wrap_around_as_javas_long_does(base_ms: int, other_ms: int) -> None:
     body = b"\0" + write_varint(other_ms) + b"\0\1\1\0"
@@ -234,7 +234,7 @@ def test_timestamps_wrap_around_as_javas_long_does(base_ms: int, other_ms: int) 
     assert -(1 << 63) <= found.timestamp_ms < 1 << 63
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=120), st.integers(-3, 12), st.integers(0, 5))
 def test_any_body_is_read_without_an_error(body: bytes, count: int, number: int) -> None:
     for entry in records_of(with_body(body, count=count, codec_number=number, last_offset_delta=max(count, 12))):

@@ -109,7 +109,7 @@ def test_bytes_of_no_codec(codec: int, data: bytes, magic: int) -> None:
         inflate(codec, data, magic=magic, cap_bytes=CAP_BYTES)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(codec=st.sampled_from([*COMPRESSORS, 6]), data=st.binary(max_size=200), magic=st.sampled_from([0, 1, 2]))
 def test_any_bytes_inflate_or_are_told_bad(codec: int, data: bytes, magic: int) -> None:
     headers = {GZIP: b"\x1f\x8b\x08\x00", SNAPPY: XERIAL, LZ4: b"\x04\x22\x4d\x18", ZSTD: b"\x28\xb5\x2f\xfd"}
@@ -118,7 +118,7 @@ def test_any_bytes_inflate_or_are_told_bad(codec: int, data: bytes, magic: int) 
             assert len(inflate(codec, packed, magic=magic, cap_bytes=4096)) <= 4096
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(codec=st.sampled_from(COMPRESSORS), at=st.integers(0, 10_000), bit=st.integers(0, 7), cut=st.integers(0, 10_000))
 def test_flipped_and_cut_streams_never_leak_another_error(codec: int, at: int, bit: int, cut: int) -> None:
     packed = bytearray(deflate(codec, b"".join(b"group-%d" % n for n in range(300))))

@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.jit.memory import pointer
@@ -28,20 +28,17 @@ def test_known_answers(data: bytes, expected: int) -> None:
     assert crc32c(data) == expected
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=100), st.binary(max_size=100))
 def test_goes_on_from_what_came_before(first: bytes, second: bytes) -> None:
     assert crc32c(second, crc32c(first)) == crc32c(memoryview(first + second))
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=100), st.integers(0, 20), st.integers(0, 20))
 def test_ranges(data: bytes, before: int, after: int) -> None:
     padded = np.frombuffer(bytes(before) + data + bytes(after), dtype=np.uint8)
     assert crc.crc32c_range(padded, before, before + len(data)) == crc32c(data)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_crc_of_the_old_formats(value: bytes) -> None:
     # zlib's sum was written; the reader's own must agree with it.
@@ -57,7 +54,6 @@ def both_ways(state, data):  # type: ignore[no-untyped-def]
     return crc._crc32c_by_tables(state, at, 0, size), crc._crc32c_state(state, at, 0, size)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=100), st.integers(0, 0xFFFFFFFF))
 def test_tables_and_the_processor_agree(data: bytes, state: int) -> None:
     by_tables, as_here = both_ways(np.uint32(state), as_u8(data))

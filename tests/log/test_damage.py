@@ -14,7 +14,7 @@ from sexton.log.batch import Batch, Damage, TornTail, encode_batch, read_batches
 from sexton.log.crc import as_u8
 from tests.log.samples import CAP_BYTES, STAMP_MS, batches_of, new_log, old_log, pairs
 
-quick = settings(max_examples=150, deadline=None)
+quick = settings(max_examples=150)
 
 BASE_OFFSET = 1000
 LOG = new_log(BASE_OFFSET)

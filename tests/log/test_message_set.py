@@ -35,7 +35,7 @@ def inner(offset: int, *, magic: int = 1, key: bytes = b"k", stamp_ms: int = 5, 
     return encode_message(key, b"v", offset=offset, magic=magic, timestamp_ms=stamp_ms, codec=number)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     records=st.lists(
         st.tuples(st.none() | st.binary(max_size=30), st.none() | st.binary(max_size=30)), min_size=1, max_size=6
@@ -131,7 +131,7 @@ def test_a_message_whose_fields_do_not_fill_it(key_size: int, value_size: int) -
     assert (bad.log_offset, bad.reason) == (5, "malformed_record")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=80), st.sampled_from([0, 1]), st.integers(0, 20))
 def test_any_inner_bytes_are_read_without_an_error(data: bytes, magic: int, offset: int) -> None:
     good = encode_message_set(pairs(2), base_offset=0, magic=magic)

@@ -104,7 +104,7 @@ def test_chunks(sizes: list[int], expected: list[list[tuple[str, int, int]]]) ->
     assert {task.log_partition for task in tasks} == {7}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=20), st.integers(1, 200))
 def test_chunks_hold_every_byte_once_and_are_about_the_size_asked_for(sizes: list[int], target_bytes: int) -> None:
     tasks = plan_fold_tasks(segments(*sizes), target_bytes=target_bytes)

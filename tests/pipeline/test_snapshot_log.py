@@ -24,7 +24,7 @@ from tests.kafka.fake_cluster import FakeCluster
 
 
 @given(start=st.integers(0, 5_000_000), size=st.integers(0, 5_000_000), later=st.integers(0, 3_000_000))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_ranges_join_and_do_not_depend_on_the_end(start: int, size: int, later: int) -> None:
     cut = list(fetch_log.ranges(start, start + size))
     joined = [start, *(end for _, end in cut)]
@@ -121,11 +121,56 @@ def test_what_another_snapshot_has_archived_meanwhile_stays(tmp_path: Path, monk
     assert len(checked_segments(LOCAL, Archivist(cluster, tmp_path).newest()[0])) == counts[0] > 1
 
 
-def taken(cluster: FakeCluster, archive: Path, wanted: str | None) -> Snapshot:
+def taken(
+    cluster: FakeCluster, archive: Path, wanted: str | None = None, *, now_ms: Callable[[], int] = lambda: START_MS
+) -> Snapshot:
     config = ClientConfig(bootstrap_servers="fake:1")
     request = SnapshotRequest(config=config, archive=str(archive), cluster_id=wanted)
     engine = InlineEngine(cluster.rng)
-    return snapshot_log.run(engine, request, now_ms=lambda: START_MS, connect=cluster.connect)  # type: ignore[arg-type]
+    return snapshot_log.run(engine, request, now_ms=now_ms, connect=cluster.connect)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "now_ms", "instants", "breaks"),
+    [
+        (50, 50, [40, 50], False),
+        (50, 50, [51, 52], True),
+        (50, 50, [40, 51, 52, 53], True),
+        (50, 1000, [51, 52], True),
+        (1000, 50, [51, 52], True),
+        (1000, 1000, [51, 52], False),
+    ],
+    ids=["in-time", "began-late", "read-late", "setting-raised", "setting-lowered", "long"],
+)
+def test_a_log_goes_on_if_it_was_read_before_a_tombstone_could_go(
+    before_ms: int, now_ms: int, instants: list[int], breaks: bool, tmp_path: Path
+) -> None:
+    """From one look at the log to the end of the next reading, and by the lower setting: what a cleaner has written
+    into a batch stays."""
+    cluster = FakeCluster(1)
+    cluster.delete_retention_ms = before_ms
+    cluster.logs[0].append(3)
+    assert taken(cluster, tmp_path).alerts == []
+    cluster.delete_retention_ms = now_ms
+    cluster.logs[0].append(3)
+    clock = iter(instants)
+    again = taken(cluster, tmp_path, now_ms=lambda: START_MS + next(clock))
+    assert next(clock, None) is None, "it looked again, or did not"
+    assert [line.split(":")[0] for line in again.alerts] == (
+        ["the log was not read for longer than the topic's delete.retention.ms"] if breaks else []
+    )
+    origin = Archivist(cluster, tmp_path).newest()[0].origin
+    assert origin is not None
+    assert origin.reason == ("unobserved" if breaks else "first")
+
+
+def test_a_reading_that_takes_longer_than_tombstones_stay_is_told(tmp_path: Path) -> None:
+    cluster = FakeCluster(1)
+    cluster.delete_retention_ms = 50
+    cluster.logs[0].append(3)
+    clock = iter([0, 51])
+    (warning,) = taken(cluster, tmp_path, now_ms=lambda: START_MS + next(clock)).warnings
+    assert "reading took 0.1 s, longer than the topic's delete.retention.ms" in warning
 
 
 def test_the_alerts_of_an_attempt_that_died_are_told_by_the_next(

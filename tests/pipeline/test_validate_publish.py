@@ -17,13 +17,15 @@ from sexton.lake.branch import RunKey, ensure_tables
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load, owner, partition_of, published_runs, read_published
 from sexton.pipeline import job, publish_tables, validate_tables
+from sexton.pipeline.audit_counts import newest_lag
 from sexton.quality.declared_expectations import CHECKED_TABLES
 from sexton.runs.engine import Engine
-from sexton.runs.folder import ReplicaCounts, RunFolder, RunRecord, TransactionCounts
-from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, SNAPSHOT_TABLES, TABLES, TRANSACTIONS
+from sexton.runs.folder import LagCounts, ReplicaCounts, RunFolder, RunRecord, TransactionCounts
+from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, SNAPSHOT_TABLES, TABLES, TIME_LAG, TRANSACTIONS
 from tests.lake_session import check_by_duckdb, engine_of, iceberg_session, lake_at
 from tests.quality import world
 
+DAY_MS = 86_400_000
 JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
 
 
@@ -202,6 +204,24 @@ def test_a_sound_run_is_published_whole(iceberg: Engine, lake: Lake, tmp_path: P
         name: getattr(record, name) for name in ("plan_id", "coverage", "code_version", "warnings")
     }
     assert run.row["checkpoint_sha256"] == "c0ffee"
+
+
+def test_a_run_names_the_audit_of_lag_of_a_run_before_it(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
+    folder, at_ms = fill(tmp_path, cluster_id="lagging"), world.RUN.as_of_ms
+    validate_tables.run(iceberg, folder)
+    publish_tables.run(iceberg, folder)
+    key = {"cluster_id": "lagging", "as_of_ms": at_ms, "run_id": "audit", "topic": "t"}
+    rows = [
+        {**key, "group_id": "g", "partition": 0, "lag_min_ms": 5, "loses_at_ms": at_ms + DAY_MS},
+        {**key, "group_id": "g", "partition": 1, "lag_min_ms": 9, "loses_at_ms": at_ms + DAY_MS + 1},
+        {**key, "group_id": "h", "partition": 0, "would_reset": "truncated"},
+    ]
+    which = partition_of(RunKey(cluster_id="lagging", as_of_ms=at_ms, run_id="audit"))
+    replace_rows(lake, TIME_LAG, pa.Table.from_pylist(rows, schema=TIME_LAG.arrow_schema()), which)
+    counts = LagCounts(as_of_ms=at_ms, offsets=3, longest_ms=9, losing=1, losing_groups=1, resets={"truncated": 1})
+    assert newest_lag(lake, RunKey(cluster_id="lagging", as_of_ms=at_ms + 1, run_id="next")) == counts
+    assert newest_lag(lake, RunKey(cluster_id="lagging", as_of_ms=at_ms, run_id="again")) is None
+    assert newest_lag(lake, RunKey(cluster_id="never", as_of_ms=at_ms + 1, run_id="next")) is None
 
 
 def test_a_failure_leaves_main_alone_and_keeps_the_branch(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def policy_of(*rules: dict[str, Any], holds: tuple[dict[str, Any], ...] = (), **
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(histories(max_size=10), policies(), RETENTIONS, INSTANTS)
 def test_the_plan_is_what_the_rules_say(
     history: list[BatchSpec], policy: Policy, retention_ms: int, now_ms: int
@@ -70,7 +70,7 @@ def test_the_plan_is_what_the_rules_say(
     assert keys == sorted(keys), "the order of the plan stays"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(histories(max_size=10), policies(), RETENTIONS, INSTANTS)
 def test_the_forecast_tells_who_takes_what_first(
     history: list[BatchSpec], policy: Policy, retention_ms: int, now_ms: int

@@ -7,7 +7,7 @@ from sexton.policy import GroupInput, Hold, OffsetInput, Policy, Rule
 from sexton.policy.durations import HOUR_MS, duration_text, instant_text
 from sexton.policy.inputs import GROUP_TYPES, ORPHANS
 
-SOME = settings(max_examples=100, deadline=None)
+SOME = settings(max_examples=100)
 NOW_MS = 1_800_000_000_000
 STATES = ("Empty", "Stable")
 GROUP_IDS = ("", "a", "ab", "abc", "b", "b\n", "ba", "c" * 300)

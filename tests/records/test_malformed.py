@@ -14,7 +14,7 @@ from sexton.records import RECORD_TYPES, MalformedRecord, UnknownRecordType, dec
 from tests.record_fields import decode_key, decode_value, encode_key, encode_value
 from tests.records.generated import ALL_VERSIONS, fields_of, values_of
 
-FEW = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 COMMIT_V0 = bytes.fromhex("0000 0000000000000005 0001 6d 0000000000000009")
 
 

@@ -105,7 +105,7 @@ def test_the_early_access_takes_the_hash_of_a_later_share_group_for_tags(metadat
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=str)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_what_a_release_writes_it_reads(release: tuple[int, ...], data: st.DataObject) -> None:
     read = [number for number, declared in RECORD_TYPES.items() if declared.is_read_by(release)]

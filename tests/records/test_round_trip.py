@@ -12,7 +12,7 @@ from sexton.records import RECORD_TYPES, ZERO_UUID, MalformedRecord, UnknownReco
 from tests.record_fields import as_fields, decode_key, decode_value, encode_key, encode_value
 from tests.records.generated import ALL_VERSIONS, fields_of, values_of
 
-FEW = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 UUID_OF_ONES = UUID(bytes=b"\x11" * 16)
 COMMIT = {"committed_offset": 5, "metadata": "m", "commit_timestamp_ms": 9}
 

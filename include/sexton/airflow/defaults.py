@@ -45,6 +45,13 @@ PUBLISHED_TABLES = (
     "dq_results",
     "runs",
 )
+"""What a run of offset_retention publishes."""
+INTERVAL_TABLES = ("offset_changes", "expiry_sweeps", "commit_counts")
+"""Those of them whose rows outlive their run."""
+REPLICA_TABLES, TRANSACTION_TABLES = ("replica_state", "replica_differences"), ("transactions", "transactional_ids")
+EXPIRING_TABLES = (*(table for table in PUBLISHED_TABLES if table not in INTERVAL_TABLES), "time_lag")
+"""Tables from which expire_runs deletes."""
+ALL_TABLES = (*PUBLISHED_TABLES, *REPLICA_TABLES, *TRANSACTION_TABLES, "time_lag", "apply_ledger")
 
 
 def default_args() -> dict[str, Any]:

@@ -30,7 +30,13 @@ from airflow.sdk.log import mask_secret
 
 from sexton.airflow.alerts import raise_alert
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
-from sexton.airflow.defaults import PUBLISHED_TABLES
+from sexton.airflow.defaults import (
+    ALL_TABLES,
+    EXPIRING_TABLES,
+    PUBLISHED_TABLES,
+    REPLICA_TABLES,
+    TRANSACTION_TABLES,
+)
 from sexton.airflow.formats import instant_ms, ms_of
 from sexton.airflow.openlineage import DatasetKind, lineage_of
 from sexton.airflow.pools import KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
@@ -48,10 +54,12 @@ ARCHIVE = f"--archive={uri_without_login(settings().archive_uri)}"
 """Without a login, because Airflow, `ps` and Spark's event log show arguments. The job adds it from its settings."""
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 AS_OF = "--as-of={{ as_of_ms(dag_run, params) }}"
-NOW = "--now={{ as_of_ms(dag_run, params) }}"
-"""Ages are measured at the end of the run's data interval."""
+NOW = "--now={{ now_ms(dag_run) }}"
+"""For tasks that describe the present. The same in a retry, and the end of the interval of a scheduled run; the
+interval of a manual run would have ended before, with a weekly schedule up to a week."""
 SETTLE = f"--settle-ms={settings().settle_ms}"
 RATE = f"--bytes-per-second={settings().fetch_bytes_per_second or ''}"
+PACE = f"--groups-per-second={settings().look_groups_per_second or ''}"
 TOPIC = "--topic=__consumer_offsets"
 DELETE = "{{ '--delete' if params.delete else '' }}"
 
@@ -66,6 +74,11 @@ def as_of_ms(dag_run: Any, params: Mapping[str, Any]) -> int:
     if since is not None and since >= as_of:  # the form's schema checks each field alone
         raise AirflowFailException(f"since {params['since']!r} is not before as_of, which is {as_of} ms")
     return as_of
+
+
+def now_ms(dag_run: Any) -> int:
+    """Return the instant from which a run could start: when it was triggered, or the end of its scheduled interval."""
+    return ms_of(dag_run.run_after)
 
 
 def since_ms(dag_run: Any, params: Mapping[str, Any]) -> int | str:
@@ -107,6 +120,7 @@ def macros(cluster: Cluster) -> dict[str, Any]:
     """Return the functions that the arguments in JOBS call: user_defined_macros of every DAG with Spark jobs."""
     return {
         "as_of_ms": as_of_ms,
+        "now_ms": now_ms,
         "policy_file": partial(policy_file, cluster.policy),
         "run_folder": _shown_run_folder,
         "since_ms": since_ms,
@@ -124,7 +138,7 @@ class Job:
 
     `arguments` come before the run folder; one whose value is empty is not passed. One task at a time runs in its
     `pool`. A task that `chooses_cluster` gets the cluster's id: later stages continue with what replay_groups chose.
-    `reads` and `writes` are the kinds of its OpenLineage datasets.
+    `reads` and `writes` are the kinds of its OpenLineage datasets, and the published tables among them.
     """
 
     arguments: Sequence[str] = ()
@@ -133,11 +147,17 @@ class Job:
     writes_iceberg: bool = False
     reads: Sequence[DatasetKind] = ()
     writes: Sequence[DatasetKind] = ()
+    reads_tables: Sequence[str] = ()
+    writes_tables: Sequence[str] = ()
 
 
 JOBS = {
     "snapshot_log": Job(
-        [ARCHIVE, AS_OF, SETTLE, RATE, TOPIC], KAFKA_POOL, chooses_cluster=True, reads=["topic"], writes=["archive"]
+        [ARCHIVE, AS_OF, SETTLE, RATE, PACE, TOPIC],
+        KAFKA_POOL,
+        chooses_cluster=True,
+        reads=["topic"],
+        writes=["archive"],
     ),
     "replay_groups": Job(
         [
@@ -157,13 +177,25 @@ JOBS = {
     "find_expired": Job(["--policy={{ policy_file(params) }}"], reads=["archive", "runs"], writes=["runs"]),
     "plan_tombstones": Job(reads=["runs"], writes=["runs"]),
     "validate_tables": Job(writes_iceberg=True, reads=["runs"]),
-    "publish_tables": Job([ARCHIVE], PUBLISH_POOL, writes_iceberg=True, reads=["runs"], writes=["archive", "tables"]),
+    "publish_tables": Job(
+        [ARCHIVE],
+        PUBLISH_POOL,
+        writes_iceberg=True,
+        reads=["runs"],
+        writes=["archive"],
+        writes_tables=PUBLISHED_TABLES,
+    ),
     "verify": Job([ARCHIVE, NOW, "--subset={{ params.subset or '' }}"], chooses_cluster=True, reads=["archive"]),
     "check_checkpoint": Job([ARCHIVE, NOW], chooses_cluster=True, reads=["archive"]),
     "expire_runs": Job(
-        [ARCHIVE, NOW, DELETE], PUBLISH_POOL, chooses_cluster=True, writes_iceberg=True, writes=["archive", "tables"]
+        [ARCHIVE, NOW, DELETE],
+        PUBLISH_POOL,
+        chooses_cluster=True,
+        writes_iceberg=True,
+        writes=["archive"],
+        writes_tables=EXPIRING_TABLES,
     ),
-    "compact_tables": Job([NOW, DELETE], PUBLISH_POOL, writes_iceberg=True, writes=["tables"]),
+    "compact_tables": Job([NOW, DELETE], PUBLISH_POOL, writes_iceberg=True, writes_tables=ALL_TABLES),
     "reconcile": Job([ARCHIVE, NOW], KAFKA_POOL, chooses_cluster=True, reads=["topic", "archive"], writes=["archive"]),
     "audit_replicas": Job(
         [
@@ -177,15 +209,27 @@ JOBS = {
         chooses_cluster=True,
         writes_iceberg=True,
         reads=["topic", "archive"],
-        writes=["tables"],
+        writes_tables=REPLICA_TABLES,
     ),
     "audit_transactions": Job(
         [ARCHIVE, NOW, RATE, "--run-id={{ run_id }}.{{ ti.try_number }}"],
         KAFKA_POOL,
         chooses_cluster=True,
         writes_iceberg=True,
-        reads=["topic", "archive", "tables"],
-        writes=["archive", "tables"],
+        reads=["topic", "archive"],
+        writes=["archive"],
+        reads_tables=["runs", "open_transactions", "pending_offsets"],
+        writes_tables=TRANSACTION_TABLES,
+    ),
+    "audit_lag": Job(
+        [ARCHIVE, NOW, "--run-id={{ run_id }}.{{ ti.try_number }}"],
+        KAFKA_POOL,
+        chooses_cluster=True,
+        writes_iceberg=True,
+        reads=["archive"],
+        writes=["archive"],
+        reads_tables=["runs", "committed_offsets", "pending_offsets", "topic_partitions", "time_lag"],
+        writes_tables=["time_lag"],
     ),
 }
 """The stages and the tasks of maintenance: task id, file in spark_jobs/, module in sexton.pipeline or .maintenance."""
@@ -236,7 +280,12 @@ class SparkJob(SparkSubmitOperator):
         """Return what was read and written, for Airflow's OpenLineage provider."""
         job = JOBS[self.task_id]
         return lineage_of(
-            job.reads, job.writes, dag_id=task_instance.dag_id, broker=self.broker, tables=PUBLISHED_TABLES
+            job.reads,
+            job.writes,
+            dag_id=task_instance.dag_id,
+            broker=self.broker,
+            reads_tables=job.reads_tables,
+            writes_tables=job.writes_tables,
         )
 
     def _connect(self, folder: str) -> None:
@@ -300,6 +349,8 @@ def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) 
     """Return the task that runs `spark_jobs/<task_id>.py`."""
     config, job = settings(), JOBS[task_id]
     only = [f"--cluster-id={cluster.cluster_id or ''}"] if job.chooses_cluster else []
+    if task_id == "snapshot_log" and cluster.admin_only:
+        only.append("--admin-only")
     common: dict[str, Any] = {
         "task_id": task_id,
         "application": str(config.home / "spark_jobs" / f"{task_id}.py"),

@@ -2,7 +2,7 @@
 
 An offset expires at the first instant at which the broker or a rule of the policy lets it go, and that is its cause; a
 rule takes effect only when a plan is applied. Offsets that wait for an event, such as the end of a subscription or of a
-transaction, are not in the forecast.
+transaction, are not in the forecast. Without the log an offset counts at the later end of its interval.
 """
 
 from dataclasses import dataclass
@@ -29,6 +29,7 @@ _NEEDED = [
     "group_id",
     "broker_verdict",
     "broker_expires_at_ms",
+    "due_by_ms",
     "policy_verdict",
     "policy_rule",
     "policy_expires_at_ms",
@@ -108,6 +109,8 @@ def _instants(verdicts: pa.Table, whose: str, as_of_ms: int) -> pa.ChunkedArray:
     """When time alone expires each offset by a verdict; as_of_ms for due offsets without a known instant."""
     is_due = pc.fill_null(pc.equal(verdicts[f"{whose}_verdict"], "expire"), False)
     at_ms = verdicts[f"{whose}_expires_at_ms"]
+    if whose == "broker":  # by looks only an interval is known: by its end the offset is gone
+        at_ms = pc.coalesce(at_ms, verdicts["due_by_ms"])
     return pc.if_else(is_due, pc.fill_null(at_ms, as_of_ms), at_ms)
 
 

@@ -8,13 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.analysis.forecast import TABLE, going_of, write_forecast
-from sexton.analysis.sweep_clock import CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS, clock_of, gone
+from sexton.analysis.sweep_clock import SweepClock, clock_of_leader, gone
 from sexton.archive.cluster_metadata import newest_metadata
 from sexton.archive.folder import filesystem
+from sexton.archive.leader_epochs import led_from
 from sexton.coordinator.api.abandonment import Abandonment, abandonment
 from sexton.coordinator.api.tables_view import TABLES as HELD_TABLES
 from sexton.coordinator.api.tables_view import TablesView
-from sexton.coordinator.expiry import SweepBlock, block_in
+from sexton.coordinator.expiry import CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS, SweepBlock, block_in
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import SextonError, UsageError
 from sexton.history.interval_counts import SWEEPS
@@ -30,7 +31,7 @@ from sexton.tables.expiry_forecast import HORIZON_DAYS
 UNNAMED_RULE = "policy"
 _OFFSET = ["group_id", "topic", "partition", "committed_offset", "log_partition"]
 _HELD = ("committed_offsets", "unreachable_offsets")
-_SWEEP = ["log_partition", "started_at_ms", "certain_offsets"]
+_SWEEP = ["log_partition", "first_log_offset", "started_at_ms", "certain_offsets"]
 _RUNS_WITH_SWEEPS = 24
 """How many published runs are read for the sweeps that they saw."""
 _VERDICT = [
@@ -40,6 +41,7 @@ _VERDICT = [
     "broker_verdict",
     "broker_reason",
     "broker_expires_at_ms",
+    "due_by_ms",
     "policy_verdict",
     "policy_reason",
     "policy_rule",
@@ -156,8 +158,11 @@ class RunTables(Protocol):
     def check_interval_ms(self) -> int:
         """How often the broker sweeps, as it was recorded, else Kafka's default."""
 
-    def sweeps(self) -> dict[int, list[int]]:
+    def sweeps(self) -> "Sweeps":
         """When each log partition was seen to be swept (expiry_sweeps), as far as the run and those before it say."""
+
+    def led_from(self, log_partition: int, *, back_to: int) -> int | None:
+        """From which log_offset on its present leader has written it, as archive.leader_epochs; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +196,14 @@ class FolderTables:
     def check_interval_ms(self) -> int:
         return int(self.record.broker_settings.get(CHECK_INTERVAL) or DEFAULT_CHECK_INTERVAL_MS)
 
-    def sweeps(self) -> dict[int, list[int]]:
-        if self.record.changes_since_ms is None:
+    def sweeps(self) -> "Sweeps":
+        if self.record.changes_since_ms is None or self.record.is_admin:
             return {}
         return _sweeps_in([self.folder.read_table(SWEEPS, part, _SWEEP) for part in self.record.log_partitions])
+
+    def led_from(self, log_partition: int, *, back_to: int) -> int | None:
+        of = (self.record.cluster_id, self.record.topic_id, log_partition)
+        return _led_from(*of, as_of_ms=self.as_of_ms, back_to=back_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,18 +241,51 @@ class LakeTables:
             found = None
         return int((found.settings if found else {}).get(CHECK_INTERVAL) or DEFAULT_CHECK_INTERVAL_MS)
 
-    def sweeps(self) -> dict[int, list[int]]:
+    def led_from(self, log_partition: int, *, back_to: int) -> int | None:
+        of = (self.run.key.cluster_id, self.run.row["topic_id"], log_partition)
+        return _led_from(*of, as_of_ms=self.as_of_ms, back_to=back_to)
+
+    def sweeps(self) -> "Sweeps":
         runs = published_runs(self.lake, self.run.key.cluster_id)
         mine = [each for each in runs if each.key.as_of_ms <= self.as_of_ms and SWEEPS in each.snapshots]
         return _sweeps_in([read_published(self.lake, each, SWEEPS, _SWEEP) for each in mine[-_RUNS_WITH_SWEEPS:]])
 
 
-def _sweeps_in(tables: Sequence[pa.Table]) -> dict[int, list[int]]:
+Sweeps = dict[int, list[tuple[int, int]]]
+"""By log partition: where the tombstones of each sweep begin, and when it started."""
+
+
+def _led_from(cluster_id: str, topic_id: str, log_partition: int, *, as_of_ms: int, back_to: int) -> int | None:
+    fs, root = filesystem(settings().archive_uri)
+    try:
+        return led_from(
+            fs,
+            root,
+            cluster_id=cluster_id,
+            topic_id=topic_id,
+            log_partition=log_partition,
+            as_of_ms=as_of_ms,
+            back_to=back_to,
+        )
+    except (SextonError, OSError):  # the tables alone are enough to read
+        return None
+
+
+def _clock(tables: RunTables, sweeps: Sweeps, log_partition: int, check_interval_ms: int) -> SweepClock | None:
+    """The clock of a log partition."""
+    seen = sweeps.get(log_partition)
+    if not seen:
+        return None
+    start = tables.led_from(log_partition, back_to=min(at for at, _ in seen))
+    return clock_of_leader(seen, led_from=start, check_interval_ms=check_interval_ms)
+
+
+def _sweeps_in(tables: Sequence[pa.Table]) -> Sweeps:
     """The certain sweeps in rows of expiry_sweeps, by log partition."""
-    found: dict[int, list[int]] = {}
+    found: Sweeps = {}
     for row in (row for table in tables for row in table.to_pylist()):
         if row["certain_offsets"] and row["started_at_ms"] is not None:
-            found.setdefault(row["log_partition"], []).append(row["started_at_ms"])
+            found.setdefault(row["log_partition"], []).append((row["first_log_offset"], row["started_at_ms"]))
     return found
 
 
@@ -301,6 +343,9 @@ def offsets_of(tables: RunTables, group_id: str) -> list[OffsetForecast]:
         for row in going_of(own, as_of_ms=tables.as_of_ms, profile=profile_of(tables.row["profile"])).to_pylist()
     }
     sweeps, check_interval_ms = tables.sweeps(), tables.check_interval_ms()
+    clocks = {
+        part: _clock(tables, sweeps, part, check_interval_ms) for part in own["log_partition"].unique().to_pylist()
+    }
     found = []
     for number, row in enumerate(own.to_pylist()):
         goes = going.get(number)
@@ -308,8 +353,9 @@ def offsets_of(tables: RunTables, group_id: str) -> list[OffsetForecast]:
         whose = "policy" if by not in (None, "broker") and row["policy_reason"] else "broker"
         swept = None
         if goes is not None and by == "broker":
-            clock = clock_of(sweeps.get(row["log_partition"], ()), check_interval_ms=check_interval_ms)
-            swept = gone(clock, max(goes["at_ms"], tables.as_of_ms), check_interval_ms=check_interval_ms)
+            swept = gone(
+                clocks[row["log_partition"]], max(goes["at_ms"], tables.as_of_ms), check_interval_ms=check_interval_ms
+            )
         found.append(
             OffsetForecast(
                 topic=row["topic"],

@@ -70,6 +70,12 @@ class ClusterMetadata:
     brokers_differ: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
+    def retention_minutes(self) -> int | None:
+        """The broker's offsets.retention.minutes, None where it was not shown."""
+        minutes = self.settings.get("offsets.retention.minutes")
+        return int(minutes) if minutes else None
+
+    @property
     def leaders(self) -> dict[int, int]:
         """The broker that led each log partition; without those that had no leader."""
         return {part: one.leader for part, one in self.log_partitions.items() if one.leader >= 0}
@@ -133,7 +139,9 @@ def the_cluster(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> str |
         return safe_name(cluster_id, what="cluster id")
     clusters = child_folders(fs, root)
     if len(clusters) > 1:
-        raise UsageError(f"the archive holds several clusters: {', '.join(clusters)}", where=root, fix="name one")
+        raise UsageError(
+            f"the archive holds several clusters: {', '.join(clusters)}", where=root, fix="name one with --cluster-id"
+        )
     return clusters[0] if clusters else None
 
 

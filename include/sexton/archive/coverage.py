@@ -35,7 +35,8 @@ from sexton.archive.lineages import (
 )
 from sexton.archive.snapshots import Snapshot
 
-COMPLETE, PARTIAL, NONE = "complete", "partial", "none"
+COMPLETE, PARTIAL, NONE, ADMIN = "complete", "partial", "none", "admin"
+"""`admin`: by looks at what the Admin API answers, without the log (admin_looks)."""
 ON_TIME_MS = 600_000
 """A snapshot within this time after its instant has settled is on time."""
 _SHOWN_REASONS = 3

@@ -1,5 +1,5 @@
 """Whether an archive still holds what was put into it: names, lineages, manifests, SHA-256, Kafka's own CRC; the
-points in time, too.
+points in time and the looks by Admin API, too.
 
 Names and sizes are checked for the whole archive every time. Reading bytes is expensive: `subset` (n, t) reads one part
 in t, always the same for the same n, so that t runs with n = 1 .. t read everything once.
@@ -16,6 +16,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from pyarrow import fs as pafs
 
+from sexton.archive.admin_looks import (
+    SCHEMAS,
+    admin_look_instants,
+    admin_look_manifest,
+    read_admin_look,
+    read_look_table,
+)
 from sexton.archive.cluster_metadata import newest_metadata
 from sexton.archive.files import read_file
 from sexton.archive.lineages import (
@@ -80,6 +87,7 @@ def verify(
         findings += missing_files(fs, lineage.segments)
         chosen += [segment for segment in lineage.segments if is_in_subset(segment.segment_path, root, subset)]
     findings += _time_points(fs, root, cluster_id, subset)
+    findings += _admin_looks(fs, root, cluster_id, subset)
     of_bytes, read_bytes = sum(segment.size_bytes for segment in chosen), 0
     gone = {finding.where for finding in findings}
 
@@ -149,6 +157,20 @@ def _time_points(fs: pafs.FileSystem, root: str, cluster_id: str | None, subset:
             if is_in_subset(path, root, subset):
                 try:
                     read_look(fs, root, cluster, asked_at_ms)
+                except SextonError as error:
+                    yield _corrupt(str(error.where or path), error.message)
+
+
+def _admin_looks(fs: pafs.FileSystem, root: str, cluster_id: str | None, subset: tuple[int, int]) -> Iterator[Finding]:
+    """Looks by Admin API whose files are not those that their manifests describe."""
+    for cluster in clusters_of(fs, root, cluster_id):
+        for taken_at_ms in admin_look_instants(fs, root, cluster):
+            path = admin_look_manifest(root, cluster, taken_at_ms)
+            if is_in_subset(path, root, subset):
+                try:
+                    look = read_admin_look(fs, root, cluster, taken_at_ms)
+                    for table in SCHEMAS:
+                        read_look_table(fs, root, look, table, [])
                 except SextonError as error:
                     yield _corrupt(str(error.where or path), error.message)
 

@@ -24,6 +24,8 @@ from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_o
 _INT64_RANGE = range(-(1 << 63), 1 << 63)
 _NOWHERE = -1
 BROKER_RETENTION = "broker_retention"
+CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS = "offsets.retention.check.interval.ms", 600_000
+"""How often a coordinator sweeps: the setting, and Kafka's default."""
 SWEEP_BLOCKED = "sweep_blocked"
 Decision = Literal["keep", "expire"]
 

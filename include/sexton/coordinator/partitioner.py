@@ -1,9 +1,10 @@
 """Which log partition a group belongs to (Kafka: GroupCoordinatorService.partitionFor, the same rule since 0.8.2).
+Transactional ids have the same rule (TransactionStateManager.partitionFor).
 
 Compiled: kernels.text.partition_of.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -47,6 +48,20 @@ def infer_partition_count(groups_by_log_partition: Mapping[int, Collection[str]]
         if misplaced * _GROUPS_PER_MISPLACED <= len(hashes):
             return count
     return None
+
+
+def proven_partition_count(names_by_partition: Mapping[int, Collection[str]], highest: int) -> int | None:
+    """The only count above `highest` under which every name hashes to the partition it was found in, or None.
+
+    Unlike `infer_partition_count` this takes no likely count: of few names, and of the first partitions of a topic that
+    has a multiple of them, several counts are possible.
+    """
+    possible: Sequence[int] = range(highest + 1, HIGHEST_COUNT + 1)
+    for partition, names in names_by_partition.items():
+        for name in names:
+            hashed = _java_abs(java_hash(name))
+            possible = [count for count in possible if hashed % count == partition]
+    return possible[0] if len(possible) == 1 else None
 
 
 def _java_abs(value: int) -> int:

@@ -8,6 +8,8 @@ replicas             what each broker answers of its own replicas, leader or not
 topics, fetch, tail  leaders and offsets of partitions; raw record batches
 time_points          how new logs are at given offsets, by bisection of ListOffsets
 collect_metadata, configs   what a snapshot records of the cluster
+admin_look           one look at all groups, for clusters that hide their offsets log
+messages             requests that kafka-python has no schema of
 group_state, admin, append   what coordinators answer, and what changes their groups
 rights, broker_limits   what this principal may see; clocks and limits of the brokers
 
@@ -25,6 +27,7 @@ reasons with a star: when one of them fails, its request may move.
 | ListOffsets by timestamp | kafka-python | errors are the partition's own; as fast, 4,000 partitions a request |
 | ListGroups, DescribeGroups | kafka-python | an AdminClient cuts names at a NUL*, and sees consumer groups only* |
 | FindCoordinator, OffsetFetch | kafka-python | an AdminClient answers about the group whose name is cut* |
+| OffsetFetch of many groups, newer types described | kafka-python | an AdminClient asks about one group a request |
 | DeleteGroups, OffsetCommit, Produce | kafka-python | each attempt is known; librdkafka repeats them unasked |
 | OffsetDelete, OffsetForLeaderEpoch, DescribeQuorum | kafka-python | an AdminClient does not have them |
 | DescribeProducers, ListPartitionReassignments | kafka-python | an AdminClient does not have them |

@@ -49,14 +49,14 @@ def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSett
     topic.
 
     Every broker is asked, since each decides for the log partitions that it leads. A setting that is not reported is
-    left out, with a warning that names the ACL.
+    left out, with a warning that names the ACL; a topic that the cluster does not show has none.
     """
     first, *others = session.broker_ids
     of_broker, of_topic = described(session, (BROKER, str(first)), (TOPIC, topic))
     warnings = [
         f"{what}: {_why_not_reported(session, result.error_code, topic)}"
         for what, result in (("the broker's settings are not known", of_broker), (UNTOLD_RETENTION, of_topic))
-        if result.error_code
+        if result.error_code not in (0, KafkaError.UNKNOWN_TOPIC_OR_PART)
     ]
     brokers = {first: _of_coordinator(of_broker)}
     for broker in () if of_broker.error_code else others:

@@ -26,6 +26,7 @@ TopicState: TypeAlias = Literal["there", "gone", "hidden"]
 
 TOPICS_A_REQUEST = 1_000
 NOT_SEEN = "TOPIC_AUTHORIZATION_FAILED"
+_READ = 3  # as AclOperation numbers it
 
 
 def sees_all_topics(session: ClusterSession) -> bool:
@@ -56,6 +57,18 @@ def hidden(session: ClusterSession) -> list[str]:
         acl = session.missing_acl("GROUP_AUTHORIZATION_FAILED", "ListGroups")
         lines.append(f"not every group can be seen, and one that is not listed may exist: {acl}")
     return lines
+
+
+def may_read(session: ClusterSession, topic: str) -> bool:
+    """Whether this principal may read a topic; True where brokers do not say (before Kafka 2.3, KIP-430)."""
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    (found,) = session.retrying(lambda: session.call(request)).topics
+    operations = getattr(found, "authorized_operations", None)  # a set of numbers; None where it is not answered
+    return not operations or _READ in operations
 
 
 def seen_topics(session: ClusterSession) -> frozenset[str] | None:

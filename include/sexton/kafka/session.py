@@ -211,12 +211,14 @@ class ClusterSession:
         A broker that accepts connections and stalls gets a share of the time: the others can answer in the rest.
         """
         deadline = time.monotonic() + timeout_ms / 1000
-        servers = self._manager.cluster.bootstrap_brokers()
+        cluster, answering = self._manager.cluster, []
+        servers = cluster.bootstrap_brokers()
         for number, broker in enumerate(servers):
             left_ms = max(0, int((deadline - time.monotonic()) * 1000)) // (len(servers) - number)
             connection = self._manager.get_connection(broker.node_id, left_ms, refresh_metadata_on_err=False)
             try:
                 await self._manager.wait_for(connection.init_future, left_ms)
+                answering.append(broker)
                 break
             except REFUSED_LOGINS:
                 raise
@@ -225,17 +227,23 @@ class ClusterSession:
                 # that sent its versions and then closes the connection on a login has refused it.
                 if connection.broker_version_data is not None and self.config.sasl_mechanism:
                     raise kafka_errors.SaslAuthenticationFailedError() from None
-        # The manager picks one of the servers at random and stays with it for all the time that it is given.
+        # The manager picks a server at random and stays with it for all the time that it is given: it is offered the
+        # one that answers, and all where that has stopped to.
+        cluster.bootstrap_brokers = lambda: answering or servers
         try_ms = _TRY_MS if len(servers) > 1 else timeout_ms
-        while True:
-            left_ms = max(0, int((deadline - time.monotonic()) * 1000))
-            try:
-                await self._manager.bootstrap_async(min(left_ms, try_ms))
-                return
-            except kafka_errors.KafkaTimeoutError:
-                if left_ms <= try_ms:
-                    raise
-                try_ms *= 2
+        try:
+            while True:
+                left_ms = max(0, int((deadline - time.monotonic()) * 1000))
+                try:
+                    await self._manager.bootstrap_async(min(left_ms, try_ms))
+                    return
+                except kafka_errors.KafkaTimeoutError:
+                    answering.clear()
+                    if left_ms <= try_ms:
+                        raise
+                    try_ms *= 2
+        finally:
+            del cluster.bootstrap_brokers
 
     def _run(self, work: Callable[[], Awaitable[Any]]) -> Any:
         async def awaited() -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from sexton.errors import Refused
 from sexton.kafka.session import ClusterSession, TransientError
 from sexton.records import kafka_uuid
 
@@ -68,6 +69,16 @@ def describe_cluster(
         topics=found,
         is_whole=len(found) == len(answer.topics),
     )
+
+
+def require_cluster(cluster_id: str, expected: str | None, *, where: str) -> None:
+    """Refused where the brokers are those of another cluster than the settings expect; None expects none."""
+    if expected not in (None, cluster_id):
+        raise Refused(
+            f"this is cluster {cluster_id}, expected {expected}",
+            where=where,
+            fix="check the connection, and cluster_id in SEXTON_CLUSTERS",
+        )
 
 
 def describe_topic(session: ClusterSession, name: str, *, call: str = "Metadata") -> Topic:

@@ -32,8 +32,9 @@ from sexton.tables import TABLES
 
 
 def _schema(table: str, *without: str) -> pa.Schema:
-    """The columns of a table of `sexton.tables`, in its order, but for the run's and some others."""
-    return pa.schema([field for field in TABLES[table].arrow_schema(with_run=False) if field.name not in without])
+    """The columns of a table of `sexton.tables`, in its order, but for the run's, those of looks and some others."""
+    columns = (column for column in TABLES[table].columns if column.known_from != "looks")
+    return pa.schema([column.field for column in columns if column.name not in without])
 
 
 _OFFSET_SCHEMA = _schema("committed_offsets", "log_partition")
@@ -43,7 +44,7 @@ _GROUP_SCHEMA = _schema(
 _MEMBER_SCHEMA = _schema("members")
 _UNDECODABLE_SCHEMA = _schema("undecodable_records", "log_partition").append(pa.field("log_partition", pa.int32()))
 _TRANSACTION_SCHEMA = _schema("open_transactions", "log_partition")
-_TOMBSTONE_SCHEMA = pa.schema(
+TOMBSTONE_SCHEMA = pa.schema(
     [
         ("group_id", pa.string()),
         ("ordinal", pa.int32()),
@@ -128,7 +129,7 @@ def finish_bucket(
     unloads = _unexpected_unloads(tables, replay, found)
     tables["group_tombstones"] = _from_rows(
         [row for group in groups if group.group_type != "Classic" for row in _tombstone_rows(group)],
-        _TOMBSTONE_SCHEMA,
+        TOMBSTONE_SCHEMA,
     )
     return Finished(
         tables=tables,

@@ -1,16 +1,21 @@
 """The newest audits in the lake, counted for the summary of a run.
 
 A run reads one log. It cannot show what other replicas of it would serve (the DAG audit_replicas compares these), nor
-whose its open transactions are (audit_transactions).
+whose its open transactions are (audit_transactions), nor how late its groups are in time (audit_lag, which comes after
+the run that it describes).
 """
 
 from collections import Counter
 from collections.abc import Sequence
 
-from sexton.lake.audits import audit_rows, newest_audit
+import pyarrow.compute as pc
+
+from sexton.lake.audits import audit_rows, newest_audit, newest_audit_of_a_run
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
-from sexton.runs.folder import ReplicaCounts, TransactionCounts
+from sexton.runs.folder import LagCounts, ReplicaCounts, TransactionCounts
+
+_DAY_MS = 86_400_000
 
 # An audit that is later than the run is passed over, so that a later attempt of the run counts the same.
 
@@ -50,6 +55,24 @@ def newest_transactions(lake: Lake, run: RunKey) -> TransactionCounts | None:
         hanging_groups=len({group_id for row in hanging for group_id in row["group_ids"]}),
         hanging_offsets=len({(o["group_id"], o["topic"], o["partition"]) for row in hanging for o in row["offsets"]}),
         hanging_since_ms=min((row["since_ms"] for row in hanging if row["since_ms"] is not None), default=None),
+    )
+
+
+def newest_lag(lake: Lake, run: RunKey) -> LagCounts | None:
+    """Of the newest audited run of the cluster before this one; None without any."""
+    columns = ["group_id", "lag_min_ms", "would_reset", "loses_at_ms"]
+    found = newest_audit_of_a_run(lake, "time_lag", run.cluster_id, columns, before_ms=run.as_of_ms)
+    if found is None:
+        return None
+    as_of_ms, rows = found
+    losing = rows.filter(pc.less_equal(rows["loses_at_ms"], as_of_ms + _DAY_MS))
+    return LagCounts(
+        as_of_ms=as_of_ms,
+        offsets=rows.num_rows,
+        longest_ms=pc.max(rows["lag_min_ms"]).as_py() or 0,
+        losing=losing.num_rows,
+        losing_groups=pc.count_distinct(losing["group_id"]).as_py(),
+        resets=_counted(rows["would_reset"].drop_null().to_pylist()),
     )
 
 

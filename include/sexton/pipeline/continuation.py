@@ -1,8 +1,8 @@
 """Whether a log continues its archived bytes, and the alert when it does not.
 
 It does not when it begins above them (deleted or compacted before it was archived: a gap), ends below them or left
-their leader epoch below their end (a truncation, an unclean election: KIP-320), when no snapshot was taken for so long
-that tombstones may have been compacted away, when the topic has another number of log partitions (groups hash elsewhere
+their leader epoch below their end (a truncation, an unclean election: KIP-320), when it was not read for so long that
+tombstones may have been compacted away, when the topic has another number of log partitions (groups hash elsewhere
 then), or when it was created again under another id. Each of these begins a lineage whose origin says why
 (archive.lineages), and raises one alert.
 
@@ -34,7 +34,8 @@ KAFKAS_DELETE_RETENTION_MS = 86_400_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterHistory:
     """The cluster now, and at the last finished snapshot: when that was taken (`before_ms`), its number of log
-    partitions, and the topic's id if it was another one; None without a snapshot."""
+    partitions, and the topic's id if it was another one; None without a snapshot. `delete_retention_ms` is the lower
+    one of then and now."""
 
     found_at_ms: int
     partition_count: int
@@ -45,12 +46,17 @@ class ClusterHistory:
 
 
 def continuation(
-    log: LogEnds, archived: ArchiveEnd | None, left_epoch: tuple[int, int] | None, known: ClusterHistory
+    log: LogEnds,
+    archived: ArchiveEnd | None,
+    left_epoch: tuple[int, int] | None,
+    known: ClusterHistory,
+    *,
+    is_late: bool = False,
 ) -> tuple[Lineage, int, Origin | None]:
     """(lineage, first log_offset to fetch, origin when the lineage is a new one) of a log partition.
 
     `left_epoch` is what the broker answers for the leader epoch of the last archived batch (topics.end_of_epoch), None
-    when that batch has none or nothing is archived.
+    when that batch has none or nothing is archived. `is_late`: its last bytes were read too long after those before.
     """
     if archived is None:
         first = Origin(
@@ -74,7 +80,7 @@ def continuation(
         reason, diverged_at = TRUNCATED, log.high_watermark
     elif left_epoch is not None and (left_epoch[0] != archived.leader_epoch or left_epoch[1] < reached):
         reason, diverged_at = EPOCH_DIVERGED, left_epoch[1] if 0 <= left_epoch[1] < reached else None
-    elif log.high_watermark > reached and _is_unobserved(archived, known):
+    elif is_late or (log.high_watermark > reached and is_unobserved(archived, known)):
         reason = UNOBSERVED
     else:
         return archived.lineage, reached, None
@@ -91,7 +97,7 @@ def continuation(
     return lineage, log.log_start_offset, origin
 
 
-def _is_unobserved(archived: ArchiveEnd, known: ClusterHistory) -> bool:
+def is_unobserved(archived: ArchiveEnd, known: ClusterHistory) -> bool:
     """Whether the archived end was last looked at so long ago that the cleaner may have removed what came after it."""
     looked_ms = max((ms for ms in (archived.taken_at_ms, known.before_ms) if ms is not None), default=known.found_at_ms)
     return known.found_at_ms - looked_ms > known.delete_retention_ms
@@ -121,7 +127,7 @@ def breaks_since(
             )
         elif origin.reason == UNOBSERVED:
             lines[UNOBSERVED] = (
-                "no snapshot was taken for longer than the topic's delete.retention.ms: tombstones may have come and "
+                "the log was not read for longer than the topic's delete.retention.ms: tombstones may have come and "
                 "gone, and log partitions with new records start new lineages"
             )
         elif origin.reason == PARTITION_COUNT:

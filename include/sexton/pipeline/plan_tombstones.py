@@ -3,6 +3,8 @@
 They become the table `tombstones`, and with all that has to be known before anybody acts on them the folder
 `<run>/plan/` (plans). The forecast of the next days is written with them (analysis.forecast).
 
+Without the log (coverage `admin`) only offsets are planned that are due at both ends of their interval, and no group.
+
 Nothing is planned for a log partition whose log could not be read in full or whose load would fail, since an unread
 record might be a newer value; nor, without a policy, for one whose sweep fails, since the broker writes nothing there.
 Nothing is written to Kafka here.
@@ -32,8 +34,8 @@ from sexton.plans.write_plan import Page, write_log_partition, write_plan
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED
 from sexton.runs.folder import RunFolder, RunRecord, Shard, shards_of
-from sexton.runs.judging import read_held, sweep_fails
-from sexton.verdicts.expiry import appended, plan
+from sexton.runs.judging import read_held, read_numbered, sweep_fails
+from sexton.verdicts.expiry import appended, is_of_offset, plan
 from sexton.verdicts.policy import plan_by_policy
 
 TABLE = "tombstones"
@@ -88,13 +90,15 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
 
 def _plan(folder: RunFolder, record: RunRecord, shard: Shard) -> "_Planned":
     """Plan one shard, nothing at all where planning is blocked."""
-    held, groups = read_held(folder, shard), folder.read_table("groups", shard)
+    held, groups = read_numbered(folder, record, shard), folder.read_table("groups", shard)
     rows = _swept(folder, record, shard, held, groups)
     if shard.log_partition in record.blocked:
         rows = rows.slice(0, 0)
     here = pa.repeat(pa.scalar(shard.log_partition, pa.int32()), rows.num_rows)
     rows = rows.append_column("key", encode_keys(rows)).append_column("log_partition", here)
     part, undo = part_of(folder, record, shard, rows, held, groups)
+    if record.is_admin:
+        rows, undo = _without_places(rows, "target_log_offset"), _without_places(undo, "log_offset")
     written = None
     if shard.bucket is not None:
         folder.write_internal(_PLANNED, rows, shard)
@@ -103,6 +107,11 @@ def _plan(folder: RunFolder, record: RunRecord, shard: Shard) -> "_Planned":
         written = _write(folder, record, shard.log_partition, lambda: [rows], lambda: [undo])
     forecast = write_forecast(folder, record, shard, held, groups)
     return _Planned(shard=shard, part=part, written=written, forecast=forecast)
+
+
+def _without_places(rows: pa.Table, name: str) -> pa.Table:
+    """Rows without the numbers by which read_numbered named offsets that have no known place in the log."""
+    return rows.set_column(rows.column_names.index(name), name, pa.nulls(rows.num_rows, pa.int64()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +253,8 @@ def _plan_of(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table,
         rows = rows.slice(0, 0) if is_blocked else rows
     else:
         rows = plan_by_policy(policy, held, verdicts, groups, own, now_ms=record.as_of_ms, profile=profile)
+    if record.is_admin:  # what an open transaction has pending for a bare group, which keeps it, is not shown
+        rows = rows.filter(is_of_offset(rows))
     here = pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows)
     rows = rows.append_column("target_log_partition", here)
     return rows.slice(0, 0) if log_partition in record.blocked else rows

@@ -23,7 +23,7 @@ from sexton.runs.checkpoint import publish_checkpoint
 from sexton.runs.choose_profile import AMBIGUOUS
 from sexton.runs.engine import Engine
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
-from sexton.tables import INTERVAL_TABLES, SNAPSHOT_TABLES, TABLES
+from sexton.tables import SNAPSHOT_TABLES, TABLES, interval_tables
 
 
 def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> PublishedRun:
@@ -40,7 +40,7 @@ def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> Pub
         folder.write_run(record)
     names = [table.name for table in SNAPSHOT_TABLES]
     if record.changes_since_ms is not None:
-        names += [table.name for table in INTERVAL_TABLES]
+        names += [table.name for table in interval_tables(is_admin=record.is_admin)]
     published = publish(engine.session, open_lake(), key_of(record), names, row_of(record))
     failpoint("publish.named")
     if record.positions:
@@ -55,7 +55,7 @@ def _plan_to_keep(folder: RunFolder, record: RunRecord) -> Plan | None:
 
     None where it is empty, or where nothing proves whose rules it has to follow: nobody may apply it then.
     """
-    if not record.positions or record.profile_source == AMBIGUOUS:
+    if not (record.positions or record.is_admin) or record.profile_source == AMBIGUOUS:
         return None
     plan = own_plan(folder)
     if plan.record.plan_id != record.plan_id:

@@ -4,6 +4,8 @@ Three maps: fold every chunk of log, merge the partial folds of each shard in lo
 checkpoint), and turn each fold into rows. A shard is a log partition, or a bucket of one that has very many keys.
 Records never leave the task that read them; only folds do. A run of the archive continues from the nearest published
 checkpoint where it can, with the same result as a full replay.
+
+Where a cluster hides its log, the tables come from looks by Admin API (pipeline.merge_looks).
 """
 
 import time
@@ -24,6 +26,7 @@ from sexton.failpoints import failpoint
 from sexton.history.interval import open_interval, write_changes
 from sexton.kernels import results
 from sexton.kernels.fold import PartialFold
+from sexton.pipeline import merge_looks
 from sexton.pipeline.misplaced import held_elsewhere, homes_of, sources_of
 from sexton.pipeline.run_record import (
     Finished,
@@ -34,14 +37,16 @@ from sexton.pipeline.run_record import (
     homeless,
     oversized,
     require_coverage,
+    write_topic_partitions,
 )
 from sexton.runs import checkpoint
 from sexton.runs.checkpoint import Base
-from sexton.runs.choose_profile import AUTO, choose, of_evidence, of_version
+from sexton.runs.choose_profile import AUTO, choose, of_evidence
 from sexton.runs.endless_load import endless_load
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED, Merged, fold_log
 from sexton.runs.folder import RunFolder, RunRecord, Shard, files_sha256
+from sexton.runs.look_tables import look_for
 from sexton.runs.source import LogSource, open_archive, open_segments
 from sexton.settings import settings
 from sexton.tables import TABLES
@@ -63,10 +68,12 @@ STATE_TABLES = (
 
 def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     """Fill the state tables of `folder`; NoCoverage when the log cannot answer for the instant asked for."""
-    choice = choose(request.profile)
+    if request.archive is not None:
+        look = look_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms)
+        if look is not None:
+            return merge_looks.run(engine, folder, request, look)
     source = _open(request).with_buffer(request.load_buffer_bytes).with_codec(request.codec)
-    if request.profile == AUTO and source.broker_version is not None:
-        choice = of_version(source.broker_version)
+    choice = choose(request.profile, source.broker_version)
     folder.reset()
     failpoint("replay.settled")
     merged, base, passed_over = _fold(engine, folder, source, request, choice.profile)
@@ -120,7 +127,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     counts: Counter[str] = Counter()
     for part in finished:
         counts.update(part.counts)
-    counts["topic_partitions"] = _write_topic_partitions(folder, record, source)
+    counts["topic_partitions"] = write_topic_partitions(folder, record, source.topics or [])
     changes, passed_over = checkpoint.without_damaged(
         lambda damaged: _changes(engine, folder, record, source, request, damaged)
     )
@@ -345,22 +352,6 @@ def with_log_partition(rows: pa.Table, table: str, log_partition: int) -> pa.Tab
     if "log_partition" in rows.column_names or "log_partition" not in TABLES[table].column_names:
         return rows
     return rows.append_column("log_partition", pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows))
-
-
-def _write_topic_partitions(folder: RunFolder, record: RunRecord, source: LogSource) -> int:
-    rows = [
-        {
-            "topic": topic["topic"],
-            "topic_id": topic.get("id"),
-            "partition": partition,
-            "log_start_offset": start,
-            "log_end_offset": end,
-        }
-        for topic in source.topics or []
-        for partition, (start, end) in enumerate(topic["partitions"])
-    ]
-    table = pa.Table.from_pylist(rows, schema=TABLES["topic_partitions"].arrow_schema(with_run=False))
-    return folder.write_table(record, "topic_partitions", table)
 
 
 def now_ms() -> int:

@@ -2,9 +2,12 @@
 counts, findings and warnings.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
 
 from sexton.archive.coverage import COMPLETE, PARTIAL, Coverage, worst
 from sexton.coordinator.api.broker_settings import broker_settings
@@ -15,9 +18,11 @@ from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import NoCoverage, UsageError
 from sexton.runs.choose_profile import AUTO, Choice
 from sexton.runs.fold_log import Merged
-from sexton.runs.folder import RunRecord
+from sexton.runs.folder import RunFolder, RunRecord
+from sexton.runs.judging import KAFKAS_DEFAULT
 from sexton.runs.source import LogSource
 from sexton.settings import settings
+from sexton.tables import TABLES
 from sexton.uris import uri_without_login
 
 _TOLD_PARTS = 3
@@ -93,7 +98,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
             fix="is the topics file of this cluster?",
         )
     missing = [] if count is None or source.is_archive else sorted(set(range(count)) - set(parts))
-    minutes, retention_source = _retention(source, request, choice.profile)
+    minutes, retention_source = retention_of(source.retention_minutes, request, choice.profile)
     coverage = _coverage(source, merged, missing)
     return RunRecord(
         run_id=request.run_id,
@@ -161,12 +166,13 @@ def _doubts(merged: list[Merged], *, count: int | None, missing: list[int], is_a
     return found
 
 
-def _retention(source: LogSource, request: ReplayRequest, profile: Profile) -> tuple[int, str]:
+def retention_of(recorded_minutes: int | None, request: ReplayRequest, profile: Profile) -> tuple[int, str]:
+    """The retention to judge by in minutes, and where it is from."""
     if request.retention_minutes is not None:
         return request.retention_minutes, "asked for"
-    if source.retention_minutes is not None:
-        return source.retention_minutes, "offsets.retention.minutes of the broker"
-    return profile.default_retention_minutes, f"Kafka's default in {'.'.join(map(str, profile.release))}"
+    if recorded_minutes is not None:
+        return recorded_minutes, "offsets.retention.minutes of the broker"
+    return profile.default_retention_minutes, f"{KAFKAS_DEFAULT} {'.'.join(map(str, profile.release))}"
 
 
 def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Merged]) -> None:
@@ -259,6 +265,23 @@ def homeless(finished: Iterable[Finished], log_partitions: Collection[int]) -> l
         for home in part.homes
         if home not in log_partitions
     ]
+
+
+def write_topic_partitions(folder: RunFolder, record: RunRecord, topics: Iterable[Mapping[str, Any]]) -> int:
+    """Write the table topic_partitions from topics as cluster metadata has them; the number of rows."""
+    rows = [
+        {
+            "topic": topic["topic"],
+            "topic_id": topic.get("id"),
+            "partition": partition,
+            "log_start_offset": start,
+            "log_end_offset": end,
+        }
+        for topic in topics
+        for partition, (start, end) in enumerate(topic["partitions"])
+    ]
+    table = pa.Table.from_pylist(rows, schema=TABLES["topic_partitions"].arrow_schema(with_run=False))
+    return folder.write_table(record, "topic_partitions", table)
 
 
 def _text(instant_ms: int | None) -> str:

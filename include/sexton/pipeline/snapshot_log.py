@@ -4,6 +4,8 @@ Each log partition is fetched from the end of its archive to the high watermark 
 What the log does not hold is archived every time, after the segments: this cluster metadata says what a finished
 snapshot had. Running it again after a crash completes it.
 
+A cluster that hides the log is looked at by Admin API instead (pipeline.look_at_groups).
+
 A log that does not continue the archived bytes is never joined to them: it starts a new lineage and raises an alert
 (pipeline.continuation). When the log changes while it is read, the snapshot looks again and continues from what it has.
 """
@@ -14,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from pyarrow import fs as pafs
 
+from sexton.archive.admin_looks import AdminLook, look_at
 from sexton.archive.cluster_metadata import (
     ClusterMetadata,
     LogPartitionMetadata,
@@ -21,24 +24,43 @@ from sexton.archive.cluster_metadata import (
     snapshot_instants,
     write_metadata,
 )
+from sexton.archive.coverage import ADMIN
 from sexton.archive.files import child_folders
 from sexton.archive.folder import filesystem
 from sexton.archive.lineages import Origin, write_origin
 from sexton.archive.manifest import Lineage, Manifest, SegmentRange
 from sexton.archive.snapshots import snapshot_window
 from sexton.archive.writer import ArchiveEnd, archive_ends
-from sexton.errors import Refused, UsageError
+from sexton.errors import UsageError
 from sexton.failpoints import failpoint
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.collect_metadata import LogEnds, collect_metadata, log_ends
 from sexton.kafka.fetch import NO_EPOCH
+from sexton.kafka.rights import may_read
 from sexton.kafka.session import ClusterSession, Connect, TransientError
-from sexton.kafka.topics import OFFSETS_TOPIC, PartitionLeader, Topic, describe_topic, end_of_epoch
-from sexton.pipeline.continuation import KAFKAS_DELETE_RETENTION_MS, ClusterHistory, breaks_since, continuation
+from sexton.kafka.topics import (
+    OFFSETS_TOPIC,
+    PartitionLeader,
+    Topic,
+    describe_cluster,
+    describe_topic,
+    end_of_epoch,
+    require_cluster,
+)
+from sexton.pipeline import look_at_groups
+from sexton.pipeline.continuation import (
+    KAFKAS_DELETE_RETENTION_MS,
+    ClusterHistory,
+    breaks_since,
+    continuation,
+    is_unobserved,
+)
 from sexton.pipeline.fetch_log import FetchWork, fetch
 from sexton.runs.engine import Engine
 
 LONGEST_WAIT_MS = 3_600_000
+LOG = "log"
+_NOT_AUTHORIZED = 29  # TOPIC_AUTHORIZATION_FAILED
 LOOKS = 8
 """How often a snapshot looks again when the log changes while it is read; then it fails, and may be run again."""
 
@@ -58,12 +80,17 @@ class SnapshotRequest:
     settle_ms: int = 60_000
     bytes_per_second: int | None = None
     cluster_id: str | None = None
+    admin_only: bool = False
+    """Look at groups by Admin API, and leave the log alone."""
+    groups_per_second: int | None = None
+    """Bounds such a look; None: as fast as the brokers allow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """What one snapshot added. `log_offsets` counts the log_offsets that the archive now answers for and did not.
 
+    Of a look by Admin API, `coverage` is `admin`, `looked_because` why, and `groups` and `offsets` what it found.
     `alerts` are the breaks in a log's history since the last finished snapshot, `warnings` these and all others.
     """
 
@@ -77,6 +104,10 @@ class Snapshot:
     log_offsets: int = 0
     warnings: list[str] = field(default_factory=list)
     alerts: list[str] = field(default_factory=list)
+    coverage: str = LOG
+    looked_because: str | None = None
+    groups: int = 0
+    offsets: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,24 +135,89 @@ def run(
     """Take one snapshot. Running it again after a crash completes it; with nothing new it fetches nothing.
 
     `notify` is called with the alerts before the cluster metadata is written: whoever stores them loses none to a
-    crash, and may get one twice.
+    crash, and may get one twice. Where the log is hidden, and was never read, it is a look by Admin API.
     """
     if request.as_of_ms is not None:
-        _wait_until(request.as_of_ms + request.settle_ms, now_ms, sleep)
+        # Only of a log something has to settle.
+        _wait_until(request.as_of_ms + (0 if request.admin_only else request.settle_ms), now_ms, sleep)
+    if request.admin_only:
+        return _look_instead(request, look_at_groups.ASKED_FOR, now_ms=now_ms, sleep=sleep, connect=connect)
+    try:
+        return _copy(engine, request, now_ms=now_ms, connect=connect, notify=notify)
+    except UsageError:  # also NotAllowed: refused, or no such topic
+        if request.topic != OFFSETS_TOPIC:
+            raise
+        with connect(request.config) as session:
+            cluster_id = session.retrying(lambda: describe_cluster(session, ())).cluster_id
+            reason = look_at_groups.why_hidden(session)
+        # Where the log was read before, a right was lost: that is to be noticed, not worked around.
+        if reason is None or snapshot_instants(*filesystem(request.archive), cluster_id):
+            raise
+    return _look_instead(request, reason, now_ms=now_ms, sleep=sleep, connect=connect)
+
+
+def _look_instead(
+    request: SnapshotRequest,
+    reason: str,
+    *,
+    now_ms: Callable[[], int],
+    sleep: Callable[[float], None],
+    connect: Connect,
+) -> Snapshot:
+    """A look by Admin API."""
+    look = look_at_groups.run(
+        request.config,
+        request.archive,
+        reason=reason,
+        now_ms=now_ms,
+        cluster_id=request.cluster_id,
+        groups_per_second=request.groups_per_second,
+        connect=connect,
+        sleep=sleep,
+    )
+    return _of_look(look)
+
+
+def _of_look(look: AdminLook) -> Snapshot:
+    return Snapshot(
+        cluster_id=look.cluster_id,
+        topic_id=look.metadata.topic_id,
+        taken_at_ms=look.taken_at_ms,
+        log_partitions=look.metadata.partition_count,
+        warnings=look.warnings,
+        coverage=ADMIN,
+        looked_because=look.reason,
+        groups=look.rows["groups"],
+        offsets=look.rows["offsets"],
+    )
+
+
+def _copy(
+    engine: Engine,
+    request: SnapshotRequest,
+    *,
+    now_ms: Callable[[], int],
+    connect: Connect,
+    notify: Callable[[Sequence[str]], None] | None,
+) -> Snapshot:
+    """Copy what is new in the log."""
     fs, root = filesystem(request.archive)
     archived: list[Manifest] = []
+    late: frozenset[int] = frozenset()
     for looks_left in reversed(range(LOOKS)):
         look = _look(fs, root, request, taken_at_ms=now_ms(), connect=connect)
         failpoint("snapshot.looked")
-        lineages, work = _plan(fs, root, request, look)
+        lineages, work = _plan(fs, root, request, look, late)
         failpoint("snapshot.planned")
         is_first = looks_left == LOOKS - 1
         fetched = fetch(engine, work, connect, bytes_per_second=request.bytes_per_second, is_first=is_first)
         archived += [manifest for some in fetched for manifest in some.manifests]
+        ended_ms = now_ms()
         changed = [some.changed for some in fetched if some.changed]
-        if not changed:
+        late = _read_late(look, lineages, work, ended_ms)
+        if not changed and not late:
             break
-        if not looks_left:
+        if changed and not looks_left:
             raise TransientError(f"the log keeps changing: {changed[0]}", fix="take the snapshot again")
     failpoint("snapshot.fetched")
     metadata = look.metadata
@@ -139,7 +235,7 @@ def run(
         batches=sum(manifest.batch_count for manifest in archived),
         size_bytes=sum(manifest.size_bytes for manifest in archived),
         log_offsets=sum(manifest.next_log_offset - manifest.first_log_offset for manifest in archived),
-        warnings=[*alerts, *look.warnings],
+        warnings=[*alerts, *look.warnings, *_slow(metadata, work, ended_ms)],
         alerts=alerts,
     )
 
@@ -152,6 +248,9 @@ def earlier(request: SnapshotRequest) -> Snapshot | None:
     """
     fs, root = filesystem(request.archive)
     clusters = [request.cluster_id] if request.cluster_id is not None else child_folders(fs, root)
+    if request.as_of_ms is not None and len(clusters) == 1 and not snapshot_instants(fs, root, clusters[0]):
+        look = look_at(fs, root, clusters[0], request.as_of_ms)
+        return None if look is None else _of_look(look)
     # A snapshot that died has no metadata; without any, snapshot_window would take its segments for a whole snapshot.
     if request.as_of_ms is None or len(clusters) != 1 or not snapshot_instants(fs, root, clusters[0]):
         return None
@@ -168,9 +267,12 @@ def earlier(request: SnapshotRequest) -> Snapshot | None:
 
 
 def _plan(
-    fs: pafs.FileSystem, root: str, request: SnapshotRequest, look: _Look
+    fs: pafs.FileSystem, root: str, request: SnapshotRequest, look: _Look, late: frozenset[int]
 ) -> tuple[dict[int, tuple[Lineage, Origin | None]], list[FetchWork]]:
-    """The lineage of every log partition, the new ones with their origin written, and what to fetch."""
+    """The lineage of every log partition, the new ones with their origin written, and what to fetch.
+
+    `late` are log partitions whose archived bytes cannot be trusted to go on.
+    """
     history = _history(look)
     ids = look.metadata.cluster_id, look.metadata.topic_id
     lineages: dict[int, tuple[Lineage, Origin | None]] = {}
@@ -178,7 +280,7 @@ def _plan(
     for log in look.ends:
         part = log.log_partition
         archived = look.archived.get(part)
-        lineage, start, new = continuation(log, archived, look.left_epochs.get(part), history)
+        lineage, start, new = continuation(log, archived, look.left_epochs.get(part), history, is_late=part in late)
         if new:
             write_origin(fs, root, new, cluster_id=ids[0], topic_id=ids[1], log_partition=part, lineage=lineage)
         lineages[part] = lineage, new or (archived.origin if archived else None)
@@ -210,16 +312,41 @@ def _plan(
 
 def _history(look: _Look) -> ClusterHistory:
     metadata, before = look.metadata, look.before
-    retention_ms = metadata.delete_retention_ms
     same = before if before and before.topic_id == metadata.topic_id else None
+    # What a log cleaner has once written into a batch stays when the setting is raised (KIP-534).
+    retentions_ms = [one.delete_retention_ms for one in (metadata, same) if one and one.delete_retention_ms is not None]
     return ClusterHistory(
         found_at_ms=metadata.taken_at_ms,
         partition_count=metadata.partition_count,
-        delete_retention_ms=KAFKAS_DELETE_RETENTION_MS if retention_ms is None else retention_ms,
+        delete_retention_ms=min(retentions_ms, default=KAFKAS_DELETE_RETENTION_MS),
         before_ms=same.taken_at_ms if same else None,
         counted_before=same.partition_count if same else None,
         previous_topic_id=before.topic_id if before and not same else None,
     )
+
+
+def _read_late(
+    look: _Look, lineages: Mapping[int, tuple[Lineage, Origin | None]], work: Sequence[FetchWork], ended_ms: int
+) -> frozenset[int]:
+    """Log partitions whose archived bytes were in time when the snapshot began, and no longer when it had read on."""
+    history = replace(_history(look), found_at_ms=ended_ms)
+    return frozenset(
+        part
+        for part in (item.where.log_partition for item in work)
+        if (archived := look.archived.get(part)) is not None
+        and lineages[part][0] == archived.lineage
+        and is_unobserved(archived, history)
+    )
+
+
+def _slow(metadata: ClusterMetadata, work: Sequence[FetchWork], ended_ms: int) -> list[str]:
+    """That a reader who takes longer than delete.retention.ms may miss a tombstone whose value it has read."""
+    took_ms, retention_ms = ended_ms - metadata.taken_at_ms, metadata.delete_retention_ms
+    if not work or retention_ms is None or took_ms <= retention_ms:
+        return []
+    took, limit = f"{took_ms / 1000:.1f} s", f"{retention_ms / 1000:.1f} s"
+    took = f"reading took {took}, longer than the topic's delete.retention.ms, {limit}"
+    return [f"{took}: a tombstone or marker may be missing whose value was read before"]
 
 
 def _log_partitions(
@@ -247,17 +374,15 @@ def _look(
             lambda: collect_metadata(session, offsets_topic=topic, taken_at_ms=taken_at_ms)
         )
         cluster_id = metadata.cluster_id
-        if request.cluster_id not in (None, cluster_id):
-            raise Refused(
-                f"this is cluster {cluster_id}, expected {request.cluster_id}",
-                where=session.config.bootstrap_servers,
-                fix="check the connection, and cluster_id in SEXTON_CLUSTERS",
-            )
+        require_cluster(cluster_id, request.cluster_id, where=session.config.bootstrap_servers)
         before = newest_metadata(fs, root, cluster_id=cluster_id)
         archived = {
             log_partition: _with_epoch(end, before)
             for log_partition, end in archive_ends(fs, root, cluster_id=cluster_id, topic_id=metadata.topic_id).items()
         }
+        if before is None and not archived and not may_read(session, request.topic):
+            # Else the origin of every lineage would be written before the first fetch is refused.
+            session.check(_NOT_AUTHORIZED, "Fetch", topic=request.topic)
         left_epochs = _left_epochs(session, request.topic, archived)
     others = [name for name in child_folders(fs, root) if name != cluster_id]
     if before is None and not archived and others and request.cluster_id is None:

@@ -17,7 +17,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.errors import DataQualityFailure
 from sexton.lake.branch import RunKey, ensure_tables, footers, read_branch, write_branch
 from sexton.lake.catalog import open_lake
-from sexton.pipeline.audit_counts import newest_replicas, newest_transactions
+from sexton.pipeline.audit_counts import newest_lag, newest_replicas, newest_transactions
 from sexton.quality import duckdb_checks, spark_checks
 from sexton.quality.declared_expectations import checked_tables
 from sexton.quality.expectation import Expectation, Result
@@ -43,8 +43,8 @@ _SHOWN_FAILURES = 10
 def run(engine: Engine, folder: RunFolder) -> RunRecord:
     """Write the run's tables to its branch, check them there, and write dq_results and the Data Docs.
 
-    run.json gets the counts of the newest audits of replicas and of transactions that the lake has. Great Expectations
-    checks on Spark. DataQualityFailure when a critical expectation fails.
+    run.json gets the counts of the newest audits of replicas, transactions and lag that the lake has. Great
+    Expectations checks on Spark. DataQualityFailure when a critical expectation fails.
     """
     record = folder.read_run()
     lake, checked = open_lake(), checked_run(record)
@@ -62,7 +62,11 @@ def run(engine: Engine, folder: RunFolder) -> RunRecord:
     with TemporaryDirectory(prefix="sexton-docs-") as docs:
         results = spark_checks.check(engine.session, rows, shapes, suites, checked, docs=Path(docs))
         _write_docs(folder, Path(docs))
-    audits = {"replicas": newest_replicas(lake, key), "transactions": newest_transactions(lake, key)}
+    audits = {
+        "replicas": newest_replicas(lake, key),
+        "transactions": newest_transactions(lake, key),
+        "lag": newest_lag(lake, key),
+    }
     record = _write_results(folder, record.model_copy(update=audits), results)
     write_branch(engine.session, lake, key, folder, {TABLE: [f"{TABLE}/{WHOLE_RUN}.parquet"]})
     _stop_on_failure(results, folder, key)
@@ -126,6 +130,7 @@ def checked_run(record: RunRecord) -> CheckedRun:
         cuts=record.cuts,
         plan_id=record.plan_id,
         is_complete=record.coverage == "complete",
+        is_admin=record.is_admin,
         profile=profile_of(record.profile),
         policy=record.policy,
         has_changes=record.changes_since_ms is not None,
@@ -148,7 +153,7 @@ def files_of(record: RunRecord) -> dict[str, list[str]]:
             return [WHOLE_RUN]
         return record.shards if table.name in SHARDED else record.log_partitions
 
-    tables = checked_tables(has_changes=record.changes_since_ms is not None)
+    tables = checked_tables(has_changes=record.changes_since_ms is not None, is_admin=record.is_admin)
     return {table.name: [f"{table.name}/{stem}.parquet" for stem in stems(table)] for table in tables}
 
 

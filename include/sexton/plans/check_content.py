@@ -27,6 +27,7 @@ from sexton.verdicts.expiry import is_of_offset
 _HEADER = tuple(one.name for one in fields(Batch) if one.name not in ("position", "size_bytes", "data"))
 """The fields in which two batches of the same records agree; their sizes and CRCs may differ."""
 _MOST_BYTES = 1 << 31
+ADMIN = "admin"  # archive.coverage.ADMIN, whose module loads the compiler
 _RECORD_BYTES = 64
 """More than a record has besides its key, in any format."""
 _TARGETS = {
@@ -51,6 +52,7 @@ def check_content(plan: Plan, files: Mapping[str, bytes]) -> None:
         raise Refused("a key is not that of its row", where=tombstones)
     if (found := plan_id_of(plan)) != plan.record.plan_id:
         raise Refused(f"its rows are those of plan {found}", where=tombstones)
+    _check_coverage(plan)
     _check_undo(plan)
     _check_batches(plan, files)
     counted = {"tombstones": plan.tombstones.num_rows, "offsets": plan.undo.num_rows}
@@ -93,6 +95,15 @@ def _check_order(plan: Plan, where: str) -> None:
         raise Refused("its rows are not by log partition and position", where=where)
     if strange := set(parts.tolist()) - plan.record.cuts.keys():
         raise Refused(f"log partitions without a cut: {sorted(strange)}", where=where)
+
+
+def _check_coverage(plan: Plan) -> None:
+    """A plan by looks names its look, and nothing that looks cannot show."""
+    manifest = f"{plan.folder}/{MANIFEST}"
+    if plan.record.is_by_looks != (plan.record.coverage == ADMIN):
+        raise Refused(f"coverage {plan.record.coverage} and the look do not agree", where=manifest)
+    if plan.record.is_by_looks and offset_rows(plan.tombstones).num_rows != plan.tombstones.num_rows:
+        raise Refused("it was made by looks, and removes more than committed offsets", where=manifest)
 
 
 def _check_undo(plan: Plan) -> None:

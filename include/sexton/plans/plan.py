@@ -100,6 +100,13 @@ class Batches(_Part):
     largest_batch_bytes: Count
 
 
+class Look(_Part):
+    """The look by Admin API that a plan was made by: when it began, and the SHA-256 of each of its files."""
+
+    taken_at_ms: int
+    sha256: dict[str, Sha256]
+
+
 class Beyond(_Part):
     """Committed offsets that a plan removes and the broker would keep at that instant, and the number of their
     groups."""
@@ -116,7 +123,8 @@ class PlanRecord(_Part):
     before the hold ends). A plan with `over_limits` is
     never applied, nor is one by another retention than the broker's own. `codec` and `record_format` (magic) are those
     of the batches. `max_message_bytes` and `broker_retention_ms` are what the snapshot recorded, None where it did not;
-    without the retention `beyond` is None as well. A plan's age counts from `as_of_ms`.
+    without the retention `beyond` is None as well. A plan's age counts from `as_of_ms`. `coverage` is that of its run;
+    one by looks (`admin`) names its `look`, and has committed offsets only.
     """
 
     format: Literal[2] = 2
@@ -124,6 +132,8 @@ class PlanRecord(_Part):
     cluster_id: str
     topic_id: str
     as_of_ms: int
+    coverage: str = "complete"
+    look: Look | None = None
     cuts: dict[int, int]
     profile: str
     retention_ms: int
@@ -145,6 +155,11 @@ class PlanRecord(_Part):
     @property
     def is_empty(self) -> bool:
         return self.counts["tombstones"] == 0
+
+    @property
+    def is_by_looks(self) -> bool:
+        """Whether looks by Admin API stood for the log."""
+        return self.look is not None
 
     @property
     def is_what_if(self) -> bool:

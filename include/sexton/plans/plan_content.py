@@ -29,10 +29,10 @@ from sexton.plans.limits import (
     policy_of,
     unheeded,
 )
-from sexton.plans.plan import UNDO, Batches, Beyond, Losses, PlanRecord
+from sexton.plans.plan import UNDO, Batches, Beyond, Look, Losses, PlanRecord
 from sexton.policy import Counts, Policy
 from sexton.runs.folder import RunFolder, RunRecord, Shard
-from sexton.runs.judging import judge_offsets, read_held
+from sexton.runs.judging import judge_offsets, read_numbered
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import is_of_offset
 
@@ -42,6 +42,7 @@ NAMES_SHOWN = 60
 VERDICT = (
     "broker_reason",
     "broker_expires_at_ms",
+    "due_by_ms",
     "policy_reason",
     "policy_rule",
     "policy_expires_at_ms",
@@ -59,7 +60,7 @@ class OffsetLoss:
     partition: int
     committed_offset: int
     metadata: str
-    commit_timestamp_ms: int
+    commit_timestamp_ms: int | None
     cause: str
     reason: str
     expires_at_ms: int | None
@@ -122,7 +123,7 @@ def part_of(
     undo, verdicts, by_broker = _undo(folder, record, shard, offset_rows(tombstones), held)
     policy = policy_of(record)
     judged = None if policy is None else folder.read_table("offset_verdicts", shard, list(VERDICTS))
-    kept = undo["group_id"].filter(pc.equal(by_broker["broker_verdict"], "keep"))
+    kept = undo["group_id"].filter(pc.not_equal(by_broker["broker_verdict"], "expire"))
     own = groups if _is_home(tombstones, shard) else _groups_of(folder, tombstones)
     part = PlanPart(
         shard=shard,
@@ -167,6 +168,8 @@ def content_of(record: RunRecord, parts: Sequence[PlanPart], batches: Sequence[B
             cluster_id=record.cluster_id,
             topic_id=record.topic_id,
             as_of_ms=record.as_of_ms,
+            coverage=record.coverage,
+            look=Look(taken_at_ms=record.taken_at_ms, sha256=record.look_sha256) if record.is_admin else None,
             cuts=dict(sorted(record.cuts.items())),
             profile=record.profile,
             retention_ms=record.retention_ms,
@@ -317,6 +320,9 @@ def _first_groups(
 
 def _loss(value: dict[str, Any], verdict: dict[str, Any], cause: str) -> OffsetLoss:
     by = "policy" if cause.startswith("rule:") else "broker"
+    expires_at_ms = verdict[f"{by}_expires_at_ms"]
+    if by == "broker" and expires_at_ms is None:
+        expires_at_ms = verdict["due_by_ms"]
     return OffsetLoss(
         topic=value["topic"],
         partition=value["partition"],
@@ -325,7 +331,7 @@ def _loss(value: dict[str, Any], verdict: dict[str, Any], cause: str) -> OffsetL
         commit_timestamp_ms=value["commit_timestamp_ms"],
         cause=cause,
         reason=verdict[f"{by}_reason"] or "",
-        expires_at_ms=verdict[f"{by}_expires_at_ms"],
+        expires_at_ms=expires_at_ms,
         orphan=verdict["orphan"],
     )
 
@@ -352,7 +358,7 @@ def _undo(
     for part in np.unique(targets).tolist():
         mine = np.flatnonzero(targets == part)
         holder = shard if part == shard.log_partition else Shard(part)
-        held = own if holder is shard else read_held(folder, holder)
+        held = own if holder is shard else read_numbered(folder, record, holder)
         at = pc.index_in(
             planned["target_log_offset"].take(pa.array(mine)), value_set=held["log_offset"].combine_chunks()
         )

@@ -94,10 +94,10 @@ def joined(buckets: Sequence[Evidence]) -> Evidence:
     )
 
 
-def choose(profile: str) -> Choice:
-    """The profile asked for; for AUTO the newest, until something proves another."""
+def choose(profile: str, broker_version: str | None = None) -> Choice:
+    """The profile asked for; for AUTO that of the recorded broker, else the newest, until something proves another."""
     if profile == AUTO:
-        return ambiguous()
+        return ambiguous() if broker_version is None else of_version(broker_version)
     return Choice(profile=profiles.profile_of(profile), source="asked for")
 
 

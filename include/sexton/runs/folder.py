@@ -108,6 +108,20 @@ class TransactionCounts(BaseModel):
         return self.verdicts.get("hanging", 0)
 
 
+class LagCounts(BaseModel):
+    """What an audit of lag found, counted (table time_lag): of the `offsets` of the run at `as_of_ms`, how late the
+    latest is for certain, how many lose unread messages within a day of it, and would reset, by reason."""
+
+    model_config = ConfigDict(frozen=True)
+
+    as_of_ms: int
+    offsets: int
+    longest_ms: int
+    losing: int
+    losing_groups: int
+    resets: dict[str, int]
+
+
 class RunRecord(BaseModel):
     """What one run describes and what it found out; the single source for later stages, summary.json and `runs`."""
 
@@ -137,6 +151,9 @@ class RunRecord(BaseModel):
     positions: dict[int, LogPosition] = Field(default_factory=dict, description="log partition -> that in the archive")
     coverage: str = "complete"
     coverage_reason: str = ""
+    look_sha256: dict[str, str] = Field(
+        default_factory=dict, description="of the files of the look that a run of coverage `admin` is made by"
+    )
     has_topics: bool = False
     topics_at_ms: int | None = Field(default=None, description="when the topics were recorded; None for a file's")
     sees_all_topics: bool | None = Field(default=None, description="whether one that is not there is gone")
@@ -163,6 +180,7 @@ class RunRecord(BaseModel):
         default=None, description="of the newest audit at as_of, if the lake has one"
     )
     transactions: TransactionCounts | None = Field(default=None, description="likewise")
+    lag: LagCounts | None = Field(default=None, description="likewise, of a run before this one")
     counts: dict[str, int] = Field(default_factory=dict, description="table -> rows")
     warnings: list[str] = Field(default_factory=list)
     code_version: str = __version__
@@ -171,6 +189,11 @@ class RunRecord(BaseModel):
     def shards(self) -> list[Shard]:
         """The shards of all log partitions, by group id."""
         return [shard for part in self.log_partitions for shard in shards_of(part, self.bounds.get(part, ()))]
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether looks by Admin API stand for the log."""
+        return self.coverage == "admin"  # archive.coverage.ADMIN, whose module loads the compiler
 
     @property
     def recorded(self) -> Recorded:
@@ -224,7 +247,7 @@ class RunFolder(Folder):
 
     def write_table(self, record: RunRecord, table: str, rows: pa.Table, shard: Shard | int = WHOLE_RUN) -> int:
         """Write the rows of a log partition or shard, completed by the run's columns and cast to the declared
-        schema."""
+        schema. What only the log or only looks can fill is NULL where `rows` have no such column."""
         schema = TABLES[table].arrow_schema(with_run=True)
         if not rows.num_rows:
             self.write_rows(schema.empty_table(), table, shard)
@@ -234,9 +257,13 @@ class RunFolder(Folder):
             "as_of_ms": record.as_of_ms,
             "run_id": record.run_id,
         }
+        here = set(rows.column_names)
+        unfilled = {column.name for column in TABLES[table].columns if column.known_from is not None} - here
         columns = [
             pa.repeat(pa.scalar(run_columns[field.name], field.type), rows.num_rows)
             if field.name in run_columns
+            else pa.nulls(rows.num_rows, field.type)
+            if field.name in unfilled
             else cast(rows.column(field.name), field.type)
             for field in schema
         ]

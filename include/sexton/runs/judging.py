@@ -4,22 +4,28 @@ It joins the broker's verdict on each offset, its orphan kind, the open transact
 verdict.
 """
 
+from collections.abc import Iterable
 from types import MappingProxyType
 
 import pyarrow as pa
 
-from sexton.coordinator.expiry import SweepBlock, block_in, first_block
+from sexton.coordinator.expiry import CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS, SweepBlock, block_in, first_block
 from sexton.coordinator.profiles import profile_of
 from sexton.policy import Policy
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord, Shard
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, judge_unblocked, suspects, sweep_block, under_block
+from sexton.verdicts.intervals import at_latest, by_latest, judge_between
 from sexton.verdicts.orphans import TopicsTable, against_topics
 from sexton.verdicts.pins import Owners, pins
 from sexton.verdicts.policy import judge_by_policy
 
 TABLE = "offset_verdicts"
+KAFKAS_DEFAULT = "Kafka's default in"
+"""How the source of a retention begins that nobody asked for and no broker reported."""
 _HELD = ("committed_offsets", "unreachable_offsets")
+_INTERVAL, _INSTANT = ("due_after_ms", "due_by_ms"), ("broker_expires_at_ms", "base_timestamp_ms")
+"""What is known by looks, and by the log: NULL in the runs of the other."""
 _POLICY_COLUMNS = (
     "policy_verdict",
     "policy_reason",
@@ -41,6 +47,8 @@ def judge_offsets(
 
     Retention, instant, profile and topics are those of `record`, which need not be the one that `folder` holds.
     """
+    if record.is_admin:
+        return _judge_by_looks(folder, record, shard, policy)
     offsets = read_held(folder, shard)
     groups = folder.read_table("groups", shard)
     pending = folder.read_table("pending_offsets", shard)
@@ -57,10 +65,50 @@ def judge_offsets(
     verdicts = _beside(verdicts, against_topics(offsets, known_topics(folder, record)))
     transactions = folder.read_table("open_transactions", shard.log_partition)
     verdicts = _beside(verdicts, pins(offsets, pending, transactions, owners))
+    verdicts = _beside(verdicts, _nulls(verdicts.num_rows, _INTERVAL))
     if policy is not None:
         return _beside(verdicts, judge_by_policy(policy, offsets, verdicts, groups, now_ms=record.as_of_ms))
-    nothing = {name: pa.nulls(verdicts.num_rows, TABLES[TABLE].column(name).type) for name in _POLICY_COLUMNS}
-    return _beside(verdicts, pa.table(nothing))
+    return _beside(verdicts, _nulls(verdicts.num_rows, _POLICY_COLUMNS))
+
+
+def _judge_by_looks(folder: RunFolder, record: RunRecord, shard: Shard, policy: Policy | None) -> pa.Table:
+    """As `judge_offsets`, of a run without the log: verdicts of intervals, a policy's by their later ends."""
+    offsets, groups = read_held(folder, shard), folder.read_table("groups", shard)
+    verdicts = judge_between(
+        offsets,
+        groups,
+        retention_ms=record.retention_ms,
+        now_ms=record.as_of_ms,
+        seen_ms=record.taken_at_ms,
+        sweep_ms=_sweep_ms(record),
+        profile=profile_of(record.profile),
+    )
+    verdicts = verdicts.append_column("log_partition", offsets["log_partition"])
+    latest_offsets, latest_groups = at_latest(offsets, groups)
+    verdicts = _beside(verdicts, against_topics(latest_offsets, known_topics(folder, record)))
+    pending, transactions = folder.read_table("pending_offsets", shard), folder.read_table("open_transactions", shard)
+    verdicts = _beside(verdicts, pins(offsets, pending, transactions))
+    verdicts = _beside(verdicts, _nulls(verdicts.num_rows, _INSTANT))
+    if policy is None:
+        return _beside(verdicts, _nulls(verdicts.num_rows, _POLICY_COLUMNS))
+    judged = judge_by_policy(
+        policy, latest_offsets, by_latest(verdicts, offsets), latest_groups, now_ms=record.as_of_ms
+    )
+    return _beside(verdicts, judged)
+
+
+def _sweep_ms(record: RunRecord) -> int | None:
+    """How long after its time an offset may still be there; None by a retention that is not taken for the broker's."""
+    own_ms = record.broker_retention_ms
+    if own_ms is None and record.retention_source.startswith(KAFKAS_DEFAULT):
+        own_ms = profile_of(record.profile).default_retention_minutes * 60_000
+    if record.retention_ms != own_ms:
+        return None
+    return int(record.broker_settings.get(CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS))
+
+
+def _nulls(count: int, names: Iterable[str]) -> pa.Table:
+    return pa.table({name: pa.nulls(count, TABLES[TABLE].column(name).type) for name in names})
 
 
 def block_of(folder: RunFolder, record: RunRecord, log_partition: int) -> SweepBlock | None:
@@ -84,8 +132,8 @@ def block_of(folder: RunFolder, record: RunRecord, log_partition: int) -> SweepB
 
 def sweep_fails(folder: RunFolder, record: RunRecord, log_partition: int) -> bool:
     """Whether the broker's sweep of one log partition at the instant of the run writes nothing, as its replay found."""
-    (profile,) = folder.read_table("load_profile", log_partition).to_pylist()
-    block = block_in(profile)
+    profiles = folder.read_table("load_profile", log_partition).to_pylist()
+    block = block_in(profiles[0]) if profiles else None  # a run by looks has none
     return block is not None and block.is_on(record.as_of_ms)
 
 
@@ -93,6 +141,16 @@ def read_held(folder: RunFolder, shard: Shard) -> pa.Table:
     """The offsets that the sweep of one shard walks over; verdicts are rows of the same order."""
     committed, unreachable = (folder.read_table(name, shard) for name in _HELD)
     return held_offsets(committed, unreachable)
+
+
+def read_numbered(folder: RunFolder, record: RunRecord, shard: Shard) -> pa.Table:
+    """As `read_held`, with a number for each offset in its column log_offset: that of its record in the log, else that
+    of its row. A plan names what it removes by this number while it is made."""
+    held = read_held(folder, shard)
+    if not record.is_admin:
+        return held
+    numbers = pa.chunked_array([pa.array(range(held.num_rows), pa.int64())])
+    return held.set_column(held.column_names.index("log_offset"), "log_offset", numbers)
 
 
 def known_topics(folder: RunFolder, record: RunRecord) -> TopicsTable | None:

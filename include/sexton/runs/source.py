@@ -129,7 +129,7 @@ def open_archive(
         topics=topics,
         topics_at_ms=of_topics.taken_at_ms if of_topics else None,
         sees_all_topics=of_topics.sees_all_topics if of_topics else True if topics_file else None,
-        retention_minutes=_retention_minutes(metadata),
+        retention_minutes=metadata.retention_minutes if metadata else None,
         recorded=Recorded(
             broker_settings=recorded_settings,
             topic_settings=of_log.topic_settings if of_log else {},
@@ -150,13 +150,8 @@ def open_archive(
 def recorded_retention_ms(fs: pafs.FileSystem, root: str, cluster_id: str, *, as_of_ms: int) -> int | None:
     """The broker's retention as the archive has it for an instant, None where nothing recorded it."""
     metadata, _ = _metadata(fs, root, cluster_id, as_of_ms)
-    minutes = _retention_minutes(metadata)
+    minutes = metadata.retention_minutes if metadata else None
     return None if minutes is None else minutes * 60_000
-
-
-def _retention_minutes(metadata: ClusterMetadata | None) -> int | None:
-    minutes = (metadata.settings if metadata else {}).get("offsets.retention.minutes")
-    return int(minutes) if minutes else None
 
 
 def check_files(fs: pafs.FileSystem, segments: Iterable[Segment]) -> None:

@@ -174,7 +174,7 @@ class ClassicGroup(Group):
             "rebalance_timeout_ms": member.rebalance_timeout_ms,
             "member_epoch": None,
             "subscribed_topics": None if topics is None else sorted(topics),
-            "assignment": _read_assignment(member.assignment) if self._protocol_type == CONSUMER else None,
+            "assignment": read_assignment(member.assignment) if self._protocol_type == CONSUMER else None,
             "assignment_epochs": None,
             "member_metadata": member.subscription,
             "member_assignment": member.assignment,
@@ -188,7 +188,7 @@ class ClassicGroup(Group):
         return None if held == named else held
 
 
-def _read_assignment(data: bytes) -> list[str] | None:
+def read_assignment(data: bytes) -> list[str] | None:
     """The partitions in a ConsumerProtocolAssignment, which the coordinator never reads.
 
     None when it is malformed, or has more partitions than are decoded of one record (records.MOST_ITEMS).

@@ -14,9 +14,13 @@ from sexton.tables import TABLES
 from sexton.tables.change_kinds import ChangeKind
 
 SCHEMA = pa.schema(
-    [field for field in TABLES["offset_changes"].arrow_schema(with_run=False) if field.name != "log_partition"]
+    [
+        field
+        for field in TABLES["offset_changes"].arrow_schema(with_run=False, origin="log")
+        if field.name != "log_partition"
+    ]
 )
-"""The columns of offset_changes that are not the log partition's or the run's."""
+"""The columns of offset_changes that the log fills, without the log partition's and the run's."""
 
 
 def set_rows(start: State | None, end: State, gone: Sequence[int], known: ChangeEvidence) -> pa.Table:

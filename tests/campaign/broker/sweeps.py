@@ -73,8 +73,8 @@ def instants(sweeps: Round, log_partition: int, *, begins_ms: int, place: Place,
     """When the sweep of a log partition may have looked at a group, of a round that begins no earlier than `begins_ms`.
 
     That is at its stamp, or just before what fell due while it ran; up to 3.9 one sweep is of all log partitions. Where
-    it wrote nothing, it was at any time of the round. Offsets fall due at an instant of their history, where they say so
-    themselves, or a retention after one, which is no whole number of steps.
+    it wrote nothing, it was at any time of the round. Offsets fall due at an instant of their history, where they say
+    so themselves, or a retention after one, which is no whole number of steps.
     """
     own = sweeps.get(log_partition)
     end_ms = own.stamp_ms if own else max((one.stamp_ms for one in sweeps.values()), default=begins_ms)

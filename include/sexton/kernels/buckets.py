@@ -18,7 +18,7 @@ from sexton.kernels import layout as L
 from sexton.kernels.columns import Mask, group_ids
 from sexton.kernels.growth import new_state
 from sexton.kernels.layout import State
-from sexton.kernels.merge import absorb_state, only_groups, without_groups
+from sexton.kernels.merge import absorb_state, of_groups, without_groups
 from sexton.kernels.partial_fold import PartialFold
 
 
@@ -83,7 +83,7 @@ def without_undecodable(fold: PartialFold) -> PartialFold:
 
 def groups_of(fold: PartialFold, ids: GroupRange) -> State:
     """What a fold has of the groups of a range alone."""
-    return only_groups(fold.state, _is_in(group_ids(fold.state), ids))
+    return of_groups(fold.state, _is_in(group_ids(fold.state), ids))
 
 
 def with_groups(rest: PartialFold, groups: Iterable[State]) -> PartialFold:
@@ -121,7 +121,7 @@ def pieces_of(fold: PartialFold, *, most_keys: int) -> list[GroupSlice]:
             GroupSlice(
                 lower=names[int(order[first])].as_py(),
                 keys=int(of_group[order[first:end]].sum()),
-                fold=replace(without_undecodable(fold), state=only_groups(state, chosen)),
+                fold=replace(without_undecodable(fold), state=of_groups(state, chosen)),
             )
         )
     return pieces

@@ -135,13 +135,20 @@ def add_key(state: View, data: Any, start: int, group_size: int, topic_size: int
         row = find_key(state, hashed, out, at, size, group_bytes)
         if row >= 0:
             return row
-    row = counts[L.KEYS]
-    counts[L.KEYS] += 1
-    counts[L.KEY_BYTES] = at + size
+    row = append_key(state, at, group_bytes, size)
     put_slot(state.key_slots, counts[L.KEY_MASK], hash_span(state, out, at, size), row)
+    return row
+
+
+@compiled
+def append_key(state: View, at: int, group_size: int, size: int) -> int:
+    """Row of a new key whose canonical bytes are at the end of `key_bytes`; it has no hash slot yet."""
+    row = state.counts[L.KEYS]
+    state.counts[L.KEYS] += 1
+    state.counts[L.KEY_BYTES] = at + size
     state.keys[row, L.KEY_AT] = at
-    state.keys[row, L.KEY_SIZES] = group_bytes << 32 | size
-    state.keys[row, L.KEY_GROUP] = group_row(state, at + 2, group_bytes)
+    state.keys[row, L.KEY_SIZES] = group_size << 32 | size
+    state.keys[row, L.KEY_GROUP] = group_row(state, at + 2, group_size)
     state.keys[row, L.KEY_PENDING] = -1
     state.keys[row, L.LAST_TOMBSTONE] = L.NONE
     state.keys[row, L.SINCE] = 0

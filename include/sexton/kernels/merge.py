@@ -15,9 +15,10 @@ import numpy.typing as npt
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import copy_bytes, pointer
 from sexton.kernels import layout as L
+from sexton.kernels.columns import places
 from sexton.kernels.growth import new_state, reserve, used_by
 from sexton.kernels.index import add_group, add_key, find_key, hash_span, key_group_size, key_size, producer_row
-from sexton.kernels.layout import State, View, view_of
+from sexton.kernels.layout import Int64s, State, View, view_of
 from sexton.kernels.offsets import abort_pending, close_producer, commit_pending, remove
 from sexton.kernels.pending_rows import pending_row, store_text
 from sexton.kernels.profile_flags import copy_rules
@@ -37,27 +38,68 @@ _ADDED = (
 def absorb_state(left: State, right: State) -> State:
     """The left state with the right one joined to it, in the left one's arrays where these have space."""
     left = _with_space(left, right)
-    _absorb(left, right, _all_groups(right), False, False)
+    _absorb(left, right, _all_groups(right), False)
     return left
 
 
-def only_groups(state: State, chosen: npt.NDArray[np.bool_]) -> State:
+def of_groups(state: State, chosen: npt.NDArray[np.bool_]) -> State:
     """What a state has of some of its groups, for each row of `groups` whether it is one of them.
 
     Without what is of the whole log partition: end markers, counts, and the producers that have nothing open for them.
+    It shares the arenas of `state` and has no index: it can be joined to another state, or made tables of.
     """
-    rows, sizes = _used_by_groups(state, chosen)
-    fresh = reserve(new_state(keys=16), rows=rows, sizes=sizes)
-    copy_rules(state, fresh)
-    _absorb(fresh, state, chosen, False, True)
-    return fresh
+    counts = state.counts
+    groups, records = state.groups[: counts[L.GROUPS]][chosen], state.records[: counts[L.RECORDS]]
+    records = records[chosen[records[:, L.R_GROUP]]]
+    rows = np.flatnonzero(chosen[state.keys[: counts[L.KEYS], L.KEY_GROUP]])
+    keys = state.keys.take(rows, axis=0)
+    new_rows = np.cumsum(chosen) - 1
+    keys[:, L.KEY_GROUP] = new_rows[keys[:, L.KEY_GROUP]]
+    records[:, L.R_GROUP] = new_rows[records[:, L.R_GROUP]]
+    producers, pending = _open_for(state, rows)
+    keys[:, L.KEY_PENDING] = -1
+    found = new_state(keys=1)._replace(
+        keys=keys,
+        key_bytes=state.key_bytes,
+        text_bytes=state.text_bytes,
+        groups=groups,
+        producers=producers,
+        pending=pending,
+        records=records,
+        record_bytes=state.record_bytes,
+    )
+    copy_rules(state, found)
+    for name, at in L.ROW_TABLES.items():
+        found.counts[at] = len(getattr(found, name))
+    found.counts[L.KEY_BYTES] = (keys[:, L.KEY_SIZES] & 0xFFFFFFFF).sum()
+    found.counts[L.TEXT_BYTES] = keys[:, L.TEXT_SIZE].sum() + pending[:, L.TEXT_SIZE].sum()
+    found.counts[L.RECORD_BYTES] = (records[:, L.R_KEY_SIZE] + np.maximum(records[:, L.R_VALUE_SIZE], 0)).sum()
+    return found
+
+
+def _open_for(state: State, key_rows: Int64s) -> tuple[Int64s, Int64s]:
+    """Rows of `producers` that have values pending of some keys, and of `pending` with these, linked by producer."""
+    pending = state.pending[: state.counts[L.PENDING]]
+    row_of = places(key_rows, int(state.counts[L.KEYS])) if len(pending) else key_rows
+    pending = pending[pending[:, L.PENDING_VALUES] > 0]
+    pending = pending[row_of[pending[:, L.PENDING_KEY]] >= 0]
+    rows, owners = np.unique(pending[:, L.PENDING_PRODUCER], return_inverse=True)
+    pending = pending[np.argsort(owners, kind="stable")]
+    owners.sort()
+    pending[:, L.PENDING_KEY], pending[:, L.PENDING_PRODUCER] = row_of[pending[:, L.PENDING_KEY]], owners
+    is_last = np.append(owners[1:] != owners[:-1], True)[: len(owners)]
+    pending[:, L.NEXT_OF_PRODUCER] = np.where(is_last, -1, np.arange(1, len(owners) + 1))
+    producers = state.producers[rows]
+    producers[:, L.P_PENDING] = np.searchsorted(owners, np.arange(len(rows)))
+    producers[:, L.P_CANCELLED], producers[:, L.P_MARKER], producers[:, L.P_MARKER_AT] = 0, -1, L.NONE
+    return producers, pending
 
 
 def without_groups(state: State) -> State:
-    """What a state has of the whole log partition: what `only_groups` leaves out, and everything that is open."""
+    """What a state has of the whole log partition: what `of_groups` leaves out, and everything that is open."""
     fresh = reserve(new_state(keys=16), rows={"producers": int(state.counts[L.PRODUCERS])}, sizes={})
     copy_rules(state, fresh)
-    _absorb(fresh, state, np.zeros(state.counts[L.GROUPS], np.bool_), False, False)
+    _absorb(fresh, state, np.zeros(state.counts[L.GROUPS], np.bool_), False)
     return fresh
 
 
@@ -70,7 +112,7 @@ def prune_dead(state: State) -> State:
         return state
     fresh = _with_space(new_state(keys=int(state.counts[L.KEYS]) // 2 + 16), state)
     copy_rules(state, fresh)
-    _absorb(fresh, state, _all_groups(state), True, False)
+    _absorb(fresh, state, _all_groups(state), True)
     return fresh
 
 
@@ -81,31 +123,6 @@ def _all_groups(state: State) -> npt.NDArray[np.bool_]:
 def _with_space(left: State, right: State) -> State:
     rows, sizes = used_by(right)
     return reserve(left, rows=rows, sizes=sizes)
-
-
-def _used_by_groups(state: State, chosen: npt.NDArray[np.bool_]) -> tuple[dict[str, int], dict[str, int]]:
-    """As `used_by`, of some groups."""
-    counts = state.counts
-    groups = state.groups[: counts[L.GROUPS]][chosen]
-    of_key = chosen[state.keys[: counts[L.KEYS], L.KEY_GROUP]]
-    keys = state.keys[: counts[L.KEYS]][of_key]
-    pending = state.pending[: counts[L.PENDING]]
-    pending = pending[(pending[:, L.PENDING_VALUES] != 0) & of_key[pending[:, L.PENDING_KEY]]]
-    records = state.records[: counts[L.RECORDS]]
-    records = records[chosen[records[:, L.R_GROUP]]]
-    rows = {
-        "keys": len(keys),
-        "groups": len(groups),
-        "producers": min(len(pending), int(counts[L.PRODUCERS])),
-        "pending": len(pending),
-        "records": len(records),
-    }
-    sizes = {
-        "key_bytes": int((keys[:, L.KEY_SIZES] & 0xFFFFFFFF).sum() + groups[:, L.GROUP_LENGTH].sum()),
-        "text_bytes": int(keys[:, L.TEXT_SIZE].sum() + pending[:, L.TEXT_SIZE].sum()),
-        "record_bytes": int(records[:, L.R_KEY_SIZE].sum() + np.maximum(records[:, L.R_VALUE_SIZE], 0).sum()),
-    }
-    return rows, sizes
 
 
 @compiled
@@ -125,10 +142,10 @@ def is_live(state: View, key: int) -> bool:
 
 
 @compiled
-def _absorb(left_arrays: State, right_arrays: State, chosen: Any, only_live: bool, only_chosen: bool) -> None:
+def _absorb(left_arrays: State, right_arrays: State, chosen: Any, only_live: bool) -> None:
     """Join what `right` has of `chosen` groups to `left`, which has space for it.
 
-    `only_live` leaves out dead keys and closed producers, `only_chosen` what is of no group.
+    `only_live` leaves out dead keys and closed producers.
     """
     left, right = view_of(left_arrays), view_of(right_arrays)
     _join_groups(left, right, chosen)
@@ -138,7 +155,7 @@ def _absorb(left_arrays: State, right_arrays: State, chosen: Any, only_live: boo
         is_left_out = not chosen[right.keys[key, L.KEY_GROUP]] or (only_live and not is_live(right, key))
         key_of[key] = -1 if is_left_out else _same_key(left, right, key)
     for producer in range(right.counts[L.PRODUCERS]):
-        if right.producers[producer, L.P_MARKER] >= 0 and not only_live and not only_chosen:
+        if right.producers[producer, L.P_MARKER] >= 0 and not only_live:
             _end_transaction(left, right, producer)
     for key in range(right.counts[L.KEYS]):
         if key_of[key] >= 0 and right.keys[key, L.LAST_TOMBSTONE] != L.NONE and not only_live:
@@ -147,16 +164,13 @@ def _absorb(left_arrays: State, right_arrays: State, chosen: Any, only_live: boo
         if key_of[key] >= 0:
             _join_value(left, right, key_of[key], key)
     for producer in range(right.counts[L.PRODUCERS]):
-        if only_chosen and not _is_open_for(right, producer, key_of):
-            continue
         if not only_live or right.producers[producer, L.P_FIRST] != L.NONE:
-            _join_open(left, right, producer, key_of, not only_chosen)
-    if not only_chosen:
-        for count in _ADDED:
-            left.counts[count] += right.counts[count]
-        left.counts[L.MAX_COMMIT_MS] = max(left.counts[L.MAX_COMMIT_MS], right.counts[L.MAX_COMMIT_MS])
-        for number in range(len(right_arrays.unknown_types)):
-            left.unknown_types[number] += right.unknown_types[number]
+            _join_open(left, right, producer, key_of)
+    for count in _ADDED:
+        left.counts[count] += right.counts[count]
+    left.counts[L.MAX_COMMIT_MS] = max(left.counts[L.MAX_COMMIT_MS], right.counts[L.MAX_COMMIT_MS])
+    for number in range(len(right_arrays.unknown_types)):
+        left.unknown_types[number] += right.unknown_types[number]
     key_rows[-1] = 0  # the array has to outlive its pointer
 
 
@@ -240,20 +254,10 @@ def _copy_value(left: View, target: Any, to: int, right: View, source: Any, row:
 
 
 @compiled
-def _is_open_for(right: View, producer: int, key_of: Any) -> bool:
-    """Whether a producer has a value pending of a key that is joined."""
-    entry = right.producers[producer, L.P_PENDING]
-    while entry >= 0 and key_of[right.pending[entry, L.PENDING_KEY]] < 0:
-        entry = right.pending[entry, L.NEXT_OF_PRODUCER]
-    return entry >= 0
-
-
-@compiled
-def _join_open(left: View, right: View, producer: int, key_of: Any, adds_cancelled: bool) -> None:
+def _join_open(left: View, right: View, producer: int, key_of: Any) -> None:
     """Add what a producer has open in the right to what it has open in the left, of the keys that are joined."""
     row = producer_row(left, right.producers[producer, L.P_ID])
-    if adds_cancelled:
-        left.producers[row, L.P_CANCELLED] += right.producers[producer, L.P_CANCELLED]
+    left.producers[row, L.P_CANCELLED] += right.producers[producer, L.P_CANCELLED]
     if right.producers[producer, L.P_FIRST] == L.NONE:
         return
     if left.producers[row, L.P_FIRST] == L.NONE:

@@ -143,9 +143,9 @@ class PartialFold:
         return files.pack(self._tables(self.state))
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "PartialFold":
-        """The fold that `to_bytes` wrote; DamagedFold for anything else."""
-        return cls._restored(files.unpack(data))
+    def from_bytes(cls, data: bytes, *, is_indexed: bool = True) -> "PartialFold":
+        """The fold that `to_bytes` wrote; DamagedFold for anything else. See `from_tables` for `is_indexed`."""
+        return cls._restored(files.unpack(data), is_indexed=is_indexed)
 
     def write_parquet(self, folder: Folder) -> dict[str, str]:
         """Write the fold as a checkpoint: one Parquet file a table that has rows. The SHA-256 of each by its name.
@@ -168,8 +168,8 @@ class PartialFold:
         return to_tables(state, self.batch_counters, self.profile, self.undecodable, **marks)
 
     @classmethod
-    def _restored(cls, tables: Tables) -> "PartialFold":
-        state, batch_counters, profile, undecodable, marks = from_tables(tables)
+    def _restored(cls, tables: Tables, *, is_indexed: bool = True) -> "PartialFold":
+        state, batch_counters, profile, undecodable, marks = from_tables(tables, is_indexed=is_indexed)
         if marks.keys() != {"cut", "is_prefix"} or marks["is_prefix"] not in (0, 1) or (marks["cut"] or 0) < 0:
             raise DamagedFold(f"unknown marks: {marks}", where="counters")
         return cls(

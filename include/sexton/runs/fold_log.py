@@ -6,9 +6,9 @@ group ids, a task each: the partial folds are written by group id, so that a tas
 are written to `fold/<shard>` of the run folder.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, groupby
+from itertools import groupby
 
 from pyarrow import fs as pafs
 
@@ -31,6 +31,7 @@ from sexton.kernels.buckets import (
     without_undecodable,
 )
 from sexton.kernels.fold import PartialFold, fold_task, merge_all
+from sexton.kernels.growth import reserve
 from sexton.kernels.layout import Bytes, State
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.runs.checkpoint import Base, StartFold, can_divide
@@ -356,31 +357,46 @@ def _taken_at_ms(fs: pafs.FileSystem, span: SegmentSlice) -> int | None:
 def _merge(work: _MergeWork) -> Merged:
     """The partial folds that others have written, merged in log order."""
     starts_empty = work.whole.base is None and bool(work.partials)
-    start = [] if starts_empty else [_start(work.whole, ids=work.ids)]
-    fold = merge_all(chain(start, (_read_partial(work, partial) for partial in work.partials)))
+    fold = None if starts_empty else _start(work.whole, ids=work.ids)
+    for partial in work.partials:
+        if fold is not None and fold.cut is not None:
+            break
+        rest = _rest(work, partial)
+        fold = _with_space(work, rest) if fold is None else merge_all([fold, rest])
+        fold = with_groups(fold, _pieces(work, partial))
+    assert fold is not None, "there is a start or a partial fold"
     return _written(work.whole, fold if work.ids.is_first else without_undecodable(fold))
 
 
-def _read_partial(work: _MergeWork, partial: _Partial) -> PartialFold:
-    """What a partial fold has of the groups that are merged, and of the whole log partition."""
-    rest, *pieces = partial.spans
-    if partial.is_whole:
-        return bucket_of(_read_span(work.partial, partial.name, rest), work.ids)
+def _rest(work: _MergeWork, partial: _Partial) -> PartialFold:
+    """What a partial fold has of the whole log partition; if it is in one piece, with the groups that are merged."""
+    fold = _read_span(work.partial, partial.name, partial.spans[0])
+    return bucket_of(fold, work.ids) if partial.is_whole else rest_of(fold, is_first=work.ids.is_first)
+
+
+def _pieces(work: _MergeWork, partial: _Partial) -> Iterator[State]:
+    """What a partial fold has of the groups that are merged."""
+    for own, span in _spans(work, partial):
+        piece = _read_span(work.partial, partial.name, span, is_indexed=False)
+        yield piece.state if work.ids.holds(own) else groups_of(piece, work.ids)
+
+
+def _spans(work: _MergeWork, partial: _Partial) -> list[tuple[GroupRange, _Span]]:
+    """The pieces of a partial fold that have groups that are merged."""
+    pieces = partial.spans[1:]
     ranges = ranges_of([str(span.lower) for span in pieces])[1:]
-    some = [(own, span) for own, span in zip(ranges, pieces, strict=True) if own.overlaps(work.ids)]
-    return with_groups(
-        rest_of(_read_span(work.partial, partial.name, rest), is_first=work.ids.is_first),
-        (_groups(_read_span(work.partial, partial.name, span), own, work.ids) for own, span in some),
-    )
+    return [(own, span) for own, span in zip(ranges, pieces, strict=True) if own.overlaps(work.ids)]
 
 
-def _groups(piece: PartialFold, own: GroupRange, ids: GroupRange) -> State:
-    return piece.state if ids.holds(own) else groups_of(piece, ids)
+def _with_space(work: _MergeWork, rest: PartialFold) -> PartialFold:
+    """The first of some folds, with space for the keys of a bucket, where there are as many."""
+    rows = sum(span.rows for partial in work.partials for _, span in _spans(work, partial))
+    return replace(rest, state=reserve(rest.state, rows={"keys": min(rows, settings().bucket_keys)}, sizes={}))
 
 
-def _read_span(folder: Folder, name: str, span: _Span) -> PartialFold:
+def _read_span(folder: Folder, name: str, span: _Span, *, is_indexed: bool = True) -> PartialFold:
     try:
-        return PartialFold.from_bytes(folder.read_span(name, span.start, span.size))
+        return PartialFold.from_bytes(folder.read_span(name, span.start, span.size), is_indexed=is_indexed)
     except DamagedFold as error:
         raise DamagedFold(f"{error.where or 'all of it'}: {error.message}", where=folder.sub(name)) from None
 

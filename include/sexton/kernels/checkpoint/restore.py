@@ -33,7 +33,15 @@ from sexton.kernels.checkpoint.tables import (
     no_rows,
 )
 from sexton.kernels.growth import reserve
-from sexton.kernels.index import add_group, add_key, find_key, find_pending, hash_span, producer_row
+from sexton.kernels.index import (
+    add_group,
+    append_key,
+    find_key,
+    find_pending,
+    hash_span,
+    producer_row,
+    put_slot,
+)
 from sexton.kernels.layout import Bytes, Int64s, State, view_of
 from sexton.kernels.pending_rows import add_pending, relink_leaks, store_text
 from sexton.kernels.profile_flags import group_types_of, new_state_of
@@ -43,14 +51,16 @@ _Number = TypeVar("_Number", np.int64, np.uint8)
 
 _SLACK_ROWS, _SLACK_BYTES = 256, 1 << 16
 """Space of a restored fold for what is folded onto it, before it first grows."""
+_FILLED_ROWS = 4_096
 
 
 def from_tables(
-    tables: Tables,
+    tables: Tables, *, is_indexed: bool = True
 ) -> tuple[State, Int64s, Profile, list[tuple[int, Undecodable]], dict[str, int | None]]:
     """The state, batch counters, profile, undecodable records and marks that `to_tables` wrote.
 
-    The state has space for a few more rows.
+    The state has space for a few more rows. Without the index of its keys (`is_indexed`) it can only be joined to
+    another one, and whether a key is there twice is not seen.
     DamagedFold, with the name of the table, for anything that `to_tables` does not make: nothing is used unchecked.
     """
     check_tables(tables, {name: table.schema for name, table in no_rows().items()})
@@ -70,6 +80,7 @@ def from_tables(
         *_spans_of(keys, "topic"),
         _ints(keys, "partition"),
         *_spans_of(keys, "metadata"),
+        is_indexed,
     )
     _refuse("keys", refused, "a key that is there twice, or of a group that is not there")
     _fill(state.keys, keys, KEY_COLUMNS)
@@ -179,9 +190,12 @@ def _read_only(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
 
 
 def _fill(target: Int64s, table: pa.Table, names: Mapping[str, int]) -> None:
-    """Write columns of numbers into the first rows of `target`."""
-    for name, column in names.items():
-        target[: table.num_rows, column] = _ints(table, name)
+    """Write columns of numbers into the first rows of `target`, some rows at a time: they stay in the cache."""
+    columns = [(_ints(table, name), column) for name, column in names.items()]
+    for start in range(0, table.num_rows, _FILLED_ROWS):
+        rows = target[start : min(start + _FILLED_ROWS, table.num_rows)]
+        for numbers, column in columns:
+            rows[:, column] = numbers[start : start + _FILLED_ROWS]
 
 
 def _spans_of(table: pa.Table, name: str) -> tuple[Int64s, Bytes]:
@@ -226,6 +240,7 @@ def _restore_keys(
     partitions: Any,
     text_ends: Any,
     texts: Any,
+    is_indexed: bool,
 ) -> int:
     """Append keys from their strings; the first row whose key is there already or whose group is not, else -1.
 
@@ -235,23 +250,25 @@ def _restore_keys(
     known = state.counts[L.GROUPS]
     out, group_data, topic_data, text_data = state.key_bytes, pointer(groups), pointer(topics), pointer(texts)
     for row in range(len(partitions)):
-        group_at, topic_at = group_ends[row], topic_ends[row]
+        group_at, topic_at, at = group_ends[row], topic_ends[row], state.counts[L.KEY_BYTES]
         group_size, topic_size = group_ends[row + 1] - group_at, topic_ends[row + 1] - topic_at
-        size = group_size + topic_size + 8
-        span_array = np.empty(size, np.uint8)
-        span = pointer(span_array)
-        span[0], span[1] = (group_size >> 8) & 0xFF, group_size & 0xFF
-        copy_bytes(span, 2, group_data, group_at, group_size)
-        at = 2 + group_size
-        span[at], span[at + 1] = (topic_size >> 8) & 0xFF, topic_size & 0xFF
-        copy_bytes(span, at + 2, topic_data, topic_at, topic_size)
-        for i in range(4):
-            span[size - 4 + i] = (partitions[row] >> (24 - 8 * i)) & 0xFF
-        is_new = find_key(state, hash_span(state, span, 0, size), span, 0, size, group_size) < 0
-        key = add_key(state, span, 0, group_size, topic_size) if is_new else np.int64(-1)
-        span_array[0] = out[0]  # the array has to outlive its pointer
-        if key != row or state.counts[L.GROUPS] != known:
+        if not is_canonical(group_data, group_at, group_size) or not is_canonical(topic_data, topic_at, topic_size):
             return row
+        size, middle = group_size + topic_size + 8, at + 2 + group_size
+        out[at], out[at + 1] = (group_size >> 8) & 0xFF, group_size & 0xFF
+        copy_bytes(out, at + 2, group_data, group_at, group_size)
+        out[middle], out[middle + 1] = (topic_size >> 8) & 0xFF, topic_size & 0xFF
+        copy_bytes(out, middle + 2, topic_data, topic_at, topic_size)
+        for i in range(4):
+            out[at + size - 4 + i] = (partitions[row] >> (24 - 8 * i)) & 0xFF
+        hashed = hash_span(state, out, at, size) if is_indexed else np.int64(0)
+        if is_indexed and find_key(state, hashed, out, at, size, group_size) >= 0:
+            return row
+        key = append_key(state, at, group_size, size)
+        if state.counts[L.GROUPS] != known:
+            return row
+        if is_indexed:
+            put_slot(state.key_slots, state.counts[L.KEY_MASK], hashed, key)
         store_text(state, state.keys, key, text_data, text_ends[row], text_ends[row + 1] - text_ends[row])
     return -1
 

@@ -26,6 +26,7 @@ from sexton.report.summary import (
     GroupLine,
     LogPartition,
     OffsetCounts,
+    PolicyOutcome,
     RunInfo,
     Summary,
     Timeline,
@@ -35,7 +36,14 @@ from sexton.report.summary import (
     UndecodableRow,
     outcome,
 )
-from sexton.report.verdict_counts import COLUMNS, oddities, orphaned_topics, policy_outcome
+from sexton.report.verdict_counts import (
+    FINDING_COLUMNS,
+    ORPHAN_COLUMNS,
+    POLICY_COLUMNS,
+    oddities,
+    orphaned_topics,
+    policy_outcome,
+)
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.tables import FATES, TABLES
 from sexton.uris import uri_without_login, without_login
@@ -50,8 +58,10 @@ MAX_BINS = 60
 MAX_SPAN_MS = 3_650 * DAY_MS
 _BIN_STEPS_MS = tuple(n * MINUTE_MS for n in (1, 2, 5, 10, 15, 30)) + tuple(n * HOUR_MS for n in (1, 2, 3, 4, 6, 12))
 _DAY_STEPS = (1, 2, 7, 14, 30, 90, 365)
-_VERDICTS = ("expire", "keep", "unknown")
+VERDICTS = "offset_verdicts"
+"""The largest table: each part of a summary reads the columns that it needs, and lets them go."""
 _GROUP_KEY = ("log_partition", "group_id")
+_INSTANTS = ["broker_expires_at_ms", "due_by_ms"]
 
 
 def summarize(root: Folder | Path | str) -> Summary:
@@ -59,11 +69,6 @@ def summarize(root: Folder | Path | str) -> Summary:
     folder = RunFolder(root.uri if isinstance(root, Folder) else root)
     run = folder.read_run()
     tables = _Tables(folder)
-    verdicts = tables.read(
-        "offset_verdicts",
-        ["group_id", "log_partition", "broker_verdict", "broker_reason", "broker_expires_at_ms", "due_by_ms", *COLUMNS],
-    )
-    verdicts = _with_instants(verdicts)
     groups = tables.read(
         "groups",
         ["group_id", "group_type", "state", "member_count", "offset_count", "pending_count", "log_partition"],
@@ -73,7 +78,7 @@ def summarize(root: Folder | Path | str) -> Summary:
         "undecodable_records", ["log_partition", "base_offset", "log_offset", "record_type", "reason", "detail"]
     )
     checks = _checks(tables.read("dq_results", [*CheckResult.model_fields]))
-    odd = oddities(verdicts, sees_all_topics=run.sees_all_topics)
+    odd = oddities(tables.read(VERDICTS, FINDING_COLUMNS), sees_all_topics=run.sees_all_topics)
     transactions, pinned = _open_transactions(tables, as_of_ms=run.as_of_ms)
     log_partitions = _log_partitions(tables, bad, run)
     undecodable = max(bad.num_rows, sum(part.undecodable for part in log_partitions))
@@ -90,11 +95,11 @@ def summarize(root: Folder | Path | str) -> Summary:
         group_count=groups.num_rows,
         groups=_group_counts(groups),
         offsets=_offset_counts(tables),
-        expiring=_expiring(verdicts, as_of_ms=run.as_of_ms),
+        expiring=_expiring(tables, as_of_ms=run.as_of_ms),
         tombstone_count=tombstones.num_rows,
         tombstones=_tombstone_counts(tombstones),
-        biggest_groups=_biggest_groups(groups, verdicts),
-        losing_groups=_losing_groups(groups, verdicts),
+        biggest_groups=_biggest_groups(groups, tables),
+        losing_groups=_losing_groups(groups, tables),
         open_transactions=transactions,
         pinned_groups=pinned,
         undecodable=_undecodable(bad, total=undecodable),
@@ -102,11 +107,11 @@ def summarize(root: Folder | Path | str) -> Summary:
         log_partitions=log_partitions,
         fates=_fates(tables),
         checks=checks,
-        orphans=orphaned_topics(verdicts) if run.has_topics else None,
+        orphans=orphaned_topics(tables.read(VERDICTS, ORPHAN_COLUMNS)) if run.has_topics else None,
         orphan_offsets=sum(odd.orphans_by_kind.values()),
         warnings=[without_login(warning) for warning in run.warnings],
         oddities=odd,
-        policy=None if run.policy is None else policy_outcome(verdicts, Policy.from_canonical(run.policy)),
+        policy=_policy_outcome(tables, run.policy),
         replicas=run.replicas,
         transactions=run.transactions,
         lag=run.lag,
@@ -130,9 +135,9 @@ class _Tables:
         as_numbers = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(dictionary_columns=texts))
         return ds.dataset(files, filesystem=own.fs, format=as_numbers, partitioning=None)
 
-    def read(self, table: str, columns: Sequence[str]) -> pa.Table:
+    def read(self, table: str, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
         """Texts are dictionaries, for the files have each text once: millions of rows are some bytes each."""
-        return self._dataset(table).to_table(columns=list(columns)).unify_dictionaries()
+        return self._dataset(table).to_table(columns=list(columns), filter=where).unify_dictionaries()
 
     def count(self, table: str) -> int:
         return int(self._dataset(table).count_rows())
@@ -152,33 +157,41 @@ def _group_counts(groups: pa.Table) -> list[GroupCount]:
     return sorted(counts, key=lambda item: (-item.groups, item.group_type, item.state))
 
 
-def _expiring(verdicts: pa.Table, *, as_of_ms: int) -> Expiring:
+def _expiring(tables: _Tables, *, as_of_ms: int) -> Expiring:
     """Every verdict in one bucket, or in `never` if only a change in the cluster would expire it."""
-    columns = verdicts.select(["broker_reason", "broker_expires_at_ms"])
-    due, kept, unknown = (columns.filter(pc.equal(verdicts["broker_verdict"], one)) for one in _VERDICTS)
-    scheduled = kept.filter(pc.is_valid(kept["broker_expires_at_ms"]))
+    verdicts = tables.read(VERDICTS, ["broker_verdict", "broker_reason", *_INSTANTS])
+    instants, is_kept = _instants(verdicts), pc.equal(verdicts["broker_verdict"], "keep")
+    verdicts = verdicts.drop_columns(_INSTANTS).append_column("is_scheduled", pc.and_(is_kept, pc.is_valid(instants)))
     # Subtracting could overflow for a far explicit expire timestamp, so instants are compared.
-    instants = scheduled["broker_expires_at_ms"]
-    buckets, below = [Bucket(label="now", up_to_ms=0, offsets=due.num_rows)], 0
+    instants = instants.filter(verdicts["is_scheduled"])
+    counts = rows_of(verdicts.group_by(verdicts.column_names).aggregate([([], "count_all")]))
+
+    def by_reason(verdict: str) -> dict[str, int]:
+        rows = [row for row in counts if row["broker_verdict"] == verdict and not row["is_scheduled"]]
+        rows.sort(key=lambda row: (-row["count_all"], str(row["broker_reason"])))
+        return {row["broker_reason"]: row["count_all"] for row in rows}
+
+    due_by_reason = by_reason("expire")
+    due = sum(due_by_reason.values())
+    buckets, below = [Bucket(label="now", up_to_ms=0, offsets=due)], 0
     for label, span_ms in BUCKETS:
         up_to = count_true(pc.less_equal(instants, as_of_ms + span_ms))
         buckets.append(Bucket(label=label, up_to_ms=span_ms, offsets=up_to - below))
         below = up_to
-    buckets.append(Bucket(label="later", up_to_ms=None, offsets=scheduled.num_rows - below))
+    buckets.append(Bucket(label="later", up_to_ms=None, offsets=len(instants) - below))
     return Expiring(
         buckets=buckets,
-        never=counts_by(kept.filter(pc.is_null(kept["broker_expires_at_ms"])), "broker_reason"),
-        due_by_reason=counts_by(due, "broker_reason"),
-        unknown=counts_by(unknown, "broker_reason"),
-        timeline=_timeline(instants, as_of_ms=as_of_ms, due=due.num_rows),
+        never=by_reason("keep"),
+        due_by_reason=due_by_reason,
+        unknown=by_reason("unknown"),
+        timeline=_timeline(instants, as_of_ms=as_of_ms, due=due),
     )
 
 
-def _with_instants(verdicts: pa.Table) -> pa.Table:
-    """Verdicts whose instant is the later end of its interval where the log was not read."""
-    instants = pc.coalesce(verdicts["broker_expires_at_ms"], verdicts["due_by_ms"])
-    at = verdicts.column_names.index("broker_expires_at_ms")
-    return verdicts.set_column(at, "broker_expires_at_ms", instants)
+def _instants(verdicts: pa.Table) -> pa.ChunkedArray:
+    """When each offset expires: the later end of its interval where the log was not read."""
+    by_log, by_looks = (verdicts[name] for name in _INSTANTS)
+    return by_log if by_looks.null_count == len(by_looks) else pc.coalesce(by_log, by_looks)
 
 
 def _timeline(instants: pa.ChunkedArray, *, as_of_ms: int, due: int) -> Timeline:
@@ -219,29 +232,31 @@ def _record_name(record_type: int) -> str:
     return known.name if known else f"type {record_type}"
 
 
-def _biggest_groups(groups: pa.Table, verdicts: pa.Table) -> TopRows[GroupLine]:
+def _biggest_groups(groups: pa.Table, tables: _Tables) -> TopRows[GroupLine]:
     with_offsets = groups.filter(pc.greater(pc.add(groups["offset_count"], groups["pending_count"]), 0))
     order = [("offset_count", "descending"), ("group_id", "ascending"), ("log_partition", "ascending")]
-    return TopRows(rows=_group_lines(first_rows(with_offsets, order), verdicts), total=with_offsets.num_rows)
+    return TopRows(rows=_group_lines(first_rows(with_offsets, order), tables), total=with_offsets.num_rows)
 
 
-def _losing_groups(groups: pa.Table, verdicts: pa.Table) -> TopRows[GroupLine]:
+def _losing_groups(groups: pa.Table, tables: _Tables) -> TopRows[GroupLine]:
     """Groups with due offsets, the largest losses first."""
-    due = verdicts.select(_GROUP_KEY).filter(pc.equal(verdicts["broker_verdict"], "expire"))
+    due = tables.read(VERDICTS, _GROUP_KEY, pc.field("broker_verdict") == "expire")
     losing = due.group_by(list(_GROUP_KEY)).aggregate([([], "count_all")])
     order = [("count_all", "descending"), ("group_id", "ascending"), ("log_partition", "ascending")]
     wanted = [_key(row) for row in first_rows(losing, order)]
     theirs = groups.filter(pc.is_in(groups["group_id"], _strings(group_id for _, group_id in wanted)))
     rows = {_key(row): row for row in rows_of(theirs)}
-    return TopRows(rows=_group_lines([rows[key] for key in wanted if key in rows], verdicts), total=losing.num_rows)
+    return TopRows(rows=_group_lines([rows[key] for key in wanted if key in rows], tables), total=losing.num_rows)
 
 
-def _group_lines(rows: list[dict[str, Any]], verdicts: pa.Table) -> list[GroupLine]:
+def _group_lines(rows: list[dict[str, Any]], tables: _Tables) -> list[GroupLine]:
     """Lines for a few rows of `groups`, in their order."""
-    theirs = verdicts.filter(pc.is_in(verdicts["group_id"], _strings(row["group_id"] for row in rows)))
-    is_due = pc.equal(theirs["broker_verdict"], "expire")
-    due = _by_group(theirs.filter(is_due), ([], "count_all"))
-    later = _by_group(theirs.filter(pc.invert(is_due)), ("broker_expires_at_ms", "min"))
+    is_theirs = pc.field("group_id").isin(_strings(row["group_id"] for row in rows))
+    verdicts = tables.read(VERDICTS, [*_GROUP_KEY, "broker_verdict", *_INSTANTS], is_theirs)
+    verdicts = verdicts.append_column("instant_ms", _instants(verdicts))
+    is_due = pc.equal(verdicts["broker_verdict"], "expire")
+    due = _by_group(verdicts.filter(is_due), ([], "count_all"))
+    later = _by_group(verdicts.filter(pc.invert(is_due)), ("instant_ms", "min"))
     return [
         GroupLine(
             **row,
@@ -253,6 +268,10 @@ def _group_lines(rows: list[dict[str, Any]], verdicts: pa.Table) -> list[GroupLi
         )
         for row in rows
     ]
+
+
+def _policy_outcome(tables: _Tables, policy: str | None) -> PolicyOutcome | None:
+    return policy_outcome(tables.read(VERDICTS, POLICY_COLUMNS), Policy.from_canonical(policy)) if policy else None
 
 
 def _by_group(verdicts: pa.Table, aggregation: tuple[str | list[str], str]) -> dict[tuple[int, str], int | None]:

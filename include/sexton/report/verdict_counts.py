@@ -10,17 +10,10 @@ from sexton.policy import Hold, Policy, Rule
 from sexton.report.arrow_counts import TOP, count_true, counts_by, first_rows
 from sexton.report.summary import EntryOutcome, Findings, OwnerOutcome, PolicyOutcome, TopicCount, TopRows
 
-COLUMNS = (
-    "topic",
-    "policy_verdict",
-    "policy_rule",
-    "policy_owner",
-    "orphan",
-    "left_topic",
-    "behind_log_start",
-    "pinned_by_producer_id",
-)
-"""Columns of offset_verdicts that are read here, besides group_id and the broker's columns."""
+POLICY_COLUMNS = ("group_id", "policy_verdict", "policy_rule", "policy_owner")
+FINDING_COLUMNS = ("broker_reason", "orphan", "left_topic", "behind_log_start", "pinned_by_producer_id")
+ORPHAN_COLUMNS = ("topic", "orphan")
+"""Columns of offset_verdicts that the functions here read."""
 
 _Counts = dict[str, int]
 _Row = TypeVar("_Row", bound=BaseModel)

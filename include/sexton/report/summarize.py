@@ -4,7 +4,7 @@ Tables are read one at a time, with only the needed columns. Lists are sorted by
 run always gives the same summary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,6 @@ from sexton.report.summary import (
     outcome,
 )
 from sexton.report.verdict_counts import (
-    FINDING_COLUMNS,
     ORPHAN_COLUMNS,
     POLICY_COLUMNS,
     oddities,
@@ -78,7 +77,7 @@ def summarize(root: Folder | Path | str) -> Summary:
         "undecodable_records", ["log_partition", "base_offset", "log_offset", "record_type", "reason", "detail"]
     )
     checks = _checks(tables.read("dq_results", [*CheckResult.model_fields]))
-    odd = oddities(tables.read(VERDICTS, FINDING_COLUMNS), sees_all_topics=run.sees_all_topics)
+    odd = oddities(tables.dataset(VERDICTS), sees_all_topics=run.sees_all_topics)
     transactions, pinned = _open_transactions(tables, as_of_ms=run.as_of_ms)
     log_partitions = _log_partitions(tables, bad, run)
     undecodable = max(bad.num_rows, sum(part.undecodable for part in log_partitions))
@@ -124,7 +123,7 @@ class _Tables:
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
 
-    def _dataset(self, table: str) -> ds.Dataset:
+    def dataset(self, table: str) -> ds.Dataset:
         own = self._folder.sub(table)
         files = [own.path(name) for name in own.files()]
         if not files:
@@ -137,10 +136,14 @@ class _Tables:
 
     def read(self, table: str, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
         """Texts are dictionaries, for the files have each text once: millions of rows are some bytes each."""
-        return self._dataset(table).to_table(columns=list(columns), filter=where).unify_dictionaries()
+        return self.dataset(table).to_table(columns=list(columns), filter=where).unify_dictionaries()
+
+    def read_by_file(self, table: str, columns: Sequence[str], where: pc.Expression) -> Iterator[pa.Table]:
+        for file in self.dataset(table).get_fragments():
+            yield file.to_table(columns=list(columns), filter=where).unify_dictionaries()
 
     def count(self, table: str) -> int:
-        return int(self._dataset(table).count_rows())
+        return int(self.dataset(table).count_rows())
 
 
 def _offset_counts(tables: _Tables) -> OffsetCounts:
@@ -159,20 +162,15 @@ def _group_counts(groups: pa.Table) -> list[GroupCount]:
 
 def _expiring(tables: _Tables, *, as_of_ms: int) -> Expiring:
     """Every verdict in one bucket, or in `never` if only a change in the cluster would expire it."""
-    verdicts = tables.read(VERDICTS, ["broker_verdict", "broker_reason", *_INSTANTS])
-    instants, is_kept = _instants(verdicts), pc.equal(verdicts["broker_verdict"], "keep")
-    verdicts = verdicts.drop_columns(_INSTANTS).append_column("is_scheduled", pc.and_(is_kept, pc.is_valid(instants)))
+    is_due, is_kept, is_unknown = (pc.field("broker_verdict") == one for one in ("expire", "keep", "unknown"))
+    by_log, by_looks = map(pc.field, _INSTANTS)
+    is_never = is_kept & by_log.is_null() & by_looks.is_null()
+    never, due_by_reason, unknown = (
+        counts_by(tables.read(VERDICTS, ["broker_reason"], where), "broker_reason")
+        for where in (is_never, is_due, is_unknown)
+    )
     # Subtracting could overflow for a far explicit expire timestamp, so instants are compared.
-    instants = instants.filter(verdicts["is_scheduled"])
-    counts = rows_of(verdicts.group_by(verdicts.column_names).aggregate([([], "count_all")]))
-
-    def by_reason(verdict: str) -> dict[str, int]:
-        rows = [row for row in counts if row["broker_verdict"] == verdict and not row["is_scheduled"]]
-        rows.sort(key=lambda row: (-row["count_all"], str(row["broker_reason"])))
-        return {row["broker_reason"]: row["count_all"] for row in rows}
-
-    due_by_reason = by_reason("expire")
-    due = sum(due_by_reason.values())
+    instants, due = _instants(tables.read(VERDICTS, _INSTANTS, is_kept)).drop_null(), sum(due_by_reason.values())
     buckets, below = [Bucket(label="now", up_to_ms=0, offsets=due)], 0
     for label, span_ms in BUCKETS:
         up_to = count_true(pc.less_equal(instants, as_of_ms + span_ms))
@@ -181,17 +179,16 @@ def _expiring(tables: _Tables, *, as_of_ms: int) -> Expiring:
     buckets.append(Bucket(label="later", up_to_ms=None, offsets=len(instants) - below))
     return Expiring(
         buckets=buckets,
-        never=by_reason("keep"),
+        never=never,
         due_by_reason=due_by_reason,
-        unknown=by_reason("unknown"),
+        unknown=unknown,
         timeline=_timeline(instants, as_of_ms=as_of_ms, due=due),
     )
 
 
 def _instants(verdicts: pa.Table) -> pa.ChunkedArray:
     """When each offset expires: the later end of its interval where the log was not read."""
-    by_log, by_looks = (verdicts[name] for name in _INSTANTS)
-    return by_log if by_looks.null_count == len(by_looks) else pc.coalesce(by_log, by_looks)
+    return pc.coalesce(*(verdicts[name] for name in _INSTANTS))
 
 
 def _timeline(instants: pa.ChunkedArray, *, as_of_ms: int, due: int) -> Timeline:
@@ -240,8 +237,11 @@ def _biggest_groups(groups: pa.Table, tables: _Tables) -> TopRows[GroupLine]:
 
 def _losing_groups(groups: pa.Table, tables: _Tables) -> TopRows[GroupLine]:
     """Groups with due offsets, the largest losses first."""
-    due = tables.read(VERDICTS, _GROUP_KEY, pc.field("broker_verdict") == "expire")
-    losing = due.group_by(list(_GROUP_KEY)).aggregate([([], "count_all")])
+    counted = [
+        due.group_by(list(_GROUP_KEY)).aggregate([([], "count_all")])  # a group is in one file
+        for due in tables.read_by_file(VERDICTS, _GROUP_KEY, pc.field("broker_verdict") == "expire")
+    ]
+    losing = pa.concat_tables(counted).unify_dictionaries()
     order = [("count_all", "descending"), ("group_id", "ascending"), ("log_partition", "ascending")]
     wanted = [_key(row) for row in first_rows(losing, order)]
     theirs = groups.filter(pc.is_in(groups["group_id"], _strings(group_id for _, group_id in wanted)))

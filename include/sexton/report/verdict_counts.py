@@ -4,14 +4,14 @@ from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from pydantic import BaseModel
 
 from sexton.policy import Hold, Policy, Rule
-from sexton.report.arrow_counts import TOP, count_true, counts_by, first_rows
+from sexton.report.arrow_counts import TOP, counts_by, first_rows
 from sexton.report.summary import EntryOutcome, Findings, OwnerOutcome, PolicyOutcome, TopicCount, TopRows
 
 POLICY_COLUMNS = ("group_id", "policy_verdict", "policy_rule", "policy_owner")
-FINDING_COLUMNS = ("broker_reason", "orphan", "left_topic", "behind_log_start", "pinned_by_producer_id")
 ORPHAN_COLUMNS = ("topic", "orphan")
 """Columns of offset_verdicts that the functions here read."""
 
@@ -47,15 +47,14 @@ def policy_outcome(verdicts: pa.Table, policy: Policy) -> PolicyOutcome:
     )
 
 
-def oddities(verdicts: pa.Table, *, sees_all_topics: bool | None) -> Findings:
+def oddities(verdicts: ds.Dataset, *, sees_all_topics: bool | None) -> Findings:
     """Counts of offsets that are pinned by a transaction, no longer subscribed, before the log start, or orphans."""
-    pinned = pc.is_valid(verdicts["pinned_by_producer_id"])
     return Findings(
-        pinned=count_true(pinned),
-        pinned_due=count_true(pc.equal(verdicts["broker_reason"], "pending_transaction")),
-        left_topic=count_true(verdicts["left_topic"]),
-        behind_log_start=count_true(verdicts["behind_log_start"]),
-        orphans_by_kind=counts_by(verdicts.filter(pc.is_valid(verdicts["orphan"])), "orphan"),
+        pinned=verdicts.count_rows(filter=pc.field("pinned_by_producer_id").is_valid()),
+        pinned_due=verdicts.count_rows(filter=pc.field("broker_reason") == "pending_transaction"),
+        left_topic=verdicts.count_rows(filter=pc.field("left_topic")),
+        behind_log_start=verdicts.count_rows(filter=pc.field("behind_log_start")),
+        orphans_by_kind=counts_by(verdicts.to_table(["orphan"], filter=pc.field("orphan").is_valid()), "orphan"),
         sees_all_topics=sees_all_topics,
     )
 

@@ -89,7 +89,7 @@ AsOf = Annotated[
     str | None,
     option(
         "--as-of ISO|MS",
-        "The instant to answer for; records from then on are not read. Default: the newest batch, look or published run.",
+        "The instant to answer for; records from then on are not read. Default: the newest batch, look or run.",
         RULES,
     ),
 ]

@@ -170,21 +170,34 @@ def plan_id(
 
 
 def tombstones_sha256(tables: Iterable[pa.Table]) -> str:
-    """SHA-256 of the tombstones of one log partition by position, in whatever tables they come.
+    """SHA-256 of the tombstones of one log partition by position, in whatever tables they come (`TombstonesHash`)."""
+    found = TombstonesHash()
+    for table in tables:
+        found.add(table)
+    return found.hexdigest()
+
+
+class TombstonesHash:
+    """SHA-256 of the tombstones of one log partition, which come by position.
 
     It is that of four SHA-256s: of the sizes of all values of `key` (int64, little-endian) and of the values one after
     the other, and of both of `cause`.
     """
-    columns = {"key": (hashlib.sha256(), hashlib.sha256()), "cause": (hashlib.sha256(), hashlib.sha256())}
-    for table in tables:
-        for name, (sizes, values) in columns.items():
+
+    def __init__(self) -> None:
+        self._columns = {name: (hashlib.sha256(), hashlib.sha256()) for name in ("key", "cause")}
+
+    def add(self, table: pa.Table) -> None:
+        for name, (sizes, values) in self._columns.items():
             for chunk in table[name].cast(pa.large_binary()).chunks:
                 _, offsets, data = chunk.buffers()
                 if len(chunk):
                     ends = np.frombuffer(offsets, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
                     sizes.update(np.diff(ends).astype("<i8").tobytes())
                     values.update(memoryview(data)[ends[0] : ends[-1]] if data else b"")
-    return hashlib.sha256(b"".join(each.digest() for both in columns.values() for each in both)).hexdigest()
+
+    def hexdigest(self) -> str:
+        return hashlib.sha256(b"".join(each.digest() for both in self._columns.values() for each in both)).hexdigest()
 
 
 def _fitting(keys: Sequence[bytes], max_batch_bytes: int) -> Iterator[list[bytes]]:

@@ -23,7 +23,7 @@ from sexton.analysis.forecast import write_forecast
 from sexton.coordinator.api.broker_settings import broker_settings
 from sexton.coordinator.batches import BATCH_FORMAT
 from sexton.coordinator.profiles import profile_of
-from sexton.coordinator.tombstones import plan_id, tombstones_sha256
+from sexton.coordinator.tombstones import TombstonesHash, plan_id
 from sexton.failpoints import failpoint
 from sexton.kernels.encode_batches import EncodedBatches, encode_tombstone_batches
 from sexton.plans.encode_keys import encode_keys
@@ -155,20 +155,29 @@ def _write(
 ) -> _Written:
     """Write the plan's files of one log partition from the tables that `planned` and `undo` give in order."""
 
+    count, hashed = 0, TombstonesHash()
+
+    def hashing() -> Iterator[pa.Table]:
+        nonlocal count
+        for rows in planned():
+            count += rows.num_rows
+            hashed.add(rows)
+            yield rows
+
     def numbered() -> Iterator[pa.Table]:
         start = 0
         for rows in planned():
             yield rows.append_column("position", pa.array(np.arange(start, start + rows.num_rows), pa.int64()))
             start += rows.num_rows
 
-    encoded = list(_encoded(record, log_partition, planned()))
+    encoded = list(_encoded(record, log_partition, hashing()))
     data, sizes = b"".join(each.data for each in encoded), [size for each in encoded for size in each.sizes]
     folder.write(data, "batches", f"{log_partition}.log")
     return _Written(
-        sha256=tombstones_sha256(planned()),
+        sha256=hashed.hexdigest(),
         batches=Batches(
             log_partition=log_partition,
-            tombstones=sum(rows.num_rows for rows in planned()),
+            tombstones=count,
             batches=len(sizes),
             size_bytes=len(data),
             largest_batch_bytes=max(sizes),

@@ -85,6 +85,29 @@ def test_pieces_of_a_fold_give_its_buckets(history: list[BatchSpec], bounds: lis
     assert finished(buckets) == finished(in_buckets([fold], bounds))
 
 
+@SOME
+@given(histories(), st.lists(st.integers(0, 4_000), max_size=3), BOUNDS, st.integers(1, 5))
+def test_pieces_of_several_folds_are_joined_one_after_the_other(
+    history: list[BatchSpec], borders: list[int], bounds: list[str], most_keys: int
+) -> None:
+    """Each to what is there already, after what its fold has of the whole log partition."""
+    log = encode_log(history)
+    folds = fold_slices(log, [at for at in borders if at <= len(log)])
+    whole = merge_all([fold.copy() for fold in folds])
+    buckets = []
+    for ids in ranges_of(bounds):
+        bucket: PartialFold | None = None
+        for fold in folds:
+            rest = rest_of(fold, is_first=ids.is_first)
+            bucket = rest if bucket is None else merge_all([bucket, rest])
+            pieces = [piece.fold.to_bytes() for piece in pieces_of(fold, most_keys=most_keys)]
+            restored = (PartialFold.from_bytes(piece, is_indexed=False) for piece in pieces)
+            bucket = with_groups(bucket, (groups_of(piece, ids) for piece in restored))
+        assert bucket is not None
+        buckets.append(bucket)
+    assert finished(buckets) == in_order(finish(whole, log_partition=0, partition_count=50))
+
+
 @pytest.mark.parametrize("bounds", [[], ["b"], ["b", "d"]])
 def test_a_checkpoint_in_buckets_is_read_in_any_others(bounds: list[str], tmp_path: Any) -> None:
     names = ["a", "b", "c", "d", "e"]

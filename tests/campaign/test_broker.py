@@ -12,6 +12,7 @@ from tests.campaign.broker.known import Known
 from tests.campaign.broker.logs import lay_out
 from tests.campaign.broker.run import each_load, narrowed, partitions_for, run
 
+pytestmark = pytest.mark.timeout(2_400)
 HISTORIES, PROCESSES = 5_000, 2
 CLEANED = 400
 SHARED = 64

@@ -49,7 +49,7 @@ RETENTION_MS = 60_000
 NO_SWEEP = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": str(24 * 3_600_000)}
 """The broker's own retention takes what the plan takes, and it does not look while the tests run."""
 EVERY_GROUP = {"SEXTON_MAX_SHARE_OF_GROUPS": "1"}
-PATIENCE_S = 300
+PATIENCE_S = 600
 
 Offsets = dict[str, dict[tuple[str, int], tuple[int, str]]]
 

@@ -63,7 +63,7 @@ LOG_BYTES = 8 * CHUNK_BYTES
 TRIED_MINUTES = 30
 """A retention for what-if."""
 PEOPLE = {"asks": "admin", "approves": "approver"}
-PATIENCE_S = 600
+PATIENCE_S = 1_200
 BROKER = {
     "offsets.retention.minutes": str(RETENTION_S // 60),
     "offsets.retention.check.interval.ms": "3600000",  # its own sweep comes when all is over
@@ -77,7 +77,7 @@ SPARK_DEFAULTS = {
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 
-pytestmark = pytest.mark.timeout(1_500)
+pytestmark = pytest.mark.timeout(3_000)
 
 OffsetKey = tuple[str, str, int]
 

@@ -43,7 +43,7 @@ rules:
   - {{name: idle, match: {{group: {IDLE}}}, retention: 1m, owner: us, reason: it never read anything}}
 """
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_200)
 
 
 def rank(command: Command) -> tuple[int, int]:

@@ -44,7 +44,7 @@ PATIENCE_S = 6
 """With a broker that stalls: enough for the others, also on a busy machine."""
 impatient = partial(ClusterSession, request_timeout_ms=PATIENCE_S * 1000, retry_for_s=PATIENCE_S)
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1_200)
 
 
 @pytest.fixture(scope="module")

@@ -213,18 +213,23 @@ def test_a_group_that_became_active_during_the_call_says_so(tmp_path: Path) -> N
     assert errors(world) == {"the group was active during the call: a commit in that moment may be deleted as well"}
 
 
-def test_a_commit_right_after_the_call_is_kept(tmp_path: Path) -> None:
-    world = looked(tmp_path, partitions=1)
+def after_the_call(world: World, happens: Callable[[], object]) -> None:
+    """Let something happen at the first call after the deletion."""
     called: list[int] = []
 
     def between(name: str) -> None:
         if name == "delete_offsets":
             called.append(0)
-        elif called and len(called) == 1:
+        elif len(called) == 1:
             called.append(0)
-            world.cluster.commit(GROUP, "t1", 0, 99)
+            happens()
 
     world.cluster.between = between
+
+
+def test_a_commit_right_after_the_call_is_kept(tmp_path: Path) -> None:
+    world = looked(tmp_path, partitions=1)
+    after_the_call(world, lambda: world.cluster.commit(GROUP, "t1", 0, 99))
     assert world.apply().counts == {"done": 1}
     assert world.cluster.offsets()[GROUP, "t1", 0][0] == 99
     assert errors(world) == {"another offset was committed since"}
@@ -232,16 +237,7 @@ def test_a_commit_right_after_the_call_is_kept(tmp_path: Path) -> None:
 
 def test_the_same_value_again_right_after_the_call_is_left_alone(tmp_path: Path) -> None:
     world = looked(tmp_path, partitions=1)
-    called: list[int] = []
-
-    def between(name: str) -> None:
-        if name == "delete_offsets":
-            called.append(0)
-        elif called and len(called) == 1:
-            called.append(0)
-            world.cluster.commit(GROUP, "t1", 0, 10, metadata="m", leader_epoch=1)
-
-    world.cluster.between = between
+    after_the_call(world, lambda: world.cluster.commit(GROUP, "t1", 0, 10, metadata="m", leader_epoch=1))
     assert world.apply().counts == {"changed_since": 1}
     assert world.apply().warnings[0] == "nothing is left to do"
     assert world.cluster.offsets()[GROUP, "t1", 0][0] == 10

@@ -1,4 +1,4 @@
-"""A real broker judges five thousand random histories, new ones in every run, and some before and after its cleaner."""
+"""A real broker judges two thousand random histories, new ones in every run, and some before and after its cleaner."""
 
 from random import Random, SystemRandom
 
@@ -13,7 +13,7 @@ from tests.campaign.broker.logs import lay_out
 from tests.campaign.broker.run import each_load, narrowed, partitions_for, run
 
 pytestmark = pytest.mark.timeout(2_400)
-HISTORIES, PROCESSES = 5_000, 2
+HISTORIES, PROCESSES = 2_000, 2
 CLEANED = 400
 SHARED = 64
 

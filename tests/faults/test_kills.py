@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -67,15 +68,35 @@ def told(
     return story, kills
 
 
+Whole = Callable[[type[Story], int], Story]
+
+
+@pytest.fixture(scope="module")
+def whole_story(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The story of a seed that nothing kills, once for all points."""
+
+    @cache
+    def whole(of: type[Story], seed: int) -> Story:
+        return told(seed, tmp_path_factory.mktemp("whole") / "story", of=of)[0]
+
+    return whole
+
+
 @pytest.mark.parametrize("of", [Story, StateStory], ids=["offsets", "transactions"])
 @pytest.mark.parametrize("name", sorted(OF_SNAPSHOTS))
 def test_a_snapshot_killed_anywhere(
-    name: str, of: type[Story], full: bool, seed: int, tmp_path: Path, tell: Callable[[str], None]
+    name: str,
+    of: type[Story],
+    full: bool,
+    seed: int,
+    whole_story: Whole,
+    tmp_path: Path,
+    tell: Callable[[str], None],
 ) -> None:
     kills = 0
     for number in range(20 if full else 2):
         rng = Random(f"{seed} {number}")
-        whole, _ = told(seed + number, tmp_path / f"{number}-whole", of=of)
+        whole = whole_story(of, seed + number)
         at = f"{name}:{rng.choice((1, 1, 2, 3)) if number else 1}"  # some are come by once only
         story, killed_here = told(
             seed + number, tmp_path / f"{number}-killed", of=of, failpoint=at, chapter=rng.randrange(3)

@@ -168,7 +168,9 @@ class Settings(BaseSettings):
     )
     settle_ms: int = Field(60_000, ge=0, description="how long after as_of a snapshot must be taken to settle the cut")
     inflated_cap_bytes: int = Field(64 * 1024 * 1024, ge=1, description="maximum size of a batch after decompression")
-    fold_task_bytes: int = Field(64 * 1024 * 1024, ge=1, description="log bytes per Spark task")
+    fold_task_bytes: int = Field(
+        64 * 1024 * 1024, ge=1, description="log bytes that are folded at a time; a Spark task folds four times as many"
+    )
     bucket_keys: int = Field(
         500_000, ge=1, description="offsets per Spark task; a log partition with more is divided by group id"
     )

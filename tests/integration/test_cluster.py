@@ -57,9 +57,9 @@ DUE_PARTITIONS = 3
 PARTITIONS = 20
 METADATA = "m" * 4_000
 ROUNDS = 120
-CHUNK_BYTES = 8 * 1024 * 1024
-LOG_BYTES = 8 * CHUNK_BYTES
-"""So much at least, for several tasks on each worker."""
+CHUNK_BYTES = 1024 * 1024
+LOG_BYTES = 64 * CHUNK_BYTES
+"""So much at least, for several tasks on each worker, and partial folds that go from one worker to the other."""
 TRIED_MINUTES = 30
 """A retention for what-if."""
 PEOPLE = {"asks": "admin", "approves": "approver"}

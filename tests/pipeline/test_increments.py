@@ -314,12 +314,10 @@ def test_a_checkpoint_whose_fold_is_none_is_passed_over_by_runs_and_intervals(
     assert all(f"{published.name} was passed over: 0/keys.parquet: row 0: a key" in warning for warning in warnings)
 
 
-def test_a_fold_that_a_task_left_broken_is_named(tmp_path: Path) -> None:
-    data = PartialFold.empty().to_bytes()[:-200]
-    (tmp_path / "00000000.fold").write_bytes(data)
-    span = fold_log._Span(lower=None, rows=0, start=0, size=len(data))
-    with pytest.raises(DamagedFold, match=r"00000000\.fold"):
-        fold_log._read_span(Folder(tmp_path), "00000000.fold", span)
+def test_a_fold_that_a_task_left_broken_is_named() -> None:
+    partial = fold_log._Partial(log_partition=7, index=3, spans=())
+    with pytest.raises(DamagedFold, match="of log partition 7, from its part 3 on"):
+        fold_log._unpacked(partial, PartialFold.empty().to_bytes()[:-200])
 
 
 def test_the_checkpoint_of_a_later_instant_is_none(small: Engine, tmp_path: Path, archive: Archive) -> None:

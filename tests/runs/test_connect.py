@@ -71,6 +71,19 @@ def test_work_is_spread_in_order(server: SparkServer) -> None:
     assert told.endswith("True\n"), told
 
 
+def test_pieces_go_from_the_tasks_of_one_map_to_those_of_the_next(server: SparkServer) -> None:
+    code = """
+        from sexton.archive.folder import Folder
+        def letters(word):
+            yield from (letter.encode() for letter in word)
+            return len(word)
+        with engine.exchange(Folder('nowhere')) as exchange:
+            print(exchange.make('Spelling', ['ab', 'c'], letters))
+            print(exchange.merge('Joining', [(1, [(1, 0), (0, 1)]), (2, [])], lambda n, some: (n, b''.join(some))))
+    """
+    assert ask(server, dedent(code)) == "[2, 1]\n[(1, b'cb'), (2, b'')]\n"
+
+
 def test_errors_of_tasks_are_those_of_the_job(server: SparkServer) -> None:
     known = "from sexton.errors import NoCoverage\ndef fail(_): raise NoCoverage('nothing', where='x')\n"
     assert "NoCoverage: x: nothing" in ask(server, known + "engine.map('Failing', [1], fail)")

@@ -124,11 +124,6 @@ class Folder:
         with self.fs.open_input_stream(self.path(*names)) as file:
             return pa.BufferReader(file.read_buffer())
 
-    def read_span(self, name: str, start: int, size: int) -> pa.Buffer:
-        """`size` bytes of a file, from `start` on."""
-        with self.fs.open_input_file(self.path(name)) as file:
-            return pa.py_buffer(file.read_at(size, start))
-
     def write(self, data: bytes | pa.Buffer, *names: str, is_private: bool = False) -> None:
         """Write a file, replacing an earlier one. One that is private can be read by this user only, if on a disk."""
         path = self.path(*names)

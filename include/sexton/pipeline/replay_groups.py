@@ -1,9 +1,9 @@
 """replay_groups: segments -> partial folds -> one fold per log partition -> the tables of group state.
 
-Three maps: fold every chunk of log, merge the partial folds of each shard in log order (`fold_log`: that is the
-checkpoint), and turn each fold into rows. A shard is a log partition, or a bucket of one that has very many keys.
-Records never leave the task that read them; only folds do. A run of the archive continues from the nearest published
-checkpoint where it can, with the same result as a full replay.
+Fold every chunk of log, shuffle the partial folds to the shards that they are of, merge them there in log order
+(`fold_log`: that is the checkpoint), and turn each fold into rows. A shard is a log partition, or a bucket of one that
+has very many keys. Records never leave the task that read them; only folds do. A run of the archive continues from the
+nearest published checkpoint where it can, with the same result as a full replay.
 
 Where a cluster hides its log, the tables come from looks by Admin API (pipeline.merge_looks).
 """

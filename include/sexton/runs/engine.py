@@ -1,28 +1,33 @@
 """Starts a Spark session, and spreads work over it.
 
 A stage's work is a list of items (chunks of log, or log partitions) and a plain function; the results that travel back
-are small. The data itself stays in the run folder, which executors write and read themselves.
+are small. What the tasks of one map make for those of the next goes through Spark's shuffle (`Exchange`); tables and
+checkpoints stay in the run folder, which executors write and read themselves.
 """
 
 import pickle
 import re
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 from rich.console import Console
 
+from sexton.archive.folder import Folder
 from sexton.distributions import PIPELINE, require_fit
 from sexton.errors import SetupError, SextonError
 from sexton.java import find_java
 from sexton.settings import set_variables, settings, variable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,10 +44,25 @@ SESSION_ID = "session_id="
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit has started the JVM, and this process from there."""
 CATALOGS = "spark.sql.catalog."
-SQL_CONF = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "4"}
+PART_BYTES = 64 * 1024 * 1024
+"""The largest value of a row, and of an Arrow batch that a Python worker gets."""
+SQL_CONF = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(PART_BYTES),
+}
 
 ITEMS = pa.schema([("number", pa.int32()), ("packed", pa.binary())])
 """An item of work, or its result: its number and its pickle."""
+
+PieceId = tuple[int, int]
+"""The task that made a piece of bytes, by the number of its item, and the piece's number among those of the task."""
+PIECES = pa.schema([("task", pa.int32()), ("piece", pa.int32()), ("part", pa.int32()), ("packed", pa.binary())])
+"""A part of a piece, in order; or as piece -1 the pickled result of a task."""
+PLACED = pa.schema([("item", pa.int32()), ("place", pa.int32()), ("part", pa.int32()), ("packed", pa.binary())])
+"""A part of the piece that an item of work gets at a place, in order; at place -1 the packed item itself."""
+WANTED = pa.schema([("item", pa.int32()), ("place", pa.int32()), ("task", pa.int32()), ("piece", pa.int32())])
+"""That an item of work gets a piece, and as the which one."""
 
 
 def spark_environment() -> dict[str, str]:
@@ -174,11 +194,11 @@ class Engine:
         """`work` of every item, in the order of `items`, one Spark task an item, however many bytes it reads."""
         if not items:
             return []
-        results = self._spread(label, items, _ErrorsAsResults(work))
-        for result in results:
-            if isinstance(result, SextonError):
-                raise result
-        return results
+        return without_errors(self._spread(label, items, _ErrorsAsResults(work)))
+
+    def exchange(self, folder: Folder) -> "Exchange":  # noqa: ARG002  # for an engine without a cluster
+        """For two maps in a row, where the tasks of the first make what those of the second read."""
+        return Exchange(self)
 
     def works_here(self, work_bytes: int) -> bool:  # noqa: ARG002  # as above
         """Whether `map` works on so much in this process, so that what it returns may be large."""
@@ -186,25 +206,31 @@ class Engine:
 
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
         """One row an item, in a partition of its own; the results come back as rows."""
-        import cloudpickle
-
-        pack: Callable[[object], bytes] = cloudpickle.dumps
-        rows = pa.table({"number": range(len(items)), "packed": map(pack, items)}, ITEMS)
 
         def worked_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                results = [pack(work(pickle.loads(packed.as_py()))) for packed in batch["packed"]]
+                results = [packed(work(pickle.loads(item.as_py()))) for item in batch["packed"]]
                 yield pa.record_batch([batch["number"], pa.array(results, pa.binary())], ITEMS)
 
-        self.session.addTag(label)  # the Spark UI shows it
+        with self.running(label):
+            found = self.rows_of(items).mapInArrow(worked_on, "number int, packed binary").toArrow()
+        return results_of(found, "number")
+
+    def rows_of(self, items: Sequence[object]) -> "DataFrame":
+        """ITEMS, each in a partition of its own."""
+        rows = pa.table({"number": range(len(items)), "packed": map(packed, items)}, ITEMS)
+        return self.session.createDataFrame(rows).repartitionById(len(items), "number")
+
+    @contextmanager
+    def running(self, label: str) -> Iterator[None]:
+        """What Spark computes inside has a name in its UI; SextonError with the cause where that fails."""
+        self.session.addTag(label)
         try:
-            spread = self.session.createDataFrame(rows).repartitionById(len(items), "number")
-            found = spread.mapInArrow(worked_on, "number int, packed binary").toArrow().sort_by("number")
+            yield
         except Exception as error:
             raise SextonError(f"{label}: a Spark task failed: {_cause(error)}") from error
         finally:
             self.session.removeTag(label)
-        return [pickle.loads(packed.as_py()) for packed in found["packed"]]
 
     def stop(self) -> None:
         if self._session is not None:
@@ -221,15 +247,140 @@ class Engine:
         self.stop()
 
 
+class Exchange:
+    """Two maps in a row: `make`, then `merge`, whose tasks get pieces of bytes that those of `make` have made.
+
+    The pieces stay with the executors that made them, and Spark's shuffle takes each to the tasks that want it. Those
+    of an executor that is lost are made again.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._made: DataFrame | None = None
+
+    def make(
+        self,
+        label: str,
+        items: Sequence[T],
+        work: Callable[[T], Generator[bytes, None, R]],
+        *,
+        work_bytes: int | None = None,  # noqa: ARG002  # as of `Engine.map`
+    ) -> list[R]:
+        """As `Engine.map`, of work that yields pieces and returns its result."""
+        from pyspark import StorageLevel
+
+        def made(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for task, item in zip(batch["number"].to_pylist(), batch["packed"], strict=True):
+                    pieces = Making(work, pickle.loads(item.as_py()))
+                    try:
+                        for piece, data in enumerate(pieces):
+                            for part, start in enumerate(range(0, max(len(data), 1), PART_BYTES)):
+                                yield _row(PIECES, task, piece, part, data[start : start + PART_BYTES])
+                        result: object = pieces.result
+                    except SextonError as error:  # as of _ErrorsAsResults
+                        result = error
+                    yield _row(PIECES, task, -1, 0, packed(result))
+
+        if not items:
+            return []
+        schema = "task int, piece int, part int, packed binary"
+        self._made = self._engine.rows_of(items).mapInArrow(made, schema).persist(StorageLevel.DISK_ONLY)
+        with self._engine.running(label):
+            found = self._made.where("piece = -1").toArrow()
+        return without_errors(results_of(found, "task"))
+
+    def merge(
+        self,
+        label: str,
+        items: Sequence[tuple[T, Sequence[PieceId]]],
+        work: Callable[[T, Iterator[bytes]], R],
+        *,
+        work_bytes: int | None = None,  # noqa: ARG002  # as of `Engine.map`
+    ) -> list[R]:
+        """As `Engine.map`, of work that gets some pieces beside its item, in their order."""
+        from pyspark.sql.functions import broadcast
+
+        def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            columns = ("item", "place", "packed")
+            rows = (row for batch in batches for row in zip(*(batch[name] for name in columns), strict=True))
+            plain = ((item.as_py(), place.as_py(), data.as_py()) for item, place, data in rows)
+            for number, own in groupby(plain, itemgetter(0)):
+                _, _, item = next(own)
+                pieces = (b"".join(data for _, _, data in parts) for _, parts in groupby(own, itemgetter(1)))
+                yield _row(ITEMS, number, packed(_ErrorsAsResults(work)(pickle.loads(item), pieces)))
+
+        if not items:
+            return []
+        session = self._engine.session
+        heads = [range(len(items)), [-1] * len(items), [0] * len(items), [packed(item) for item, _ in items]]
+        rows = session.createDataFrame(pa.table(heads, PLACED))
+        if self._made is not None:
+            wanted = [
+                (number, place, *piece) for number, (_, some) in enumerate(items) for place, piece in enumerate(some)
+            ]
+            places = session.createDataFrame(pa.table([*map(list, zip(*wanted, strict=True))] or 4 * [[]], WANTED))
+            pieces = self._made.join(broadcast(places), ["task", "piece"])
+            rows = rows.unionAll(pieces.select(PLACED.names))
+        rows = rows.repartitionById(len(items), "item").sortWithinPartitions("item", "place", "part")
+        with self._engine.running(label):
+            found = rows.mapInArrow(merged, "number int, packed binary").toArrow()
+        return without_errors(results_of(found, "number"))
+
+    def __enter__(self) -> "Exchange":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._made is not None:
+            self._made.unpersist()
+
+
+class Making(Generic[T, R]):
+    """The pieces of one item of `Exchange.make`, and once they are taken, `result`."""
+
+    result: R
+
+    def __init__(self, work: Callable[[T], Generator[bytes, None, R]], item: T) -> None:
+        self._work, self._item = work, item
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.result = yield from self._work(self._item)
+
+
+def packed(value: object) -> bytes:
+    """A pickle, with the functions that are no module's."""
+    import cloudpickle  # late: what is imported before the processes of an engine have begun holds them up
+
+    data: bytes = cloudpickle.dumps(value)
+    return data
+
+
+def _row(schema: pa.Schema, *values: object) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([value], field.type) for value, field in zip(values, schema, strict=True)], schema)
+
+
+def results_of(rows: pa.Table, order: str) -> list[Any]:
+    """What was packed, in the order of a column."""
+    return [pickle.loads(item.as_py()) for item in rows.sort_by(order)["packed"]]
+
+
+def without_errors(results: list[R]) -> list[R]:
+    """`results`, if none is an error."""
+    for result in results:
+        if isinstance(result, SextonError):
+            raise result
+    return results
+
+
 class _ErrorsAsResults:
     """Work whose SextonErrors are results: Spark would retry them and hide them in its own errors."""
 
-    def __init__(self, work: Callable[[Any], Any]) -> None:
+    def __init__(self, work: Callable[..., Any]) -> None:
         self._work = work
 
-    def __call__(self, item: Any) -> Any:
+    def __call__(self, *given: Any) -> Any:
         try:
-            return self._work(item)
+            return self._work(*given)
         except SextonError as error:
             return error
 

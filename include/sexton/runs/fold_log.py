@@ -1,19 +1,19 @@
 """Reads the segments of a run into one fold for each log partition: folds parts of the log, then merges their folds.
 
-A large log is folded and merged by Spark; a small one here, each part folded onto what came before. With a checkpoint
+The parts are folded and merged by an engine's tasks, neighbouring parts each onto what came before. With a checkpoint
 only what follows its cuts is read, and joined to it. A log partition with very many keys is merged in buckets of its
-group ids, a task each: the partial folds are written by group id, so that a task reads what is in its range. The folds
-are written to `fold/<shard>` of the run folder.
+group ids, a task each: partial folds are handed on in pieces by group id, so that a task gets what is in its range. The
+folds are written to `fold/<shard>` of the run folder.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 
 from pyarrow import fs as pafs
 
 from sexton.archive.files import read_record
-from sexton.archive.folder import Folder, filesystem
+from sexton.archive.folder import filesystem
 from sexton.archive.manifest import Manifest
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
@@ -36,7 +36,7 @@ from sexton.kernels.layout import Bytes, State
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.runs.checkpoint import Base, StartFold, can_divide
 from sexton.runs.choose_profile import Evidence, joined
-from sexton.runs.engine import Engine
+from sexton.runs.engine import Engine, PieceId
 from sexton.runs.folder import RunFolder, Shard, shards_of
 from sexton.runs.source import LogSource, check_files
 from sexton.settings import settings
@@ -48,6 +48,8 @@ _UNDIVIDED = 2
 """Buckets in one are cheaper than two tasks that read a partial fold."""
 WHOLE_LOG = 1 << 62
 """A chunk that holds any log."""
+_PARTS_A_TASK = 4
+"""Parts of the log that a task of Spark's folds onto each other: fewer, larger partial folds to hand on and merge."""
 _PIECES_PER_BUCKET = 8
 """A bucket begins with a piece of a partial fold, so it may be larger than wanted by one of each."""
 
@@ -79,22 +81,24 @@ class Merged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Span:
-    """Where in the file of a partial fold a packed fold is; it has `rows` keys and group records, from the group
-    `lower` on."""
+    """A packed fold of `rows` keys and group records, from the group `lower` on: a piece of those of its task."""
 
     lower: str | None
     rows: int
-    start: int
-    size: int
+    piece: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partial:
-    """A partial fold in a file: whole (one span), or its rest and then its groups by id (kernels.buckets)."""
+    """A partial fold that is handed on: whole (one span), or its rest and then its groups by id (kernels.buckets).
+
+    `index` is that of the first part of the log in it, `task` the number of the task that made it.
+    """
 
     log_partition: int
-    name: str
+    index: int
     spans: tuple[_Span, ...]
+    task: int = -1
 
     @property
     def is_whole(self) -> bool:
@@ -117,8 +121,8 @@ class _Whole:
 class _FoldWork:
     """Neighbouring parts of a log partition, folded one onto the other by one task; all of it if there is `whole`.
 
-    With more than `most_rows` keys and group records a fold is written, and another begun. What is written is in pieces
-    of `piece_rows`. None: never.
+    With more than `most_rows` keys and group records a fold is handed on, in pieces of `piece_rows`, and another begun.
+    None: never.
     """
 
     uri: str
@@ -127,7 +131,6 @@ class _FoldWork:
     taken_at_ms: int
     cap_bytes: int
     profile: str
-    partial: Folder
     most_rows: int | None
     piece_rows: int | None
     whole: _Whole | None
@@ -144,12 +147,19 @@ class _Folded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MergeWork:
-    """A shard that is to be made of what the partial folds in the folder `partial` have of the groups of `ids`."""
+    """A shard that is to be made of what the partial folds have of the groups of `ids`."""
 
     whole: _Whole
     ids: GroupRange
-    partial: Folder
     partials: tuple[_Partial, ...]
+
+    def pieces(self) -> list[PieceId]:
+        """What it needs, in the order in which it is read."""
+        return [
+            (partial.task, span.piece)
+            for partial in self.partials
+            for span in (partial.spans[0], *(each for _, each in _spans(partial, self.ids)))
+        ]
 
 
 def fold_log(
@@ -170,7 +180,6 @@ def fold_log(
     of their keys. DamagedCheckpoint when a fold of `base` is not one.
     """
     folder.remove("fold")
-    folder.remove("partial")
     config = settings()
     segments = source.segments if base is None else source.segments_after(base.positions)
     if source.is_archive:
@@ -194,7 +203,9 @@ def fold_log(
     for part, own in tasks.items():
         is_free = bounds is None and can_divide(profile)
         is_one = not (bounds or {}).get(part) and (base is None or len(base.bounds.get(part, ())) == 0)
-        some = _chunks(own, max(log_bytes // engine.cores, 1) if engine.cores else config.fold_task_bytes)
+        some = _chunks(
+            own, max(log_bytes // engine.cores, 1) if engine.cores else _PARTS_A_TASK * config.fold_task_bytes
+        )
         work += [
             _FoldWork(
                 uri=source.uri,
@@ -203,7 +214,6 @@ def fold_log(
                 taken_at_ms=source.taken_at_ms or taken_at_ms,
                 cap_bytes=config.inflated_cap_bytes,
                 profile=profile.text,
-                partial=folder.sub("partial", str(part)),
                 most_rows=config.bucket_keys if is_free else None,
                 piece_rows=max(config.bucket_keys // _PIECES_PER_BUCKET, 1) if can_divide(profile) else None,
                 whole=whole(Shard(part)) if is_one and len(some) == 1 else None,
@@ -211,27 +221,28 @@ def fold_log(
             for chunk in some
         ]
     work.sort(key=lambda item: -sum(map(_size, item.tasks)))  # longest first
-    folded = engine.map("Replaying the log", work, _fold_part, work_bytes=0 if is_here else None)
-    merged = {each.merged.log_partition: each.merged for each in folded if each.merged is not None}
-    partials: dict[int, list[_Partial]] = {}
-    for each in folded:
-        for partial in each.partials:
-            partials.setdefault(partial.log_partition, []).append(partial)
-    with_base = {each.partials[0].log_partition for each in folded if each.has_base}
-    if bounds is None:
-        bounds = _bounds(partials, base, with_base, most_keys=config.bucket_keys) if can_divide(profile) else {}
-    merges = [
-        _MergeWork(
-            whole=replace(whole(shard), base=None) if part in with_base else whole(shard),
-            ids=ids,
-            partial=folder.sub("partial", str(part)),
-            partials=tuple(sorted(partials.get(part, ()), key=lambda one: one.name)),
-        )
-        for part in sorted(source.segments.keys() - merged.keys())
-        for shard, ids in zip(shards_of(part, bounds.get(part, ())), ranges_of(bounds.get(part, ())), strict=True)
-    ]
-    found = engine.map("Merging folds", merges, _merge, work_bytes=0 if is_here else None)
-    folder.remove("partial")
+    work_bytes = 0 if is_here else None
+    with engine.exchange(folder.sub("partial")) as exchange:
+        folded = exchange.make("Replaying the log", work, _fold_part, work_bytes=work_bytes)
+        merged = {each.merged.log_partition: each.merged for each in folded if each.merged is not None}
+        partials: dict[int, list[_Partial]] = {}
+        for task, each in enumerate(folded):
+            for partial in each.partials:
+                partials.setdefault(partial.log_partition, []).append(replace(partial, task=task))
+        with_base = {each.partials[0].log_partition for each in folded if each.has_base}
+        if bounds is None:
+            bounds = _bounds(partials, base, with_base, most_keys=config.bucket_keys) if can_divide(profile) else {}
+        merges = [
+            _MergeWork(
+                whole=replace(whole(shard), base=None) if part in with_base else whole(shard),
+                ids=ids,
+                partials=tuple(sorted(partials.get(part, ()), key=lambda one: one.index)),
+            )
+            for part in sorted(source.segments.keys() - merged.keys())
+            for shard, ids in zip(shards_of(part, bounds.get(part, ())), ranges_of(bounds.get(part, ())), strict=True)
+        ]
+        asked = [(each, each.pieces()) for each in merges]
+        found = exchange.merge("Merging folds", asked, _merge, work_bytes=work_bytes)
     for part, buckets in groupby(found, lambda one: one.log_partition):
         merged[part] = _joined(list(buckets), [*bounds.get(part, ())])
     return [one for _, one in sorted(merged.items())]
@@ -279,21 +290,22 @@ def _chunks(tasks: Sequence[FoldTask], chunk_bytes: int) -> list[list[FoldTask]]
     return chunks
 
 
-def _fold_part(work: _FoldWork) -> _Folded:
+def _fold_part(work: _FoldWork) -> Generator[bytes, None, _Folded]:
+    """Yields the pieces of the partial folds, if there are any."""
     fold = None if work.whole is None else _start(work.whole)
     first, partials, files = work.tasks[0], list[_Partial](), _Files(filesystem(work.uri)[0])
     for task in work.tasks:
         if fold is not None and fold.cut is not None:
             break
         if fold is not None and work.most_rows is not None and _rows(fold) > work.most_rows:
-            partials.append(_write_partial(work, first, fold))
+            partials.append((yield from _hand_on(work, first, fold, partials)))
             fold, first = None, task
         fold = _fold(work, files, task, onto=fold)
     assert fold is not None, "there is a task"
     is_small = work.most_rows is None or _rows(fold) <= _UNDIVIDED * work.most_rows
     if work.whole is not None and not partials and is_small:
         return _Folded(merged=_written(work.whole, fold))
-    partials.append(_write_partial(work, first, fold))
+    partials.append((yield from _hand_on(work, first, fold, partials)))
     return _Folded(partials=tuple(partials), has_base=work.whole is not None and work.whole.base is not None)
 
 
@@ -301,23 +313,20 @@ def _rows(fold: PartialFold) -> int:
     return int(fold.state.counts[L.KEYS] + fold.state.counts[L.RECORDS])
 
 
-def _write_partial(work: _FoldWork, first: FoldTask, fold: PartialFold) -> _Partial:
-    """Write the fold of what begins with the task `first`."""
-    name, rows = f"{first.index:08d}.fold", _rows(fold)
-    packed: list[tuple[str | None, int, bytes]]
-    if work.piece_rows is None or rows <= work.piece_rows:
-        packed = [(None, rows, fold.to_bytes())]
-    else:
-        packed = [(None, 0, rest_of(fold, is_first=True).to_bytes())]
-        packed += [
-            (piece.lower, piece.keys, piece.fold.to_bytes()) for piece in pieces_of(fold, most_keys=work.piece_rows)
-        ]
-    work.partial.write(b"".join(data for _, _, data in packed), name)
-    spans, start = [], 0
-    for lower, count, data in packed:
-        spans.append(_Span(lower=lower, rows=count, start=start, size=len(data)))
-        start += len(data)
-    return _Partial(log_partition=first.log_partition, name=name, spans=tuple(spans))
+def _hand_on(
+    work: _FoldWork, first: FoldTask, fold: PartialFold, before: Sequence[_Partial]
+) -> Generator[bytes, None, _Partial]:
+    """Yields the pieces of the fold of what begins with the task `first`, after those of the partial folds `before`."""
+    rows, piece, spans = _rows(fold), sum(len(each.spans) for each in before), list[_Span]()
+    packed: Iterable[tuple[str | None, int, PartialFold]] = [(None, rows, fold)]
+    if work.piece_rows is not None and rows > work.piece_rows:
+        pieces = pieces_of(fold, most_keys=work.piece_rows)
+        rest = (None, 0, rest_of(fold, is_first=True))
+        packed = chain([rest], ((each.lower, each.keys, each.fold) for each in pieces))
+    for number, (lower, count, own) in enumerate(packed, piece):
+        yield own.to_bytes()
+        spans.append(_Span(lower=lower, rows=count, piece=number))
+    return _Partial(log_partition=first.log_partition, index=first.index, spans=tuple(spans))
 
 
 class _Files:
@@ -354,51 +363,52 @@ def _taken_at_ms(fs: pafs.FileSystem, span: SegmentSlice) -> int | None:
     return read_record(fs, span.manifest_path, Manifest, what="a manifest").taken_at_ms
 
 
-def _merge(work: _MergeWork) -> Merged:
-    """The partial folds that others have written, merged in log order."""
+def _merge(work: _MergeWork, pieces: Iterator[bytes]) -> Merged:
+    """The partial folds that others have made, merged in log order; `pieces` are those of `work`."""
     starts_empty = work.whole.base is None and bool(work.partials)
     fold = None if starts_empty else _start(work.whole, ids=work.ids)
     for partial in work.partials:
         if fold is not None and fold.cut is not None:
             break
-        rest = _rest(work, partial)
+        rest = _rest(work, partial, next(pieces))
         fold = _with_space(work, rest) if fold is None else merge_all([fold, rest])
-        fold = with_groups(fold, _pieces(work, partial))
+        fold = with_groups(fold, _groups(work, partial, pieces))
     assert fold is not None, "there is a start or a partial fold"
     return _written(work.whole, fold if work.ids.is_first else without_undecodable(fold))
 
 
-def _rest(work: _MergeWork, partial: _Partial) -> PartialFold:
+def _rest(work: _MergeWork, partial: _Partial, data: bytes) -> PartialFold:
     """What a partial fold has of the whole log partition; if it is in one piece, with the groups that are merged."""
-    fold = _read_span(work.partial, partial.name, partial.spans[0])
+    fold = _unpacked(partial, data)
     return bucket_of(fold, work.ids) if partial.is_whole else rest_of(fold, is_first=work.ids.is_first)
 
 
-def _pieces(work: _MergeWork, partial: _Partial) -> Iterator[State]:
+def _groups(work: _MergeWork, partial: _Partial, pieces: Iterator[bytes]) -> Iterator[State]:
     """What a partial fold has of the groups that are merged."""
-    for own, span in _spans(work, partial):
-        piece = _read_span(work.partial, partial.name, span, is_indexed=False)
+    for own, _ in _spans(partial, work.ids):
+        piece = _unpacked(partial, next(pieces), is_indexed=False)
         yield piece.state if work.ids.holds(own) else groups_of(piece, work.ids)
 
 
-def _spans(work: _MergeWork, partial: _Partial) -> list[tuple[GroupRange, _Span]]:
-    """The pieces of a partial fold that have groups that are merged."""
+def _spans(partial: _Partial, ids: GroupRange) -> list[tuple[GroupRange, _Span]]:
+    """The pieces of a partial fold that have groups of `ids`."""
     pieces = partial.spans[1:]
     ranges = ranges_of([str(span.lower) for span in pieces])[1:]
-    return [(own, span) for own, span in zip(ranges, pieces, strict=True) if own.overlaps(work.ids)]
+    return [(own, span) for own, span in zip(ranges, pieces, strict=True) if own.overlaps(ids)]
 
 
 def _with_space(work: _MergeWork, rest: PartialFold) -> PartialFold:
     """The first of some folds, with space for the keys of a bucket, where there are as many."""
-    rows = sum(span.rows for partial in work.partials for _, span in _spans(work, partial))
+    rows = sum(span.rows for partial in work.partials for _, span in _spans(partial, work.ids))
     return replace(rest, state=reserve(rest.state, rows={"keys": min(rows, settings().bucket_keys)}, sizes={}))
 
 
-def _read_span(folder: Folder, name: str, span: _Span, *, is_indexed: bool = True) -> PartialFold:
+def _unpacked(partial: _Partial, data: bytes, *, is_indexed: bool = True) -> PartialFold:
     try:
-        return PartialFold.from_bytes(folder.read_span(name, span.start, span.size), is_indexed=is_indexed)
+        return PartialFold.from_bytes(data, is_indexed=is_indexed)
     except DamagedFold as error:
-        raise DamagedFold(f"{error.where or 'all of it'}: {error.message}", where=folder.sub(name)) from None
+        where = f"a partial fold of log partition {partial.log_partition}, from its part {partial.index} on"
+        raise DamagedFold(f"{error.where or 'all of it'}: {error.message}", where=where) from None
 
 
 def _start(whole: _Whole, *, ids: GroupRange | None = None) -> PartialFold:

@@ -11,7 +11,7 @@ import pickle
 import re
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -22,8 +22,9 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from sexton.archive.folder import Folder
 from sexton.errors import SextonError
-from sexton.runs.engine import Engine, compiler_environment
+from sexton.runs.engine import Engine, Exchange, Making, PieceId, compiler_environment, packed
 from sexton.settings import set_variables, settings
 
 T = TypeVar("T")
@@ -92,17 +93,17 @@ class ProcessEngine(Engine):
     def works_here(self, work_bytes: int) -> bool:
         return work_bytes < SMALL_WORK_BYTES
 
+    def exchange(self, folder: Folder) -> Exchange:
+        return FileExchange(self, folder)
+
     def stop(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
         super().stop()
 
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
-        import cloudpickle  # late: what is imported before the others have begun holds them up
-
-        pack: Callable[[object], bytes] = cloudpickle.dumps
         pool = self._pool or self._start()
-        calls = [pool.submit(_call, pack((work, item))) for item in items]
+        calls = [pool.submit(_call, packed((work, item))) for item in items]
         with Progress(*PROGRESS_COLUMNS, console=self._console, transient=True) as progress:
             for _ in progress.track(as_completed(calls), total=len(calls), description=label):
                 pass
@@ -122,8 +123,57 @@ class SerialEngine(Engine):
     def works_here(self, work_bytes: int) -> bool:  # noqa: ARG002  # however many
         return True
 
+    def exchange(self, folder: Folder) -> Exchange:
+        return FileExchange(self, folder)
+
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:  # noqa: ARG002  # it is quick
         return [work(item) for item in items]
+
+
+class FileExchange(Exchange):
+    """As `Exchange`, with a file a piece in a folder that is removed in the end."""
+
+    def __init__(self, engine: Engine, folder: Folder) -> None:
+        super().__init__(engine)
+        self._folder = folder
+
+    def make(
+        self,
+        label: str,
+        items: Sequence[T],
+        work: Callable[[T], Generator[bytes, None, R]],
+        *,
+        work_bytes: int | None = None,
+    ) -> list[R]:
+        folder = self._folder  # all that travels of this object
+
+        def written(numbered: tuple[int, T]) -> R:
+            task, item = numbered
+            pieces = Making(work, item)
+            for piece, data in enumerate(pieces):
+                folder.write(data, f"{task}-{piece}")
+            return pieces.result
+
+        return self._engine.map(label, [*enumerate(items)], written, work_bytes=work_bytes)
+
+    def merge(
+        self,
+        label: str,
+        items: Sequence[tuple[T, Sequence[PieceId]]],
+        work: Callable[[T, Iterator[bytes]], R],
+        *,
+        work_bytes: int | None = None,
+    ) -> list[R]:
+        folder = self._folder
+
+        def merged(given: tuple[T, Sequence[PieceId]]) -> R:
+            item, pieces = given
+            return work(item, (folder.read(f"{task}-{piece}") for task, piece in pieces))
+
+        return self._engine.map(label, items, merged, work_bytes=work_bytes)
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.remove()
 
 
 def _call(packed: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Whose master a session has: spark-submit's where that started it, else the setting's."""
+"""Whose master and UI a session has: spark-submit's where that started it, else the setting's, and none."""
 
 import os
 import subprocess
@@ -9,21 +9,21 @@ import pyspark
 
 SCRIPT = """\
 from sexton.runs.engine import spark_session
-print("master is", spark_session("test").sparkContext.master)
+context = spark_session("test").sparkContext
+print("master is", context.master, "and UI", context.uiWebUrl)
 """
 
 
-def test_a_submitted_job_runs_where_it_was_submitted_to(tmp_path: Path) -> None:
+def test_a_submitted_job_is_as_it_was_submitted(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(SCRIPT, encoding="utf-8")
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SEXTON_SPARK_MASTER": "local[1]"}
-    done = subprocess.run(
-        [submit, "--master", "local[2]", "--conf", "spark.ui.enabled=false", script],
-        env=os.environ | own,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert "master is local[2]" in done.stdout, done.stderr[-2_000:]
+    for program, told in (
+        ([submit, "--master", "local[2]", "--conf", "spark.ui.port=0"], "master is local[2] and UI http://"),
+        ([sys.executable], "master is local[1] and UI None"),
+    ):
+        done = subprocess.run(
+            [*program, script], env=os.environ | own, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert told in done.stdout, done.stderr[-2_000:]

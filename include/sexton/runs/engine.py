@@ -132,14 +132,13 @@ def _jvm_conf() -> dict[str, str]:
     """What the JVM of a session is started with."""
     config = settings()
     found = {
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         "spark.driver.memory": config.spark_driver_memory,
         "spark.driver.extraJavaOptions": JVM_OPTIONS,
         "spark.sql.warehouse.dir": str(config.var / "spark-warehouse"),
     }
-    if variable(SUBMITTED) is None:  # else it would replace the master given to spark-submit
-        found["spark.master"] = config.spark_master
+    if variable(SUBMITTED) is None:  # else these would replace what was given to spark-submit
+        found |= {"spark.master": config.spark_master, "spark.ui.enabled": "false"}
     return found
 
 

@@ -1,7 +1,8 @@
 """An executor that is killed in the middle of a stage changes nothing: Spark does its tasks again, elsewhere.
 
-The stages run on a standalone cluster of two executors. The first task of a stage that reads or writes a file of the
-run kills the JVM of its executor, as a node that goes does.
+The stages run on a standalone cluster of two executors, the log in tasks of one segment, so that partial folds go from
+task to task. The first task of a stage that reads or writes a file of the run kills the JVM of its executor, as a node
+that goes does, with the partial folds that it has made.
 """
 
 import subprocess
@@ -85,7 +86,7 @@ print({name: read_published(open_lake(), run, name).num_rows for name in ("group
 def ran(home: Path, archive: Archive, *, kills: bool) -> RunFolder:
     """A run of all stages: on two executors of which one is killed in each stage, or on threads of one process."""
     master = "local-cluster[2,1,1024]" if kills else "local[2]"
-    given = environment(SEXTON_HOME=str(home), SEXTON_SPARK_MASTER=master)
+    given = environment(SEXTON_HOME=str(home), SEXTON_SPARK_MASTER=master, SEXTON_FOLD_TASK_BYTES="1")
     words = [sys.executable, "-c", JOB, str(home / "run"), archive.root, "kills" if kills else "lets live"]
     done = subprocess.run(words, env=given, capture_output=True, text=True, timeout=800, check=False)
     assert done.returncode == 0, done.stderr[-3_000:]

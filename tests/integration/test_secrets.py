@@ -2,7 +2,7 @@
 
 Searched are the tasks' logs and Airflow's database (XCom, rendered fields), run folder, archive and lake, Spark's event
 logs, alerts and the arguments of every process that ran meanwhile: once with a login that is right, once with a wrong
-one, and once with keys of AWS in URIs, which hold a `/` and an `@`, as they are and encoded.
+one, and with --full once with keys of AWS in URIs, which hold a `/` and an `@`, as they are and encoded.
 """
 
 import json
@@ -102,7 +102,7 @@ class Seen:
         watcher.join()
 
 
-@pytest.mark.parametrize("login", ["right", "wrong", "in a URI"])
+@pytest.mark.parametrize("login", ["right", "wrong", pytest.param("in a URI", marks=pytest.mark.full)])
 def test_what_a_run_leaves_behind(cluster: SecureCluster, java: JavaHome, login: str, tmp_path: Path) -> None:
     canaries = {kind: f"canary{number:02d}-{secrets.token_hex(8)}" for number, kind in enumerate(KINDS)}
     seen = Seen({**canaries, "password": PASSWORDS[READER]})

@@ -206,7 +206,10 @@ def test_a_sound_run_is_published_whole(iceberg: Engine, lake: Lake, tmp_path: P
     assert run.row["checkpoint_sha256"] == "c0ffee"
 
 
-def test_a_run_names_the_audit_of_lag_of_a_run_before_it(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
+def test_a_run_names_the_audit_of_lag_of_a_run_before_it(
+    iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_by_duckdb(monkeypatch)
     folder, at_ms = fill(tmp_path, cluster_id="lagging"), world.RUN.as_of_ms
     validate_tables.run(iceberg, folder)
     publish_tables.run(iceberg, folder)
@@ -226,8 +229,10 @@ def test_a_run_names_the_audit_of_lag_of_a_run_before_it(iceberg: Engine, lake: 
 
 def test_a_failure_leaves_main_alone_and_keeps_the_branch(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
     good, bad = (fill(tmp_path / name, name, cluster_id="failing") for name in ("good", "bad"))
-    validate_tables.run(iceberg, good)
-    publish_tables.run(iceberg, good)
+    with pytest.MonkeyPatch.context() as patch:
+        check_by_duckdb(patch)
+        validate_tables.run(iceberg, good)
+        publish_tables.run(iceberg, good)
     fill(bad.local, "bad", cluster_id="failing", broken=PLAN_A_KEPT_OFFSET)
     before = {table: load(lake, table).current_snapshot() for table in TABLES}
     with pytest.raises(DataQualityFailure, match="verdict is expire"):

@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
+from zlib import crc32
 
 import pyarrow.parquet as pq
 import pytest
@@ -315,9 +316,18 @@ def test_a_checkpoint_whose_fold_is_none_is_passed_over_by_runs_and_intervals(
 
 
 def test_a_fold_that_a_task_left_broken_is_named() -> None:
-    partial = fold_log._Partial(log_partition=7, index=3, spans=())
+    data = PartialFold.empty().to_bytes()[:-200]
+    span = fold_log._Span(lower=None, rows=0, piece=0, checksum=crc32(data))
+    partial = fold_log._Partial(log_partition=7, index=3, spans=(span,))
     with pytest.raises(DamagedFold, match="of log partition 7, from its part 3 on"):
-        fold_log._unpacked(partial, PartialFold.empty().to_bytes()[:-200])
+        fold_log._unpacked(partial, span, data)
+
+
+def test_a_fold_that_was_made_again_of_other_bytes_is_refused() -> None:
+    span = fold_log._Span(lower=None, rows=0, piece=0, checksum=crc32(PartialFold.empty().to_bytes()))
+    partial = fold_log._Partial(log_partition=7, index=3, spans=(span,))
+    with pytest.raises(DamagedFold, match=r"log partition 7.*changed while the run read it"):
+        fold_log._unpacked(partial, span, PartialFold.empty(is_prefix=True).to_bytes())
 
 
 def test_the_checkpoint_of_a_later_instant_is_none(small: Engine, tmp_path: Path, archive: Archive) -> None:

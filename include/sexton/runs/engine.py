@@ -62,7 +62,7 @@ PIECES = pa.schema([("task", pa.int32()), ("piece", pa.int32()), ("part", pa.int
 PLACED = pa.schema([("item", pa.int32()), ("place", pa.int32()), ("part", pa.int32()), ("packed", pa.binary())])
 """A part of the piece that an item of work gets at a place, in order; at place -1 the packed item itself."""
 WANTED = pa.schema([("item", pa.int32()), ("place", pa.int32()), ("task", pa.int32()), ("piece", pa.int32())])
-"""That an item of work gets a piece, and as the which one."""
+"""Which item of work receives which piece, and at which place."""
 
 
 def spark_environment() -> dict[str, str]:
@@ -263,7 +263,7 @@ class Exchange:
         items: Sequence[T],
         work: Callable[[T], Generator[bytes, None, R]],
         *,
-        work_bytes: int | None = None,  # noqa: ARG002  # as of `Engine.map`
+        work_bytes: int | None = None,  # noqa: ARG002  # for an engine without a cluster
     ) -> list[R]:
         """As `Engine.map`, of work that yields pieces and returns its result."""
         from pyspark import StorageLevel
@@ -295,9 +295,9 @@ class Exchange:
         items: Sequence[tuple[T, Sequence[PieceId]]],
         work: Callable[[T, Iterator[bytes]], R],
         *,
-        work_bytes: int | None = None,  # noqa: ARG002  # as of `Engine.map`
+        work_bytes: int | None = None,  # noqa: ARG002  # for an engine without a cluster
     ) -> list[R]:
-        """As `Engine.map`, of work that gets some pieces beside its item, in their order."""
+        """As `Engine.map`, of work that receives its item and the pieces asked for, in that order."""
         from pyspark.sql.functions import broadcast
 
         def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ folds are written to `fold/<shard>` of the run folder.
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
+from zlib import crc32
 
 from pyarrow import fs as pafs
 
@@ -81,11 +82,15 @@ class Merged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Span:
-    """A packed fold of `rows` keys and group records, from the group `lower` on: a piece of those of its task."""
+    """A packed fold of `rows` keys and group records, from the group `lower` on: a piece of those of its task.
+
+    `checksum` is zlib.crc32 of its bytes.
+    """
 
     lower: str | None
     rows: int
     piece: int
+    checksum: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,14 +323,15 @@ def _hand_on(
 ) -> Generator[bytes, None, _Partial]:
     """Yields the pieces of the fold of what begins with the task `first`, after those of the partial folds `before`."""
     rows, piece, spans = _rows(fold), sum(len(each.spans) for each in before), list[_Span]()
-    packed: Iterable[tuple[str | None, int, PartialFold]] = [(None, rows, fold)]
+    folds: Iterable[tuple[str | None, int, PartialFold]] = [(None, rows, fold)]
     if work.piece_rows is not None and rows > work.piece_rows:
         pieces = pieces_of(fold, most_keys=work.piece_rows)
         rest = (None, 0, rest_of(fold, is_first=True))
-        packed = chain([rest], ((each.lower, each.keys, each.fold) for each in pieces))
-    for number, (lower, count, own) in enumerate(packed, piece):
-        yield own.to_bytes()
-        spans.append(_Span(lower=lower, rows=count, piece=number))
+        folds = chain([rest], ((each.lower, each.keys, each.fold) for each in pieces))
+    for number, (lower, count, own) in enumerate(folds, piece):
+        data = own.to_bytes()
+        yield data
+        spans.append(_Span(lower=lower, rows=count, piece=number, checksum=crc32(data)))
     return _Partial(log_partition=first.log_partition, index=first.index, spans=tuple(spans))
 
 
@@ -379,14 +385,14 @@ def _merge(work: _MergeWork, pieces: Iterator[bytes]) -> Merged:
 
 def _rest(work: _MergeWork, partial: _Partial, data: bytes) -> PartialFold:
     """What a partial fold has of the whole log partition; if it is in one piece, with the groups that are merged."""
-    fold = _unpacked(partial, data)
+    fold = _unpacked(partial, partial.spans[0], data)
     return bucket_of(fold, work.ids) if partial.is_whole else rest_of(fold, is_first=work.ids.is_first)
 
 
 def _groups(work: _MergeWork, partial: _Partial, pieces: Iterator[bytes]) -> Iterator[State]:
     """What a partial fold has of the groups that are merged."""
-    for own, _ in _spans(partial, work.ids):
-        piece = _unpacked(partial, next(pieces), is_indexed=False)
+    for own, span in _spans(partial, work.ids):
+        piece = _unpacked(partial, span, next(pieces), is_indexed=False)
         yield piece.state if work.ids.holds(own) else groups_of(piece, work.ids)
 
 
@@ -403,11 +409,17 @@ def _with_space(work: _MergeWork, rest: PartialFold) -> PartialFold:
     return replace(rest, state=reserve(rest.state, rows={"keys": min(rows, settings().bucket_keys)}, sizes={}))
 
 
-def _unpacked(partial: _Partial, data: bytes, *, is_indexed: bool = True) -> PartialFold:
+def _unpacked(partial: _Partial, span: _Span, data: bytes, *, is_indexed: bool = True) -> PartialFold:
+    """The fold of a piece; DamagedFold if it is not the one that was planned with.
+
+    What a lost executor had made is made again, and a disk whose broker runs may have grown in between.
+    """
+    where = f"a partial fold of log partition {partial.log_partition}, from its part {partial.index} on"
+    if crc32(data) != span.checksum:
+        raise DamagedFold("its bytes changed while the run read it", where=where)
     try:
         return PartialFold.from_bytes(data, is_indexed=is_indexed)
     except DamagedFold as error:
-        where = f"a partial fold of log partition {partial.log_partition}, from its part {partial.index} on"
         raise DamagedFold(f"{error.where or 'all of it'}: {error.message}", where=where) from None
 
 

@@ -176,8 +176,8 @@ class FileExchange(Exchange):
         self._folder.remove()
 
 
-def _call(packed: bytes) -> Any:
-    work, item = pickle.loads(packed)
+def _call(data: bytes) -> Any:
+    work, item = pickle.loads(data)
     return work(item)
 
 

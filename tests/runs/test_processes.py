@@ -91,7 +91,7 @@ def test_a_cluster_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch, m
 def test_an_audit_is_the_same_over_spark(
     processes: ProcessEngine, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "SMALL_WORK_BYTES", 0)  # nothing is too small to be spread
+    monkeypatch.setattr(local, "THREADS_BYTES", 0)  # nothing is too small to be spread
     request = ReplayRequest(run_id="one", segments=str(LOG), taken_at_ms=1 << 60)
     here = run_audit(processes, AuditRequest(replay=request, out=tmp_path / "here"))
     there = run_audit(engine, AuditRequest(replay=request, out=tmp_path / "there"))

@@ -191,7 +191,8 @@ def fold_log(
         check_files(filesystem(source.uri)[0], [one for some in segments.values() for one in some])
     tasks = _tasks(segments, base, config.fold_task_bytes if profile.folds_in_slices else WHOLE_LOG)
     log_bytes = sum(_size(task) for some in tasks.values() for task in some)
-    is_here = engine.works_here(log_bytes + UNPACKED * (base.size_bytes if base else 0))
+    work_bytes = log_bytes + UNPACKED * (base.size_bytes if base else 0)
+    is_here = engine.works_here(work_bytes)
 
     def whole(shard: Shard) -> _Whole:
         part = shard.log_partition
@@ -226,7 +227,6 @@ def fold_log(
             for chunk in some
         ]
     work.sort(key=lambda item: -sum(map(_size, item.tasks)))  # longest first
-    work_bytes = 0 if is_here else None
     with engine.exchange(folder.sub("partial")) as exchange:
         folded = exchange.make("Replaying the log", work, _fold_part, work_bytes=work_bytes)
         merged = {each.merged.log_partition: each.merged for each in folded if each.merged is not None}

@@ -12,7 +12,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing import forkserver
@@ -33,8 +33,10 @@ R = TypeVar("R")
 PRELOADED = "sexton.pipeline.replay_groups"
 """What the process imports from which the others are forked."""
 PROGRESS_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-SMALL_WORK_BYTES = 512 * 1024 * 1024
+THREADS_BYTES = 4 * 1024 * 1024 * 1024
 """So much input is worked on by threads of this process: most of it is compiled code, which needs no other process."""
+KEPT_BYTES = 512 * 1024 * 1024
+"""What comes of so much input may stay in memory from one map to the next."""
 _LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
 
 
@@ -56,7 +58,7 @@ def _is_small(folder: Path) -> bool:
     for file in folder.rglob("*.log"):
         with suppress(FileNotFoundError):  # a broker deletes segments, too
             total += file.stat().st_size
-        if total >= SMALL_WORK_BYTES:
+        if total >= THREADS_BYTES:
             return False
     return True
 
@@ -85,13 +87,18 @@ class ProcessEngine(Engine):
 
     def map(self, label: str, items: Sequence[T], work: Callable[[T], R], *, work_bytes: int | None = None) -> list[R]:
         """As `Engine.map`; with `work_bytes` given and small by threads of this process."""
-        if work_bytes is None or not items or not self.works_here(work_bytes):
+        if work_bytes is None or not items or work_bytes >= THREADS_BYTES:
             return super().map(label, items, work)
         with ThreadPoolExecutor(min(len(items), os.cpu_count() or 1)) as pool:
-            return list(pool.map(work, items))
+            calls = [pool.submit(work, item) for item in items]
+            try:
+                self._show(label, calls)
+                return [call.result() for call in calls]
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def works_here(self, work_bytes: int) -> bool:
-        return work_bytes < SMALL_WORK_BYTES
+        return work_bytes < KEPT_BYTES
 
     def exchange(self, folder: Folder) -> Exchange:
         return FileExchange(self, folder)
@@ -104,15 +111,19 @@ class ProcessEngine(Engine):
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
         pool = self._pool or self._start()
         calls = [pool.submit(_call, packed((work, item))) for item in items]
-        with Progress(*PROGRESS_COLUMNS, console=self._console, transient=True) as progress:
-            for _ in progress.track(as_completed(calls), total=len(calls), description=label):
-                pass
+        self._show(label, calls)
         try:
             return [call.result() for call in calls]
         except BrokenProcessPool as error:
             raise SextonError(f"{label}: a process was ended before its work was done (out of memory?)") from error
         except Exception as error:
             raise SextonError(f"{label}: a task failed: {type(error).__name__}: {error}") from error
+
+    def _show(self, label: str, calls: Sequence[Future[Any]]) -> None:
+        """Show how many calls have ended, until all have."""
+        with Progress(*PROGRESS_COLUMNS, console=self._console, transient=True) as progress:
+            for _ in progress.track(as_completed(calls), total=len(calls), description=label):
+                pass
 
 
 class SerialEngine(Engine):

@@ -121,7 +121,8 @@ class ProcessEngine(Engine):
 
     def _show(self, label: str, calls: Sequence[Future[Any]]) -> None:
         """Show how many calls have ended, until all have."""
-        with Progress(*PROGRESS_COLUMNS, console=self._console, transient=True) as progress:
+        is_off = self._console.quiet  # or else it draws what nobody sees, ten times a second
+        with Progress(*PROGRESS_COLUMNS, console=self._console, transient=True, disable=is_off) as progress:
             for _ in progress.track(as_completed(calls), total=len(calls), description=label):
                 pass
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,7 +92,8 @@ def test_a_cluster_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch, m
 def test_an_audit_is_the_same_over_spark(
     processes: ProcessEngine, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "THREADS_BYTES", 0)  # nothing is too small to be spread
+    for bound in ("THREADS_BYTES", "KEPT_BYTES"):  # nothing is too small to be spread
+        monkeypatch.setattr(local, bound, 0)
     request = ReplayRequest(run_id="one", segments=str(LOG), taken_at_ms=1 << 60)
     here = run_audit(processes, AuditRequest(replay=request, out=tmp_path / "here"))
     there = run_audit(engine, AuditRequest(replay=request, out=tmp_path / "there"))
@@ -113,3 +115,12 @@ def test_a_small_log_needs_no_processes(tmp_path: Path, monkeypatch: pytest.Monk
 def test_processes_that_were_not_started_early_start_with_the_first_work() -> None:
     with ProcessEngine("tests", cores=1, quiet=True, starts_early=False) as engine:
         assert engine.map("Asking", [0], lambda _: os.getpid()) != [os.getpid()]
+
+
+def test_threads_are_no_more_than_the_master_has_cores() -> None:
+    def thread(_: int) -> int:
+        time.sleep(0.05)
+        return threading.get_ident()
+
+    with ProcessEngine("tests", cores=1, quiet=True, starts_early=False) as engine:
+        assert len({*engine.map("Asking", [*range(4)], thread, work_bytes=0)}) == 1

@@ -200,7 +200,7 @@ class Engine:
         return Exchange(self)
 
     def works_here(self, work_bytes: int) -> bool:  # noqa: ARG002  # as above
-        """Whether `map` works on so much in this process, so that what it returns may be large."""
+        """Whether `map` works on so much in this process, and what it returns may stay in memory for the next map."""
         return False
 
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:

@@ -89,7 +89,7 @@ class ProcessEngine(Engine):
         """As `Engine.map`; with `work_bytes` given and small by threads of this process."""
         if work_bytes is None or not items or work_bytes >= THREADS_BYTES:
             return super().map(label, items, work)
-        with ThreadPoolExecutor(min(len(items), os.cpu_count() or 1)) as pool:
+        with ThreadPoolExecutor(self.cores) as pool:
             calls = [pool.submit(work, item) for item in items]
             try:
                 self._show(label, calls)

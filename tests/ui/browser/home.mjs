@@ -5,20 +5,17 @@
 // the first link of the framed dashboard leads to, once there is a button that triggers. Screenshots go to `out`.
 import { readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
+import { collectErrors, logIn } from "./airflow.mjs";
 
 const config = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const browser = await chromium.launch({ executablePath: config.chromium, args: ["--no-sandbox"] });
 const told = { errors: [], health: {}, pages: {} };
 const page = await browser.newPage({ viewport: { width: 1280, height: 900 }, locale: "en-US" });
 page.setDefaultTimeout(120_000); // a busy machine
-page.on("pageerror", (error) => told.errors.push(`${page.url()}: ${error}`));
+collectErrors(page, told.errors);
 
 try {
-  await page.goto(config.url);
-  await page.locator("input[name=username]").fill(config.user);
-  await page.locator("input[name=password]").fill(config.password);
-  await page.locator("button[type=submit]").click();
-  await page.waitForURL((url) => !url.pathname.includes("login"));
+  await logIn(page, config.url, config.user, config.password);
   await page.getByText("Triggerer").first().waitFor();
   await page.screenshot({ path: `${config.out}/home.png` });
   const colourOf = (badge) => getComputedStyle(badge).backgroundColor;

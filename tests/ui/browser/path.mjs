@@ -6,6 +6,7 @@
 // Told as JSON: what was read on the way. Screenshots of each stop go to `out`.
 import { readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
+import { collectErrors, logIn } from "./airflow.mjs";
 
 const PATIENCE_MS = 180_000;
 
@@ -22,13 +23,9 @@ const enter = async ({ user, password }) => {
   const context = await browser.newContext({ viewport: { width: 1360, height: 900 }, locale: "en-US" });
   context.setDefaultTimeout(120_000); // a busy machine
   const page = await context.newPage();
-  page.on("pageerror", (error) => told.errors.push(`${page.url()}: ${error}`));
+  collectErrors(page, told.errors);
   page.on("request", (request) => !/^(data|blob):/.test(request.url()) && new URL(request.url()).origin !== own && told.foreign.push(request.url()));
-  await page.goto(config.url);
-  await page.locator("input[name=username]").fill(user);
-  await page.locator("input[name=password]").fill(password);
-  await page.locator("button[type=submit]").click();
-  await page.waitForURL((url) => !url.pathname.includes("login"));
+  await logIn(page, config.url, user, password);
   return page;
 };
 

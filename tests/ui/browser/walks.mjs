@@ -5,6 +5,7 @@
 // was read on the way. What is not a person's doing (waiting for a scheduler) is no step.
 import { readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
+import { collectErrors, logIn } from "./airflow.mjs";
 
 const PATIENCE_MS = 1_440_000;
 
@@ -23,13 +24,9 @@ const enter = async (user, viewport = { width: 1100, height: 720 }) => {
     document.adoptedStyleSheets = [still];
   });
   const page = await context.newPage();
-  page.on("pageerror", (error) => told.errors.push(`${page.url()}: ${error}`));
+  collectErrors(page, told.errors);
   page.on("request", (request) => !/^(data|blob):/.test(request.url()) && new URL(request.url()).origin !== own && told.foreign.push(request.url()));
-  await page.goto(config.url);
-  await page.locator("input[name=username]").fill(user);
-  await page.locator("input[name=password]").fill(config.users[user]);
-  await page.locator("button[type=submit]").click();
-  await page.waitForURL((url) => !url.pathname.includes("login"));
+  await logIn(page, config.url, user, config.users[user]);
   return page;
 };
 

@@ -39,6 +39,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "airflow report",
         "doctor local ui",
         "cli",
+        "__main__",
     )
 )
 """Packages from the ground up. A package imports packages of lower layers and itself, never a neighbour in its layer.
@@ -86,7 +87,7 @@ def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def package_of(module: str) -> str | None:
     """The package of one of our modules; None for sexton itself (its version) and for everybody else's."""
     parts = module.split(".")
-    if parts[0] != "sexton" or len(parts) < 2 or parts[1].startswith("__"):
+    if parts[0] != "sexton" or len(parts) < 2 or parts[1] == "__version__":
         return None
     inner = ".".join(parts[1:3])
     return inner if inner in LAYER_OF else parts[1]

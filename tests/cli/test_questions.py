@@ -535,11 +535,14 @@ def test_a_question_to_a_run_needs_no_compiler(tmp_path):
     assert "COMMITTED-OFFSET" in done.stdout
 
 
-def test_a_question_to_a_log_needs_no_spark():
+def test_a_question_to_a_log_needs_no_spark_and_no_pandas():
+    """Nor SciPy: pyarrow and numba would import both, and they are installed here."""
     program = (
-        "import sys\nfrom sexton.cli import main\n"
-        f"code = main(['fetch', 'classic-1', '--segments', {str(RECORDING / 'before')!r}])\n"
-        "heavy = set('pyspark airflow great_expectations kafka'.split()) & set(sys.modules)\n"
+        "import sys\nfrom sexton.__main__ import start\n"
+        f"sys.argv = ['sexton', 'fetch', 'classic-1', '--segments', {str(RECORDING / 'before')!r}]\n"
+        "code = start()\n"
+        "heavy = set('pyspark airflow great_expectations kafka pandas scipy'.split()) & set(sys.modules)\n"
+        "import pyspark, pandas\n"
         "sys.exit(f'imported {heavy}' if heavy else code)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -27,6 +27,6 @@ class LoadModel:
 
 
 # fit: written by `make bench`
-MODEL = LoadModel(ms_per_record=0.000679, ms_per_control_record=0.00736, ms_per_live_record=0.00149)
-"""Median error 11%, worst 47% (many-keys 30 M)."""
+MODEL = LoadModel(ms_per_record=0.000948, ms_per_control_record=0.00569, ms_per_live_record=0.00144)
+"""Median error 9%, worst 43% (many-keys 30 M)."""
 # end of fit

@@ -2,35 +2,41 @@
 
 import json
 import logging
+import shutil
 import signal
 import stat
 import threading
 import time
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
+from uuid import NAMESPACE_URL, uuid5
 
 import psutil
 import pytest
-from airflow.providers.standard.operators import hitl
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskAwaitingInput
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
 
 from sexton.airflow import alerts, approval, brokers, change_tasks, commands, consent, runs
 from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.approval import Approval
 from sexton.airflow.change_tasks import ApplyPlan, ApplyRestore, NotifyOutcome, PreviewPlan, PreviewRestore
-from sexton.airflow.commands import Command, CommandFailed, CommandRefused, printable
-from sexton.archive.folder import Folder
+from sexton.airflow.commands import Command, CommandFailed, CommandRefused, Done, printable
 from sexton.report.approval_text import PLAN_QUESTIONS, RESTORE_QUESTION
 from sexton.settings import Settings
 
 PLAN_ID, PLAN_SHA256, RESTORE_ID = "a" * 64, "b" * 64, "c" * 64
+RUN_ID = "manual__2026-11-21T06:00:00+00:00"
 SECRET = "s3cr3t-canary"
 (PLAIN,) = Settings().every_cluster
 READER = {"bootstrap.servers": "r:1", "sasl.password": f"reader-{SECRET}"}
 APPLIER = {"bootstrap.servers": "w:1", "sasl.password": f"applier-{SECRET}"}
 HOSTILE = "<script>x</script> {{ 7*7 }} `b` [c](http://d)"
-SHOWN = {"kind": "plan", "id": PLAN_ID, "sha256": PLAN_SHA256, "counts": {"tombstones": 3}, "over_limits": [],
+SHOWN = {"kind": "plan", "cluster_id": "west", "id": PLAN_ID, "sha256": PLAN_SHA256, "counts": {"tombstones": 3},
+         "over_limits": [],
          "lead": "Beyond the broker by 3 offsets.", "what_if": None,
          "questions": {**PLAN_QUESTIONS, "restore": RESTORE_QUESTION}}  # fmt: skip
 STAND_IN = """#!/usr/bin/env python3
@@ -55,6 +61,20 @@ sys.exit(said.get("code", 0))
 """
 
 
+class Questions:
+    """Airflow's record of what tasks ask: it keeps the first question of a run, and answers with it ever after."""
+
+    def __init__(self) -> None:
+        self.asked: list[CreateHITLDetailPayload] = []
+        self.shown: dict[str, CreateHITLDetailPayload] = {}
+
+    def send(self, asked: object) -> CreateHITLDetailPayload | None:
+        if not isinstance(asked, CreateHITLDetailPayload):
+            return None  # Airflow's masker is told of secrets
+        self.asked.append(asked)
+        return self.shown.setdefault(str(asked.ti_id), asked)
+
+
 class World:
     """A deployment: its settings, its connections, and a `sexton` that says what it is told to say."""
 
@@ -68,10 +88,12 @@ class World:
         self.use()
         for name, extra in (("KAFKA_DEFAULT", READER), ("KAFKA_APPLIER", APPLIER)):
             monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps({"conn_type": "kafka", "extra": extra}))
+        self.run_id = RUN_ID
+        self.said: dict[str, dict] = {}
         self.xcoms: dict[str, object] = {}
         self.skipped: list[str] = []
-        self.asked: list[dict] = []
-        monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **told: self.asked.append(told))
+        self.questions = Questions()
+        monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", self.questions, raising=False)
         self.says(
             show={"answer": {**SHOWN, "body": f"`{PLAN_ID}` and groups"}},
             apply={"answer": {"counts": {"done": 3}}},
@@ -84,9 +106,8 @@ class World:
             self.monkeypatch.setattr(module, "settings", lambda: config)
 
     def says(self, **said) -> None:
-        file = self.program.parent / "says.json"
-        known = json.loads(file.read_text()) if file.exists() else {}
-        file.write_text(json.dumps({**known, **said}))
+        self.said |= said
+        (self.program.parent / "says.json").write_text(json.dumps(self.said))
 
     @property
     def ran(self) -> list[dict]:
@@ -97,13 +118,15 @@ class World:
     def alerts(self) -> list[dict]:
         return [json.loads(file.read_text()) for file in sorted((self.home / "var" / "alerts").glob("*.json"))]
 
+    @property
+    def asked(self) -> list[dict]:
+        return [each.model_dump() for each in self.questions.asked]
+
     def context(self, task, **params) -> dict:
-        run = SimpleNamespace(
-            dag_id="apply_tombstones", run_id="manual__2026-11-21T06:00:00+00:00", triggering_user_name="ann"
-        )
+        run = SimpleNamespace(dag_id="apply_tombstones", run_id=self.run_id, triggering_user_name="ann")
         ti = SimpleNamespace(
-            id="1", dag_id=run.dag_id, run_id=run.run_id, task_id=task.task_id, try_number=1,
-            xcom_pull=lambda task_ids: self.xcoms.get(task_ids),
+            id=uuid5(NAMESPACE_URL, self.run_id), dag_id=run.dag_id, run_id=run.run_id, task_id=task.task_id,
+            try_number=1, xcom_pull=lambda task_ids: self.xcoms.get(task_ids),
         )  # fmt: skip
         given = {"plan_id": PLAN_ID, "sink": "coordinator", "allow_log_sink": False, **NO_SELECTION, **params}
         return {"dag_run": run, "params": given, "ti": ti, "task_instance": ti, "task": task}
@@ -111,26 +134,40 @@ class World:
     def run(self, task, **params):
         return task.execute(self.context(task, **params))
 
+    @property
+    def folder(self) -> consent.ApprovalFolder:
+        return approval.approval_folder_of(self.context(PreviewPlan(task_id="preview", cluster=PLAIN)))
+
     def triggered(self, how: str | None) -> None:
         """As the scheduler notes it, or does not."""
-        folder = approval.approval_folder_of(self.context(PreviewPlan(task_id="preview", cluster=PLAIN)))
-        folder.remove(consent.TRIGGERED)
+        folder = self.folder
+        folder.remove(consent.Trigger)
         if how is not None:
-            consent.write_trigger(folder, how)
+            folder.write(consent.Trigger(**folder.run, triggered_through=how))
 
     def answer(self, *, chosen: str = "Approve", user: str = "bea", at: datetime | None = None, **params) -> None:
         """Ask as the DAG does, and answer."""
-        task = Approval(task_id="approve")
-        context = self.context(task, **params)
-        with pytest.raises(TaskAwaitingInput):
-            task.execute(context)
+        waiting = self.ask(**params)
+        self.resume(waiting, chosen=chosen, user=user, at=at, **params)
+
+    def ask(self, **params) -> TaskAwaitingInput:
+        """Ask as the DAG does; what Airflow keeps of the waiting task."""
+        with pytest.raises(TaskAwaitingInput) as waiting:
+            self.run(Approval(task_id="approve"), **params)
+        return waiting.value
+
+    def resume(self, waiting: TaskAwaitingInput, *, chosen="Approve", user="bea", at=None, **params) -> None:
+        """As Airflow does when somebody has answered."""
         event = {
             "chosen_options": [chosen],
             "params_input": {},
             "responded_at": at or datetime.now(UTC),
             "responded_by_user": {"id": user, "name": user},
         }
-        self.xcoms["approve"] = Approval(task_id="approve").execute_complete(context, event)
+        task = Approval(task_id="approve")
+        self.xcoms["approve"] = None  # Airflow clears it when the task starts again
+        go_on = getattr(task, waiting.method_name)
+        self.xcoms["approve"] = go_on(self.context(task, **params), event=event, **waiting.kwargs)
 
 
 NO_SELECTION = {
@@ -158,6 +195,7 @@ def test_shown_approved_applied(world) -> None:
     assert asked["subject"] == "Delete what plan aaaaaaaaaaaa names?"
     assert asked["defaults"] is None
     assert asked["options"] == ["Approve", "Reject"]
+    assert world.ask().timeout == timedelta(hours=24)
 
 
 def test_the_applier_acts_and_the_reader_does_not(world) -> None:
@@ -217,7 +255,7 @@ def test_a_dry_run_asks_nobody_and_reads_only(world, monkeypatch) -> None:
     assert skipped == [["approve", "apply", "notify"]]
     assert world.ran[-1]["argv"][:3] == ["apply", PLAN_ID, "--sink=dry_run"]
     assert world.ran[-1]["config"] == f"sasl.password=reader-{SECRET}\n"
-    assert consent.read(Folder(world.home / "var/runs/apply_tombstones"), consent.Request) is None
+    assert world.folder.read(consent.Request) is None
 
 
 @pytest.mark.parametrize(
@@ -241,7 +279,7 @@ def test_what_is_over_the_limits_is_not_even_asked_for(world) -> None:
     world.says(show={"answer": {**SHOWN, "over_limits": [f"too many in {HOSTILE}"], "body": "x"}})
     with pytest.raises(CommandRefused, match="never applied"):
         world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
-    with pytest.raises(AirflowFailException, match="nothing to approve"):
+    with pytest.raises(CommandRefused, match="nothing to approve"):
         world.answer()
 
 
@@ -249,7 +287,7 @@ def test_a_what_if_is_not_even_asked_for(world) -> None:
     world.says(show={"answer": {**SHOWN, "what_if": "It is a what-if by a retention of 1 min.", "body": "x"}})
     with pytest.raises(CommandRefused, match="what-if by another retention than the broker's: it is never applied"):
         world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
-    with pytest.raises(AirflowFailException, match="nothing to approve"):
+    with pytest.raises(CommandRefused, match="nothing to approve"):
         world.answer()
     world.run(PreviewPlan(task_id="preview", cluster=PLAIN), sink="dry_run")  # looking is allowed
 
@@ -293,10 +331,13 @@ def test_an_approval_task_that_somebody_marked_as_done(world) -> None:
     world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     asked = approval.request_of(world.context(ApplyPlan(task_id="apply", cluster=PLAIN)))
     world.xcoms["approve"] = {
-        "request_sha256": asked.sha256, "chosen": ["Approve"], "user_id": "bea", "user_name": "bea",
+        **world.folder.run, "request_sha256": asked.sha256, "chosen": ["Approve"], "user_id": "bea", "user_name": "bea",
         "answered_at_ms": time.time_ns() // 1_000_000,
     }  # fmt: skip
-    with pytest.raises(CommandRefused, match="nobody was asked, or nobody has answered"):
+    with pytest.raises(CommandRefused, match="nobody was asked"):
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.ask()
+    with pytest.raises(CommandRefused, match="nobody has answered"):
         world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
 
 
@@ -316,11 +357,139 @@ def test_an_answer_holds_for_what_was_triggered(world) -> None:
         world.run(ApplyPlan(task_id="apply", cluster=PLAIN), sink="log", allow_log_sink=True)
 
 
+NEW_RUN = "another question, which Airflow goes on showing: trigger a new run"
+
+
+def show(world, number: int) -> None:
+    """From now on the plan has other bytes, and another size."""
+    changed = {**SHOWN, "sha256": f"{number:064d}", "counts": {"tombstones": number}, "body": f"{number} offsets"}
+    world.says(show={"answer": changed})
+
+
+def preview(world) -> None:
+    """Run the first task; a refusal leaves the others as they are."""
+    with suppress(CommandRefused):
+        world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+
+
+STEPS = ("preview", "swap", "ask", "answer", "keep")
+"""What happens to a run, in any order: its first task is cleared, also after the plan was changed; `approve` is
+cleared; somebody answers what it shows; the plan is as it was again."""
+
+
+@pytest.mark.parametrize("order", list(permutations(STEPS)), ids="-".join)
+def test_no_consent_to_what_was_not_shown(world, order, monkeypatch) -> None:
+    """Whatever is cleared, changed and answered in whatever order: who applies has shown that very plan before."""
+    ran = []
+
+    def run(_, arguments, *, variables) -> Done:  # 120 orders, without a process for each command
+        ran.append(arguments[0])
+        return Done(exit_code=0, answer=world.said[arguments[0]]["answer"], error="")
+
+    monkeypatch.setattr(Command, "run", run)
+    show(world, 1)
+    preview(world)
+    waiting = world.ask()
+    for step in order:
+        match step:
+            case "preview":
+                preview(world)
+            case "swap":
+                show(world, 100_000)
+                preview(world)
+            case "keep":
+                show(world, 1)
+            case "ask":
+                with suppress(CommandRefused, TaskAwaitingInput):
+                    world.run(Approval(task_id="approve"))
+            case "answer":
+                with suppress(CommandRefused):
+                    world.resume(waiting)
+    assert {each["body"].rpartition("\n")[2] for each in world.asked} == {"1 offsets"}
+    show(world, 100_000)
+    with pytest.raises(CommandRefused, match="nothing was done"):
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    show(world, 1)
+    with pytest.raises(CommandRefused, match=NEW_RUN):  # a question that was swapped once is void for good
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    assert set(ran) == {"show"}
+
+
+def test_a_cleared_task_that_finds_the_same_takes_nothing_back(world) -> None:
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+    waiting = world.ask()
+    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+    world.resume(waiting)
+    assert world.run(ApplyPlan(task_id="apply", cluster=PLAIN)) == {"done": 3}
+
+
+def test_an_answer_counts_for_what_was_shown_when_the_task_began_to_wait(world) -> None:
+    """Although whoever writes files has made the run's folder say something else throughout."""
+    show(world, 1)
+    preview(world)
+    waiting = world.ask()
+    for file in world.home.rglob("approval/*.json"):
+        file.unlink()
+    show(world, 100_000)
+    preview(world)
+    consent.begin_asking(world.folder, world.folder.read(consent.Request))
+    with pytest.raises(CommandRefused, match=NEW_RUN):
+        world.resume(waiting)
+    with pytest.raises(CommandRefused, match=NEW_RUN):  # nor can it be asked: Airflow shows the first question again
+        world.run(Approval(task_id="approve"))
+    assert world.alerts[1:] == []
+
+
+def test_a_task_that_an_earlier_release_has_asked_with_is_refused(world) -> None:
+    preview(world)
+    waiting = world.ask()
+    waiting.kwargs = {}
+    with pytest.raises(CommandRefused, match="trigger a new run"):
+        world.resume(waiting)
+
+
+def test_a_run_folder_of_an_earlier_release_is_refused(world) -> None:
+    preview(world)
+    world.answer()
+    (file,) = world.home.rglob("request.json")
+    request = json.loads(file.read_text())
+    del request["cluster_id"]
+    file.write_text(json.dumps(request))
+    with pytest.raises(CommandRefused, match="is of an earlier release: trigger a new run"):
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+
+
+@pytest.mark.parametrize("has_trigger", [False, True])
+def test_the_consent_to_one_run_is_none_to_another(world, has_trigger) -> None:
+    """With every file of the first, its XCom, and the same plan."""
+    world.triggered("ui" if has_trigger else None)
+    preview(world)
+    world.answer()
+    (first,) = world.home.rglob("approval")
+    world.run_id = f"{RUN_ID}x"
+    preview(world)
+    world.ask()
+    (second,) = set(world.home.rglob("approval")) - {first}
+    for file in first.iterdir():
+        shutil.copy(file, second / file.name)
+    with pytest.raises(CommandRefused, match="of another run: trigger a new run"):
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    assert {each["argv"][0] for each in world.ran} == {"show"}
+
+
+def test_a_plan_of_another_cluster(world) -> None:
+    """The same bytes, in an archive that has become another cluster's."""
+    preview(world)
+    world.answer()
+    world.says(show={"answer": {**SHOWN, "cluster_id": "east", "body": "x"}})
+    with pytest.raises(CommandRefused, match="has changed since"):
+        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+
+
 def test_asking_again_forgets_the_answer(world) -> None:
     world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
     world.answer()
-    with pytest.raises(TaskAwaitingInput):
-        world.run(Approval(task_id="approve"))
+    world.ask()
     with pytest.raises(CommandRefused, match="nobody has answered"):
         world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
 

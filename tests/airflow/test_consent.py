@@ -7,25 +7,28 @@ from dataclasses import replace
 import pytest
 
 from sexton.airflow.consent import (
-    ANSWER,
-    REQUEST,
+    FILES,
     Answer,
+    ApprovalFolder,
+    Asked,
     NoConsent,
     Request,
     Terms,
+    Trigger,
+    Withdrawn,
     begin_asking,
     consent,
-    read,
-    write,
+    prepare,
+    question,
 )
-from sexton.archive.folder import Folder
 
 NOW_MS = 1_795_240_800_000
 HOUR_MS = 3_600_000
 OPTIONS = {"plan_id": "a" * 64, "sink": "coordinator", "allow_log_sink": False}
-REQUEST_OF = Request(
-    dag_id="apply_tombstones",
-    run_id="manual__1",
+RUN = {"dag_id": "apply_tombstones", "run_id": "manual__1"}
+REQUEST = Request(
+    **RUN,
+    cluster_id="west",
     document_id="a" * 64,
     document_sha256="b" * 64,
     options=OPTIONS,
@@ -34,21 +37,35 @@ REQUEST_OF = Request(
     body="`group`",
 )
 GIVEN = Answer(
-    request_sha256=REQUEST_OF.sha256, chosen=["Approve"], user_id="7", user_name="bea", answered_at_ms=NOW_MS - 5_000
+    **RUN,
+    request_sha256=REQUEST.sha256,
+    chosen=["Approve"],
+    user_id="7",
+    user_name="bea",
+    answered_at_ms=NOW_MS - 5_000,
 )
 TERMS = Terms(approvers=frozenset(), is_self_allowed=False, is_login_required=False, max_age_ms=4 * HOUR_MS)
 
 
-def decide(answer=GIVEN, request=REQUEST_OF, **changes):
-    told = changes.pop("xcom", None if answer is None else answer.to_dict())
+@pytest.fixture
+def folder(tmp_path) -> ApprovalFolder:
+    return ApprovalFolder(str(tmp_path), **RUN)
+
+
+def other(document, **changes):
+    return document.model_copy(update=changes)
+
+
+def decide(answer=GIVEN, request=REQUEST, **changes):
+    told = changes.pop("xcom", None if answer is None else answer.model_dump())
     terms = replace(TERMS, **{name: changes.pop(name) for name in list(changes) if name in TERMS.__dataclass_fields__})
     known = {"triggered_by": "ann", "triggered_through": "ui", "now_ms": NOW_MS}
-    asked = {"options": OPTIONS, "document_sha256": "b" * 64, **known, **changes}
+    asked = {"options": OPTIONS, "document_sha256": "b" * 64, "cluster_id": "west", **known, **changes}
     return consent(request, answer, told, terms=terms, **asked)
 
 
 def given(**changes) -> Answer:
-    return replace(GIVEN, **changes)
+    return other(GIVEN, **changes)
 
 
 def test_an_approval_by_another_person_just_now() -> None:
@@ -59,7 +76,6 @@ def test_an_approval_by_another_person_just_now() -> None:
     ("changes", "reason"),
     [
         ({"answer": None}, "nobody has answered"),
-        ({"request": None}, "nobody was asked"),
         ({"xcom": None}, "nobody has answered"),
         ({"answer": given(chosen=["Reject"])}, "the answer is no"),
         ({"answer": given(chosen=[])}, "the answer is no"),
@@ -75,16 +91,19 @@ def test_an_approval_by_another_person_just_now() -> None:
         ({"now_ms": NOW_MS + 4 * HOUR_MS}, "too old"),
         ({"now_ms": NOW_MS - 400_000}, "from the future"),
         ({"document_sha256": "c" * 64}, "has changed since"),
+        ({"cluster_id": "east"}, "has changed since"),
         *(
             ({"is_login_required": True, "triggered_through": how}, "had logged in")
             for how in ("cli", "operator", "test", "asset", "UI ", "")
         ),
         ({"is_login_required": True, "triggered_through": None}, "not known how"),
         ({"options": {**OPTIONS, "sink": "log"}}, "another question"),
-        ({"request": replace(REQUEST_OF, run_id="manual__2")}, "another question"),
-        ({"request": replace(REQUEST_OF, dag_id="restore_offsets")}, "another question"),
-        ({"request": replace(REQUEST_OF, body="`other`")}, "another question"),
-        ({"request": replace(REQUEST_OF, document_sha256="c" * 64), "document_sha256": "c" * 64}, "another question"),
+        ({"request": other(REQUEST, run_id="manual__2")}, "another question"),
+        ({"request": other(REQUEST, dag_id="restore_offsets")}, "another question"),
+        ({"request": other(REQUEST, body="`other`")}, "another question"),
+        ({"request": other(REQUEST, subject="Other?")}, "another question"),
+        ({"request": other(REQUEST, cluster_id="east"), "cluster_id": "east"}, "another question"),
+        ({"request": other(REQUEST, document_sha256="c" * 64), "document_sha256": "c" * 64}, "another question"),
     ],
     ids=str,
 )
@@ -93,19 +112,19 @@ def test_no_consent(changes, reason) -> None:
         decide(**changes)
 
 
-@pytest.mark.parametrize("name", list(GIVEN.to_dict()))
+@pytest.mark.parametrize("name", list(GIVEN.model_dump()))
 def test_each_field_of_the_answer_is_held_against_its_xcom(name) -> None:
     """One of the two may be forged: the XCom by whoever may edit XComs, the file by whoever writes files."""
-    value = GIVEN.to_dict()[name]
-    other = ["Approve", "x"] if isinstance(value, list) else value + 1 if isinstance(value, int) else value + "x"
+    value = GIVEN.model_dump()[name]
+    forged = ["Approve", "x"] if isinstance(value, list) else value + 1 if isinstance(value, int) else value + "x"
     with pytest.raises(NoConsent, match="not the one that was given"):
-        decide(xcom={**GIVEN.to_dict(), name: other})
+        decide(xcom={**GIVEN.model_dump(), name: forged})
     with pytest.raises(NoConsent):
-        decide(answer=given(**{name: other}), xcom=GIVEN.to_dict())
+        decide(answer=given(**{name: forged}), xcom=GIVEN.model_dump())
 
 
 @pytest.mark.parametrize(
-    "told", [{}, [], "Approve", {"chosen_options": ["Approve"]}, {**GIVEN.to_dict(), "more": 1}], ids=str
+    "told", [{}, [], "Approve", {"chosen_options": ["Approve"]}, {**GIVEN.model_dump(), "more": 1}], ids=str
 )
 def test_an_xcom_that_is_no_answer(told) -> None:
     with pytest.raises(NoConsent):
@@ -120,42 +139,59 @@ def test_who_may_approve_alone_is_said_by_a_setting() -> None:
         decide(answer=given(user_id="", user_name=""), is_self_allowed=True)
 
 
-def test_files_are_private_and_come_back(tmp_path) -> None:
-    write(Folder(tmp_path, "a"), REQUEST_OF)
-    write(Folder(tmp_path, "a"), GIVEN)
-    assert read(Folder(tmp_path, "a"), Request) == REQUEST_OF
-    assert read(Folder(tmp_path, "a"), Answer) == GIVEN
-    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a").iterdir()} == {0o600}
+DOCUMENTS = [
+    REQUEST,
+    GIVEN,
+    Asked(**RUN, request_sha256="c" * 64),
+    Withdrawn(**RUN, request_sha256="c" * 64),
+    Trigger(**RUN, triggered_through="ui"),
+]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"chosen": ["Approve"]}', "\x00"])
-def test_files_that_are_something_else(tmp_path, text) -> None:
-    (tmp_path / REQUEST).write_text(text)
-    (tmp_path / ANSWER).write_text(text)
-    assert read(Folder(tmp_path), Request) is None
-    assert read(Folder(tmp_path), Answer) is None
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: type(each).__name__)
+def test_files_are_private_and_come_back_to_their_run_alone(tmp_path, folder, document) -> None:
+    kind = type(document)
+    assert folder.read(kind) is None
+    assert folder.create(document)
+    folder.write(document)
+    assert not folder.create(document)
+    assert folder.read(kind) == document
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "approval").iterdir()} == {0o600}
+    for name in RUN:
+        with pytest.raises(NoConsent, match=r"is of another run: trigger a new run"):
+            ApprovalFolder(str(tmp_path), **{**RUN, name: "x"}).read(kind)
 
 
-def test_every_changed_byte_of_the_files_is_refused_or_means_the_same(tmp_path) -> None:
-    """Each byte of the request and of the answer, turned into two others."""
-    write(Folder(tmp_path), REQUEST_OF)
-    write(Folder(tmp_path), GIVEN)
+@pytest.mark.parametrize("kind", list(FILES), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"triggered_through": ["ui"]}', "\x00"])
+def test_files_that_are_something_else(tmp_path, folder, kind, text) -> None:
+    (tmp_path / "approval").mkdir()
+    (tmp_path / "approval" / FILES[kind]).write_text(text)
+    with pytest.raises(NoConsent, match=r"was changed, or is of an earlier release: trigger a new run"):
+        folder.read(kind)
+
+
+def test_every_changed_byte_of_the_files_is_refused_or_means_the_same(tmp_path, folder) -> None:
+    """Each byte of the request, of what was asked and of the answer, turned into two others."""
+    prepare(folder, REQUEST)
+    begin_asking(folder, REQUEST)
+    folder.write(GIVEN)
     refused = 0
-    for name in (REQUEST, ANSWER):
-        whole = (tmp_path / name).read_bytes()
+    for kind in (Request, Asked, Answer):
+        file = tmp_path / "approval" / FILES[kind]
+        whole = file.read_bytes()
         for position, mask in itertools.product(range(len(whole) - 1), (1, 4)):
             changed = bytearray(whole)
             changed[position] ^= mask
-            (tmp_path / name).write_bytes(changed)
+            file.write_bytes(changed)
             if _loaded(bytes(changed)) == json.loads(whole):
                 continue
-            with pytest.raises((NoConsent, TypeError)):
-                decide(
-                    answer=read(Folder(tmp_path), Answer), request=read(Folder(tmp_path), Request), xcom=GIVEN.to_dict()
-                )
+            with pytest.raises(NoConsent):
+                decide(answer=folder.read(Answer), request=question(folder), xcom=GIVEN.model_dump())
             refused += 1
-        (tmp_path / name).write_bytes(whole)
+        file.write_bytes(whole)
     assert refused > 1_000
+    assert decide(answer=folder.read(Answer), request=question(folder)) == GIVEN
 
 
 def _loaded(data: bytes):
@@ -165,10 +201,31 @@ def _loaded(data: bytes):
         return None
 
 
-def test_a_run_asks_one_question(tmp_path) -> None:
-    begin_asking(Folder(tmp_path), REQUEST_OF)
-    write(Folder(tmp_path), GIVEN)
-    begin_asking(Folder(tmp_path), REQUEST_OF)
-    assert read(Folder(tmp_path), Answer) is None  # an answer of before a clear is none
+def test_a_run_asks_one_question(folder) -> None:
+    prepare(folder, REQUEST)
+    with pytest.raises(NoConsent, match="nobody was asked"):
+        question(folder)
+    begin_asking(folder, REQUEST)
+    folder.write(GIVEN)
+    begin_asking(folder, REQUEST)
+    assert folder.read(Answer) is None  # an answer of before a clear is none
+    prepare(folder, REQUEST)
+    assert question(folder) == REQUEST
     with pytest.raises(NoConsent, match="trigger a new run"):
-        begin_asking(Folder(tmp_path), replace(REQUEST_OF, body="another"))
+        prepare(folder, other(REQUEST, body="another"))
+    assert folder.read(Request) == REQUEST  # what was asked is not overwritten
+    prepare(folder, REQUEST)
+    for refused in (lambda: question(folder), lambda: begin_asking(folder, REQUEST)):
+        with pytest.raises(NoConsent, match="trigger a new run"):
+            refused()
+
+
+def test_a_question_that_is_swapped_while_it_is_asked(folder) -> None:
+    """The first task, cleared, has not seen that the question was asked, and writes another one a moment later."""
+    prepare(folder, REQUEST)
+    begin_asking(folder, REQUEST)
+    folder.write(other(REQUEST, body="another"))
+    with pytest.raises(NoConsent, match="trigger a new run"):
+        question(folder)
+    with pytest.raises(NoConsent, match="trigger a new run"):
+        begin_asking(folder, other(REQUEST, body="another"))

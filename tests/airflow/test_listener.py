@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 from airflow.utils.types import DagRunTriggeredByType
 
-from sexton.airflow import consent, listener, runs
-from sexton.airflow.consent import approval_folder, read_trigger, write_trigger
+from sexton.airflow import listener, runs
+from sexton.airflow.change_tasks import triggered_through
+from sexton.airflow.consent import ApprovalFolder
 from sexton.airflow.runs import run_folder
-from sexton.archive.folder import Folder
 from sexton.settings import Settings
 from tests.airflow_database import migrated_database
 
@@ -41,15 +41,8 @@ def config(tmp_path, monkeypatch) -> Settings:
 def test_what_is_noted(config, dag_id, how) -> None:
     run = SimpleNamespace(dag_id=dag_id, run_id=RUN_ID, triggered_by=how)
     listener.on_dag_run_running(dag_run=run, msg="started")
-    noted = read_trigger(approval_folder(run_folder(dag_id, RUN_ID)))
+    noted = triggered_through(ApprovalFolder(run_folder(dag_id, RUN_ID), dag_id=dag_id, run_id=RUN_ID))
     assert noted == (None if dag_id == "offset_retention" else how.value)
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", '"ui"', '{"triggered_through": ["ui"]}', "\x00"])
-def test_a_note_that_is_something_else(tmp_path, text) -> None:
-    write_trigger(Folder(tmp_path), "ui")
-    (tmp_path / consent.TRIGGERED).write_text(text)
-    assert read_trigger(Folder(tmp_path)) is None
 
 
 def test_a_real_scheduler_notes_it(tmp_path) -> None:
@@ -78,7 +71,8 @@ def test_a_real_scheduler_notes_it(tmp_path) -> None:
     run(AIRFLOW, "scheduler", "--skip-serve-logs", "--num-runs", "3")
 
     def noted(dag_id: str, run_id: str) -> str | None:
-        return read_trigger(approval_folder(run_folder(dag_id, run_id, root=str(tmp_path / "var" / "runs"))))
+        folder = run_folder(dag_id, run_id, root=str(tmp_path / "var" / "runs"))
+        return triggered_through(ApprovalFolder(folder, dag_id=dag_id, run_id=run_id))
 
     assert noted("apply_tombstones", RUN_ID) == "cli"
     assert noted("restore_offsets", "over-the-api") == "rest_api"

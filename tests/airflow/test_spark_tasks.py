@@ -10,6 +10,7 @@ import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote
@@ -25,6 +26,7 @@ from sexton.airflow import spark_tasks as tasks
 from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.runs import run_folder
 from sexton.airflow.spark_tasks import as_of_ms, spark_job
+from sexton.lake.branch import RunKey
 from sexton.settings import Cluster, Settings
 
 (PLAIN,) = Settings().every_cluster
@@ -394,17 +396,27 @@ def test_an_as_of_that_is_none_fails_for_good() -> None:
 def test_run_folders_have_tame_names(home) -> None:
     folder = Path(run_folder("offset_retention", "manual__2026/../x y"))
     assert folder.parent == home / "var" / "runs" / "offset_retention"
-    assert re.fullmatch(r"manual__2026_.._x_y-[0-9a-f]{12}", folder.name)
+    assert re.fullmatch(r"manual__2026_.._x_y-[0-9a-f]{64}", folder.name)
 
 
 def test_no_run_has_the_folder_of_another(home) -> None:
     named = run_folder("d", "a:b")
-    ids = ["a:b", "a+b", "a_b", ".", "..", "...", "", "x" * 101, "x" * 102, Path(named).name]
+    alike = [f"manual__2026-11-21T06:00:00+00:00_{'x' * 66}{number}" for number in (8343034, 18968187)]
+    assert len({sha256(run_id.encode()).hexdigest()[:12] for run_id in alike}) == 1  # found in a minute
+    ids = [*alike, "a:b", "a+b", "a_b", "A_b", "a_B", ".", "..", "...", "", "x" * 101, "x" * 102, Path(named).name]
     folders = [Path(run_folder("d", run_id)) for run_id in ids]
-    assert len(set(folders)) == len(ids)
+    assert len({str(folder).lower() for folder in folders}) == len(ids)  # some disks take A for a
     assert {folder.parent for folder in folders} == {home / "var" / "runs" / "d"}
     assert not {folder.name for folder in folders} & {".", ".."}
     assert Path(run_folder("d", "manual__1")).name == "manual__1"
+
+
+def test_no_run_has_the_branch_of_another() -> None:
+    """Run ids are chosen by whoever may trigger: two whose hashes begin alike are found in a moment."""
+    keys = [RunKey(cluster_id="c", as_of_ms=1, run_id=f"manual__{'x' * 80}{number}") for number in range(200_000)]
+    branches = {key.branch for key in keys}
+    assert len(branches) == len(keys)
+    assert len({branch[:-56] for branch in branches}) < len(keys)  # of 32 bits of the hash two are the same
 
 
 def test_alert_of_a_failure(home, caplog) -> None:

@@ -256,6 +256,13 @@ def test_a_limit_that_was_edited_away_is_refused_though_it_was_approved(seed: in
         made.apply(sink="coordinator", limits=limits)
 
 
+def test_nothing_is_read_again_after_it_was_checked(seed: int, tmp_path: Path) -> None:
+    """Whoever replaces the plan's files between check and deletion changes nothing: all comes from one reading."""
+    made = kept(f"{seed}", tmp_path)
+    shutil.rmtree(made.plan.folder)
+    assert set(made.apply(sink="coordinator").counts) == {"done"}
+
+
 def test_unchanged_it_is_applied(seed: int, tmp_path: Path) -> None:
     made = kept(f"{seed}", tmp_path)
     summary = made.apply(sink="coordinator")

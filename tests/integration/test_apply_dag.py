@@ -1,10 +1,11 @@
 """Deleting through Airflow, as its users do it: the REST API asks, other people answer, a broker loses.
 
-One Airflow, one broker and one plan for all tests, in their order: those that must not delete come first. (What was
-deleted is restored in test_walks.py, in a browser.)
+One Airflow, one broker and one plan for all tests, in their order: those that must not delete come first, and what was
+deleted is restored at the end (in test_walks.py once more, in a browser).
 """
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ from tests.airflow.parking import has_parked
 from tests.airflow_database import migrated_home
 from tests.environment import with_settings
 
-APPLY = "apply_tombstones"
+APPLY, RESTORE = "apply_tombstones", "restore_offsets"
 USERS = {"admin": "admin", "approver": "user", "ops": "op", "watcher": "viewer"}
 HOSTILE = "<img src=x onerror=alert(1)> {{ 7*7 }} `x` [y](http://evil)"
 GROUPS = ("billing", "web", HOSTILE)
@@ -50,6 +51,7 @@ NO_SWEEP = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.
 """The broker's own retention takes what the plan takes, and it does not look while the tests run."""
 EVERY_GROUP = {"SEXTON_MAX_SHARE_OF_GROUPS": "1"}
 PATIENCE_S = 600
+NEW_RUN = "another question, which Airflow goes on showing: trigger a new run"
 
 Offsets = dict[str, dict[tuple[str, int], tuple[int, str]]]
 
@@ -90,37 +92,42 @@ class World:
         return Ledger(pafs.LocalFileSystem(), str(self.archive), self.record.cluster_id, name).entries()
 
     def trigger(self, sink: str = "coordinator") -> "Run":
-        return Run(self.system, self.system.api().trigger(APPLY, {"plan_id": self.plan_id, "sink": sink}))
+        return Run(self.system, APPLY, {"plan_id": self.plan_id, "sink": sink})
 
 
 class Run:
     """One DAG run as people see it."""
 
-    def __init__(self, system: System, run_id: str) -> None:
-        self.api, self._system, self.run_id = system.api(), system, run_id
+    def __init__(self, system: System, dag_id: str, params: dict[str, Any]) -> None:
+        self.api, self._system, self.dag_id = system.api(), system, dag_id
+        self.run_id = self.api.trigger(dag_id, params)
 
     def states(self) -> dict[str, str]:
-        return {name: str(task["state"]) for name, task in self.api.task_states(APPLY, self.run_id).items()}
+        return {name: str(task["state"]) for name, task in self.api.task_states(self.dag_id, self.run_id).items()}
 
     def wait_until_it_asks(self) -> dict[str, Any]:
         wait_for(lambda: self.states()["approve"] == "awaiting_input", self.log)
         wait_for(lambda: has_parked(self._system.config.var / "log" / "airflow-scheduler.log", self.run_id), self.log)
-        return airflow_calls.question(self.api, APPLY, self.run_id, "approve")
+        return airflow_calls.question(self.api, self.dag_id, self.run_id, "approve")
 
     def answer(self, option: str, *, by: str) -> None:
-        airflow_calls.answer(self._system.api(by), APPLY, self.run_id, "approve", option)
+        airflow_calls.answer(self._system.api(by), self.dag_id, self.run_id, "approve", option)
+
+    def clear(self, *task_ids: str) -> None:
+        cleared = {"dry_run": False, "only_failed": False, "dag_run_id": self.run_id, "task_ids": task_ids}
+        self.api.call("POST", f"/api/v2/dags/{self.dag_id}/clearTaskInstances", cleared)
 
     def end(self) -> str:
-        wait_for(lambda: self.api.run_state(APPLY, self.run_id) in ("success", "failed"), self.log)
-        return self.api.run_state(APPLY, self.run_id)
+        wait_for(lambda: self.api.run_state(self.dag_id, self.run_id) in ("success", "failed"), self.log)
+        return self.api.run_state(self.dag_id, self.run_id)
 
     def log(self) -> str:
         """Every line that its tasks have logged."""
-        folder = self._system.home.log_folder / f"dag_id={APPLY}" / f"run_id={self.run_id}"
+        folder = self._system.home.log_folder / f"dag_id={self.dag_id}" / f"run_id={self.run_id}"
         return "\n".join(file.read_text("utf-8", "replace") for file in sorted(folder.rglob("*.log")))
 
     def call(self, method: str, path: str, body: Any = None, *, by: str = "admin") -> Any:
-        place = f"/api/v2/dags/{APPLY}/dagRuns/{self.run_id}{path}"
+        place = f"/api/v2/dags/{self.dag_id}/dagRuns/{self.run_id}{path}"
         return self._system.api(by).call(method, place, body)  # what only tests ask of Airflow
 
 
@@ -152,8 +159,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         commit_everything(clients)
         time.sleep(RETENTION_MS / 1_000 + 2)
         record = plan_of_now(config, clients, home / "planned")
-        wait_for(lambda: system.api().has_dag(APPLY), lambda: "no such DAG")
-        system.api().set_paused(APPLY, False)
+        for dag_id in (APPLY, RESTORE):
+            wait_for(lambda name=dag_id: system.api().has_dag(name), lambda: "no such DAG")
+            system.api().set_paused(dag_id, False)
         world = World(system=system, clients=clients, record=record, committed={})
         world.committed = world.offsets()
         assert set(world.committed) == set(GROUPS)
@@ -253,13 +261,28 @@ def test_a_run_that_is_cleared_does_not_ask_about_something_else(world: World) -
     whole = world.plan_json.read_bytes()
     world.plan_json.write_bytes(whole + b"\n")
     try:
-        cleared = {"dry_run": False, "only_failed": False, "dag_run_id": run.run_id, "task_ids": ["preview", "approve"]}
-        world.system.api().call("POST", f"/api/v2/dags/{APPLY}/clearTaskInstances", cleared)
+        run.clear("preview", "approve")
         assert run.end() == "failed"
     finally:
         world.plan_json.write_bytes(whole)
-    assert run.states()["approve"] == "failed"
-    assert "trigger a new run" in run.log()
+    assert run.states()["preview"] == "failed"
+    assert run.states()["approve"] == "upstream_failed"
+    assert NEW_RUN in run.log()
+
+
+def test_airflow_shows_what_a_run_asked_first_and_that_is_refused(world: World) -> None:
+    """Also where nothing but Airflow remembers it: the run's folder is gone, as after it has expired."""
+    run = world.trigger()
+    run.wait_until_it_asks()
+    shutil.rmtree(Path(run_folder(APPLY, run.run_id, root=world.system.config.runs_uri)) / "approval")
+    whole = world.plan_json.read_bytes()
+    world.plan_json.write_bytes(whole.replace(b'"warnings"', b' "warnings"'))
+    try:
+        run.clear("preview", "approve")
+        assert run.end() == "failed"
+    finally:
+        world.plan_json.write_bytes(whole)
+    assert world.offsets() == world.committed
 
 
 def test_a_forged_approval_is_refused(world: World) -> None:
@@ -301,6 +324,30 @@ def test_what_another_person_approves_is_deleted(world: World) -> None:
     claim, *_ = world.ledger(world.plan_id)
     assert claim.body.approved_by == "approver"
     assert claim.body.sink == "coordinator"
+
+
+def test_a_question_that_is_swapped_while_people_read_it(world: World) -> None:
+    """`diff` is cleared alone while `approve` waits, and would ask about fewer offsets now."""
+    restore = {"from_ledger": world.plan_id}
+    run = Run(world.system, RESTORE, restore)
+    shown = run.wait_until_it_asks()
+    admin = AdminClient({**world.clients.for_confluent(), "log_level": 0})
+    commit_offsets(admin, "billing", [TopicPartition("orders", 0, 77)])
+    now = world.offsets()
+    run.clear("diff")
+    wait_for(lambda: run.states()["diff"] == "failed", run.log)
+    assert run.states()["approve"] == "awaiting_input"
+    run.answer("Approve", by="approver")
+    assert run.end() == "failed"
+    assert run.states()["restore"] in ("None", "upstream_failed")  # as the scheduler ends the run before approve or not
+    assert NEW_RUN in run.log()
+    assert world.offsets() == now
+
+    again = Run(world.system, RESTORE, restore)
+    assert again.wait_until_it_asks()["body"] != shown["body"]
+    again.answer("Approve", by="approver")
+    assert again.end() == "success", again.log()
+    assert world.offsets() == {**world.committed, "billing": {**world.committed["billing"], **now["billing"]}}
 
 
 def test_no_secret_is_anywhere(world: World) -> None:

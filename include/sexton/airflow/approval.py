@@ -5,25 +5,27 @@ quotes names that clients of the cluster choose. An approval alone allows nothin
 checks who approved what and when (consent.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseNotifier
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import TaskAwaitingInput
+from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
 
 from sexton.airflow.alerts import raise_alert
 from sexton.airflow.commands import CommandRefused
 from sexton.airflow.consent import (
+    ANOTHER_QUESTION,
     Answer,
+    ApprovalFolder,
     NoConsent,
     Request,
     Terms,
-    approval_folder,
     begin_asking,
-    read,
-    write,
+    question,
 )
 from sexton.airflow.runs import run_folder
 from sexton.settings import settings
@@ -60,28 +62,55 @@ class Approval(ApprovalOperator):
         )
 
     def execute(self, context: Any) -> Any:
-        folder = approval_folder_of(context)
-        request = request_of(context)
-        try:
-            begin_asking(folder, request)
-        except NoConsent as error:
-            raise CommandRefused(str(error), public=str(error)) from None
-        self.subject, self.body = request.subject, request.body
-        return super().execute(context)
+        """Show the question and wait. The task is refused if Airflow shows another one than this run asks.
 
-    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
-        """Write the answer to the run's folder and return it as XCom."""
+        As ApprovalOperator.execute, which drops what Airflow answers: the question that it has kept since the run asked
+        first, also after the task was cleared. Asking once more would delete an answer that has come in between.
+        """
+        from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+        request = request_of(context)
+        with refusing():
+            begin_asking(approval_folder_of(context), request)
+        self.subject, self.body = request.subject, request.body
+        asked = CreateHITLDetailPayload(
+            ti_id=context["task_instance"].id,
+            options=self.options,
+            subject=self.subject,
+            body=self.body,
+            params={},
+            assigned_users=self.assigned_users or [],
+        )
+        shown: Any = SUPERVISOR_COMMS.send(asked)
+        if (shown.subject, shown.body, shown.options) != (self.subject, self.body, self.options):
+            raise CommandRefused(ANOTHER_QUESTION, public=ANOTHER_QUESTION)
+        for notifier in self.notifiers:
+            notifier(context)
+        raise TaskAwaitingInput(
+            method_name="execute_complete", kwargs={"asked": request.sha256}, timeout=self.response_timeout
+        )
+
+    def execute_complete(self, context: Any, event: dict[str, Any], asked: str = "") -> Any:
+        """Write the answer to the run's folder and return it as XCom.
+
+        `asked` is the SHA-256 of the request that was shown, as Airflow has kept it since.
+        """
         super().execute_complete(context, event)
+        folder = approval_folder_of(context)
+        with refusing():
+            if question(folder).sha256 != asked:
+                raise NoConsent(ANOTHER_QUESTION)
         user: Mapping[str, Any] = event["responded_by_user"] or {}
         answer = Answer(
-            request_sha256=request_of(context).sha256,
+            **folder.run,
+            request_sha256=asked,
             chosen=[str(option) for option in event["chosen_options"]],
             user_id=str(user.get("id") or ""),
             user_name=str(user.get("name") or ""),
             answered_at_ms=(event["responded_at"] - EPOCH) // timedelta(milliseconds=1),
         )
-        write(approval_folder_of(context), answer)
-        return answer.to_dict()
+        folder.write(answer)
+        return answer.model_dump()
 
     def process_trigger_event_error(self, event: dict[str, Any]) -> None:
         if event["error_type"] == "timeout":
@@ -102,15 +131,25 @@ class AlertApprovalWaits(BaseNotifier):
         raise_alert(context, severity="warning", message=message)
 
 
-def approval_folder_of(context: Any) -> Any:
+def approval_folder_of(context: Any) -> ApprovalFolder:
     """Return the folder with the request and the answer of the run of `context`."""
-    run = context["dag_run"]
-    return approval_folder(run_folder(run.dag_id, run.run_id))
+    run = {"dag_id": context["dag_run"].dag_id, "run_id": context["dag_run"].run_id}
+    return ApprovalFolder(run_folder(**run), **run)
 
 
 def request_of(context: Any) -> Request:
     """Return the run's request; fail the task without retry if the task before wrote none."""
-    request = read(approval_folder_of(context), Request)
-    if request is None:
-        raise AirflowFailException("there is nothing to approve: run the task before this one again")
-    return request
+    with refusing():
+        request = approval_folder_of(context).read(Request)
+        if request is None:
+            raise NoConsent("there is nothing to approve: trigger a new run")
+        return request
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Fail the task without retry where consent is missing."""
+    try:
+        yield
+    except NoConsent as error:
+        raise CommandRefused(str(error), public=str(error)) from None

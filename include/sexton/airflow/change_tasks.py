@@ -17,18 +17,19 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.skipmixin import SkipMixin
 
 from sexton.airflow.alerts import raise_alert
-from sexton.airflow.approval import approval_folder_of, request_of, terms
+from sexton.airflow.approval import approval_folder_of, refusing, request_of, terms
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
 from sexton.airflow.commands import Command, CommandRefused, Done, counted, printable
 from sexton.airflow.consent import (
     Answer,
+    ApprovalFolder,
     NoConsent,
     Request,
+    Trigger,
     consent,
-    read,
-    read_trigger,
+    prepare,
+    question,
     require_login,
-    write,
 )
 from sexton.airflow.forms import DRY_RUN_SINK, LOG_SINK
 from sexton.settings import Cluster, settings
@@ -74,18 +75,14 @@ class CommandTask(BaseOperator):
         for line in text.splitlines():
             self.log.info("%s", printable(line))
 
-    def ask(self, context: Any, shown: Mapping[str, Any], options: Mapping[str, Any], *, verb: str, sink: str) -> None:
+    def ask(self, context: Any, shown: Mapping[str, Any], options: dict[str, Any], *, verb: str, sink: str) -> None:
         """Write the request for the task `approve`: the first line of `shown`, its question for `sink`, its body."""
-        run, folder = context["dag_run"], approval_folder_of(context)
-        try:
-            require_login(read_trigger(folder), terms())
-        except NoConsent as error:
-            raise CommandRefused(str(error), public=str(error)) from None
+        folder = approval_folder_of(context)
         lead = f"**{shown['lead']}**\n\n" if shown.get("lead") else ""
         cluster = f" on cluster {self.cluster.name}" if self.cluster.name else ""
         request = Request(
-            dag_id=run.dag_id,
-            run_id=run.run_id,
+            **folder.run,
+            cluster_id=shown["cluster_id"],
             document_id=shown["id"],
             document_sha256=shown["sha256"],
             options=options,
@@ -93,7 +90,9 @@ class CommandTask(BaseOperator):
             subject=f"{verb} what {shown['kind']} {shown['id'][:12]} names{cluster}?",
             body=f"{lead}{shown['questions'][sink]}\n\n{shown['body'].removeprefix(lead)}",
         )
-        write(folder, request)
+        with refusing():
+            require_login(triggered_through(folder), terms())
+            prepare(folder, request)
 
 
 class PreviewPlan(CommandTask, SkipMixin):
@@ -144,8 +143,7 @@ class ChangeCluster(CommandTask):
     params_read: tuple[str, ...] = ()
 
     def execute(self, context: Any) -> dict[str, int]:
-        request = request_of(context)
-        answer = self.consent(context, request)
+        request, answer = self.consent(context)
         approver = answer.user_name or answer.user_id
         self.log.info("approved by %s (%s)", printable(approver), printable(answer.user_id))
         command = self.command(request)
@@ -158,24 +156,28 @@ class ChangeCluster(CommandTask):
     def command(self, request: Request) -> tuple[str, ...]:
         raise NotImplementedError
 
-    def consent(self, context: Any, request: Request) -> Answer:
-        """Return the answer that allows it; without one, fail the task without retry."""
-        now, folder = self.show(self.kind, request.document_id), approval_folder_of(context)
+    def consent(self, context: Any) -> tuple[Request, Answer]:
+        """Return what was asked and the answer that allows it; without one, fail the task without retry."""
+        folder = approval_folder_of(context)
         try:
-            return consent(
+            request = question(folder)
+            now = self.show(self.kind, request.document_id)
+            answer = consent(
                 request,
-                read(folder, Answer),
+                folder.read(Answer),
                 context["ti"].xcom_pull(task_ids=APPROVAL_TASK),
                 options=params_of(context, self.params_read),
                 document_sha256=now["sha256"],
+                cluster_id=now["cluster_id"],
                 triggered_by=context["dag_run"].triggering_user_name,
-                triggered_through=read_trigger(folder),
+                triggered_through=triggered_through(folder),
                 terms=terms(),
                 now_ms=time.time_ns() // 1_000_000,
             )
         except NoConsent as error:
             public = f"nothing was done: {error}"
             raise CommandRefused(public, public=public) from None
+        return request, answer
 
 
 class ApplyPlan(ChangeCluster):
@@ -212,6 +214,12 @@ class NotifyOutcome(BaseOperator):
         self.log.info("%s: %s", request_of(context).document_id, text)
         if any(number for outcome, number in counts.items() if outcome not in EXPECTED_OUTCOMES):
             raise_alert(context, severity="warning", message=f"not everything was done: {text}")
+
+
+def triggered_through(folder: ApprovalFolder) -> str | None:
+    """Return how the run was triggered, None if the scheduler has not noted it."""
+    trigger = folder.read(Trigger)
+    return None if trigger is None else trigger.triggered_through
 
 
 def params_of(context: Any, names: tuple[str, ...]) -> dict[str, Any]:

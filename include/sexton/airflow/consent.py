@@ -4,62 +4,85 @@ Why Airflow's own record of the answer is not enough: a task may read only the r
 changing task cannot read that of `approve`; whoever may edit XComs or task states could forge an approval; and the
 record is not bound to the content, the age or the person who triggered the run.
 
-So request and answer are files in the run's folder, which no call of Airflow's API writes. The answer is also the XCom
-of `approve`, which nobody with access to files alone can write. Both must agree in every field, and the answer has the
-SHA-256 of the request. A run asks one question once, because Airflow shows the first one again after a task is cleared.
+So question and answer are files in the run's folder, which no call of Airflow's API writes. Each names its run, and is
+read for no other. The answer is also the XCom of `approve`, which nobody with access to files alone can write. Both
+must agree in every field, and the answer has the SHA-256 of the request.
+
+A run asks one question once, because Airflow shows the first one again after a task is cleared. What was shown is
+recorded three times when it is shown: in asked.json, which is created once; in what Airflow keeps for the waiting task,
+which no call of its API writes; and in Airflow's own record, with which it is compared (approval.py). A task that is
+cleared and finds another question withdraws the first one: its answer then allows nothing.
+
 How the run was triggered is a file, too: only the scheduler knows it (listener.py).
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from sexton.errors import SextonError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-if TYPE_CHECKING:
-    from sexton.archive.folder import Folder
+from sexton.errors import UsageError
 
 APPROVE = "Approve"
 CLOCK_LAG_MS = 300_000
 """How far the API server's clock, which stamps the answer, may be ahead of the worker's."""
 
-REQUEST, ASKED, ANSWER, TRIGGERED = "request.json", "asked.json", "answer.json", "triggered.json"
 FOLDER = "approval"
 WITH_LOGIN = frozenset({"ui", "rest_api"})
 """DagRunTriggeredByType of runs whose triggering user logged in. `airflow dags trigger` has the user of the shell
 instead, and a task that triggers a run has whoever triggered its own run."""
+ANOTHER_QUESTION = "this run has shown another question, which Airflow goes on showing: trigger a new run"
 
 
 class NoConsent(Exception):
     """Why nothing may be done. The message names no group and no person, so everybody may read it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What an approver is asked by one run of one DAG.
+class Document(BaseModel):
+    """A file about the approval of the run `run_id` of `dag_id`."""
 
-    `document_id` and `document_sha256` identify the plan or restore to the last byte. `options` are the run's params,
-    `counts` the size of the change, `body` is Markdown in which foreign names are escaped.
-    """
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     dag_id: str
     run_id: str
+
+
+class Request(Document):
+    """What an approver is asked.
+
+    `document_id` and `document_sha256` identify the plan or restore, of the cluster `cluster_id`, to the last byte.
+    `options` are the run's params, `counts` the size of the change, `body` is Markdown in which foreign names are
+    escaped.
+    """
+
+    cluster_id: str
     document_id: str
     document_sha256: str
-    options: Mapping[str, Any]
-    counts: Mapping[str, int]
+    options: dict[str, Any]
+    counts: dict[str, int]
     subject: str
     body: str
 
     @property
     def sha256(self) -> str:
-        return hashlib.sha256(_json(asdict(self)).encode()).hexdigest()
+        return hashlib.sha256(_json(self).encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Asked(Document):
+    """Which request was shown."""
+
+    request_sha256: str
+
+
+class Withdrawn(Document):
+    """That the run has found another question since it asked, and which."""
+
+    request_sha256: str
+
+
+class Answer(Document):
     """The answer to a request: what, by whom (as Airflow's auth manager names them) and when."""
 
     request_sha256: str
@@ -72,12 +95,54 @@ class Answer:
     def is_approval(self) -> bool:
         return self.chosen == [APPROVE]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+
+class Trigger(Document):
+    """How the run was triggered, a DagRunTriggeredByType."""
+
+    triggered_through: str
 
 
-Document = TypeVar("Document", Request, Answer)
-FILES: dict[type[Request] | type[Answer], str] = {Request: REQUEST, Answer: ANSWER}
+AnyDocument = TypeVar("AnyDocument", bound=Document)
+FILES: dict[type[Document], str] = {
+    Request: "request.json",
+    Asked: "asked.json",
+    Withdrawn: "withdrawn.json",
+    Answer: "answer.json",
+    Trigger: "triggered.json",
+}
+
+
+class ApprovalFolder:
+    """The files about the approval of one run, in its folder."""
+
+    def __init__(self, run_folder: str, *, dag_id: str, run_id: str) -> None:
+        from sexton.archive.folder import Folder  # pyarrow is imported when a task runs, not when a DAG file is read
+
+        self.run = {"dag_id": dag_id, "run_id": run_id}
+        self._folder = Folder(run_folder, FOLDER)
+
+    def read(self, kind: type[AnyDocument]) -> AnyDocument | None:
+        """Return a file of this run, None if it does not exist; NoConsent for anything else."""
+        try:
+            found = kind.model_validate_json(self._folder.read(FILES[kind]))
+        except UsageError:
+            return None
+        except ValidationError:
+            raise NoConsent(f"{FILES[kind]} was changed, or is of an earlier release: trigger a new run") from None
+        if {"dag_id": found.dag_id, "run_id": found.run_id} != self.run:
+            raise NoConsent(f"{FILES[kind]} is of another run: trigger a new run")
+        return found
+
+    def write(self, document: Document) -> None:
+        """Write a file, readable by this user only where a disk has it: it may name groups."""
+        self._folder.write(f"{_json(document)}\n".encode(), FILES[type(document)], is_private=True)
+
+    def create(self, document: Document) -> bool:
+        """Write a file that is not there yet; False if it is."""
+        return self._folder.create(f"{_json(document)}\n".encode(), FILES[type(document)], is_private=True)
+
+    def remove(self, kind: type[Document]) -> None:
+        self._folder.remove(FILES[kind])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +155,40 @@ class Terms:
     max_age_ms: int
 
 
+def prepare(folder: ApprovalFolder, request: Request) -> None:
+    """Record what `approve` will ask. NoConsent if the run has asked something else, which is withdrawn."""
+    asked = folder.read(Asked)
+    if asked is not None and asked.request_sha256 != request.sha256:
+        folder.write(Withdrawn(**folder.run, request_sha256=request.sha256))
+        raise NoConsent(ANOTHER_QUESTION)
+    folder.write(request)
+
+
+def begin_asking(folder: ApprovalFolder, request: Request) -> None:
+    """Record that the request is shown, and delete an earlier answer. NoConsent if the run has shown something else."""
+    folder.remove(Answer)
+    folder.create(Asked(**folder.run, request_sha256=request.sha256))
+    question(folder)
+
+
+def question(folder: ApprovalFolder) -> Request:
+    """Return the request that was shown; NoConsent if there is none, or if the run has found another one since."""
+    request, asked = folder.read(Request), folder.read(Asked)
+    if request is None or asked is None:
+        raise NoConsent("nobody was asked")
+    if request.sha256 != asked.request_sha256 or folder.read(Withdrawn) is not None:
+        raise NoConsent(ANOTHER_QUESTION)
+    return request
+
+
 def consent(
-    request: Request | None,
+    request: Request,
     answer: Answer | None,
     xcom: Any,
     *,
-    options: Mapping[str, Any],
+    options: dict[str, Any],
     document_sha256: str,
+    cluster_id: str,
     triggered_by: str | None,
     triggered_through: str | None,
     terms: Terms,
@@ -104,14 +196,15 @@ def consent(
 ) -> Answer:
     """Return the answer if it allows `request` now; else raise NoConsent.
 
-    `xcom` is that of the task `approve`, `options` are the run's params, `document_sha256` is the plan's in the archive
-    now, `triggered_by` the user who triggered the run, `triggered_through` its DagRunTriggeredByType.
+    `request` is the `question` of the run, `xcom` that of the task `approve`, `options` are the run's params,
+    `document_sha256` and `cluster_id` are the plan's in the archive now, `triggered_by` the user who triggered the run,
+    `triggered_through` its DagRunTriggeredByType.
     """
-    if request is None or answer is None or xcom is None:
-        raise NoConsent("nobody was asked, or nobody has answered")
-    if xcom != answer.to_dict():
+    if answer is None or xcom is None:
+        raise NoConsent("nobody has answered")
+    if xcom != answer.model_dump():
         raise NoConsent("the answer that Airflow keeps is not the one that was given")
-    if answer.request_sha256 != request.sha256 or dict(request.options) != dict(options):
+    if answer.request_sha256 != request.sha256 or request.options != options:
         raise NoConsent("the answer is to another question")
     if not answer.is_approval:
         raise NoConsent("the answer is no")
@@ -119,8 +212,8 @@ def consent(
     _require_person(answer, triggered_by, terms)
     if not now_ms - terms.max_age_ms <= answer.answered_at_ms <= now_ms + CLOCK_LAG_MS:
         raise NoConsent("the answer is too old, or from the future: ask again")
-    if request.document_sha256 != document_sha256:
-        raise NoConsent("what was approved has changed since: ask again")
+    if (request.document_sha256, request.cluster_id) != (document_sha256, cluster_id):
+        raise NoConsent("what was approved has changed since: trigger a new run")
     return answer
 
 
@@ -147,60 +240,8 @@ def _require_person(answer: Answer, triggered_by: str | None, terms: Terms) -> N
         raise NoConsent("who triggered the run has approved it: another person must")
 
 
-def approval_folder(run_folder: str) -> "Folder":
-    """Return the folder of a run's request and answer."""
-    from sexton.archive.folder import Folder  # pyarrow is imported when a task runs, not when a DAG file is read
-
-    return Folder(run_folder, FOLDER)
-
-
-def write(folder: "Folder", document: Request | Answer) -> None:
-    """Write a run's request or answer."""
-    _write(folder, FILES[type(document)], asdict(document))
-
-
-def read(folder: "Folder", kind: type[Document]) -> Document | None:
-    """Return a run's request or answer, None if there is no valid one."""
-    found = _load(folder, FILES[kind])
-    names = {field.name for field in fields(kind)}
-    return kind(**found) if isinstance(found, dict) and found.keys() == names else None
-
-
-def begin_asking(folder: "Folder", request: Request) -> None:
-    """Record the request and delete an earlier answer; NoConsent if the run has asked something else before."""
-    folder.remove(ANSWER)
-    noted = _load(folder, ASKED)
-    if noted is not None and noted != {"request_sha256": request.sha256}:
-        raise NoConsent("this run has shown something else before, which Airflow goes on showing: trigger a new run")
-    _write(folder, ASKED, {"request_sha256": request.sha256})
-
-
-def write_trigger(folder: "Folder", triggered_through: str) -> None:
-    """Record the DagRunTriggeredByType of a run."""
-    _write(folder, TRIGGERED, {"triggered_through": triggered_through})
-
-
-def read_trigger(folder: "Folder") -> str | None:
-    """Return the DagRunTriggeredByType of a run, None if it was not recorded."""
-    noted = _load(folder, TRIGGERED)
-    found = noted.get("triggered_through") if isinstance(noted, dict) else None
-    return found if isinstance(found, str) else None
-
-
-def _load(folder: "Folder", name: str) -> Any:
-    try:
-        return json.loads(folder.read(name))
-    except (SextonError, OSError, ValueError):
-        return None
-
-
-def _write(folder: "Folder", name: str, value: Mapping[str, Any]) -> None:
-    """Write a file, readable by this user only where a disk has it: it may name groups."""
-    folder.write(f"{_json(value)}\n".encode(), name, is_private=True)
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=True)
+def _json(document: Document) -> str:
+    return json.dumps(document.model_dump(), sort_keys=True, ensure_ascii=True)
 
 
 def _folded(name: str | None) -> str:

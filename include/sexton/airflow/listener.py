@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.listeners import hookimpl
 
-from sexton.airflow.consent import approval_folder, write_trigger
+from sexton.airflow.consent import ApprovalFolder, Trigger
 from sexton.airflow.runs import run_folder
 from sexton.settings import settings
 
@@ -20,4 +20,6 @@ def on_dag_run_running(dag_run: Any, msg: str) -> None:  # noqa: ARG001  # Airfl
     """Record how a run of a DAG that changes a cluster was triggered."""
     changing = {cluster.scoped_name(kind) for cluster in settings().every_cluster for kind in CHANGING_DAGS}
     if dag_run.dag_id in changing and dag_run.triggered_by is not None:
-        write_trigger(approval_folder(run_folder(dag_run.dag_id, dag_run.run_id)), dag_run.triggered_by.value)
+        run = {"dag_id": dag_run.dag_id, "run_id": dag_run.run_id}
+        folder = ApprovalFolder(run_folder(**run), **run)
+        folder.write(Trigger(**run, triggered_through=dag_run.triggered_by.value))

@@ -11,18 +11,19 @@ from sexton.uris import below
 if TYPE_CHECKING:
     from sexton.archive.folder import Folder
 
-_TAME = re.compile(r"(?!\.*$)(?!.*-[0-9a-f]{12}$)[A-Za-z0-9_.-]{1,100}")
+_TAME = re.compile(r"(?!\.*$)(?!.*-[0-9a-f]{64}$)[a-z0-9_.-]{1,100}")
+"""Not capitals: some disks take them for small letters."""
 
 
 def run_folder(dag_id: str, run_id: str, *, root: str | None = None) -> str:
     """Return the folder that the stages of a DAG run share, below `root` (default: the settings' runs_uri).
 
     A cleared run uses the same folder again. Users may choose run ids with any characters: no run id leads to another
-    run's folder or out of `root`.
+    run's folder or out of `root`, also none that was sought for it.
     """
     name = run_id
     if not _TAME.fullmatch(run_id):
-        digest = sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        digest = sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()
         name = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', run_id)[:100]}-{digest}"
     return below(root or settings().runs_uri, dag_id, name)
 

@@ -30,11 +30,18 @@ _TAKEN = {"PreconditionFailed", "ConditionalRequestConflict"}
 
 
 def create_whole(
-    fs: pafs.FileSystem, path: str, data: bytes, *, what: str | None = None, needs_links: bool = False
+    fs: pafs.FileSystem,
+    path: str,
+    data: bytes,
+    *,
+    what: str | None = None,
+    needs_links: bool = False,
+    mode: int = 0o666,
 ) -> bool:
     """Write a file that is not there yet; False when it is there, as whoever was first has made it.
 
-    `what` names the failpoints on the way. With `needs_links` a disk without hard links is an OSError.
+    `mode` is that of a file on a disk, less the umask. `what` names the failpoints on the way. With `needs_links` a
+    disk without hard links is an OSError.
     """
     folder, _, name = path.rpartition("/")
     make_folder(fs, folder)
@@ -43,7 +50,7 @@ def create_whole(
             failpoint(f"{what}.half")
         is_mine = _put(fs, path, data)
     elif isinstance(fs, pafs.LocalFileSystem):
-        is_mine = _link(folder or ".", name, data, what, needs_links=needs_links)
+        is_mine = _link(folder or ".", name, data, what, needs_links=needs_links, mode=mode)
     else:
         is_mine = fs.get_file_info(path).type == pafs.FileType.NotFound
         if is_mine:
@@ -53,15 +60,15 @@ def create_whole(
     return is_mine
 
 
-def _link(folder: str, name: str, data: bytes, what: str | None, *, needs_links: bool) -> bool:
+def _link(folder: str, name: str, data: bytes, what: str | None, *, needs_links: bool, mode: int) -> bool:
     """Write the bytes without a name, or where there is no such thing under one of our own, and then name them."""
     home = os.open(folder, os.O_RDONLY)
     draft = None
     try:
-        descriptor = _unnamed(folder)
+        descriptor = _unnamed(folder, mode)
         if descriptor is None:
             draft = f".{name}.{uuid4().hex}.part"
-            descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666, dir_fd=home)
+            descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode, dir_fd=home)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
@@ -78,10 +85,10 @@ def _link(folder: str, name: str, data: bytes, what: str | None, *, needs_links:
         os.close(home)
 
 
-def _unnamed(folder: str) -> int | None:
+def _unnamed(folder: str, mode: int) -> int | None:
     """A new file without a name; None where there is no such thing: not on Linux, or on this filesystem."""
     try:
-        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666) if _OPEN_FILES.is_dir() else None
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, mode) if _OPEN_FILES.is_dir() else None
     except (AttributeError, OSError):
         return None
 

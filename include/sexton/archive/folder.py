@@ -14,6 +14,7 @@ from secrets import token_hex
 import pyarrow as pa
 from pyarrow import fs as pafs
 
+from sexton.archive.create import create_whole
 from sexton.archive.files import appears_whole, is_file, list_folder, make_folder, read_file
 from sexton.errors import UsageError
 from sexton.uris import below, split_login, uri_without_login
@@ -136,6 +137,10 @@ class Folder:
             file.write(data)
         if target != path:
             self.fs.move(target, path)
+
+    def create(self, data: bytes, *names: str, is_private: bool = False) -> bool:
+        """As `write`, where there is no such file yet; False where there is one, which stays."""
+        return create_whole(self.fs, self.path(*names), data, mode=0o600 if is_private else 0o666)
 
     def remove(self, *names: str) -> None:
         """Remove a file, or a folder with all that is in it, if it exists."""

@@ -121,7 +121,7 @@ def put_aside(fs: pafs.FileSystem, path: str, data: bytes) -> None:
     folder, _, name = path.rpartition("/")
     make_folder(fs, f"{folder}/{ASIDE_FOLDER}")
     try:
-        fs.move(path, f"{folder}/{ASIDE_FOLDER}/{name}.{hashlib.sha256(data).hexdigest()[:16]}")
+        fs.move(path, f"{folder}/{ASIDE_FOLDER}/{name}.{hashlib.sha256(data).hexdigest()}")
     except OSError:
         if fs.get_file_info(path).type != pafs.FileType.NotFound:  # else another process has moved it
             raise

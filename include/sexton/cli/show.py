@@ -43,6 +43,7 @@ def plan(
     counts = {name: found.record.counts[name] for name in ("tombstones", "offsets", "groups_losing", "groups_deleted")}
     fields = {
         "kind": "plan",
+        "cluster_id": found.record.cluster_id,
         "id": found.record.plan_id,
         "sha256": found.sha256,
         "counts": counts,
@@ -70,8 +71,15 @@ def restore(
     fs, root = open_archive_uri(archive)
     found = read_restore(fs, root, cluster_id, restore_id)
     counts = {"offsets": len(found.items), "groups": len({row.group_id for row in found.items})}
-    fields = {"kind": "restore", "id": found.restore_id, "sha256": found.restore_id, "counts": counts}
-    fields |= {"over_limits": [], "questions": {"restore": RESTORE_QUESTION}}
+    fields = {
+        "kind": "restore",
+        "cluster_id": found.cluster_id,
+        "id": found.restore_id,
+        "sha256": found.restore_id,
+        "counts": counts,
+        "over_limits": [],
+        "questions": {"restore": RESTORE_QUESTION},
+    }
     return _print(fields, restore_text(found), json=json)
 
 

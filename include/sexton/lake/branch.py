@@ -46,7 +46,7 @@ class RunKey:
         """A branch name that Spark SQL takes; no other run shares it, also of a cluster whose run has the same id."""
         plain = re.sub(r"[^A-Za-z0-9_]", "_", self.run_id)[:_LONGEST_NAME]
         whole = "\0".join((self.cluster_id, str(self.as_of_ms), self.run_id))
-        return f"run_{plain}_{sha256(whole.encode()).hexdigest()[:8]}"
+        return f"run_{plain}_{sha256(whole.encode()).hexdigest()}"
 
     def partition(self) -> "Column":
         """The condition for the rows that the run replaces."""

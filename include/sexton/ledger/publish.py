@@ -74,7 +74,7 @@ def _keep(found: dict[AttemptPosition, Row], row: Row, entry: Entry, claims: Map
     place = row["log_partition"], row["position"], entry.attempt
     if place in found and found[place]["outcome"] in WRITTEN:
         return
-    run_id = f"{entry.plan_id[:12]}-{entry.attempt:04d}"
+    run_id = f"{entry.plan_id}-{entry.attempt:04d}"
     own = {"cluster_id": entry.cluster_id, "run_id": run_id, "plan_id": entry.plan_id, "attempt": entry.attempt}
     found[place] = {**own, "approved_by": claims[entry.attempt].approved_by, **row}
 

@@ -223,7 +223,7 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
     if is_there(fs, target):
         if read_manifest(fs, target).sha256 == record.checkpoint_sha256:
             return target
-        target += f".{record.checkpoint_sha256[:8]}"  # another attempt by the same name, such as `manual`
+        target += f".{record.checkpoint_sha256}"  # another attempt by the same name, such as `manual`
         if is_there(fs, target):
             return target
     own = folder.sub("fold")
@@ -332,7 +332,7 @@ def can_divide(profile: Profile) -> bool:
 def _name_of(run_id: str) -> str:
     """A run id as part of a folder's name; no two share one."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", run_id)[:_LONGEST_NAME]
-    return name if name == run_id else f"{name}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
+    return name if name == run_id else f"{name}-{hashlib.sha256(run_id.encode()).hexdigest()}"
 
 
 def is_there(fs: pafs.FileSystem, folder: str) -> bool:

@@ -42,6 +42,15 @@ def test_no_answer_may_pass() -> None:
     assert caught.value.where == NOWHERE.bootstrap_servers
 
 
+def test_no_token_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tokenless(*_: Any, **__: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, "OAuth token not set"))
+
+    monkeypatch.setattr("sexton.kafka.session.Admin", tokenless)
+    with pytest.raises(TransientError, match="no broker answers"):
+        Unconnected().ask_admin(lambda admin: {})
+
+
 def test_brokers_that_are_too_old_stay_so() -> None:
     with pytest.raises(BrokerError, match="the brokers are too old: the reason") as caught:
         Unconnected().ask_admin(lambda admin: failing(KafkaError._UNSUPPORTED_FEATURE))

@@ -1,5 +1,7 @@
 """Tokens: fetched once and kept, in time or not at all, and never in a word that anybody reads."""
 
+import gzip
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,7 +13,7 @@ import pytest
 from sexton.errors import SextonError, UsageError
 from sexton.kafka import oauth
 from sexton.kafka.failures import TransientError
-from sexton.kafka.oauth import ClientCredentials, TokenProvider, fetch_token
+from sexton.kafka.oauth import ClientCredentials, TokenProvider, fetch_token, librdkafka_callback
 from tests.kafka.token_server import TokenServer, reply, serving
 
 SECRET = "canary-secret: é/+"
@@ -66,13 +68,15 @@ def answering(status: int, body: Any) -> Callable[[BaseHTTPRequestHandler], bool
         ),
         (400, {"error": SECRET}, r"127\.0\.0\.1: the token endpoint refuses with 400 \(check"),
         (403, SECRET.encode(), "refuses with 403"),
-        (302, b"", "refuses with 302"),
+        (401, {"error": "canary-secret"}, r"refuses with 401 \(check"),
         (200, b"<html>", "something that is no token"),
         (200, ["access_token"], "something that is no token"),
         (200, {"access_token": None}, "a token that cannot be sent"),
         (200, {"access_token": "a\x01auth=Bearer b"}, "a token that cannot be sent"),
         (200, b" " * 2_000_000, "with more than a token"),
         (200, b"[" * 100_000, "something that is no token"),
+        (200, {"access_token": "a\r\nX: y"}, "a token that cannot be sent"),
+        (200, b'{"access_token": "a", "expires_in": 1%s}' % (b"0" * 400), "something that is no token"),
     ],
 )
 def test_what_the_endpoint_refuses_is_told_at_once(tokens: TokenServer, status: int, body: Any, said: str) -> None:
@@ -81,6 +85,64 @@ def test_what_the_endpoint_refuses_is_told_at_once(tokens: TokenServer, status: 
         fetch_token(credentials(tokens))
     assert len(tokens.requests) == 1
     assert "canary" not in str(caught.value) + repr(caught.value.__context__)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_nobody_is_asked_whom_the_endpoint_names(tokens: TokenServer, status: int) -> None:
+    def elsewhere(handler: BaseHTTPRequestHandler) -> bool:
+        handler.send_response(status)
+        handler.send_header("Location", other.url)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+        return True
+
+    tokens.misbehave = elsewhere
+    with serving(clients={"sexton": SECRET}) as other, pytest.raises(UsageError, match=f"refuses with {status}"):
+        fetch_token(credentials(tokens))
+    assert (len(tokens.requests), other.requests) == (1, [])
+
+
+TOKEN = {"access_token": "abc", "expires_in": 300}
+
+
+@pytest.mark.parametrize("codings", [1, 2], ids=["gzip", "gzip, gzip"])
+def test_nothing_is_decompressed(tokens: TokenServer, codings: int) -> None:
+    """A few bytes may stand for gigabytes, and no endpoint compresses so little where nobody asks for it."""
+    data = json.dumps(TOKEN).encode()
+    for _ in range(codings):
+        data = gzip.compress(data)
+
+    def compressed(handler: BaseHTTPRequestHandler) -> bool:
+        assert handler.headers["Accept-Encoding"] == "identity"
+        handler.send_response(200)
+        handler.send_header("Content-Encoding", ", ".join(["gzip"] * codings))
+        handler.end_headers()
+        handler.wfile.write(data)
+        return True
+
+    tokens.misbehave = compressed
+    with pytest.raises(UsageError, match="something that is no token"):
+        fetch_token(credentials(tokens))
+
+
+@pytest.mark.parametrize(
+    "stated, good_for_s",
+    [("NaN", 0), ('"nan"', 0), ("-5", 0), ("-Infinity", 0), ("Infinity", oauth.MAX_LIFETIME_S), ("1e308", 86_400)],
+)
+def test_a_lifetime_that_is_none(tokens: TokenServer, stated: str, good_for_s: float) -> None:
+    """A token that never expired would be sent for good, also after the endpoint has taken it back."""
+    tokens.misbehave = answering(200, b'{"access_token": "abc", "expires_in": %s}' % stated.encode())
+    assert fetch_token(credentials(tokens)) == ("abc", good_for_s)
+
+
+def test_librdkafka_gets_the_same_tokens(tokens: TokenServer) -> None:
+    given = librdkafka_callback(credentials(tokens, extensions={"logicalCluster": "lkc-1"}))
+    token, expires_at_s, principal, extensions = given("")
+    assert token.count(".") == 2
+    assert 290 < expires_at_s - time.time() <= tokens.lifetime_s
+    assert (principal, extensions) == ("", {"logicalCluster": "lkc-1"})
+    tokens.misbehave = answering(200, {"access_token": "abc"})
+    assert given("")[1] > time.time()
 
 
 def test_what_may_pass_is_tried_again(tokens: TokenServer) -> None:
@@ -100,19 +162,37 @@ def drip(handler: BaseHTTPRequestHandler) -> bool:
     return True
 
 
+def slow_header(handler: BaseHTTPRequestHandler) -> bool:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    with suppress(OSError):
+        for _ in range(60):
+            handler.wfile.write(b"a")
+            time.sleep(0.05)
+    return True
+
+
+def endless_hints(handler: BaseHTTPRequestHandler) -> bool:
+    """Answers before the answer (103), each in time."""
+    with suppress(OSError):
+        for _ in range(60):
+            handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+            time.sleep(0.05)
+    return True
+
+
 def stall(handler: BaseHTTPRequestHandler) -> bool:
     time.sleep(2)
     return True
 
 
-@pytest.mark.parametrize("misbehave", [drip, stall])
+@pytest.mark.parametrize("misbehave", [drip, slow_header, endless_hints, stall])
 def test_no_endpoint_keeps_us_waiting(
     tokens: TokenServer, monkeypatch: pytest.MonkeyPatch, misbehave: Callable[[BaseHTTPRequestHandler], bool]
 ) -> None:
     monkeypatch.setattr(oauth, "ATTEMPT_S", 0.4)
     tokens.misbehave = misbehave
     begin = time.monotonic()
-    with pytest.raises(TransientError, match=r"cannot be reached \(ReadTimeout\)"):
+    with pytest.raises(TransientError, match=r"cannot be reached \(TimeoutError\)"):
         fetch_token(credentials(tokens), deadline_s=1.0)
     assert time.monotonic() - begin < 1.6
 

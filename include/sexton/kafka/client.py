@@ -15,7 +15,7 @@ from typing import Any
 
 from sexton.errors import UsageError
 from sexton.kafka.logins import JAAS, OAUTH_EXTENSIONS, OAUTH_FIELDS, client_credentials, name_and_password, unescaped
-from sexton.kafka.oauth import ClientCredentials, TokenProvider
+from sexton.kafka.oauth import ClientCredentials, TokenProvider, librdkafka_callback
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OAUTHBEARER = "OAUTHBEARER"
@@ -115,15 +115,15 @@ class ClientConfig:
             "ssl_check_hostname": self.check_hostname,
         }
 
-    def for_confluent(self) -> dict[str, str]:
+    def for_confluent(self) -> dict[str, Any]:
         """Settings for confluent-kafka's clients; a setting that is not used is left out."""
-        named: dict[str, str | None] = {
+        named: dict[str, Any] = {
             **{setting: getattr(self, own) for own, _, setting, _ in SPELLINGS},
             "ssl.ca.location": self.ca_file
             or (_usual_authorities() if self.security_protocol.endswith("SSL") else None),
             "ssl.key.location": self.key_file or self.certificate_file,
             CHECKS_HOSTNAME: None if self.check_hostname else "none",
-            **(_oauth_for_confluent(self.oauth) if self.oauth and self._is_oauth else {}),
+            "oauth_cb": librdkafka_callback(self.oauth) if self.oauth and self._is_oauth else None,
         }
         return {name: value for name, value in named.items() if value is not None}
 
@@ -186,19 +186,6 @@ def _logical_lines(text: str) -> Iterator[str]:
         held = ""
     if held:
         yield held
-
-
-def _oauth_for_confluent(credentials: ClientCredentials) -> dict[str, str | None]:
-    return {
-        "sasl.oauthbearer.method": "oidc",
-        "sasl.oauthbearer.token.endpoint.url": credentials.token_endpoint,
-        "sasl.oauthbearer.client.id": credentials.client_id,
-        "sasl.oauthbearer.client.secret": credentials.client_secret,
-        "sasl.oauthbearer.scope": credentials.scope,
-        "sasl.oauthbearer.extensions": ",".join(f"{name}={value}" for name, value in credentials.extensions.items())
-        or None,
-        "https.ca.location": credentials.ca_file or _usual_authorities(),
-    }
 
 
 def _usual_authorities() -> str | None:

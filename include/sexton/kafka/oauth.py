@@ -1,18 +1,22 @@
 """Tokens for SASL/OAUTHBEARER: the client credentials grant (KIP-768), as Java's clients and librdkafka do it.
 
-librdkafka fetches tokens itself. For kafka-python they are fetched here: with HTTP basic authentication and a form of
-`grant_type` and `scope`, kept until shortly before they expire, within a deadline. Neither the client's secret nor a
-token ever shows in an error.
+Both clients get tokens from here: by HTTP basic authentication and a form of `grant_type` and `scope`. librdkafka could
+fetch them itself, but it reads an endless answer into memory and logs what the endpoint says.
+
+The endpoint is not trusted: it is asked within a deadline, a redirect is never followed, a long or compressed answer is
+not read, and neither the client's secret nor a token nor any text of the endpoint shows in an error.
 """
 
+import asyncio
 import json
+import math
 import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import httpx
@@ -28,10 +32,20 @@ ATTEMPT_S = 5.0
 ANSWER_BYTES = 1024 * 1024
 LIFETIME_USED = 0.8
 """The part of a token's lifetime after which the next one is fetched, as Java's clients do."""
+MAX_LIFETIME_S = 86_400.0
+UNSTATED_LIFETIME_S = 60.0
+"""For librdkafka, which must be told when a token expires."""
 TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 HERE = frozenset({"127.0.0.1", "::1", "localhost"})
 _TOKEN = re.compile(r"[-._~+/A-Za-z0-9]+=*")  # RFC 6750
-_ERROR_CODE = re.compile(r"[\w.-]{1,64}")
+_ERROR_CODES = (
+    *("invalid_request", "invalid_client", "invalid_grant"),
+    *("unauthorized_client", "unsupported_grant_type", "invalid_scope"),
+)
+"""RFC 6749. Any other may be text, or the secret itself."""
+
+LibrdkafkaToken: TypeAlias = tuple[str, float, str, dict[str, str]]
+"""A token, when it expires in epoch seconds, no principal, extensions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +96,16 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         return dict(self._credentials.extensions)
 
 
+def librdkafka_callback(credentials: ClientCredentials) -> Callable[[str | None], LibrdkafkaToken]:
+    """The `oauth_cb` of confluent-kafka's clients. They call it in a thread of theirs, whenever a token is due."""
+
+    def fetch(_config: str | None) -> LibrdkafkaToken:
+        token, lifetime_s = fetch_token(credentials)
+        return token, time.time() + (lifetime_s or UNSTATED_LIFETIME_S), "", dict(credentials.extensions)
+
+    return fetch
+
+
 def fetch_token(
     credentials: ClientCredentials, *, clock: Callable[[], float] = time.monotonic, deadline_s: float = DEADLINE_S
 ) -> tuple[str, float]:
@@ -100,7 +124,7 @@ def fetch_token(
 def _fetch(credentials: ClientCredentials, *, clock: Callable[[], float], deadline: float) -> tuple[str, float]:
     place = urlsplit(credentials.token_endpoint).hostname
     try:
-        status, body = _post(credentials, clock=clock, deadline=deadline)
+        status, body = asyncio.run(_post(credentials, within_s=min(deadline - clock(), ATTEMPT_S)))
     except (httpx.HTTPError, OSError) as error:
         # The error's text may quote what was sent; its class is enough.
         what = f"the token endpoint cannot be reached ({type(error).__name__})"
@@ -110,29 +134,29 @@ def _fetch(credentials: ClientCredentials, *, clock: Callable[[], float], deadli
     try:
         said = json.loads(body)
         token, lifetime_s = said["access_token"], float(said.get("expires_in") or 0)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise UsageError("the token endpoint answers with something that is no token", where=place) from None
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise UsageError("the token endpoint gives a token that cannot be sent", where=place)
-    return token, lifetime_s
+    return token, 0.0 if math.isnan(lifetime_s) else min(max(lifetime_s, 0.0), MAX_LIFETIME_S)
 
 
-def _post(credentials: ClientCredentials, *, clock: Callable[[], float], deadline: float) -> tuple[int, bytes]:
-    """Status and body of one request; httpx counts its time from byte to byte, so the whole is measured here."""
-    until = min(deadline, clock() + ATTEMPT_S)
+async def _post(credentials: ClientCredentials, *, within_s: float) -> tuple[int, bytes]:
+    """Status and body of one request. httpx counts time from byte to byte, also of headers: here the whole counts."""
     form = {"grant_type": "client_credentials"} | ({"scope": credentials.scope} if credentials.scope else {})
     auth = httpx.BasicAuth(credentials.client_id, credentials.client_secret)
-    with (
-        httpx.Client(verify=_authorities(credentials), timeout=max(0.1, until - clock()), auth=auth) as client,
-        client.stream("POST", credentials.token_endpoint, data=form) as response,
+    async with (
+        asyncio.timeout(max(0.1, within_s)),
+        httpx.AsyncClient(verify=_authorities(credentials), timeout=None, auth=auth, follow_redirects=False) as client,
+        client.stream(
+            "POST", credentials.token_endpoint, data=form, headers={"Accept-Encoding": "identity"}
+        ) as response,
     ):
         body = b""
-        for chunk in response.iter_bytes():
+        async for chunk in response.aiter_raw():  # never decompressed: a few bytes may stand for gigabytes
             body += chunk
             if len(body) > ANSWER_BYTES:
                 raise UsageError("the token endpoint answers with more than a token", where=response.url.host)
-            if clock() > until:
-                raise httpx.ReadTimeout("the answer takes too long")
         return response.status_code, body
 
 
@@ -154,7 +178,7 @@ def _refusal(status: int, body: bytes, *, where: object) -> SextonError:
         code = said["error"]
     except (ValueError, TypeError, KeyError, RecursionError):
         code = None
-    named = f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
+    named = f" ({code})" if code in _ERROR_CODES else ""
     if status in TRY_AGAIN:
         return TransientError(f"the token endpoint answers {status}{named}", where=where)
     return UsageError(

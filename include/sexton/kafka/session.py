@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 import kafka.errors as kafka_errors
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
@@ -119,7 +119,10 @@ class ClusterSession:
         TransientError when there is no answer in time, BrokerError when the brokers are too old for the question; waits
         for quotas as `call` does.
         """
-        self._admin = self._admin or Admin(self.config, request_timeout_ms=self._request_timeout_ms)
+        try:
+            self._admin = self._admin or Admin(self.config, request_timeout_ms=self._request_timeout_ms)
+        except KafkaException as error:  # no token came in time
+            raise self._unreachable(error.args[0].str()) from None
         answers, throttle_ms = self._admin.ask(question)
         time.sleep(self._wait_ms(throttle_ms) / 1000)
         for error in filter(is_local_error, answers.values()):

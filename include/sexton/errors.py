@@ -16,11 +16,23 @@
 The numbers are the exit codes of the command line and of the Spark jobs.
 """
 
+import traceback
+
 from sexton.uris import uri_without_login, without_login
 
 
+def printable(text: str) -> str:
+    """Return `text` with unprintable characters escaped, so that it cannot break, recolour or reorder log lines."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def printable_traceback() -> str:
+    """The traceback of the exception that is handled, for a terminal or a log: its messages may quote any name."""
+    return "".join(f"{printable(line)}\n" for line in without_login(traceback.format_exc()).splitlines())
+
+
 class SextonError(Exception):
-    """A failure in one line: what happened, `where`, and what to do (`fix`); logins in URIs are hidden."""
+    """A failure in one printable line: what happened, `where`, what to do (`fix`); logins in URIs are hidden."""
 
     exit_code = 1
 
@@ -33,7 +45,7 @@ class SextonError(Exception):
     def __str__(self) -> str:
         where = f"{self.where}: " if self.where else ""
         mend = f" ({self.fix})" if self.fix else ""
-        return " ".join(f"{where}{self.message}{mend}".split())
+        return printable(" ".join(f"{where}{self.message}{mend}".split()))
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.message,), {"where": self.where, "fix": self.fix}

@@ -81,11 +81,27 @@ def test_everybody_hears_of_a_warning(told) -> None:
 
 
 def test_texts_are_escaped_for_their_sink_and_are_no_templates(told) -> None:
-    raise_alert(context(), severity="warning", message=f"{EVIL}\nsecond line")
+    raise_alert(context(), severity="warning", message=f"{EVIL}\nsecond line @all [x](http://x)")
     found = texts(told)
     assert "&lt;!channel&gt; &amp; &lt;b&gt;{{ 7 * 7 }}&lt;/b&gt;" in found["slack"]
     assert "&lt;!channel&gt; &amp; &lt;b&gt;{{ 7 * 7 }}&lt;/b&gt; *all*<br>" in found["smtp"]
-    assert EVIL in found["apprise"]
+    assert not set("<>[]@") & set(found["apprise"]), "each of its services has markup of its own"
+    assert "‹U+003C›!channel‹U+003E› & ‹U+003C›b‹U+003E›{{ 7 * 7 }}" in found["apprise"]
+
+
+@pytest.mark.parametrize("moving", ["\x1b[2J", "\x9b2J", "\x1b]52;c;x\x07", "\u202e", "\x85Bcc: x@y", "a\r\nBcc: x@y"])
+def test_nothing_moves_in_a_log_line_nor_a_message(told, monkeypatch, caplog, moving) -> None:
+    """Neither of an error's text nor of a run's id, which whoever triggers it may choose."""
+    use(monkeypatch, Settings(home=told.home, notify=EVERY, notify_details=True))
+    context_of = context(exception=AirflowException(f"KeyError: {moving}"))
+    context_of["ti"].run_id = f"run {moving}"
+    AlertOnFailure().notify(context_of)
+    lines = [record.getMessage() for record in caplog.records if record.name == alerts.__name__]
+    assert [line.isprintable() for line in lines] == [True]
+    for text in texts(told).values():
+        assert all(line.isprintable() for line in text.replace("\r\n", "\n").split("\n"))
+    ((_, mail),) = told.mails
+    assert "Bcc" not in mail
 
 
 def test_a_failed_check_is_told_in_its_own_words_with_its_counts(told) -> None:

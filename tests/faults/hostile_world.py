@@ -130,15 +130,18 @@ def may_be_words(text: str) -> bool:
 
 
 def _logs(names: Sequence[Name]) -> dict[int, bytes]:
-    """Of each name: a group with an offset of a topic of that name, and another whose member has it everywhere."""
+    """Of each name: a group with an offset of a topic of that name, and two whose member has it everywhere."""
     logs: dict[int, list[BatchSpec]] = {number: [] for number in range(LOG_PARTITIONS)}
     for number, name in enumerate(names):
         own = logs[partition_of(name.text, LOG_PARTITIONS)]
         for topic, metadata in ((name.raw, name.raw), (LEGAL.encode(), b"")):
             own.append(BatchSpec(entries=(_commit(name.raw, topic, metadata),), timestamp_ms=BASE_MS))
-        living = f"living-{number}"
-        member = group_entry(2, living, _group_of(name.text))
-        logs[partition_of(living, LOG_PARTITIONS)].append(BatchSpec(entries=(member,), timestamp_ms=BASE_MS))
+        living, modern = f"living-{number}", f"modern-{number}"
+        for group, records in (
+            (living, (group_entry(2, living, _group_of(name.text)),)),
+            (modern, _modern_group(modern, name.text[:200])),
+        ):
+            logs[partition_of(group, LOG_PARTITIONS)].append(BatchSpec(entries=records, timestamp_ms=BASE_MS))
     return {number: encode_log(log) for number, log in logs.items()}
 
 
@@ -155,6 +158,22 @@ def _group_of(text: str) -> dict[str, Any]:
     for member in fields["members"]:
         member |= {"client_id": short, "client_host": short}
     return fields
+
+
+def _modern_group(group: str, name: str) -> tuple[tuple[bytes, bytes | None], ...]:
+    """A group of KIP-848 whose member has a rack, an assignor and a regular expression, which the broker resolved."""
+    member = dict.fromkeys(("instance_id", "rack_id", "client_id", "client_host", "server_assignor"), name)
+    member |= {"subscribed_topic_names": [name], "subscribed_topic_regex": name, "rebalance_timeout_ms": 300}
+    regex = {"topics": [name], "version": 1, "timestamp": BASE_MS}
+    assigned = {"member_epoch": 1, "previous_member_epoch": 0, "state": 0}
+    assigned |= {"assigned_partitions": [], "partitions_pending_revocation": []}
+    return (
+        group_entry(3, group, {"epoch": 1}),
+        group_entry(5, group, {**member, "classic_member_metadata": None}, member_id=name),
+        group_entry(16, group, regex, regular_expression=name),
+        group_entry(6, group, {"assignment_epoch": 1, "assignment_timestamp": BASE_MS}),
+        group_entry(8, group, assigned, member_id=name),
+    )
 
 
 def _of_run(rows: Any) -> Any:

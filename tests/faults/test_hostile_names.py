@@ -9,6 +9,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from random import Random
@@ -24,11 +25,12 @@ from markdown_it import MarkdownIt
 from pyarrow import fs as pafs
 from rich.console import Console
 
-from sexton.airflow.commands import printable
 from sexton.airflow.notifiers import Message, Sink, notifier_of
 from sexton.airflow.runs import run_folder
+from sexton.errors import Refused, printable
 from sexton.execution.restore.restore_plan import read_restore
 from sexton.lake.read import published_runs, read_published
+from sexton.pipeline import job
 from sexton.quality import spark_checks
 from sexton.quality.suites import suites_of
 from sexton.report import read_summary
@@ -216,7 +218,7 @@ def plan_pages(world: Hostile, client: TestClient, some: list[str]) -> None:
 def dashboard_lists(world: Hostile, client: TestClient, some: list[str]) -> None:
     """Every name is on a page of the list, and the link there leads to the very group."""
     seen: set[str] = set()
-    pages = -(-2 * len(world.names) // 200)
+    pages = -(-3 * len(world.names) // 200)
     for path in (*(f"/groups?size=200&page={number + 1}" for number in range(pages)), *DASHBOARD):
         answer = client.get(PREFIX + path)
         assert answer.status_code == 200, path
@@ -232,9 +234,11 @@ def dashboard_groups(world: Hostile, client: TestClient, some: list[str]) -> Non
     for name in some:
         answer = client.get(f"{PREFIX}/group", params={"id": name})
         assert visible(name) in as_html(answer.text).titles
-    for path in ("/group", "/group/story"):
-        living = client.get(f"{PREFIX}{path}", params={"id": f"living-{world.texts.index(some[-1])}"})
-        as_html(living.text)
+    for name in some:
+        for kind in ("living", "modern"):
+            params = {"id": f"{kind}-{world.texts.index(name)}"}
+            assert visible(name[:200]) in as_html(client.get(f"{PREFIX}/group", params=params).text).titles
+            as_html(client.get(f"{PREFIX}/group/story", params=params).text)
     answer = client.get(f"{PREFIX}/plans/{world.plan.record.plan_id}")
     assert answer.status_code == 200
     as_html(answer.text)
@@ -269,7 +273,7 @@ def terminal(world: Hostile, client: TestClient, some: list[str]) -> None:
     archive = ("--archive", world.archive)
     lines = as_lines(answered("groups", "list", *archive))
     assert {visible(name) for name in world.texts} <= {re.split(" {2,}", line)[0] for line in lines}
-    assert len(lines) == 2 * len(world.names) + 2, "a name is one line"
+    assert len(lines) == 3 * len(world.names) + 2, "a name is one line"
     for options in (("--offsets",), ("--members",), ("--state",)):
         as_lines(answered("groups", "describe", "--all-groups", *options, *archive))
     as_lines(answered("forecast", *archive, "--limit", 0))
@@ -352,6 +356,43 @@ def messages(world: Hostile, client: TestClient, some: list[str]) -> None:
         assert len(apprise.title.splitlines()) == 1
 
 
+def spark_jobs(world: Hostile, client: TestClient, some: list[str]) -> None:
+    """What a job prints goes into a task's log, and its outcome into exceptions and alerts."""
+
+    def ended(name: str, end: Callable[[str], Any], *options: str) -> str:
+        out, err = StringIO(), StringIO()
+        argv = [f"--run-dir={world.root / 'job'}", *options]
+        with redirect_stdout(out), redirect_stderr(err):
+            job.main("stage", job.parser("stage", "d", "e"), lambda _: end(name), argv)
+        outcome = json.loads((world.root / "job" / "outcome" / "stage.json").read_text("utf-8"))
+        assert unseen(outcome.get("error", "")) == []
+        return out.getvalue() + err.getvalue()
+
+    for name in some:
+        for end in (_refuse, _fail, lambda name: {"found": name}):
+            assert len(as_lines(ended(name, end))) == 2
+        as_lines(ended(name, _refuse, "--debug"))
+        as_lines(ended(f"x{name}", _fail, "--debug").replace("\nerror: forged", ""))
+
+
+def _refuse(name: str) -> Any:
+    raise Refused(f"not {name}", where=name)
+
+
+def _fail(name: str) -> Any:
+    raise ValueError(f"no {name}")
+
+
+def tracebacks(world: Hostile, client: TestClient, some: list[str]) -> None:
+    """--debug shows them, and what they quote is nobody's command."""
+    for name in some:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sexton.views.coordinator_view.CoordinatorView.check_read", lambda *_, name=name: _fail(name))
+            _, _, err = sexton("groups", "list", "--archive", world.archive, "--debug")
+        assert "Traceback" in err
+        as_lines(err.replace("\nerror: forged", ""))
+
+
 def task_logs(world: Hostile, client: TestClient, some: list[str]) -> None:
     for name in world.texts:
         assert unseen(printable(f"running: sexton fetch {name}")) == []
@@ -387,7 +428,9 @@ def tables(world: Hostile, client: TestClient, some: list[str]) -> None:
     assert {row["group_id"] for row in world.rows("groups")} >= set(world.texts)
     offsets = {(row["group_id"], row["topic"]): row["metadata"] for row in world.rows("committed_offsets")}
     assert {(name, name): name for name in world.texts}.items() <= offsets.items()
-    assert {row["member_id"] for row in world.rows("members")} == {name[:200] for name in world.texts}
+    members = world.rows("members")
+    for field in ("member_id", "client_id", "client_host", "group_instance_id", "rack_id"):
+        assert {row[field] for row in members} - {None} == {name[:200] for name in world.texts}, field
     (run,) = published_runs(world.lake.lake)
     assert set(read_published(world.lake.lake, run, "groups")["group_id"].to_pylist()) >= set(world.texts)
     planned, undone = (
@@ -441,6 +484,8 @@ SINKS: dict[str, Callable[[Hostile, TestClient, list[str]], None]] = {
     "approval (Markdown)": approval_bodies,
     "Slack, mail, Apprise": messages,
     "task logs": task_logs,
+    "Spark jobs": spark_jobs,
+    "tracebacks": tracebacks,
     "templates of tasks": task_templates,
     "paths": paths,
     "tables, lake, plan's files": tables,

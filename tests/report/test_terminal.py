@@ -52,8 +52,10 @@ def test_a_hostile_name_stays_text(tmp_path: Path, name: str) -> None:
 
 
 def test_markup_is_not_obeyed(tmp_path: Path) -> None:
-    text = printed(tmp_path, groups=[group("[red]x[/red]", 1)], offset_verdicts=[due("[red]x[/red]", 0)])
-    assert "[red]x[/red]" in text
+    for name in ("[red]x[/red]", "[link=http://x]y[/link]", "[/bold]", ":bomb:"):
+        run = {"source": name, "warnings": [name], "cluster_id": name}
+        text = printed(tmp_path / str(ord(name[1])), run, groups=[group(name, 1)], offset_verdicts=[due(name, 0)])
+        assert text.count(name) == 4
 
 
 def test_what_matters(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from sexton.tables import TABLES
 from sexton.ui.app import HEADERS
 from sexton.ui.database import UnreadableFiles
 from tests.html import Html
+from tests.report.run_folder import HOSTILE_NAMES
 from tests.ui.lakes import Row, WrittenLake, as_table, lake_at
 from tests.ui.worlds import (
     DYING,
@@ -80,7 +81,7 @@ def test_the_newest_audit_of_transactions_is_shown(client: TestClient) -> None:
     assert newest["verdicts"] == {"hanging": 1, "running": 1}
     assert [row["verdict"] for row in newest["transactions"]["rows"]] == ["hanging", "running"]
     assert newest["states"] == {"CompleteCommit": 2, "Ongoing": 2}
-    assert newest["families"] == [{"family": "app-*", "found": 4}]
+    assert newest["families"] == [{"family": "app-*", "found": 3}, {"family": HOSTILE_NAMES[0], "found": 1}]
     assert "--start-offset 3" in text(client, "/transactions", as_of=FIRST_MS + RUNS * HOUR_MS)
     assert data(client, "/transaction-audit", as_of=FIRST_MS) is None
     assert data(client, "/transaction-audit", cluster=OTHER) is None

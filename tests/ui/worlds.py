@@ -43,7 +43,7 @@ def write_world(folder: Path, names: tuple[str, ...] = HOSTILE_NAMES) -> Written
         lake.append("replica_state", as_table("replica_state", _replica_states(number), audit))
         lake.append("replica_differences", as_table("replica_differences", _replica_differences(number, names), audit))
         lake.append("transactions", as_table("transactions", _transactions(names), audit))
-        lake.append("transactional_ids", as_table("transactional_ids", _ids(), audit))
+        lake.append("transactional_ids", as_table("transactional_ids", _ids(names), audit))
         lake.append("time_lag", as_table("time_lag", _lags(audit.as_of_ms, number, names), audit))
     lake.publish(key(0, OTHER), {"groups": [_group("elsewhere", 1)]})
     return lake
@@ -70,17 +70,19 @@ def _lag(group_id: str, partition: int, **values: Any) -> Row:
 def _transactions(names: tuple[str, ...]) -> list[Row]:
     common = {"log_partition": 0, "producer_epoch": 0, "last_log_offset": 9, "offsets": [], "since_ms": FIRST_MS}
     common |= {"is_overdue": False, "is_confirmed": True, "evidence": "why", "group_ids": [*names], "start_offset": 3}
-    running = {"verdict": "running", "reason": "ongoing", "transactional_id": "app-1", "ends_at_ms": FIRST_MS}
+    running = {"verdict": "running", "reason": "ongoing", "ends_at_ms": FIRST_MS}
+    running |= {"transactional_id": names[0] if names else "app-1"}
     held = [{"group_id": "g", "topic": "t", "partition": n, "committed_offset": 7} for n in (0, 1)]
     hanging = {"verdict": "hanging", "reason": "ended", "abort_arguments": "abort --start-offset 3", "held_bytes": 10}
     hanging |= {"offsets": held}
     return [{**common, **running, "producer_id": 1}, {**common, **hanging, "producer_id": 2}]
 
 
-def _ids() -> list[Row]:
-    """Two with open transactions, and two that ended an hour and three days ago."""
+def _ids(names: tuple[str, ...]) -> list[Row]:
+    """Two with open transactions, and two that ended an hour and three days ago, the last of a family by that name."""
     ended = {"state": "CompleteCommit", "expires_at_ms": FIRST_MS + 7 * 24 * HOUR_MS}
     ages = [{**ended, "age_ms": hours * HOUR_MS} for hours in (1, 72)]
+    ages[-1]["family"] = names[0] if names else "app-*"
     return [_id(number) | more for number, more in enumerate(({}, {}, *ages), start=1)]
 
 

@@ -20,7 +20,7 @@ from airflow.sdk.configuration import conf
 
 from sexton.airflow.notifiers import Message, send
 from sexton.airflow.runs import read_outcome, run_folder
-from sexton.errors import DataQualityFailure, Refused, UsageError
+from sexton.errors import DataQualityFailure, Refused, UsageError, printable
 from sexton.settings import settings
 
 log = logging.getLogger(__name__)
@@ -80,12 +80,13 @@ async def alert_late_run(context: Mapping[str, Any], minutes: int) -> None:
 
 def _raise(subject: Subject, *, severity: str, message: str, public: str) -> Path | None:
     """Log, write the file, send; in this order, because only logging cannot fail."""
-    first_line = next(iter(message.strip().splitlines()), "")[:200]
-    log.warning("ALERT %s: %s of run %s: %s", severity, subject.name, subject.run_id, first_line)
+    message, public = ("\n".join(map(printable, text.strip().splitlines())) for text in (message, public))
+    run_id, first_line = printable(subject.run_id), message.partition("\n")[0][:200]
+    log.warning("ALERT %s: %s of run %s: %s", severity, subject.name, run_id, first_line)
     file = _keep(subject, severity=severity, message=message)
     sent = message if settings().notify_details else public
     title = f"Sexton {severity}: {subject.name}"
-    text = f"{sent[:MESSAGE_CAP]}\nrun {subject.run_id}"
+    text = f"{sent[:MESSAGE_CAP]}\nrun {run_id}"
     send(Message(severity=severity, title=title, text=text, url=subject.url), settings().notify)
     return file
 

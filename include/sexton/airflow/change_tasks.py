@@ -19,7 +19,7 @@ from airflow.sdk.bases.skipmixin import SkipMixin
 from sexton.airflow.alerts import raise_alert
 from sexton.airflow.approval import approval_folder_of, refusing, request_of, terms
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
-from sexton.airflow.commands import Command, CommandRefused, Done, counted, printable
+from sexton.airflow.commands import Command, CommandRefused, Done, counted
 from sexton.airflow.consent import (
     Answer,
     ApprovalFolder,
@@ -32,6 +32,7 @@ from sexton.airflow.consent import (
     require_login,
 )
 from sexton.airflow.forms import DRY_RUN_SINK, LOG_SINK
+from sexton.errors import printable
 from sexton.settings import Cluster, settings
 
 APPROVAL_TASK = "approve"

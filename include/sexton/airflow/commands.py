@@ -22,7 +22,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sexton.airflow.spark_tasks import ANY_ERROR
-from sexton.errors import EXIT_MEANINGS
+from sexton.errors import EXIT_MEANINGS, printable
 from sexton.settings import environment, program
 
 log = logging.getLogger(__name__)
@@ -134,11 +134,6 @@ def counted(answer: Mapping[str, Any]) -> str:
     counts = answer.get("counts")
     found = counts.items() if isinstance(counts, dict) else ()
     return ", ".join(f"{str(name).replace('_', ' ')} {number}" for name, number in found if isinstance(number, int))
-
-
-def printable(text: str) -> str:
-    """Return `text` with unprintable characters escaped, so that it cannot break, recolour or reorder log lines."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 def _follow(child: "subprocess.Popen[str]") -> str:

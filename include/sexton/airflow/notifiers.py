@@ -18,7 +18,7 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier
 
-from sexton.errors import SetupError, UsageError
+from sexton.errors import SetupError, UsageError, printable
 from sexton.uris import without_login
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 SINKS = ("slack", "smtp", "apprise")
 FORMS = "slack:CONN_ID, smtp:CONN_ID:ADDRESS or apprise:CONN_ID"
 TIMEOUT_S = 10
+_MEANT = {ord(char): f"‹U+{ord(char):04X}›" for char in "<>[]@"}
+"""Apprise's services take text for their own markup, which nobody knows here: no mention, no link, no picture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ def send(message: Message, entries: Iterable[str]) -> None:
             # Calling the notifier would render its fields as templates, and a group's name may look like one.
             notifier_of(_sink(entry), message).notify({})
         except Exception as error:
-            line = next(iter(str(error).strip().splitlines()), "")[:200]
+            line = printable(next(iter(str(error).strip().splitlines()), "")[:200])
             log.warning("the alert could not be sent to %s: %s: %s", entry, type(error).__name__, without_login(line))
 
 
@@ -87,7 +89,7 @@ def notifier_of(sink: Sink, message: Message) -> BaseNotifier:
     from airflow.providers.apprise.notifications.apprise import AppriseNotifier
 
     kind: Any = "failure" if message.severity == "error" else "warning"
-    body = f"{message.text}\n{message.url}"
+    body = f"{message.text.translate(_MEANT)}\n{message.url}"
     return AppriseNotifier(apprise_conn_id=sink.conn_id, title=_one_line(message.title), body=body, notify_type=kind)
 
 

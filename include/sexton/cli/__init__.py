@@ -7,7 +7,6 @@ adds the traceback.
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -41,7 +40,7 @@ from sexton.cli import (
 )
 from sexton.cli.command import Debug, State, command
 from sexton.cli.exit_codes import CODES, INTERRUPTED, ORDER
-from sexton.errors import SextonError
+from sexton.errors import SextonError, printable_traceback
 from sexton.report.names import harmless
 from sexton.uris import without_login
 
@@ -135,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         code, line = _described(error)
         if state.debug:
-            sys.stderr.write(without_login(traceback.format_exc()))
+            sys.stderr.write(printable_traceback())
         _print_error(f"error: {line}")
         return code
     if code == INTERRUPTED:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from sexton.cli.input_options import ReplayInput
 from sexton.cli.options import OUTPUT, Json, option, read_policy_file
-from sexton.cli.output import console, print_doubts
+from sexton.cli.output import console, print_aside, print_doubts
 from sexton.errors import UsageError
 
 EXAMPLES = """\
@@ -72,11 +72,9 @@ def audit(
 
         terminal = console()
         print_summary(summary, terminal)
-        terminal.print(
-            f"\nreport  {out / 'report.html'}\ntables  {out}/<table>/*.parquet", markup=False, soft_wrap=True
-        )
+        terminal.print(f"\nreport  {out / 'report.html'}\ntables  {out}/<table>/*.parquet", soft_wrap=True)
     if summary.exit_code:
-        sys.stderr.write(f"error: {out}: {summary.exit_reason} (see {out / 'report.html'})\n")
+        print_aside(f"error: {out}: {summary.exit_reason} (see {out / 'report.html'})")
     return summary.exit_code
 
 

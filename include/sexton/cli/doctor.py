@@ -53,7 +53,7 @@ def doctor(
         mark, style = _MARKS[check.state]
         table.add_row(Text(mark, style=style), Text(check.name), Text(harmless(check.found)))
         if check.fix:
-            table.add_row("", "", Text(f"-> {check.fix}", style=style))
+            table.add_row("", "", Text(harmless(f"-> {check.fix}"), style=style))
     console().print(table)
     problems = sum(check.state == "problem" for check in checks)
     console().print(Text("This machine is fit." if fit else f"{problems} to fix.", style="bold"))

@@ -27,7 +27,8 @@ UNDECODABLE = UndecodableInput.exit_code
 
 def console() -> Console:
     """stdout for people: colours on a terminal, plain text in a pipe."""
-    return Console(file=sys.stdout, highlight=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
+    width = None if sys.stdout.isatty() else PIPE_COLUMNS
+    return Console(file=sys.stdout, markup=False, highlight=False, emoji=False, width=width)
 
 
 def print_line(text: str = "") -> None:

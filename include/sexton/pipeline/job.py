@@ -7,12 +7,11 @@ deploy mode. So a job also writes `<run-dir>/outcome/<stage>.json`: exit code, m
 import argparse
 import json
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sexton.distributions import require_fit
-from sexton.errors import SextonError
+from sexton.errors import SextonError, printable, printable_traceback
 from sexton.kafka.client import ClientConfig, client_config, read_properties
 from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.runs.folder import RunFolder
@@ -78,7 +77,7 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
         outcome = {"exit_code": 130, "error": "interrupted"}
         _print_error(arguments, "interrupted")
     except Exception as error:
-        line = without_login(next(iter(str(error).strip().splitlines()), ""))
+        line = printable(without_login(next(iter(str(error).strip().splitlines()), "")))
         outcome = {"exit_code": 1, "error": f"{type(error).__name__}: {line}"}
         _print_error(arguments, f"{type(error).__name__}: {line} (--debug shows where)")
     text = json.dumps({"stage": stage, **outcome}, default=str)
@@ -87,7 +86,7 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
         sys.stdout.write(text + "\n")
     elif "error" not in outcome:
         summary = ", ".join(f"{name} {value}" for name, value in outcome.items() if name != "exit_code")
-        sys.stdout.write(f"{stage}: {summary}\n")
+        sys.stdout.write(f"{stage}: {printable(summary)}\n")
     sys.stdout.flush()
     return int(str(outcome["exit_code"]))
 
@@ -104,5 +103,5 @@ def _complete(arguments: argparse.Namespace) -> None:
 
 def _print_error(arguments: argparse.Namespace, line: str) -> None:
     if arguments.debug:
-        sys.stderr.write(without_login(traceback.format_exc()))
+        sys.stderr.write(printable_traceback())
     sys.stderr.write(f"error: {line}\n")

@@ -159,7 +159,7 @@ class _Validation:
 
 def _result(spark: "SparkSession", expectation: Expectation, validated: Sequence[Any]) -> Result:
     """Return the result of an expectation from those of the library, and have its pages show the rows that break it."""
-    errors = [each.exception_info["exception_message"] for each in validated if each.exception_info["raised_exception"]]
+    errors = [info["exception_message"] for each in validated for info in _raised(each.exception_info)]
     if errors:
         return result_of(expectation, success=False, observed=f"not measured: {errors[0]}")
     failed = [each for each in validated if not each.success]
@@ -182,6 +182,12 @@ def _result(spark: "SparkSession", expectation: Expectation, validated: Sequence
         shown = {"unexpected_count": len(rows), "partial_unexpected_list": list(map(_shown, found.failing_rows))}
         each.result.update({**shown, **({"unexpected_count": each.result["unexpected_count"]} if by_column else {})})
     return found
+
+
+def _raised(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The exceptions of an expectation: the library tells one as it is, or each by the metric that raised it."""
+    infos = [info] if "raised_exception" in info else list(info.values())
+    return [each for each in infos if each["raised_exception"]]
 
 
 def _shown(row: str) -> str:

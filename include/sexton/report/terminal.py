@@ -36,23 +36,25 @@ def _head(summary: Summary) -> Panel:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")
-    facts.add_row("as of", figures.instant(run.as_of_ms))
-    facts.add_row(
+    _row(facts, "as of", figures.instant(run.as_of_ms))
+    _row(
+        facts,
         "rules",
         f"{visible(run.profile)} ({visible(run.profile_source)}), "
         f"retention {figures.duration(run.retention_ms)} ({visible(run.retention_source)})",
     )
     read = f"{len(run.log_partitions)} of {run.partition_count or '?'} log partitions"
     read = "looks by Admin API" if run.coverage == "admin" else read
-    facts.add_row("read", f"{short(run.source, 80)}: {read}, coverage {visible(run.coverage)}")
-    facts.add_row(
+    _row(facts, "read", f"{short(run.source, 80)}: {read}, coverage {visible(run.coverage)}")
+    _row(
+        facts,
         "found",
         f"{figures.some(summary.group_count, 'group')}, {figures.some(summary.offsets.live, 'live offset')}, "
         f"{figures.count(summary.offsets.pending)} pending, {figures.count(sum(summary.offsets.unreachable.values()))} "
         "unreachable",
     )
     code = f"exit code {summary.exit_code}" if summary.exit_code else state
-    verdict = Text(f"{code}: {summary.exit_reason}", style=_STYLES[level])
+    verdict = Text(harmless(f"{code}: {summary.exit_reason}"), style=_STYLES[level])
     return Panel(Group(facts, verdict), title=Text(f"Sexton · {short(run.cluster_id)}"), title_align="left")
 
 

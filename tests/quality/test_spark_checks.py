@@ -170,3 +170,18 @@ def test_what_is_not_there_is_no_pass(spark: SparkSession) -> None:
     found = judged(spark, tables)
     assert [outcome(result) for result in found] == [outcome(result) for result in world.judged(tables)]
     assert {"groups", "members"} <= {result.table for result in found if result.stops_publication}
+
+
+def test_a_query_that_fails_on_a_name_is_not_measured(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's error quotes the name, and the library's pages show tracebacks as HTML."""
+    name = "<img src=x onerror=alert(1)>\x1b[31m\u202e"
+    tables = world.tables_of({"groups": [world.group(name, 0)]})
+    sql = "SELECT * FROM groups WHERE CAST(group_id AS INT) > 0"
+    mine = Expectation(table="groups", name="mine", sentence="ids are numbers", sql=sql)
+    rows = {"groups": spark.createDataFrame(tables["groups"])}
+    (result,) = check(spark, rows, world.shapes_of(tables), {"groups": [mine]}, world.RUN, docs=tmp_path)
+    assert (result.success, result.failing_rows) == (False, [])
+    assert result.observed == "not measured: [CAST_INVALID_INPUT]", "an alert names no group"
+    pages = "".join(page.read_text("utf-8") for page in tmp_path.rglob("*.html"))
+    assert "CAST_INVALID_INPUT" in pages
+    assert not [mark for mark in ("<img src=x", "\x1b", "\u202e") if mark in pages]

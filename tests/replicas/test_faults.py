@@ -17,7 +17,7 @@ BASE_MS = 1_790_000_000_000
 
 
 def key(name: str, topic: bytes = b"t") -> bytes:
-    return b"\0\1\0\1" + name.encode() + len(topic).to_bytes(2) + topic + b"\0\0\0\0"
+    return b"\0\1" + len(name).to_bytes(2) + name.encode() + len(topic).to_bytes(2) + topic + b"\0\0\0\0"
 
 
 def value(committed_offset: int) -> bytes:

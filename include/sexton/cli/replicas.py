@@ -166,12 +166,13 @@ def _print_kinds(rows: list[dict[str, Any]]) -> None:
 
     for kind in dict.fromkeys(row["kind"] for row in rows):
         of_kind = [row for row in rows if row["kind"] == kind]
-        _, leads, steps = of_kind[0]["advice"].rpartition(IF_IT_LEADS)
-        has_more = len(of_kind) > 1 and "`" in steps
+        # By the first: what follows it quotes names, which may say the same.
+        copies, leads, steps = of_kind[0]["advice"].partition(IF_IT_LEADS)
+        has_more = len(of_kind) > 1 and "`" in (steps or copies)
         more = f" (the first of {count(len(of_kind))}; --json has the commands of each)" if has_more else ""
         print_aside(f"{kind}: {MEANING[kind]}")
         print_aside(f"  noticed by {of_kind[0]['noticed_by']}")
-        print_aside(f"  {leads}{steps}{more}")
+        print_aside(f"  {leads}{steps or copies}{more}")
 
 
 def _print_repair(rows: list[dict[str, Any]], states: list[dict[str, Any]]) -> None:

@@ -7,6 +7,7 @@ rows.
 
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sexton.errors import printable
 from sexton.quality.data_docs import docs_config, write_docs
 from sexton.quality.expectation import MOST_SHOWN, Expectation, Result, result_of
 from sexton.quality.relations import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups
@@ -161,7 +163,10 @@ def _result(spark: "SparkSession", expectation: Expectation, validated: Sequence
     """Return the result of an expectation from those of the library, and have its pages show the rows that break it."""
     errors = [info["exception_message"] for each in validated for info in _raised(each.exception_info)]
     if errors:
-        return result_of(expectation, success=False, observed=f"not measured: {errors[0]}")
+        # Alerts tell it to everybody: by Spark's condition, without the value that its message may quote.
+        condition = re.match(r"\[[A-Z_.]+\]", errors[0])
+        observed = f"not measured: {condition[0] if condition else 'its query failed'}"
+        return result_of(expectation, success=False, observed=observed)
     failed = [each for each in validated if not each.success]
     if not failed:
         return result_of(expectation, success=True)
@@ -184,15 +189,25 @@ def _result(spark: "SparkSession", expectation: Expectation, validated: Sequence
     return found
 
 
-def _raised(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The exceptions of an expectation: the library tells one as it is, or each by the metric that raised it."""
-    infos = [info] if "raised_exception" in info else list(info.values())
-    return [each for each in infos if each["raised_exception"]]
+def _raised(info: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The exceptions of an expectation, made safe for the pages: Spark quotes the value on which a query failed.
+
+    The library tells one as it is, or each by the metric that raised it.
+    """
+    infos: list[Any] = [info] if "raised_exception" in info else list(info.values())
+    raised = [each for each in infos if each["raised_exception"]]
+    for each in raised:
+        message = printable(" ".join(each["exception_message"].split()))
+        each.update(exception_message=_without_html(message), exception_traceback="")
+    return raised
 
 
 def _shown(row: str) -> str:
     """A row for the pages of the library, which do not escape: in ASCII and without HTML's signs, still JSON."""
-    text = json.dumps(json.loads(row))
+    return _without_html(json.dumps(json.loads(row)))
+
+
+def _without_html(text: str) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

@@ -34,7 +34,7 @@ LIFETIME_USED = 0.8
 """The part of a token's lifetime after which the next one is fetched, as Java's clients do."""
 MAX_LIFETIME_S = 86_400.0
 UNSTATED_LIFETIME_S = 60.0
-"""For librdkafka, which must be told when a token expires."""
+"""For librdkafka, which needs an expiry."""
 TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 HERE = frozenset({"127.0.0.1", "::1", "localhost"})
 _TOKEN = re.compile(r"[-._~+/A-Za-z0-9]+=*")  # RFC 6750

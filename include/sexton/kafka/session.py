@@ -121,8 +121,8 @@ class ClusterSession:
         """
         try:
             self._admin = self._admin or Admin(self.config, request_timeout_ms=self._request_timeout_ms)
-        except KafkaException as error:  # no token came in time
-            raise self._unreachable(error.args[0].str()) from None
+        except KafkaException as refused:  # no token came in time
+            raise self._unreachable(refused.args[0].str()) from None
         answers, throttle_ms = self._admin.ask(question)
         time.sleep(self._wait_ms(throttle_ms) / 1000)
         for error in filter(is_local_error, answers.values()):

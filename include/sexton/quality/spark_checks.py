@@ -163,7 +163,7 @@ def _result(spark: "SparkSession", expectation: Expectation, validated: Sequence
     """Return the result of an expectation from those of the library, and have its pages show the rows that break it."""
     errors = [info["exception_message"] for each in validated for info in _raised(each.exception_info)]
     if errors:
-        # Alerts tell it to everybody: by Spark's condition, without the value that its message may quote.
+        # Alerts show it to everybody: by Spark's condition, without the value that its message may quote.
         condition = re.match(r"\[[A-Z_.]+\]", errors[0])
         observed = f"not measured: {condition[0] if condition else 'its query failed'}"
         return result_of(expectation, success=False, observed=observed)
@@ -192,7 +192,7 @@ def _result(spark: "SparkSession", expectation: Expectation, validated: Sequence
 def _raised(info: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The exceptions of an expectation, made safe for the pages: Spark quotes the value on which a query failed.
 
-    The library tells one as it is, or each by the metric that raised it.
+    The library returns one as it is, or each by the metric that raised it.
     """
     infos: list[Any] = [info] if "raised_exception" in info else list(info.values())
     raised = [each for each in infos if each["raised_exception"]]

@@ -32,7 +32,7 @@ def printable_traceback() -> str:
 
 
 class SextonError(Exception):
-    """A failure in one printable line: what happened, `where`, what to do (`fix`); logins in URIs are hidden."""
+    """A failure in one line: what happened, `where`, and what to do (`fix`); logins in URIs are hidden."""
 
     exit_code = 1
 
@@ -45,7 +45,7 @@ class SextonError(Exception):
     def __str__(self) -> str:
         where = f"{self.where}: " if self.where else ""
         mend = f" ({self.fix})" if self.fix else ""
-        return printable(" ".join(f"{where}{self.message}{mend}".split()))
+        return " ".join(f"{where}{self.message}{mend}".split())
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.message,), {"where": self.where, "fix": self.fix}

@@ -71,8 +71,8 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
         require_fit()
         outcome: dict[str, object] = {"exit_code": 0, **run(arguments)}
     except SextonError as error:
-        outcome = {"exit_code": error.exit_code, "error": str(error)}
-        _print_error(arguments, str(error))
+        outcome = {"exit_code": error.exit_code, "error": printable(str(error))}
+        _print_error(arguments, printable(str(error)))
     except KeyboardInterrupt:
         outcome = {"exit_code": 130, "error": "interrupted"}
         _print_error(arguments, "interrupted")

@@ -1,5 +1,6 @@
 """Tokens: fetched once and kept, in time or not at all, and never in a word that anybody reads."""
 
+import asyncio
 import gzip
 import json
 import time
@@ -40,6 +41,15 @@ def test_a_token_is_kept_until_shortly_before_it_expires(tokens: TokenServer) ->
     now[0] += tokens.lifetime_s * 0.02
     provider.token()
     assert len(tokens.requests) == 2
+
+
+def test_in_a_notebook(tokens: TokenServer) -> None:
+    """Whose thread runs an event loop."""
+
+    async def cell() -> str:
+        return TokenProvider(credentials(tokens)).token()
+
+    assert asyncio.run(cell())
 
 
 def test_a_token_without_a_lifetime_is_not_kept(tokens: TokenServer) -> None:

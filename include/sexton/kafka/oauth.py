@@ -14,6 +14,7 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -124,7 +125,9 @@ def fetch_token(
 def _fetch(credentials: ClientCredentials, *, clock: Callable[[], float], deadline: float) -> tuple[str, float]:
     place = urlsplit(credentials.token_endpoint).hostname
     try:
-        status, body = asyncio.run(_post(credentials, within_s=min(deadline - clock(), ATTEMPT_S)))
+        with ThreadPoolExecutor(1) as own:  # a thread may have a running loop already, as in a notebook
+            asked = own.submit(asyncio.run, _post(credentials, within_s=min(deadline - clock(), ATTEMPT_S)))
+            status, body = asked.result()
     except (httpx.HTTPError, OSError) as error:
         # The error's text may quote what was sent; its class is enough.
         what = f"the token endpoint cannot be reached ({type(error).__name__})"

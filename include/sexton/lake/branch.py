@@ -27,7 +27,7 @@ R = TypeVar("R")
 RUN_PROPERTY = "sexton.run-id"
 """Summary property of every snapshot that a run made."""
 _AT_ONCE = 3  # small tables leave most of their time to the catalog and to planning, so a few go side by side
-_LONGEST_NAME = 80
+_LONGEST_NAME = 30
 _FEW_ROWS = 100_000
 """So many are read by one task: a second one would take longer to start."""
 _REQUESTS_AT_ONCE = 16

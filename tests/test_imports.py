@@ -51,11 +51,10 @@ execution.restore) belong to the package that holds them.
 LAYER_OF = {package: number for number, layer in enumerate(LAYERS) for package in layer}
 GROUND = LAYERS[0]
 CORE = {"jit", "log", "records", "coordinator", "coordinator.changes", "coordinator.api", "kernels", "verdicts"}
-STORES = {"boto3", "botocore"}  # for what pyarrow cannot do on S3
 LIBRARIES: dict[str, set[str]] = {
     **{package: {"numpy", "numba", "pyarrow", "cramjam"} for package in CORE},
     "verdicts": {"numpy", "pyarrow"},
-    "archive": {"numpy", "pyarrow", "pydantic"} | STORES,
+    "archive": {"numpy", "pyarrow", "pydantic", "obstore"},
     "policy": {"pydantic", "pydantic_core", "yaml", "re2"},
     "airflow": {"jsonschema", "pydantic"},  # Airflow's own, and every DAG file loads them
 }

@@ -68,7 +68,6 @@ FAILPOINTS = MappingProxyType(
         "expire_runs.between": "the runs that go are in some tables and not in others",
         "expire_runs.emptied": "the runs that go are in no table, their checkpoints are there",
         "expire_runs.unmade": "a checkpoint has lost its manifest and nothing else",
-        "ledger.ticket": "who wants the next attempt at a plan has said so, on a store without exclusive files",
         "ledger.half": "an entry of a ledger is written and has no name",
         "ledger.after": "an entry of a ledger is written, no one was notified",
         "ledger.claimed": "an attempt at a plan has begun, nothing was looked at",

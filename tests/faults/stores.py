@@ -4,8 +4,8 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -107,30 +107,76 @@ class Unavailable:
         return self.at is not None and self.calls >= self.at and method in ("PUT", "POST")
 
 
+@dataclass
+class EachPutFailsOnce:
+    """Makes an S3 server refuse the first PUT of each object, or of every n-th; every second one it has carried out."""
+
+    every: int = 1
+    is_on: bool = False
+    seen: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        return len(self.seen) // self.every
+
+    @property
+    def is_lost(self) -> bool:
+        return self.failed % 2 == 0
+
+    def is_next(self, environ: dict[str, Any]) -> bool:
+        path = environ["PATH_INFO"]
+        if not self.is_on or environ["REQUEST_METHOD"] != "PUT" or path in self.seen:
+            return False
+        self.seen.append(path)
+        return len(self.seen) % self.every == 0
+
+    def until_none_fails(self, work: Callable[[], object]) -> None:
+        """Do the work again and again, each time as far as it comes."""
+        self.is_on, before = True, -1
+        while self.failed > before:
+            before = self.failed
+            with suppress(OSError):
+                work()
+        self.is_on = False
+
+
+DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"  # which no client tries again
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
 
 @contextmanager
-def s3_server(trouble: Unavailable | None = None) -> Iterator[str]:
+def serving(answer: Callable[..., Any]) -> Iterator[str]:
+    """A WSGI application on a port of 127.0.0.1; its `host:port`."""
+    server = make_server("127.0.0.1", 0, answer, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def s3_server(trouble: Unavailable | EachPutFailsOnce | None = None) -> Iterator[str]:
     """A server that speaks S3 (moto) on a port of 127.0.0.1; the query that a pyarrow URI needs to reach it."""
     application = DomainDispatcherApplication(create_backend_app)
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if trouble and trouble.is_next(environ["REQUEST_METHOD"]):
+        if isinstance(trouble, EachPutFailsOnce) and trouble.is_next(environ):
+            if trouble.is_lost:
+                list(application(environ, lambda *_: None))
+            start_response("403 Forbidden", [("Content-Type", "application/xml")])
+            return [DENIED]
+        if isinstance(trouble, Unavailable) and trouble.is_next(environ["REQUEST_METHOD"]):
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start_response("503 Slow Down", [("Content-Type", "application/xml")])
             return [SLOW_DOWN]
         return application(environ, start_response)
 
-    server = make_server("127.0.0.1", 0, answer, threaded=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"endpoint_override=127.0.0.1:{server.port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(answer) as place:
+        yield f"endpoint_override={place}&scheme=http&region=us-east-1&allow_bucket_creation=true"
 
 
 def objects(store: pafs.FileSystem, root: str) -> dict[str, bytes]:

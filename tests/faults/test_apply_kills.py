@@ -13,26 +13,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyarrow import fs as pafs
 from pyiceberg.catalog.sql import SqlCatalog
 
 from sexton import failpoints
 from sexton.failpoints import FAILPOINTS
 from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import plain
-from sexton.ledger.ledger import Ledger
 from sexton.ledger.publish import publish_ledger
 from sexton.settings import Settings
 from sexton.tables import TABLES
 from tests.faults.apply_cluster import Faults, SimCluster
-from tests.faults.apply_worlds import LEASE_MS, World, account, final_losses, world
-from tests.faults.stores import s3_server
+from tests.faults.apply_worlds import World, account, final_losses, world
 from tests.faults.test_apply_races import assert_one_effect_each
 from tests.fork import fork
 
-ON_STORES = {"ledger.ticket"}
-"""Reached only where files cannot be made exclusively."""
-OF_APPLY = {name for name in FAILPOINTS if name.startswith(("apply.", "ledger."))} - ON_STORES
+OF_APPLY = {name for name in FAILPOINTS if name.startswith(("apply.", "ledger."))}
 OF_LOG = {"apply.appending", "apply.appended", "apply.returning", "apply.returned"}
 """Reached only where the log is read: it shows what has to be put back, and takes what is appended."""
 Tell = Callable[[str], None]
@@ -207,24 +202,5 @@ def test_without_a_lake_nothing_is_published(tmp_path: Path, seed: int) -> None:
     assert publish_ledger(nowhere, made.ledger.entries(), as_of_ms=0) is None
 
 
-def test_a_claim_that_died_over_its_ticket(tmp_path: Path) -> None:
-    """On a store without exclusive files: the next one waits for the lease, and goes on."""
-    with s3_server() as query:
-        made = world(3, tmp_path)
-        store, root = pafs.FileSystem.from_uri(f"s3://key:secret@kills?{query}")
-        store.create_dir(root)
-
-        def ledger() -> Ledger:
-            return Ledger(store, "kills", made.cluster.cluster_id, made.plan.record.plan_id)
-
-        assert (
-            in_child(made, lambda client: made.apply(client=client, ledger=ledger()), failpoint="ledger.ticket") is True
-        )
-        with pytest.raises(Exception, match="somebody else"):
-            made.apply(ledger=ledger())
-        made.cluster.now_ms += LEASE_MS + 1
-        assert made.apply(ledger=ledger()).attempt == 1
-
-
 def test_there_are_enough_points() -> None:
-    assert len(OF_APPLY | ON_STORES) + len([name for name in FAILPOINTS if name.startswith("plan.")]) >= 25
+    assert len(OF_APPLY) + len([name for name in FAILPOINTS if name.startswith("plan.")]) >= 25

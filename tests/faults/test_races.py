@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from sexton.archive.writer import write_segment
 from sexton.settings import environment
 from tests.archived import segment_range
 from tests.faults.racing import grown
-from tests.faults.stores import s3_server
+from tests.faults.stores import s3_server, serving
 from tests.kafka.fake_cluster import FakeCluster
 
 POINTS = ("snapshot.looked", "segment.before", "segment.half", "segment.after", "manifest.half", "origin.half")
@@ -105,12 +105,63 @@ def test_two_snapshots_at_once(kind: str, point: str, hidden: int, tmp_path: Pat
         assert not [path for path in (tmp_path / "archive").rglob("*") if path.name.endswith(".part")]
 
 
-def test_a_login_may_come_from_the_environment(tmp_path: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    fs, root = filesystem(store("s3", tmp_path, query, "environment").replace("key:secret@", ""))
-    assert create_whole(fs, f"{root}/file", b"first")
-    assert not create_whole(fs, f"{root}/file", b"second")
+@pytest.mark.parametrize("where", ["uri", "environment", "environment, with boto3", "profile, with boto3"])
+def test_a_login_is_found_where_pyarrow_finds_it(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in the URI is not mixed with that of the environment, which a session token would spoil."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "theirs" if where == "uri" else "ours")
+    if "profile" in where:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+            monkeypatch.delenv(name)
+        (tmp_path / "credentials").write_text("[work]\naws_access_key_id = ours\naws_secret_access_key = s\n")
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+        monkeypatch.setenv("AWS_PROFILE", "work")
+    if "boto3" not in where:
+        monkeypatch.setitem(sys.modules, "boto3", None)
+        monkeypatch.delitem(sys.modules, "obstore.auth.boto3", raising=False)
+    asked: list[str] = []
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        token = environ.get("HTTP_X_AMZ_SECURITY_TOKEN")
+        asked.append(f"{environ['HTTP_AUTHORIZATION'].partition('/')[0].partition('=')[2]} {token}")
+        start_response("200 OK", [("ETag", "1")])
+        return []
+
+    with serving(answer) as place:
+        login = "ours:secret@" if where == "uri" else ""
+        fs, root = filesystem(f"s3://{login}keep/a?endpoint_override={place}&scheme=http&region=us-east-1")
+        assert create_whole(fs, f"{root}/file", b"first")
+    assert asked == ["ours ours" if "environment" in where else "ours None"]
+
+
+@pytest.mark.parametrize(
+    "uri, path",
+    [
+        ("gs://anonymous@keep/a?endpoint_override={place}&scheme=http", "/keep/a%2Fa%20b"),
+        ("abfs://one@{place}/keep/a?enable_tls=false&sig=s%2Fx", "/one/keep/a/a%20b?enable_tls=false&sig=s%2Fx"),
+    ],
+    ids=["gcs", "azure"],
+)
+def test_gcs_and_azure_create_under_a_condition(uri: str, path: str) -> None:
+    """Of a stand-in that knows PUT and its conditions: what is asked of the true ones."""
+    asked: list[str] = []
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        asked.append(environ["RAW_URI"])
+        asks = (environ.get("HTTP_X_GOOG_IF_GENERATION_MATCH"), environ.get("HTTP_IF_NONE_MATCH"))
+        is_new_only = asks in (("0", None), (None, "*"))
+        is_taken = environ["REQUEST_METHOD"] != "PUT" or not is_new_only or len(asked) > 1
+        headers = [("ETag", "1"), ("x-goog-generation", "1")]
+        start_response("412 Precondition Failed" if is_taken else "201 Created", headers)
+        return []
+
+    with serving(answer) as place:
+        fs, root = filesystem(uri.format(place=place))
+        assert create_whole(fs, f"{root}/a b", b"first")
+        assert not create_whole(fs, f"{root}/a b", b"second")
+    assert asked == [path, path]
 
 
 @pytest.mark.parametrize("kind", ["disk", "s3"])

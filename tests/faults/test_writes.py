@@ -18,7 +18,7 @@ from pyarrow import fs as pafs
 from sexton.archive.verify import verify
 from sexton.pipeline import fetch_log, snapshot_log
 from tests.faults.snapshots import LOCAL, START_MS, Story, files
-from tests.faults.stores import Fault, FaultyHandler, Unavailable, objects, s3_server
+from tests.faults.stores import EachPutFailsOnce, Fault, FaultyHandler, Unavailable, objects, s3_server
 from tests.fork import fork
 
 CODES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -134,3 +134,27 @@ def test_an_object_store_that_has_no_time(
             again = story(seed, tmp_path / f"{at}-{disturbed}", disturbed=disturbed, disturb=disturb)
             assert objects(store, f"archive{again.archivist.archive}") == files(whole.archivist.archive)
         tell(f"{len(tried)} of {len(places)} places")
+
+
+def test_each_put_of_a_snapshot_fails_once(
+    full: bool, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused, or carried out with a lost answer: the snapshot fails, and the archive is whole each time."""
+    whole = story(seed, tmp_path / "whole", disturbed=-1, disturb=lambda made: None)
+    failures = EachPutFailsOnce(every=1 if full else 3)
+    with s3_server(failures) as query:
+        store, _ = pafs.FileSystem.from_uri(f"s3://key:secret@archive/?{query}")
+        store.create_dir("archive")
+        for module in (snapshot_log, fetch_log):
+            monkeypatch.setattr(module, "filesystem", lambda uri: (store, f"archive{uri}"))
+
+        def attempt(made: Story) -> None:
+            assert verify(store, f"archive{made.archivist.archive}").findings == []
+            made.snapshot()
+
+        def disturb(made: Story) -> None:
+            failures.until_none_fails(lambda: attempt(made))
+
+        again = story(seed, tmp_path / "again", disturbed=1, disturb=disturb)
+        assert objects(store, f"archive{again.archivist.archive}") == files(whole.archivist.archive)
+    assert failures.failed > 3

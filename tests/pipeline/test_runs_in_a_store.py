@@ -1,7 +1,7 @@
 """A run whose folder is in an object store leaves what one on a disk leaves, and its stages find it there."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from sexton.runs.processes import SerialEngine
 from sexton.uris import uri_without_login
 from tests.archived import Archive
 from tests.environment import with_settings
-from tests.faults.stores import s3_server
+from tests.faults.stores import EachPutFailsOnce, s3_server
 from tests.pipeline.archive_runs import LATER_MS, SETTLE_MS, instant
 from tests.plans.plan_runs import archive_of_commits
 
@@ -60,6 +60,41 @@ def test_every_file_is_as_on_a_disk(runs: str, tmp_path: Path) -> None:
     assert there.files() == here.files()
     assert {name: there.read(name) for name in there.files()} == {name: here.read(name) for name in here.files()}
     assert own_plan(there).sha256 == own_plan(here).sha256
+
+
+@pytest.mark.parametrize("where", ["disk", "store"])
+def test_a_write_that_fails_once(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file on a disk, where a run is quick, every tenth in a store: refused, or written and the answer lost.
+
+    The run fails, and the one after all of them is as one that was never disturbed.
+    """
+    archive = archive_of_commits(tmp_path / "archive")
+    here = RunFolder(tmp_path / "run")
+    planned(here, archive)
+    failures = EachPutFailsOnce(every=1 if where == "disk" else 10)
+    with s3_server(failures) as query:
+        there = RunFolder(tmp_path / "again") if where == "disk" else RunFolder(f"s3://k:s@bucket/r?{query}")
+        with monkeypatch.context() as patched:
+            if where == "disk":
+                patched.setattr(Folder, "write", failing_write(failures))
+            else:
+                there.fs.create_dir("bucket")
+            failures.until_none_fails(lambda: planned(there, archive))
+        assert {name: there.read(name) for name in there.files()} == {name: here.read(name) for name in here.files()}
+    assert failures.failed >= len(here.files()) // failures.every
+
+
+def failing_write(failures: EachPutFailsOnce) -> Callable[..., None]:
+    write = Folder.write
+
+    def failing(folder: Folder, data: bytes, *names: str, **options: bool) -> None:
+        fails = failures.is_next({"REQUEST_METHOD": "PUT", "PATH_INFO": folder.path(*names)})
+        if not fails or failures.is_lost:
+            write(folder, data, *names, **options)
+        if fails:
+            raise OSError("refused, or the answer was lost")
+
+    return failing
 
 
 def test_checks_and_report(runs: str, tmp_path: Path) -> None:

@@ -1,19 +1,17 @@
-"""Creates files of the archive that several processes may create at once: one creates the file, the others get False.
+"""Creates files that several processes may create at once: one creates the file, the others get False.
 
     disks           the bytes get their name by a hard link, which the kernel makes or refuses
-    S3              a PUT under the condition that nothing is there (If-None-Match: *)
-    others          GCS, ABFS, HDFS, for which pyarrow has no such call, and disks without hard links: the name is
-                    checked right before it is used, and another process may use it in between. Run one snapshot at a
-                    time there; `sexton archive verify` finds what two have left
+    S3, GCS, ABFS   a PUT under the condition that nothing is there, by obstore: pyarrow has no such call
+    others          HDFS, and disks without hard links: the name is checked right before it is used, and another process
+                    may use it in between. Run one snapshot at a time there; `sexton archive verify` finds what two
+                    have left
 
 No reader sees half of a file, and a process that dies leaves no file on a disk of Linux.
-
-The ledger must not have that gap: sexton.ledger.create_once settles names by tickets on every object store, and needs
-hard links on a disk.
 """
 
 import errno
 import os
+from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,12 +19,12 @@ from uuid import uuid4
 
 from pyarrow import fs as pafs
 
-from sexton.archive.files import make_folder, write_whole
+from sexton.archive.files import appears_whole, make_folder, write_whole
 from sexton.failpoints import failpoint
+from sexton.uris import without_login
 
 _OPEN_FILES = Path("/proc/self/fd")
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
-_TAKEN = {"PreconditionFailed", "ConditionalRequestConflict"}
 
 
 def create_whole(
@@ -45,7 +43,7 @@ def create_whole(
     """
     folder, _, name = path.rpartition("/")
     make_folder(fs, folder)
-    if fs.type_name == "s3":
+    if appears_whole(fs):
         if what:
             failpoint(f"{what}.half")
         is_mine = _put(fs, path, data)
@@ -108,64 +106,63 @@ def _named(home: int, draft: str, name: str, *, may_rename: bool) -> bool:
 
 
 def _put(fs: pafs.FileSystem, path: str, data: bytes) -> bool:
-    from botocore.exceptions import ClientError
+    from obstore.exceptions import AlreadyExistsError, BaseError
 
     bucket, _, key = path.partition("/")
+    given = fs.__reduce__()[1][0]
+    login = sorted((name, value) for name, value in given.items() if value and isinstance(value, str | bool))
     try:
-        _client(fs).put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
-    except ClientError as error:
-        if error.response["Error"]["Code"] in _TAKEN:
-            return False
-        raise OSError(f"{path}: {error}") from None
+        _bucket(fs.type_name, bucket, tuple(login)).put(key, data, mode="create")
+    except AlreadyExistsError:
+        return False
+    except (BaseError, FileNotFoundError, ValueError) as error:
+        raise OSError(f"{path}: {without_login(str(error).partition(chr(10))[0])}") from None
     return True
 
 
-def _client(fs: pafs.FileSystem) -> Any:
-    """A client of the same store by the same login; pyarrow's own has no conditions."""
-    given = fs.__reduce__()[1][0]
-    options = {name: value for name, value in given.items() if value is None or isinstance(value, str | bool)}
-    make = _client_of.__wrapped__ if given["role_arn"] else _client_of  # the login of a role expires
-    return make(tuple(sorted(options.items())))
-
-
 @lru_cache(maxsize=8)
-def _client_of(options: tuple[tuple[str, str | bool | None], ...]) -> Any:
-    import boto3
-    from botocore import UNSIGNED
-    from botocore.config import Config
+def _bucket(kind: str, bucket: str, login: tuple[tuple[str, str | bool], ...]) -> Any:
+    """The same bucket by the login that the URI of a pyarrow filesystem has said.
 
-    given: dict[str, Any] = dict(options)
-    login = {
-        "aws_access_key_id": given["access_key"] or None,
-        "aws_secret_access_key": given["secret_key"] or None,
-        "aws_session_token": given["session_token"] or None,
-    }
-    if given["role_arn"]:
-        name = given["session_name"] or "sexton"
-        role = {"RoleArn": given["role_arn"], "RoleSessionName": name}
-        if given["external_id"]:
-            role["ExternalId"] = given["external_id"]
-        answer = boto3.client("sts", region_name=given["region"] or None, **login).assume_role(**role)["Credentials"]
-        login = {
-            "aws_access_key_id": answer["AccessKeyId"],
-            "aws_secret_access_key": answer["SecretAccessKey"],
-            "aws_session_token": answer["SessionToken"],
-        }
-    is_virtual = given["force_virtual_addressing"] or not given["endpoint_override"]
-    config: dict[str, Any] = {
-        "s3": {"addressing_style": "virtual" if is_virtual else "path"},
-        "retries": {"max_attempts": 3},
-        "request_checksum_calculation": "when_required",  # other stores than AWS's do not all know the newer checksums
-        "response_checksum_validation": "when_required",
-    }
-    if given["anonymous"]:
-        config["signature_version"] = UNSIGNED
-    endpoint = f"{given['scheme'] or 'https'}://{given['endpoint_override']}" if given["endpoint_override"] else None
-    return boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name=given["region"] or None,
-        verify=given["tls_ca_file_path"] or None,
-        config=Config(**config),
-        **login,
-    )
+    One that it does not say is found as pyarrow does it: in the environment, or by asking the instance.
+    """
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    given: dict[str, Any] = dict(login)
+    host = given.get("endpoint_override")
+    endpoint = f"{given['scheme']}://{host}" if host else None
+    client: dict[str, Any] = {"allow_http": True, "timeout": timedelta(minutes=10)}  # the URI says whether it is http
+    store: Any
+    if kind == "s3":
+        login_of = _aws_login(given.get("access_key"), given.get("secret_key"))
+        store, said = S3Store, {"endpoint": endpoint, "region": given.get("region"), "credential_provider": login_of}
+        if "tls_ca_file_path" in given:
+            client["root_certificate"] = Path(given["tls_ca_file_path"]).read_bytes()
+    elif kind == "gcs":
+        # to skip signatures is not enough: obstore asks the instance for a login all the same
+        nobody = {"skip_signature": True, "credential_provider": lambda: {"token": "", "expires_at": None}}
+        store, said = GCSStore, {"base_url": endpoint, **(nobody if given.get("anonymous") else {})}
+    else:
+        account, authority = given["account_name"], given["blob_storage_authority"]
+        place = f"{account}{authority}" if authority.startswith(".") else f"{authority}/{account}"
+        store, said = AzureStore, {"endpoint": f"{given['blob_storage_scheme']}://{place}", "account_name": account}
+        said |= {name: given.get(name) for name in ("tenant_id", "client_id", "client_secret")}
+        said["sas_key"] = given.get("sas_token")
+    said = {name: value for name, value in said.items() if value}
+    return store(bucket, client_options=client, retry_config={"max_retries": 3}, **said)
+
+
+def _aws_login(access_key: str | None, secret_key: str | None) -> Any:
+    """What obstore asks for the key; None where it finds one itself: in the environment, or that of the instance.
+
+    The logins of ~/.aws, as profiles and SSO, it does not know. boto3 does, where it is installed.
+    """
+    if access_key:
+        key = {"access_key_id": access_key, "secret_access_key": secret_key, "token": None, "expires_at": None}
+        return lambda: key
+    try:
+        from obstore.auth.boto3 import Boto3CredentialProvider
+
+        return Boto3CredentialProvider()
+    except (ImportError, ValueError):  # it is not installed, or finds nothing
+        return None

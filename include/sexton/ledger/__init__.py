@@ -3,6 +3,5 @@
 ledger          reads and writes the files of one plan: claim, intent, outcome, close
 entries         what a file holds
 recorded_steps  each step with its results; all that our plans removed and put back
-create_once     writes a file that only one process may write
 publish         the table `apply_ledger`
 """

@@ -20,11 +20,11 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
+from sexton.archive.create import create_whole
 from sexton.archive.files import cluster_folder, list_folder, read_file, safe_name
 from sexton.archive.lineages import LEDGER_FOLDER
 from sexton.errors import Refused
 from sexton.failpoints import failpoint
-from sexton.ledger.create_once import create, create_contended
 from sexton.ledger.entries import Body, Claim, ClaimProcess, Close, Entry, Intent, Kind, StepOutcome
 
 _NAME = re.compile(r"(\d{4,})-(\d{6,})-(claim|intent|outcome|close)\.json")
@@ -42,6 +42,7 @@ class Ledger:
         self._cluster_id, self._plan_id = cluster_id, plan_id
         self.folder = f"{ledgers_folder(root, cluster_id)}/{safe_name(plan_id, what='plan id')}"
         self._process = process or ClaimProcess.this()
+        self._claim: Entry | None = None
         self._last: Entry | None = None
 
     @property
@@ -94,9 +95,8 @@ class Ledger:
             previous=before[-1] if before else None,
             body=body,
         )
-        path = f"{self.folder}/{entry.name}"
-        create_contended(self._fs, path, entry.to_bytes(), at_ms=at_ms, ticket_ms=lease_ms)
-        self._last = entry
+        self._create(entry)
+        self._claim = self._last = entry
         failpoint("ledger.claimed")
         return before
 
@@ -117,7 +117,10 @@ class Ledger:
         self._last = None
 
     def check_claim(self) -> None:
-        """Refused when another attempt has begun: this process must not call anything any more."""
+        """Refused when another attempt has begun: this process must not call anything any more.
+
+        Its own claim is read again, because not every store refuses to write over it.
+        """
         after = self._held.attempt + 1
         if self._fs.get_file_info(f"{self.folder}/{after:04d}-{0:06d}-claim.json").type != pafs.FileType.NotFound:
             raise Refused(
@@ -125,6 +128,8 @@ class Ledger:
                 where=self.folder,
                 fix="this process was silent for longer than its lease; the other one goes on",
             )
+        assert self._claim is not None
+        self._require_own(self._claim)
 
     @property
     def _held(self) -> Entry:
@@ -134,8 +139,23 @@ class Ledger:
     def _append(self, kind: Kind, body: Body, at_ms: int) -> None:
         last = self._held
         entry = self._entry(attempt=last.attempt, seq=last.seq + 1, kind=kind, at_ms=at_ms, previous=last, body=body)
-        create(self._fs, f"{self.folder}/{entry.name}", entry.to_bytes())
+        self._create(entry)
         self._last = entry
+
+    def _create(self, entry: Entry) -> None:
+        """Write an entry. Refused when another process has written it.
+
+        What is there afterwards decides: no two entries have the same bytes. So it is ours also where the answer to
+        our call was lost, and not ours where a store lets the last writer win (archive.create).
+        """
+        path = f"{self.folder}/{entry.name}"
+        create_whole(self._fs, path, entry.to_bytes(), what="ledger", needs_links=True)
+        self._require_own(entry)
+
+    def _require_own(self, entry: Entry) -> None:
+        path = f"{self.folder}/{entry.name}"
+        if read_file(self._fs, path) != entry.to_bytes():
+            raise Refused("ledger entry already exists", where=path, fix="another attempt is running")
 
     def _entry(self, *, attempt: int, seq: int, kind: Kind, at_ms: int, previous: Entry | None, body: Body) -> Entry:
         return Entry(

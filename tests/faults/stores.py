@@ -4,7 +4,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,12 +131,16 @@ class EachPutFailsOnce:
         return len(self.seen) % self.every == 0
 
     def until_none_fails(self, work: Callable[[], object]) -> None:
-        """Do the work again and again, each time as far as it comes."""
-        self.is_on, before = True, -1
-        while self.failed > before:
+        """Do the work again and again, each time as far as it comes: a write that fails is an OSError of it."""
+        self.is_on = True
+        while True:
             before = self.failed
-            with suppress(OSError):
+            try:
                 work()
+                break
+            except OSError:
+                assert self.failed == before + 1
+        assert self.failed == before
         self.is_on = False
 
 

@@ -64,14 +64,14 @@ def test_every_file_is_as_on_a_disk(runs: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["disk", "store"])
 def test_a_write_that_fails_once(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file on a disk, where a run is quick, every tenth in a store: refused, or written and the answer lost.
+    """Each file on a disk, where a run is quick, every fifteenth in a store: refused, or written and the answer lost.
 
     The run fails, and the one after all of them is as one that was never disturbed.
     """
     archive = archive_of_commits(tmp_path / "archive")
     here = RunFolder(tmp_path / "run")
     planned(here, archive)
-    failures = EachPutFailsOnce(every=1 if where == "disk" else 10)
+    failures = EachPutFailsOnce(every=1 if where == "disk" else 15)
     with s3_server(failures) as query:
         there = RunFolder(tmp_path / "again") if where == "disk" else RunFolder(f"s3://k:s@bucket/r?{query}")
         with monkeypatch.context() as patched:

@@ -3,10 +3,10 @@ SHELL := /bin/sh
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down check test bench lint docs lock
+.PHONY: help install demo up down check test test-all test-long bench lint docs lock
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: ## Build .venv from the lock, fetch the jars, compile the kernels (PYTHON=... picks the interpreter)
 	@PYTHON="$(PYTHON)" scripts/install.sh
@@ -20,15 +20,20 @@ up: install ## Start Kafka and Airflow and leave them running
 down: ## Stop what `make up` started
 	@if [ -x $(PY) ]; then $(PY) -m sexton.local down; fi
 
-CHECKED := tests/archive tests/coordinator tests/ledger tests/log tests/policy tests/records tests/report tests/tables \
-	tests/verdicts tests/test_*.py
+# What a test needs is a marker of it, given by the fixtures that it uses: tests/needs.py, tests/seeds.py.
+check: install lint ## Check style, types and what needs no broker, Spark, Airflow or browser: 3 minutes
+	$(PY) -m pytest -q -n 2 -m "not (broker or spark or airflow or browser or postgres or thorough or full)"
 
-check: install lint ## Check style, types and what needs no broker, no Spark and no Airflow
-	$(PY) -m pytest -q -n 2 $(CHECKED)
-
-test: install lint ## Run everything that CI runs
+test: install lint ## Run everything that matters, with a real broker, Spark and Airflow: 20 minutes
 	$(PY) -m tests.prepare
-	$(PY) -m pytest -q -n 3
+	$(PY) -m pytest -q -n 3 -m "not (thorough or full)"
+
+test-all: test ## Run what CI runs: that, then clusters, walks by browser, kills and campaigns: 40 minutes
+	$(PY) -m pytest -q -n 3 -m "thorough and not full"
+
+test-long: install ## Run what takes minutes each, and random cases in full counts, of a new seed: hours
+	$(PY) -m tests.prepare
+	$(PY) -m pytest -q -n 3 -m "full or seeded or hypothesis" --full
 
 bench: install ## Measure the kernels and the audit on this machine
 	$(PY) -m tests.bench
@@ -36,7 +41,6 @@ bench: install ## Measure the kernels and the audit on this machine
 lint: install ## Check style and types
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	$(PY) -m mypy spark_jobs
 
 docs: install ## Write the generated pages of docs/: cli.md, settings.md, tables.md
 	$(PY) scripts/docs.py

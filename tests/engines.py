@@ -27,7 +27,7 @@ def _without_catalogs(conf: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
+def engine(needs_spark: None) -> Iterator[Engine]:
     with Engine("tests", iceberg=True, quiet=True) as engine:
         _ = engine.session  # small inputs, too, take the way over Spark
         yield engine

@@ -3,43 +3,24 @@
 A file with a broker or an Airflow mostly waits; the others compute. One worker takes the waiting files from the front
 of the queue, longest first. The others take the computing files from its end, longest first, at a lower priority: they
 use what the waiting one leaves of the processor and do not slow it down. Each goes on with files of the other kind when
-its own are done, so that all workers end together.
+its own are done, so that all workers end together. How long a file takes is in durations.tsv.
 """
 
 import os
-from collections.abc import Mapping
-from pathlib import PurePath
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+import pytest
 from xdist.scheduler import LoadFileScheduling
 
 WAITING_WORKERS = 1
 """It may have an Airflow, a broker and a browser; a second Airflow beside it would slow both, on two cores."""
 NICENESS = 5
 """About a quarter of a core that others want as well, a whole one else."""
-
-WAITING = ("integration",)
-"""The folders of the files that wait."""
-LONG_WAITING = (
-    "integration/test_walks.py",
-    "integration/test_apply_dag.py",
-    "integration/test_first_hour.py",
-    "integration/test_cluster.py",
-    "integration/test_secrets.py",
-    "integration/test_replicas.py",
-    "integration/test_forecast.py",
-    "integration/test_pipeline.py",
-)
-"""The longest files that wait, longest first."""
-LONG_COMPUTING = (
-    "ui/test_browser.py",
-    "campaign/test_broker.py",
-    "kernels/test_fold.py",
-    "kernels/test_inflate.py",
-    "faults/test_kills.py",
-    "faults/test_hostile_names.py",
-)
-"""The longest files that compute, longest first."""
+WAITING = ("broker", "airflow")
+"""The markers of what mostly waits."""
+TESTS = Path(__file__).parent
 
 
 class Lanes(LoadFileScheduling):
@@ -52,14 +33,19 @@ class Lanes(LoadFileScheduling):
         super()._assign_work_unit(node)
 
 
-def place_of(path: PurePath) -> tuple[int, int]:
-    """Where a test file is in the queue: long waiting ones, waiting ones, short ones, long computing ones."""
-    name = "/".join(path.parts[-2:])
-    if name in LONG_WAITING:
-        return 0, LONG_WAITING.index(name)
-    if name in LONG_COMPUTING:
-        return 3, -LONG_COMPUTING.index(name)
-    return (1 if path.parent.name in WAITING else 2), 0
+def in_order(items: Iterable[pytest.Item], seconds: Mapping[str, float]) -> list[pytest.Item]:
+    """Long waiting files, short ones, short computing ones, long ones; the tests of a file as they are in it.
+
+    `seconds` by file below tests; one that has none is taken for a short one.
+    """
+    items = list(items)
+    waiting = {item.path for item in items if any(item.get_closest_marker(name) for name in WAITING)}
+
+    def order(item: pytest.Item) -> tuple[bool, float]:
+        took = seconds.get(item.path.relative_to(TESTS).as_posix(), 0.0)
+        return (False, -took) if item.path in waiting else (True, took)
+
+    return sorted(items, key=order)
 
 
 def give_way(worker: Mapping[str, Any]) -> None:

@@ -1,23 +1,46 @@
-"""The order of the test files: names that lanes.py knows are files, and what takes long begins first."""
+"""The order of the test files, and the durations that it comes from."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.lanes import LONG_COMPUTING, LONG_WAITING, WAITING, place_of
+from tests import durations, lanes
 
 TESTS = Path(__file__).parent
 
 
-@pytest.mark.parametrize("name", [*LONG_WAITING, *LONG_COMPUTING])
-def test_a_long_file_is_there(name: str) -> None:
-    assert len(list(TESTS.glob(f"**/{name}"))) == 1
+class Item:
+    """Of a test what decides its place."""
+
+    def __init__(self, name: str, *markers: str) -> None:
+        self.path, self._markers = TESTS / name, markers
+
+    def get_closest_marker(self, name: str) -> bool:
+        return name in self._markers
 
 
 def test_waiting_files_come_first_and_the_longest_of_either_kind_at_the_ends() -> None:
-    files = sorted(TESTS.glob("**/test_*.py"), key=place_of)
-    names = ["/".join(file.parts[-2:]) for file in files]
-    assert tuple(names[: len(LONG_WAITING)]) == LONG_WAITING
-    assert tuple(reversed(names[-len(LONG_COMPUTING) :])) == LONG_COMPUTING
-    waiting = [file.parent.name in WAITING for file in files]
-    assert waiting == sorted(waiting, reverse=True)
+    items = [Item("new"), Item("d"), Item("a"), Item("b", "broker"), Item("b"), Item("c", "airflow")]
+    placed = lanes.in_order(items, {"a": 7.0, "b": 3.0, "c": 9.0, "d": 1.0})  # type: ignore[arg-type]
+    assert [item.path.name for item in placed] == ["c", "b", "b", "new", "d", "a"]
+
+
+def test_durations_are_read_as_written(tmp_path: Path) -> None:
+    file = tmp_path / "durations.tsv"
+    kept = {("x/test_a.py", "test-all"): {"setup": 1.5, "call": 20.0, "teardown": 0.1}}
+    durations.write(kept, file)
+    assert durations.read(file) == kept
+    assert durations.by_file({**kept, ("x/test_a.py", "test"): dict.fromkeys(durations.PHASES, 1.0)}) == {
+        "x/test_a.py": pytest.approx(24.6)
+    }
+
+
+def test_seconds_are_counted_by_file_and_tier() -> None:
+    test = "tests/x/test_a.py::test_b[c::d]"
+    assert durations.part_of(test, {"thorough": 1}) == ("x/test_a.py", "test-all")
+    assert durations.part_of(test, {}) == ("x/test_a.py", "test")
+
+
+def test_every_file_with_a_duration_is_there() -> None:
+    kept = durations.read()
+    assert [name for name, _ in kept if not (TESTS / name).exists()] == []

@@ -53,7 +53,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def environment(home: Path) -> dict[str, str]:
+def environment(home: Path, needs_airflow: None) -> dict[str, str]:
     """A deployment with the settings of the page about lineage, its file put elsewhere, and a stand-in spark-submit."""
     documented = dict(re.findall(r"^(AIRFLOW__OPENLINEAGE__\w+)='(.*)'$", DOCS.read_text("utf-8"), flags=re.MULTILINE))
     assert set(documented) == {"AIRFLOW__OPENLINEAGE__TRANSPORT", "AIRFLOW__OPENLINEAGE__EMISSION_POLICY"}

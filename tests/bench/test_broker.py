@@ -13,7 +13,7 @@ from tests.bench.generate import Shape, write
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+def cluster(tmp_path_factory: pytest.TempPathFactory, needs_broker: None) -> Cluster:
     java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
     directory = tmp_path_factory.mktemp("bench") / "cluster"
     return Cluster(directory, java=java, jars=jars.ensure(settings().cache, "kafka"), log_partitions=2)

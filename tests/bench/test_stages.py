@@ -40,6 +40,7 @@ def test_replicas_that_are_compacted_in_their_own_ways_do_not_differ(tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["log", "smaller"]
 
 
+@pytest.mark.usefixtures("needs_spark")
 def test_stages_run_on_both_workers_and_all_is_stopped(tmp_path: Path) -> None:
     write(SMALL, tmp_path / "log")
     with spark_cluster(tmp_path / "spark") as master:

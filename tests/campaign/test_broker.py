@@ -1,6 +1,6 @@
-"""A real broker judges two thousand random histories, new ones in every run, and some before and after its cleaner."""
+"""A real broker judges hundreds of random histories, and some before and after its cleaner."""
 
-from random import Random, SystemRandom
+from random import Random
 
 import pytest
 
@@ -12,14 +12,14 @@ from tests.campaign.broker.known import Known
 from tests.campaign.broker.logs import lay_out
 from tests.campaign.broker.run import each_load, narrowed, partitions_for, run
 
-pytestmark = pytest.mark.timeout(2_400)
-HISTORIES, PROCESSES = 2_000, 2
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(2_400)]
+HISTORIES, FULL_HISTORIES, PROCESSES = 800, 2_000, 2
 CLEANED = 400
 SHARED = 64
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
+def judge(tmp_path_factory: pytest.TempPathFactory, needs_broker: None) -> Judge:
     folder = tmp_path_factory.mktemp("campaign") / "broker"
     judge = judge_in(folder, release=PINNED_RELEASE, jars=None, partition_count=partitions_for(CLEANED))
     judge.prepare()
@@ -31,25 +31,17 @@ def judged(judge: Judge, seed: int, count: int, *, sweeps: bool = True) -> Verdi
     return judge.judge(logs, sweeps=sweeps)
 
 
-def drawn_seed(capsys: pytest.CaptureFixture[str]) -> int:
-    seed = SystemRandom().randrange(1 << 32)
-    with capsys.disabled():
-        print(f"\nseed {seed}")
-    return seed
-
-
-def test_a_broker_says_what_sexton_says(
-    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
-) -> None:
-    seed, partition_count = drawn_seed(capsys), partitions_for(each_load(HISTORIES, PROCESSES))
+def test_a_broker_says_what_sexton_says(tmp_path_factory: pytest.TempPathFactory, seed: int, full: bool) -> None:
+    count = FULL_HISTORIES if full else HISTORIES
+    partition_count = partitions_for(each_load(count, PROCESSES))
     folder = tmp_path_factory.mktemp("campaign") / "broker"
     judge = judge_in(folder, release=PINNED_RELEASE, jars=None, partition_count=partition_count)
     judge.prepare()
-    found = list(run(judge, seed, range(HISTORIES), processes=PROCESSES))
+    found = list(run(judge, seed, range(count), processes=PROCESSES))
     verdict = sum((one.verdict for one in found), Verdict())
-    assert verdict.histories + sum(one.left_out.total() for one in found) == HISTORIES
+    assert verdict.histories + sum(one.left_out.total() for one in found) == count
     assert len(verdict.tombstones) == 2
-    assert min(verdict.answers / 100, verdict.failed_loads, *verdict.tombstones.values()) > HISTORIES / 100
+    assert min(verdict.answers / 100, verdict.failed_loads, *verdict.tombstones.values()) > count / 100
     assert not verdict.differences, "\n".join(narrowed(judge, seed, verdict.differences))
 
 
@@ -69,8 +61,8 @@ def test_a_mistake_about_either_sweep_is_seen(judge: Judge, monkeypatch: pytest.
     assert found == {"sweep 1", "sweep 2"}
 
 
-def test_the_cleaner_changes_no_answer(judge: Judge, capsys: pytest.CaptureFixture[str]) -> None:
-    seed, shared = drawn_seed(capsys), judge.partition_count
+def test_the_cleaner_changes_no_answer(judge: Judge, seed: int) -> None:
+    shared = judge.partition_count
     logs, _ = lay_out(seed, range(CLEANED), judge.place, judge.profile, shared=shared, only_clean=True)
     cleaning = judge_cleaned(judge, logs, Random(seed))
     assert cleaning.before.histories > CLEANED / 4

@@ -1,9 +1,9 @@
-"""Eight thousand random histories, half of them new in every run; and that mistakes would be seen."""
+"""Four thousand random histories, and that mistakes would be seen."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 import pytest
@@ -29,11 +29,7 @@ MOST_PACKS = 30
 """Every mistake below is seen in that many packs; those of one release wait until a pack is read by its rules."""
 
 
-@pytest.mark.parametrize("seed", [FIXED_SEED, None], ids=["fixed", "drawn"])
-def test_all_ways_of_reading_agree(seed: int | None, capsys: pytest.CaptureFixture[str]) -> None:
-    seed = SystemRandom().randrange(1 << 32) if seed is None else seed
-    with capsys.disabled():
-        print(f"\n{EACH} random histories of seed {seed}")
+def test_all_ways_of_reading_agree(seed: int) -> None:
     for _, failures in run(seed, EACH):
         assert not failures, "\n".join(map(str, failures))
 

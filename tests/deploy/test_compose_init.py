@@ -58,7 +58,7 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
+def postgres(needs_postgres: None) -> Iterator[Postgres]:
     with running_postgres() as server:
         yield server
 

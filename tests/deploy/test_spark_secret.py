@@ -25,7 +25,7 @@ SUBMIT_S = 400
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+def services(tmp_path_factory: pytest.TempPathFactory, needs_spark: None) -> Iterator[Services]:
     folder = tmp_path_factory.mktemp("spark")
     (folder / "tmp").mkdir()
     ports = Ports(

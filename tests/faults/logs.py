@@ -24,7 +24,6 @@ from tests.strategies import (
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 _SEGMENTS = sorted(GOLDEN.glob("kafka-[0-9]*/before/*/*.log"))
-FIXED_SEED = 13
 
 
 def batches_in(log: bytes) -> list[Batch]:

@@ -36,13 +36,15 @@ from sexton.settings import settings, variable
 from tests.faults.apply_worlds import ANY, HOUR_MS, LOCAL, plan_of
 from tests.record_fields import decode_key
 
+pytestmark = pytest.mark.thorough
+
 GROUPS_A_ROUND = 25
 OFFSETS = {("kept", 0): (5, -1, ""), ("kept", 1): (6, 2, "m")}
 TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]:
+def config(tmp_path_factory: pytest.TempPathFactory, needs_broker: None) -> Iterator[ClientConfig]:
     java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
     directory = tmp_path_factory.mktemp("broker")
     kafka = jars.ensure(settings().cache, "kafka")

@@ -27,6 +27,8 @@ from tests.faults.apply_worlds import World, account, final_losses, world
 from tests.faults.test_apply_races import assert_one_effect_each
 from tests.fork import fork
 
+pytestmark = pytest.mark.thorough
+
 OF_APPLY = {name for name in FAILPOINTS if name.startswith(("apply.", "ledger."))}
 OF_LOG = {"apply.appending", "apply.appended", "apply.returning", "apply.returned"}
 """Reached only where the log is read: it shows what has to be put back, and takes what is appended."""

@@ -22,6 +22,8 @@ from sexton.ledger.ledger import Ledger
 from tests.faults.apply_cluster import US, Faults
 from tests.faults.apply_worlds import LEASE_MS, LOCAL, World, account, dead_process, final_losses, world
 
+pytestmark = pytest.mark.thorough
+
 Tell = Callable[[str], None]
 BY = pytest.mark.parametrize("is_by_looks", [False, True], ids=["log", "looks"])
 """Plans by the log, and by looks, which cannot see what comes between the last one and the call."""

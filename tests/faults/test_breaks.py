@@ -14,6 +14,8 @@ from sexton.pipeline import fetch_log
 from tests.faults.snapshots import Archivist
 from tests.kafka.fake_cluster import FakeCluster, FakeLog
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,8 @@ from tests.faults.snapshots import Archivist, archived
 from tests.kafka.fake_cluster import FakeCluster
 from tests.kernels.compare import fold_bytes
 
+pytestmark = pytest.mark.thorough
+
 HISTORIES_A_LOG = 4
 DAY_MS = 86_400_000
 

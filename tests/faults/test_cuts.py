@@ -17,9 +17,12 @@ from sexton.coordinator.loading import load
 from sexton.kernels import layout as L
 from sexton.kernels.fold import PartialFold, merge_all
 from sexton.log.batch import Batch, TornTail, read_batches
-from tests.faults.logs import FIXED_SEED, every_kind, one_mebibyte
+from tests.faults.logs import every_kind, one_mebibyte
 from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_segments, fold_slices, loaded
+from tests.seeds import FIXED_SEED
 from tests.strategies import BatchSpec, commit, encode_batches
+
+pytestmark = pytest.mark.thorough
 
 WHOLE_REPLAYS = 300
 

@@ -32,6 +32,8 @@ from tests.kernels.compare import assert_equal, fold_bytes, loaded
 from tests.record_fields import decode_value, encode_value
 from tests.strategies import BASE_MS
 
+pytestmark = pytest.mark.thorough
+
 Pair = tuple[bytes | None, bytes | None]
 CAP_BYTES = 1 << 24
 FORMATS = [(magic, codec) for magic in (0, 1, 2) for codec in range(5) if magic == 2 or codec != codecs.ZSTD]

@@ -25,8 +25,11 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.kernels.fold import PartialFold, merge_all
 from sexton.log.batch import Batch, TornTail, read_batches
 from tests.archived import list_archived, segment_range, verify_segment
-from tests.faults.logs import FIXED_SEED, batches_in, clean_edge_cases, every_kind, moved, recordings, window
+from tests.faults.logs import batches_in, clean_edge_cases, every_kind, moved, recordings, window
 from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, fold_slices, loaded, tables_of
+from tests.seeds import FIXED_SEED
+
+pytestmark = pytest.mark.thorough
 
 FULL_COUNT = 50_000  # for each of the two seeds
 CI_COUNT = 400

@@ -40,6 +40,8 @@ from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, loaded
 from tests.record_fields import decode_key, decode_value
 from tests.strategies import BASE_MS, subscription
 
+pytestmark = pytest.mark.thorough
+
 Make = Callable[[Random], bytes]
 Read = Callable[[bytes, Random], str]
 

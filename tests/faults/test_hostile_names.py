@@ -44,12 +44,12 @@ from sexton.runs.engine import spark_session
 from sexton.settings import PROJECT_ROOT
 from tests.archived import CLUSTER
 from tests.faults.hostile_world import AS_OF_MS, LEGAL, Hostile, hostile_world, policy_of, sexton
-from tests.faults.logs import FIXED_SEED
 from tests.faults.names import LONGEST, hostile_names
 from tests.html import Html
 from tests.quality import world as world_of_checks
 from tests.report.run_folder import due, group, offsets_of, write_run_folder
 from tests.report.test_plan_page import content
+from tests.seeds import FIXED_SEED
 from tests.strategies import BASE_MS
 from tests.ui.worlds import PREFIX, app_over, client_of
 
@@ -493,6 +493,7 @@ SINKS: dict[str, Callable[[Hostile, TestClient, list[str]], None]] = {
 }
 
 
+@pytest.mark.usefixtures("needs_spark")
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_hostile_name_is_a_name(sink: str, world: Hostile, client: TestClient, some: list[str]) -> None:
     SINKS[sink](world, client, some)

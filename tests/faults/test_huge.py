@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from sexton.archive.folder import Folder
 from sexton.kernels.fold import PartialFold, fold_task, merge_all
@@ -23,6 +24,8 @@ from tests.bench.generate import Shape, generate
 from tests.faults.memory import PeakMemory, needs_proc, peak_bytes, run_alone
 from tests.kernels.compare import assert_equal, loaded
 from tests.strategies import BASE_MS, TOPIC_IDS, Entry, classic_fields, commit, group_entry, subscription
+
+pytestmark = pytest.mark.thorough
 
 MOST_BYTES = 2 << 30
 LOAD_BUFFER_BYTES = 5 << 20  # offsets.load.buffer.size

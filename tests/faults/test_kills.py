@@ -22,6 +22,8 @@ from tests.faults.snapshots import START_MS, StateStory, Story, disk_of, files, 
 from tests.fork import fork
 from tests.kafka.fake_cluster import FakeCluster
 
+pytestmark = pytest.mark.thorough
+
 OF_IMPORTS = {name for name in FAILPOINTS if name.startswith("import.")}
 OF_WRITES = {name for name in FAILPOINTS if name.startswith(("origin.", "segment.", "manifest.", "cluster_metadata."))}
 OF_SNAPSHOTS = OF_WRITES | {name for name in FAILPOINTS if name.startswith("snapshot.")}

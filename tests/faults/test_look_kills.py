@@ -19,6 +19,8 @@ from tests.kafka.test_time_points import AS_OF_MS, BASE_MS, Logs
 from tests.lag_tables import instant_of
 from tests.plain_lag import Committed, LogRange
 
+pytestmark = pytest.mark.thorough
+
 OF_LOOKS = {name for name in FAILPOINTS if name.startswith("time_points")}
 STEP_MS = 60_000
 END = 1_000

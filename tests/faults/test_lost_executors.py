@@ -99,6 +99,7 @@ STAGES = ("replay", "judge", "plan", "validate")
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("needs_spark")
 @pytest.mark.timeout(1_700)
 def test_the_run_is_the_same(tmp_path: Path) -> None:
     whole, killed = (

@@ -19,6 +19,8 @@ from tests.faults.logs import GOLDEN, batches_in, joined
 from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, loaded
 from tests.record_fields import decode_key, decode_value, encode_key, encode_value
 
+pytestmark = pytest.mark.thorough
+
 LINES = ("0.9.0.1", "2.8.2", "3.9.1", "4.0.0", "4.3.1")
 """One broker of each line, of which there must be a recording."""
 

@@ -16,6 +16,8 @@ from sexton.log.message_set import encode_message_set
 from tests.kernels.compare import assert_equal, fold_bytes, loaded
 from tests.strategies import BASE_MS, Entry, classic_fields, group_entry, offset_key, offset_value
 
+pytestmark = pytest.mark.thorough
+
 NUMBERS = range(-(1 << 15), 1 << 15)
 NEAR_NUMBERS = sorted({*range(-40, 60), *range(-(1 << 15), 1 << 15, 331), (1 << 15) - 1})
 OLDER = [profile_of(name) for name in ("group_coordinator:4.0.0", "group_metadata_manager:2.8", "offset_manager:0.8.2")]

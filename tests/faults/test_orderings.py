@@ -26,6 +26,8 @@ from tests.archived import Archive
 from tests.lake_session import engine_of, iceberg_session, lake_at
 from tests.pipeline.archive_runs import instant, run, three_minutes
 
+pytestmark = pytest.mark.thorough
+
 MINUTES = (1, 2, 3)
 AT_ONCE = 2
 OF_THE_ATTEMPT = {"cluster_id", "run_id", "plan_id", "plan_sha256", "snapshots", "warnings"}
@@ -38,7 +40,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def iceberg(lake: Lake) -> Engine:
+def iceberg(lake: Lake, needs_spark: None) -> Engine:
     return engine_of(iceberg_session(lake))
 
 

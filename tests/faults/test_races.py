@@ -26,6 +26,8 @@ from tests.faults.racing import grown
 from tests.faults.stores import s3_server, serving
 from tests.kafka.fake_cluster import FakeCluster
 
+pytestmark = pytest.mark.thorough
+
 POINTS = ("snapshot.looked", "segment.before", "segment.half", "segment.after", "manifest.half", "origin.half")
 
 

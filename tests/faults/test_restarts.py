@@ -31,13 +31,15 @@ from sexton.settings import settings, variable
 from tests.archived import list_archived
 from tests.faults.snapshots import InlineEngine
 
+pytestmark = pytest.mark.thorough
+
 LOCAL = pafs.LocalFileSystem()
 # After a crash the controller waits for the session of the dead broker to end before it takes the new one.
 IMPATIENT = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+def broker(tmp_path_factory: pytest.TempPathFactory, needs_broker: None) -> Iterator[EmbeddedBroker]:
     java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
     broker = EmbeddedBroker(
         tmp_path_factory.mktemp("restarts"),

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sexton.kafka.admin import commit_offsets, delete_group
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
-from tests.integration.conftest import java, kafka_jars  # noqa: F401 (fixtures)
 from tests.integration.test_restore import (  # noqa: F401 (fixtures)
     ORDERS,
     RECORDS,
@@ -21,6 +22,8 @@ from tests.integration.test_restore import (  # noqa: F401 (fixtures)
     snapshot,
     there,
 )
+
+pytestmark = pytest.mark.thorough
 
 
 def drill(

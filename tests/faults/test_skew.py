@@ -13,8 +13,9 @@ import pytest
 from sexton.kernels.fold import merge_all
 from sexton.log.segment import FoldTask, Segment, plan_fold_tasks
 from sexton.settings import Settings
-from tests.faults.logs import FIXED_SEED, joined, recordings
+from tests.faults.logs import joined, recordings
 from tests.kernels.compare import assert_equal, fold_bytes, fold_segments, loaded
+from tests.seeds import FIXED_SEED
 
 SEGMENT_BYTES = 104_857_600  # offsets.topic.segment.bytes
 TARGET_BYTES = Settings.model_fields["fold_task_bytes"].default

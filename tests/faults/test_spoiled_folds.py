@@ -11,7 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sexton.settings import environment
+
+pytestmark = pytest.mark.thorough
 
 VALUES = {
     "keys": {

@@ -36,6 +36,8 @@ from tests.faults.stalling_proxy import StallingProxy, stalling_proxy
 from tests.integration.test_admin import wait_for_coordinators
 from tests.record_fields import encode_key
 
+pytestmark = pytest.mark.thorough
+
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, COMMIT, OFFSET_FETCH, FIND, DESCRIBE, LIST = 0, 1, 2, 3, 8, 9, 10, 15, 16
 DESCRIBE_CONFIGS, DELETE_GROUPS, OFFSET_DELETE = 32, 42, 47
 CONNECT_S, REQUEST_S, RETRY_S = 1.0, 0.6, 0.6
@@ -50,7 +52,7 @@ PARTITIONS = 4
 
 
 @pytest.fixture(scope="module")
-def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StallingProxy]:
+def proxy(tmp_path_factory: pytest.TempPathFactory, needs_broker: None) -> Iterator[StallingProxy]:
     java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
     kafka, port, way = jars.ensure(settings().cache, "kafka"), free_port(), free_port()
     advertised = {

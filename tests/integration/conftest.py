@@ -6,8 +6,7 @@ from random import Random
 
 import pytest
 
-from sexton.java import JavaHome, find_java
-from sexton.kafka import jars
+from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
@@ -15,22 +14,11 @@ from sexton.local.workload import Workload, drive
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.pipeline.snapshot_log import run as run_snapshot
 from sexton.runs.engine import Engine
-from sexton.settings import settings, variable
 from tests.integration.replica_kinds import SEEDS, new_cluster
 from tests.replicas_cluster import ThreeBrokers
 
 PASSWORDS = {"reader": "reader-secret", "nobody": "nobody-secret"}
 USERS = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
-
-
-@pytest.fixture(scope="session")
-def java() -> JavaHome:
-    return find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
-
-
-@pytest.fixture(scope="session")
-def kafka_jars() -> list[Path]:
-    return jars.ensure(settings().cache, "kafka")
 
 
 @pytest.fixture(scope="session")
@@ -97,7 +85,7 @@ def own_broker(spare_broker: EmbeddedBroker) -> EmbeddedBroker:
 
 
 @pytest.fixture
-def snapshot(tmp_path: Path) -> Callable[..., Snapshot]:
+def snapshot(tmp_path: Path, needs_spark: None) -> Callable[..., Snapshot]:
     """Take a snapshot into this test's archive; now stands still at one instant unless told otherwise."""
     instants = iter(range(1_800_000_000_000, 1_900_000_000_000))
 

@@ -60,6 +60,8 @@ from tests.integration.test_admin import wait_for_coordinators
 from tests.record_fields import encode_key
 from tests.transactions_broker import RawProducer, make_topic
 
+pytestmark = pytest.mark.thorough
+
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 OWN, OTHER = "team-a-group", "team-b-group"
 OWN_TOPIC, OTHER_TOPIC = "team-a-orders", "team-b-orders"

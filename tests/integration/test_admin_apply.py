@@ -73,7 +73,7 @@ rules:
   - {{name: some, match: {{regex: '{regex}'}}, retention: 1m, owner: us, reason: a minute is enough, ticket: T-1}}
 """
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
 
 @dataclass
@@ -346,9 +346,9 @@ def test_restore_puts_back_exactly_what_was_deleted(world: World) -> None:
     assert shown["counts"] == {"same": 3 * PLAIN}
 
 
-def test_commits_in_the_very_moment(world: World, seed_of_run: int, tell: Callable[[str], None]) -> None:
+def test_commits_in_the_very_moment(world: World, drawn: int, tell: Callable[[str], None]) -> None:
     """Somebody commits around and within the calls. What is deleted unseen lies in a window, which the ledger has."""
-    rng = Random(seed_of_run)
+    rng = Random(drawn)
     plan, ledger = world.plans["raced"], world.ledger(world.plans["raced"])
     rules = Rules(
         approved_by="ann",
@@ -392,15 +392,3 @@ def test_commits_in_the_very_moment(world: World, seed_of_run: int, tell: Callab
     )
     assert summary.counts["done"]
     assert "was deleted unseen, if there was one" in " ".join(summary.warnings)
-
-
-@pytest.fixture
-def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    return lambda line: request.node.user_properties.append(("told", line))
-
-
-@pytest.fixture
-def seed_of_run() -> int:
-    drawn = Random().randrange(1 << 32)
-    print(f"random seed: {drawn}")
-    return drawn

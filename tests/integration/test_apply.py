@@ -46,6 +46,7 @@ from sexton.policy import read_policy
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import environment
+from tests.aged import age
 from tests.integration.streams_client import streams_member
 from tests.record_fields import decode_key
 from tests.strategies import commit
@@ -143,7 +144,9 @@ def answers(session: ClusterSession) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]) -> Iterator[World]:
+def world(
+    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path], needs_spark: None
+) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("apply")
     (folder / "policy.yaml").write_text(POLICY, encoding="utf-8")
     broker = EmbeddedBroker(folder / "broker", port=free_port(), java=java, jars=kafka_jars)
@@ -153,11 +156,11 @@ def world(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: 
         broker.start()
         make_topics(clients)
         append_orphan(clients)
+        begin(clients, kafka_jars)
         broker.stop()  # only a coordinator that loads it knows an offset that went past it
+        age(broker.data, 1_000 * (RETENTION_S + 2))
         broker.start()
         stack.enter_context(member(clients, "partial", "other", protocol="consumer"))
-        begin(clients, kafka_jars)
-        time.sleep(RETENTION_S + 2)
         with ClusterSession(clients) as session:
             commit_when_ready(session, "orphaned", {("kept", 0): (3, -1, "")})  # so that the group stays
         time.sleep(0.05)
@@ -211,6 +214,8 @@ def begin(clients: ClientConfig, jars: list[Path]) -> None:
             for kind in KINDS:
                 commit_when_ready(session, f"{prefix}{kind}", offsets)
     with ClusterSession(clients) as session:
+        partial = {("kept", 0): (21, -1, ""), ("kept", 1): (22, -1, ""), ("other", 0): (0, -1, "")}
+        commit_when_ready(session, "partial", partial)  # its member will be one of the other topic
         commit_when_ready(session, "changed", {("kept", 0): (1, -1, ""), ("kept", 1): (2, -1, "")})
         for number in range(8):
             commit_when_ready(session, f"many-{number}", {("kept", 0): (number, -1, ""), ("kept", 1): (7, -1, "m")})
@@ -232,11 +237,7 @@ def commit_when_ready(session: ClusterSession, group_id: str, offsets: dict[tupl
 
 @contextmanager
 def member(clients: ClientConfig, group_id: str, topic: str, *, protocol: str) -> Iterator[None]:
-    """A member that polls until the block ends; before it joins, its group has offsets of another topic."""
-    if group_id == "partial":
-        with ClusterSession(clients) as session:
-            found = {("kept", 0): (21, -1, ""), ("kept", 1): (22, -1, ""), ("other", 0): (0, -1, "")}
-            commit_when_ready(session, group_id, found)
+    """A member that polls until the block ends."""
     settings = {**clients.for_confluent(), "group.id": group_id, "enable.auto.commit": "false", "log_level": 0}
     consumer = Consumer({**settings, "group.protocol": protocol})
     consumer.subscribe([topic])

@@ -55,7 +55,7 @@ NEW_RUN = "another question, which Airflow goes on showing: trigger a new run"
 
 Offsets = dict[str, dict[tuple[str, int], tuple[int, str]]]
 
-pytestmark = pytest.mark.timeout(2_400)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(2_400)]
 
 
 @dataclass
@@ -139,7 +139,7 @@ def wait_for(condition: Callable[[], bool], told: Callable[[], str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, needs_broker: None, needs_airflow: None) -> Iterator[World]:
     home = tmp_path_factory.mktemp("home")
     for name in ("dags", "spark_jobs", ".cache"):
         (home / name).symlink_to(PROJECT_ROOT / name)

@@ -24,6 +24,8 @@ from sexton.runs.processes import SerialEngine
 from tests.integration.sweep_instants import SETTINGS, make_offsets_topic, pack
 from tests.record_fields import decode_key, encode_key, encode_value
 
+pytestmark = pytest.mark.thorough
+
 GROUP, TOPIC, OFFSETS, METADATA_BYTES = "idle", "orders", 300, "777"
 BEHIND_EPOCH = slice(16, None)
 """Of a batch its magic, its CRC and all that this covers."""

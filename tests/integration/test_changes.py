@@ -26,6 +26,8 @@ from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets
 from sexton.log.segment import list_segments
 
+pytestmark = pytest.mark.thorough
+
 LOCAL = pafs.LocalFileSystem()
 SWEEP_EVERY_MS = 15_000
 RETENTION_MINUTES = 60

@@ -56,8 +56,8 @@ WIDE = tuple(f"wide-{number}" for number in range(8))
 DUE_PARTITIONS = 3
 PARTITIONS = 20
 METADATA = "m" * 4_000
-ROUNDS = 120
-CHUNK_BYTES = 1024 * 1024
+ROUNDS = 30
+CHUNK_BYTES = 256 * 1024
 LOG_BYTES = 64 * CHUNK_BYTES
 """So much at least, for several tasks on each worker, and partial folds that go from one worker to the other."""
 TRIED_MINUTES = 30
@@ -77,7 +77,11 @@ SPARK_DEFAULTS = {
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 
-pytestmark = pytest.mark.timeout(3_000)
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.timeout(3_000),
+    pytest.mark.usefixtures("needs_broker", "needs_spark", "needs_airflow", "needs_browser", "needs_postgres"),
+]
 
 OffsetKey = tuple[str, str, int]
 
@@ -341,7 +345,6 @@ def test_what_is_due_is_planned(ran: Ran) -> None:
 
 def test_from_the_next_loss_to_the_approval_and_the_ledger(ran: Ran, tmp_path: Path) -> None:
     """Two people with a browser each: one looks and asks, the other approves; the broker loses what the plan names."""
-    chromium.require()
     users = {who: {"user": name, "password": password_of(ran.services, name)} for who, name in PEOPLE.items()}
     asked = {"url": ran.services.url, "minutes": TRIED_MINUTES, **users}
     scheduler_log = str(ran.services.log("airflow-scheduler"))

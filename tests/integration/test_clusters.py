@@ -15,6 +15,8 @@ from tests.airflow_database import migrated_database
 from tests.archived import Archive
 from tests.pipeline.archive_runs import instant, three_minutes
 
+pytestmark = pytest.mark.thorough
+
 CLUSTERS = {"main": "main-id", "eu": "eu-id"}
 PROGRAM = """
 import json, sys
@@ -38,7 +40,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture(scope="module")
-def environment(archive: Archive, java: JavaHome) -> dict[str, str]:
+def environment(archive: Archive, java: JavaHome, needs_airflow: None, needs_spark: None) -> dict[str, str]:
     home = archive.folder.parent
     mine = ("AIRFLOW", "SEXTON", "OPENLINEAGE")
     found = {

@@ -33,14 +33,14 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
-    seed = random.randrange(1_000_000)
-    print(f"random seed of the order of runs: {seed}")
+def told(
+    tmp_path_factory: pytest.TempPathFactory, drawn: int, needs_broker: None, needs_airflow: None
+) -> Iterator[Told]:
     with ExitStack() as closing:
 
         def lived_day() -> Lived:
             home = tmp_path_factory.mktemp("day")
-            day = live_a_day(home, intervals=HOURS, hour_s=HOUR_S, rng=random.Random(seed), say=print)
+            day = live_a_day(home, intervals=HOURS, hour_s=HOUR_S, rng=random.Random(drawn), say=print)
             return closing.enter_context(day)
 
         try:

@@ -125,7 +125,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, needs_broker: None) -> Iterator[World]:
     folder, port = tmp_path_factory.mktemp("documented"), free_port()
     (folder / ".cache").symlink_to(settings().cache)
     with pytest.MonkeyPatch.context() as patch:

@@ -22,13 +22,15 @@ from tests.ui import chromium
 
 RUNS = 2
 EMPTY_PAGES = {"overview": "", "groups": "groups", "runs": "runs", "plans": "plans", "what-if": "what-if"}
-pytestmark = pytest.mark.timeout(1_500)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1_500)]
 
 NEXT_STEPS = ["Open offset_retention in Airflow and press Trigger"]
 
 
 @pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+def system(
+    tmp_path_factory: pytest.TempPathFactory, needs_broker: None, needs_airflow: None, needs_browser: None
+) -> Iterator[System]:
     home = tmp_path_factory.mktemp("home")
     for name in ("dags", "plugins", "spark_jobs", ".cache"):
         (home / name).symlink_to(PROJECT_ROOT / name)
@@ -52,7 +54,6 @@ def lake(system: System) -> Lake:
 
 def test_everything_is_healthy_and_an_empty_page_says_what_to_do(system: System, tmp_path: Path) -> None:
     """In Chromium. Before the first run is published, which the test after this one has done."""
-    chromium.require()
     login = {"user": USER, "password": system.home.password()}
     told = chromium.run_script("home.mjs", tmp_path, url=system.home.url, pages=EMPTY_PAGES, **login)
     assert told["errors"] == []

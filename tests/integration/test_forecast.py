@@ -32,6 +32,8 @@ from sexton.runs.engine import Engine
 from tests.integration.test_changes import Script
 from tests.record_fields import decode_key
 
+pytestmark = pytest.mark.thorough
+
 RETENTION_MS = 60_000
 SWEEP_MS = 1_000
 GRACE_MS = 4_000
@@ -116,7 +118,9 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]) -> Iterator[Played]:
+def played(
+    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path], needs_spark: None
+) -> Iterator[Played]:
     folder = tmp_path_factory.mktemp("forecast")
     archive, directory, port = folder / "archive", folder / "broker", free_port()
     clients = client_config({}, bootstrap_servers=f"127.0.0.1:{port}")

@@ -26,6 +26,8 @@ from tests.integration.secure_broker import APPLIER, READER, SecureCluster, secu
 from tests.integration.test_acls import SHELL, admin_of
 from tests.integration.test_admin import wait_for_coordinators
 
+pytestmark = pytest.mark.thorough
+
 TOPIC, BEFORE, LEFT, AFTER = "cut", 10, 5, 10
 """Records before the loss, those that stay, and those that are written after it."""
 END = LEFT + AFTER

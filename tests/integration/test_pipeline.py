@@ -1,7 +1,7 @@
 """What the stages find in the log of real clients is what the broker itself says, and does.
 
 First the tables are held against the broker's own answers, then the broker is started again with a retention of one
-minute, and what its sweep writes is held against the plan. (test_day.py and test_walks.py have Airflow run the stages.)
+minute and its log is a minute older; what its sweep writes is held against the plan.
 """
 
 import time
@@ -26,6 +26,7 @@ from sexton.pipeline.replay_groups import ReplayRequest, now_ms
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
+from tests.aged import age
 from tests.record_fields import decode_key
 
 UNSTABLE = 88
@@ -47,8 +48,6 @@ class Ran:
     listed: Counter[tuple[str, str, str, str | None]]
     committed: dict[tuple[str, str, int], tuple[int, int | None, str]]
     unstable: set[tuple[str, str, int]]
-    ended_ms: int
-    """When the last client had left."""
 
     @property
     def clients(self) -> ClientConfig:
@@ -60,7 +59,7 @@ class Ran:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]) -> Ran:
+def ran(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path], needs_spark: None) -> Ran:
     folder, port = tmp_path_factory.mktemp("pipeline"), free_port()
     with EmbeddedBroker(folder / "kafka", port=port, java=java, jars=kafka_jars) as broker:
         clients = client_config({}, bootstrap_servers=broker.bootstrap_servers)
@@ -75,10 +74,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: li
                 for group in listed
                 if group.group_type.lower() != "share"
             }
-    ended_ms = now_ms()
     validate_tables.check_folder(run)
     return Ran(
-        ended_ms=ended_ms,
         folder=folder,
         port=port,
         tables={name: rows_of(run, name) for name in TABLES},
@@ -101,7 +98,7 @@ def run_stages(
     clients: ClientConfig, folder: Path, name: str, *, as_of_ms: int, settle_ms: int, **asked: Any
 ) -> RunFolder:
     """A snapshot of the broker, and a run that ends with a plan."""
-    run, archive = RunFolder(folder / name), str(folder / "archive")
+    run, archive = RunFolder(folder / name), str(folder / f"archive-{name}")
     with Engine("test", iceberg=True, quiet=True) as engine:
         taken = SnapshotRequest(config=clients, archive=archive, as_of_ms=as_of_ms, settle_ms=settle_ms)
         snapshot_log.run(engine, taken, now_ms=now_ms)
@@ -147,7 +144,7 @@ def test_topics_are_those_of_the_snapshot(ran: Ran) -> None:
 
 def test_the_plan_is_what_the_brokers_own_sweep_writes(ran: Ran, java: JavaHome, kafka_jars: list[Path]) -> None:
     before = ends(ran.data)
-    time.sleep(max(ran.ended_ms + RETENTION_MS - now_ms(), 0) / 1000)  # the first sweep finds all that is ever due
+    age(ran.data, RETENTION_MS)  # the first sweep finds all that is ever due
     quick = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": str(SWEEP_MS)}
     with EmbeddedBroker(ran.folder / "kafka", port=ran.port, java=java, jars=kafka_jars, settings=quick):
         sweep = first_sweep(ran.data, after=before)

@@ -24,7 +24,7 @@ LIAR = "reconciled-and-falsified"
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive(tmp_path_factory: pytest.TempPathFactory, needs_spark: None) -> Path:
     return tmp_path_factory.mktemp("reconcile") / "archive"
 
 

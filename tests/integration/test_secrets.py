@@ -37,7 +37,7 @@ from tests.integration.secure_broker import PASSWORDS, READER, SecureCluster, se
 from tests.integration.test_acls import OTHER_TOPIC, OWN_TOPIC, admin_of, commit_both, until
 from tests.integration.test_admin import wait_for_coordinators
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 KINDS = (
     *("wrong password", "sasl.password", "ssl.key.password", "oauth secret", "oauth secret of librdkafka", "extension"),
     *("connection password", "slack", "smtp", "apprise", "s3 secret", "s3 token", "catalog password", "catalog token"),
@@ -102,6 +102,7 @@ class Seen:
         watcher.join()
 
 
+@pytest.mark.usefixtures("needs_airflow", "needs_spark")
 @pytest.mark.parametrize("login", ["right", "wrong", pytest.param("in a URI", marks=pytest.mark.full)])
 def test_what_a_run_leaves_behind(cluster: SecureCluster, java: JavaHome, login: str, tmp_path: Path) -> None:
     canaries = {kind: f"canary{number:02d}-{secrets.token_hex(8)}" for number, kind in enumerate(KINDS)}

@@ -13,6 +13,8 @@ from tests.coordinator.golden import CAP_BYTES
 from tests.coordinator.sweep_instants import COMMIT, EXPIRE, RETENTION_MS, Sweep, sweeps_of
 from tests.integration.sweep_instants import SETTINGS, Recorded, record
 
+pytestmark = pytest.mark.thorough
+
 ATTEMPTS = 5
 
 

@@ -64,7 +64,7 @@ DASHBOARD_TIME = "%Y-%m-%d %H:%M:%S"
 
 Offsets = dict[str, dict[tuple[str, int], int]]
 
-pytestmark = pytest.mark.timeout(2_400)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(2_400)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +107,9 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    chromium.require()
+def world(
+    tmp_path_factory: pytest.TempPathFactory, needs_broker: None, needs_airflow: None, needs_browser: None
+) -> Iterator[World]:
     home = tmp_path_factory.mktemp("home")
     for name in ("dags", "spark_jobs", "plugins", ".cache"):
         (home / name).symlink_to(PROJECT_ROOT / name)

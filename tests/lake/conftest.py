@@ -11,13 +11,13 @@ from tests.postgres import Postgres, running_postgres
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
+def postgres(needs_postgres: None) -> Iterator[Postgres]:
     with running_postgres() as server:
         yield server
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, needs_postgres: None) -> Lake:
     folder = tmp_path_factory.mktemp("lake")
     if request.param == "sqlite":
         return lake_at(folder)
@@ -26,5 +26,5 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="module")
-def spark(lake: Lake) -> SparkSession:
+def spark(lake: Lake, needs_spark: None) -> SparkSession:
     return iceberg_session(lake)

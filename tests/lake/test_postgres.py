@@ -101,7 +101,7 @@ def tables(lake: Lake, spark: SparkSession) -> None:
 
 
 @pytest.fixture(scope="module")
-def other(lake: Lake, tables: None) -> Iterator[Other]:
+def other(lake: Lake, tables: None, needs_spark: None) -> Iterator[Other]:
     process = Other(lake)
     yield process
     process.stop()

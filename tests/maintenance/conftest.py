@@ -17,7 +17,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def iceberg(lake: Lake) -> Engine:
+def iceberg(lake: Lake, needs_spark: None) -> Engine:
     return engine_of(iceberg_session(lake))
 
 

@@ -43,7 +43,7 @@ class Spread(SerialEngine):
         return False
 
 
-@pytest.fixture(params=[5, 1_000_000])
+@pytest.fixture(params=[5, pytest.param(1_000_000, marks=pytest.mark.thorough)])
 def bucket_keys(request: pytest.FixtureRequest) -> Iterator[int]:
     with with_settings(SEXTON_BUCKET_KEYS=str(request.param), SEXTON_FOLD_TASK_BYTES="65536"):
         yield int(request.param)

@@ -32,7 +32,7 @@ LAWS_OF_CHANGES = {law.name: law for law in CHANGE_LAWS}
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def spark(needs_spark: None) -> Iterator[SparkSession]:
     session = spark_session("tests", iceberg=True)  # the JVM stays for the tests after it
     yield session
     session.catalog.clearCache()
@@ -97,6 +97,7 @@ def test_every_query_returns_as_many_rows_in_both(spark: SparkSession) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("needs_browser")
 def test_an_interval_and_a_policy_in_both(spark: SparkSession, tmp_path: Path) -> None:
     """The laws of offset_changes, holds, declared columns, and the expectation of a user; the pages show their rows."""
     rows = {**world.sound(), **{table.name: [] for table in INTERVAL_TABLES}}
@@ -138,7 +139,6 @@ def test_an_interval_and_a_policy_in_both(spark: SparkSession, tmp_path: Path) -
 
 def shown_by_browser(docs: Path) -> list[str]:
     """The texts of the index and of the page of `groups`, which load nothing from elsewhere."""
-    chromium.require()
     (groups,) = docs.glob("validations/groups/**/*.html")
     handler = partial(SimpleHTTPRequestHandler, directory=str(docs))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

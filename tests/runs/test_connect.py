@@ -26,7 +26,7 @@ CLIENT = "from sexton.runs.engine import Engine\nwith Engine('tests', iceberg={i
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
+def server(tmp_path_factory: pytest.TempPathFactory, needs_spark: None) -> Iterator[SparkServer]:
     var = tmp_path_factory.mktemp("server")
     processes = Processes(var / "pids", mark=str(var))
     found = SparkServer()

@@ -18,7 +18,7 @@ ROLES = ("anonymous", "forged", "nobody", "stranger", "reader", "planner", "admi
 
 
 @pytest.fixture(scope="module")
-def server(world: WrittenLake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+def server(world: WrittenLake, tmp_path_factory: pytest.TempPathFactory, needs_airflow: None) -> Iterator[ApiServer]:
     users = {**dict.fromkeys(MAY_READ, "viewer"), "admin": "admin"}
     folder = tmp_path_factory.mktemp("airflow") / "home"
     clusters = json.dumps({"main": {"cluster_id": MAIN}, "eu": {"cluster_id": OTHER}})

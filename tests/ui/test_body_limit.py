@@ -22,7 +22,7 @@ HEAD = "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+def server(tmp_path_factory: pytest.TempPathFactory, needs_airflow: None) -> Iterator[ApiServer]:
     folder = tmp_path_factory.mktemp("limited")
     with api_server(folder / "home", lake_at(folder / "lake").lake, {"admin": "admin"}) as found:
         yield found

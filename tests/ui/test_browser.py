@@ -59,12 +59,6 @@ FILES = "/files"
 """Where the pages that are files are served from: report.html of a run and plan.html of a plan."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def browser() -> None:
-    """Chromium and what drives it."""
-    chromium.require()
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pages that need no server, with something in every part of them, once with tame names and once with hostile."""
@@ -88,7 +82,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def base(world: WrittenLake, files: Path) -> Iterator[str]:
+def base(world: WrittenLake, files: Path, needs_browser: None) -> Iterator[str]:
     app = app_over(world)
     app.mount(FILES, StaticFiles(directory=files))
     server = uvicorn.Server(uvicorn.Config(app, port=(port := free_port()), log_level="error"))

@@ -26,7 +26,7 @@ HUGE = ("-1", "9" * 30, "NaN", "<script>")
 
 
 @pytest.fixture(scope="module")
-def server(world: WrittenLake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+def server(world: WrittenLake, tmp_path_factory: pytest.TempPathFactory, needs_airflow: None) -> Iterator[ApiServer]:
     with api_server(tmp_path_factory.mktemp("roles") / "home", world.lake, {role: role for role in ROLES}) as found:
         yield found
 

@@ -1,12 +1,17 @@
-"""A cluster that hides its offsets log, through real Airflow: `offset_retention` by looks, then its plan by
-`apply_tombstones` with an approval. Neither connection may read the topic.
+"""One real Airflow with two clusters: a scheduled run, a backfill, a run by looks and an approved deletion.
+
+The first cluster hides its offsets log from both of its connections: `offset_retention` by looks, then its plan by
+`apply_tombstones`. The log of the other is read for each interval of its schedule.
 """
 
 import json
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,27 +29,31 @@ from pyarrow import fs as pafs
 from rich.console import Console
 
 from sexton.errors import SextonError
-from sexton.kafka.broker import free_port
+from sexton.java import JavaHome
+from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
-from sexton.lake.catalog import open_lake
+from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import published_runs, read_published
 from sexton.ledger.ledger import Ledger
 from sexton.local.system import MAIN_DAG, System
-from sexton.local.workload import QUIET, TIMEOUT_S
+from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets
 from sexton.pipeline import snapshot_log
 from sexton.pipeline.replay_groups import now_ms
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.plans.read_plan import read_plan
 from sexton.runs.processes import SerialEngine
 from sexton.settings import PROJECT_ROOT, Settings
+from tests import airflow_calls
 from tests.airflow_database import migrated_home
 from tests.integration.test_apply_dag import APPLY, EVERY_GROUP, NO_SWEEP, USERS, Run, wait_for
 
 READER, APPLIER = "reader", "applier"
 PASSWORDS = {READER: "reader-secret", APPLIER: "applier-secret"}
 GROUPS = ("billing", "web")
+OPEN, OPEN_DAG = "open", f"{MAIN_DAG}__open"
+"""The cluster whose log may be read."""
 RETENTION_S = 60
 RUN_TIMEOUT_S = 1_200
 """Of one run, on a machine that is busy with something else."""
@@ -60,6 +69,12 @@ class World:
     system: System
     clients: ClientConfig
     """Of who may do everything."""
+    cluster_id: str
+    looked_s: float
+    """When the first look was taken."""
+    open_id: str
+    ticks: list[int]
+    """Where the two intervals of the open cluster's schedule begin and end, in seconds."""
 
     def run_retention(self) -> tuple[str, dict[str, str]]:
         """One run of the main DAG as somebody triggers it: its state and those of its tasks."""
@@ -86,7 +101,9 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(
+    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path], needs_airflow: None
+) -> Iterator[World]:
     home = tmp_path_factory.mktemp("home")
     for name in ("dags", "spark_jobs", ".cache"):
         (home / name).symlink_to(PROJECT_ROOT / name)
@@ -95,21 +112,69 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     system = System(config, Console(quiet=True), users=USERS)
     migrated_home(system.home.root)
     clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
-    try:
+    properties = {**NO_SWEEP, **secured(sasl), "group.initial.rebalance.delay.ms": "0"}
+    hidden = EmbeddedBroker(
+        system.broker_directory, port=system.broker_port, java=java, jars=kafka_jars, settings=properties
+    )
+    other = EmbeddedBroker(home / "open", port=free_port(), java=java, jars=kafka_jars, settings=NO_SWEEP)
+    with ExitStack() as stack:
+        stack.callback(hidden.stop)
+        hidden.start()
+        stack.enter_context(other)
+        prepare(clients, config, sasl)
+        looked_s = time.time()
+        ticks = committed_by_tick(client_config({}, bootstrap_servers=other.bootstrap_servers))
+        clusters = {
+            "hidden": {"cluster_id": hidden.cluster_id},
+            OPEN: {"cluster_id": other.cluster_id, "schedule": schedule_of(ticks)},
+        }
+        stack.callback(system.stop)
         system.start(
-            broker_settings={**NO_SWEEP, **secured(sasl), "group.initial.rebalance.delay.ms": "0"},
-            meanwhile=lambda: prepare(clients, config, sasl),
             SEXTON_SCHEDULE="",
+            SEXTON_SETTLE_MS="500",
+            SEXTON_CLUSTERS=json.dumps(clusters),
             **EVERY_GROUP,
-            AIRFLOW_CONN_KAFKA_DEFAULT=connection(READER, sasl),
-            AIRFLOW_CONN_KAFKA_APPLIER=connection(APPLIER, sasl),
+            AIRFLOW_CONN_KAFKA_DEFAULT=connection(properties_of(READER, sasl)),
+            AIRFLOW_CONN_KAFKA_APPLIER=connection(properties_of(APPLIER, sasl)),
+            AIRFLOW_CONN_KAFKA_OPEN=connection({"bootstrap.servers": other.bootstrap_servers}),
         )
-        for dag_id in (MAIN_DAG, APPLY):
+        for pool in ("sexton_kafka", "sexton_apply"):
+            system.api().ensure_pool(f"{pool}__{OPEN}", slots=1, description="")
+        for dag_id in (MAIN_DAG, APPLY, OPEN_DAG):
             wait_for(lambda dag_id=dag_id: system.api().has_dag(dag_id), lambda: "no such DAG")
             system.api().set_paused(dag_id, False)
-        yield World(system=system, clients=clients)
-    finally:
-        system.stop()
+        yield World(
+            system=system,
+            clients=clients,
+            cluster_id=hidden.cluster_id,
+            looked_s=looked_s,
+            open_id=other.cluster_id,
+            ticks=ticks,
+        )
+
+
+def committed_by_tick(clients: ClientConfig) -> list[int]:
+    """One group commits before the end of the first interval, one more before that of the second; when they meet."""
+    admin = AdminClient({**clients.for_confluent(), **QUIET})
+    for made in admin.create_topics([NewTopic("orders", 3, 1)]).values():
+        made.result(TIMEOUT_S)
+    commit_offsets(admin, "warm-up", [TopicPartition("orders", 0, 1)])
+    while time.time() % 60 > 40:  # a cron has no two ticks of two minutes alone
+        time.sleep(0.2)
+    ticks = [int(time.time())]
+    for group in GROUPS:
+        commit_offsets(admin, group, OFFSETS)
+        ticks.append(int(time.time()) + 1)
+        while time.time() < ticks[-1] + 0.1:
+            time.sleep(0.05)
+    return ticks
+
+
+def schedule_of(ticks: list[int]) -> str:
+    """A cron with seconds whose ticks of this day are these."""
+    told = [datetime.fromtimestamp(tick, UTC) for tick in ticks]
+    assert len({(tick.hour, tick.minute) for tick in told}) == 1
+    return f"{told[0].minute} {told[0].hour} * * * {','.join(str(tick.second) for tick in told)}"
 
 
 def secured(sasl_port: int) -> dict[str, str]:
@@ -127,7 +192,7 @@ def secured(sasl_port: int) -> dict[str, str]:
     }
 
 
-def properties(name: str, sasl_port: int) -> dict[str, str]:
+def properties_of(name: str, sasl_port: int) -> dict[str, str]:
     return {
         "bootstrap.servers": f"127.0.0.1:{sasl_port}",
         "security.protocol": "SASL_PLAINTEXT",
@@ -137,8 +202,8 @@ def properties(name: str, sasl_port: int) -> dict[str, str]:
     }
 
 
-def connection(name: str, sasl_port: int) -> str:
-    return json.dumps({"conn_type": "kafka", "extra": properties(name, sasl_port)})
+def connection(properties: dict[str, str]) -> str:
+    return json.dumps({"conn_type": "kafka", "extra": properties})
 
 
 def prepare(clients: ClientConfig, config: Settings, sasl_port: int) -> None:
@@ -170,14 +235,45 @@ def prepare(clients: ClientConfig, config: Settings, sasl_port: int) -> None:
                 consumer.poll(0.2)
                 assert time.monotonic() < deadline
             consumer.commit(offsets=OFFSETS, asynchronous=False)
-    request = SnapshotRequest(config=client_config(properties(READER, sasl_port)), archive=config.archive_uri)
+    request = SnapshotRequest(config=client_config(properties_of(READER, sasl_port)), archive=config.archive_uri)
     with SerialEngine("test", quiet=True) as engine:
         assert snapshot_log.run(engine, request, now_ms=now_ms).coverage == "admin"
 
 
+def test_each_interval_is_run_once_by_the_schedule_or_a_backfill(world: World) -> None:
+    """What is published for the end of an interval is what had been committed by then."""
+    api, ends_ms = world.system.api(), [1_000 * tick for tick in world.ticks]
+    first, last = pairwise(ends_ms)
+
+    def states() -> dict[tuple[int, int], str]:
+        return {interval: run["state"] for interval, run in airflow_calls.runs_by_interval(api, OPEN_DAG).items()}
+
+    def logs() -> str:
+        return (world.system.config.var / "log" / "airflow-scheduler.log").read_text("utf-8", "replace")
+
+    wait_for(lambda: last in states(), logs)  # a DAG that is switched on runs its last interval
+    backfill = airflow_calls.backfill(api, OPEN_DAG, first[0], last[0])
+    wait_for(lambda: set(states().values()) <= {"success", "failed"} and len(states()) == 2, logs)
+    assert states() == {first: "success", last: "success"}
+    wait_for(lambda: airflow_calls.is_backfill_over(api, backfill), logs)
+    lake = lake_of(world.system.config)
+    runs = {run.key.as_of_ms: run for run in published_runs(lake, world.open_id)}
+    assert runs.keys() == {first[1], last[1]}
+    for end_ms, groups in ((first[1], GROUPS[:1]), (last[1], GROUPS)):
+        rows = read_published(lake, runs[end_ms], "committed_offsets").to_pylist()
+        assert {(row["group_id"], row["partition"], row["committed_offset"], row["metadata"]) for row in rows} == {
+            ("warm-up", 0, 1, ""),
+            *((group, place.partition, place.offset, place.metadata) for group in groups for place in OFFSETS),
+        }
+
+
+def lake_of(config: Settings) -> Lake:
+    return open_lake({"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri})
+
+
 def test_a_run_by_looks_plans_and_what_is_approved_is_deleted(world: World) -> None:
     """A retention after the first look a run takes the second one, and plans what is due by both."""
-    time.sleep(RETENTION_S + 3)
+    time.sleep(max(0.0, world.looked_s + RETENTION_S + 3 - time.time()))
     run_id, states = world.run_retention()
     assert {states[name] for name in ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones")} == {
         "success"
@@ -185,8 +281,8 @@ def test_a_run_by_looks_plans_and_what_is_approved_is_deleted(world: World) -> N
     assert {states[name] for name in ("validate_tables", "publish_tables")} == {"success"}
     assert "admin" in world.log(run_id)
     config = world.system.config
-    lake = open_lake({"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri})
-    newest = max(published_runs(lake, None), key=lambda one: one.row["as_of_ms"])
+    lake = lake_of(config)
+    (newest,) = published_runs(lake, world.cluster_id)
     assert newest.row["coverage"] == "admin"
     checks = read_published(lake, newest, "dq_results").to_pylist()
     assert [row for row in checks if row["severity"] == "critical" and not row["success"]] == []

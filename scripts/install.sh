@@ -59,9 +59,8 @@ fi
 echo "install: jars"
 "$python" -m sexton.kafka.jars ensure
 echo "install: compiling the kernels"
-for package in kernels replicas; do
-    NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$(pwd)/.cache/numba} \
-        "$python" -c "from sexton.$package.warm_up import warm_up; warm_up()"
+for _ in compile ship; do # the second time they are loaded, and copied to where wheels have them
+    NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$(pwd)/.cache/numba} "$python" -m sexton.ship_kernels
 done
 echo "$stamp" >.venv/.installed
 echo "install: done"

@@ -37,7 +37,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "pipeline execution",
         "maintenance spark",
         "airflow report",
-        "doctor local ui",
+        "doctor local ship_kernels ui",
         "cli",
         "__main__",
     )

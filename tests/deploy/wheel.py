@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "include")
+SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "include")
 BUILD_TIMEOUT_S = 120
 
 

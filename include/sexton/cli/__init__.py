@@ -19,6 +19,7 @@ from sexton.cli import (
     archive,
     audit,
     broker,
+    demo,
     diff,
     doctor,
     explain,
@@ -51,6 +52,9 @@ option that says so.
 """
 EPILOG = f"""\
 [b]Start here[/b]
+
+[dim]# an answer in seconds, from a recording of a real broker[/dim]
+sexton demo
 
 [dim]# can this machine run it?[/dim]
 sexton doctor
@@ -96,6 +100,7 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(show.app, name="show")
 app.add_typer(archive.app, name="archive")
 app.add_typer(broker.app, name="broker")
+command(app, "demo", demo.EXAMPLES)(demo.demo)
 command(app, "doctor", doctor.EXAMPLES)(doctor.doctor)
 
 

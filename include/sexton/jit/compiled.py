@@ -1,12 +1,22 @@
-"""The decorators of all compiled code: `log` and `kernels`, compiled into each other, and modules elsewhere."""
+"""The decorators of all compiled code: `log` and `kernels`, compiled into each other, and modules elsewhere.
+
+Compiled code is kept in two places: in numba's cache of this machine (NUMBA_CACHE_DIR), and in SHIPPED, which the build
+of a wheel fills (`ship_kernels`). Both count only for the sources, the numba, the Python and the kind of processor that
+they were made with. So that a wheel serves other machines than the one that built it, the kind of processor is the same
+for all that can run it (`_PORTABLE`): on a 10 MB log as on a large one the kernels are as fast as with all instructions
+of the machine.
+"""
 
 import hashlib
+import platform
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 from numba import njit
+from numba.core import config
 from numba.core.caching import IndexDataCacheFile
 
 _PACKAGE = Path(__file__).parents[1]
@@ -15,6 +25,24 @@ SHARED = ("jit", "log", "kernels")
 _SOURCES = [path for folder in SHARED for path in sorted((_PACKAGE / folder).rglob("*.py"))]
 _SHARED_SOURCES = frozenset(_SOURCES)
 _STAMP = hashlib.sha256(b"\0".join(path.read_bytes() for path in _SOURCES)).hexdigest()
+
+SHIPPED = Path(__file__).parent / "shipped"
+_PORTABLE = {
+    "x86_64": ("x86-64-v2", "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3"),  # every server since 2011
+    "aarch64": ("generic", "crc lse neon"),  # ARMv8.1, every server since 2018
+}
+"""By kind of machine, LLVM's name of the processor and its features."""
+
+
+def _choose_processor() -> None:
+    """Compile for _PORTABLE if this machine can run it, else for the machine itself."""
+    name, features = _PORTABLE.get(platform.machine(), ("", ""))
+    here = llvm.get_host_cpu_features()
+    if name and all(here.get(feature) for feature in features.split()):
+        config.CPU_NAME, config.CPU_FEATURES = name, ",".join(f"+{feature}" for feature in features.split())
+
+
+_choose_processor()
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -33,9 +61,22 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]  # numba is untyped
-    """An index that names modules of another version of this package is stale, not an error."""
+    """A function's cache on this machine, and where that has nothing, what was shipped of it, if anything."""
+
+    def __init__(self, path: str, base: str, stamp: str, *, shipped: IndexDataCacheFile | None = None) -> None:
+        super().__init__(path, base, stamp)
+        self.shipped = shipped
+
+    def load(self, key: Any) -> Any:
+        found = super().load(key)
+        return self.shipped.load(key) if found is None and self.shipped is not None else found
+
+    def data_names(self) -> list[str]:
+        """The files of compiled code in the cache of this machine."""
+        return [*self._load_index().values()]
 
     def _load_index(self) -> Any:
+        """An index that names modules of another version of this package is stale, not an error."""
         try:
             return super()._load_index()
         except (ImportError, AttributeError):
@@ -44,8 +85,12 @@ class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]  # numba is untyped
 
 def _stamped(function: Callable[..., Any], dispatcher: Any) -> Any:
     file = dispatcher._cache._cache_file
-    stamp = _stamp_of(Path(function.__code__.co_filename))
-    dispatcher._cache._cache_file = _CacheFile(file._cache_path, file._index_name.removesuffix(".nbi"), stamp)
+    source = Path(function.__code__.co_filename)
+    base, stamp = file._index_name.removesuffix(".nbi"), _stamp_of(source)
+    shipped = None
+    if source.is_relative_to(_PACKAGE):
+        shipped = _CacheFile(str(SHIPPED / source.parent.relative_to(_PACKAGE)), base, stamp)
+    dispatcher._cache._cache_file = _CacheFile(file._cache_path, base, stamp, shipped=shipped)
     return dispatcher
 
 

@@ -1,4 +1,4 @@
-"""`make bench`: the figures that the README states, measured on this machine.
+"""`make bench`: the figures that the README and docs/performance.md state, measured on this machine.
 
 For every log (see `sets`), one at a time, in a scratch folder that is removed:
 
@@ -22,8 +22,8 @@ Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. The
 these; loads and kernel runs of up to a few million records, the replays from the archive and the audit of one record
 are repeated, and the fastest counts. Prints tables, and what is wanted of the figures (see `targets`).
 
-A full run writes figures.json and figures.svg to docs/bench, the README's section of figures, the one of sizes in
-docs/operations.md and the model of load times that fits. A partial one, with any of these options, `--sets` or
+A full run writes figures.json and figures.svg to docs/bench, the figures of the README and docs/performance.md, the
+sizes in docs/operations.md and the model of load times that fits. A partial one, with any of these options, `--sets` or
 `--records`, writes below var/bench; with `--merge` it replaces its part of the figures in docs/bench, and all that is
 written of them, if they are of the same machine. For a row by itself:
 
@@ -62,7 +62,7 @@ from tests.bench.one_log import Kafka, dump_rate, kafka_in, measure, read_throug
 from tests.bench.planning import measure_planning
 from tests.bench.replicas import measure_replicas
 from tests.bench.sets import QUICK_RECORDS, SETS
-from tests.bench.targets import targets, targets_json, targets_table
+from tests.bench.targets import targets, targets_table
 from tests.bench.tasks import FIGURES, PARTS, Task, chosen_tasks, full_tasks, room_bytes
 
 TABLE_WIDTH = 170
@@ -171,14 +171,15 @@ def show(measured: Measured, console: Console) -> None:
 def write_figures(measured: Measured, out: Path) -> None:
     """Write figures.json and figures.svg."""
     out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({**as_json(measured), "targets": targets_json(targets(measured))}, indent=2)
+    text = json.dumps(as_json(measured), indent=2)
     (out / FILE).write_text(text + "\n", encoding="utf-8")
     (out / "figures.svg").write_text(chart(measured.logs, measured.dump_rate), encoding="utf-8")
 
 
 def write_pages(measured: Measured, prices: sizing.Prices) -> None:
     """Write the figures into README, documentation and the model of load times."""
-    readme.update(PROJECT_ROOT / "README.md", readme.section(measured))
+    readme.update(PROJECT_ROOT / "README.md", readme.short_section(measured))
+    readme.update(PROJECT_ROOT / "docs" / "performance.md", readme.section(measured))
     readme.update(PROJECT_ROOT / "docs" / "operations.md", sizing.section(measured.logs, measured.machine, prices))
     readme.update(load_model.PAGE, load_model.section(load_model.fit(measured.logs)))
 

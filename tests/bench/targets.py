@@ -1,8 +1,7 @@
 """What is wanted of the figures: every target that those measured can tell of, and whether it is reached."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from rich.table import Table
 
@@ -125,8 +124,3 @@ def targets_table(wanted: Sequence[Target]) -> Table:
         reached = "[green]reached" if target.is_reached else "[red]missed"
         table.add_row(target.text, target.wanted, target.measured, reached)
     return table
-
-
-def targets_json(wanted: Sequence[Target]) -> list[dict[str, Any]]:
-    """The targets as figures.json has them."""
-    return [asdict(target) | {"is_reached": target.is_reached} for target in wanted]

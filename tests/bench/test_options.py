@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -70,9 +69,7 @@ def test_a_part_replaces_its_rows_and_keeps_the_others(run: Run, tmp_path: Path)
     write(HERE, tmp_path)
     run("--sets", "plain", "--merge", "--out", str(tmp_path))
     assert read_figures(tmp_path) == replace(HERE, logs=[AGAIN, HOT, TRANSACTIONAL, LARGE], one_record_s=2.0)
-    told: dict[str, Any] = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
-    reached = {f"{target['what']}: {target['of']}": target["is_reached"] for target in told["targets"]}
-    assert reached["audit: one record"]
+
 
 
 def test_the_first_part_of_a_run_begins_the_figures(run: Run, tmp_path: Path) -> None:

@@ -28,9 +28,9 @@ DIFFERENT = {"first": 1, "again": 2, "newest": 3}
 """Groups of each run; "again" is a second attempt at the instant of "first"."""
 
 
-def blocks(heading: str, *, file: str = "docs/readers.md") -> str:
+def blocks(heading: str) -> str:
     """The Python under a heading."""
-    section = (ROOT / file).read_text(encoding="utf-8").split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    section = (ROOT / "docs/readers.md").read_text(encoding="utf-8").split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
     found = BLOCK.findall(section)
     assert found
     return "\n".join(found)
@@ -118,10 +118,10 @@ def test_a_run_whose_snapshot_has_expired_is_read_from_main(reader: Reader) -> N
     assert found["at"](replaced, "groups").num_rows == 0
 
 
-def test_the_readme(reader: Reader, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_package(reader: Reader, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shortest form of each."""
     monkeypatch.setattr("sexton.lake.catalog.open_lake", lambda: reader.lake)
-    found = reader.run(blocks("Reading the tables", file="README.md"), {"spark": spark})
+    found = reader.run(blocks("With this package"), {"spark": spark})
     assert runs_in(found["groups"].to_pylist()) == ["newest"] * DIFFERENT["newest"]
     assert [row[1] for row in found["states"]] == [DIFFERENT["newest"]]
     assert runs_in(found["rows"].collect()) == ["newest"] * DIFFERENT["newest"]

@@ -7,6 +7,7 @@ out of it first, since errors and plans may show a uri.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -68,13 +69,20 @@ class Lake:
             **({"spark.jars": paths} if paths else {}),
         }
 
+    def require_readable(self) -> None:
+        """NoCoverage while nothing was ever published to it, SetupError without pyiceberg."""
+        if (file := _sqlite_file(self.properties)) is not None and not file.exists():
+            raise NoCoverage(_NOTHING, where=file)
+        if find_spec("pyiceberg") is None:
+            fix = "pip install 'sexton[lake]', or give the log: --segments DIR or --archive URI"
+            raise SetupError("pyiceberg, which reads published tables, is not installed", fix=fix)
+
     def reader(self) -> "Catalog":
-        """The same catalog for pyiceberg, to be closed; NoCoverage while nothing was ever published to it."""
+        """The same catalog for pyiceberg, to be closed; errors as `require_readable`."""
+        self.require_readable()
         from pyiceberg.catalog import load_catalog
         from pyiceberg.exceptions import NotInstalledError
 
-        if (file := _sqlite_file(self.properties)) is not None and not file.exists():
-            raise NoCoverage(_NOTHING, where=file)
         try:
             catalog = load_catalog(self.name, **reader_properties(self.properties))
         except NotInstalledError as error:

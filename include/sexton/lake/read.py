@@ -39,6 +39,7 @@ class PublishedRun:
 
 def published_runs(lake: Lake, cluster_id: str | None = None) -> list[PublishedRun]:
     """Every published run, oldest as_of first; of one cluster or of all."""
+    lake.require_readable()
     from pyiceberg.exceptions import NoSuchTableError
     from pyiceberg.expressions import AlwaysTrue, EqualTo
 

@@ -31,12 +31,16 @@ def publish_ledger(lake: Lake, entries: Sequence[Entry], *, as_of_ms: int) -> in
 
     `as_of_ms` is the plan's.
     """
-    from pyiceberg.exceptions import NoSuchTableError
-    from pyiceberg.expressions import EqualTo
-
     rows = rows_of(entries, as_of_ms=as_of_ms)
     if not rows:
         return 0
+    try:
+        lake.require_readable()
+    except NoCoverage:
+        return None
+    from pyiceberg.exceptions import NoSuchTableError
+    from pyiceberg.expressions import EqualTo
+
     table = pa.Table.from_pylist(rows, schema=TABLES[TABLE].arrow_schema())
     try:
         replace_rows(lake, TABLES[TABLE], table, EqualTo("plan_id", entries[0].plan_id))

@@ -53,6 +53,7 @@ GROUND = LAYERS[0]
 CORE = {"jit", "log", "records", "coordinator", "coordinator.changes", "coordinator.api", "kernels", "verdicts"}
 LIBRARIES: dict[str, set[str]] = {
     **{package: {"numpy", "numba", "pyarrow", "cramjam"} for package in CORE},
+    "jit": {"numpy", "numba", "llvmlite"},  # llvmlite, numba's own, tells what the processor can
     "verdicts": {"numpy", "pyarrow"},
     "archive": {"numpy", "pyarrow", "pydantic", "obstore"},
     "policy": {"pydantic", "pydantic_core", "yaml", "re2"},

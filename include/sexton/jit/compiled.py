@@ -1,10 +1,10 @@
 """The decorators of all compiled code: `log` and `kernels`, compiled into each other, and modules elsewhere.
 
 Compiled code is kept in two places: in numba's cache of this machine (NUMBA_CACHE_DIR), and in SHIPPED, which the build
-of a wheel fills (`ship_kernels`). Both count only for the sources, the numba, the Python and the kind of processor that
-they were made with. So that a wheel serves other machines than the one that built it, the kind of processor is the same
-for all that can run it (`_PORTABLE`): on a 10 MB log as on a large one the kernels are as fast as with all instructions
-of the machine.
+of a wheel fills (`ship_kernels`). Either counts only for the sources, the numba, the Python and the processor that it
+was made for. A wheel has to serve other machines than the one that built it, so all code is compiled for a processor
+that is older than any server in use (`_PORTABLE`), whatever numba is told: nothing in the kernels gains from a newer
+one but the CRC, whose instruction it has.
 """
 
 import hashlib

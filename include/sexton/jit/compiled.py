@@ -3,8 +3,8 @@
 Compiled code is kept in two places: in numba's cache of this machine (NUMBA_CACHE_DIR), and in SHIPPED, which the build
 of a wheel fills (`ship_kernels`). Either counts only for the sources, the numba, the Python and the processor that it
 was made for. A wheel has to serve other machines than the one that built it, so all code is compiled for a processor
-that is older than any server in use (`_PORTABLE`), whatever numba is told: nothing in the kernels gains from a newer
-one but the CRC, whose instruction it has.
+that is older than any server in use (`_PORTABLE`), whatever NUMBA_CPU_NAME says: nothing in the kernels gains from a
+newer one but the CRC, whose instruction it has.
 """
 
 import hashlib

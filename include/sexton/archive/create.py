@@ -20,6 +20,7 @@ from uuid import uuid4
 from pyarrow import fs as pafs
 
 from sexton.archive.files import appears_whole, make_folder, write_whole
+from sexton.errors import SetupError
 from sexton.failpoints import failpoint
 from sexton.uris import without_login
 
@@ -106,8 +107,11 @@ def _named(home: int, draft: str, name: str, *, may_rename: bool) -> bool:
 
 
 def _put(fs: pafs.FileSystem, path: str, data: bytes) -> bool:
-    from obstore.exceptions import AlreadyExistsError, BaseError
-
+    try:
+        from obstore.exceptions import AlreadyExistsError, BaseError
+    except ImportError:
+        fix = "pip install 'sexton[stores]'"
+        raise SetupError("obstore, which writes to object stores, is not installed", fix=fix) from None
     bucket, _, key = path.partition("/")
     given = fs.__reduce__()[1][0]
     login = sorted((name, value) for name, value in given.items() if value and isinstance(value, str | bool))

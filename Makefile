@@ -21,8 +21,11 @@ down: ## Stop what `make up` started
 	@if [ -x $(PY) ]; then $(PY) -m sexton.local down; fi
 
 # What a test needs is a marker of it, given by the fixtures that it uses: tests/needs.py, tests/seeds.py.
-check: install lint ## Check style, types and what needs no broker, Spark, Airflow or browser: 3 minutes
-	$(PY) -m pytest -q -n 2 -m "not (broker or spark or airflow or browser or postgres or thorough or full)"
+NEEDING := broker or spark or airflow or browser or postgres
+GENERATED := hypothesis or seeded
+
+check: install lint ## Check style, types, and examples that need no broker, Spark, Airflow or browser: 3 minutes
+	$(PY) -m pytest -q -n 2 -m "not ($(NEEDING) or $(GENERATED) or thorough or full)"
 
 test: install lint ## Run everything that matters, with a real broker, Spark and Airflow: 20 minutes
 	$(PY) -m tests.prepare
@@ -33,7 +36,7 @@ test-all: test ## Run what CI runs: that, then clusters, walks by browser, kills
 
 test-long: install ## Run what takes minutes each, and random cases in full counts, of a new seed: hours
 	$(PY) -m tests.prepare
-	$(PY) -m pytest -q -n 3 -m "full or seeded or hypothesis" --full
+	$(PY) -m pytest -q -n 3 -m "full or $(GENERATED)" --full
 
 bench: install ## Measure the kernels and the audit on this machine
 	$(PY) -m tests.bench

@@ -1,6 +1,7 @@
-"""One Spark session for every test that needs one."""
+"""One Spark session for every test that needs one, and a lake for every module that needs one."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -39,3 +40,18 @@ def small() -> Iterator[Engine]:
     with SerialEngine("tests", quiet=True) as engine:
         yield engine
         assert engine._session is None
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from tests.lake_session import lake_at  # late: most tests need nothing of what it imports
+
+    return lake_at(tmp_path_factory.mktemp("lake"))
+
+
+@pytest.fixture(scope="module")
+def iceberg(lake: Any, needs_spark: None) -> Engine:
+    """An engine whose session knows the lake of the module."""
+    from tests.lake_session import engine_of, iceberg_session
+
+    return engine_of(iceberg_session(lake))

@@ -1,7 +1,8 @@
 """What a test needs besides this process: a fixture for each, and the marker of the tests that use it.
 
 A fixture that starts something asks for `needs_...`. Every test that comes to use it is marked, so that `-m` selects by
-what a machine has; no other test may start such a program.
+what a machine has; no other test may start such a program. A fixture that starts something for one of its parameters
+gives that parameter the marker.
 """
 
 import subprocess
@@ -98,7 +99,7 @@ class StartsNothingElse:
         start = subprocess.Popen.__init__
 
         def checked(process: Any, args: Any, *more: Any, **options: Any) -> None:
-            if (name := needed_by(args)) and self._item and name not in needs_of(self._item):
+            if (name := needed_by(args)) and self._item and not self._item.get_closest_marker(name):
                 pytest.fail(f"{self._item.nodeid} starts {args} and uses no fixture {PREFIX}{name}")
             start(process, args, *more, **options)
 

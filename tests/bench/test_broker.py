@@ -11,6 +11,8 @@ from sexton.settings import settings, variable
 from tests.bench.broker import Cluster, LoadingBroker
 from tests.bench.generate import Shape, write
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, needs_broker: None) -> Cluster:

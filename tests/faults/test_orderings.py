@@ -23,7 +23,6 @@ from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from sexton.tables import INTERVAL_TABLES, SNAPSHOT_TABLES
 from tests.archived import Archive
-from tests.lake_session import engine_of, iceberg_session, lake_at
 from tests.pipeline.archive_runs import instant, run, three_minutes
 
 pytestmark = pytest.mark.thorough
@@ -32,16 +31,6 @@ MINUTES = (1, 2, 3)
 AT_ONCE = 2
 OF_THE_ATTEMPT = {"cluster_id", "run_id", "plan_id", "plan_sha256", "snapshots", "warnings"}
 """What may differ: whose attempt it was, and by which checkpoint it came there. A plan names its cluster."""
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return lake_at(tmp_path_factory.mktemp("lake"))
-
-
-@pytest.fixture(scope="module")
-def iceberg(lake: Lake, needs_spark: None) -> Engine:
-    return engine_of(iceberg_session(lake))
 
 
 @pytest.fixture(autouse=True)

@@ -12,18 +12,8 @@ from sexton.pipeline import find_expired, plan_tombstones, publish_tables, valid
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from tests.archived import Archive
-from tests.lake_session import check_by_duckdb, engine_of, iceberg_session, lake_at
+from tests.lake_session import check_by_duckdb
 from tests.pipeline.archive_runs import instant, run, three_minutes
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return lake_at(tmp_path_factory.mktemp("lake"))
-
-
-@pytest.fixture(scope="module")
-def iceberg(lake: Lake, needs_spark: None) -> Engine:
-    return engine_of(iceberg_session(lake))
 
 
 @pytest.fixture(autouse=True)

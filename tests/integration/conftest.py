@@ -97,9 +97,9 @@ def snapshot(tmp_path: Path, needs_spark: None) -> Callable[..., Snapshot]:
     return take
 
 
-@pytest.fixture(params=SEEDS)
-def rng(request: pytest.FixtureRequest) -> Random:
-    return Random(request.param)
+@pytest.fixture(params=[*SEEDS, "drawn"])
+def rng(request: pytest.FixtureRequest, drawn: int) -> Random:
+    return Random(drawn if request.param == "drawn" else request.param)
 
 
 @pytest.fixture

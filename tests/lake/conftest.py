@@ -16,8 +16,11 @@ def postgres(needs_postgres: None) -> Iterator[Postgres]:
         yield server
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])
-def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, needs_postgres: None) -> Lake:
+@pytest.fixture(
+    scope="module",
+    params=["sqlite", pytest.param("postgres", marks=[pytest.mark.thorough, pytest.mark.postgres])],
+)
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     folder = tmp_path_factory.mktemp("lake")
     if request.param == "sqlite":
         return lake_at(folder)

@@ -26,7 +26,10 @@ from tests.pipeline.test_validate_publish import fill
 from tests.postgres import Postgres
 from tests.quality import world
 
-pytestmark = pytest.mark.parametrize("lake", ["postgres"], indirect=True, scope="module")
+pytestmark = [
+    pytest.mark.usefixtures("needs_postgres"),
+    pytest.mark.parametrize("lake", ["postgres"], indirect=True, scope="module"),
+]
 
 OTHER = """
 import os, signal, sys

@@ -7,18 +7,7 @@ import pytest
 
 from sexton.lake.catalog import Lake
 from sexton.runs.engine import Engine
-from tests.lake_session import engine_of, iceberg_session, lake_at
 from tests.maintenance.lakes import TOPIC, Runs
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return lake_at(tmp_path_factory.mktemp("lake"))
-
-
-@pytest.fixture(scope="module")
-def iceberg(lake: Lake, needs_spark: None) -> Engine:
-    return engine_of(iceberg_session(lake))
 
 
 @pytest.fixture

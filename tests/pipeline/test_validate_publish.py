@@ -22,21 +22,11 @@ from sexton.quality.declared_expectations import CHECKED_TABLES
 from sexton.runs.engine import Engine
 from sexton.runs.folder import LagCounts, ReplicaCounts, RunFolder, RunRecord, TransactionCounts
 from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, SNAPSHOT_TABLES, TABLES, TIME_LAG, TRANSACTIONS
-from tests.lake_session import check_by_duckdb, engine_of, iceberg_session, lake_at
+from tests.lake_session import check_by_duckdb, engine_of
 from tests.quality import world
 
 DAY_MS = 86_400_000
 JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return lake_at(tmp_path_factory.mktemp("lake"))
-
-
-@pytest.fixture(scope="module")
-def iceberg(lake: Lake, needs_spark: None) -> Engine:
-    return engine_of(iceberg_session(lake))
 
 
 @pytest.fixture(autouse=True)

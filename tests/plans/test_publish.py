@@ -23,23 +23,13 @@ from sexton.runs.processes import SerialEngine
 from tests.archived import CLUSTER, Archive
 from tests.fork import ended
 from tests.killed import Killed
-from tests.lake_session import check_by_duckdb, engine_of, iceberg_session, lake_at
+from tests.lake_session import check_by_duckdb
 from tests.pipeline.archive_runs import instant, minute
 from tests.plans.plan_runs import archive_of_commits, planned, plans_of
 from tests.strategies import commit
 
 LOCAL = pafs.LocalFileSystem()
 POINTS = sorted(name for name in FAILPOINTS if name.startswith("plan."))
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return lake_at(tmp_path_factory.mktemp("lake"))
-
-
-@pytest.fixture(scope="module")
-def iceberg(lake: Lake, needs_spark: None) -> Engine:
-    return engine_of(iceberg_session(lake))
 
 
 @pytest.fixture(autouse=True)

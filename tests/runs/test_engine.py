@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pyspark
+import pytest
 
 SCRIPT = """\
 from sexton.runs.engine import spark_session
@@ -14,6 +15,7 @@ print("master is", context.master, "and UI", context.uiWebUrl)
 """
 
 
+@pytest.mark.usefixtures("needs_spark")
 def test_a_submitted_job_is_as_it_was_submitted(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(SCRIPT, encoding="utf-8")

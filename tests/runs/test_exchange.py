@@ -12,7 +12,7 @@ from sexton.runs.engine import Engine, PieceId
 from sexton.runs.processes import ProcessEngine, SerialEngine
 
 
-@pytest.fixture(params=["spark", "processes", "serial"])
+@pytest.fixture(params=[pytest.param("spark", marks=pytest.mark.spark), "processes", "serial"])
 def either(request: pytest.FixtureRequest) -> Iterator[Engine]:
     if request.param == "spark":
         yield request.getfixturevalue("engine")

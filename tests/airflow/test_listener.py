@@ -45,6 +45,7 @@ def test_what_is_noted(config, dag_id, how) -> None:
     assert noted == (None if dag_id == "offset_retention" else how.value)
 
 
+@pytest.mark.usefixtures("needs_airflow")
 def test_a_real_scheduler_notes_it(tmp_path) -> None:
     """A run that `airflow dags trigger` made and one that the REST API's own function made, started by a scheduler."""
     environment = {

@@ -80,8 +80,9 @@ def test_pieces_go_from_the_tasks_of_one_map_to_those_of_the_next(server: SparkS
         with engine.exchange(Folder('nowhere')) as exchange:
             print(exchange.make('Spelling', ['ab', 'c'], letters))
             print(exchange.merge('Joining', [(1, [(1, 0), (0, 1)]), (2, [])], lambda n, some: (n, b''.join(some))))
+            print(exchange.merge('Nothing wanted', [(3, [])], lambda n, some: (n, b''.join(some))))
     """
-    assert ask(server, dedent(code)) == "[2, 1]\n[(1, b'cb'), (2, b'')]\n"
+    assert ask(server, dedent(code)) == "[2, 1]\n[(1, b'cb'), (2, b'')]\n[(3, b'')]\n"
 
 
 def test_errors_of_tasks_are_those_of_the_job(server: SparkServer) -> None:

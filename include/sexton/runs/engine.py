@@ -314,11 +314,9 @@ class Exchange:
         session = self._engine.session
         heads = [range(len(items)), [-1] * len(items), [0] * len(items), [packed(item) for item, _ in items]]
         rows = session.createDataFrame(pa.table(heads, PLACED))
-        if self._made is not None:
-            wanted = [
-                (number, place, *piece) for number, (_, some) in enumerate(items) for place, piece in enumerate(some)
-            ]
-            places = session.createDataFrame(pa.table([*map(list, zip(*wanted, strict=True))] or 4 * [[]], WANTED))
+        wanted = [(number, place, *piece) for number, (_, some) in enumerate(items) for place, piece in enumerate(some)]
+        if self._made is not None and wanted:  # a Connect server takes no DataFrame without rows
+            places = session.createDataFrame(pa.table([*map(list, zip(*wanted, strict=True))], WANTED))
             pieces = self._made.join(broadcast(places), ["task", "piece"])
             rows = rows.unionAll(pieces.select(PLACED.names))
         rows = rows.repartitionById(len(items), "item").sortWithinPartitions("item", "place", "part")

@@ -31,13 +31,9 @@ def backfill(
     unfinished backfill at most; Airflow refuses another.
     """
     asked = {
-        "dag_id": dag_id,
-        "from_date": _instant(first_ms),
-        "to_date": _instant(last_ms),
-        "run_backwards": backwards,
-        "reprocess_behavior": reprocess,
-        "max_active_runs": max_active_runs,
-    }
+        "dag_id": dag_id, "from_date": _instant(first_ms), "to_date": _instant(last_ms), "run_backwards": backwards,
+        "reprocess_behavior": reprocess, "max_active_runs": max_active_runs,
+    }  # fmt: skip
     return int(api.call("POST", "/api/v2/backfills", asked)["id"])
 
 

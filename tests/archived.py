@@ -97,17 +97,11 @@ class Archive:
             self.root,
             chunks,
             SegmentRange(
-                cluster_id=self.cluster_id,
-                topic_id=self.topic_id,
-                log_partition=log_partition,
-                lineage=lineage.name,
-                first_log_offset=first,
-                next_log_offset=end,
-                taken_at_ms=taken_at_ms,
-                high_watermark=end,
-                last_stable_offset=end,
+                cluster_id=self.cluster_id, topic_id=self.topic_id, log_partition=log_partition,
+                lineage=lineage.name, first_log_offset=first, next_log_offset=end, taken_at_ms=taken_at_ms,
+                high_watermark=end, last_stable_offset=end,
             ),
-        )
+        )  # fmt: skip
 
     def _facts(self, taken_at_ms: int) -> ClusterMetadata:
         return ClusterMetadata(
@@ -120,16 +114,12 @@ class Archive:
             topics=list(self.topics),
             log_partitions={
                 part: LogPartitionMetadata(
-                    lineage=lineage.name,
-                    log_start_offset=lineage.start_log_offset,
-                    high_watermark=end,
-                    last_stable_offset=end,
-                    leader=1,
-                    leader_epoch=0,
+                    lineage=lineage.name, log_start_offset=lineage.start_log_offset, high_watermark=end,
+                    last_stable_offset=end, leader=1, leader_epoch=0,
                 )
                 for part, (lineage, end) in self.current.items()
             },
-        )
+        )  # fmt: skip
 
     def history(self, log_partition: int = 0) -> ArchivedLineage:
         """The lineage that the last snapshot went on with."""

@@ -38,16 +38,8 @@ from tests.oracle import oracle_tables
 HISTORIES, SEED = 20_000, 20_261_122
 TAKEN_AT = "1796000000000"
 _OF_THE_RUN = {
-    "run_id",
-    "created_at",
-    "created_at_ms",
-    "started_at",
-    "seconds",
-    "elapsed_s",
-    "version",
-    "source",
-    "out",
-}
+    "run_id", "created_at", "created_at_ms", "started_at", "seconds", "elapsed_s", "version", "source", "out",
+}  # fmt: skip
 _ANSWERS = (
     ("groups", "list"),
     ("groups", "describe"),

@@ -40,12 +40,9 @@ class Postgres:
     def properties(self, database: str, warehouse: Path) -> dict[str, str]:
         """An Iceberg catalog in one of its databases."""
         return {
-            "type": "jdbc",
-            "uri": f"jdbc:postgresql://127.0.0.1:{self.port}/{database}",
-            "jdbc.user": USER,
-            "jdbc.password": self.password,
-            "warehouse": str(warehouse),
-        }
+            "type": "jdbc", "uri": f"jdbc:postgresql://127.0.0.1:{self.port}/{database}", "jdbc.user": USER,
+            "jdbc.password": self.password, "warehouse": str(warehouse),
+        }  # fmt: skip
 
     def lake(self, folder: Path) -> Lake:
         """A lake with nothing in it, its catalog in a database of its own."""

@@ -80,18 +80,11 @@ SETTINGS = {
     "num.io.threads": "4",
 }
 CLEANED_EAGERLY = {
-    "cleanup.policy": "compact",
-    "compression.type": "producer",
-    "segment.ms": "200",
-    "internal.segment.bytes": "16384",
-    "segment.index.bytes": "4096",
-    "min.cleanable.dirty.ratio": "0.01",
-    "delete.retention.ms": "0",
-    "min.compaction.lag.ms": "0",
-    "max.compaction.lag.ms": "1000",
-    "file.delete.delay.ms": "100",
-    "min.insync.replicas": "1",
-}
+    "cleanup.policy": "compact", "compression.type": "producer", "segment.ms": "200",
+    "internal.segment.bytes": "16384", "segment.index.bytes": "4096", "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "0", "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "1000",
+    "file.delete.delay.ms": "100", "min.insync.replicas": "1",
+}  # fmt: skip
 
 
 OffsetAnswers: TypeAlias = dict[tuple[str, int], tuple[int, int | None, str, str | None]]
@@ -131,14 +124,9 @@ class ThreeBrokers:
         def node(number: int, role: str, port: int) -> EmbeddedBroker:
             own = {**common, **(settings_of or {}).get(number, {}), "process.roles": role, "node.id": str(number)}
             return EmbeddedBroker(
-                folder / f"node-{number}",
-                port=port,
-                java=java,
-                jars=jars,
-                settings=own,
-                jvm_options=[HEAP],
+                folder / f"node-{number}", port=port, java=java, jars=jars, settings=own, jvm_options=[HEAP],
                 cluster_id=cluster_id,
-            )
+            )  # fmt: skip
 
         self._controller = node(100, "controller", port)
         self.brokers = {number: node(number, "broker", free_port()) for number in NODES}

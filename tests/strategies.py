@@ -142,15 +142,10 @@ def commits(draw: st.DrawFn) -> Entry:
     record_type = draw(st.sampled_from([1, 1, 1, 1, 0]))
     version = 0 if record_type == 0 else draw(st.integers(0, 4))
     value = offset_value(
-        draw(st.integers(0, 1 << 40)),
-        version=version,
-        record_type=record_type,
-        leader_epoch=draw(st.integers(-1, 3)),
-        metadata=draw(_metadata),
-        commit_timestamp_ms=draw(_timestamps),
-        expire_timestamp_ms=draw(st.one_of(st.just(-1), _timestamps)),
-        topic_id=draw(st.sampled_from(TOPIC_IDS)),
-    )
+        draw(st.integers(0, 1 << 40)), version=version, record_type=record_type,
+        leader_epoch=draw(st.integers(-1, 3)), metadata=draw(_metadata), commit_timestamp_ms=draw(_timestamps),
+        expire_timestamp_ms=draw(st.one_of(st.just(-1), _timestamps)), topic_id=draw(st.sampled_from(TOPIC_IDS)),
+    )  # fmt: skip
     return draw(_offset_keys(record_type)), value
 
 
@@ -192,18 +187,14 @@ def classic_fields(
         "current_state_timestamp_ms": state_timestamp_ms,
         "members": [
             {
-                "member_id": member_id,
-                "group_instance_id": instance_id,
-                "client_id": "client",
-                "client_host": "/127.0.0.1",
-                "rebalance_timeout_ms": -1,
-                "session_timeout_ms": 45_000,
+                "member_id": member_id, "group_instance_id": instance_id, "client_id": "client",
+                "client_host": "/127.0.0.1", "rebalance_timeout_ms": -1, "session_timeout_ms": 45_000,
                 "subscription": data,
                 "assignment": bytes(2) + (1).to_bytes(4) + b"\x00\x01t" + (1).to_bytes(4) + bytes(4) + b"\xff" * 4,
             }
             for member_id, data in members
         ],
-    }
+    }  # fmt: skip
 
 
 BAD_SUBSCRIPTION = bytes.fromhex("0001000000ff00")
@@ -285,17 +276,14 @@ _infos = st.lists(
 _subtopologies = _mostly_unique(
     st.fixed_dictionaries(
         {
-            "subtopology_id": st.sampled_from(["0", "1"]),
-            "source_topics": _names,
-            "source_topic_regex": st.just([]),
-            "state_changelog_topics": st.just([]),
-            "repartition_sink_topics": st.just([]),
-            "repartition_source_topics": _infos,
+            "subtopology_id": st.sampled_from(["0", "1"]), "source_topics": _names,
+            "source_topic_regex": st.just([]), "state_changelog_topics": st.just([]),
+            "repartition_sink_topics": st.just([]), "repartition_source_topics": _infos,
             "copartition_groups": st.just([]),
         }
     ),
     "subtopology_id",
-)
+)  # fmt: skip
 _described_topics = st.lists(
     st.fixed_dictionaries(
         {
@@ -361,13 +349,9 @@ _GROUP_VALUES: dict[int, st.SearchStrategy[dict[str, Any]]] = {
     ),
     19: st.fixed_dictionaries(
         {
-            **_client,
-            "instance_id": st.none(),
-            "rebalance_timeout_ms": st.just(45_000),
-            "topology_epoch": st.integers(0, 2),
-            "process_id": st.sampled_from(["p", "q"]),
-            "user_endpoint": st.sampled_from([None, {"host": "h", "port": 9}]),
-            "client_tags": _pairs,
+            **_client, "instance_id": st.none(), "rebalance_timeout_ms": st.just(45_000),
+            "topology_epoch": st.integers(0, 2), "process_id": st.sampled_from(["p", "q"]),
+            "user_endpoint": st.sampled_from([None, {"host": "h", "port": 9}]), "client_tags": _pairs,
         }
     ),
     20: _target_epochs,
@@ -386,7 +370,7 @@ _GROUP_VALUES: dict[int, st.SearchStrategy[dict[str, Any]]] = {
         }
     ),
     23: st.fixed_dictionaries({"epoch": st.integers(-1, 2), "subtopologies": _subtopologies}),
-}
+}  # fmt: skip
 _MEMBER_TYPES = frozenset({5, 7, 8, 10, 13, 14, 19, 21, 22})
 _CONSUMER, _SHARE, _STREAMS = (3, 4, 5, 6, 7, 8, 16), (10, 11, 12, 13, 14, 15), (17, 19, 20, 21, 22, 23)
 _FAMILIES = ((2,), _CONSUMER, _SHARE, _STREAMS)

@@ -13,44 +13,27 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 READ = (
-    "README.md",
-    "docs",
-    "include",
-    "dags",
-    "spark_jobs",
-    "plugins",
-    "docker-compose.yaml",
-    "Makefile",
-)
+    "README.md", "docs", "include", "dags", "spark_jobs", "plugins", "docker-compose.yaml", "Makefile",
+)  # fmt: skip
 SUFFIXES = {".py", ".md", ".html", ".js", ".json", ".yaml", ".toml", ".css", ""}
 
 GONE = {
-    r"\b(keep_)?house(_?keeping)?\b": "maintenance",
-    r"\btidy\b|\btidies\b": "compact_tables",
-    r"\bthin(s|ned|ning)?\b": "expire_runs",
-    r"\bdrill(s|ed)?\b": "reconcile",
-    r"\brecheck(s|ed)?\b": "check_checkpoint",
-    r"\bdesks?\b|\bHeld[A-Z]\w*": "view",
+    r"\b(keep_)?house(_?keeping)?\b": "maintenance", r"\btidy\b|\btidies\b": "compact_tables",
+    r"\bthin(s|ned|ning)?\b": "expire_runs", r"\bdrill(s|ed)?\b": "reconcile",
+    r"\brecheck(s|ed)?\b": "check_checkpoint", r"\bdesks?\b|\bHeld[A-Z]\w*": "view",
     r"\bstrays\b|\bis_stray\b|\bstray cop(y|ies)\b|\bstray groups?\b": "misplaced group",
     r"\bputback\b|\bgraves?\b|\bburied\b|\bgraveyard\b": "restore_raced, tombstones_by_key",
-    r"\bOutlook\b|\w+Outlook\b": "ForecastResult",
-    r"\bundecided\b": "pending",
-    r"\bPlace\b|\bplace_of\b": "LogPosition, log_order",
-    r"\bkill.?points?\b|\bkill_at\b": "failpoint",
-    r"\bunlinked\b": "detached",
-    r"\bPieces?\b|\bChunks?\b(?!ed)": "SegmentSlice, ImportSlice, FoldTask",
-    r"\brotten\b|\bROTTEN\b": "corrupt",
-    r"\bslept\b": "unobserved",
-    r"\bepoch_left\b": "epoch_diverged",
+    r"\bOutlook\b|\w+Outlook\b": "ForecastResult", r"\bundecided\b": "pending",
+    r"\bPlace\b|\bplace_of\b": "LogPosition, log_order", r"\bkill.?points?\b|\bkill_at\b": "failpoint",
+    r"\bunlinked\b": "detached", r"\bPieces?\b|\bChunks?\b(?!ed)": "SegmentSlice, ImportSlice, FoldTask",
+    r"\brotten\b|\bROTTEN\b": "corrupt", r"\bslept\b": "unobserved", r"\bepoch_left\b": "epoch_diverged",
     r"\bfacts?_of\b|\bFactsRecord\b|\bcollect_facts\b": "cluster_metadata",
-    r"\bScene\b|\bPowers\b|\bpowers_of\b": "WriteContext, Profile",
-    r"\bRegistration\b": "GroupMetadataRecord",
+    r"\bScene\b|\bPowers\b|\bpowers_of\b": "WriteContext, Profile", r"\bRegistration\b": "GroupMetadataRecord",
     r"\bODD(_\w+)?\b|\breread\w*\b|\btally\b|\bwithout_the_dead\b": "FALLBACK, slow_path, counters, prune_dead",
-    r"\bMistakes?\b": "Diagnostic",
-    r"\bConsidered\b": "RuleTrace",
+    r"\bMistakes?\b": "Diagnostic", r"\bConsidered\b": "RuleTrace",
     r"\bTold\w*|\btold\w*|\buntold\b|\btell(s|ing)?\b": "report, return, record, show",
     r"\bgo(es)? by the\b|\bby itself\b": "follows, automatically",
-}
+}  # fmt: skip
 """Pattern -> what is said instead."""
 
 ALLOWED: dict[tuple[str, str], str] = {}

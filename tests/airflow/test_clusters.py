@@ -22,17 +22,11 @@ KINDS = sorted(path.stem for path in DAGS.glob("*.py"))
 CLUSTERS = {
     "main": {"cluster_id": "main-id"},
     "eu": {
-        "cluster_id": "eu-id",
-        "schedule": "*/5 * * * *",
-        "maintenance_schedule": "",
-        "replicas_schedule": "",
-        "transactions_schedule": "",
-        "lag_schedule": "",
-        "retention_minutes": 60,
-        "deadline_minutes": 7,
+        "cluster_id": "eu-id", "schedule": "*/5 * * * *", "maintenance_schedule": "", "replicas_schedule": "",
+        "transactions_schedule": "", "lag_schedule": "", "retention_minutes": 60, "deadline_minutes": 7,
         "policy": "/etc/eu.yaml",
     },
-}
+}  # fmt: skip
 SEVERAL = json.dumps(CLUSTERS)
 
 

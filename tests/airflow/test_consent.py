@@ -27,23 +27,13 @@ HOUR_MS = 3_600_000
 OPTIONS = {"plan_id": "a" * 64, "sink": "coordinator", "allow_log_sink": False}
 RUN = {"dag_id": "apply_tombstones", "run_id": "manual__1"}
 REQUEST = Request(
-    **RUN,
-    cluster_id="west",
-    document_id="a" * 64,
-    document_sha256="b" * 64,
-    options=OPTIONS,
-    counts={"tombstones": 3},
-    subject="Delete?",
-    body="`group`",
-)
+    **RUN, cluster_id="west", document_id="a" * 64, document_sha256="b" * 64, options=OPTIONS,
+    counts={"tombstones": 3}, subject="Delete?", body="`group`",
+)  # fmt: skip
 GIVEN = Answer(
-    **RUN,
-    request_sha256=REQUEST.sha256,
-    chosen=["Approve"],
-    user_id="7",
-    user_name="bea",
+    **RUN, request_sha256=REQUEST.sha256, chosen=["Approve"], user_id="7", user_name="bea",
     answered_at_ms=NOW_MS - 5_000,
-)
+)  # fmt: skip
 TERMS = Terms(approvers=frozenset(), is_self_allowed=False, is_login_required=False, max_age_ms=4 * HOUR_MS)
 
 

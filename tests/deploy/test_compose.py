@@ -42,15 +42,10 @@ SECRET_NAME = re.compile(r"pass|secret|key|token|credential|auth", re.IGNORECASE
 SPARK_ENVIRONMENT = {"SPARK_CONF_DIR", "SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_SUBMIT_OPTS"}
 STORAGE_FILES = ("pgpass", "aws_credentials")
 DIFFERENT = {
-    "core.dags_folder",
-    "core.plugins_folder",
-    "core.execution_api_server_url",
-    "core.simple_auth_manager_passwords_file",
-    "database.sql_alchemy_conn",
-    "api.host",
-    "logging.base_log_folder",
+    "core.dags_folder", "core.plugins_folder", "core.execution_api_server_url",
+    "core.simple_auth_manager_passwords_file", "database.sql_alchemy_conn", "api.host", "logging.base_log_folder",
     "logging.dag_processor_child_process_log_directory",
-}
+}  # fmt: skip
 """What the services have to be told otherwise than the embedded Airflow: places and addresses."""
 
 

@@ -23,21 +23,13 @@ pytestmark = pytest.mark.parametrize("lake", ["sqlite"], indirect=True, scope="m
 NAMES = ("offset_verdicts", "tombstones")
 SINCE = {
     "offset_verdicts": {
-        "policy_owner",
-        "changes_by",
-        "orphan",
-        "left_topic",
-        "behind_log_start",
-        "pinned_by_producer_id",
-        "pinned_first_log_offset",
-        "pinned_since_ms",
-        "pinned_by_transactional_id",
-        "pinned_verdict",
+        "policy_owner", "changes_by", "orphan", "left_topic", "behind_log_start", "pinned_by_producer_id",
+        "pinned_first_log_offset", "pinned_since_ms", "pinned_by_transactional_id", "pinned_verdict",
     },
     "tombstones": set[str](),
     "apply_ledger": {"action", "group_id", "topic", "partition", "written_log_offset", "window_ms"},
     "runs": {"plan_sha256"},
-}
+}  # fmt: skip
 """By table the columns that the release before had not."""
 NEW = ("expiry_forecast", "expiry_sweeps", "commit_counts")
 """The tables that it had not."""

@@ -67,11 +67,8 @@ class Other:
         self.process = subprocess.Popen(
             [sys.executable, "-c", OTHER, lake.name],
             env=environment(SEXTON_CATALOG_PROPERTIES=properties, SEXTON_SPARK_MASTER="local[1]"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
         self.hears("ready")
 
     def hears(self, word: str) -> None:

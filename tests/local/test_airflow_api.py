@@ -121,13 +121,9 @@ def test_a_backfill(api, server) -> None:
         == 7
     )
     assert server.seen[-1][1] == {
-        "dag_id": "d",
-        "from_date": "2023-11-14T22:13:20.000+00:00",
-        "to_date": "2023-11-14T22:14:20.000+00:00",
-        "run_backwards": True,
-        "reprocess_behavior": "completed",
-        "max_active_runs": 1,
-    }
+        "dag_id": "d", "from_date": "2023-11-14T22:13:20.000+00:00", "to_date": "2023-11-14T22:14:20.000+00:00",
+        "run_backwards": True, "reprocess_behavior": "completed", "max_active_runs": 1,
+    }  # fmt: skip
     assert not airflow_calls.is_backfill_over(api, 7)
     server.answers["GET /api/v2/backfills/7"] = {"completed_at": "2023-11-14T22:15:20Z"}
     assert airflow_calls.is_backfill_over(api, 7)

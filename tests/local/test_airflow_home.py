@@ -92,12 +92,9 @@ def test_environment(home, monkeypatch) -> None:
     monkeypatch.setenv("NO_PROXY", "corp.example,127.0.0.1")
     found = home.environment({"JAVA_HOME": "/java"}, SEXTON_SETTLE_MS="5")
     assert {name for name in found if name.startswith("AIRFLOW_")} == {
-        "AIRFLOW_HOME",
-        "AIRFLOW_CONN_OTHER",
-        "AIRFLOW_CONN_KAFKA_DEFAULT",
-        "AIRFLOW_CONN_KAFKA_APPLIER",
+        "AIRFLOW_HOME", "AIRFLOW_CONN_OTHER", "AIRFLOW_CONN_KAFKA_DEFAULT", "AIRFLOW_CONN_KAFKA_APPLIER",
         "AIRFLOW_CONN_SPARK_DEFAULT",
-    }
+    }  # fmt: skip
     for conn_id in ("KAFKA_DEFAULT", "KAFKA_APPLIER"):
         kafka = json.loads(found[f"AIRFLOW_CONN_{conn_id}"])
         assert kafka["extra"]["bootstrap.servers"] == "127.0.0.1:19092"

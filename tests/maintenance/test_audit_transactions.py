@@ -48,16 +48,11 @@ def published(iceberg: Engine, lake: Lake) -> None:
     common = {"log_partition": 0, "producer_epoch": 0, "first_timestamp_ms": BASE_MS}
     rows = [
         row(
-            "open_transactions",
-            key,
-            producer_id=n,
-            first_log_offset=n,
-            last_log_offset=n,
-            group_ids=[f"g{n}"],
+            "open_transactions", key, producer_id=n, first_log_offset=n, last_log_offset=n, group_ids=[f"g{n}"],
             **common,
         )
         for n in (RUNNING, LATE, GONE)
-    ]
+    ]  # fmt: skip
     held = [
         row(
             "pending_offsets", key, group_id=f"g{n}", topic="t", partition=0, committed_offset=7, producer_id=n,

@@ -19,13 +19,9 @@ def judged(loaded: Loaded, policy: Policy | None, *, retention_ms: int, now_ms: 
     tables = tables_of(loaded, log_partition=0, partition_count=None)
     held = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
     verdicts = judge(
-        held,
-        tables["groups"],
-        tables["pending_offsets"],
-        retention_ms=retention_ms,
-        now_ms=now_ms,
+        held, tables["groups"], tables["pending_offsets"], retention_ms=retention_ms, now_ms=now_ms,
         profile=loaded.profile,
-    )
+    )  # fmt: skip
     pending = {(row["group_id"], row["topic"], row["partition"]) for row in tables["pending_offsets"].to_pylist()}
     groups = facts_of(tables["groups"], held)
     rows = []
@@ -63,14 +59,9 @@ def facts_of(groups: pa.Table, held: pa.Table) -> dict[str, GroupInput]:
 
 def offset_facts(row: dict[str, Any], commit_timestamp_ms: int) -> OffsetInput:
     names = (
-        "topic",
-        "partition",
-        "base_timestamp_ms",
-        "orphan",
-        "broker_verdict",
-        "broker_reason",
+        "topic", "partition", "base_timestamp_ms", "orphan", "broker_verdict", "broker_reason",
         "broker_expires_at_ms",
-    )
+    )  # fmt: skip
     return OffsetInput(
         **{name: row[name] for name in names},
         commit_timestamp_ms=commit_timestamp_ms,

@@ -76,13 +76,9 @@ def test_only_what_is_due_at_both_ends_is_planned(archive: Archive, tmp_path: Pa
     assert (record.coverage, record.as_of_ms, record.retention_ms) == ("admin", NOW_MS, 10 * MINUTE_MS)
     verdicts = rows(out, record, "offset_verdicts")
     assert {row["group_id"]: (row["broker_verdict"], row["broker_reason"]) for row in verdicts} == {
-        "old": ("expire", "expired"),
-        "edge": ("unknown", "between_looks"),
-        "new": ("keep", "not_due"),
-        "busy": ("keep", "subscribed"),
-        "simple": ("unknown", "between_looks"),
-        "no": ("unknown", "not_answered"),
-    }
+        "old": ("expire", "expired"), "edge": ("unknown", "between_looks"), "new": ("keep", "not_due"),
+        "busy": ("keep", "subscribed"), "simple": ("unknown", "between_looks"), "no": ("unknown", "not_answered"),
+    }  # fmt: skip
     (planned,) = rows(out, record, "tombstones")  # no record of the group: what it has pending is not shown
     assert (planned["group_id"], planned["target_committed_offset"], planned["target_log_offset"]) == ("old", 5, None)
     validate_tables.check_folder(RunFolder(out))

@@ -74,12 +74,9 @@ def audited(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder.mkdir(parents=True)
         (folder / f"{0:020d}.log").write_bytes(damaged(part))
     replay = ReplayRequest(
-        run_id="bad",
-        segments=str(root / "log"),
-        as_of_ms=LATER_MS,
-        taken_at_ms=LATER_MS,
+        run_id="bad", segments=str(root / "log"), as_of_ms=LATER_MS, taken_at_ms=LATER_MS,
         retention_minutes=RETENTION_MINUTES,
-    )
+    )  # fmt: skip
     record = run_audit(engine, AuditRequest(replay=replay, out=root / "out"))
     assert record.partition_count == LOG_PARTITIONS
     return root / "out"
@@ -93,12 +90,9 @@ def column(out: Path, table: str, *names: str) -> list[tuple[object, ...]]:
 def test_every_fault_is_a_row_with_its_place(audited: Path) -> None:
     told = {(part, reason) for part, reason in column(audited, "undecodable_records", "log_partition", "reason")}
     assert told == {
-        (FLIPPED, "bad_crc"),
-        (BAD_CODEC, "bad_codec"),
-        (FUTURE_VERSION, "unknown_value_version"),
-        (BOMB, "inflated_too_large"),
-        (GARBAGE, "malformed_batch"),
-    }
+        (FLIPPED, "bad_crc"), (BAD_CODEC, "bad_codec"), (FUTURE_VERSION, "unknown_value_version"),
+        (BOMB, "inflated_too_large"), (GARBAGE, "malformed_batch"),
+    }  # fmt: skip
     rows = column(audited, "undecodable_records", "log_partition", "base_offset", "log_offset", "detail")
     assert (FUTURE_VERSION, 1, 1) in {row[:3] for row in rows}
     assert all(detail for *_, detail in rows)
@@ -128,12 +122,8 @@ def test_the_summary_ends_with_5_and_says_why(audited: Path) -> None:
     summary = write_report(audited)
     assert summary.exit_code == 5
     assert {int(found.log_partition) for found in summary.log_partitions if found.undecodable} == {
-        FLIPPED,
-        BAD_CODEC,
-        FUTURE_VERSION,
-        BOMB,
-        GARBAGE,
-    }
+        FLIPPED, BAD_CODEC, FUTURE_VERSION, BOMB, GARBAGE,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("make", ["missing", "empty", "a file"])

@@ -131,15 +131,9 @@ def facts(topic_id: str, lineage: Lineage) -> ClusterMetadata:
         lineage=lineage.name, log_start_offset=0, high_watermark=9, last_stable_offset=9, leader=1, leader_epoch=5
     )
     return ClusterMetadata(
-        taken_at_ms=1,
-        cluster_id="c",
-        broker_version=None,
-        settings={},
-        topic_id=topic_id,
-        partition_count=4,
-        topics=[],
-        log_partitions={3: told},
-    )
+        taken_at_ms=1, cluster_id="c", broker_version=None, settings={}, topic_id=topic_id, partition_count=4,
+        topics=[], log_partitions={3: told},
+    )  # fmt: skip
 
 
 def test_a_break_is_told_until_a_snapshot_has_finished() -> None:

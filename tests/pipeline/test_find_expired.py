@@ -62,14 +62,9 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 def request(archive: Archive, out: Path, **options: Any) -> ReplayRequest:
     return ReplayRequest(
-        run_id=out.name,
-        archive=archive.root,
-        as_of_ms=instant(1),
-        taken_at_ms=LATER_MS,
-        settle_ms=SETTLE_MS,
-        retention_minutes=R_MS // 60_000,
-        **options,
-    )
+        run_id=out.name, archive=archive.root, as_of_ms=instant(1), taken_at_ms=LATER_MS, settle_ms=SETTLE_MS,
+        retention_minutes=R_MS // 60_000, **options,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

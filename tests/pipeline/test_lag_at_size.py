@@ -112,14 +112,9 @@ class Size:
         pq.write_table(points, sink)
         data = sink.getvalue().to_pybytes()
         look = Look(
-            cluster_id=CLUSTER,
-            as_of_ms=AS_OF_MS,
-            asked_at_ms=AS_OF_MS + 5,
-            points=points.num_rows,
-            rounds=9,
-            sha256=hashlib.sha256(data).hexdigest(),
-            topics=self.topics,
-        )
+            cluster_id=CLUSTER, as_of_ms=AS_OF_MS, asked_at_ms=AS_OF_MS + 5, points=points.num_rows, rounds=9,
+            sha256=hashlib.sha256(data).hexdigest(), topics=self.topics,
+        )  # fmt: skip
         manifest = Path(look_manifest(self.archive.root, CLUSTER, look.asked_at_ms))
         manifest.parent.mkdir()
         manifest.with_suffix(".parquet").write_bytes(data)

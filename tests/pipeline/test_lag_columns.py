@@ -51,14 +51,11 @@ def some_settings(rng: Random) -> dict[str, str]:
 
 def some_offset(rng: Random, number: int) -> Committed:
     return Committed(
-        group_id=f"g{number}",
-        topic=rng.choice([*IDS, "a", "gone"]),
-        partition=rng.randrange(4),
+        group_id=f"g{number}", topic=rng.choice([*IDS, "a", "gone"]), partition=rng.randrange(4),
         committed_offset=rng.choice((rng.randrange(END + 4), rng.randrange(END), (1 << 63) - 1)),
-        topic_id=rng.choice((None, None, "id-a", "id-c")),
-        leader_epoch=rng.choice((None, rng.randrange(5))),
+        topic_id=rng.choice((None, None, "id-a", "id-c")), leader_epoch=rng.choice((None, rng.randrange(5))),
         pending_producer_ids=tuple(range(rng.choice((0, 0, 2)))),
-    )
+    )  # fmt: skip
 
 
 def a_world(rng: Random, folder: Path) -> tuple[Archive, World, list[Committed]]:
@@ -83,16 +80,9 @@ def a_world(rng: Random, folder: Path) -> tuple[Archive, World, list[Committed]]
         settings = {topic: some_settings(rng) for topic in IDS}
         settings = {topic: each for topic, each in settings.items() if each}
         write_look(
-            archive.fs,
-            archive.root,
-            cluster_id=CLUSTER,
-            as_of_ms=of_ms,
-            asked_at_ms=asked_at_ms,
-            rounds=1,
-            topic_ids={**IDS, "c": rng.choice(("id-c", None))},
-            points=seen,
-            topics=settings,
-        )
+            archive.fs, archive.root, cluster_id=CLUSTER, as_of_ms=of_ms, asked_at_ms=asked_at_ms, rounds=1,
+            topic_ids={**IDS, "c": rng.choice(("id-c", None))}, points=seen, topics=settings,
+        )  # fmt: skip
         topics = topics if topics else settings  # of one look only, see below
         for key, some in seen.items():
             points[key] += some
@@ -124,14 +114,9 @@ def test_columns_equal_rows(seed: int, tmp_path: Path, monkeypatch: pytest.Monke
     for number in range(60):
         archive, world, committed = a_world(rng, tmp_path / str(number))
         instant = instant_of(
-            archive.root,
-            committed,
-            world.partitions,
-            cluster_id=CLUSTER,
-            as_of_ms=world.as_of_ms,
-            sees_all_topics=world.sees_all_topics,
-            slack_ms=world.slack_ms,
-        )
+            archive.root, committed, world.partitions, cluster_id=CLUSTER, as_of_ms=world.as_of_ms,
+            sees_all_topics=world.sees_all_topics, slack_ms=world.slack_ms,
+        )  # fmt: skip
         found = measure(instant).to_pylist()
         assert found == plain_lag.measure(world, committed)
         for row in found:

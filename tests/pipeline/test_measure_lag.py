@@ -65,12 +65,9 @@ def look(
 
 def answer(at: int, ago_ms: int) -> TimePoint:
     return TimePoint(
-        offset=at,
-        timestamp_ms=START_MS - ago_ms,
-        source="list_offsets",
-        asked_ms=START_MS - ago_ms,
+        offset=at, timestamp_ms=START_MS - ago_ms, source="list_offsets", asked_ms=START_MS - ago_ms,
         log_start_offset=10,
-    )
+    )  # fmt: skip
 
 
 def left(leader_epoch: int, at: int, *, hours: int = 0) -> TimePoint:

@@ -37,16 +37,12 @@ STATES = state_log(
     (
         "payments",
         value(
-            State.ONGOING,
-            producer_id=RUNNING,
-            partitions={OFFSETS: [0]},
-            timeout_ms=3_600_000,
-            updated_at_ms=STARTED_MS,
-            started_at_ms=STARTED_MS,
+            State.ONGOING, producer_id=RUNNING, partitions={OFFSETS: [0]}, timeout_ms=3_600_000,
+            updated_at_ms=STARTED_MS, started_at_ms=STARTED_MS,
         ),
     ),
     at_ms=STARTED_MS,
-)
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -25,14 +25,11 @@ from tests.record_fields import decode_key
 GOLDEN = Path(__file__).parents[1] / "golden"
 CHECK = GOLDEN / "check_audit.py"
 RECORDINGS = {
-    "kafka-4.3.1-plain": "group_coordinator",
-    "kafka-4.3.1-lz4": "group_coordinator",
-    "kafka-4.3.1-partial": "group_coordinator",
-    "kafka-4.0.0": "group_coordinator:4.0.0",
-    "kafka-3.9.1": "group_metadata_manager:3.9",
-    "kafka-2.8.2-plain": "group_metadata_manager",
+    "kafka-4.3.1-plain": "group_coordinator", "kafka-4.3.1-lz4": "group_coordinator",
+    "kafka-4.3.1-partial": "group_coordinator", "kafka-4.0.0": "group_coordinator:4.0.0",
+    "kafka-3.9.1": "group_metadata_manager:3.9", "kafka-2.8.2-plain": "group_metadata_manager",
     "kafka-0.9.0.1": "offset_manager",
-}
+}  # fmt: skip
 """Whose rules; tests/coordinator holds all recordings against the rules themselves."""
 DUMPED = re.compile(r"\| offset: (\d+) .* key: (\{.*\}) payload: (\S+)$", re.MULTILINE)
 TAKEN_AT_MS = 1_796_000_000_000  # some days after the recordings

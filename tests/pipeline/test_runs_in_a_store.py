@@ -37,14 +37,9 @@ def runs() -> Iterator[str]:
 
 def planned(folder: RunFolder, archive: Archive) -> None:
     asked = ReplayRequest(
-        run_id="r",
-        archive=archive.root,
-        as_of_ms=instant(3),
-        since_ms=instant(1),
-        taken_at_ms=LATER_MS,
-        settle_ms=SETTLE_MS,
-        retention_minutes=1,
-    )
+        run_id="r", archive=archive.root, as_of_ms=instant(3), since_ms=instant(1), taken_at_ms=LATER_MS,
+        settle_ms=SETTLE_MS, retention_minutes=1,
+    )  # fmt: skip
     with SerialEngine("tests", quiet=True) as engine:
         replay_groups.run(engine, folder, asked)
         find_expired.run(engine, folder)

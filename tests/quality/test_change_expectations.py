@@ -16,17 +16,9 @@ Rows = dict[str, list[dict[str, Any]]]
 
 def change(group_id: str, kind: str, old: int | None, new: int | None, log_offset: int, **more: Any) -> dict[str, Any]:
     return {
-        "group_id": group_id,
-        "topic": "t",
-        "partition": 0,
-        "log_partition": 0,
-        "old_committed_offset": old,
-        "new_committed_offset": new,
-        "kind": kind,
-        "log_offset": log_offset,
-        "timestamp_ms": 100,
-        **more,
-    }
+        "group_id": group_id, "topic": "t", "partition": 0, "log_partition": 0, "old_committed_offset": old,
+        "new_committed_offset": new, "kind": kind, "log_offset": log_offset, "timestamp_ms": 100, **more,
+    }  # fmt: skip
 
 
 def stored(group_id: str, committed_offset: int, log_offset: int) -> dict[str, Any]:

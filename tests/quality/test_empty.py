@@ -10,11 +10,8 @@ from sexton.tables import INTERVAL_TABLES, TABLES
 from tests.quality import world
 
 NOBODY_COUNTS = {
-    "open_transactions",
-    "topic_partitions",
-    "unreachable_offsets",
-    "undecodable_records",
-}
+    "open_transactions", "topic_partitions", "unreachable_offsets", "undecodable_records",
+}  # fmt: skip
 """Of these the sound run has no row, or no other table says how many there should be."""
 DUE = [table.name for table in CHECKED_TABLES if table.name not in NOBODY_COUNTS]
 CHANGES = "offset_changes"

@@ -33,13 +33,8 @@ def run_of(
     log = encode_log(history)
     loaded = load([log], cap_bytes=CAP_BYTES, profile=profile)
     run = CheckedRun(
-        cluster_id="c1",
-        as_of_ms=1_000,
-        run_id="r1",
-        cuts={0: loaded.cut},
-        plan_id="plan",
-        profile=profile,
-    )
+        cluster_id="c1", as_of_ms=1_000, run_id="r1", cuts={0: loaded.cut}, plan_id="plan", profile=profile,
+    )  # fmt: skip
     rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in CHECKED_TABLES}
     rows.update(oracle_tables(loaded, 0, partition_count))
     removed = removed_groups([log], cap_bytes=CAP_BYTES)
@@ -49,13 +44,9 @@ def run_of(
     state = {name: typed(name, rows[name]) for name in rows}
     offsets = held_offsets(state["committed_offsets"], state["unreachable_offsets"])
     verdicts = judge(
-        offsets,
-        state["groups"],
-        state["pending_offsets"],
-        retention_ms=60_000,
-        now_ms=BASE_MS + 70_000,
+        offsets, state["groups"], state["pending_offsets"], retention_ms=60_000, now_ms=BASE_MS + 70_000,
         profile=profile,
-    )
+    )  # fmt: skip
     rows["offset_verdicts"] = [{**row, "log_partition": 0} for row in verdicts.to_pylist()]
     own = tombstones_of(
         [

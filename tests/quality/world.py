@@ -28,13 +28,9 @@ def group_at(log_partition: int, name: str) -> str:
 DYING, SHARING, LIVING = group_at(0, "dying"), group_at(0, "sharing"), group_at(1, "living")
 RUN = CheckedRun(cluster_id="c1", as_of_ms=1_000, run_id="r1", cuts={0: 100, 1: 100}, plan_id="plan")
 DEFAULTS: dict[pa.DataType, Any] = {
-    pa.string(): "x",
-    pa.int32(): 1,
-    pa.int64(): 1,
-    pa.bool_(): False,
-    pa.binary(): b"k",
+    pa.string(): "x", pa.int32(): 1, pa.int64(): 1, pa.bool_(): False, pa.binary(): b"k",
     pa.list_(pa.string()): ["t"],
-}
+}  # fmt: skip
 
 
 def row(table: str, **values: Any) -> dict[str, Any]:
@@ -79,17 +75,10 @@ def tombstone(position: int, partition: int | None, *, log_partition: int = 0, *
     return row(
         "tombstones",
         **{
-            "plan_id": "plan",
-            "log_partition": log_partition,
-            "target_log_partition": log_partition,
-            "position": position,
-            "group_id": DYING,
-            "partition": partition,
-            **own,
-            **target,
-            **values,
+            "plan_id": "plan", "log_partition": log_partition, "target_log_partition": log_partition,
+            "position": position, "group_id": DYING, "partition": partition, **own, **target, **values,
         },
-    )
+    )  # fmt: skip
 
 
 def sound() -> Rows:

@@ -18,36 +18,14 @@ Row = Mapping[str, Any]
 PASSED = {"table": "groups", "expectation": "key is unique", "severity": "critical", "success": True}
 
 HOSTILE_NAMES = (
-    "<script>alert(1)</script>",
-    "<img src=x onerror=alert(1)>",
-    "</title></style><b>bold",
-    '" onmouseover="alert(1)',
-    "' onclick='alert(1)",
-    "{{ 7 * 7 }}{% raw %}",
-    "${jndi:ldap://x}",
-    "&lt;already&gt;",
-    "[red]markup[/red]",
-    "=cmd()|' /C calc'!A0",
-    "'; DROP TABLE groups; --",
-    "../../etc/passwd",
-    "[a](javascript:alert(1))",
-    "line\nbreak\r\ttab",
-    "nul\x00bell\x07esc\x1b[31m",
-    "c1\x9b31m",
-    "right\u202eto left",
-    "zero\u200bwidth\u2060joined\ufeff",
-    "line\u2028separator",
-    "\ufffd\ufffd",
-    "e" + "\u0301" * 40,
-    "\u0301first",
-    " leading and trailing ",
-    "",
-    "шнур",
-    "日本😀",
-    "שלום",
-    "\u3164\u2800",
+    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "</title></style><b>bold",
+    '" onmouseover="alert(1)', "' onclick='alert(1)", "{{ 7 * 7 }}{% raw %}", "${jndi:ldap://x}", "&lt;already&gt;",
+    "[red]markup[/red]", "=cmd()|' /C calc'!A0", "'; DROP TABLE groups; --", "../../etc/passwd",
+    "[a](javascript:alert(1))", "line\nbreak\r\ttab", "nul\x00bell\x07esc\x1b[31m", "c1\x9b31m",
+    "right\u202eto left", "zero\u200bwidth\u2060joined\ufeff", "line\u2028separator", "\ufffd\ufffd",
+    "e" + "\u0301" * 40, "\u0301first", " leading and trailing ", "", "шнур", "日本😀", "שלום", "\u3164\u2800",
     "n" * 32_767,
-)
+)  # fmt: skip
 
 
 def write_run_folder(root: Path, tables: Mapping[str, Iterable[Row]] | None = None, **run: Any) -> Path:
@@ -56,19 +34,11 @@ def write_run_folder(root: Path, tables: Mapping[str, Iterable[Row]] | None = No
     The one table that is not empty by default is dq_results: a run that nothing has checked is no good run.
     """
     record: dict[str, Any] = {
-        "run_id": "run-1",
-        "cluster_id": "cluster",
-        "as_of_ms": AS_OF_MS,
-        "taken_at_ms": AS_OF_MS + HOUR_MS,
-        "profile": "group_coordinator",
-        "retention_ms": 7 * DAY_MS,
-        "retention_source": "asked for",
-        "source": "segments",
-        "partition_count": 4,
-        "log_partitions": [0, 1],
-        "cuts": {0: 120, 1: 80},
+        "run_id": "run-1", "cluster_id": "cluster", "as_of_ms": AS_OF_MS, "taken_at_ms": AS_OF_MS + HOUR_MS,
+        "profile": "group_coordinator", "retention_ms": 7 * DAY_MS, "retention_source": "asked for",
+        "source": "segments", "partition_count": 4, "log_partitions": [0, 1], "cuts": {0: 120, 1: 80},
         "plan_id": "ab" * 32,
-    }
+    }  # fmt: skip
     RunFolder(root).write_run(RunRecord.model_validate({**record, **run}))
     rows = {"dq_results": [PASSED], **(tables or {})}
     for table in SNAPSHOT_TABLES:
@@ -105,21 +75,13 @@ REPLICAS = ReplicaCounts(
     behind=2,
 )
 TRANSACTIONS = TransactionCounts(
-    as_of_ms=AS_OF_MS - HOUR_MS,
-    verdicts={"running": 3, "hanging": 2},
-    overdue=1,
-    hanging_groups=2,
-    hanging_offsets=5,
-    hanging_since_ms=AS_OF_MS - 2 * HOUR_MS,
-)
+    as_of_ms=AS_OF_MS - HOUR_MS, verdicts={"running": 3, "hanging": 2}, overdue=1, hanging_groups=2,
+    hanging_offsets=5, hanging_since_ms=AS_OF_MS - 2 * HOUR_MS,
+)  # fmt: skip
 LAG = LagCounts(
-    as_of_ms=AS_OF_MS - HOUR_MS,
-    offsets=1_200,
-    longest_ms=90_061_000,
-    losing=3,
-    losing_groups=2,
+    as_of_ms=AS_OF_MS - HOUR_MS, offsets=1_200, longest_ms=90_061_000, losing=3, losing_groups=2,
     resets={"truncated": 2, "behind_log_start": 1},
-)
+)  # fmt: skip
 POLICY = parse_policy(
     """
 version: 1
@@ -148,14 +110,9 @@ def due(group_id: str, partition: int, ago_ms: int = HOUR_MS, topic: str = "t") 
 
 def _verdict(group_id: str, topic: str, partition: int, verdict: str, reason: str, expires_at_ms: int | None) -> Row:
     return {
-        "group_id": group_id,
-        "topic": topic,
-        "partition": partition,
-        "log_partition": 0,
-        "broker_verdict": verdict,
-        "broker_reason": reason,
-        "broker_expires_at_ms": expires_at_ms,
-    }
+        "group_id": group_id, "topic": topic, "partition": partition, "log_partition": 0, "broker_verdict": verdict,
+        "broker_reason": reason, "broker_expires_at_ms": expires_at_ms,
+    }  # fmt: skip
 
 
 def offsets_of(verdicts: Iterable[Row]) -> list[Row]:

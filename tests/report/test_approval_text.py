@@ -15,28 +15,11 @@ from tests.report.run_folder import HOSTILE_NAMES
 from tests.report.test_plan_page import PLAN_ID, plan_of
 
 MORE_HOSTILE = (
-    "`code` ends ``here``",
-    "``````",
-    "| a | b |",
-    "\\",
-    "a\\|b",
-    "http://evil.example/x",
-    "www.evil.example",
-    "mailto:x@evil.example",
-    "<http://evil.example>",
-    "![x](http://evil.example/x.png)",
-    "[x]: http://evil.example",
-    "# heading",
-    "- [x] done",
-    "~~struck~~ **bold** _it_",
-    "&#60;b&#62;",
-    "{{ var.value.get('x') }}",
-    "{% include '/etc/passwd' %}",
-    "{# gone #}",
-    "{{{{",
-    "$(id)",
-    "a" * 249 + "`",
-)
+    "`code` ends ``here``", "``````", "| a | b |", "\\", "a\\|b", "http://evil.example/x", "www.evil.example",
+    "mailto:x@evil.example", "<http://evil.example>", "![x](http://evil.example/x.png)", "[x]: http://evil.example",
+    "# heading", "- [x] done", "~~struck~~ **bold** _it_", "&#60;b&#62;", "{{ var.value.get('x') }}",
+    "{% include '/etc/passwd' %}", "{# gone #}", "{{{{", "$(id)", "a" * 249 + "`",
+)  # fmt: skip
 OURS = {"table", "thead", "tbody", "tr", "th", "td", "code", "strong", "ul", "li", "p"}
 PROBES = [
     "\ud800",  # nothing that a table could hold

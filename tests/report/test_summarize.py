@@ -55,13 +55,8 @@ def test_every_live_offset_is_in_one_place(tmp_path: Path) -> None:
     )
     expiring = found.expiring
     assert {bucket.label: bucket.offsets for bucket in expiring.buckets} == {
-        "now": 3,
-        "within 1 hour": 1,
-        "within 1 day": 2,
-        "within 7 days": 0,
-        "within 30 days": 1,
-        "later": 1,
-    }
+        "now": 3, "within 1 hour": 1, "within 1 day": 2, "within 7 days": 0, "within 30 days": 1, "later": 1,
+    }  # fmt: skip
     assert expiring.never == {"subscribed": 2, "pending_transaction": 1}
     assert expiring.due_by_reason == {"expired": 3}
     in_buckets = sum(bucket.offsets for bucket in expiring.buckets)

@@ -41,13 +41,10 @@ def test_a_hostile_name_stays_text(tmp_path: Path, name: str) -> None:
         offset_verdicts=[by_policy(due(name, 0, topic=name), "expire", "ci", name) | {"orphan": "topic_gone"}],
         dq_results=[{"table": name, "expectation": name, "severity": "critical"}],
         run={
-            "cluster_id": name,
-            "source": name,
-            "warnings": [name],
-            "retention_source": name,
+            "cluster_id": name, "source": name, "warnings": [name], "retention_source": name,
             "policy": POLICY.canonical,
         },
-    )
+    )  # fmt: skip
     assert all(char.isprintable() or char == "\n" for char in text)
 
 

@@ -28,17 +28,10 @@ def archive(tmp_path: Path) -> str:
         root,
         [encode_log([BatchSpec(entries=(commit("a"),))])],
         segment_range(
-            cluster_id="cluster",
-            topic_id="topic",
-            log_partition=0,
-            lineage=Lineage(ordinal=0, start_log_offset=0),
-            first_log_offset=0,
-            end_log_offset=1,
-            taken_at_ms=FIRST_MS,
-            high_watermark=1,
-            last_stable_offset=1,
+            cluster_id="cluster", topic_id="topic", log_partition=0, lineage=Lineage(ordinal=0, start_log_offset=0),
+            first_log_offset=0, end_log_offset=1, taken_at_ms=FIRST_MS, high_watermark=1, last_stable_offset=1,
         ),
-    )
+    )  # fmt: skip
     for taken_at_ms, minutes in ((FIRST_MS, "1440"), (SECOND_MS, "10080")):
         record = ClusterMetadata(
             taken_at_ms=taken_at_ms,
@@ -50,15 +43,11 @@ def archive(tmp_path: Path) -> str:
             topics=[],
             log_partitions={
                 0: LogPartitionMetadata(
-                    lineage=Lineage(ordinal=0, start_log_offset=0).name,
-                    log_start_offset=0,
-                    high_watermark=1,
-                    last_stable_offset=1,
-                    leader=1,
-                    leader_epoch=0,
+                    lineage=Lineage(ordinal=0, start_log_offset=0).name, log_start_offset=0, high_watermark=1,
+                    last_stable_offset=1, leader=1, leader_epoch=0,
                 )
             },
-        )
+        )  # fmt: skip
         write_metadata(fs, root, record)
     return root
 

@@ -54,19 +54,11 @@ CONTRACT = {
 }
 """The columns that readers were promised; more may be added, none may go."""
 TYPES = {
-    "group_id": pa.string(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "log_partition": pa.int32(),
-    "leader_epoch": pa.int32(),
-    "generation": pa.int32(),
-    "producer_epoch": pa.int32(),
-    "record_type": pa.int32(),
-    "producer_id": pa.int64(),
-    "topic_id": pa.string(),
-    "key": pa.binary(),
+    "group_id": pa.string(), "topic": pa.string(), "partition": pa.int32(), "log_partition": pa.int32(),
+    "leader_epoch": pa.int32(), "generation": pa.int32(), "producer_epoch": pa.int32(), "record_type": pa.int32(),
+    "producer_id": pa.int64(), "topic_id": pa.string(), "key": pa.binary(),
     "subscribed_topics": pa.list_(pa.string()),
-}
+}  # fmt: skip
 each_table = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 
 
@@ -132,17 +124,9 @@ def test_spark_types(kind: pa.DataType, told: str) -> None:
 
 def test_what_a_run_writes_anew() -> None:
     assert set(TABLES) - {table.name for table in SNAPSHOT_TABLES} == {
-        "offset_changes",
-        "expiry_sweeps",
-        "commit_counts",
-        "apply_ledger",
-        "replica_state",
-        "replica_differences",
-        "transactions",
-        "transactional_ids",
-        "time_lag",
-        "runs",
-    }
+        "offset_changes", "expiry_sweeps", "commit_counts", "apply_ledger", "replica_state", "replica_differences",
+        "transactions", "transactional_ids", "time_lag", "runs",
+    }  # fmt: skip
 
 
 def test_the_page_is_current() -> None:

@@ -76,13 +76,10 @@ class Cluster:
             "log_partition": pa.array(self.homes[self.of], pa.int32()),
         }
         committed = {
-            **shared,
-            "committed_offset": pa.array(self.committed),
-            "metadata": _same("", rows),
-            "commit_timestamp_ms": pa.array(commit),
-            "log_offset": pa.array(np.arange(rows) * 3),
+            **shared, "committed_offset": pa.array(self.committed), "metadata": _same("", rows),
+            "commit_timestamp_ms": pa.array(commit), "log_offset": pa.array(np.arange(rows) * 3),
             "producer_id": pa.array(np.full(rows, -1)),
-        }
+        }  # fmt: skip
         judged = {
             **shared,
             "broker_verdict": pa.array(np.where(is_due, "expire", "keep")),
@@ -104,34 +101,25 @@ class Cluster:
         types, states = (np.array(each)[self.kinds] for each in zip(*_STATES, strict=True))
         members = np.where(states == "Stable", 1 + np.arange(rows) % 5, 0)
         found = {
-            "group_id": pa.array(self.names),
-            "group_type": pa.array(types),
-            "state": pa.array(states),
-            "protocol_type": _same("consumer", rows),
-            "protocol": _same("range", rows),
+            "group_id": pa.array(self.names), "group_type": pa.array(types), "state": pa.array(states),
+            "protocol_type": _same("consumer", rows), "protocol": _same("range", rows),
             "generation": pa.array(np.arange(rows) % 900, pa.int32()),
             "current_state_timestamp_ms": pa.array(np.full(rows, key.as_of_ms - DAY_MS)),
-            "member_count": pa.array(members, pa.int32()),
-            "subscription_known": pa.array(np.ones(rows, bool)),
-            "offset_count": pa.array(self.sizes),
-            "has_open_transaction": pa.array(np.zeros(rows, bool)),
-            "pending_count": pa.array(np.zeros(rows, np.int64)),
-            "log_partition": pa.array(self.homes, pa.int32()),
-        }
+            "member_count": pa.array(members, pa.int32()), "subscription_known": pa.array(np.ones(rows, bool)),
+            "offset_count": pa.array(self.sizes), "has_open_transaction": pa.array(np.zeros(rows, bool)),
+            "pending_count": pa.array(np.zeros(rows, np.int64)), "log_partition": pa.array(self.homes, pa.int32()),
+        }  # fmt: skip
         return _table("groups", key, found)
 
     def _members(self) -> list[dict[str, Any]]:
         some = np.flatnonzero(np.isin(self.kinds, (1, 2)))[:20_000]
         return [
             {
-                "group_id": str(self.names[n]),
-                "member_id": f"member-{n}",
-                "client_id": f"client-{n % 40}",
-                "client_host": f"/10.0.{n % 250}.{n % 199}",
-                "log_partition": int(self.homes[n]),
+                "group_id": str(self.names[n]), "member_id": f"member-{n}", "client_id": f"client-{n % 40}",
+                "client_host": f"/10.0.{n % 250}.{n % 199}", "log_partition": int(self.homes[n]),
             }
             for n in some
-        ]
+        ]  # fmt: skip
 
     def _changes(self, key: RunKey, moved: np.ndarray) -> pa.Table:
         at = np.flatnonzero(moved)
@@ -152,23 +140,15 @@ class Cluster:
         sizes = np.bincount(self.homes[self.of], minlength=LOG_PARTITIONS)
         return [
             {
-                "log_partition": number,
-                "bytes": int(sizes[number]) * 420,
-                "batches": int(sizes[number]),
-                "records": int(sizes[number]) * 4,
-                "live_records": int(sizes[number]),
-                "largest_batch_bytes": 9_000,
-                "first_log_offset": 0,
-                "next_log_offset": int(sizes[number]) * 4,
-                "load_outcome": "loaded",
-                "predicted_load_ms": int(sizes[number]) // 100,
-                "garbage_share": 0.75,
-                "skew": float(sizes[number] / sizes.mean()),
-                "hottest_group_share": 0.02,
+                "log_partition": number, "bytes": int(sizes[number]) * 420, "batches": int(sizes[number]),
+                "records": int(sizes[number]) * 4, "live_records": int(sizes[number]), "largest_batch_bytes": 9_000,
+                "first_log_offset": 0, "next_log_offset": int(sizes[number]) * 4, "load_outcome": "loaded",
+                "predicted_load_ms": int(sizes[number]) // 100, "garbage_share": 0.75,
+                "skew": float(sizes[number] / sizes.mean()), "hottest_group_share": 0.02,
                 "hot_groups": [str(self.names[0])],
             }
             for number in range(LOG_PARTITIONS)
-        ]
+        ]  # fmt: skip
 
     def _topics(self) -> list[dict[str, Any]]:
         return [
@@ -185,17 +165,14 @@ class Cluster:
     def _forecast(self, key: RunKey) -> list[dict[str, Any]]:
         return [
             {
-                "group_id": str(self.names[n]),
-                "horizon_days": days,
-                "by": "broker",
-                "offset_count": int(self.sizes[n]),
-                "first_expires_at_ms": key.as_of_ms,
+                "group_id": str(self.names[n]), "horizon_days": days, "by": "broker",
+                "offset_count": int(self.sizes[n]), "first_expires_at_ms": key.as_of_ms,
                 "last_expires_at_ms": key.as_of_ms + days * DAY_MS,
             }
             for n in range(0, len(self.names), 20)
             for days in (1, 7, 30)
             if self.sizes[n]
-        ]
+        ]  # fmt: skip
 
 
 def write(folder: Path, *, groups: int = GROUPS, offsets: int = OFFSETS, runs: int = RUNS) -> WrittenLake:
@@ -228,14 +205,10 @@ def _same(value: str, rows: int) -> pa.Array:
 
 def _transaction(number: int, as_of_ms: int) -> dict[str, Any]:
     return {
-        "producer_id": 7_000 + number,
-        "producer_epoch": 2,
-        "log_partition": number,
-        "first_log_offset": 100 * number,
-        "last_log_offset": 100 * number + 9,
-        "first_timestamp_ms": as_of_ms - (number + 1) * HOUR_MS,
-        "group_ids": [f"pinned-{number}"],
-    }
+        "producer_id": 7_000 + number, "producer_epoch": 2, "log_partition": number,
+        "first_log_offset": 100 * number, "last_log_offset": 100 * number + 9,
+        "first_timestamp_ms": as_of_ms - (number + 1) * HOUR_MS, "group_ids": [f"pinned-{number}"],
+    }  # fmt: skip
 
 
 def _check(number: int) -> dict[str, Any]:

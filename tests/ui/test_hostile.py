@@ -15,19 +15,9 @@ from tests.report.run_folder import HOSTILE_NAMES
 from tests.ui.worlds import PLAN_IDS, PREFIX, app_over, client_of, write_world
 
 PAGES = (
-    "/",
-    "/groups?size=200",
-    "/offsets?size=200",
-    "/log",
-    "/replicas",
-    "/transactions",
-    "/checks",
-    "/runs",
-    "/plans",
-    f"/plans/{PLAN_IDS[3]}",
-    f"/ledger/{PLAN_IDS[3]}",
-    "/what-if",
-)
+    "/", "/groups?size=200", "/offsets?size=200", "/log", "/replicas", "/transactions", "/checks", "/runs",
+    "/plans", f"/plans/{PLAN_IDS[3]}", f"/ledger/{PLAN_IDS[3]}", "/what-if",
+)  # fmt: skip
 TAGS = set(
     """
     html head meta title link script body a div nav form label span input select option button output section header

@@ -20,14 +20,10 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
         monkeypatch.setenv(name, value)
     with running_object_store() as address:
         properties = {
-            "type": "jdbc",
-            "uri": f"jdbc:sqlite:{tmp_path / 'catalog.db'}",
-            "warehouse": "s3://keep/warehouse",
-            "s3.endpoint": f"http://{address}",
-            "s3.access-key-id": "k",
-            "s3.secret-access-key": "s",
+            "type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path / 'catalog.db'}", "warehouse": "s3://keep/warehouse",
+            "s3.endpoint": f"http://{address}", "s3.access-key-id": "k", "s3.secret-access-key": "s",
             "s3.region": "us-east-1",
-        }
+        }  # fmt: skip
         make_bucket(properties)
         yield replace(open_lake(properties), name="lake")
 
@@ -37,13 +33,9 @@ def make_bucket(properties: dict[str, str]) -> None:
 
     endpoint = properties["s3.endpoint"].removeprefix("http://")
     tables = pafs.S3FileSystem(
-        access_key="k",
-        secret_key="s",
-        region="us-east-1",
-        scheme="http",
-        endpoint_override=endpoint,
+        access_key="k", secret_key="s", region="us-east-1", scheme="http", endpoint_override=endpoint,
         allow_bucket_creation=True,
-    )
+    )  # fmt: skip
     tables.create_dir("keep")
 
 

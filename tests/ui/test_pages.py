@@ -33,21 +33,9 @@ from tests.ui.worlds import (
 )
 
 PAGES = (
-    "/",
-    "/groups",
-    "/offsets",
-    "/log",
-    "/replicas",
-    "/transactions",
-    "/runs",
-    "/checks",
-    "/plans",
-    f"/plans/{PLAN_IDS[1]}",
-    f"/ledger/{PLAN_IDS[1]}",
-    "/what-if",
-    f"/group?id={LIVING}",
-    f"/group?id={DYING}",
-)
+    "/", "/groups", "/offsets", "/log", "/replicas", "/transactions", "/runs", "/checks", "/plans",
+    f"/plans/{PLAN_IDS[1]}", f"/ledger/{PLAN_IDS[1]}", "/what-if", f"/group?id={LIVING}", f"/group?id={DYING}",
+)  # fmt: skip
 PUBLISHED = FIRST_MS + HOUR_MS
 """A run before that with the hostile names."""
 
@@ -266,10 +254,7 @@ def test_lag_in_time(client: TestClient) -> None:
     assert "2 h to 2 h 5 min" in text(client, "/groups", q=LIVING)
     dying = text(client, "/group", id=DYING)
     for words in (
-        "would reset: what it read was truncated @ 4",
-        "waits for an open transaction",
-        "stands still",
-        "in 1 h",
+        "would reset: what it read was truncated @ 4", "waits for an open transaction", "stands still", "in 1 h",
     ):
         assert words in dying
     assert data(client, "/group", id=LIVING, as_of=FIRST_MS)["longest"] is None

@@ -13,15 +13,9 @@ from sexton.airflow.formats import RE2
 from sexton.ui.plugin import PREFIX, LazyApplication, SextonPlugin
 
 HEAVY = (
-    "duckdb",
-    "pyiceberg",
-    "pyarrow",
-    "pyspark",
-    "numba",
-    "jinja2.environment",
-    "sexton.ui.app",
+    "duckdb", "pyiceberg", "pyarrow", "pyspark", "numba", "jinja2.environment", "sexton.ui.app",
     "sexton.lake.catalog",
-)
+)  # fmt: skip
 
 
 def test_loading_the_plugin_loads_nothing_else() -> None:

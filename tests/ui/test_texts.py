@@ -12,21 +12,10 @@ from sexton.ui.texts import LANGUAGES, choose, texts
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "include" / "sexton" / "ui" / "templates"
 KAFKA_WORDS = {
-    "committed offset": "已提交的偏移量",
-    "offsets": "偏移量",
-    "log end": "日志末端偏移量",
-    "tombstone": "墓碑消息",
-    "retention ": "保留时间",
-    "topic": "主题",
-    "log partition": "日志分区",
-    "subscri": "订阅",
-    "transaction": "事务",
-    "coordinator": "协调器",
-    "broker": "broker",
-    "lag": "滞后",
-    "orphan": "孤立",
-    "expire": "期",
-}
+    "committed offset": "已提交的偏移量", "offsets": "偏移量", "log end": "日志末端偏移量", "tombstone": "墓碑消息",
+    "retention ": "保留时间", "topic": "主题", "log partition": "日志分区", "subscri": "订阅", "transaction": "事务",
+    "coordinator": "协调器", "broker": "broker", "lag": "滞后", "orphan": "孤立", "expire": "期",
+}  # fmt: skip
 """As a text has it in English -> the word that Kafka's readers of Chinese know it by."""
 NO_WORDS = re.compile(
     r"{\w+}|__consumer_offsets|\w+_tombstones|log_offset|offset_retention|not_coordinator|offsets\.retention\.minutes",
@@ -76,23 +65,9 @@ def test_pages_ask_for_words_that_are_there() -> None:
 def test_what_no_page_asks_for_is_not_there() -> None:
     told = "\n".join(file.read_text("utf-8") for folder in (TEMPLATES, TEMPLATES.parent) for file in folder.glob("*.*"))
     kinds = (
-        "reason.",
-        "cause.",
-        "load.",
-        "verdict.",
-        "orphan.",
-        "changes.",
-        "event.",
-        "severity.",
-        "error.",
-        "only.",
-        "finding.",
-        "outcome.",
-        "action.",
-        "status.",
-        "reset.",
-        "basis.",
-    )
+        "reason.", "cause.", "load.", "verdict.", "orphan.", "changes.", "event.", "severity.", "error.", "only.",
+        "finding.", "outcome.", "action.", "status.", "reset.", "basis.",
+    )  # fmt: skip
     unused = [key for key in texts("en").known if f'"{key}"' not in told and f"'{key}'" not in told]
     assert [key for key in unused if not key.startswith(kinds) and not key.endswith(".one")] == []
 
@@ -104,13 +79,10 @@ def test_codes_of_the_tables_have_words(language: str) -> None:
     codes = {
         "reason": verdicts.column("broker_reason").allowed,
         "verdict": (*verdicts.column("policy_verdict").allowed, *verdicts.column("broker_verdict").allowed),
-        "orphan": verdicts.column("orphan").allowed,
-        "changes": verdicts.column("changes_by").allowed,
-        "event": changes.column("kind").allowed,
-        "load": TABLES["load_profile"].column("load_outcome").allowed,
-        "only": ONLY,
-        "finding": FINDINGS,
-    }
+        "orphan": verdicts.column("orphan").allowed, "changes": verdicts.column("changes_by").allowed,
+        "event": changes.column("kind").allowed, "load": TABLES["load_profile"].column("load_outcome").allowed,
+        "only": ONLY, "finding": FINDINGS,
+    }  # fmt: skip
     missing = [
         f"{kind}.{code}" for kind, all_codes in codes.items() for code in all_codes if f"{kind}.{code}" not in known
     ]

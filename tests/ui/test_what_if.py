@@ -18,32 +18,19 @@ OURS = {"Origin": "http://dashboard"}
 BY_HTMX = {**OURS, "HX-Request": "true", "HX-Target": "answer"}
 ANSWER = {
     "counts": {
-        "offsets_lost_in_force": 1,
-        "offsets_lost_proposed": 3,
-        "offsets_newly_lost": 2,
-        "offsets_spared": 0,
-        "groups_that_differ": 1,
-        "whole_groups_in_force": 0,
-        "whole_groups_proposed": 1,
+        "offsets_lost_in_force": 1, "offsets_lost_proposed": 3, "offsets_newly_lost": 2, "offsets_spared": 0,
+        "groups_that_differ": 1, "whole_groups_in_force": 0, "whole_groups_proposed": 1,
     },
     "retention_ms": {"in_force": 1, "proposed": 2},
     "groups": [
         {
-            "group_id": "<script>alert(1)</script>",
-            "group_type": "Classic",
-            "state": "Empty",
-            "offset_count": 3,
-            "lost_in_force": 1,
-            "lost_proposed": 3,
-            "newly_lost": 2,
-            "spared": 0,
-            "whole_in_force": False,
-            "whole_proposed": True,
-            "by": ["broker"],
+            "group_id": "<script>alert(1)</script>", "group_type": "Classic", "state": "Empty", "offset_count": 3,
+            "lost_in_force": 1, "lost_proposed": 3, "newly_lost": 2, "spared": 0, "whole_in_force": False,
+            "whole_proposed": True, "by": ["broker"],
         }
     ],
     "group_count": 1,
-}
+}  # fmt: skip
 
 
 def question(**changes: Any) -> dict[str, Any]:

@@ -105,27 +105,15 @@ def _replica_differences(number: int, names: tuple[str, ...]) -> list[Row]:
     """None in the first audit."""
     return [
         {
-            "log_partition": 0,
-            "ordinal": ordinal,
-            "group_id": name,
-            "topic": name,
-            "partition": 0,
-            "kind": "resurrected",
-            "kinds": ["resurrected"],
-            "wrong_replicas": ["broker-3"],
-            "right_replicas": ["broker-1"],
-            "proof": "tombstone",
-            "needs_unclean_election": False,
-            "answers": [],
-            "log_offsets": [12],
-            "since_log_offset": 20,
-            "since_timestamp_ms": FIRST_MS,
+            "log_partition": 0, "ordinal": ordinal, "group_id": name, "topic": name, "partition": 0,
+            "kind": "resurrected", "kinds": ["resurrected"], "wrong_replicas": ["broker-3"],
+            "right_replicas": ["broker-1"], "proof": "tombstone", "needs_unclean_election": False, "answers": [],
+            "log_offsets": [12], "since_log_offset": 20, "since_timestamp_ms": FIRST_MS,
             "evidence": f"broker-1 has a tombstone of {name} at log_offset 20",
-            "noticed_by": "consumers of the group",
-            "advice": f"stop broker-3, move its copy away; --group {name}",
+            "noticed_by": "consumers of the group", "advice": f"stop broker-3, move its copy away; --group {name}",
         }
         for ordinal, name in enumerate(names if number > 1 else ())
-    ]
+    ]  # fmt: skip
 
 
 def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[Row]]:
@@ -165,33 +153,21 @@ def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[
         "pending_offsets": [_offset(LIVING, "orders", 1, 9, as_of_ms, log_partition=1, producer_id=77)],
         "members": [
             {
-                "group_id": LIVING,
-                "member_id": "m-1",
-                "client_id": "app",
-                "client_host": "/10.0.0.1",
+                "group_id": LIVING, "member_id": "m-1", "client_id": "app", "client_host": "/10.0.0.1",
                 "log_partition": 1,
             },
             *(
                 {
-                    "group_id": name,
-                    "member_id": name,
-                    "client_id": name,
-                    "client_host": name,
-                    "group_instance_id": name,
-                    "subscribed_topics": [name],
-                    "assignment": [f"{name}-0"],
+                    "group_id": name, "member_id": name, "client_id": name, "client_host": name,
+                    "group_instance_id": name, "subscribed_topics": [name], "assignment": [f"{name}-0"],
                 }
                 for name in names
             ),
         ],
         "open_transactions": [
             {
-                "producer_id": 77,
-                "log_partition": 1,
-                "first_log_offset": 3,
-                "last_log_offset": 3,
-                "first_timestamp_ms": as_of_ms - 5_000,
-                "group_ids": [LIVING, *names],
+                "producer_id": 77, "log_partition": 1, "first_log_offset": 3, "last_log_offset": 3,
+                "first_timestamp_ms": as_of_ms - 5_000, "group_ids": [LIVING, *names],
             },
         ],
         "offset_changes": [
@@ -235,7 +211,7 @@ def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[
             *(_tombstone(number, 2 + place, name, name, 0, cause=f"rule:{name}") for place, name in enumerate(names)),
         ],
         "undecodable_records": [{"log_partition": 1, "reason": "bad_crc"}],
-    }
+    }  # fmt: skip
 
 
 def _tombstone(number: int, position: int, group_id: str, topic: str, partition: int, **values: Any) -> Row:

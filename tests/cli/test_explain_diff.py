@@ -1,12 +1,10 @@
 """`sexton explain` and `sexton diff`: the story of a group, the difference of two instants, as text and as JSON."""
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from sexton import cli
 from sexton.lake import catalog as lake_catalog
 from sexton.lake.catalog import Lake
 from sexton.tables import SNAPSHOT_TABLES, TABLES
@@ -25,26 +23,6 @@ from tests.views.worlds import write_log, write_run
 
 MINUTE_MS = 60_000
 HOSTILE = "\u202egroup\x1b[31m"
-
-
-@pytest.fixture
-def run(capsys):
-    def command(*argv):
-        code = cli.main([str(word) for word in argv])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return command
-
-
-@pytest.fixture
-def asked(run):
-    def command(*argv):
-        code, out, err = run(*argv, "--json")
-        assert (code, err) == (0, ""), err
-        return json.loads(out)
-
-    return command
 
 
 def at(minutes: int, *entries, **options) -> BatchSpec:
@@ -102,16 +80,8 @@ def test_the_story_of_a_group(asked, story):
     assert details[5] == "the group is deleted; with its offsets: expired or group_deleted"
     assert told["events"][5]["causes"] == ["expired", "group_deleted"]
     assert [offset["candidates"] for offset in told["events"][4]["offsets"]] == [["expired", "group_deleted"]] * 2
-    assert told["next"] == [
-        {
-            "topic": "t",
-            "partition": 0,
-            "committed_offset": 9,
-            "reason": "not_due",
-            "expires_at_ms": BASE_MS + 26 * MINUTE_MS,
-            "due_after_ms": None,
-        }
-    ]
+    left = {"topic": "t", "partition": 0, "committed_offset": 9, "reason": "not_due", "due_after_ms": None}
+    assert told["next"] == [{**left, "expires_at_ms": BASE_MS + 26 * MINUTE_MS}]
 
 
 def test_one_partition_and_some_hours(asked, story):
@@ -143,13 +113,12 @@ def test_compressed_logs(asked, tmp_path, codec, story):
     assert asked("explain", "g", *packed) == asked("explain", "g", *story)
 
 
-def test_the_story_is_printed(run, story):
-    code, out, err = run("explain", "g", "--retention-minutes", 10, *story, "--profile", "group_coordinator")
-    assert (code, err) == (0, "")
-    lines = out.splitlines()
+def test_the_story_is_printed(printed, story):
+    told = printed("explain", "g", "--retention-minutes", 10, *story, "--profile", "group_coordinator")
+    lines = told.splitlines()
     assert lines[0] == "g (log partition 0): simple group, Empty"
     assert lines[2].split() == ["WHEN", "LOG-OFFSET", "WHAT", "DETAIL"]
-    assert "expired or group_deleted" in out
+    assert "expired or group_deleted" in told
     assert lines[-1].split()[:3] == ["t", "0", "9"]
 
 
@@ -280,24 +249,33 @@ def pyiceberg_catalog(lake):
 
 @pytest.fixture
 def lake(tmp_path, monkeypatch):
-    """A lake that pyiceberg alone has written, of two runs."""
-    properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path / 'catalog.db'}", "warehouse": str(tmp_path / "lake")}
+    made = lake_of(tmp_path, _published())
+    monkeypatch.setattr(lake_catalog, "open_lake", lambda: made)
+    return made
+
+
+def lake_of(folder, tables):
+    """A lake that pyiceberg alone has written: rows by table."""
+    properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder / 'catalog.db'}", "warehouse": str(folder / "lake")}
     made = Lake(properties=properties)
     catalog = pyiceberg_catalog(made)
     catalog.create_namespace("sexton")
-    for name, rows in _published().items():
-        schema = TABLES[name].arrow_schema()
-        table = catalog.create_table(("sexton", name), schema)
-        full = [{**dict.fromkeys(schema.names), **row} for row in rows]
-        table.append(pa.Table.from_pylist(full, schema))
-    monkeypatch.setattr(lake_catalog, "open_lake", lambda: made)
+    for name, rows in tables.items():
+        catalog.create_table(("sexton", name), TABLES[name].arrow_schema()).append(full(name, rows))
     return made
+
+
+def full(name, rows):
+    """Rows as a table has them; columns that they leave out are None."""
+    schema = TABLES[name].arrow_schema()
+    return pa.Table.from_pylist([{**dict.fromkeys(schema.names), **row} for row in rows], schema)
 
 
 def _published():
     runs = [{"cluster_id": "c", "as_of_ms": BASE_MS + n * MINUTE_MS, "run_id": f"r{n}"} for n in (10, 20, 30)]
     key = {"group_id": "g", "topic": "t", "partition": 0, "log_partition": 0}
     group = {"group_id": "g", "group_type": "Classic", "protocol_type": "consumer", "log_partition": 0}
+    empty = {name: [] for name in ("snapshots", "missing_log_partitions", "counts", "warnings")}
     lost = {"kind": "ambiguous", "candidates": ["expired", "deleted"], "old_committed_offset": 5, "log_offset": 7}
     told = {
         "offset_changes": [
@@ -312,17 +290,7 @@ def _published():
         ],
         "offset_verdicts": [{**runs[2], **key, "broker_reason": "not_due", "broker_expires_at_ms": BASE_MS}],
         "committed_offsets": [{**runs[0], **key, "committed_offset": 5}, {**runs[2], **key, "committed_offset": 8}],
-        "runs": [
-            {
-                **run,
-                "snapshots": [],
-                "cuts": [{"log_partition": 0, "cut": 9}],
-                "missing_log_partitions": [],
-                "counts": [],
-                "warnings": [],
-            }
-            for run in runs
-        ],
+        "runs": [{**run, **empty, "cuts": [{"log_partition": 0, "cut": 9}]} for run in runs],
     }
     return {**{table.name: [] for table in SNAPSHOT_TABLES}, **told}
 
@@ -352,14 +320,12 @@ def test_the_story_by_published_tables_up_to_an_instant(asked, run, lake):
 def test_published_runs_name_the_group_that_blocks_the_sweep(asked, run, lake):
     assert (asked("explain", "g")["sweep_blocked"], asked("explain", "g")["log_partition"]) == (None, 0)
     newest = {"cluster_id": "c", "as_of_ms": BASE_MS + 30 * MINUTE_MS, "run_id": "r30"}
-    schema = TABLES["load_profile"].arrow_schema()
     rows = [
         {**newest, "log_partition": 0, "sweep_blocked_by": "stuck", "sweep_blocked_from_ms": BASE_MS},
         {**newest, "log_partition": 1, "sweep_blocked_by": "elsewhere"},
         {**newest, "run_id": "unpublished", "log_partition": 0, "sweep_blocked_by": "never"},
     ]
-    full = [{**dict.fromkeys(schema.names), **row} for row in rows]
-    pyiceberg_catalog(lake).load_table(("sexton", "load_profile")).append(pa.Table.from_pylist(full, schema))
+    pyiceberg_catalog(lake).load_table(("sexton", "load_profile")).append(full("load_profile", rows))
     assert asked("explain", "g")["sweep_blocked"] == {"group_id": "stuck", "from_ms": BASE_MS}
     out = run("explain", "g")[1]
     assert "The cause is group stuck; what to do: docs/operations.md" in out
@@ -373,7 +339,7 @@ def test_the_difference_of_published_runs(asked, run, lake):
     assert run("diff", "1", "2")[0] == 4
 
 
-def test_published_runs_have_the_cause_of_a_removal(asked, run, lake):
+def test_published_runs_have_the_cause_of_a_removal(asked, lake):
     later = {"cluster_id": "c", "as_of_ms": BASE_MS + 40 * MINUTE_MS, "run_id": "r40"}
     empty = {"snapshots": [], "cuts": [{"log_partition": 0, "cut": 12}], "missing_log_partitions": [], "counts": []}
     lost = {"kind": "group_deleted", "old_committed_offset": 8, "log_offset": 11, "timestamp_ms": later["as_of_ms"] - 1}
@@ -384,10 +350,7 @@ def test_published_runs_have_the_cause_of_a_removal(asked, run, lake):
         "runs": {**later, **empty, "warnings": [], "profile": "group_coordinator:4.3.1"},
     }
     for name, row in rows.items():
-        schema = TABLES[name].arrow_schema()
-        catalog.load_table(("sexton", name)).append(
-            pa.Table.from_pylist([{**dict.fromkeys(schema.names), **row}], schema)
-        )
+        catalog.load_table(("sexton", name)).append(full(name, [row]))
     (removed,) = [event for event in asked("explain", "g")["events"] if event["what"] == "removed"]
     assert removed["causes"] == ["group_deleted"]
     told = asked("diff", BASE_MS + 30 * MINUTE_MS, BASE_MS + 40 * MINUTE_MS)
@@ -401,12 +364,10 @@ def second_cluster(lake):
     def publish():
         catalog = pyiceberg_catalog(lake)
         for name, rows in _published().items():
-            schema = TABLES[name].arrow_schema()
             moved = [{**row, "cluster_id": "d", "as_of_ms": row["as_of_ms"] + 1} for row in rows]
-            full = [{**dict.fromkeys(schema.names), **row} for row in moved]
-            for row in full if name == "committed_offsets" else ():
+            for row in moved if name == "committed_offsets" else ():
                 row["committed_offset"] += 100
-            catalog.load_table(("sexton", name)).append(pa.Table.from_pylist(full, schema))
+            catalog.load_table(("sexton", name)).append(full(name, moved))
 
     return publish
 
@@ -416,12 +377,11 @@ def second_cluster(lake):
     [("explain", "g"), ("diff", BASE_MS + 11 * MINUTE_MS, BASE_MS + 35 * MINUTE_MS)],
     ids=["explain", "diff"],
 )
-def test_published_tables_of_several_clusters(run, second_cluster, words):
+def test_published_tables_of_several_clusters(run, refused, second_cluster, words):
     """One has to be named: the newest run may be of another cluster than the one that is meant."""
     alone = run(*words, "--json")
     second_cluster()
-    code, out, err = run(*words, "--json")
-    assert (code, out) == (2, "")
+    err = refused(2, *words, "--json")
     assert "the published tables hold several clusters: c, d" in err
     assert "name one with --cluster-id" in err
     assert run(*words, "--cluster-id", "c", "--json") == alone
@@ -433,18 +393,14 @@ def test_published_tables_of_several_clusters(run, second_cluster, words):
 
 
 @pytest.mark.parametrize("words", [("forecast",), ("what-if", "--retention-minutes", "1")], ids=["forecast", "what-if"])
-def test_a_forecast_is_of_one_published_cluster(run, second_cluster, words):
+def test_a_forecast_is_of_one_published_cluster(run, refused, second_cluster, words):
     second_cluster()
-    code, _, err = run(*words)
-    assert code == 2
-    assert "the published tables hold several clusters: c, d" in err
+    assert "the published tables hold several clusters: c, d" in refused(2, *words)
     assert "several clusters" not in run(*words, "--cluster-id", "c")[2]
 
 
-def test_runs_are_of_one_cluster(run, story, tmp_path):
-    code, _, err = run("diff", tmp_path, tmp_path, "--cluster-id", "c")
-    assert code == 2
-    assert "a run is of one cluster" in err
+def test_runs_are_of_one_cluster(refused, story, tmp_path):
+    assert "a run is of one cluster" in refused(2, "diff", tmp_path, tmp_path, "--cluster-id", "c")
 
 
 def test_without_a_lake_there_is_no_coverage(run, tmp_path, monkeypatch):

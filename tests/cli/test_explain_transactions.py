@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from sexton import cli
@@ -15,7 +14,7 @@ from sexton.tables import TABLES
 from sexton.transactions.reading import transactions_archive
 from sexton.transactions.states import State
 from tests.archived import Archive
-from tests.cli.test_explain_diff import pyiceberg_catalog
+from tests.cli.test_explain_diff import lake_of
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 from tests.transactions.logs import OFFSETS, state_log, value
 from tests.views.worlds import write_log
@@ -46,18 +45,14 @@ STATES = state_log(
     (
         "payments",
         value(
-            State.ONGOING,
-            producer_id=RUNNING,
-            partitions={OFFSETS: [0]},
-            timeout_ms=3_600_000,
-            updated_at_ms=BASE_MS + 5 * MINUTE_MS,
-            started_at_ms=BASE_MS + 5 * MINUTE_MS,
+            State.ONGOING, producer_id=RUNNING, partitions={OFFSETS: [0]}, timeout_ms=3_600_000,
+            updated_at_ms=BASE_MS + 5 * MINUTE_MS, started_at_ms=BASE_MS + 5 * MINUTE_MS,
         ),
     ),
     (HOSTILE, value(State.COMPLETE_COMMIT, producer_id=LATE, partitions={}, updated_at_ms=BASE_MS + 4 * MINUTE_MS)),
     version=1,
     at_ms=BASE_MS + 5 * MINUTE_MS,
-)
+)  # fmt: skip
 WHOSE = {RUNNING: ("running", "payments"), LATE: ("hanging", HOSTILE), NOBODY: ("hanging", None)}
 UNREAD = dict.fromkeys(WHOSE, ("unknown", None))
 
@@ -139,14 +134,7 @@ def test_an_archive_at_an_instant(asked: Asked, tmp_path: Path) -> None:
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """A run in which producers hold offsets of g, and two audits: one that met them, one of an hour later."""
-    properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path / 'catalog.db'}", "warehouse": str(tmp_path / "lake")}
-    made = Lake(properties=properties)
-    catalog = pyiceberg_catalog(made)
-    catalog.create_namespace("sexton")
-    for name in TABLES:
-        schema = TABLES[name].arrow_schema()
-        full = [{**dict.fromkeys(schema.names), **row} for row in _published().get(name, ())]
-        catalog.create_table(("sexton", name), schema).append(pa.Table.from_pylist(full, schema))
+    made = lake_of(tmp_path, {**dict.fromkeys(TABLES, ()), **_published()})
     monkeypatch.setattr(lake_catalog, "open_lake", lambda: made)
     return made
 
@@ -170,16 +158,9 @@ def _published() -> Mapping[str, Sequence[Mapping[str, Any]]]:
         ],
         "transactions": [
             {
-                **audit,
-                "cluster_id": "c",
-                "run_id": "a",
-                "as_of_ms": BASE_MS + hours * 3_600_000,
-                "producer_id": producer_id,
-                "verdict": verdict,
-                "reason": "ongoing",
-                "transactional_id": "payments",
-                "start_offset": start,
-                "last_log_offset": start + 3,
+                **audit, "cluster_id": "c", "run_id": "a", "as_of_ms": BASE_MS + hours * 3_600_000,
+                "producer_id": producer_id, "verdict": verdict, "reason": "ongoing", "transactional_id": "payments",
+                "start_offset": start, "last_log_offset": start + 3,
             }
             for hours, producer_id, start, verdict in (
                 (-1, RUNNING, 1, "completing"),
@@ -187,7 +168,7 @@ def _published() -> Mapping[str, Sequence[Mapping[str, Any]]]:
                 (1, LATE, 40, "hanging"),  # a later transaction of that producer
             )
         ],
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.usefixtures("lake")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from sexton.cli import main
 from tests.archived import Archive
 from tests.coordinator.test_endless_load import BUFFER, LOG, sizes
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry
@@ -17,16 +16,6 @@ Run = Callable[..., tuple[int, str, str]]
 OLD = ("--profile", "group_metadata_manager:2.0.0")
 SMALL_BUFFER = ("--load-buffer-bytes", BUFFER)
 MUCH_LATER = ("--as-of", BASE_MS + 30 * 86_400_000)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def command(*argv: object) -> tuple[int, str, str]:
-        code = main([str(word) for word in argv])
-        told = capsys.readouterr()
-        return code, told.out, told.err
-
-    return command
 
 
 @pytest.fixture

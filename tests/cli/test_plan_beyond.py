@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from sexton.cli import apply as apply_command
-from sexton.cli import main
 from sexton.execution import kafka_admin as real
 from sexton.plans.plan import PlanRecord
 from sexton.report.meanings import beyond_broker_sentence
@@ -33,16 +32,6 @@ def archive_of(folder: Path, told: dict[str, str]) -> Archive:
     archive = Archive(folder, settings=told)
     archive.snapshot(instant(3), {0: encode_log([BatchSpec(entries=tuple(entries), timestamp_ms=instant(2))])})
     return archive
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def command(*argv: object) -> tuple[int, str, str]:
-        code = main([str(word) for word in argv])
-        told = capsys.readouterr()
-        return code, told.out, told.err
-
-    return command
 
 
 @pytest.fixture

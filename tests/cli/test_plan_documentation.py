@@ -57,12 +57,7 @@ def _run(where: Path) -> tuple[object, object]:
 
 def test_the_page_names_every_file_and_limit() -> None:
     for word in (
-        "plan.json",
-        "tombstones/<N>.parquet",
-        "undo/<N>.parquet",
-        "plan.html",
-        "batches/<N>.log",
-        "over_limits",
+        "plan.json", "tombstones/<N>.parquet", "undo/<N>.parquet", "plan.html", "batches/<N>.log", "over_limits",
     ):
         assert word in PAGE
     assert {"over_limits", "files", "plan_id"} <= PlanRecord.model_fields.keys()

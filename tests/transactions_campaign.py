@@ -116,13 +116,11 @@ class Campaign:
     def states(self) -> KnownStates:
         partitions = [
             load_states(
-                self._segments("__transaction_state", part),
-                log_partition=part,
-                cap_bytes=CAP_BYTES,
+                self._segments("__transaction_state", part), log_partition=part, cap_bytes=CAP_BYTES,
                 rules=rules_of(self.release),
             )
             for part in range(LOG_PARTITIONS)
-        ]
+        ]  # fmt: skip
         return KnownStates(
             partitions=partitions, partition_count=LOG_PARTITIONS, read_at_ms=time.time_ns() // 1_000_000
         )

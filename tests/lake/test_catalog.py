@@ -16,9 +16,7 @@ from tests.lake_session import lake_at
     [
         (
             {
-                "type": "jdbc",
-                "uri": "jdbc:sqlite:/data/catalog.db",
-                "warehouse": "/data/w",
+                "type": "jdbc", "uri": "jdbc:sqlite:/data/catalog.db", "warehouse": "/data/w",
                 "jdbc.schema-version": "V1",
             },
             {"type": "sql", "uri": "sqlite:////data/catalog.db", "warehouse": "/data/w"},
@@ -45,7 +43,7 @@ from tests.lake_session import lake_at
         ),
     ],
     ids=["sqlite", "postgres", "postgres, all in the uri", "rest"],
-)
+)  # fmt: skip
 def test_a_catalog_in_pyicebergs_words(properties: dict[str, str], told: dict[str, str]) -> None:
     assert {k: v for k, v in reader_properties(properties).items() if k != "init_catalog_tables"} == told
 

@@ -62,12 +62,10 @@ class Brokers(Logs):
 SETTINGS = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(RETENTION_MS), "cleanup.policy": "delete"}
 Groups = dict[str, dict[str, Any]]
 GROUPS: Groups = {
-    "at-end": {"committed_offset": END},
-    "late": {"committed_offset": END - 60, "partition": 1},
-    "stands": {"committed_offset": 150},
-    "cut": {"committed_offset": 250, "leader_epoch": 3},
+    "at-end": {"committed_offset": END}, "late": {"committed_offset": END - 60, "partition": 1},
+    "stands": {"committed_offset": 150}, "cut": {"committed_offset": 250, "leader_epoch": 3},
     "purged": {"committed_offset": 99},
-}
+}  # fmt: skip
 
 
 class World:
@@ -172,11 +170,9 @@ def test_growth_since_the_run_before_refines_what_is_lost(world_of: Callable[[st
     """An hour before: `late` was half an hour less late, `stands` where it is, `at-end` far behind."""
     world = world_of("growth")
     early = {
-        "at-end": {"committed_offset": 400},
-        "late": {"committed_offset": END - 60 - 30, "partition": 1},
-        "stands": {"committed_offset": 150},
-        "cut": {"committed_offset": 251, "leader_epoch": 3},
-    }
+        "at-end": {"committed_offset": 400}, "late": {"committed_offset": END - 60 - 30, "partition": 1},
+        "stands": {"committed_offset": 150}, "cut": {"committed_offset": 251, "leader_epoch": 3},
+    }  # fmt: skip
     world.publish(AS_OF - HOUR_MS, early)
     world.audit(at_ms=AS_OF - 1)
     world.publish(AS_OF, GROUPS)

@@ -59,12 +59,10 @@ class Size:
         committed = pa.table(
             {
                 "group_id": pa.array([f"group-{each:02}" for each in range(GROUPS)]).take(pa.array(group)),
-                **self._places(number),
-                "committed_offset": pa.array(at),
-                "topic_id": pa.nulls(len(number), pa.string()),
-                "leader_epoch": pa.nulls(len(number), pa.int32()),
+                **self._places(number), "committed_offset": pa.array(at),
+                "topic_id": pa.nulls(len(number), pa.string()), "leader_epoch": pa.nulls(len(number), pa.int32()),
             }
-        )
+        )  # fmt: skip
         held = COMMITTED_OFFSETS.arrow_schema()
         partitions = np.arange(self.count)
         return Instant(

@@ -30,11 +30,9 @@ def some_point(rng: Random, as_of_ms: int) -> TimePoint:
         started = rng.choice((0, 0, None, rng.randrange(END)))
         asked_ms = rng.choice((at_ms, at_ms - rng.randrange(9_000)))
         return replace(
-            point,
-            timestamp_ms=rng.choice((None, at_ms, at_ms, at_ms)),
-            asked_ms=asked_ms,
+            point, timestamp_ms=rng.choice((None, at_ms, at_ms, at_ms)), asked_ms=asked_ms,
             log_start_offset=started,
-        )
+        )  # fmt: skip
     if source == "epoch_end":
         return replace(point, leader_epoch=rng.randrange(4), offset=rng.randrange(-1, END))
     return replace(point, timestamp_ms=at_ms) if source == "log_end" else point

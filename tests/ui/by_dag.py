@@ -9,12 +9,10 @@ from typing import Any
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 
 MAY_READ = {
-    "nobody": frozenset(),
-    "reader": frozenset({"offset_retention"}),
+    "nobody": frozenset(), "reader": frozenset({"offset_retention"}),
     "planner": frozenset({"offset_retention", "apply_tombstones"}),
-    "european": frozenset({"offset_retention__eu", "apply_tombstones"}),
-    "stranger": frozenset({"another_dag"}),
-}
+    "european": frozenset({"offset_retention__eu", "apply_tombstones"}), "stranger": frozenset({"another_dag"}),
+}  # fmt: skip
 """User -> DAGs; whoever is not here is the simple manager's business."""
 
 

@@ -128,12 +128,10 @@ class Cluster:
             "group_id": pa.array(self.names).take(pa.array(self.of[at])),
             "topic": pa.array([f"events.{number:03d}" for number in range(TOPICS)]).take(pa.array(self.topic[at])),
             "partition": pa.array(self.partition[at], pa.int32()),
-            "new_committed_offset": pa.array(self.committed[at]),
-            "kind": _same("set", rows),
-            "log_partition": pa.array(self.homes[self.of[at]], pa.int32()),
-            "log_offset": pa.array(at * 3),
+            "new_committed_offset": pa.array(self.committed[at]), "kind": _same("set", rows),
+            "log_partition": pa.array(self.homes[self.of[at]], pa.int32()), "log_offset": pa.array(at * 3),
             "timestamp_ms": pa.array(np.full(rows, key.as_of_ms - 60_000)),
-        }
+        }  # fmt: skip
         return _table("offset_changes", key, found)
 
     def _load(self) -> list[dict[str, Any]]:
@@ -153,14 +151,12 @@ class Cluster:
     def _topics(self) -> list[dict[str, Any]]:
         return [
             {
-                "topic": f"events.{topic:03d}",
-                "partition": partition,
-                "log_start_offset": 4_000_000,
+                "topic": f"events.{topic:03d}", "partition": partition, "log_start_offset": 4_000_000,
                 "log_end_offset": 1_000_100_000,
             }
             for topic in range(TOPICS - 6)
             for partition in range(12)
-        ]
+        ]  # fmt: skip
 
     def _forecast(self, key: RunKey) -> list[dict[str, Any]]:
         return [

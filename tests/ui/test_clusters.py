@@ -69,11 +69,9 @@ def test_who_may_read_one_finds_nothing_of_the_other(world: WrittenLake, mine: s
             assert own in answer.text or path not in ("/", "/api/runs")
         assert "<select" not in asked(found, "/").text.partition("</form>")[0]
         posted = found.post(
-            f"{PREFIX}/api/what-if",
-            params={"cluster": theirs},
-            json={"retention_minutes": 1},
+            f"{PREFIX}/api/what-if", params={"cluster": theirs}, json={"retention_minutes": 1},
             headers={"Sec-Fetch-Site": "same-origin"},
-        )
+        )  # fmt: skip
         assert posted.status_code == 404
 
 

@@ -240,11 +240,9 @@ def test_lag_in_time(client: TestClient) -> None:
     """Of an audited run; one that is not says so."""
     found = data(client, "/group", id=LIVING)
     assert found["longest"] == {
-        "lag_min_ms": 2 * HOUR_MS,
-        "lag_max_ms": 2 * HOUR_MS + 300_000,
-        "resets": 0,
+        "lag_min_ms": 2 * HOUR_MS, "lag_max_ms": 2 * HOUR_MS + 300_000, "resets": 0,
         "loses_at_ms": PUBLISHED + 100 * HOUR_MS,
-    }
+    }  # fmt: skip
     first, second = found["offsets"]["rows"]
     assert (first["lag_min_ms"], first["lag_growth"], second["lag_growth"]) == (2 * HOUR_MS, 0.01, -0.5)
     told = text(client, "/group", id=LIVING)

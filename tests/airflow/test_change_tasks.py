@@ -134,6 +134,21 @@ class World:
     def run(self, task, **params):
         return task.execute(self.context(task, **params))
 
+    def preview(self, **params):
+        return self.run(PreviewPlan(task_id="preview", cluster=PLAIN), **params)
+
+    def approved(self) -> None:
+        """Show the plan, ask, and answer with yes."""
+        self.preview()
+        self.answer()
+
+    def apply(self, **params):
+        return self.run(ApplyPlan(task_id="apply", cluster=PLAIN), **params)
+
+    def refuses_to_apply(self, why: str, **params) -> None:
+        with pytest.raises(CommandRefused, match=why):
+            self.apply(**params)
+
     @property
     def folder(self) -> consent.ApprovalFolder:
         return approval.approval_folder_of(self.context(PreviewPlan(task_id="preview", cluster=PLAIN)))
@@ -182,9 +197,8 @@ def world(tmp_path, monkeypatch) -> World:
 
 
 def test_shown_approved_applied(world) -> None:
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
-    world.answer()
-    assert world.run(ApplyPlan(task_id="apply", cluster=PLAIN)) == {"done": 3}
+    world.approved()
+    assert world.apply() == {"done": 3}
     show, show_again, apply = (each["argv"] for each in world.ran)
     assert show == show_again == ["show", "plan", PLAN_ID, "--json"]
     assert apply[:3] == ["apply", PLAN_ID, f"--plan-sha256={PLAN_SHA256}"]  # what was shown, and nothing else
@@ -199,9 +213,8 @@ def test_shown_approved_applied(world) -> None:
 
 
 def test_the_applier_acts_and_the_reader_does_not(world) -> None:
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
-    world.answer()
-    world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.approved()
+    world.apply()
     *before, apply = world.ran
     assert all(each["config"] is None for each in before)
     assert apply["config"] == f"sasl.password=applier-{SECRET}\n"
@@ -213,7 +226,7 @@ def test_the_applier_acts_and_the_reader_does_not(world) -> None:
 def test_a_child_gets_nothing_of_airflows_environment(world, monkeypatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", SECRET)
     monkeypatch.setenv("SEXTON_SETTLE_MS", "5")
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+    world.preview()
     (show,) = world.ran
     assert not any(name.startswith("AIRFLOW_") for name in show["environment"])
     assert SECRET not in json.dumps(show["environment"])
@@ -228,9 +241,8 @@ def test_secrets_reach_no_log(world, monkeypatch, caplog) -> None:
     extra = {**APPLIER, "sasl.jaas.config": jaas, "ssl.key.pem": f"pem-{SECRET}", "ssl.ca.location": "/etc/ca.pem"}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_APPLIER", json.dumps({"conn_type": "kafka", "extra": extra}))
     caplog.set_level(logging.DEBUG)
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
-    world.answer()
-    world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.approved()
+    world.apply()
     assert {f"applier-{SECRET}", jaas, f"in-{SECRET}", f"pem-{SECRET}"} <= set(masked)
     assert "/etc/ca.pem" not in masked
     assert SECRET not in caplog.text
@@ -239,10 +251,9 @@ def test_secrets_reach_no_log(world, monkeypatch, caplog) -> None:
 
 def test_without_an_applier_nothing_is_done(world, monkeypatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_KAFKA_APPLIER")
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
-    world.answer()
+    world.approved()
     with pytest.raises(AirflowFailException, match="kafka_applier"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+        world.apply()
     assert {each["argv"][0] for each in world.ran} == {"show"}
 
 
@@ -266,11 +277,11 @@ def test_the_log_sink_is_asked_for_twice(world, setting, param, is_allowed) -> N
     params = {"sink": "log", "allow_log_sink": param}
     if not is_allowed:
         with pytest.raises(CommandRefused, match="SEXTON_ALLOW_LOG_SINK"):
-            world.run(PreviewPlan(task_id="preview", cluster=PLAIN), **params)
+            world.preview(**params)
         return
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN), **params)
+    world.preview(**params)
     world.answer(**params)
-    world.run(ApplyPlan(task_id="apply", cluster=PLAIN), **params)
+    world.apply(**params)
     assert world.ran[-1]["argv"][3:5] == ["--sink=log", "--allow-log-sink"]
     assert "go on answering from memory" in world.asked[0]["body"]
 
@@ -278,7 +289,7 @@ def test_the_log_sink_is_asked_for_twice(world, setting, param, is_allowed) -> N
 def test_what_is_over_the_limits_is_not_even_asked_for(world) -> None:
     world.says(show={"answer": {**SHOWN, "over_limits": [f"too many in {HOSTILE}"], "body": "x"}})
     with pytest.raises(CommandRefused, match="never applied"):
-        world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+        world.preview()
     with pytest.raises(CommandRefused, match="nothing to approve"):
         world.answer()
 
@@ -286,16 +297,15 @@ def test_what_is_over_the_limits_is_not_even_asked_for(world) -> None:
 def test_a_what_if_is_not_even_asked_for(world) -> None:
     world.says(show={"answer": {**SHOWN, "what_if": "It is a what-if by a retention of 1 min.", "body": "x"}})
     with pytest.raises(CommandRefused, match="what-if by another retention than the broker's: it is never applied"):
-        world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+        world.preview()
     with pytest.raises(CommandRefused, match="nothing to approve"):
         world.answer()
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN), sink="dry_run")  # looking is allowed
+    world.preview(sink="dry_run")  # looking is allowed
 
 
 def test_the_first_line_that_is_read_says_by_how_much_it_goes_beyond_the_broker(world) -> None:
     world.says(show={"answer": {**SHOWN, "body": f"**{SHOWN['lead']}**\n\n| | |\n"}})
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
-    world.answer()
+    world.approved()
     lines = world.asked[0]["body"].splitlines()
     assert lines[0] == "**Beyond the broker by 3 offsets.**"
     assert lines[2].startswith("Approving deletes what this plan names")
@@ -311,50 +321,42 @@ NOT_APPROVED = {
 
 @pytest.mark.parametrize("answered", list(NOT_APPROVED.values()), ids=list(NOT_APPROVED))
 def test_apply_does_not_trust_the_graph(world, answered) -> None:
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+    world.preview()
     world.answer(**answered)
-    with pytest.raises(CommandRefused, match="nothing was done"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.refuses_to_apply("nothing was done")
     assert {each["argv"][0] for each in world.ran} == {"show"}
 
 
 def test_a_plan_that_changed_meanwhile(world) -> None:
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
-    world.answer()
+    world.approved()
     world.says(show={"answer": {**SHOWN, "sha256": "d" * 64, "body": "x"}})
-    with pytest.raises(CommandRefused, match="has changed since"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.refuses_to_apply("has changed since")
 
 
 def test_an_approval_task_that_somebody_marked_as_done(world) -> None:
     """With an XCom that says all that an approval would."""
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+    world.preview()
     asked = approval.request_of(world.context(ApplyPlan(task_id="apply", cluster=PLAIN)))
     world.xcoms["approve"] = {
         **world.folder.run, "request_sha256": asked.sha256, "chosen": ["Approve"], "user_id": "bea", "user_name": "bea",
         "answered_at_ms": time.time_ns() // 1_000_000,
     }  # fmt: skip
-    with pytest.raises(CommandRefused, match="nobody was asked"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.refuses_to_apply("nobody was asked")
     world.ask()
-    with pytest.raises(CommandRefused, match="nobody has answered"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.refuses_to_apply("nobody has answered")
 
 
 def test_an_answer_that_somebody_edited(world) -> None:
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+    world.preview()
     world.answer(chosen="Reject")
     world.xcoms["approve"] = {**world.xcoms["approve"], "chosen": ["Approve"]}
-    with pytest.raises(CommandRefused, match="not the one that was given"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.refuses_to_apply("not the one that was given")
 
 
 def test_an_answer_holds_for_what_was_triggered(world) -> None:
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
-    world.answer()
+    world.approved()
     world.use(allow_log_sink=True)
-    with pytest.raises(CommandRefused, match="another question"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN), sink="log", allow_log_sink=True)
+    world.refuses_to_apply("another question", sink="log", allow_log_sink=True)
 
 
 NEW_RUN = "another question, which Airflow goes on showing: trigger a new run"
@@ -369,7 +371,7 @@ def show(world, number: int) -> None:
 def preview(world) -> None:
     """Run the first task; a refusal leaves the others as they are."""
     with suppress(CommandRefused):
-        world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+        world.preview()
 
 
 STEPS = ("preview", "swap", "ask", "answer", "keep")
@@ -407,20 +409,18 @@ def test_no_consent_to_what_was_not_shown(world, order, monkeypatch) -> None:
                     world.resume(waiting)
     assert {each["body"].rpartition("\n")[2] for each in world.asked} == {"1 offsets"}
     show(world, 100_000)
-    with pytest.raises(CommandRefused, match="nothing was done"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.refuses_to_apply("nothing was done")
     show(world, 1)
-    with pytest.raises(CommandRefused, match=NEW_RUN):  # a question that was swapped once is void for good
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.refuses_to_apply(NEW_RUN)  # a question that was swapped once is void for good
     assert set(ran) == {"show"}
 
 
 def test_a_cleared_task_that_finds_the_same_takes_nothing_back(world) -> None:
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+    world.preview()
     waiting = world.ask()
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+    world.preview()
     world.resume(waiting)
-    assert world.run(ApplyPlan(task_id="apply", cluster=PLAIN)) == {"done": 3}
+    assert world.apply() == {"done": 3}
 
 
 def test_an_answer_counts_for_what_was_shown_when_the_task_began_to_wait(world) -> None:
@@ -449,22 +449,19 @@ def test_a_task_that_an_earlier_release_has_asked_with_is_refused(world) -> None
 
 
 def test_a_run_folder_of_an_earlier_release_is_refused(world) -> None:
-    preview(world)
-    world.answer()
+    world.approved()
     (file,) = world.home.rglob("request.json")
     request = json.loads(file.read_text())
     del request["cluster_id"]
     file.write_text(json.dumps(request))
-    with pytest.raises(CommandRefused, match="is of an earlier release: trigger a new run"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.refuses_to_apply("is of an earlier release: trigger a new run")
 
 
 @pytest.mark.parametrize("has_trigger", [False, True])
 def test_the_consent_to_one_run_is_none_to_another(world, has_trigger) -> None:
     """With every file of the first, its XCom, and the same plan."""
     world.triggered("ui" if has_trigger else None)
-    preview(world)
-    world.answer()
+    world.approved()
     (first,) = world.home.rglob("approval")
     world.run_id = f"{RUN_ID}x"
     preview(world)
@@ -472,30 +469,25 @@ def test_the_consent_to_one_run_is_none_to_another(world, has_trigger) -> None:
     (second,) = set(world.home.rglob("approval")) - {first}
     for file in first.iterdir():
         shutil.copy(file, second / file.name)
-    with pytest.raises(CommandRefused, match="of another run: trigger a new run"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.refuses_to_apply("of another run: trigger a new run")
     assert {each["argv"][0] for each in world.ran} == {"show"}
 
 
 def test_a_plan_of_another_cluster(world) -> None:
     """The same bytes, in an archive that has become another cluster's."""
-    preview(world)
-    world.answer()
+    world.approved()
     world.says(show={"answer": {**SHOWN, "cluster_id": "east", "body": "x"}})
-    with pytest.raises(CommandRefused, match="has changed since"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.refuses_to_apply("has changed since")
 
 
 def test_asking_again_forgets_the_answer(world) -> None:
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
-    world.answer()
+    world.approved()
     world.ask()
-    with pytest.raises(CommandRefused, match="nobody has answered"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.refuses_to_apply("nobody has answered")
 
 
 def test_silence_means_no_and_is_never_retried(world) -> None:
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+    world.preview()
     task = Approval(task_id="approve")
     with pytest.raises(AirflowFailException, match="which means no"):
         task.execute_complete(world.context(task), {"error": "too late", "error_type": "timeout"})
@@ -503,7 +495,7 @@ def test_silence_means_no_and_is_never_retried(world) -> None:
 
 def test_the_body_is_no_template(world) -> None:
     world.says(show={"answer": {**SHOWN, "body": HOSTILE}})
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+    world.preview()
     task = Approval(task_id="approve")
     assert not {"body", "subject"} & set(task.template_fields)
     world.answer()
@@ -515,11 +507,10 @@ def test_the_body_is_no_template(world) -> None:
 
 def test_only_who_is_named_may_answer(world) -> None:
     world.use(approvers=["bea", "cid"])
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+    world.preview()
     world.answer(user="dan")  # Airflow itself would refuse that
     assert world.asked[0]["assigned_users"] == [{"id": "bea", "name": "bea"}, {"id": "cid", "name": "cid"}]
-    with pytest.raises(CommandRefused, match="may not approve"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.refuses_to_apply("may not approve")
 
 
 @pytest.mark.parametrize("how", ["cli", "operator", None])
@@ -527,21 +518,19 @@ def test_a_run_from_a_shell_is_not_even_asked_about(world, how) -> None:
     world.use(approval_login_required=True)
     world.triggered(how)
     with pytest.raises(CommandRefused, match=r"(was|was not) triggered"):
-        world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+        world.preview()
     assert world.asked == []
 
 
 def test_a_run_from_a_shell_does_not_act(world) -> None:
     """Also when the task that would have asked was got around."""
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
-    world.answer()
+    world.approved()
     world.use(approval_login_required=True)
     world.triggered("cli")
-    with pytest.raises(CommandRefused, match="had logged in"):
-        world.run(ApplyPlan(task_id="apply", cluster=PLAIN))
+    world.refuses_to_apply("had logged in")
     assert {each["argv"][0] for each in world.ran} == {"show"}
     world.triggered("ui")
-    assert world.run(ApplyPlan(task_id="apply", cluster=PLAIN)) == {"done": 3}
+    assert world.apply() == {"done": 3}
 
 
 def test_restoring(world) -> None:
@@ -583,8 +572,7 @@ def test_nothing_to_restore(world) -> None:
      (6, CommandRefused), (9, CommandFailed)],
 )  # fmt: skip
 def test_exit_codes(world, code, kind) -> None:
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
-    world.answer()
+    world.approved()
     counts = {"done": 1, "not_done": 2}
     world.says(apply={"code": code, "stderr": f"error: group {HOSTILE}: no", "answer": {"counts": counts}})
     task = ApplyPlan(task_id="apply", cluster=PLAIN)
@@ -617,7 +605,7 @@ def test_who_hears_of_a_failure_hears_no_name(world, monkeypatch) -> None:
     ids=str,
 )  # fmt: skip
 def test_what_was_not_done_is_an_alert(world, counts, is_told) -> None:
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
+    world.preview()
     world.xcoms["apply"] = counts
     world.run(NotifyOutcome(task_id="notify", outcome_of="apply"))
     assert [alert["message"].startswith("not everything was done: ") for alert in world.alerts] == [True] * is_told
@@ -673,8 +661,7 @@ def test_lines_of_a_log_cannot_be_forged(world, caplog) -> None:
 
 
 def test_files_of_a_run_are_private(world) -> None:
-    world.run(PreviewPlan(task_id="preview", cluster=PLAIN))
-    world.answer()
+    world.approved()
     files = list((world.home / "var" / "runs").rglob("*.json"))
     assert {file.name for file in files} == {"request.json", "asked.json", "answer.json"}
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}

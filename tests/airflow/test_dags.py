@@ -142,46 +142,54 @@ def test_applying_writes_nothing_by_default(bag) -> None:
     assert params["allow_log_sink"] is False
 
 
-@pytest.mark.parametrize(
-    ("name", "conf"),
-    [
-        ("apply_tombstones", {"plan_id": ""}),
-        ("apply_tombstones", {"plan_id": "A" * 64}),
-        ("apply_tombstones", {"plan_id": "a" * 63 + "\n"}),
-        ("apply_tombstones", {"plan_id": "../" + "a" * 61}),
-        ("apply_tombstones", {"plan_id": None}),
-        ("apply_tombstones", {"sink": "everything"}),
-        ("apply_tombstones", {"allow_log_sink": "yes"}),
-        ("restore_offsets", {"from_plan": "x"}),
-        ("restore_offsets", {"as_of": "yesterday"}),
-        ("restore_offsets", {"groups": [""]}),
-        ("restore_offsets", {"groups": "a"}),
-        ("restore_offsets", {"topics": [1]}),
-        ("restore_offsets", {"as_of": "2026-02-30"}),
-        ("restore_offsets", {"clamp": None}),
-    ],
-)
-def test_the_forms_of_what_changes_a_cluster_refuse(bag, name, conf) -> None:
-    ((field, value),) = conf.items()
+REFUSED = {
+    "apply_tombstones": {
+        "plan_id": ["", "A" * 64, "a" * 63 + "\n", "../" + "a" * 61, None], "sink": ["everything"],
+        "allow_log_sink": ["yes"],
+    },
+    "restore_offsets": {
+        "from_plan": ["x"], "as_of": ["yesterday", "2026-02-30"], "groups": [[""], "a"], "topics": [[1]],
+        "clamp": [None],
+    },
+    "offset_retention": {
+        "as_of": ["yesterday", 5], "since": ["before"], "retention_minutes": [0, "7"], "profile": ["mine"],
+        "full": ["yes"], "policy": ["../secrets.yaml", "/etc/passwd", "..yaml", "a b"],
+    },
+    "maintenance": {"delete": ["yes", None], "subset": ["third", "1/"]},
+}  # fmt: skip
+TAKEN = {
+    "apply_tombstones": {"plan_id": ["0123456789abcdef" * 4], "sink": ["log"]},
+    "restore_offsets": {
+        "from_ledger": ["", "0" * 64], "as_of": ["", "2026-11-21T06:00:00Z"], "groups": [["a", "<b>"]],
+        "topics": [["t:0"]], "pattern": ["", r"team-\pL+"], "from_plan": [""],
+    },
+    "offset_retention": {
+        "as_of": [
+            "", "1795228111458", "2026-11-21", "2026-11-21T06:00:00Z", "2026-11-21 06:00:00.123+02:00",
+        ],
+        "since": ["", "2026-11-21T05:00:00Z"], "retention_minutes": [None, 10080], "full": [True],
+        "policy": ["", "strict-2.yaml"],
+    },
+    "maintenance": {"delete": [True], "subset": ["", "3/7"]},
+    "audit_replicas": {"log_partitions": [""]},
+}  # fmt: skip
+"""The empty text, too, where earlier runs may have it."""
+
+
+def every_value(forms):
+    """DAG, field and value, each as a case of its own."""
+    cases = [(name, field, value) for name, form in forms.items() for field, each in form.items() for value in each]
+    return pytest.mark.parametrize(("name", "field", "value"), cases)
+
+
+@every_value(REFUSED)
+def test_a_form_refuses(bag, name, field, value) -> None:
     with pytest.raises(ParamValidationError):
         bag.dags[name].params.get_param(field).resolve(value)
 
 
-@pytest.mark.parametrize(
-    ("name", "conf"),
-    [
-        ("apply_tombstones", {"plan_id": "0123456789abcdef" * 4}),
-        ("apply_tombstones", {"sink": "log"}),
-        ("restore_offsets", {"from_ledger": ""}),
-        ("restore_offsets", {"from_ledger": "0" * 64}),
-        ("restore_offsets", {"as_of": "2026-11-21T06:00:00Z"}),
-        ("restore_offsets", {"groups": ["a", "<b>"]}),
-        ("restore_offsets", {"topics": ["t:0"]}),
-        ("restore_offsets", {"pattern": r"team-\pL+"}),
-    ],
-)
-def test_the_forms_of_what_changes_a_cluster_take(bag, name, conf) -> None:
-    ((field, value),) = conf.items()
+@every_value(TAKEN)
+def test_a_form_takes(bag, name, field, value) -> None:
     assert bag.dags[name].params.get_param(field).resolve(value) == value
 
 
@@ -211,62 +219,6 @@ def test_outlets_are_the_published_tables(dag) -> None:
     assert not any(dag.get_task(stage).outlets for stage in STAGES[:-1])
 
 
-@pytest.mark.parametrize(
-    "conf",
-    [
-        {"as_of": "yesterday"},
-        {"as_of": 5},
-        {"since": "before"},
-        {"retention_minutes": 0},
-        {"retention_minutes": "7"},
-        {"profile": "mine"},
-        {"full": "yes"},
-        {"policy": "../secrets.yaml"},
-        {"policy": "/etc/passwd"},
-        {"policy": "..yaml"},
-        {"policy": "a b"},
-    ],
-)
-def test_the_form_refuses(dag, conf) -> None:
-    ((name, value),) = conf.items()
-    with pytest.raises(ParamValidationError):
-        dag.params.get_param(name).resolve(value)
-
-
-@pytest.mark.parametrize(
-    "conf",
-    [
-        {"as_of": ""},
-        {"as_of": "1795228111458"},
-        {"since": "2026-11-21T05:00:00Z"},
-        {"as_of": "2026-11-21"},
-        {"as_of": "2026-11-21T06:00:00Z"},
-        {"as_of": "2026-11-21 06:00:00.123+02:00"},
-        {"retention_minutes": None},
-        {"retention_minutes": 10080},
-        {"full": True},
-        {"policy": ""},
-        {"policy": "strict-2.yaml"},
-    ],
-)
-def test_the_form_takes(dag, conf) -> None:
-    for name, value in conf.items():
-        assert dag.params.get_param(name).resolve(value) == value
-
-
-@pytest.mark.parametrize("conf", [{"delete": "yes"}, {"delete": None}, {"subset": "third"}, {"subset": "1/"}])
-def test_the_form_of_maintenance_refuses(maintenance, conf) -> None:
-    ((name, value),) = conf.items()
-    with pytest.raises(ParamValidationError):
-        maintenance.params.get_param(name).resolve(value)
-
-
-@pytest.mark.parametrize("conf", [{"delete": True}, {"subset": ""}, {"subset": "3/7"}])
-def test_the_form_of_maintenance_takes(maintenance, conf) -> None:
-    ((name, value),) = conf.items()
-    assert maintenance.params.get_param(name).resolve(value) == value
-
-
 def test_an_empty_field_does_not_disable_the_form() -> None:
     """Airflow's form keeps Trigger and Run Backfill disabled while a field is empty whose type does not allow null."""
     dags = DagBag(dag_folder=str(DAGS)).dags  # tests above fill the forms
@@ -279,19 +231,6 @@ def test_an_empty_field_does_not_disable_the_form() -> None:
             assert "null" in param.schema["type"], field
             assert param.value != "", f"{field}: of an empty text the form makes null as soon as it is touched"
             assert param.resolve(None) is None, field
-
-
-@pytest.mark.parametrize(
-    ("name", "field"),
-    [
-        *[("offset_retention", field) for field in ("as_of", "since", "policy")],
-        ("maintenance", "subset"),
-        ("audit_replicas", "log_partitions"),
-        *[("restore_offsets", field) for field in ("from_ledger", "from_plan", "as_of", "pattern")],
-    ],
-)
-def test_the_forms_take_the_empty_text_of_earlier_runs(bag, name, field) -> None:
-    assert bag.dags[name].params.get_param(field).resolve("") == ""
 
 
 def test_every_field_of_a_form_is_explained(bag) -> None:

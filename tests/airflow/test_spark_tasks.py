@@ -148,16 +148,10 @@ def test_nothing_to_know(outcome: dict) -> None:
 @pytest.mark.parametrize(
     "code, raises",
     [
-        (0, None),
-        (1, AirflowException),
-        (2, AirflowFailException),
-        (3, AirflowFailException),
-        (4, AirflowSkipException),
-        (5, None),
-        (6, AirflowFailException),
-        (137, AirflowException),
+        (0, None), (1, AirflowException), (2, AirflowFailException), (3, AirflowFailException),
+        (4, AirflowSkipException), (5, None), (6, AirflowFailException), (137, AirflowException),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("way", ["by spark-submit", "by the outcome file"])
 def test_exit_codes(home, monkeypatch, code, raises, way) -> None:
     outcome = {"exit_code": code, "error": "the archive says no"} if way == "by the outcome file" else None

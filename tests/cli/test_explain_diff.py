@@ -142,13 +142,10 @@ def test_a_group_that_was_never_there(run, story):
 @pytest.mark.parametrize(
     "argv, code",
     [
-        (("explain", "g", ":1"), 2),
-        (("explain", "g", "t:x"), 2),
-        (("explain", "g", "--as-of", "1"), 4),
-        (("diff", "1", "2"), 4),
-        (("diff", "yesterday", "2"), 2),
+        (("explain", "g", ":1"), 2), (("explain", "g", "t:x"), 2), (("explain", "g", "--as-of", "1"), 4),
+        (("diff", "1", "2"), 4), (("diff", "yesterday", "2"), 2),
     ],
-)
+)  # fmt: skip
 def test_exit_codes(run, story, argv, code):
     assert run(*argv, *story)[0] == code
 

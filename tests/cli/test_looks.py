@@ -19,11 +19,8 @@ def archive(tmp_path: Path) -> str:
     """A group that ends, loses an offset that was not due and then one that was; the retention is ten minutes."""
     archive = Archive(tmp_path / "archive")
     seen: list[tuple[int, dict[str, Any], list[int]]] = [
-        (20, STABLE, [0, 1, 2]),
-        (15, {}, [0, 1, 2]),
-        (14, {}, [0, 1]),
-        (1, {}, [0]),
-    ]
+        (20, STABLE, [0, 1, 2]), (15, {}, [0, 1, 2]), (14, {}, [0, 1]), (1, {}, [0]),
+    ]  # fmt: skip
     for ago, group, partitions in seen:
         offsets = {("g", "t", number): 5 + number for number in partitions}
         write_look(archive, NOW_MS - ago * MINUTE_MS, {"g": group}, offsets)

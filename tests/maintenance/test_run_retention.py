@@ -76,12 +76,9 @@ def test_a_more_generous_retention_keeps_more(runs: set[int], retention: RunRete
 @pytest.mark.parametrize(
     "checkpoints, wanted, needed",
     [
-        ([], [5], []),
-        ([1, 2, 3], [], [3]),
-        ([1, 2, 3], [2], [2, 3]),
-        ([1, 2, 4], [3, 9], [2, 4]),
+        ([], [5], []), ([1, 2, 3], [], [3]), ([1, 2, 3], [2], [2, 3]), ([1, 2, 4], [3, 9], [2, 4]),
         ([5, 7], [1], [7]),
     ],
-)
+)  # fmt: skip
 def test_bases_of_what_is_kept(checkpoints: list[int], wanted: list[int], needed: list[int]) -> None:
     assert needed_bases(checkpoints, wanted) == set(needed)

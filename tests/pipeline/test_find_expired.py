@@ -103,11 +103,9 @@ def test_the_plan_is_what_the_policy_lets_go(audited: tuple[RunFolder, RunRecord
     folder, record = audited
     planned = folder.read_table("tombstones", 0).to_pylist()
     assert [(row["group_id"], row["topic"], row["partition"], row["cause"]) for row in planned] == [
-        ("ci-old", "t", 0, "rule:ci"),
-        ("ci-old", None, None, "group_empty"),
-        ("other", "gone", 0, "rule:orphans"),
+        ("ci-old", "t", 0, "rule:ci"), ("ci-old", None, None, "group_empty"), ("other", "gone", 0, "rule:orphans"),
         ("other", "t", 1, "rule:orphans"),
-    ]
+    ]  # fmt: skip
     assert (record.policy, record.policy_sha256) == (policy_of().canonical, policy_of().sha256)
 
 

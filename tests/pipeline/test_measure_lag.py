@@ -112,15 +112,10 @@ def test_would_reset(archive: Archive, committed_offset: int, rest: dict[str, ob
 @pytest.mark.parametrize(
     ("leader_epoch", "committed_offset", "reason", "diverged_at"),
     [
-        (3, 41, "truncated", 40),
-        (3, 40, None, None),
-        (4, 41, "truncated", None),
-        (5, 41, None, None),
-        (None, 41, None, None),
-        (3, 9, "behind_log_start", None),
-        (3, 101, "beyond_log_end", None),
+        (3, 41, "truncated", 40), (3, 40, None, None), (4, 41, "truncated", None), (5, 41, None, None),
+        (None, 41, None, None), (3, 9, "behind_log_start", None), (3, 101, "beyond_log_end", None),
     ],
-)
+)  # fmt: skip
 def test_truncated(
     archive: Archive, leader_epoch: int | None, committed_offset: int, reason: str | None, diverged_at: int | None
 ) -> None:

@@ -11,16 +11,10 @@ from sexton.report.summary import Timeline
 @pytest.mark.parametrize(
     "span_ms, text",
     [
-        (None, "-"),
-        (0, "0 ms"),
-        (999, "999 ms"),
-        (61_000, "1 min 1 s"),
-        (DAY_MS, "1 d"),
-        (DAY_MS + MINUTE_MS, "1 d"),
-        (-HOUR_MS, "-1 h"),
-        (1000 * DAY_MS, "1,000 d"),
+        (None, "-"), (0, "0 ms"), (999, "999 ms"), (61_000, "1 min 1 s"), (DAY_MS, "1 d"),
+        (DAY_MS + MINUTE_MS, "1 d"), (-HOUR_MS, "-1 h"), (1000 * DAY_MS, "1,000 d"),
     ],
-)
+)  # fmt: skip
 def test_duration(span_ms: int | None, text: str) -> None:
     assert figures.duration(span_ms) == text
 

@@ -69,14 +69,11 @@ def test_every_live_offset_is_in_one_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "after_ms, bars, later",
     [
-        ([1], 1, 0),
-        ([HOUR_MS - 1] * 3, 60, 0),
-        ([7 * DAY_MS] * 5, 57, 0),
-        ([HOUR_MS] * 200 + [2**62], 31, 1),
+        ([1], 1, 0), ([HOUR_MS - 1] * 3, 60, 0), ([7 * DAY_MS] * 5, 57, 0), ([HOUR_MS] * 200 + [2**62], 31, 1),
         ([2**63 - 1 - AS_OF_MS], 0, 1),
     ],
     ids=["one", "an hour", "a week", "one far away", "the end of time"],
-)
+)  # fmt: skip
 def test_timeline(tmp_path: Path, after_ms: list[int], bars: int, later: int) -> None:
     verdicts = [kept("g", number, "not_due", after) for number, after in enumerate(after_ms)]
     line = summarize(write_run_folder(tmp_path, {"offset_verdicts": verdicts})).expiring.timeline

@@ -154,11 +154,9 @@ def test_what_fails_is_shown_and_what_was_there_is_not(
     monkeypatch.setattr("sexton.ui.what_if_routes.ask", ask)
     monkeypatch.setattr("sexton.ui.pages.find_groups", find)
     answered = [
-        {"focus": "[name=retention_minutes]"},
-        {"type": "30"},
-        {"press": "Enter"},
+        {"focus": "[name=retention_minutes]"}, {"type": "30"}, {"press": "Enter"},
         {"shows": ["#answer", "alert(1)"]},
-    ]
+    ]  # fmt: skip
     wrong = [{"focus": "[name=policy]"}, {"type": "<i>x"}, {"focus": "form.stack button"}, {"press": "Enter"}]
     refused = [*wrong, {"shows": ["#answer", "is none"]}]
     searching = [{"focus": "[name=q]"}]

@@ -390,22 +390,12 @@ def test_a_story_older_than_every_run_that_is_left(thinned: WrittenLake) -> None
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        ("/group?id=none", 404),
-        ("/api/group?id=none", 404),
-        ("/static/vendor.json", 404),
-        ("/static/..%2fapp.py", 404),
-        ("/?as_of=1", 404),
-        ("/?cluster=none", 404),
-        ("/groups?sort=1;DROP", 422),
-        ("/groups?page=0", 422),
-        ("/groups?size=100000", 422),
-        ("/offsets?finding=x", 422),
-        ("/?as_of=99999999999999999999", 422),
-        ("/docs", 404),
-        ("/redoc", 404),
-        ("/openapi.json", 404),
+        ("/group?id=none", 404), ("/api/group?id=none", 404), ("/static/vendor.json", 404),
+        ("/static/..%2fapp.py", 404), ("/?as_of=1", 404), ("/?cluster=none", 404), ("/groups?sort=1;DROP", 422),
+        ("/groups?page=0", 422), ("/groups?size=100000", 422), ("/offsets?finding=x", 422),
+        ("/?as_of=99999999999999999999", 422), ("/docs", 404), ("/redoc", 404), ("/openapi.json", 404),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_there_or_not_to_be_asked(client: TestClient, path: str, status: int) -> None:
     assert client.get(PREFIX + path).status_code == status
 

@@ -66,15 +66,12 @@ BY_ROWS: dict[tuple[str, str], Break] = {
     ("tombstones", "positions"): remove("tombstones", 0),
     ("tombstones", "other_plan"): change("tombstones", 0, plan_id="another"),
     ("undecodable_records", "found"): append("undecodable_records", row("undecodable_records")),
-    ("unreachable_offsets", "group_removed"): append(
-        "unreachable_offsets", world.offset("unreachable_offsets", "gone", 0, 9, reason="group_removed")
-    ),
-    ("unreachable_offsets", "stray"): append(
-        "unreachable_offsets", world.offset("unreachable_offsets", LIVING, 0, 9, reason="stray")
-    ),
-    ("unreachable_offsets", "share_group"): append(
-        "unreachable_offsets", world.offset("unreachable_offsets", LIVING, 0, 9, reason="share_group")
-    ),
+    **{
+        ("unreachable_offsets", reason): append(
+            "unreachable_offsets", world.offset("unreachable_offsets", group_id, 0, 9, reason=reason)
+        )
+        for reason, group_id in (("group_removed", "gone"), ("stray", LIVING), ("share_group", LIVING))
+    },
     ("load_profile", "load_failures"): change("load_profile", 0, load_would_fail=True),
     ("load_profile", "sweep_failures"): change("load_profile", 0, sweep_blocked_by="g"),
     ("load_profile", "unknown_types"): change("load_profile", 0, unknown_types=1),

@@ -1,6 +1,5 @@
 """A plan's page: what an approver has to see is there, and a hostile name stays text."""
 
-import re
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from sexton.report.plan_page import render_plan
 from sexton.tables import TABLES
 from tests.html import Html
 from tests.report.run_folder import AS_OF_MS, DAY_MS, HOSTILE_NAMES
-from tests.report.test_run_page import ATTRIBUTES, TAGS
+from tests.report.test_run_page import harmless
 
 OFFSET, GROUP_METADATA = 1, 2
 PLAN_ID = "ab" * 32
@@ -62,13 +61,9 @@ def plan_of(
         for group in {*lost, *deleted}
     ]
     counts = {
-        "tombstones": len(rows),
-        "offsets": len(offsets),
-        "group_records": len(deleted),
-        "groups_losing": len(groups),
-        "groups_deleted": len(deleted),
-        "groups_total": 77,
-    }
+        "tombstones": len(rows), "offsets": len(offsets), "group_records": len(deleted),
+        "groups_losing": len(groups), "groups_deleted": len(deleted), "groups_total": 77,
+    }  # fmt: skip
     facts: dict[str, Any] = {
         "plan_id": PLAN_ID,
         "cluster_id": "cluster",
@@ -112,26 +107,11 @@ def page_of(found: PlanContent) -> Html:
 def test_a_hostile_name_stays_text(name: str) -> None:
     losses = [Losses(cause=f"rule:{name}", owner=name, reason=name, ticket=name, offsets=1, groups=1, deleted_groups=0)]
     found = content(
-        {name: 1},
-        deleted=(f"bare {name}",),
-        topic=name,
-        cause=f"rule:{name}",
-        verdict={"policy_reason": name, "orphan": name},
-        cluster_id=name,
-        topic_id=name,
-        profile=name,
-        losses=losses,
-        warnings=[name],
-        over_limits=[name],
-        code_version=name,
-    )
-    html = render_plan(found).decode("utf-8")
-    page = Html(html)
-    assert page.tags <= set(TAGS.split())
-    assert page.attributes <= set(ATTRIBUTES.split())
-    assert html.isprintable() or not re.search(
-        r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e]", html
-    )
+        {name: 1}, deleted=(f"bare {name}",), topic=name, cause=f"rule:{name}",
+        verdict={"policy_reason": name, "orphan": name}, cluster_id=name, topic_id=name, profile=name,
+        losses=losses, warnings=[name], over_limits=[name], code_version=name,
+    )  # fmt: skip
+    page = harmless(render_plan(found).decode("utf-8"))
     assert visible(name) in page.titles
     assert any(short(name) in text for text in page.texts)
 
@@ -144,14 +124,10 @@ def test_what_an_approver_sees() -> None:
         Losses(cause="rule:old", owner="build", offsets=1, groups=1, deleted_groups=0),
     ]
     found = content(
-        {"ci-1": 9, "ci-2": 1},
-        deleted=("ci-2",),
-        cause="rule:ci",
-        verdict={"policy_reason": "expired", "policy_expires_at_ms": AS_OF_MS - 2 * DAY_MS},
-        losses=losses,
-        policy_sha256="cd" * 32,
-        warnings=["3 held offsets expire anyway"],
-    )
+        {"ci-1": 9, "ci-2": 1}, deleted=("ci-2",), cause="rule:ci",
+        verdict={"policy_reason": "expired", "policy_expires_at_ms": AS_OF_MS - 2 * DAY_MS}, losses=losses,
+        policy_sha256="cd" * 32, warnings=["3 held offsets expire anyway"],
+    )  # fmt: skip
     html = render_plan(found).decode("utf-8")
     text = Html(html).text
     assert "<b>10</b><span>committed offsets deleted</span>" in html

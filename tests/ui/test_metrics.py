@@ -41,9 +41,13 @@ def scraped(client: TestClient) -> Series:
     answer = client.get(f"{PREFIX}/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=")
+    return series_of(answer.text)
+
+
+def series_of(text: str) -> Series:
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(answer.text)
+        for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
 
@@ -123,19 +127,11 @@ def test_no_series_is_named_by_a_client(world: WrittenLake) -> None:
     """A hundred hostile groups add no series: the labels are all of a few known words."""
     with client_of(app_over(world)) as client:
         text = client.get(f"{PREFIX}/metrics").text
-    labels = {label for _, of in scraped_text(text) for label in of}
+    labels = {label for _, of in series_of(text) for label in of}
     assert {name for name, _ in labels} <= {label for _, labels in GAUGES.values() for label in labels}
     assert all(re.fullmatch(r"[A-Za-z0-9_.+-]*", told) for _, told in labels)
     assert not [name for name in (*HOSTILE_NAMES, LIVING, DYING, GONE) if name and f'"{name}"' in text]
     assert len(text.splitlines()) < 250
-
-
-def scraped_text(text: str) -> set[tuple[str, frozenset[tuple[str, str]]]]:
-    return {
-        (sample.name, frozenset(sample.labels.items()))
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,13 @@ def names(tables: PublishedTables, run: Any) -> list[str]:
     return [row["group_id"] for row in tables.rows(f"SELECT group_id FROM {tables.of_run(run, 'groups')} ORDER BY 1")]
 
 
+def read_at_a_snapshot_that_is_gone(lake: WrittenLake, table: str) -> PublishedTables:
+    """What `runs` names of the run ONCE is a snapshot that the table has not."""
+    named = [{"table": table, "snapshot_id": 1}]
+    lake.append("runs", as_table("runs", [run_row(ONCE, snapshots=named, counts=[])], ONCE))
+    return PublishedTables(lambda: lake.lake)
+
+
 def test_runs_of_every_cluster_oldest_first(tables: PublishedTables) -> None:
     assert [run.key for run in tables.runs()] == [key(0), key(0, OTHER), *(key(number) for number in range(1, RUNS))]
 
@@ -88,9 +95,7 @@ def test_two_attempts_are_never_mixed(tmp_path: Path) -> None:
     tables = PublishedTables(lambda: lake.lake)
     (run,) = tables.runs()
     assert names(tables, run) == ["first"]
-    assert [row["group_id"] for row in tables.rows(f"SELECT group_id FROM {tables.of_runs([run], 'groups')}")] == [
-        "first"
-    ]
+    assert tables.rows(f"SELECT group_id FROM {tables.of_runs([run], 'groups')}") == [{"group_id": "first"}]
     lake.append("groups", as_table("groups", [group("third")], key(1, "c")))
     several = PublishedTables(lambda: lake.lake)
     assert several.rows(f"SELECT group_id FROM {several.of_runs([run], 'groups')}") == [{"group_id": "first"}]
@@ -117,9 +122,7 @@ def test_a_run_whose_rows_were_replaced_is_gone(tmp_path: Path) -> None:
     """Its snapshot is not there any more, and today's rows are another's: nothing is better than those."""
     lake = lake_at(tmp_path)
     lake.append("groups", as_table("groups", [group("second")], AGAIN))
-    named = [{"table": "groups", "snapshot_id": 1}]
-    lake.append("runs", as_table("runs", [run_row(ONCE, snapshots=named, counts=[])], ONCE))
-    tables = PublishedTables(lambda: lake.lake)
+    tables = read_at_a_snapshot_that_is_gone(lake, "groups")
     with pytest.raises(RunGone):
         names(tables, tables.runs()[0])
 
@@ -127,9 +130,7 @@ def test_a_run_whose_rows_were_replaced_is_gone(tmp_path: Path) -> None:
 def test_a_snapshot_that_expired_is_read_from_today(tmp_path: Path) -> None:
     lake = lake_at(tmp_path)
     lake.append("groups", as_table("groups", [group("first")], ONCE))
-    named = [{"table": "groups", "snapshot_id": 1}]
-    lake.append("runs", as_table("runs", [run_row(ONCE, snapshots=named, counts=[])], ONCE))
-    tables = PublishedTables(lambda: lake.lake)
+    tables = read_at_a_snapshot_that_is_gone(lake, "groups")
     assert names(tables, tables.runs()[0]) == ["first"]
 
 
@@ -142,10 +143,8 @@ def test_columns_declared_since_are_null(tmp_path: Path) -> None:
     verdict = {"group_id": "g", "topic": "t", "broker_verdict": "expire", "broker_reason": "expired"}
     rows = as_table("offset_verdicts", [verdict], ONCE).select(old.names)
     lake.catalog.load_table("sexton.offset_verdicts").append(rows)
-    named = [{"table": "offset_verdicts", "snapshot_id": 1}]
     lake.append("groups", as_table("groups", [group("g")], ONCE))
-    lake.append("runs", as_table("runs", [run_row(ONCE, snapshots=named, counts=[])], ONCE))
-    tables = PublishedTables(lambda: lake.lake)
+    tables = read_at_a_snapshot_that_is_gone(lake, "offset_verdicts")
     (found,) = find_groups(tables, tables.runs()[0], GroupQuery()).rows
     assert (found["due"], found["orphans"], found["left_topics"], found["pinned"]) == (1, 0, 0, 0)
 

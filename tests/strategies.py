@@ -5,7 +5,7 @@ members and producers, so that records meet: values under tombstones, markers th
 type, transitions that no coordinator would make.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -219,6 +219,11 @@ def _classic_values(draw: st.DrawFn) -> dict[str, Any]:
     )
 
 
+def _fields(**values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """The fields of a record or of a part of one, each by its own strategy."""
+    return st.fixed_dictionaries(values)
+
+
 _epochs = st.integers(0, 3)
 _names = st.lists(st.sampled_from(TOPICS), max_size=2)
 _partitions = st.lists(st.sampled_from([0, 1]), max_size=2, unique=True)
@@ -232,39 +237,25 @@ def _mostly_unique(
     return st.integers(0, 9).flatmap(lambda chance: unique if chance else st.lists(items, max_size=max_size))
 
 
-_topic_partitions = _mostly_unique(
-    st.fixed_dictionaries({"topic_id": st.sampled_from(TOPIC_IDS[1:]), "partitions": _partitions}), "topic_id"
-)
-_tasks = _mostly_unique(
-    st.fixed_dictionaries({"subtopology_id": st.sampled_from(["0", "1"]), "partitions": _partitions}), "subtopology_id"
-)
+_topic_partitions = _mostly_unique(_fields(topic_id=st.sampled_from(TOPIC_IDS[1:]), partitions=_partitions), "topic_id")
+_tasks = _mostly_unique(_fields(subtopology_id=st.sampled_from(["0", "1"]), partitions=_partitions), "subtopology_id")
 _epoched_tasks = _mostly_unique(
-    st.fixed_dictionaries(
-        {
-            "subtopology_id": st.sampled_from(["0", "1"]),
-            "partitions": _partitions,
-            "assignment_epochs": st.sampled_from([None, [], [], [1], [1, 2]]),
-        }
+    _fields(
+        subtopology_id=st.sampled_from(["0", "1"]), partitions=_partitions,
+        assignment_epochs=st.sampled_from([None, [], [], [1], [1, 2]]),
     ),
     "subtopology_id",
 )
-_target_epochs = st.fixed_dictionaries(
-    {
-        "assignment_epoch": st.sampled_from([-2, -1, 1, 1, 2, 2, 3]),
-        "assignment_timestamp": st.sampled_from([0, 0, 0, 0, BASE_MS, -1]),
-    }
+_target_epochs = _fields(
+    assignment_epoch=st.sampled_from([-2, -1, 1, 1, 2, 2, 3]),
+    assignment_timestamp=st.sampled_from([0, 0, 0, 0, BASE_MS, -1]),
 )
 _client = {
-    "client_id": st.just("client"),
-    "client_host": st.just("/127.0.0.1"),
-    "rack_id": st.sampled_from([None, "r"]),
-}
-_pairs = _mostly_unique(st.fixed_dictionaries({"key": st.sampled_from("ab"), "value": st.just("v")}), "key")
+    "client_id": st.just("client"), "client_host": st.just("/127.0.0.1"), "rack_id": st.sampled_from([None, "r"]),
+}  # fmt: skip
+_pairs = _mostly_unique(_fields(key=st.sampled_from("ab"), value=st.just("v")), "key")
 _share_topics = _mostly_unique(
-    st.fixed_dictionaries(
-        {"topic_id": st.sampled_from(TOPIC_IDS[1:]), "topic_name": st.just("t"), "partitions": _partitions}
-    ),
-    "topic_id",
+    _fields(topic_id=st.sampled_from(TOPIC_IDS[1:]), topic_name=st.just("t"), partitions=_partitions), "topic_id"
 )
 _infos = st.lists(
     st.builds(
@@ -274,102 +265,65 @@ _infos = st.lists(
     max_size=1,
 )
 _subtopologies = _mostly_unique(
-    st.fixed_dictionaries(
-        {
-            "subtopology_id": st.sampled_from(["0", "1"]), "source_topics": _names,
-            "source_topic_regex": st.just([]), "state_changelog_topics": st.just([]),
-            "repartition_sink_topics": st.just([]), "repartition_source_topics": _infos,
-            "copartition_groups": st.just([]),
-        }
+    _fields(
+        subtopology_id=st.sampled_from(["0", "1"]), source_topics=_names, source_topic_regex=st.just([]),
+        state_changelog_topics=st.just([]), repartition_sink_topics=st.just([]), repartition_source_topics=_infos,
+        copartition_groups=st.just([]),
     ),
     "subtopology_id",
 )  # fmt: skip
 _described_topics = st.lists(
-    st.fixed_dictionaries(
-        {
-            "topic_id": st.sampled_from((*TOPIC_IDS[1:], *TOPIC_IDS)),
-            "topic_name": st.sampled_from(["t", "t", "t", ""]),
-            "num_partitions": st.sampled_from([1, 1, -1]),
-            "partition_metadata": st.just([]),
-        }
+    _fields(
+        topic_id=st.sampled_from((*TOPIC_IDS[1:], *TOPIC_IDS)), topic_name=st.sampled_from(["t", "t", "t", ""]),
+        num_partitions=st.sampled_from([1, 1, -1]), partition_metadata=st.just([]),
     ),
     max_size=1,
 )
 _GROUP_VALUES: dict[int, st.SearchStrategy[dict[str, Any]]] = {
     2: _classic_values(),
-    3: st.fixed_dictionaries({"epoch": _epochs}),
-    4: st.fixed_dictionaries({"topics": _described_topics}),
-    5: st.fixed_dictionaries(
-        {
-            **_client,
-            "instance_id": st.sampled_from([None, "instance"]),
-            "subscribed_topic_names": _names,
-            "subscribed_topic_regex": st.sampled_from([None, "", "t.*"]),
-            "rebalance_timeout_ms": st.just(45_000),
-            "server_assignor": st.none(),
-            "classic_member_metadata": st.sampled_from(
-                [None, {"session_timeout_ms": 30_000, "supported_protocols": []}]
-            ),
-        }
+    3: _fields(epoch=_epochs),
+    4: _fields(topics=_described_topics),
+    5: _fields(
+        **_client, instance_id=st.sampled_from([None, "instance"]), subscribed_topic_names=_names,
+        subscribed_topic_regex=st.sampled_from([None, "", "t.*"]), rebalance_timeout_ms=st.just(45_000),
+        server_assignor=st.none(),
+        classic_member_metadata=st.sampled_from([None, {"session_timeout_ms": 30_000, "supported_protocols": []}]),
     ),
     6: _target_epochs,
-    7: st.fixed_dictionaries({"topic_partitions": _topic_partitions}),
-    8: st.fixed_dictionaries(
-        {
-            "member_epoch": _epochs,
-            "previous_member_epoch": _epochs,
-            "state": st.sampled_from([0, 0, 1, 2, 127]),
-            "assigned_partitions": _topic_partitions,
-            "partitions_pending_revocation": st.one_of(st.just([]), _topic_partitions),
-        }
+    7: _fields(topic_partitions=_topic_partitions),
+    8: _fields(
+        member_epoch=_epochs, previous_member_epoch=_epochs, state=st.sampled_from([0, 0, 1, 2, 127]),
+        assigned_partitions=_topic_partitions,
+        partitions_pending_revocation=st.one_of(st.just([]), _topic_partitions),
     ),
-    10: st.fixed_dictionaries({**_client, "subscribed_topic_names": _names}),
-    11: st.fixed_dictionaries({"epoch": _epochs, "metadata_hash": st.just(0)}),
+    10: _fields(**_client, subscribed_topic_names=_names),
+    11: _fields(epoch=_epochs, metadata_hash=st.just(0)),
     12: _target_epochs,
-    13: st.fixed_dictionaries({"topic_partitions": _topic_partitions}),
-    14: st.fixed_dictionaries(
-        {
-            "member_epoch": _epochs,
-            "previous_member_epoch": _epochs,
-            "state": st.sampled_from([0, 127]),
-            "assigned_partitions": _topic_partitions,
-        }
+    13: _fields(topic_partitions=_topic_partitions),
+    14: _fields(
+        member_epoch=_epochs, previous_member_epoch=_epochs, state=st.sampled_from([0, 127]),
+        assigned_partitions=_topic_partitions,
     ),
-    15: st.fixed_dictionaries(
-        {"initializing_topics": _share_topics, "initialized_topics": _share_topics, "deleting_topics": st.just([])}
+    15: _fields(initializing_topics=_share_topics, initialized_topics=_share_topics, deleting_topics=st.just([])),
+    16: _fields(topics=_names, version=st.just(1), timestamp=st.just(BASE_MS)),
+    17: _fields(
+        epoch=_epochs, metadata_hash=st.just(0), validated_topology_epoch=st.integers(-1, 2),
+        last_assignment_configs=st.one_of(st.none(), _pairs),
     ),
-    16: st.fixed_dictionaries({"topics": _names, "version": st.just(1), "timestamp": st.just(BASE_MS)}),
-    17: st.fixed_dictionaries(
-        {
-            "epoch": _epochs,
-            "metadata_hash": st.just(0),
-            "validated_topology_epoch": st.integers(-1, 2),
-            "last_assignment_configs": st.one_of(st.none(), _pairs),
-        }
-    ),
-    19: st.fixed_dictionaries(
-        {
-            **_client, "instance_id": st.none(), "rebalance_timeout_ms": st.just(45_000),
-            "topology_epoch": st.integers(0, 2), "process_id": st.sampled_from(["p", "q"]),
-            "user_endpoint": st.sampled_from([None, {"host": "h", "port": 9}]), "client_tags": _pairs,
-        }
+    19: _fields(
+        **_client, instance_id=st.none(), rebalance_timeout_ms=st.just(45_000), topology_epoch=st.integers(0, 2),
+        process_id=st.sampled_from(["p", "q"]), user_endpoint=st.sampled_from([None, {"host": "h", "port": 9}]),
+        client_tags=_pairs,
     ),
     20: _target_epochs,
-    21: st.fixed_dictionaries({"active_tasks": _tasks, "standby_tasks": _tasks, "warmup_tasks": st.just([])}),
-    22: st.fixed_dictionaries(
-        {
-            "member_epoch": _epochs,
-            "previous_member_epoch": _epochs,
-            "state": st.sampled_from([1, 1, 2, 3, 127]),
-            "active_tasks": _epoched_tasks,
-            "standby_tasks": _tasks,
-            "warmup_tasks": _tasks,
-            "active_tasks_pending_revocation": st.one_of(st.just([]), _epoched_tasks),
-            "standby_tasks_pending_revocation": st.just([]),
-            "warmup_tasks_pending_revocation": st.just([]),
-        }
+    21: _fields(active_tasks=_tasks, standby_tasks=_tasks, warmup_tasks=st.just([])),
+    22: _fields(
+        member_epoch=_epochs, previous_member_epoch=_epochs, state=st.sampled_from([1, 1, 2, 3, 127]),
+        active_tasks=_epoched_tasks, standby_tasks=_tasks, warmup_tasks=_tasks,
+        active_tasks_pending_revocation=st.one_of(st.just([]), _epoched_tasks),
+        standby_tasks_pending_revocation=st.just([]), warmup_tasks_pending_revocation=st.just([]),
     ),
-    23: st.fixed_dictionaries({"epoch": st.integers(-1, 2), "subtopologies": _subtopologies}),
+    23: _fields(epoch=st.integers(-1, 2), subtopologies=_subtopologies),
 }  # fmt: skip
 _MEMBER_TYPES = frozenset({5, 7, 8, 10, 13, 14, 19, 21, 22})
 _CONSUMER, _SHARE, _STREAMS = (3, 4, 5, 6, 7, 8, 16), (10, 11, 12, 13, 14, 15), (17, 19, 20, 21, 22, 23)
@@ -435,7 +389,7 @@ def _truncated(entry: Entry, cut: int, part: int) -> Entry:
 def _early_share_records(draw: st.DrawFn) -> Entry:
     """A record of a share group as 4.0 wrote it; type 9 is of that release alone."""
     record_type = draw(st.sampled_from([9, 9, 11, 15]))
-    fields = {9: st.fixed_dictionaries({"topics": _described_topics}), **_GROUP_VALUES}[record_type]
+    fields = {9: _fields(topics=_described_topics), **_GROUP_VALUES}[record_type]
     value = draw(st.one_of(st.none(), fields.map(lambda known: encode_value(record_type, 0, known, release=(4, 0)))))
     return encode_key(record_type, {"group_id": draw(_groups())[0]}), value
 
@@ -506,8 +460,3 @@ def _alone(entry: Entry) -> list[Entry]:
 def histories(*, max_size: int = 12, odd: bool = True, groups: bool = True) -> st.SearchStrategy[list[BatchSpec]]:
     """Histories of up to `max_size` batches; without `odd` everything can be decoded, without `groups` only offsets."""
     return st.lists(batches(odd=odd, groups=groups), max_size=max_size)
-
-
-def map_entries(history: Sequence[BatchSpec], change: Callable[[Entry], Entry]) -> list[BatchSpec]:
-    """`history` with every record changed."""
-    return [replace(spec, entries=tuple(change(entry) for entry in spec.entries)) for spec in history]

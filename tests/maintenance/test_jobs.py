@@ -1,6 +1,5 @@
 """Options and outcomes of the five maintenance jobs."""
 
-import importlib.util
 import json
 import os
 from collections.abc import Callable
@@ -18,10 +17,10 @@ from sexton.maintenance.run_retention import DAY_MS
 from sexton.pipeline import job
 from sexton.settings import Settings
 from tests.archived import CLUSTER, Archive
+from tests.jobs import load_job
 from tests.lake_session import lake_at
 from tests.pipeline.archive_runs import three_minutes
 
-JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
 Run = Callable[..., tuple[int, dict]]
 Load = Callable[[str], ModuleType]
 
@@ -33,11 +32,7 @@ def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Load:
 
 
 def job_module(task: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"{task}_job", JOBS / f"{task}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
+    found = load_job(task)
     lake: Lake = lake_at(tmp_path / "lake")
     monkeypatch.setattr(found, "settings", lambda: Settings(home=tmp_path))
     monkeypatch.setattr(found, "open_lake", lambda: lake, raising=False)
@@ -99,22 +94,21 @@ def test_where_nothing_was_published_there_is_nothing_to_keep(run: Run, step: st
     assert run(step, "--delete")[0] == 4
 
 
+def compacted(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = CompactedTables(snapshots=1, branches=0, small_files=0, new_files=0)
+    monkeypatch.setattr(load("compact_tables").compact_tables, "run", lambda *_, **__: found)
+
+
 def test_compact_tables_ends_with_the_run_folders(
     run: Run, load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(
-        load("compact_tables").compact_tables,
-        "run",
-        lambda *_, **__: CompactedTables(snapshots=1, branches=0, small_files=0, new_files=0),
-    )
+    compacted(load, monkeypatch)
     old = tmp_path / "var" / "runs" / "offset_retention" / "old"
     old.mkdir(parents=True)
     os.utime(old, (0, 0))
     told = {"snapshots": 1, "run_folders": 1, "run_folder_bytes": 0}
-    assert (
-        run("compact_tables", f"--now={30 * DAY_MS}")[1].items()
-        >= {"deleted": False, "snapshots": 1, "run_folders": 0}.items()
-    )
+    early = {"deleted": False, "snapshots": 1, "run_folders": 0}
+    assert run("compact_tables", f"--now={30 * DAY_MS}")[1].items() >= early.items()
     assert run("compact_tables", f"--now={30 * DAY_MS + 1}")[1].items() >= {"deleted": False, **told}.items()
     assert old.is_dir()
     assert run("compact_tables", f"--now={30 * DAY_MS + 1}", "--delete")[1].items() >= {"deleted": True, **told}.items()
@@ -124,11 +118,7 @@ def test_compact_tables_ends_with_the_run_folders(
 def test_run_folders_that_are_stuck_take_nothing_out_of_the_outcome(
     run: Run, load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(
-        load("compact_tables").compact_tables,
-        "run",
-        lambda *_, **__: CompactedTables(snapshots=1, branches=0, small_files=0, new_files=0),
-    )
+    compacted(load, monkeypatch)
     for name in ("a", "b"):
         old = tmp_path / "var" / "runs" / "offset_retention" / name
         old.mkdir(parents=True)
@@ -149,14 +139,9 @@ def test_what_drifts_is_written_down_and_no_alert_names_it(
     run: Run, load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     differs = Difference(
-        group_id="secret-name",
-        log_partition=3,
-        log_offset=9,
-        topic="t",
-        partition=0,
-        by_log=(1, None, ""),
+        group_id="secret-name", log_partition=3, log_offset=9, topic="t", partition=0, by_log=(1, None, ""),
         by_broker=(2, 5, "m"),
-    )
+    )  # fmt: skip
     numbers = dict.fromkeys(
         ("rounds", "groups", "compared", "offsets", "drifted", "unsettled", "refused", "unloadable"), 1
     )

@@ -66,19 +66,15 @@ LEGACY = (offset_key("g", record_type=0), V0)
         pytest.param(messages(commit("g", version=1), magic=0), "offset_manager:0.9", "proof", id="format 0"),
         pytest.param(messages(LEGACY, magic=0), "offset_manager:0.8.2", "proof", id="type 0 alone"),
         pytest.param(
-            messages(LEGACY, magic=0) + batch(commit("g"), at=1),
-            "group_coordinator:4.3.1",
-            AMBIGUOUS,
+            messages(LEGACY, magic=0) + batch(commit("g"), at=1), "group_coordinator:4.3.1", AMBIGUOUS,
             id="an old log after an upgrade",
         ),
         pytest.param(
-            messages(commit("g", version=1), magic=0) + batch(NEW_TYPE, at=1),
-            "group_coordinator:4.3.1",
-            "proof",
+            messages(commit("g", version=1), magic=0) + batch(NEW_TYPE, at=1), "group_coordinator:4.3.1", "proof",
             id="an old log after an upgrade to 4.x",
         ),
     ],
-)
+)  # fmt: skip
 def test_auto_decides_on_proof_only(log: bytes, profile: str, expected: str) -> None:
     choice = of_evidence([evidence(), evidence(log)])
     assert choice.profile.name == profile.partition(":")[0]
@@ -194,17 +190,13 @@ def test_a_log_of_0_9_is_read_by_its_own_rules(engine: Engine, tmp_path: Path) -
 
 def test_stray_groups_of_an_old_coordinator(engine: Engine, tmp_path: Path) -> None:
     """One cache serves a stray copy, and its tombstone goes to the group's own log partition; a copy there wins."""
-    misplaced = [name for name in (f"g{number}" for number in range(40)) if partition_of(name, 2) == 1][:2]
-    there, both = misplaced
-    homely = next(f"h{number}" for number in range(40) if partition_of(f"h{number}", 2) == 0)
+    there, both = misplaced(1, 2)[:2]
+    homely = misplaced(0, 2)[0]
     logs = {
         0: batch(commit(there, 7), commit(both, 8), commit(homely, 9)),
         1: batch(commit(both, 80), tombstone("nobody")),
     }
-    for number, data in logs.items():
-        path = tmp_path / "log" / f"__consumer_offsets-{number}" / f"{0:020d}.log"
-        path.parent.mkdir(parents=True)
-        path.write_bytes(data)
+    write_log(tmp_path / "log", logs)
     topics = tmp_path / "topics.jsonl"
     topics.write_text('{"topic": "__consumer_offsets", "id": null, "partitions": [[0, 3], [0, 2]]}\n')
     options = {"as_of_ms": BASE_MS + 120_000, "retention_minutes": 1, "topics_file": str(topics)}
@@ -243,10 +235,7 @@ def test_the_tombstone_of_a_misplaced_group_without_offsets_goes_to_its_own_log_
     alone, both = misplaced(1, 3)[:2]
     (elsewhere,) = misplaced(2, 3)[:1]
     logs = {0: batch(emptied(alone), emptied(both), emptied(elsewhere)), 1: batch(emptied(both))}
-    for number, data in logs.items():
-        path = tmp_path / "log" / f"__consumer_offsets-{number}" / f"{0:020d}.log"
-        path.parent.mkdir(parents=True)
-        path.write_bytes(data)
+    write_log(tmp_path / "log", logs)
     topics = tmp_path / "topics.jsonl"
     topics.write_text('{"topic": "__consumer_offsets", "id": null, "partitions": [[0, 3], [0, 1], [0, 0]]}\n')
     record = audit(engine, tmp_path / "out", tmp_path / "log", "group_metadata_manager:3.9", topics_file=str(topics))
@@ -262,13 +251,9 @@ def test_an_archive_plans_tombstones_for_a_log_partition_that_was_empty(engine: 
     archive.snapshot(BASE_MS, {0: batch(commit("x"))})
     archive.snapshot(BASE_MS + 500_000, {0: batch(emptied(lost), at=1)})
     replay = ReplayRequest(
-        run_id="test",
-        archive=archive.root,
-        as_of_ms=BASE_MS + 400_000,
-        since_ms=BASE_MS - 60_000,
-        taken_at_ms=BASE_MS * 2,
-        profile="group_metadata_manager:3.9",
-    )
+        run_id="test", archive=archive.root, as_of_ms=BASE_MS + 400_000, since_ms=BASE_MS - 60_000,
+        taken_at_ms=BASE_MS * 2, profile="group_metadata_manager:3.9",
+    )  # fmt: skip
     record = run_audit(engine, AuditRequest(replay=replay, out=tmp_path / "out"))
     assert (record.log_partitions, record.cuts) == ([0, 1], {0: 2, 1: 0})
     planned = [(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "out", "tombstones")]
@@ -277,10 +262,7 @@ def test_an_archive_plans_tombstones_for_a_log_partition_that_was_empty(engine: 
 
 def test_a_run_warns_of_a_group_that_no_coordinator_can_describe(engine: Engine, tmp_path: Path) -> None:
     stable = group_entry(2, "g", classic_fields(("m", subscription("t")), protocol=None))
-    path = tmp_path / "log" / "__consumer_offsets-0" / f"{0:020d}.log"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(batch(stable))
-    record = audit(engine, tmp_path / "out", tmp_path / "log", "group_coordinator")
+    record = audit(engine, tmp_path / "out", write_log(tmp_path / "log", {0: batch(stable)}), "group_coordinator")
     assert any("to describe group g," in text for text in record.warnings)
 
 

@@ -1,6 +1,5 @@
 """The job around a replay: its options, its exit codes, what it says in its outcome."""
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -10,20 +9,14 @@ import pytest
 
 from sexton.pipeline import job
 from tests.archived import Archive
+from tests.jobs import load_job
 from tests.pipeline.archive_runs import SETTLE_MS, instant, minute, publish, run, three_minutes
 from tests.strategies import commit
-
-FILE = Path(__file__).resolve().parents[2] / "spark_jobs" / "replay_groups.py"
 
 
 @pytest.fixture(scope="module")
 def replay_job() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("replay_job", FILE)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_job("replay_groups")
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """How a snapshot cuts its work, and how long it waits."""
 
 import json
-import runpy
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +19,7 @@ from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest, earlier
 from sexton.runs.engine import Engine
 from tests.archived import checked_segments
 from tests.faults.snapshots import LOCAL, START_MS, Archivist, InlineEngine
+from tests.jobs import load_job
 from tests.kafka.fake_cluster import FakeCluster
 
 
@@ -176,8 +176,7 @@ def test_a_reading_that_takes_longer_than_tombstones_stay_is_told(tmp_path: Path
 def test_the_alerts_of_an_attempt_that_died_are_told_by_the_next(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    job_file = Path(__file__).parents[2] / "spark_jobs" / "snapshot_log.py"
-    main = runpy.run_path(str(job_file))
+    main = load_job("snapshot_log")
     deaths = iter([True, False])
 
     def run(*_: object, notify: Callable[[list[str]], None], **__: object) -> Snapshot:
@@ -185,19 +184,13 @@ def test_the_alerts_of_an_attempt_that_died_are_told_by_the_next(
             notify(["the log ends at 5", "made anew"])
             raise BrokerError("and then it died")
         return Snapshot(
-            cluster_id="c",
-            topic_id="t",
-            taken_at_ms=1,
-            log_partitions=1,
-            segments=0,
-            batches=0,
-            size_bytes=0,
+            cluster_id="c", topic_id="t", taken_at_ms=1, log_partitions=1, segments=0, batches=0, size_bytes=0,
             log_offsets=0,
-        )
+        )  # fmt: skip
 
     monkeypatch.setattr(snapshot_log, "run", run)
     options = ["--bootstrap-servers=b:1", f"--archive={tmp_path}", f"--run-dir={tmp_path / 'run'}"]
-    codes = [job.main("snapshot_log", main["options"](), main["run"], options) for _ in range(2)]
+    codes = [job.main("snapshot_log", main.options(), main.run, options) for _ in range(2)]
     assert codes == [1, 0]
     outcome = json.loads((tmp_path / "run" / "outcome" / "snapshot_log.json").read_text())
     assert outcome["alerts"] == ["the log ends at 5", "made anew"]

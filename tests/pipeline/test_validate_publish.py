@@ -1,10 +1,8 @@
 """From a run folder to the lake: what is sound gets published, what is not stays on its branch."""
 
-import importlib.util
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,11 +20,11 @@ from sexton.quality.declared_expectations import CHECKED_TABLES
 from sexton.runs.engine import Engine
 from sexton.runs.folder import LagCounts, ReplicaCounts, RunFolder, RunRecord, TransactionCounts
 from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, SNAPSHOT_TABLES, TABLES, TIME_LAG, TRANSACTIONS
+from tests.jobs import load_job
 from tests.lake_session import check_by_duckdb, engine_of
 from tests.quality import world
 
 DAY_MS = 86_400_000
-JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
 
 
 @pytest.fixture(autouse=True)
@@ -161,13 +159,9 @@ def some_transactions(lake: Lake, cluster_id: str, now_ms: int) -> TransactionCo
     audited_transactions(lake, cluster_id, now_ms + 1, [])
     audited_transactions(lake, "another", now_ms, [hanging])
     return TransactionCounts(
-        as_of_ms=now_ms,
-        verdicts={"hanging": 2, "running": 1},
-        overdue=1,
-        hanging_groups=1,
-        hanging_offsets=2,
+        as_of_ms=now_ms, verdicts={"hanging": 2, "running": 1}, overdue=1, hanging_groups=1, hanging_offsets=2,
         hanging_since_ms=5,
-    )
+    )  # fmt: skip
 
 
 def test_a_sound_run_is_published_whole(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
@@ -288,15 +282,6 @@ def test_what_was_not_checked_is_not_published(no_spark: Engine, tmp_path: Path)
     folder.write_run(folder.read_run().model_copy(update={"run_id": "another"}))
     with pytest.raises(UsageError, match="another run"):
         publish_tables.run(no_spark, folder)
-
-
-def load_job(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"spark_jobs_{name}", JOBS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("name", ["validate_tables", "publish_tables"])

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sexton.policy import parse_policy
 from sexton.quality.expectation import Expectation, Result
 from sexton.quality.laws import CHANGE_LAWS
 from sexton.quality.relations import CheckedRun
@@ -21,12 +20,9 @@ from sexton.runs.engine import spark_session
 from sexton.tables import INTERVAL_TABLES
 from tests.quality import test_change_expectations as changes
 from tests.quality import world
-from tests.quality.test_expectations import BY_ROWS
+from tests.quality.test_expectations import BY_ROWS, POLICY
 from tests.ui import chromium
 
-POLICY = parse_policy(
-    "{version: 1, holds: [{name: h, match: {prefix: dying}, kind: legal, owner: o, reason: r}]}", where="policy"
-)
 IN_INTERVAL = replace(world.RUN, has_changes=True, policy=POLICY.canonical)
 LAWS_OF_CHANGES = {law.name: law for law in CHANGE_LAWS}
 
@@ -113,12 +109,9 @@ def test_an_interval_and_a_policy_in_both(spark: SparkSession, tmp_path: Path) -
     rows["members"].append(rows["members"][0])
     rows["committed_offsets"][0].update(topic=None, leader_epoch=-1, log_offset=100)
     mine = Expectation(
-        table="groups",
-        name="mine",
-        sentence="no group of mine is {empty}",
-        severity="warning",
+        table="groups", name="mine", sentence="no group of mine is {empty}", severity="warning",
         sql="SELECT * FROM groups WHERE state = '{empty}' OR offset_count = 1",
-    )
+    )  # fmt: skip
     tables = world.tables_of(rows)
     found = judged(spark, tables, IN_INTERVAL, docs=tmp_path, own=(mine,))
     suites = suites_of(IN_INTERVAL, (mine,))

@@ -31,6 +31,7 @@ def submit(replay_job: ModuleType, archive: Archive, out: Path, *options: object
     return code, json.loads((out / "outcome" / "replay_groups.json").read_text())
 
 
+@pytest.mark.usefixtures("needs_spark")
 def test_a_run_and_the_next(replay_job: ModuleType, tmp_path: Path, archive: Archive) -> None:
     code, told = submit(replay_job, archive, tmp_path / "r", "--as-of", instant(2), "--since", instant(1))
     assert (code, told["coverage"], told["base_as_of_ms"]) == (0, "complete", None)
@@ -45,6 +46,7 @@ def test_no_coverage_is_exit_4(replay_job: ModuleType, tmp_path: Path, archive: 
     assert not (tmp_path / "r" / "groups").exists()
 
 
+@pytest.mark.usefixtures("needs_spark")
 def test_the_weekly_check(replay_job: ModuleType, small: Any, tmp_path: Path, archive: Archive) -> None:
     code, told = submit(replay_job, archive, tmp_path / "none", "--check")
     assert (code, "no checkpoint is published" in told["error"]) == (4, True)
@@ -61,6 +63,7 @@ def test_the_weekly_check(replay_job: ModuleType, small: Any, tmp_path: Path, ar
     assert (code, told["base_as_of_ms"]) == (0, None)
 
 
+@pytest.mark.usefixtures("needs_spark")
 def test_the_cluster_is_that_of_the_runs_own_snapshot(replay_job: ModuleType, tmp_path: Path, archive: Archive) -> None:
     other = Archive(Path(archive.root), cluster_id="other")
     other.snapshot(instant(1) + 2_000, {0: minute(1, commit("x"), first=0)})

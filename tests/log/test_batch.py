@@ -99,11 +99,8 @@ def test_round_trip(
     )
     batch = only(written)
     newest_ms = timestamp_ms + max(stamps[: len(records)])
-    assert (batch.base_offset, batch.next_offset, batch.record_count) == (
-        base_offset,
-        base_offset + deltas[-1] + 4,
-        len(records),
-    )
+    assert (batch.base_offset, batch.next_offset) == (base_offset, base_offset + deltas[-1] + 4)
+    assert batch.record_count == len(records)
     assert (batch.producer_id, batch.producer_epoch, batch.leader_epoch) == (producer_id, *epochs)
     assert (batch.is_transactional, batch.is_control, batch.is_log_append_time) == bits
     assert (batch.codec, batch.has_delete_horizon) == (codec_number, horizon is not None)
@@ -129,14 +126,13 @@ def test_an_empty_batch_has_no_record_but_advances_the_offset() -> None:
 @pytest.mark.parametrize(
     "key, said",
     [
-        (b"\0\0\0\0", "ABORT"),
-        (b"\0\0\0\1", "COMMIT"),
-        (b"\0\5\0\1more", "COMMIT"),
-        (b"\0\0\0\2", None),
-        (b"\0\0\0\6", None),
-        (b"\0\0\xff\xff", None),
+        pytest.param(b"\0\0\0\0", "ABORT", id="abort"),
+        pytest.param(b"\0\0\0\1", "COMMIT", id="commit"),
+        pytest.param(b"\0\5\0\1more", "COMMIT", id="later version"),
+        pytest.param(b"\0\0\0\2", None, id="leader change"),
+        pytest.param(b"\0\0\0\6", None, id="voters"),
+        pytest.param(b"\0\0\xff\xff", None, id="unknown"),
     ],
-    ids=["abort", "commit", "later version", "leader change", "voters", "unknown"],
 )
 def test_control_records(key: bytes, said: str | None) -> None:
     assert marker_of(Record(log_offset=0, timestamp_ms=0, key=key, value=None)) == said
@@ -157,38 +153,35 @@ def test_markers(committed: bool) -> None:
     assert (marker_of(marker), marker.value) == ("COMMIT" if committed else "ABORT", bytes(6))
 
 
-GOOD, NEXT = record(delta=0), record(delta=1)
+GOOD, NEXT, THIRD = record(delta=0), record(delta=1), record(delta=2)
 HEADER_TAIL = write_varint(1) + write_varint(1) + b"h" + write_varint(-1)
+NAMELESS = write_varint(1) + write_varint(-1) + b"\0"
+TOO_LONG = record(delta=1, key=b"")[:-4] + b"\x7e\0\0\0"
 
 
-@pytest.mark.parametrize(
-    "body, count, expected",
-    [
-        (GOOD + record(delta=1, tail=HEADER_TAIL), 2, [100, 101]),
-        (GOOD + record(delta=1, extra=b"?") + record(delta=2), 3, [100, (101, "1 bytes are left"), 102]),
-        (GOOD + record(delta=1, tail=b"\x01"), 2, [100, (101, "-1 headers announced")]),
-        (GOOD + record(delta=1, tail=write_varint(70)), 2, [100, (101, "70 headers")]),
-        (GOOD + record(delta=1, tail=write_varint(1) + write_varint(-1) + b"\0"), 2, [100, (101, "without a name")]),
-        (GOOD + record(delta=0) + record(delta=2), 3, [100, (None, "offset delta 0"), 102]),
-        (GOOD + record(delta=3) + record(delta=2), 3, [100, (None, "offset delta 3"), 102]),
-        (GOOD + record(delta=1, key=b"")[:-4] + b"\x7e\0\0\0" + record(delta=2), 3, [100, (101, "63 bytes"), 102]),
-        (GOOD + b"\x02\0" + record(delta=2), 3, [100, (None, "cut off"), 102]),
-        (GOOD + b"\0" + record(delta=2), 3, [100, (None, "cut off"), 102]),
-        (GOOD + b"\xc8\x01rest", 2, [100, (None, "record 1 of 2 has no length: 100 bytes")]),
-        (GOOD + b"\xff\xff\xff\xff\xff\xff\x01rest", 2, [100, (None, "more than 32 bits")]),
-        (GOOD + b"\x01rest", 2, [100, (None, "-1 bytes")]),
-        (GOOD, 2, [100, (None, "record 1 of 2 has no length: varint at byte 9 is cut off")]),
-        (GOOD + NEXT, 1, [100, (None, "9 bytes are left after 1 records")]),
-        (GOOD, -1, [(None, "a batch of -1 records")]),
-        (b"", 1, [(None, "record 0 of 1")]),
-        (GOOD, 0, []),
-    ],
-    ids=[
-        "headers", "left over in record", "header count cut", "too many headers", "header without name", "offset again",
-        "offset beyond batch", "value too long", "record of one byte", "record of none", "length past the end",
-        "length too long", "negative length", "too few", "too many", "negative count", "no bytes", "empty with bytes",
-    ],
-)  # fmt: skip
+WRONG = {
+    "headers": (GOOD + record(delta=1, tail=HEADER_TAIL), 2, [100, 101]),
+    "left over in record": (GOOD + record(delta=1, extra=b"?") + THIRD, 3, [100, (101, "1 bytes are left"), 102]),
+    "header count cut": (GOOD + record(delta=1, tail=b"\x01"), 2, [100, (101, "-1 headers announced")]),
+    "too many headers": (GOOD + record(delta=1, tail=write_varint(70)), 2, [100, (101, "70 headers")]),
+    "header without name": (GOOD + record(delta=1, tail=NAMELESS), 2, [100, (101, "without a name")]),
+    "offset again": (GOOD + record(delta=0) + THIRD, 3, [100, (None, "offset delta 0"), 102]),
+    "offset beyond batch": (GOOD + record(delta=3) + THIRD, 3, [100, (None, "offset delta 3"), 102]),
+    "value too long": (GOOD + TOO_LONG + THIRD, 3, [100, (101, "63 bytes"), 102]),
+    "record of one byte": (GOOD + b"\x02\0" + THIRD, 3, [100, (None, "cut off"), 102]),
+    "record of none": (GOOD + b"\0" + THIRD, 3, [100, (None, "cut off"), 102]),
+    "length past the end": (GOOD + b"\xc8\x01rest", 2, [100, (None, "record 1 of 2 has no length: 100 bytes")]),
+    "length too long": (GOOD + b"\xff\xff\xff\xff\xff\xff\x01rest", 2, [100, (None, "more than 32 bits")]),
+    "negative length": (GOOD + b"\x01rest", 2, [100, (None, "-1 bytes")]),
+    "too few": (GOOD, 2, [100, (None, "record 1 of 2 has no length: varint at byte 9 is cut off")]),
+    "too many": (GOOD + NEXT, 1, [100, (None, "9 bytes are left after 1 records")]),
+    "negative count": (GOOD, -1, [(None, "a batch of -1 records")]),
+    "no bytes": (b"", 1, [(None, "record 0 of 1")]),
+    "empty with bytes": (GOOD, 0, []),
+}
+
+
+@pytest.mark.parametrize("body, count, expected", WRONG.values(), ids=WRONG)
 def test_what_is_wrong_in_a_batch_is_told_and_passed_over(
     body: bytes, count: int, expected: Sequence[int | tuple[int | None, str]]
 ) -> None:

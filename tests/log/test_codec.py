@@ -11,18 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.log.codec import (
-    CODECS,
-    GZIP,
-    LZ4,
-    NONE,
-    SNAPPY,
-    ZSTD,
-    BadCodec,
-    InflatedTooLarge,
-    deflate,
-    inflate,
-)
+from sexton.log.codec import CODECS, GZIP, LZ4, NONE, SNAPPY, ZSTD, BadCodec, InflatedTooLarge, deflate, inflate
 
 CAP_BYTES = 1 << 20
 COMPRESSORS = (GZIP, SNAPPY, LZ4, ZSTD)

@@ -170,24 +170,20 @@ LATER = encode_batch(pairs(2), base_offset=7, timestamp_ms=STAMP_MS)
 LAST = encode_batch(pairs(2), base_offset=9, timestamp_ms=STAMP_MS)
 
 
-@pytest.mark.parametrize(
-    "log, expected",
-    [
-        (b"", []),
-        (TWO + bytes(4096), ["torn"]),
-        (TWO + bytes(5), ["torn"]),
-        (TWO + bytes(4096) + LATER, ["malformed_batch"]),
-        (TWO + LATER[:-1] + b"\1", ["bad_crc"]),
-        (TWO + LATER[:20] + bytes(4096), ["bad_crc", "torn"]),
-        (TWO + b"\xff" * 100, ["malformed_batch"]),
-        (TWO + b"\x01", ["torn"]),
-        (LATER + b"\xff\xff" + TWO, ["skipped_bytes"]),
-    ],
-    ids=[
-        "empty", "zeros", "few zeros", "a page of zeros", "last byte lost", "torn, then zeros", "ones", "one byte",
-        "what follows is older",
-    ],
-)  # fmt: skip
+TAILS = {
+    "empty": (b"", []),
+    "zeros": (TWO + bytes(4096), ["torn"]),
+    "few zeros": (TWO + bytes(5), ["torn"]),
+    "a page of zeros": (TWO + bytes(4096) + LATER, ["malformed_batch"]),
+    "last byte lost": (TWO + LATER[:-1] + b"\1", ["bad_crc"]),
+    "torn, then zeros": (TWO + LATER[:20] + bytes(4096), ["bad_crc", "torn"]),
+    "ones": (TWO + b"\xff" * 100, ["malformed_batch"]),
+    "one byte": (TWO + b"\x01", ["torn"]),
+    "what follows is older": (LATER + b"\xff\xff" + TWO, ["skipped_bytes"]),
+}
+
+
+@pytest.mark.parametrize("log, expected", TAILS.values(), ids=TAILS)
 def test_tails(log: bytes, expected: list[str]) -> None:
     assert told(read(log)) == expected
 

@@ -21,18 +21,14 @@ def put(root: Path, *names: str, size: int = 3) -> None:
         path.write_bytes(b"x" * size)
 
 
+PLACES = [(10, 0), (2, 985), (2, 0)]
+
+
 def test_segments_are_listed_by_log_partition_and_base_offset(tmp_path: Path) -> None:
-    put(
-        tmp_path,
-        "__consumer_offsets-10/00000000000000000000.log",
-        "__consumer_offsets-2/00000000000000000985.log",
-        "__consumer_offsets-2/00000000000000000000.log",
-    )
+    put(tmp_path, *(f"__consumer_offsets-{part}/{base_offset:020d}.log" for part, base_offset in PLACES))
     found = list_segments(LOCAL, str(tmp_path))
-    assert {part: [segment.base_offset for segment in segments] for part, segments in found.items()} == {
-        2: [0, 985],
-        10: [0],
-    }
+    bases = {part: [segment.base_offset for segment in segments] for part, segments in found.items()}
+    assert bases == {2: [0, 985], 10: [0]}
     assert list(found) == [2, 10]
     (_, last) = found[2]
     assert (last.log_partition, last.size_bytes, Path(last.path).read_bytes()) == (2, 3, b"xxx")

@@ -15,6 +15,7 @@ from tests.record_fields import decode_key, decode_value, encode_key, encode_val
 from tests.records.generated import ALL_VERSIONS, fields_of, values_of
 
 FEW = settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+SHORT = "int64 at byte 13, where 7 bytes are left"
 COMMIT_V0 = bytes.fromhex("0000 0000000000000005 0001 6d 0000000000000009")
 
 
@@ -44,12 +45,7 @@ def test_malformed_keys(key: bytes, reason: str, detail: str) -> None:
         (1, b"\xff\xff", "unknown_value_version", "Found an unknown record version -1 for 1 type"),
         (0, b"\0\1" + COMMIT_V0[2:], "unknown_value_version", "Found an unknown record version 1 for 0 type"),
         (3, b"\0\1", "unknown_value_version", "Found an unknown record version 1 for 3 type"),
-        (
-            1,
-            COMMIT_V0[:-1],
-            "malformed_value",
-            "version 0 from value's buffer due to: int64 at byte 13, where 7 bytes are left",
-        ),
+        (1, COMMIT_V0[:-1], "malformed_value", f"version 0 from value's buffer due to: {SHORT}"),
         (16, b"\0\0\2\0", "malformed_value", "non-nullable field topics element was serialized as null"),
     ],
 )

@@ -21,41 +21,20 @@ KINDS = ("active_tasks", "standby_tasks", "warmup_tasks")
 NO_TASKS: dict[str, Any] = {f"{kind}{part}": [] for part in ("", "_pending_revocation") for kind in KINDS}
 STREAMS = {"epoch": 1, "metadata_hash": 2, "failed_description_topology_epoch": -1}
 NO_EPOCHS: dict[str, Any] = {"assignment_epochs": []}
+ASSIGNED: dict[str, Any] = {**EPOCHS, "assigned_partitions": [PARTITIONS], "partitions_pending_revocation": []}
+CONFIGURED = {"validated_topology_epoch": 3, "last_assignment_configs": [{"key": "k", "value": "v"}]}
+NOT_CONFIGURED: dict[str, Any] = {"validated_topology_epoch": -1, "last_assignment_configs": []}
+NOT_STORED = {"stored_description_topology_epoch": -1}
 
 NEW_FIELDS: list[tuple[int, tuple[int, int], dict[str, Any], dict[str, Any]]] = [
     (3, (4, 1), {"epoch": 1, "metadata_hash": 9}, {"metadata_hash": 0}),
     (6, (4, 3), {"assignment_epoch": 1, "assignment_timestamp": 9}, {"assignment_timestamp": 0}),
     (12, (4, 3), {"assignment_epoch": 1, "assignment_timestamp": 9}, {"assignment_timestamp": 0}),
     (20, (4, 3), {"assignment_epoch": 1, "assignment_timestamp": 9}, {"assignment_timestamp": 0}),
-    (
-        8,
-        (4, 3),
-        {**EPOCHS, "assigned_partitions": [PARTITIONS], "partitions_pending_revocation": []},
-        {"assigned_partitions": [PARTITIONS | NO_EPOCHS]},
-    ),
+    (8, (4, 3), ASSIGNED, {"assigned_partitions": [PARTITIONS | NO_EPOCHS]}),
     (22, (4, 2), {**EPOCHS, **NO_TASKS, "active_tasks": [TASKS]}, {"active_tasks": [TASKS | NO_EPOCHS]}),
-    (
-        17,
-        (4, 2),
-        {
-            **STREAMS,
-            "validated_topology_epoch": 3,
-            "last_assignment_configs": [{"key": "k", "value": "v"}],
-            "stored_description_topology_epoch": -1,
-        },
-        {"validated_topology_epoch": -1, "last_assignment_configs": []},
-    ),
-    (
-        17,
-        (4, 4),
-        {
-            **STREAMS,
-            "validated_topology_epoch": -1,
-            "last_assignment_configs": [],
-            "stored_description_topology_epoch": 4,
-        },
-        {"stored_description_topology_epoch": -1},
-    ),
+    (17, (4, 2), {**STREAMS, **CONFIGURED, **NOT_STORED}, NOT_CONFIGURED),
+    (17, (4, 4), {**STREAMS, **NOT_CONFIGURED, "stored_description_topology_epoch": 4}, NOT_STORED),
 ]
 """Type, the release that brought a tagged field, a value with it, and what older releases read in its place."""
 
@@ -112,10 +91,8 @@ def test_what_a_release_writes_it_reads(release: tuple[int, ...], data: st.DataO
     number = data.draw(st.sampled_from(read))
     version = data.draw(st.sampled_from(RECORD_TYPES[number].versions))
     fields = data.draw(values_of(RECORD_TYPES[number], version, release))
-    assert decode_value(number, encode_value(number, version, fields, release=release), release=release) == (
-        version,
-        fields,
-    )
+    encoded = encode_value(number, version, fields, release=release)
+    assert decode_value(number, encoded, release=release) == (version, fields)
 
 
 def test_only_the_early_access_broke_a_layout() -> None:

@@ -93,19 +93,10 @@ def test_no_two_records_share_what_was_absent() -> None:
 
 
 def test_members_of_consumer_groups_end_in_a_null_as_brokers_write_it() -> None:
-    member: dict[str, Any] = {
-        "client_id": "c",
-        "client_host": "h",
-        "subscribed_topic_names": [],
-        "rebalance_timeout_ms": 1,
-    }
-    nulls = dict.fromkeys(
-        ("instance_id", "rack_id", "subscribed_topic_regex", "server_assignor", "classic_member_metadata")
-    )
-    assert (
-        encode_value(5, 0, member | nulls).hex()
-        == "00000000" + "0263" + "0268" + "0100" + "00000001" + "00" + "01000100"
-    )
+    member = {"client_id": "c", "client_host": "h", "subscribed_topic_names": [], "rebalance_timeout_ms": 1}
+    names = ("instance_id", "rack_id", "subscribed_topic_regex", "server_assignor", "classic_member_metadata")
+    encoded = encode_value(5, 0, member | dict.fromkeys(names)).hex()
+    assert encoded == "00000000" + "0263" + "0268" + "0100" + "00000001" + "00" + "01000100"
 
 
 @pytest.mark.parametrize(
@@ -134,15 +125,10 @@ def test_what_has_no_layout_cannot_be_encoded() -> None:
 @pytest.mark.parametrize(
     "number, release, is_read",
     [
-        (0, (0, 8, 2), True),
-        (1, (0, 8, 2), False),
-        (3, (3, 9, 1), False),
-        (3, (4, 0), True),
-        (9, (4, 0, 1), True),
-        (9, (4, 1), False),
-        (17, (4, 0), False),
-        (17, (4, 1), True),
-        (18, (4, 1), False),
+        *((0, (0, 8, 2), True), (1, (0, 8, 2), False)),
+        *((3, (3, 9, 1), False), (3, (4, 0), True)),
+        *((9, (4, 0, 1), True), (9, (4, 1), False)),
+        *((17, (4, 0), False), (17, (4, 1), True), (18, (4, 1), False)),
     ],
 )
 def test_which_release_reads_a_type(number: int, release: tuple[int, ...], is_read: bool) -> None:

@@ -1,45 +1,16 @@
 """What a policy decides: scenarios, the laws that always hold, and the compiled form against the plain one."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.policy import CompiledPolicy, GroupInput, OffsetInput, Policy, decide, decide_bare, explain
+from sexton.policy import CompiledPolicy, Policy, decide, decide_bare, explain
 from sexton.policy.durations import DAY_MS, HOUR_MS
 from sexton.policy.inputs import last_active_ms
-from tests.policy.worlds import NOW_MS, SOME, groups, hold, offsets, policies, rule
+from tests.policy.worlds import NOW_MS, SOME, group, groups, hold, offset, offsets, policies, rule
 
 INSTANTS = st.integers(-3, 14).map(lambda hours: NOW_MS + hours * HOUR_MS)
 WIDE = (1 << 63) - 1
-
-
-def group(group_id="ci-1", *, idle_ms=9 * DAY_MS, **changed):
-    facts = GroupInput(
-        group_id=group_id,
-        group_type="Classic",
-        state="Empty",
-        protocol_type="consumer",
-        last_active_ms=None if idle_ms is None else NOW_MS - idle_ms,
-        member_count=0,
-    )
-    return replace(facts, **changed)
-
-
-def offset(age_ms=9 * DAY_MS, **changed):
-    facts = OffsetInput(
-        topic="t",
-        partition=0,
-        commit_timestamp_ms=NOW_MS - age_ms,
-        base_timestamp_ms=NOW_MS - age_ms,
-        orphan=None,
-        is_pending=False,
-        broker_verdict="keep",
-        broker_reason="not_due",
-        broker_expires_at_ms=None,
-    )
-    return replace(facts, **changed)
 
 
 def of(*entries):
@@ -59,6 +30,8 @@ EVERY = rule(match={"regex": ".*"}, retention="20d")
 HELD = hold(match={"prefix": "ci"})
 UNTIL_TOMORROW = hold(match={"prefix": "ci"}, kind="operational", until="2027-01-16T08:00:00Z")
 TOMORROW_MS = NOW_MS + DAY_MS
+EXPIRED = offset(broker_verdict="expire", broker_reason="expired")
+EXPLICIT = offset(DAY_MS, base_timestamp_ms=None, broker_reason="expired_explicit", broker_verdict="expire")
 
 
 def test_tomorrow_is_what_it_says():
@@ -93,21 +66,11 @@ def test_tomorrow_is_what_it_says():
         ((CI,), group(), offset(is_pending=True), ("keep", "pending_transaction", "r0", None)),
         ((CI,), group(), offset(DAY_MS, is_pending=True), ("keep", "not_due", "r0", None)),
         # from the commit where its client has chosen an instant
-        (
-            (CI,),
-            group(),
-            offset(DAY_MS, base_timestamp_ms=None, broker_reason="expired_explicit", broker_verdict="expire"),
-            ("keep", "not_due", "r0", NOW_MS + DAY_MS),
-        ),
+        ((CI,), group(), EXPLICIT, ("keep", "not_due", "r0", NOW_MS + DAY_MS)),
         # holds come before everything, and end
         ((HELD, CI), group(), offset(), ("hold", "held_legal", "h0", None)),
         ((HELD, CI), group(), offset(broker_reason="subscribed"), ("hold", "held_legal", "h0", None)),
-        (
-            (HELD,),
-            group(),
-            offset(broker_verdict="expire", broker_reason="expired"),
-            ("hold", "held_legal", "h0", None),
-        ),
+        ((HELD,), group(), EXPIRED, ("hold", "held_legal", "h0", None)),
         ((UNTIL_TOMORROW, CI), group(), offset(), ("hold", "held_operational", "h0", TOMORROW_MS)),
         ((UNTIL_TOMORROW, CI), group(), offset(0), ("hold", "held_operational", "h0", NOW_MS + 2 * DAY_MS)),
         ((UNTIL_TOMORROW, HELD, CI), group(), offset(), ("hold", "held_operational", "h0", None)),
@@ -121,10 +84,8 @@ def test_tomorrow_is_what_it_says():
 def test_decisions(entries, given_group, given_offset, expected):
     policy = of(*entries)
     compiled = CompiledPolicy(policy).for_group(given_group)
-    for found in (
-        decide(policy, given_group, given_offset, now_ms=NOW_MS),
-        compiled.decide(given_offset, now_ms=NOW_MS),
-    ):
+    plainly = decide(policy, given_group, given_offset, now_ms=NOW_MS)
+    for found in (plainly, compiled.decide(given_offset, now_ms=NOW_MS)):
         assert (found.verdict, found.reason, found.rule, found.expires_at_ms) == expected
 
 
@@ -226,9 +187,8 @@ def test_a_hold_always_wins(policy, given_group, given_offset, now_ms):
     """Whatever the rules say, and whatever the broker would do."""
     by_holds_alone = policy.model_copy(update={"rules": ()})
     found = decide(policy, given_group, given_offset, now_ms=now_ms)
-    assert (found.verdict == "hold") == (
-        decide(by_holds_alone, given_group, given_offset, now_ms=now_ms).verdict == "hold"
-    )
+    alone = decide(by_holds_alone, given_group, given_offset, now_ms=now_ms)
+    assert (found.verdict == "hold") == (alone.verdict == "hold")
 
 
 @SOME

@@ -24,12 +24,8 @@ NUMBERS = st.integers(0, 200)
 )
 def test_limits(counts, said):
     offset_count, group_count, groups_total, taken, total = counts
-    given_counts = Counts(
-        offset_count=offset_count,
-        group_count=group_count,
-        groups_total=groups_total,
-        owners={"o": OwnerCount(taken=taken, total=total), "quiet": OwnerCount(taken=0, total=9)},
-    )
+    owners = {"o": OwnerCount(taken=taken, total=total), "quiet": OwnerCount(taken=0, total=9)}
+    given_counts = Counts(offset_count=offset_count, group_count=group_count, groups_total=groups_total, owners=owners)
     assert Limits().exceeded(given_counts) == said
 
 

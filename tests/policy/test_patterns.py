@@ -8,8 +8,7 @@ import pytest
 
 from sexton.policy import Counts, PolicyError, decide, parse_policy
 from sexton.policy.patterns import MAX_PATTERN_CHARS, PatternError, check_pattern, is_full_match
-from tests.policy.test_decision import group, offset
-from tests.policy.worlds import NOW_MS
+from tests.policy.worlds import NOW_MS, group, offset
 
 LONGEST_ID_BYTES = 32_767
 _ATOMS = ("a", "[a-z]", ".", "(a|a)", "(a|ab)", "(a|b|ab)", "\\w", "(?:a?)", "[^c]", "(?i:a)", "[ab]", "(b|a)")

@@ -38,6 +38,15 @@ def in_hold(old, new):
     return f"version: 1\nholds:\n  - {HOLD.replace(old, new)}\n"
 
 
+def in_test(group, verdict):
+    return f"version: 1\ntests: [{{name: x, group: {{{group}}}, expect: {{verdict: {verdict}}}}}]\n"
+
+
+HIDDEN, NO_ZONE = r"a\u202eb", "2027-01-01T00:00:00"
+SAME_NAME = f"version: 1\nholds:\n  - {HOLD}\nrules:\n  - {RULE.replace('name: a', 'name: h')}\n"
+MANY = ", ".join(f"a{number}" for number in range(257))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -73,14 +82,11 @@ def in_hold(old, new):
         (in_rule("name: a, ", ""), "p.yaml:3: rules[1].name is missing"),
         (in_rule("owner: o, ", ""), "rules[1].owner is missing (the team or person who answers for it)"),
         (
-            in_rule("reason: r", 'reason: "a\\u202eb"'),
-            "rules[1].reason: 'a\\u202eb' has characters that cannot be seen",
+            in_rule("reason: r", f'reason: "{HIDDEN}"'),
+            f"rules[1].reason: '{HIDDEN}' has characters that cannot be seen",
         ),
         (in_rule("reason: r", 'reason: ""'), "rules[1].reason: '' does not fit"),
-        (
-            in_rule("retention: 1d", "retention: soon"),
-            "rules[1].retention: 'soon' is no duration (such as 90m, 36h, 7d",
-        ),
+        (in_rule("1d", "soon"), "rules[1].retention: 'soon' is no duration (such as 90m, 36h, 7d"),
         (in_rule("retention: 1d", "retention: 0"), "'0' is not between a minute and a hundred years"),
         (in_rule("retention: 1d", "retention: [1d]"), "rules[1].retention: list is no duration"),
         (in_rule("retention: 1d, ", ""), "rules[1].retention is missing (a duration, such as"),
@@ -106,32 +112,17 @@ def in_hold(old, new):
         (in_hold("reason: r", "reason: r, retention: 1d"), "unknown key 'retention'"),
         (in_hold("kind: legal", "kind: moral"), "holds[1].kind: 'moral' does not fit (legal or operational)"),
         (in_hold("reason: r", "reason: r, until: 2027-01-01"), "'2027-01-01' has no time or no zone"),
-        (
-            in_hold("reason: r", "reason: r, until: 2027-01-01T00:00:00"),
-            "has no time or no zone (with a time and a zone",
-        ),
+        (in_hold("reason: r", f"reason: r, until: {NO_ZONE}"), "has no time or no zone (with a time and a zone"),
         (in_hold("reason: r", "reason: r, until: never"), "holds[1].until: 'never' is no instant"),
         (in_hold("group: g", "idle: 7d"), "holds[1].match.idle: a hold cannot match by idle: it would end when"),
         (in_hold("group: g", "state: Empty"), "a hold cannot match by state"),
         (in_hold("group: g", "group: g, orphan: topic_gone"), "a hold cannot match by orphan"),
         (f"version: 1\nrules:\n  - {RULE}\n  - {RULE}\n", "p.yaml:4: rules[2].name: two are called 'a'"),
-        (
-            f"version: 1\nholds:\n  - {HOLD}\nrules:\n  - {RULE.replace('name: a', 'name: h')}\n",
-            "p.yaml:5: rules[1].name: two are called 'h'",
-        ),
-        (
-            in_rule("group: g", f"regex: [{', '.join(f'a{n}' for n in range(257))}]"),
-            "more than 256 regular expressions",
-        ),
+        (SAME_NAME, "p.yaml:5: rules[1].name: two are called 'h'"),
+        (in_rule("group: g", f"regex: [{MANY}]"), "more than 256 regular expressions"),
         ("version: 1\ntests: [{name: x}]\n", "tests[1].group is missing (a mapping of id, type, state, idle)"),
-        (
-            "version: 1\ntests: [{name: x, group: {id: g}, expect: {verdict: go}}]\n",
-            "tests[1].expect.verdict: 'go' does not fit (keep, expire or hold)",
-        ),
-        (
-            "version: 1\ntests: [{name: x, group: {id: g, stat: Empty}, expect: {verdict: keep}}]\n",
-            "unknown key 'stat' (did you mean state?)",
-        ),
+        (in_test("id: g", "go"), "tests[1].expect.verdict: 'go' does not fit (keep, expire or hold)"),
+        (in_test("id: g, stat: Empty", "keep"), "unknown key 'stat' (did you mean state?)"),
     ],
 )
 def test_mistakes(text, said):

@@ -22,6 +22,10 @@ def complaints(test):
     return trial.complaints
 
 
+KEPT = "group: {id: c, idle: 7d}, offset: {age: 9d, kept_by: pending_transaction}, expect: {verdict: expire}"
+ALL_THREE = ["verdict keep, not hold", "rule none, not held", "reason no_rule, not held_legal"]
+
+
 @pytest.mark.parametrize(
     ("test", "said"),
     [
@@ -31,18 +35,12 @@ def complaints(test):
         ("group: {id: c}, offset: {age: 2d}, expect: {verdict: keep, reason: no_rule}", []),
         ("group: {id: c, idle: 7d}, offset: {age: 1d}, expect: {verdict: keep, rule: ci, reason: not_due}", []),
         ("group: {id: c, idle: 7d}, offset: {age: 9d, kept_by: subscribed}, expect: {verdict: keep, rule: ci}", []),
-        (
-            "group: {id: c, idle: 7d}, offset: {age: 9d, kept_by: pending_transaction}, expect: {verdict: expire}",
-            ["verdict keep, not expire"],
-        ),
+        (KEPT, ["verdict keep, not expire"]),
         ("group: {id: h, idle: 9d}, offset: {age: 9d}, expect: {verdict: hold, rule: held, reason: held_legal}", []),
         ("at: '2027-01-16T08:00:00Z', group: {id: h, idle: 9d}, offset: {age: 9d}, expect: {verdict: expire}", []),
         ("group: {id: c, idle: 7d}, expect: {verdict: expire, rule: ci}", []),
         ("group: {id: h, idle: 7d}, expect: {verdict: hold}", []),
-        (
-            "group: {id: c}, expect: {verdict: hold, rule: held, reason: held_legal}",
-            ["verdict keep, not hold", "rule none, not held", "reason no_rule, not held_legal"],
-        ),
+        ("group: {id: c}, expect: {verdict: hold, rule: held, reason: held_legal}", ALL_THREE),
     ],
 )
 def test_trials(test, said):
@@ -54,7 +52,6 @@ def test_a_file_of_tests(tmp_path):
     file.write_text("tests:\n  - {name: t, group: {id: g}, expect: {verdict: keep}}\n")
     assert [test.name for test in read_tests(file).tests] == ["t"]
     file.write_text("tests:\n  - {name: t, group: {id: g}, expect: {verdikt: keep}}\n")
-    with pytest.raises(
-        PolicyError, match=r"2 mistakes.*verdict is missing.*unknown key 'verdikt' \(did you mean verdict\?"
-    ):
+    said = r"2 mistakes.*verdict is missing.*unknown key 'verdikt' \(did you mean verdict\?"
+    with pytest.raises(PolicyError, match=said):
         read_tests(file)

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from sexton.policy import GroupInput, Hold, OffsetInput, Policy, Rule
-from sexton.policy.durations import HOUR_MS, duration_text, instant_text
+from sexton.policy.durations import DAY_MS, HOUR_MS, duration_text, instant_text
 from sexton.policy.inputs import GROUP_TYPES, ORPHANS
 
 SOME = settings(max_examples=100)
@@ -69,8 +69,8 @@ def policies(draw, *, max_holds=2, max_rules=4):
 @st.composite
 def groups(draw):
     state = draw(st.sampled_from(STATES))
-    return GroupInput(
-        group_id=draw(st.sampled_from(GROUP_IDS)),
+    return group(
+        draw(st.sampled_from(GROUP_IDS)),
         group_type=draw(st.sampled_from(GROUP_TYPES)),
         state=state,
         protocol_type=None,
@@ -84,17 +84,29 @@ def offsets(draw):
     reasons = ("not_due", "expired", "expired_explicit", "subscribed", "pending_transaction")
     reason = draw(st.sampled_from((*reasons[:3], *reasons)))
     commit_ms, base_ms = draw(STAMPS_MS), draw(STAMPS_MS)
-    return OffsetInput(
-        topic="t",
-        partition=0,
+    return offset(
         commit_timestamp_ms=commit_ms,
         base_timestamp_ms=None if reason == "expired_explicit" else base_ms,
         orphan=draw(st.none() | st.sampled_from(ORPHANS)),
         is_pending=draw(st.booleans()) or reason == "pending_transaction",
         broker_verdict="expire" if reason.startswith("expired") else "keep",
         broker_reason=reason,
-        broker_expires_at_ms=None,
     )
+
+
+def group(group_id="ci-1", *, idle_ms=9 * DAY_MS, **changed):
+    """An Empty classic group of consumers."""
+    facts = {"group_type": "Classic", "state": "Empty", "protocol_type": "consumer", "member_count": 0}
+    facts["last_active_ms"] = None if idle_ms is None else NOW_MS - idle_ms
+    return GroupInput(group_id=group_id, **{**facts, **changed})
+
+
+def offset(age_ms=9 * DAY_MS, **changed):
+    """An offset that the broker keeps because it is not due."""
+    facts = {"topic": "t", "partition": 0, "orphan": None, "is_pending": False, "broker_expires_at_ms": None}
+    facts |= {"broker_verdict": "keep", "broker_reason": "not_due"}
+    facts |= dict.fromkeys(("commit_timestamp_ms", "base_timestamp_ms"), NOW_MS - age_ms)
+    return OffsetInput(**{**facts, **changed})
 
 
 def rule(**given):

@@ -32,65 +32,32 @@ def tables_of(loaded: Loaded, *, log_partition: int, partition_count: int | None
         name: pa.Table.from_pylist(rows[name], schema=TABLES[name].arrow_schema(with_run=False))
         for name in ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups")
     }
+    text, number = pa.string(), pa.int32()
+    kinds = {"group_id": text, "ordinal": number, "record_type": number, "member_id": text, "regular_expression": text}
     own = [
-        {
-            "group_id": group_id,
-            "ordinal": ordinal,
-            "record_type": item.record_type,
-            "member_id": item.member_id,
-            "regular_expression": item.regular_expression,
-        }
+        {"group_id": group_id, "ordinal": ordinal, **{name: getattr(item, name) for name in [*kinds][2:]}}
         for group_id, group in loaded.groups.by_id.items()
         if group.group_type != "Classic"
         for ordinal, item in enumerate(group_tombstones(group))
     ]
-    schema = pa.schema(
-        [
-            ("group_id", pa.string()),
-            ("ordinal", pa.int32()),
-            ("record_type", pa.int32()),
-            ("member_id", pa.string()),
-            ("regular_expression", pa.string()),
-        ]
-    )
-    return {**tables, "group_tombstones": pa.Table.from_pylist(own, schema=schema)}
+    return {**tables, "group_tombstones": pa.Table.from_pylist(own, schema=pa.schema(kinds))}
 
 
 def compare(loaded: Loaded, *, retention_ms: int, now_ms: int, partition_count: int | None = None) -> None:
     tables = tables_of(loaded, log_partition=0, partition_count=partition_count)
     offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
     profile = loaded.profile
-    block = expiry.sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms)
-    assert block == sweep_block(
-        offsets, tables["groups"], tables["pending_offsets"], retention_ms=retention_ms, now_ms=now_ms, profile=profile
-    )
-    verdicts = judge(
-        offsets,
-        tables["groups"],
-        tables["pending_offsets"],
-        retention_ms=retention_ms,
-        now_ms=now_ms,
-        profile=profile,
-    )
+    at = {"retention_ms": retention_ms, "now_ms": now_ms}
+    block = expiry.sweep_block(loaded, **at)
+    assert block == sweep_block(offsets, tables["groups"], tables["pending_offsets"], **at, profile=profile)
+    verdicts = judge(offsets, tables["groups"], tables["pending_offsets"], **at, profile=profile)
     pending = loaded.state.pending_keys()
     for row in verdicts.to_pylist():
         key = (row["group_id"], row["topic"], row["partition"])
-        expected = expiry.verdict(
-            loaded.offsets[key],
-            key[1],
-            loaded.groups.by_id[key[0]],
-            is_pending=key in pending,
-            retention_ms=retention_ms,
-            now_ms=now_ms,
-            profile=profile,
-            block=block,
-        )
-        assert (
-            row["broker_verdict"],
-            row["broker_reason"],
-            row["broker_expires_at_ms"],
-            row["base_timestamp_ms"],
-        ) == (expected.decision, expected.reason, expected.expires_at_ms, expected.base_timestamp_ms), key
+        own = loaded.offsets[key], key[1], loaded.groups.by_id[key[0]]
+        expected = expiry.verdict(*own, is_pending=key in pending, **at, profile=profile, block=block)
+        told = [row[name] for name in ("broker_verdict", "broker_reason", "broker_expires_at_ms", "base_timestamp_ms")]
+        assert told == [expected.decision, expected.reason, expected.expires_at_ms, expected.base_timestamp_ms], key
     assert {(r["group_id"], r["topic"], r["partition"]) for r in verdicts.to_pylist()} == {
         key for key in loaded.offsets if key[0] in loaded.groups.by_id
     }
@@ -176,18 +143,9 @@ def test_a_streams_group_blocks_the_sweep_too() -> None:
 
 
 def test_what_keeps_the_group_lets_the_sweep_work() -> None:
-    member = group_entry(
-        8,
-        "left",
-        {
-            "member_epoch": 1,
-            "previous_member_epoch": 0,
-            "state": 0,
-            "assigned_partitions": [],
-            "partitions_pending_revocation": [],
-        },
-        member_id="m",
-    )
+    fields = {"member_epoch": 1, "previous_member_epoch": 0, "state": 0}
+    fields |= {"assigned_partitions": [], "partitions_pending_revocation": []}
+    member = group_entry(8, "left", fields, member_id="m")
     assert _blocked_from(EPOCH, TARGET, member, at("a")) is None
     held = BatchSpec(entries=(at("left"),), producer_id=1, transactional=True)
     log = encode_log([BatchSpec(entries=(EPOCH, TARGET)), held])
@@ -202,16 +160,9 @@ def test_under_a_block_what_is_due_stays_and_what_was_due_before_it_goes() -> No
     group = loaded.groups.by_id["a"]
 
     def told(group_id: str, now_ms: int) -> tuple[str, str, int | None]:
-        block = expiry.sweep_block(loaded, retention_ms=1_000, now_ms=now_ms)
-        found = expiry.verdict(
-            loaded.offsets[group_id, "t", 0],
-            "t",
-            group,
-            is_pending=False,
-            retention_ms=1_000,
-            now_ms=now_ms,
-            block=block,
-        )
+        at = {"retention_ms": 1_000, "now_ms": now_ms}
+        block = expiry.sweep_block(loaded, **at)
+        found = expiry.verdict(loaded.offsets[group_id, "t", 0], "t", group, is_pending=False, **at, block=block)
         return found.decision, found.reason, found.expires_at_ms
 
     before, since = BASE_MS + 1_049, BASE_MS + 1_050

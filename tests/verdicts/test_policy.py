@@ -38,36 +38,25 @@ class World:
     def judged(self, policy: Policy) -> list[dict[str, Any]]:
         """The rows by whole tables, in the order of `facts`."""
         groups = [
-            {
-                "group_id": group.group_id,
-                "group_type": group.group_type,
-                "state": group.state,
-                "protocol_type": group.protocol_type,
-                "member_count": group.member_count,
-                "current_state_timestamp_ms": stamp,
-            }
+            {**row_of(group, *OF_GROUPS), "current_state_timestamp_ms": stamp}
             for group, stamp in zip(self.groups, self.stamps, strict=True)
         ]
         offsets, verdicts = [], []
         for group, offset in self.facts():
             offsets.append({"group_id": group.group_id, "commit_timestamp_ms": offset.commit_timestamp_ms})
-            verdicts.append(
-                {
-                    "broker_reason": offset.broker_reason,
-                    "base_timestamp_ms": offset.base_timestamp_ms,
-                    "orphan": offset.orphan,
-                    "pinned_by_producer_id": 7 if offset.is_pending else None,
-                }
-            )
-        rows = judge_by_policy(
-            policy,
-            table("committed_offsets", offsets),
-            table("offset_verdicts", verdicts),
-            table("groups", groups),
-            now_ms=NOW_MS,
-        )
+            pinned_by = {"pinned_by_producer_id": 7 if offset.is_pending else None}
+            verdicts.append({**row_of(offset, "broker_reason", "base_timestamp_ms", "orphan"), **pinned_by})
+        own = table("committed_offsets", offsets), table("offset_verdicts", verdicts), table("groups", groups)
+        rows = judge_by_policy(policy, *own, now_ms=NOW_MS)
         declared = TABLES["offset_verdicts"].arrow_schema(with_run=False)
         return rows.select(NAMES).cast(pa.schema([declared.field(name) for name in NAMES])).to_pylist()
+
+
+OF_GROUPS = ("group_id", "group_type", "state", "protocol_type", "member_count")
+
+
+def row_of(facts: GroupInput | OffsetInput, *names: str) -> dict[str, Any]:
+    return {name: getattr(facts, name) for name in names}
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
@@ -112,17 +101,8 @@ rules:
 """,
     where="policy",
 )
-OFFSET = OffsetInput(
-    topic="t",
-    partition=0,
-    commit_timestamp_ms=NOW_MS - 2 * DAY_MS,
-    base_timestamp_ms=NOW_MS - 2 * DAY_MS,
-    orphan=None,
-    is_pending=False,
-    broker_verdict="keep",
-    broker_reason="not_due",
-    broker_expires_at_ms=None,
-)
+PENDING = {"orphan": "topic_gone", "is_pending": True}
+SUBSCRIBED = {"orphan": "topic_gone", "broker_reason": "subscribed"}
 
 
 @pytest.mark.parametrize(
@@ -132,30 +112,15 @@ OFFSET = OffsetInput(
         ("other", {}, ["keep", "no_rule", None, None, None]),
         ("other", {"orphan": "topic_gone"}, ["expire", "expired", "orphans", NOW_MS - DAY_MS, "platform"]),
         ("other", {"orphan": "partition_gone"}, ["keep", "no_rule", None, None, None]),
-        (
-            "other",
-            {"orphan": "topic_gone", "is_pending": True},
-            ["keep", "pending_transaction", "orphans", None, "platform"],
-        ),
-        (
-            "other",
-            {"orphan": "topic_gone", "broker_reason": "subscribed"},
-            ["keep", "subscribed", "orphans", None, "platform"],
-        ),
+        ("other", PENDING, ["keep", "pending_transaction", "orphans", None, "platform"]),
+        ("other", SUBSCRIBED, ["keep", "subscribed", "orphans", None, "platform"]),
         ("ci-1", {}, ["keep", "no_rule", None, NOW_MS + DAY_MS, None]),
     ],
 )
 def test_plain_cases(group_id: str, changed: dict[str, Any], row: list[Any]) -> None:
     """A group that has been idle for two days matches a rule for three tomorrow: until then none."""
-    group = GroupInput(
-        group_id=group_id,
-        group_type="Classic",
-        state="Empty",
-        protocol_type="consumer",
-        last_active_ms=None,
-        member_count=0,
-    )
-    (found,) = World(groups=[group], stamps=[None], offsets=[[replace(OFFSET, **changed)]]).judged(POLICY)
+    offset = worlds.offset(2 * DAY_MS, **changed)
+    (found,) = World(groups=[worlds.group(group_id)], stamps=[None], offsets=[[offset]]).judged(POLICY)
     assert [found[name] for name in NAMES] == row
 
 

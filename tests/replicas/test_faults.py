@@ -222,24 +222,20 @@ def test_an_epoch_may_begin_later_where_its_first_records_were_cleaned_away(name
     assert compared(tmp_path, names).differences.num_rows == 0
 
 
-@pytest.mark.parametrize(
-    ("own", "leader", "kept"),
-    [
-        ([(0, 0), (1, 20)], [(0, 0), (1, 20)], 40),
-        ([(0, 0), (1, 20)], [(0, 0), (1, 24)], 40),
-        ([(0, 0), (1, 20)], [(0, 0), (2, 20)], 20),
-        ([(0, 0), (1, 20)], [(0, 0), (2, 30)], 20),
-        ([(0, 0), (1, 30)], [(0, 0), (2, 20)], 20),
-        ([(0, 0), (1, 20)], [(0, 0), (1, 20), (2, 30)], 30),
-        ([(0, 0), (2, 20), (4, 30)], [(0, 0), (1, 10), (3, 15), (5, 50)], 10),
-        ([(3, 10)], [(5, 35)], 35),
-        ([], [(5, 35)], 40),
-    ],
-    ids=[
-        *("same", "begins-later", "left-at-once", "left-earlier", "left-later", "fewer-records"),
-        *("asks-again", "older-than-all", "unknown"),
-    ],
-)
+TRUNCATIONS = {
+    "same": ([(0, 0), (1, 20)], [(0, 0), (1, 20)], 40),
+    "begins-later": ([(0, 0), (1, 20)], [(0, 0), (1, 24)], 40),
+    "left-at-once": ([(0, 0), (1, 20)], [(0, 0), (2, 20)], 20),
+    "left-earlier": ([(0, 0), (1, 20)], [(0, 0), (2, 30)], 20),
+    "left-later": ([(0, 0), (1, 30)], [(0, 0), (2, 20)], 20),
+    "fewer-records": ([(0, 0), (1, 20)], [(0, 0), (1, 20), (2, 30)], 30),
+    "asks-again": ([(0, 0), (2, 20), (4, 30)], [(0, 0), (1, 10), (3, 15), (5, 50)], 10),
+    "older-than-all": ([(3, 10)], [(5, 35)], 35),
+    "unknown": ([], [(5, 35)], 40),
+}
+
+
+@pytest.mark.parametrize(("own", "leader", "kept"), TRUNCATIONS.values(), ids=TRUNCATIONS)
 def test_a_follower_truncates_where_the_last_epoch_that_both_know_ends(
     own: list[tuple[int, int]], leader: list[tuple[int, int]], kept: int, tmp_path: Path
 ) -> None:
@@ -252,12 +248,8 @@ def test_a_follower_truncates_where_the_last_epoch_that_both_know_ends(
 
 def test_batches_that_were_written_anew_are_the_same_records(tmp_path: Path) -> None:
     """In another codec, in larger batches, with a delete horizon: only the records count."""
-    together = encode_batch(
-        [(key("a"), value(1)), (key("b"), value(2)), (key("c"), value(3)), (key("a"), value(4))],
-        base_offset=0,
-        timestamp_ms=BASE_MS,
-        codec=4,
-    )
+    records = [(key(name), value(number)) for number, name in enumerate("abca", 1)]
+    together = encode_batch(records, base_offset=0, timestamp_ms=BASE_MS, codec=4)
     apart = b"".join(
         encode_batch([(key(name), value(number))], base_offset=at, timestamp_ms=BASE_MS, codec=codec)
         for at, (name, number, codec) in enumerate([("a", 1, 0), ("b", 2, 1), ("c", 3, 2), ("a", 4, 3)])

@@ -183,9 +183,8 @@ def test_the_advice_ends_the_transactions_that_an_administrator_ended(recorded: 
 def test_commands_in_an_advice_are_safe_to_paste() -> None:
     name = "a; rm -rf `pwd` 'b'"
     key = (name, "t", 0)
-    difference = Difference(
-        key=key, kinds=("resurrected",), wrong=("C",), right=("A",), proof="cleaned", evidence="", sides={}
-    )
+    told = {"kinds": ("resurrected",), "proof": "cleaned", "evidence": "", "sides": {}}
+    difference = Difference(key=key, wrong=("C",), right=("A",), **told)
     assert shlex.quote(name) in advice_for(difference, {})
 
 

@@ -67,23 +67,19 @@ def test_a_disk_without_the_topic_and_one_without_a_record(tmp_path: Path) -> No
     assert ([*load(found).ids], load(found).partition_count) == ([], None)
 
 
-@pytest.mark.parametrize(
-    ("names", "count", "folders", "proven", "is_whole"),
-    [
-        (MANY, 50, range(50), 50, True),
-        (MANY, 50, range(1, 50), 50, False),
-        (MANY, 50, range(49), 50, False),
-        (MANY, 50, [3, 17, 41], 50, False),
-        (MANY, 1, [0], 1, True),
-        (MANY, 50, range(10), None, False),
-        (MANY, 50, [0], None, False),
-        (FEW, 50, range(50), None, False),
-    ],
-    ids=[
-        "all", "without the first", "without the last", "some", "one of one", "the first ten", "one of fifty",
-        "few ids",
-    ],
-)  # fmt: skip
+COUNTS = {
+    "all": (MANY, 50, range(50), 50, True),
+    "without the first": (MANY, 50, range(1, 50), 50, False),
+    "without the last": (MANY, 50, range(49), 50, False),
+    "some": (MANY, 50, [3, 17, 41], 50, False),
+    "one of one": (MANY, 1, [0], 1, True),
+    "the first ten": (MANY, 50, range(10), None, False),
+    "one of fifty": (MANY, 50, [0], None, False),
+    "few ids": (FEW, 50, range(50), None, False),
+}
+
+
+@pytest.mark.parametrize(("names", "count", "folders", "proven", "is_whole"), COUNTS.values(), ids=COUNTS)
 def test_how_many_partitions_there_are_is_known_where_the_ids_prove_it(
     tmp_path: Path, names: list[str], count: int, folders: Iterable[int], proven: int | None, is_whole: bool
 ) -> None:

@@ -8,14 +8,7 @@ import pytest
 from sexton.kafka.replicas import OpenTransaction as OpenProducer
 from sexton.transactions.rows import transaction_rows
 from sexton.transactions.states import LoadedStates, State, TransactionalId
-from sexton.transactions.verdicts import (
-    NO_TIMEOUT_MS,
-    Clocks,
-    Judged,
-    KnownStates,
-    OpenTransaction,
-    judge_all,
-)
+from sexton.transactions.verdicts import NO_TIMEOUT_MS, Clocks, Judged, KnownStates, OpenTransaction, judge_all
 from tests.transactions.logs import BASE_MS, OFFSETS
 
 MINUTE = 60_000
@@ -104,13 +97,7 @@ def test_verdict(state: TransactionalId, verdict: str, reason: str) -> None:
 
 @pytest.mark.parametrize(
     "known",
-    [
-        None,
-        states(count=2),
-        states(count=None),
-        states(failure="a record that cannot be read"),
-        states(skipped=1),
-    ],
+    [None, states(count=2), states(count=None), states(failure="a record that cannot be read"), states(skipped=1)],
     ids=["topic not read", "a partition missing", "number unknown", "load ended early", "unknown versions"],
 )
 def test_a_producer_that_may_be_elsewhere_is_unknown(known: KnownStates | None) -> None:

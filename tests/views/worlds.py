@@ -45,48 +45,16 @@ def logs_of(group_ids: Iterable[str], partition_count: int) -> dict[int, bytes]:
 def write_archive(
     root: Path, logs: Mapping[int, bytes], *, partition_count: int, version: str | None = None, **told: Any
 ) -> str:
-    fs = pafs.LocalFileSystem()
+    fs, lineage = pafs.LocalFileSystem(), Lineage(ordinal=0, start_log_offset=0)
+    place: dict[str, Any] = {"cluster_id": "cluster", "topic_id": "topic", "taken_at_ms": TAKEN_AT_MS}
+    ends = {"high_watermark": 1_000, "last_stable_offset": 1_000}
     for log_partition, data in logs.items():
-        write_segment(
-            fs,
-            str(root),
-            [data],
-            segment_range(
-                cluster_id="cluster",
-                topic_id="topic",
-                log_partition=log_partition,
-                lineage=Lineage(ordinal=0, start_log_offset=0),
-                first_log_offset=0,
-                end_log_offset=1_000,
-                taken_at_ms=TAKEN_AT_MS,
-                high_watermark=1_000,
-                last_stable_offset=1_000,
-            ),
-        )
-    known: dict[str, Any] = {
-        "settings": {},
-        "log_partitions": {
-            part: LogPartitionMetadata(
-                lineage=Lineage(ordinal=0, start_log_offset=0).name,
-                log_start_offset=0,
-                high_watermark=1_000,
-                last_stable_offset=1_000,
-                leader=-1,
-                leader_epoch=-1,
-            )
-            for part in logs
-        },
-        "topics": [{"topic": "t", "id": None, "partitions": [[0, 100], [0, 50]]}],
-        **told,
-    }
-    facts = ClusterMetadata(
-        taken_at_ms=TAKEN_AT_MS,
-        cluster_id="cluster",
-        broker_version=version,
-        topic_id="topic",
-        partition_count=partition_count,
-        **known,
-    )
+        bounds = {"log_partition": log_partition, "first_log_offset": 0, "end_log_offset": 1_000}
+        write_segment(fs, str(root), [data], segment_range(**place, **bounds, **ends, lineage=lineage))
+    state = LogPartitionMetadata(lineage=lineage.name, log_start_offset=0, **ends, leader=-1, leader_epoch=-1)
+    topics = [{"topic": "t", "id": None, "partitions": [[0, 100], [0, 50]]}]
+    known = {"settings": {}, "log_partitions": dict.fromkeys(logs, state), "topics": topics, **told}
+    facts = ClusterMetadata(**place, broker_version=version, partition_count=partition_count, **known)
     write_metadata(fs, str(root), facts)
     return str(root)
 

@@ -1,6 +1,7 @@
 """What applying does in one place after another: guards, looks, steps, and a commit at every moment of a call."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,9 @@ def test_offsets_go_and_their_group_stays(tmp_path: Path) -> None:
     assert "delete_group" not in world.cluster.calls
 
 
+CHANGES = ["commit", "the same again", "another topic", "pending", "aborted", "member", "came and went"]
+
+
 def change(world: World, what: str) -> None:
     cluster = world.cluster
     match what:
@@ -83,9 +87,7 @@ def change(world: World, what: str) -> None:
             cluster.classic(GROUP)
 
 
-@pytest.mark.parametrize(
-    "what", ["commit", "the same again", "another topic", "pending", "aborted", "member", "came and went"]
-)
+@pytest.mark.parametrize("what", CHANGES)
 @pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "offsets"])
 def test_a_group_that_did_something_is_left_alone(tmp_path: Path, what: str, is_whole: bool) -> None:
     world = made(tmp_path) if is_whole else only_offsets(made(tmp_path))
@@ -106,11 +108,11 @@ def test_what_is_not_shown_is_not_taken_for_gone(tmp_path: Path, monkeypatch: py
     """A broker leaves out the offsets of topics that this principal may not describe."""
     world = only_offsets(made(tmp_path))
     ask = world.cluster.committed
-    monkeypatch.setattr(
-        world.cluster,
-        "committed",
-        lambda *a, **k: {key: one for key, one in ask(*a, **k).items() if key != ("t1", 0)},
-    )
+
+    def but_one(*a: Any, **k: Any) -> dict[Any, Any]:
+        return {key: one for key, one in ask(*a, **k).items() if key != ("t1", 0)}
+
+    monkeypatch.setattr(world.cluster, "committed", but_one)
     summary = world.apply(sink="coordinator")
     assert summary.counts == {"done": 1, "refused": 1}
     assert "DESCRIBE" in str(summary.notable[0].error)
@@ -172,6 +174,11 @@ def _run(world: World) -> World:
     return world
 
 
+def right_before(world: World, call: str, act: Callable[[], object]) -> None:
+    """Let something happen before every call of a kind."""
+    world.cluster.between = lambda name: act() if name == call else None
+
+
 def test_a_commit_while_one_is_put_back_is_put_back_in_turn(tmp_path: Path) -> None:
     world = only_offsets(made(tmp_path, partitions=1))
 
@@ -191,12 +198,11 @@ def test_a_commit_between_somebody_elses_deletion_and_ours(tmp_path: Path) -> No
     """Two tombstones in the window: which is ours cannot be told, but the commit between them is gone by one."""
     world = only_offsets(made(tmp_path, partitions=1))
 
-    def between(name: str) -> None:
-        if name == "delete_offsets":
-            world.cluster.remove(GROUP, [("t1", 0)], by="others")
-            world.cluster.commit(GROUP, "t1", 0, 99)
+    def others() -> None:
+        world.cluster.remove(GROUP, [("t1", 0)], by="others")
+        world.cluster.commit(GROUP, "t1", 0, 99)
 
-    world.cluster.between = between
+    right_before(world, "delete_offsets", others)
     summary = world.apply(sink="coordinator")
     assert (summary.counts, summary.restored) == ({"raced": 1}, {"done": 1})
     assert world.cluster.offsets()[GROUP, "t1", 0][0] == 99
@@ -263,12 +269,7 @@ def test_an_answer_that_never_came_and_a_deletion_that_came_late(tmp_path: Path,
 
 def test_a_pending_commit_cannot_be_put_back_and_is_told(tmp_path: Path) -> None:
     world = only_offsets(made(tmp_path, partitions=1))
-
-    def between(name: str) -> None:
-        if name == "delete_offsets":
-            world.cluster.commit(GROUP, "t1", 0, 99, producer_id=7)
-
-    world.cluster.between = between
+    right_before(world, "delete_offsets", lambda: world.cluster.commit(GROUP, "t1", 0, 99, producer_id=7))
     summary = world.apply(sink="coordinator")
     assert summary.counts == {"raced": 1}
     assert summary.restored == {"refused": 1}
@@ -277,12 +278,7 @@ def test_a_pending_commit_cannot_be_put_back_and_is_told(tmp_path: Path) -> None
 
 def test_a_group_deleted_with_an_offset_nobody_knew(tmp_path: Path) -> None:
     world = made(tmp_path, partitions=1)
-
-    def between(name: str) -> None:
-        if name == "delete_group":
-            world.cluster.commit(GROUP, "t0", 2, 77)
-
-    world.cluster.between = between
+    right_before(world, "delete_group", lambda: world.cluster.commit(GROUP, "t0", 2, 77))
     summary = world.apply(sink="coordinator")
     assert summary.counts == {"done": 2, "raced": 1}
     assert world.cluster.offsets() == {(GROUP, "t0", 2): (77, None, "")}
@@ -301,9 +297,8 @@ def test_large_groups_go_in_pieces(tmp_path: Path) -> None:
     ours = cluster.log_of(GROUP).batches[200:]
     assert len(ours) > 5
     assert max(map(len, ours)) <= 1_500
-    assert [call for call in cluster.calls if call.startswith("delete")] == ["delete_offsets"] * (len(ours) - 1) + [
-        "delete_group"
-    ]
+    *pieces, last = (call for call in cluster.calls if call.startswith("delete"))
+    assert (pieces, last) == (["delete_offsets"] * (len(ours) - 1), "delete_group")
 
 
 def test_every_row_is_in_one_step(tmp_path: Path) -> None:
@@ -364,8 +359,7 @@ def test_what_a_plan_must_be(tmp_path: Path, changes: dict[str, Any], told: str)
 
 @pytest.mark.parametrize("sink", ["coordinator", "log"])
 @pytest.mark.parametrize(
-    ("live_ms", "told"),
-    [(2 * HOUR_MS, "for 2h, as the broker says now"), (None, "the broker's retention is unknown")],
+    ("live_ms", "told"), [(2 * HOUR_MS, "for 2h, as the broker says now"), (None, "the broker's retention is unknown")]
 )
 def test_the_broker_has_the_last_word_on_its_retention(
     tmp_path: Path, sink: str, live_ms: int | None, told: str
@@ -476,15 +470,8 @@ def test_asked_to_end_it_ends_between_groups(tmp_path: Path) -> None:
     for number in range(4):
         cluster.commit(f"g{number}", "t1", 0, 1)
     world = World(cluster=cluster, plan=plan_for(cluster), root=tmp_path)
-    summary = apply_plan(
-        cluster,
-        world.plan,
-        world.ledger,
-        sink="coordinator",
-        rules=world.rules(),
-        clocks=world.clocks,
-        progress=lambda done, total: done < 2,
-    )
+    own = {"rules": world.rules(), "clocks": world.clocks, "progress": lambda done, total: done < 2}
+    summary = apply_plan(cluster, world.plan, world.ledger, sink="coordinator", **own)
     assert summary.counts == {"done": 4, "left": 4}
     assert summary.exit_code == 1
     assert world.apply(sink="coordinator").counts == {"done": 8}

@@ -16,7 +16,7 @@ from sexton.execution.restore.sources import of_ledger
 from sexton.kafka.admin import GroupError
 from sexton.kafka.failures import Unsettled
 from sexton.plans.check_content import check_content
-from tests.execution.delete.test_apply_plan import GROUP, change, made
+from tests.execution.delete.test_apply_plan import GROUP, change, made, right_before
 from tests.faults.apply_cluster import US, SimCluster
 from tests.faults.apply_worlds import HOUR_MS, World, account, by_looks, plan_for
 
@@ -97,10 +97,8 @@ def test_a_group_that_came_and_went_shows_it_by_its_epoch(tmp_path: Path) -> Non
 def test_what_a_look_since_the_plan_saw_counts(tmp_path: Path) -> None:
     world = looked(tmp_path)
     assert world.then is not None
-    changed = {
-        name: replace(one, changed="the group is Stable (by the look of 5 ms)") for name, one in world.then.items()
-    }
-    world = replace(world, then=changed)
+    stable = {"changed": "the group is Stable (by the look of 5 ms)"}
+    world = replace(world, then={name: replace(one, **stable) for name, one in world.then.items()})
     assert world.apply().counts == {"changed_since": 2}
 
 
@@ -120,12 +118,7 @@ def test_what_is_hidden_is_not_taken_for_gone(tmp_path: Path) -> None:
 def test_what_cannot_be_looked_at_is_left_alone_and_said(tmp_path: Path) -> None:
     world = looked(tmp_path)
     world.cluster.faults.read_fails = 0
-
-    def between(name: str) -> None:
-        if name == "look":
-            world.cluster.faults.read_fails = 1_000
-
-    world.cluster.between = between
+    right_before(world, "look", lambda: setattr(world.cluster.faults, "read_fails", 1_000))
     summary = world.apply()
     assert (summary.counts, summary.exit_code) == ({"refused": 2}, 1)
     assert errors(world) == {"it cannot be looked at: no broker answers"}
@@ -136,12 +129,7 @@ def test_what_cannot_be_looked_at_is_left_alone_and_said(tmp_path: Path) -> None
 
 def test_no_answer_and_no_look_afterwards_is_settled_by_the_next_attempt(tmp_path: Path) -> None:
     world = looked(tmp_path)
-
-    def between(name: str) -> None:
-        if name == "delete_offsets":
-            world.cluster.faults.read_fails = 1_000
-
-    world.cluster.between = between
+    right_before(world, "delete_offsets", lambda: setattr(world.cluster.faults, "read_fails", 1_000))
     summary = world.apply()
     assert (summary.counts, summary.exit_code) == ({"unknown": 2}, 1)
     world.cluster.between = lambda name: None
@@ -202,12 +190,7 @@ def _run(world: World) -> World:
 
 def test_a_group_that_became_active_during_the_call_says_so(tmp_path: Path) -> None:
     world = looked(tmp_path)
-
-    def between(name: str) -> None:
-        if name == "delete_offsets":
-            world.cluster.commit(GROUP, "t0", 0, 5)
-
-    world.cluster.between = between
+    right_before(world, "delete_offsets", lambda: world.cluster.commit(GROUP, "t0", 0, 5))
     summary = world.apply()
     assert summary.counts == {"done": 2}
     assert errors(world) == {"the group was active during the call: a commit in that moment may be deleted as well"}

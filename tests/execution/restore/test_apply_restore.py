@@ -46,14 +46,9 @@ class World:
         return Ledger(LOCAL, str(self.root), "cluster", plan.restore_id, process=process)
 
     def apply(self, plan: RestorePlan) -> RestoreSummary:
-        return apply_restore(
-            self.cluster,
-            plan,
-            self.ledger(plan),
-            approved_by="ann",
-            lease_ms=LEASE_MS,
-            clocks=Clocks(now_ms=lambda: next(self.clock), sleep=lambda _: None),
-        )
+        clocks = Clocks(now_ms=lambda: next(self.clock), sleep=lambda _: None)
+        own = self.ledger(plan)
+        return apply_restore(self.cluster, plan, own, approved_by="ann", lease_ms=LEASE_MS, clocks=clocks)
 
     def later(self) -> None:
         """Until every lease is over."""
@@ -177,9 +172,10 @@ def test_a_commit_right_after_is_no_loss(tmp_path: Path) -> None:
     assert offsets_now(own.cluster)["a", "t", 0] == value(99)
 
 
-@pytest.mark.parametrize(
-    ("way", "counts"), [("request", {"not_done": 3}), ("answer", {"done": 3}), ("nobody there", {"not_done": 3})]
-)
+WAYS = [("request", {"not_done": 3}), ("answer", {"done": 3}), ("nobody there", {"not_done": 3})]
+
+
+@pytest.mark.parametrize(("way", "counts"), WAYS)
 def test_an_answer_that_never_came_is_settled_by_reading(tmp_path: Path, way: str, counts: dict[str, int]) -> None:
     own = world(tmp_path, "a", lost=[way])
     plan = own.plan(thens("a"))
@@ -359,9 +355,7 @@ def test_by_looks_everything_is_put_back_and_told(tmp_path: Path) -> None:
     assert own.apply(plan).attempt == 0
 
 
-@pytest.mark.parametrize(
-    ("way", "counts"), [("request", {"not_done": 3}), ("answer", {"done": 3}), ("nobody there", {"not_done": 3})]
-)
+@pytest.mark.parametrize(("way", "counts"), WAYS)
 def test_by_looks_an_answer_that_never_came_is_settled(tmp_path: Path, way: str, counts: dict[str, int]) -> None:
     own = by_looks(tmp_path, "a", lost=[way])
     plan = plan_by_looks(own, thens("a"))

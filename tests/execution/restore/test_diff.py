@@ -42,82 +42,53 @@ def cluster_with(group: Group | None = None, *, topic: str = "t", topic_id: str 
 
 
 THEN = Then(value=value(50, 3, "m"), topic_id="id")
-NO = {"put": None}
+TAKEN = ("restore", None, THEN.value)
+SAME, NEWER = ("same", None, None), ("newer_now", None, None)
+HAS_MEMBERS = ("group_has_members", "UNKNOWN_MEMBER_ID", None)
+CUT = Group(offsets={KEY: value(49, None, "m")})
+OVERWRITES, CLAMPS = {"overwrites": True}, {"clamps": True}
+ANY_TOPIC, TOO_LONG = replace(THEN, topic_id=None), Then(value=value(50, None, LONG))
+NO_PARTITIONS = SimulatedCluster(topics_now={"t": ("id", [])})
 
 
 @pytest.mark.parametrize(
-    ("cluster", "then", "options", "what", "error", "put"),
+    ("cluster", "then", "options", "told"),
     [
-        (cluster_with(), THEN, {}, "restore", None, THEN.value),
-        (cluster_with(Group()), THEN, {}, "restore", None, THEN.value),
-        (cluster_with(Group(group_type="Consumer")), THEN, {}, "restore", None, THEN.value),
-        (cluster_with(Group(group_type="Streams")), THEN, {}, "restore", None, THEN.value),
-        (cluster_with(Group(offsets={KEY: THEN.value})), THEN, {}, "same", None, None),
-        (cluster_with(Group(members=1, offsets={KEY: THEN.value})), THEN, {}, "same", None, None),
-        (cluster_with(Group(offsets={KEY: value(50, 4, "m")})), THEN, {}, "newer_now", None, None),
-        (cluster_with(Group(offsets={KEY: value(50, 3, "n")})), THEN, {}, "newer_now", None, None),
-        (cluster_with(Group(offsets={KEY: value(60)})), THEN, {}, "newer_now", None, None),
-        (cluster_with(Group(offsets={KEY: value(60)})), THEN, {"overwrites": True}, "restore", None, THEN.value),
-        (cluster_with(Group(members=1)), THEN, {}, "group_has_members", "UNKNOWN_MEMBER_ID", None),
-        (
-            cluster_with(Group(group_type="Consumer", members=2)),
-            THEN,
-            {},
-            "group_has_members",
-            "UNKNOWN_MEMBER_ID",
-            None,
-        ),
-        (
-            cluster_with(Group(group_type="Streams", members=1)),
-            THEN,
-            {},
-            "group_has_members",
-            "UNKNOWN_MEMBER_ID",
-            None,
-        ),
-        (
-            cluster_with(Group(members=1, offsets={KEY: value(60)})),
-            THEN,
-            {"overwrites": True},
-            "group_has_members",
-            "UNKNOWN_MEMBER_ID",
-            None,
-        ),
-        (cluster_with(Group(group_type="Share")), THEN, {}, "share_group", "GROUP_ID_NOT_FOUND", None),
-        (cluster_with(Group(pending={KEY})), THEN, {}, "pending_transaction", "UNSTABLE_OFFSET_COMMIT", None),
-        (cluster_with(topic="other"), THEN, {}, "topic_gone", "UNKNOWN_TOPIC_OR_PARTITION", None),
-        (cluster_with(topic_id=RECREATED), THEN, {}, "topic_recreated", None, None),
-        (cluster_with(topic_id=RECREATED), replace(THEN, topic_id=None), {}, "restore", None, THEN.value),
-        (
-            SimulatedCluster(topics_now={"t": ("id", [])}),
-            THEN,
-            {},
-            "partition_gone",
-            "UNKNOWN_TOPIC_OR_PARTITION",
-            None,
-        ),
-        (
-            cluster_with(),
-            Then(value=value(50, None, LONG)),
-            {},
-            "metadata_too_large",
-            "OFFSET_METADATA_TOO_LARGE",
-            None,
-        ),
-        (cluster_with(start=50, end=50), THEN, {}, "restore", None, THEN.value),
-        (cluster_with(start=51), THEN, {}, "below_log_start", None, THEN.value),
-        (cluster_with(end=49), THEN, {}, "beyond_log_end", None, THEN.value),
-        (cluster_with(start=51), THEN, {"clamps": True}, "clamped", None, value(51, None, "m")),
-        (cluster_with(end=49), THEN, {"clamps": True}, "clamped", None, value(49, None, "m")),
-        (cluster_with(Group(offsets={KEY: value(49, None, "m")}), end=49), THEN, {"clamps": True}, "same", None, None),
-        (cluster_with(Group(offsets={KEY: value(49, None, "m")}), end=49), THEN, {}, "newer_now", None, None),
-        (cluster_with(), THEN, {"clamps": True}, "restore", None, THEN.value),
+        (cluster_with(), THEN, {}, TAKEN),
+        (cluster_with(Group()), THEN, {}, TAKEN),
+        (cluster_with(Group(group_type="Consumer")), THEN, {}, TAKEN),
+        (cluster_with(Group(group_type="Streams")), THEN, {}, TAKEN),
+        (cluster_with(Group(offsets={KEY: THEN.value})), THEN, {}, SAME),
+        (cluster_with(Group(members=1, offsets={KEY: THEN.value})), THEN, {}, SAME),
+        (cluster_with(Group(offsets={KEY: value(50, 4, "m")})), THEN, {}, NEWER),
+        (cluster_with(Group(offsets={KEY: value(50, 3, "n")})), THEN, {}, NEWER),
+        (cluster_with(Group(offsets={KEY: value(60)})), THEN, {}, NEWER),
+        (cluster_with(Group(offsets={KEY: value(60)})), THEN, OVERWRITES, TAKEN),
+        (cluster_with(Group(members=1)), THEN, {}, HAS_MEMBERS),
+        (cluster_with(Group(group_type="Consumer", members=2)), THEN, {}, HAS_MEMBERS),
+        (cluster_with(Group(group_type="Streams", members=1)), THEN, {}, HAS_MEMBERS),
+        (cluster_with(Group(members=1, offsets={KEY: value(60)})), THEN, OVERWRITES, HAS_MEMBERS),
+        (cluster_with(Group(group_type="Share")), THEN, {}, ("share_group", "GROUP_ID_NOT_FOUND", None)),
+        (cluster_with(Group(pending={KEY})), THEN, {}, ("pending_transaction", "UNSTABLE_OFFSET_COMMIT", None)),
+        (cluster_with(topic="other"), THEN, {}, ("topic_gone", "UNKNOWN_TOPIC_OR_PARTITION", None)),
+        (cluster_with(topic_id=RECREATED), THEN, {}, ("topic_recreated", None, None)),
+        (cluster_with(topic_id=RECREATED), ANY_TOPIC, {}, TAKEN),
+        (NO_PARTITIONS, THEN, {}, ("partition_gone", "UNKNOWN_TOPIC_OR_PARTITION", None)),
+        (cluster_with(), TOO_LONG, {}, ("metadata_too_large", "OFFSET_METADATA_TOO_LARGE", None)),
+        (cluster_with(start=50, end=50), THEN, {}, TAKEN),
+        (cluster_with(start=51), THEN, {}, ("below_log_start", None, THEN.value)),
+        (cluster_with(end=49), THEN, {}, ("beyond_log_end", None, THEN.value)),
+        (cluster_with(start=51), THEN, CLAMPS, ("clamped", None, value(51, None, "m"))),
+        (cluster_with(end=49), THEN, CLAMPS, ("clamped", None, value(49, None, "m"))),
+        (cluster_with(CUT, end=49), THEN, CLAMPS, SAME),
+        (cluster_with(CUT, end=49), THEN, {}, NEWER),
+        (cluster_with(), THEN, CLAMPS, TAKEN),
     ],
 )
-def test_what_would_happen(cluster, then, options, what, error, put) -> None:
+def test_what_would_happen(cluster, then, options, told) -> None:
     plan = restored(cluster, then, **options)
     (row,) = plan.rows
-    assert (row.what, row.error, row.put) == (what, error, put)
+    assert (row.what, row.error, row.put) == told
     assert row.then == then
     assert row.now == (cluster.groups["g"].offsets.get(KEY) if "g" in cluster.groups else None)
     assert plan.items == ([row] if row.what in WRITTEN else [])

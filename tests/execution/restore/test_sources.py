@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import attrgetter, itemgetter
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,8 @@ def test_an_instant_that_is_not_archived(tmp_path: Path) -> None:
 
 # --- a plan
 
+VALUE = ("committed_offset", "leader_epoch", "metadata")
+
 
 @pytest.fixture(scope="module")
 def plan_archive(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, str]:
@@ -128,18 +131,9 @@ def test_a_plan_has_every_value_that_it_would_remove(plan_archive: tuple[Archive
     archive, plan_id = plan_archive
     undo = read_plan(LOCAL, archive.root, None, plan_id).undo.to_pylist()
     found = values_of(archive, from_plan=plan_id)
-    assert {
-        (*key, then.value.committed_offset, then.value.leader_epoch, then.value.metadata, then.expire_timestamp_ms)
-        for key, then in found.items()
-    } == {
-        tuple(
-            row[name]
-            for name in (
-                *("group_id", "topic", "partition"),
-                *("committed_offset", "leader_epoch", "metadata", "expire_timestamp_ms"),
-            )
-        )
-        for row in undo
+    key_of, values = itemgetter("group_id", "topic", "partition"), itemgetter(*VALUE, "expire_timestamp_ms")
+    assert {(*key, *attrgetter(*VALUE)(then.value), then.expire_timestamp_ms) for key, then in found.items()} == {
+        (*key_of(row), *values(row)) for row in undo
     }
     assert len(found) == len(undo) > 3
     group_id, topic, _ = next(iter(found))

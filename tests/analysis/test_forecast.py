@@ -27,13 +27,7 @@ RETENTIONS = st.sampled_from([1, 60_000, DAY_MS - 60_000, 7 * DAY_MS, 29 * DAY_M
 
 def forecast(loaded: Loaded, *, retention_ms: int, as_of_ms: int) -> list[dict[str, object]]:
     tables = judged(loaded, None, retention_ms=retention_ms, now_ms=as_of_ms)
-    rows = forecast_of(
-        tables["verdicts"],
-        tables["held"],
-        tables["groups"],
-        as_of_ms=as_of_ms,
-        profile=loaded.profile,
-    )
+    rows = forecast_of(tables["verdicts"], tables["held"], tables["groups"], as_of_ms=as_of_ms, profile=loaded.profile)
     return rows.to_pylist()
 
 

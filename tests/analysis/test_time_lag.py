@@ -71,9 +71,8 @@ def points(rng: Random, log: History) -> list[TimePoint]:
         if rng.random() < 0.6:
             found.append(log.ask(rng.choice((0, START_MS + rng.randrange(-HOUR_MS, HOUR_MS))), at_ms))
         else:
-            found.append(
-                TimePoint(offset=log.end(at_ms), timestamp_ms=at_ms, source=rng.choice(("snapshot", "log_end")))
-            )
+            source = rng.choice(("snapshot", "log_end"))
+            found.append(TimePoint(offset=log.end(at_ms), timestamp_ms=at_ms, source=source))
     return found
 
 

@@ -1,5 +1,6 @@
 """What an interval changed: the same whenever and however it is told, and nothing where the log cannot tell it."""
 
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.archived import Archive
 from tests.pipeline.archive_runs import instant, minute, publish, run, tables, three_minutes, told
 from tests.strategies import commit, tombstone
 
+BOTH_OFFSETS = ("old_committed_offset", "new_committed_offset")
 Changed = dict[tuple[str, str, int], tuple[str, int | None, int | None]]
 
 
@@ -27,14 +29,8 @@ def rows(out: Path) -> list[dict[str, Any]]:
 
 def changed(out: Path) -> Changed:
     """By key what changed it, and both values."""
-    return {
-        (row["group_id"], row["topic"], row["partition"]): (
-            row["kind"],
-            row["old_committed_offset"],
-            row["new_committed_offset"],
-        )
-        for row in rows(out)
-    }
+    key, change = itemgetter("group_id", "topic", "partition"), itemgetter("kind", *BOTH_OFFSETS)
+    return {key(row): change(row) for row in rows(out)}
 
 
 def test_changes_of_an_interval(small: Engine, tmp_path: Path, archive: Archive) -> None:

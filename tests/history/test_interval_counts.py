@@ -75,13 +75,8 @@ def test_a_second_between_two_tombstones_is_another_sweep() -> None:
 
 
 def test_what_may_be_of_a_sweep_is_counted_and_is_not_certain() -> None:
-    ambiguous = {
-        "kind": "ambiguous",
-        "candidates": ["expired", "group_deleted"],
-        "log_offset": 6,
-        "timestamp_ms": BASE_MS,
-    }
-    other = {"kind": "ambiguous", "candidates": ["deleted", "group_deleted"], "log_offset": 7, "timestamp_ms": BASE_MS}
+    ambiguous = expired(6, BASE_MS, kind="ambiguous", candidates=["expired", "group_deleted"])
+    other = expired(7, BASE_MS, kind="ambiguous", candidates=["deleted", "group_deleted"])
     deleted = {"kind": "deleted", "log_offset": 8, "timestamp_ms": BASE_MS}
     (found,) = sweeps_of(changes(expired(5, BASE_MS), ambiguous, other, deleted)).to_pylist()
     assert (found["offsets"], found["certain_offsets"], found["last_log_offset"]) == (2, 1, 6)
@@ -91,10 +86,8 @@ def test_what_may_be_of_a_sweep_is_counted_and_is_not_certain() -> None:
 
 def test_without_timestamps_neighbours_are_one_sweep() -> None:
     found = sweeps_of(changes(expired(5, None), expired(6, None), expired(9, None))).to_pylist()
-    assert [(row["first_log_offset"], row["offsets"], row["started_at_ms"]) for row in found] == [
-        (5, 2, None),
-        (9, 1, None),
-    ]
+    told = [(row["first_log_offset"], row["offsets"], row["started_at_ms"]) for row in found]
+    assert told == [(5, 2, None), (9, 1, None)]
 
 
 def test_commits_are_values_between_two_instants(tmp_path: Path) -> None:
@@ -103,11 +96,8 @@ def test_commits_are_values_between_two_instants(tmp_path: Path) -> None:
     aborted = BatchSpec(entries=(commit("a", 9),), producer_id=1, transactional=True)
     then = [BatchSpec(entries=(commit("a", 2), tombstone("b"))), aborted, BatchSpec(producer_id=1, control_type=0)]
     profile = profile_of("group_coordinator")
-    for name, log in (
-        ("start", first),
-        ("end", first + then),
-        ("holes", [*first, BatchSpec(gap=1, entries=(commit("c"),))]),
-    ):
+    logs = {"start": first, "end": first + then, "holes": [*first, BatchSpec(gap=1, entries=(commit("c"),))]}
+    for name, log in logs.items():
         fold_bytes(encode_log(log), profile=profile).write_parquet(Folder(tmp_path / name))
     start, end = read_commits([Folder(tmp_path / "start")]), read_commits([Folder(tmp_path / "end")])
     (row,) = commits_between(start, end, log_partition=3, span_ms=4_000).to_pylist()

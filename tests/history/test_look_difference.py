@@ -33,6 +33,11 @@ def looks(archive: Archive, *seen: Look, **manifest: Any) -> list[AdminLook]:
     ]
 
 
+def empty_for(minutes: int) -> list[Look]:
+    """A group with two offsets that loses its members, and some minutes later the first offset."""
+    return [({"g": STABLE}, {KEY: 1, OTHER: 2}), *[({"g": {}}, {KEY: 1, OTHER: 2})] * minutes, ({"g": {}}, {OTHER: 2})]
+
+
 def at(number: int) -> int:
     return START_MS + number * MINUTE_MS
 
@@ -62,12 +67,7 @@ def test_what_came_and_changed_again_has_the_last_interval(archive: Archive) -> 
 
 def test_what_cannot_have_been_due_was_deleted(archive: Archive) -> None:
     """Five minutes after it became Empty; the other offset is there, so that the group was not deleted with all."""
-    made = looks(
-        archive,
-        ({"g": STABLE}, {KEY: 1, OTHER: 2}),
-        *[({"g": {}}, {KEY: 1, OTHER: 2})] * 5,
-        ({"g": {}}, {OTHER: 2}),
-    )
+    made = looks(archive, *empty_for(5))
     (row,) = offsets_of(between(archive, made[0], made[-1])).values()
     assert (row["change"], row["candidates"]) == ("disappeared", ["deleted"])
     assert (row["changed_after_ms"], row["changed_by_ms"]) == (at(5), at(6) + 1)
@@ -86,22 +86,15 @@ def test_what_cannot_have_been_due_was_deleted(archive: Archive) -> None:
 def test_only_a_retention_that_is_known_excludes_expiry(
     archive: Archive, settings: dict[str, str], minutes: int | None, kinds: list[str]
 ) -> None:
-    seen = [({"g": STABLE}, {KEY: 1, OTHER: 2}), *[({"g": {}}, {KEY: 1, OTHER: 2})] * 5, ({"g": {}}, {OTHER: 2})]
-    made = looks(archive, *seen, settings=settings)
+    made = looks(archive, *empty_for(5), settings=settings)
     retention_ms = None if minutes is None else minutes * MINUTE_MS
-    changes, _ = changes_of_looks(
-        archive.fs, archive.root, made[0], made[-1], retention_ms=retention_ms, profile=NEWEST
-    )
+    ends = made[0], made[-1]
+    changes, _ = changes_of_looks(archive.fs, archive.root, *ends, retention_ms=retention_ms, profile=NEWEST)
     assert [row["kind"] for row in changes.to_pylist()] == kinds
 
 
 def test_what_can_have_been_due_was_deleted_or_expired(archive: Archive) -> None:
-    made = looks(
-        archive,
-        ({"g": STABLE}, {KEY: 1, OTHER: 2}),
-        *[({"g": {}}, {KEY: 1, OTHER: 2})] * 11,
-        ({"g": {}}, {OTHER: 2}),
-    )
+    made = looks(archive, *empty_for(11))
     (row,) = offsets_of(between(archive, made[0], made[-1])).values()
     assert row["cause"] == "expired or deleted"
 
@@ -128,12 +121,8 @@ def test_a_topic_that_is_gone(archive: Archive) -> None:
 
 def test_what_is_not_answered_is_left_out_and_widens_the_interval(archive: Archive) -> None:
     silent: dict[str, Any] = {"error": "COORDINATOR_NOT_AVAILABLE", "state": None}
-    made = looks(
-        archive,
-        ({"g": STABLE, "h": {}}, {KEY: 1}),
-        ({"g": silent, "h": {}}, {}),
-        ({"g": STABLE, "h": silent}, {KEY: 2}),
-    )
+    seen = [({"g": STABLE, "h": {}}, {KEY: 1}), ({"g": silent, "h": {}}, {}), ({"g": STABLE, "h": silent}, {KEY: 2})]
+    made = looks(archive, *seen)
     found = between(archive, made[0], made[-1])
     (row,) = offsets_of(found).values()
     assert (row["changed_after_ms"], row["changed_by_ms"]) == (at(0), at(2) + 1)

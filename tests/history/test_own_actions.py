@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from sexton import cli
@@ -11,6 +10,7 @@ from sexton.errors import Refused
 from sexton.ledger.ledger import Ledger
 from sexton.runs.engine import Engine
 from tests.archived import CLUSTER, Archive
+from tests.history.test_interval import rows
 from tests.ledger.ledgers import LOCAL, act
 from tests.pipeline.archive_runs import instant, minute, run
 from tests.strategies import commit, tombstone
@@ -21,12 +21,7 @@ AT_MS = {number: instant(number) - 10_000 for number in range(1, 9)}
 
 
 def changes(out: Path) -> dict[tuple[str, str, int], dict[str, Any]]:
-    rows = [
-        row
-        for file in sorted((out / "offset_changes").glob("*.parquet"))
-        for row in pq.read_table(file, partitioning=None).drop(["run_id"]).to_pylist()
-    ]
-    return {(row["group_id"], row["topic"], row["partition"]): row for row in rows}
+    return {(row["group_id"], row["topic"], row["partition"]): row for row in rows(out)}
 
 
 @pytest.fixture

@@ -175,9 +175,7 @@ class FakeCluster:
         asked = [self.topic] if request.topics is None else [wanted.name for wanted in request.topics]
         others = [Answer(error_code=NO_TOPIC, name=name) for name in asked if name != self.topic]
         return Answer(
-            cluster_id=self.cluster_id,
-            controller_id=1,
-            topics=[topic, *others] if self.topic in asked else others,
+            cluster_id=self.cluster_id, controller_id=1, topics=[topic, *others] if self.topic in asked else others
         )
 
     def list_offsets(self, request: ListOffsetsRequest) -> Answer:

@@ -48,12 +48,8 @@ class Cluster:
             return Answer(coordinators=found)
         if name == "ListGroups":
             here = [group for group, node in (self.listed_at or self.at).items() if node == node_id]
-            listed = [
-                Answer(
-                    group_id=group, group_type=self.kinds.get(group, "classic"), group_state="Empty", protocol_type=""
-                )
-                for group in here
-            ]
+            idle = {"group_state": "Empty", "protocol_type": ""}
+            listed = [Answer(group_id=group, group_type=self.kinds.get(group, "classic"), **idle) for group in here]
             return Answer(error_code=0, groups=listed)
         if node_id in self.down:
             raise TransientError(f"broker {node_id} gives no answer")
@@ -69,27 +65,14 @@ class Cluster:
         error = NOT_COORDINATOR if self.at[group] != node_id else self.errors.get(group, 0)
         if name == "OffsetFetch":
             code = UNSTABLE if request.require_stable else 0
+            plain = {"committed_leader_epoch": -1, "metadata": ""}
             partitions = [
-                Answer(
-                    partition_index=number,
-                    committed_offset=number,
-                    committed_leader_epoch=-1,
-                    metadata="",
-                    error_code=code if number == 0 else 0,
-                )
+                Answer(partition_index=number, committed_offset=number, **plain, error_code=0 if number else code)
                 for number in range(self.offsets)
             ]
             return Answer(group_id=group, error_code=error, topics=[Answer(name="t", partitions=partitions)])
-        return Answer(
-            group_id=group,
-            error_code=error,
-            group_state="Empty",
-            protocol_type="consumer",
-            protocol_data="",
-            group_epoch=7,
-            assignor_name="uniform",
-            members=[],
-        )
+        kind = {"protocol_type": "consumer", "protocol_data": "", "group_epoch": 7, "assignor_name": "uniform"}
+        return Answer(group_id=group, error_code=error, group_state="Empty", **kind, members=[])
 
 
 class Sink:
@@ -109,11 +92,8 @@ def look(cluster: Cluster, **options: Any) -> tuple[Looked, dict[str, dict[str, 
 def test_every_group_with_its_offsets() -> None:
     looked, groups, sink = look(Cluster({"a": 1, "b": 2, "s": 1}, kinds={"s": "share", "b": "consumer"}))
     assert (looked.groups, looked.refused, looked.failed_brokers) == (3, 0, {})
-    assert {(name, row["group_type"], row["coordinator"]) for name, row in groups.items()} == {
-        ("a", "Classic", 1),
-        ("b", "Consumer", 2),
-        ("s", "Share", 1),
-    }
+    told = {name: (row["group_type"], row["coordinator"]) for name, row in groups.items()}
+    assert told == {"a": ("Classic", 1), "b": ("Consumer", 2), "s": ("Share", 1)}
     assert groups["b"]["group_epoch"] == 7
     assert groups["s"]["offsets_answered_ms"] is None  # share groups have no committed offsets
     held = [(row["group_id"], row["partition"], row["is_unstable"]) for row in sink.rows["offsets"]]

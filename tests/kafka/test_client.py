@@ -20,6 +20,12 @@ OAUTH = {
     "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
 }
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+BY_NAME = {"security.protocol": "SASL_SSL", "sasl.mechanisms": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+BY_SCRAM = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.jaas.config": f'{SCRAM} required username="u" password="p\\"; x=\\\\y";',
+}
 
 
 @pytest.mark.parametrize(
@@ -27,18 +33,8 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
     [
         ({}, {"security_protocol": "PLAINTEXT", "client_id": "sexton"}),
         ({"client.id": "me", "kafka.security.protocol": "SSL"}, {"client_id": "me", "security_protocol": "SSL"}),
-        (
-            {"security.protocol": "SASL_SSL", "sasl.mechanisms": "PLAIN", "sasl.username": "u", "sasl.password": "p"},
-            {"sasl_mechanism": "PLAIN", "username": "u", "password": "p"},
-        ),
-        (
-            {
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "SCRAM-SHA-512",
-                "sasl.jaas.config": f'{SCRAM} required username="u" password="p\\"; x=\\\\y";',
-            },
-            {"sasl_mechanism": "SCRAM-SHA-512", "username": "u", "password": 'p"; x=\\y'},
-        ),
+        (BY_NAME, {"sasl_mechanism": "PLAIN", "username": "u", "password": "p"}),
+        (BY_SCRAM, {"sasl_mechanism": "SCRAM-SHA-512", "username": "u", "password": 'p"; x=\\y'}),
         ({"ssl.truststore.location": "/ca.pem"}, {"ca_file": "/ca.pem"}),
         ({"ssl.truststore.location": "/ca", "ssl.truststore.type": "PEM"}, {"ca_file": "/ca"}),
         ({"ssl.ca.location": "/ca.pem"}, {"ca_file": "/ca.pem"}),
@@ -86,14 +82,8 @@ def test_bootstrap_servers_of_the_command_line_win() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    config = ClientConfig(
-        bootstrap_servers="a:1",
-        security_protocol="SASL_SSL",
-        sasl_mechanism="PLAIN",
-        username="user",
-        password="canary-1",
-        key_password="canary-2",
-    )
+    login = {"sasl_mechanism": "PLAIN", "username": "user", "password": "canary-1", "key_password": "canary-2"}
+    config = ClientConfig(bootstrap_servers="a:1", security_protocol="SASL_SSL", **login)
     assert "canary" not in repr(config) + str(config)
     assert config.for_confluent()["sasl.password"] == config.for_kafka_python()["sasl_plain_password"] == "canary-1"
 
@@ -105,9 +95,8 @@ def test_a_refused_jaas_line_does_not_show_its_secret() -> None:
 
 
 def test_words_of_the_two_clients() -> None:
-    config = client_config(
-        BROKER | {"security.protocol": "SSL", "ssl.keystore.location": "/me.pem", "ssl.ca.location": "/ca.pem"}
-    )
+    files = {"ssl.keystore.location": "/me.pem", "ssl.ca.location": "/ca.pem"}
+    config = client_config(BROKER | {"security.protocol": "SSL"} | files)
     assert config.for_confluent() == {
         "bootstrap.servers": "a:1, b:2",
         "client.id": "sexton",
@@ -138,12 +127,8 @@ BY_SETTINGS = {
     "sasl.oauthbearer.scope": "a b",
     "sasl.oauthbearer.extensions": "x=1",
 }
-BY_LIBRDKAFKA = {
-    "sasl.oauthbearer.method": "oidc",
-    "sasl.oauthbearer.client.id": "me",
-    "sasl.oauthbearer.client.secret": "ca;nary",
-    "sasl.oauthbearer.scope": "a b",
-    "sasl.oauthbearer.extensions": "x=1",
+BY_LIBRDKAFKA = {"sasl.oauthbearer.method": "oidc"} | {
+    name.replace("client.credentials.", ""): value for name, value in BY_SETTINGS.items()
 }
 
 

@@ -27,35 +27,22 @@ LOG = [batch(10, 4, epoch=3), batch(15), batch(20, 9, body=200, epoch=6)]
 DATA = b"".join(LOG)
 
 
-@pytest.mark.parametrize(
-    "data, start, end, framed",
-    [
-        (DATA, 10, 30, (0, len(DATA), 10, 30, False, 6)),
-        (DATA, 10, 20, (0, 122, 10, 16, True, 4)),
-        (DATA, 12, 30, (61, len(DATA), 15, 30, False, 6)),
-        (DATA, 16, 18, (122, 122, 0, 16, True, -1)),
-        (DATA[:-1], 10, 30, (0, 122, 10, 16, False, 4)),
-        (DATA[:62], 10, 30, (0, 61, 10, 15, False, 3)),
-        (DATA[:60], 10, 30, (0, 0, 0, None, False, -1)),
-        (b"", 10, 30, (0, 0, 0, None, False, -1)),
-        (LOG[0], 12, 30, (61, 61, 0, 15, False, -1)),
-        (batch(3, magic=1) + batch(4, magic=0), 3, 9, (0, 122, 3, 5, False, -1)),
-        (struct.pack(">qi", 3, -7) + bytes(60), 3, 9, (0, 0, 0, None, False, -1)),
-    ],
-    ids=[
-        "all",
-        "range-end",
-        "mid-batch",
-        "between",
-        "cut",
-        "cut-in-header",
-        "cut-first",
-        "empty",
-        "earlier-only",
-        "legacy",
-        "nonsense",
-    ],
-)
+FRAMES = {
+    "all": (DATA, 10, 30, (0, len(DATA), 10, 30, False, 6)),
+    "range-end": (DATA, 10, 20, (0, 122, 10, 16, True, 4)),
+    "mid-batch": (DATA, 12, 30, (61, len(DATA), 15, 30, False, 6)),
+    "between": (DATA, 16, 18, (122, 122, 0, 16, True, -1)),
+    "cut": (DATA[:-1], 10, 30, (0, 122, 10, 16, False, 4)),
+    "cut-in-header": (DATA[:62], 10, 30, (0, 61, 10, 15, False, 3)),
+    "cut-first": (DATA[:60], 10, 30, (0, 0, 0, None, False, -1)),
+    "empty": (b"", 10, 30, (0, 0, 0, None, False, -1)),
+    "earlier-only": (LOG[0], 12, 30, (61, 61, 0, 15, False, -1)),
+    "legacy": (batch(3, magic=1) + batch(4, magic=0), 3, 9, (0, 122, 3, 5, False, -1)),
+    "nonsense": (struct.pack(">qi", 3, -7) + bytes(60), 3, 9, (0, 0, 0, None, False, -1)),
+}
+
+
+@pytest.mark.parametrize("data, start, end, framed", FRAMES.values(), ids=FRAMES)
 def test_frames(data: bytes, start: int, end: int, framed: tuple[int, int, int, int | None, bool, int]) -> None:
     first, stop, base, following, last, epoch = framed
     assert frame(data, start=start, end=end) == Frames(

@@ -100,11 +100,7 @@ def test_only_the_damaged_one_is_fetched_again(
     ids=["absent", "exchanged", "cut off"],
 )
 def test_failure_names_the_coordinate_and_leaves_nothing_wrong(
-    tmp_path: Path,
-    lock: Path,
-    serve: Callable[[dict[str, bytes]], list[str]],
-    served: dict[str, bytes],
-    said: str,
+    tmp_path: Path, lock: Path, serve: Callable[[dict[str, bytes]], list[str]], served: dict[str, bytes], said: str
 ) -> None:
     asked = serve(served)
     with pytest.raises(DownloadError) as caught:

@@ -27,8 +27,7 @@ def fake_java(home: Path, version: str | None, *, modules: str | None = VECTOR, 
 
 
 @pytest.mark.parametrize(
-    "version, feature",
-    [("17.0.15", 17), ("21", 21), ("1.8.0_402", 8), ("25.0.2", 25), ("11.0.2+9", 11)],
+    "version, feature", [("17.0.15", 17), ("21", 21), ("1.8.0_402", 8), ("25.0.2", 25), ("11.0.2+9", 11)]
 )
 def test_version_of_a_home(tmp_path: Path, version: str, feature: int) -> None:
     assert java_version(fake_java(tmp_path / "jdk", version)) == feature

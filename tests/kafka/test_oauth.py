@@ -68,14 +68,13 @@ def answering(status: int, body: Any) -> Callable[[BaseHTTPRequestHandler], bool
     return answer
 
 
+DENIED = {"error": "invalid_client", "error_description": SECRET}
+
+
 @pytest.mark.parametrize(
     "status, body, said",
     [
-        (
-            401,
-            {"error": "invalid_client", "error_description": SECRET},
-            r"refuses with 401 \(invalid_client\).*secret and",
-        ),
+        (401, DENIED, r"refuses with 401 \(invalid_client\).*secret and"),
         (400, {"error": SECRET}, r"127\.0\.0\.1: the token endpoint refuses with 400 \(check"),
         (403, SECRET.encode(), "refuses with 403"),
         (401, {"error": "canary-secret"}, r"refuses with 401 \(check"),
@@ -161,33 +160,29 @@ def test_what_may_pass_is_tried_again(tokens: TokenServer) -> None:
     assert len(tokens.requests) == 3
 
 
-def drip(handler: BaseHTTPRequestHandler) -> bool:
-    """A byte now and then: no single read ever takes long."""
-    handler.send_response(200)
-    handler.end_headers()
+def now_and_then(handler: BaseHTTPRequestHandler, data: bytes) -> bool:
+    """The same bytes again and again: no single read ever takes long."""
     with suppress(OSError):
         for _ in range(100):
-            handler.wfile.write(b" ")
+            handler.wfile.write(data)
             time.sleep(0.05)
     return True
+
+
+def drip(handler: BaseHTTPRequestHandler) -> bool:
+    handler.send_response(200)
+    handler.end_headers()
+    return now_and_then(handler, b" ")
 
 
 def slow_header(handler: BaseHTTPRequestHandler) -> bool:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-    with suppress(OSError):
-        for _ in range(60):
-            handler.wfile.write(b"a")
-            time.sleep(0.05)
-    return True
+    return now_and_then(handler, b"a")
 
 
 def endless_hints(handler: BaseHTTPRequestHandler) -> bool:
     """Answers before the answer (103), each in time."""
-    with suppress(OSError):
-        for _ in range(60):
-            handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
-            time.sleep(0.05)
-    return True
+    return now_and_then(handler, b"HTTP/1.1 103 Early Hints\r\n\r\n")
 
 
 def stall(handler: BaseHTTPRequestHandler) -> bool:

@@ -4,14 +4,7 @@ import pytest
 
 from sexton.errors import BrokerError
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.fetch import (
-    DivergedError,
-    LeaderMovedError,
-    LogChangedError,
-    LogReader,
-    OutOfRangeError,
-    Pace,
-)
+from sexton.kafka.fetch import DivergedError, LeaderMovedError, LogChangedError, LogReader, OutOfRangeError, Pace
 from sexton.kafka.session import THROTTLE_LIMIT_MS, ClusterSession
 from sexton.kafka.topics import OFFSETS_TOPIC, PartitionLeader, describe_topic
 from sexton.records import kafka_uuid
@@ -28,15 +21,9 @@ def cluster() -> FakeCluster:
 
 
 def reader(cluster: FakeCluster, *, after_epoch: int | None = -1, pace: Pace | None = None) -> LogReader:
-    return LogReader(
-        FakeSession(cluster, CONFIG),
-        OFFSETS_TOPIC,
-        0,
-        topic_id=kafka_uuid(cluster.topic_id),
-        leader=PartitionLeader(node_id=1, epoch=cluster.logs[0].epoch),
-        after_epoch=after_epoch,
-        pace=pace,
-    )
+    leader = PartitionLeader(node_id=1, epoch=cluster.logs[0].epoch)
+    known = {"topic_id": kafka_uuid(cluster.topic_id), "leader": leader, "after_epoch": after_epoch, "pace": pace}
+    return LogReader(FakeSession(cluster, CONFIG), OFFSETS_TOPIC, 0, **known)
 
 
 def test_nothing_is_asked_but_batches(cluster: FakeCluster) -> None:

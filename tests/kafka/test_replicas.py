@@ -184,32 +184,21 @@ def lagging(broker: int, high_watermark: int) -> Callable[[FakeReplicas], None]:
     return lambda cluster: setattr(cluster.of(broker), "high_watermark", high_watermark)
 
 
-@pytest.mark.parametrize(
-    ("makes", "wanted"),
-    [
-        ([], set()),
-        ([open_at(C, 5)], {C}),
-        ([open_at(B, 5), open_at(C, 9)], {B, C}),
-        ([open_at(A, 5), open_at(B, 5), open_at(C, 5)], set()),
-        ([open_at(A, 5), open_at(B, 5), open_at(C, 3, 5)], {C}),
-        ([open_at(A, 5), open_at(B, 5), open_at(C, 5, 9)], set()),
-        # The marker of 5 may be above what the follower has: it lies beyond the leader's last stable offset.
-        ([open_at(A, 9), open_at(B, 9), open_at(C, 5), lagging(C, 11)], set()),
-        ([open_at(C, 5), lagging(C, 11)], set()),
-        ([open_at(A, 5)], {A}),
-    ],
-    ids=[
-        "equal",
-        "one",
-        "two",
-        "same",
-        "one-more-below",
-        "one-more-above",
-        "lag-past-the-stable-offset",
-        "lag",
-        "leader",
-    ],
-)
+SUSPICIONS = {
+    "equal": ([], set()),
+    "one": ([open_at(C, 5)], {C}),
+    "two": ([open_at(B, 5), open_at(C, 9)], {B, C}),
+    "same": ([open_at(A, 5), open_at(B, 5), open_at(C, 5)], set()),
+    "one-more-below": ([open_at(A, 5), open_at(B, 5), open_at(C, 3, 5)], {C}),
+    "one-more-above": ([open_at(A, 5), open_at(B, 5), open_at(C, 5, 9)], set()),
+    # The marker of 5 may be above what the follower has: it lies beyond the leader's last stable offset.
+    "lag-past-the-stable-offset": ([open_at(A, 9), open_at(B, 9), open_at(C, 5), lagging(C, 11)], set()),
+    "lag": ([open_at(C, 5), lagging(C, 11)], set()),
+    "leader": ([open_at(A, 5)], {A}),
+}
+
+
+@pytest.mark.parametrize(("makes", "wanted"), SUSPICIONS.values(), ids=SUSPICIONS)
 def test_what_is_suspicious(
     cluster: FakeReplicas, makes: list[Callable[[FakeReplicas], None]], wanted: set[int]
 ) -> None:

@@ -24,23 +24,13 @@ def archive_of_commits(folder: Path) -> Archive:
     """Offsets of three groups in two of three log partitions: most due after a minute, one set later."""
     archive = Archive(folder, partitions=PARTITIONS)
     old: dict[str, Any] = {"commit_timestamp_ms": BASE_MS}
-    archive.snapshot(
-        instant(1) + 2_000,
-        {
-            0: minute(
-                1,
-                commit("c", 5, version=4, leader_epoch=3, metadata="метка", **old),
-                commit("c", 6, topic="u", partition=1, version=1, expire_timestamp_ms=BASE_MS + 1, **old),
-                commit("f", 7, **old),
-                first=0,
-            ),
-            1: minute(1, commit("a", 8, **old), commit("a", 9, partition=1, **old), first=0),
-        },
-    )
-    archive.snapshot(
-        instant(3) + 2_000,
-        {0: minute(3, commit("f", 10, topic="u", commit_timestamp_ms=instant(3)), first=3)},
-    )
+    labelled = commit("c", 5, version=4, leader_epoch=3, metadata="метка", **old)
+    expiring = commit("c", 6, topic="u", partition=1, version=1, expire_timestamp_ms=BASE_MS + 1, **old)
+    of_a = [commit("a", 8, **old), commit("a", 9, partition=1, **old)]
+    first = {0: minute(1, labelled, expiring, commit("f", 7, **old), first=0), 1: minute(1, *of_a, first=0)}
+    archive.snapshot(instant(1) + 2_000, first)
+    late = commit("f", 10, topic="u", commit_timestamp_ms=instant(3))
+    archive.snapshot(instant(3) + 2_000, {0: minute(3, late, first=3)})
     return archive
 
 

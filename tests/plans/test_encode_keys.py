@@ -13,16 +13,8 @@ from sexton.records import RECORD_TYPES
 from sexton.records.schema import Text
 from tests.record_fields import encode_key
 
-SCHEMA = pa.schema(
-    [
-        ("record_type", pa.int32()),
-        ("group_id", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("member_id", pa.string()),
-        ("regular_expression", pa.string()),
-    ]
-)
+NUMBERS, NAMES = ("record_type", "partition"), ("group_id", "topic", "member_id", "regular_expression")
+SCHEMA = pa.schema({**dict.fromkeys(NUMBERS, pa.int32()), **dict.fromkeys(NAMES, pa.string())})
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 

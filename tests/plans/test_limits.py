@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.analysis.forecast import DAY_MS, forecast_of
-from sexton.coordinator.loading import load
+from sexton.coordinator.loading import Loaded, load
 from sexton.plans.limits import limits_exceeded, not_held, owner_totals, unheeded
 from sexton.plans.plan_content import losses_of, taken_by
 from sexton.policy import Policy, decide, decide_bare
@@ -28,14 +28,14 @@ INSTANTS = st.integers(0, 14).map(lambda hours: BASE_MS + hours * HOUR_MS)
 
 def policy_of(*rules: dict[str, Any], holds: tuple[dict[str, Any], ...] = (), **limits: Any) -> Policy:
     common = {"owner": "o", "reason": "because", "ticket": "T-1"}
-    return Policy.model_validate(
-        {
-            "version": 1,
-            "limits": limits,
-            "holds": [{**common, "kind": "legal", **one} for one in holds],
-            "rules": [{**common, "retention": "1h", **one} for one in rules],
-        }
-    )
+    own_holds = [{**common, "kind": "legal", **one} for one in holds]
+    own_rules = [{**common, "retention": "1h", **one} for one in rules]
+    return Policy.model_validate({"version": 1, "limits": limits, "holds": own_holds, "rules": own_rules})
+
+
+def planned(policy: Policy, tables: dict[str, pa.Table], loaded: Loaded, *, now_ms: int) -> pa.Table:
+    own = [tables[name] for name in ("held", "verdicts", "groups", "group_tombstones")]
+    return plan_by_policy(policy, *own, now_ms=now_ms, profile=loaded.profile)
 
 
 @settings(max_examples=60)
@@ -46,7 +46,7 @@ def test_the_plan_is_what_the_rules_say(
     loaded = load([encode_log(history)], cap_bytes=CAP_BYTES)
     tables = judged(loaded, policy, retention_ms=retention_ms, now_ms=now_ms)
     held, verdicts, own = tables["held"], tables["verdicts"], (tables["groups"], tables["group_tombstones"])
-    rows = plan_by_policy(policy, held, verdicts, *own, now_ms=now_ms, profile=loaded.profile).to_pylist()
+    rows = planned(policy, tables, loaded, now_ms=now_ms).to_pylist()
     of_offsets = {(r["group_id"], r["topic"], r["partition"], r["cause"]) for r in rows if r["topic"] is not None}
     assert of_offsets == {
         (r["group_id"], r["topic"], r["partition"], f"rule:{r['policy_rule']}")
@@ -77,14 +77,8 @@ def test_the_forecast_tells_who_takes_what_first(
 ) -> None:
     loaded = load([encode_log(history)], cap_bytes=CAP_BYTES)
     tables = judged(loaded, policy, retention_ms=retention_ms, now_ms=now_ms)
-    rows = forecast_of(
-        tables["verdicts"],
-        tables["held"],
-        tables["groups"],
-        as_of_ms=now_ms,
-        profile=loaded.profile,
-        policy=policy,
-    ).to_pylist()
+    own = [tables[name] for name in ("verdicts", "held", "groups")]
+    rows = forecast_of(*own, as_of_ms=now_ms, profile=loaded.profile, policy=policy).to_pylist()
     told = {(r["group_id"], r["horizon_days"], r["by"]): r["offset_count"] for r in rows}
     groups = facts_of(tables["groups"], tables["held"])
     expected: Counter[tuple[str, int, str]] = Counter()
@@ -117,16 +111,7 @@ def small(policy: Policy, *, retention_ms: int = DAY_MS, now_ms: int = BASE_MS +
     )
     loaded = load([encode_log([BatchSpec(entries=entries)])], cap_bytes=CAP_BYTES)
     tables = judged(loaded, policy, retention_ms=retention_ms, now_ms=now_ms)
-    rows = plan_by_policy(
-        policy,
-        tables["held"],
-        tables["verdicts"],
-        tables["groups"],
-        tables["group_tombstones"],
-        now_ms=now_ms,
-        profile=loaded.profile,
-    )
-    return {**tables, "plan": rows}
+    return {**tables, "plan": planned(policy, tables, loaded, now_ms=now_ms)}
 
 
 RULE = {"name": "all", "match": {"regex": ".*"}}
@@ -165,12 +150,8 @@ def test_losses_name_the_owner_and_limits_count_by_owner() -> None:
         ("rule:all", "o", "T-1", 3, 2, 2)
     ]
     told = limits_exceeded(policy, totals, taken_by(losses), groups_losing=2, groups_total=3)
-    assert [text.partition("limits.")[2].split()[0] for text in told] == [
-        "max_offsets",
-        "max_groups",
-        "max_share_of_groups",
-        "max_share_of_owner",
-    ]
+    limits = ["max_offsets", "max_groups", "max_share_of_groups", "max_share_of_owner"]
+    assert [text.partition("limits.")[2].split()[0] for text in told] == limits
     generous = policy_of(RULE, max_share_of_groups=1, max_share_of_owner=0.75)
     assert limits_exceeded(generous, totals, taken_by(losses), groups_losing=2, groups_total=3) == []
 
@@ -185,13 +166,4 @@ def test_a_group_that_no_rule_takes_bare_stays_when_its_orphans_go() -> None:
         (policy_of(orphans, RULE), ["rule:orphans", "group_empty"]),
     ):
         tables = judged(loaded, policy, retention_ms=DAY_MS, now_ms=now_ms)
-        rows = plan_by_policy(
-            policy,
-            tables["held"],
-            tables["verdicts"],
-            tables["groups"],
-            tables["group_tombstones"],
-            now_ms=now_ms,
-            profile=loaded.profile,
-        )
-        assert rows["cause"].to_pylist() == causes
+        assert planned(policy, tables, loaded, now_ms=now_ms)["cause"].to_pylist() == causes

@@ -29,15 +29,9 @@ def new_log(base_offset: int = 0) -> bytes:
     """Format v2: every codec, transactions, a marker, holes and an empty batch, without a gap between batches."""
     log, at = b"", base_offset
     for number in range(5):
-        log += encode_batch(
-            pairs(number + 1, salt=str(number)),
-            base_offset=at,
-            timestamp_ms=STAMP_MS + number,
-            codec=number,
-            producer_id=7 if number == 3 else -1,
-            producer_epoch=0 if number == 3 else -1,
-            transactional=number == 3,
-        )
+        own = {"producer_id": 7, "producer_epoch": 0, "transactional": True} if number == 3 else {}
+        records = pairs(number + 1, salt=str(number))
+        log += encode_batch(records, base_offset=at, timestamp_ms=STAMP_MS + number, codec=number, **own)
         at += number + 1
     log += encode_marker(True, base_offset=at, timestamp_ms=STAMP_MS + 9, producer_id=7, producer_epoch=0)
     log += encode_batch([], base_offset=at + 1, timestamp_ms=STAMP_MS, producer_id=7, last_offset_delta=3)

@@ -125,10 +125,15 @@ def test_what_has_no_layout_cannot_be_encoded() -> None:
 @pytest.mark.parametrize(
     "number, release, is_read",
     [
-        *((0, (0, 8, 2), True), (1, (0, 8, 2), False)),
-        *((3, (3, 9, 1), False), (3, (4, 0), True)),
-        *((9, (4, 0, 1), True), (9, (4, 1), False)),
-        *((17, (4, 0), False), (17, (4, 1), True), (18, (4, 1), False)),
+        (0, (0, 8, 2), True),
+        (1, (0, 8, 2), False),
+        (3, (3, 9, 1), False),
+        (3, (4, 0), True),
+        (9, (4, 0, 1), True),
+        (9, (4, 1), False),
+        (17, (4, 0), False),
+        (17, (4, 1), True),
+        (18, (4, 1), False),
     ],
 )
 def test_which_release_reads_a_type(number: int, release: tuple[int, ...], is_read: bool) -> None:

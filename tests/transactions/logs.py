@@ -18,29 +18,17 @@ OFFSETS = "__consumer_offsets"
 def value(
     state: State = State.EMPTY,
     *,
-    producer_id: int = 1,
     epoch: int = 0,
-    timeout_ms: int = 60_000,
     partitions: Mapping[str, Sequence[int]] | None = None,
-    updated_at_ms: int = BASE_MS,
-    started_at_ms: int = -1,
-    previous_producer_id: int = -1,
-    next_producer_id: int = -1,
+    **fields: int,
 ) -> TransactionLogValue:
     listed = tuple(
         TransactionPartitions(topic=topic, partition_ids=tuple(some)) for topic, some in (partitions or {}).items()
     )
-    return TransactionLogValue(
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        timeout_ms=timeout_ms,
-        status=STATES.index(state),
-        partitions=None if state == State.EMPTY else listed,
-        updated_at_ms=updated_at_ms,
-        started_at_ms=started_at_ms,
-        previous_producer_id=previous_producer_id,
-        next_producer_id=next_producer_id,
-    )
+    plain = {"producer_id": 1, "timeout_ms": 60_000, "updated_at_ms": BASE_MS, "started_at_ms": -1}
+    plain |= {"previous_producer_id": -1, "next_producer_id": -1, **fields}
+    own = None if state == State.EMPTY else listed
+    return TransactionLogValue(producer_epoch=epoch, status=STATES.index(state), partitions=own, **plain)
 
 
 def state_log(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -25,32 +26,12 @@ OPEN = OpenTransaction(
 )
 
 
-def owner(
-    state: State,
-    *,
-    producer_id: int = 1,
-    epoch: int = 5,
-    listed: bool = True,
-    updated_at_ms: int = BASE_MS,
-    started_at_ms: int | None = BASE_MS,
-    timeout_ms: int = 120 * MINUTE,
-    previous_producer_id: int | None = None,
-    next_producer_id: int | None = None,
-) -> TransactionalId:
-    return TransactionalId(
-        transactional_id="payments",
-        log_partition=0,
-        log_offset=1,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        state=state,
-        timeout_ms=timeout_ms,
-        partitions={OFFSETS: (3,)} if listed else {"t": (3,)},
-        updated_at_ms=updated_at_ms,
-        started_at_ms=started_at_ms,
-        previous_producer_id=previous_producer_id,
-        next_producer_id=next_producer_id,
-    )
+def owner(state: State, *, epoch: int = 5, listed: bool = True, **fields: int | None) -> TransactionalId:
+    known: dict[str, Any] = {"producer_id": 1, "timeout_ms": 120 * MINUTE, "previous_producer_id": None}
+    known |= {"next_producer_id": None, "updated_at_ms": BASE_MS, "started_at_ms": BASE_MS, **fields}
+    partitions = {OFFSETS: (3,)} if listed else {"t": (3,)}
+    place = {"transactional_id": "payments", "log_partition": 0, "log_offset": 1}
+    return TransactionalId(**place, producer_epoch=epoch, state=state, partitions=partitions, **known)
 
 
 def states(*ids: TransactionalId, count: int | None = 1, **rest: object) -> KnownStates:

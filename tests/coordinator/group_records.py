@@ -9,6 +9,7 @@ from tests.strategies import classic_fields, group_entry
 
 TOPIC_ID = UUID(int=7)
 CLIENT = {"client_id": "client", "client_host": "/h", "rack_id": "r"}
+CLASSIC_MEMBER = {"session_timeout_ms": 45, "supported_protocols": []}
 
 
 def classic(*members, **fields):
@@ -25,33 +26,24 @@ def gone(record_type, member_id=None, regex=None):
     return group_entry(record_type, "g", None, **parts, **({} if regex is None else {"regular_expression": regex}))
 
 
+def consumer_member_fields(**fields):
+    """The value of a type-5 record."""
+    absent = dict.fromkeys(("instance_id", "subscribed_topic_regex", "server_assignor", "classic_member_metadata"))
+    return {**CLIENT, **absent, "subscribed_topic_names": ["t"], "rebalance_timeout_ms": 300, **fields}
+
+
 def consumer_member(member_id="m", topics=("t",)):
-    return record(
-        5,
-        member_id,
-        **CLIENT,
-        instance_id=None,
-        subscribed_topic_names=list(topics),
-        subscribed_topic_regex=None,
-        rebalance_timeout_ms=300,
-        server_assignor=None,
-        classic_member_metadata={"session_timeout_ms": 45, "supported_protocols": []},
-    )
+    fields = consumer_member_fields(subscribed_topic_names=list(topics), classic_member_metadata=CLASSIC_MEMBER)
+    return record(5, member_id, **fields)
 
 
 def owns(member_id="m", *, epoch=1, partitions=(0,), revoking=(), state=0, assigned=None, pending=None):
     def parts(numbers):
         return [{"topic_id": TOPIC_ID, "partitions": list(numbers), "assignment_epochs": []}] if numbers else []
 
-    return record(
-        8,
-        member_id,
-        member_epoch=epoch,
-        previous_member_epoch=0,
-        state=state,
-        assigned_partitions=parts(partitions) if assigned is None else assigned,
-        partitions_pending_revocation=parts(revoking) if pending is None else pending,
-    )
+    fields = {"assigned_partitions": parts(partitions) if assigned is None else assigned}
+    fields |= {"partitions_pending_revocation": parts(revoking) if pending is None else pending}
+    return record(8, member_id, member_epoch=epoch, previous_member_epoch=0, state=state, **fields)
 
 
 def target(record_type, member_id="m", topic_ids=(TOPIC_ID,)):
@@ -63,34 +55,23 @@ def share_member():
 
 
 def streams_member(tags=(), *, member_id="m", process_id="p"):
-    return record(
-        19,
-        member_id,
-        **CLIENT,
-        instance_id="i",
-        rebalance_timeout_ms=300,
-        topology_epoch=0,
-        process_id=process_id,
-        user_endpoint=None,
-        client_tags=[{"key": key, "value": "v"} for key in tags],
-    )
+    fields = {"instance_id": "i", "rebalance_timeout_ms": 300, "topology_epoch": 0, "user_endpoint": None}
+    client_tags = [{"key": key, "value": "v"} for key in tags]
+    return record(19, member_id, **CLIENT, **fields, process_id=process_id, client_tags=client_tags)
+
+
+def assigned(member_id="m", *, epoch=1, state=1, active=(), standby=(), warmup=(), revoking=()):
+    """The tasks of a streams member."""
+    kinds = {"active": active, "standby": standby, "warmup": warmup}
+    pending = {"active": revoking, "standby": (), "warmup": ()}
+    fields = {f"{kind}_tasks": list(tasks) for kind, tasks in kinds.items()}
+    fields |= {f"{kind}_tasks_pending_revocation": list(tasks) for kind, tasks in pending.items()}
+    return record(22, member_id, member_epoch=epoch, previous_member_epoch=0, state=state, **fields)
 
 
 def streams_task(epoch=1, state=1):
     tasks = [{"subtopology_id": "0", "partitions": [0, 1]}]
-    return record(
-        22,
-        "m",
-        member_epoch=epoch,
-        previous_member_epoch=0,
-        state=state,
-        active_tasks=tasks,
-        standby_tasks=tasks,
-        warmup_tasks=[],
-        active_tasks_pending_revocation=[],
-        standby_tasks_pending_revocation=[],
-        warmup_tasks_pending_revocation=[],
-    )
+    return assigned(epoch=epoch, state=state, active=tasks, standby=tasks)
 
 
 def topology(epoch=0, ids=("0",)):

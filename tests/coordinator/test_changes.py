@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -105,174 +107,71 @@ TWO_DUE = [commit("a"), commit("b"), young("b", "u")]
 """Of a everything is due, of b one offset of two."""
 
 
-@pytest.mark.parametrize(
-    "history, known, expected",
-    [
-        pytest.param(log([commit("a")], [tombstone("a"), gone("a")]), KNOWN, {"a/t-0": (E, G)}, id="sweep of a group"),
-        pytest.param(
-            log(TWO_DUE, [tombstone("a"), gone("a"), tombstone("b")]),
-            KNOWN,
-            {"a/t-0": (E,), "b/t-0": (E,)},
-            id="sweep of a whole group and of part of another",
-        ),
-        pytest.param(
-            log([commit("a"), commit("b")], [tombstone("a"), gone("a"), tombstone("b"), gone("b")]),
-            KNOWN,
-            {"a/t-0": (E, G), "b/t-0": (E, G)},
-            id="two due groups, by the sweep or by one request",
-        ),
-        pytest.param(
-            log([commit("a"), young("a", "u")], [tombstone("a")]),
-            KNOWN,
-            {"a/t-0": (E, D)},
-            id="the one offset that was due, by the sweep or by a request",
-        ),
-        pytest.param(
-            log([commit("a"), young("a", "u")], [tombstone("a")]),
-            replace(KNOWN, before=replace(GONE, taken_at_ms=BASE_MS), after=GONE),
-            {"a/t-0": (E,)},
-            id="its topic is long gone, so that no request can name it",
-        ),
-        pytest.param(
-            log([young("a")], [tombstone("a"), gone("a")]), NO_FACTS, {"a/t-0": (G,)}, id="a group that was not due"
-        ),
-        pytest.param(
-            log([commit("a"), young("b")], [tombstone("a"), gone("a"), tombstone("b"), gone("b")]),
-            KNOWN,
-            {"a/t-0": (G,), "b/t-0": (G,)},
-            id="one request for a due group and another",
-        ),
-        pytest.param(
-            log([commit("a"), young("b")], [tombstone("a"), gone("a")], [tombstone("b"), gone("b")]),
-            KNOWN,
-            {"a/t-0": (E, G), "b/t-0": (G,)},
-            id="two writes",
-        ),
-        pytest.param(log([young("a")], [tombstone("a")]), KNOWN, {"a/t-0": (D,)}, id="an offset that was not due"),
-        pytest.param(
-            log([young("a")], [tombstone("a")]), NO_FACTS, {"a/t-0": (D, T)}, id="all of a topic, which may be gone"
-        ),
-        pytest.param(
-            log([young("a"), young("a", "t", 1)], [tombstone("a")]),
-            NO_FACTS,
-            {"a/t-0": (D,)},
-            id="of a topic that keeps a partition",
-        ),
-        pytest.param(
-            log([young("a"), young("b")], [tombstone("a")]),
-            NO_FACTS,
-            {"a/t-0": (D,)},
-            id="of a topic that another group keeps",
-        ),
-        pytest.param(
-            log([young("a"), young("a", "u"), young("b")], [tombstone("a"), tombstone("b")]),
-            NO_FACTS,
-            {"a/t-0": (T,), "b/t-0": (T,)},
-            id="of a topic, in one write for all groups",
-        ),
-        pytest.param(
-            log([young("a"), young("b")], [tombstone("a"), tombstone("b")]),
-            KNOWN,
-            {"a/t-0": (D,), "b/t-0": (D,)},
-            id="two requests within a millisecond, since the topic is still there",
-        ),
-        pytest.param(
-            log([young("a"), young("b")], [tombstone("a")], [tombstone("b")]),
-            TOPICS_GONE,
-            {"a/t-0": (D,), "b/t-0": (D, T)},
-            id="a request, and then whatever took the rest of a topic",
-        ),
-        pytest.param(
-            log([commit("a")], [tombstone("a")]), KNOWN, {"a/t-0": (D,)}, id="a sweep would have deleted the group too"
-        ),
-        pytest.param(
-            log([commit("a"), commit("a", 1, "u")], [tombstone("a")]),
-            KNOWN,
-            {"a/t-0": (D,)},
-            id="a sweep would have taken the other one too",
-        ),
-        pytest.param(
-            log([stable("a", "u"), commit("a"), commit("a", 1, "u")], [tombstone("a")]),
-            KNOWN,
-            {"a/t-0": (E, D)},
-            id="an active group's topic that it is not subscribed to",
-        ),
-        pytest.param(
-            log([stable("a", "t"), commit("a"), commit("a", 1, "u")], [tombstone("a")]),
-            KNOWN,
-            {"a/t-0": (D,)},
-            id="a subscribed topic: nothing but a producer takes that",
-        ),
-        pytest.param(
-            log([stable("a", "t"), commit("a")], [tombstone("a")]),
-            TOPICS_GONE,
-            {"a/t-0": (T,)},
-            id="a subscribed topic that is gone since",
-        ),
-        pytest.param(
-            log([stable("a", protocol_type="connect"), commit("a"), young("a", "u")], [tombstone("a")]),
-            TOPICS_GONE,
-            {"a/t-0": (T,)},
-            id="of an active group of another protocol",
-        ),
-        pytest.param(
-            log([empty("a", since_ms=YOUNG_MS), commit("a")], [tombstone("a"), gone("a")]),
-            KNOWN,
-            {"a/t-0": (G,)},
-            id="a group that has been empty for a minute",
-        ),
-        pytest.param(
-            log([empty("a"), young("a")], [tombstone("a"), gone("a")]),
-            KNOWN,
-            {"a/t-0": (E, G)},
-            id="a group that has long been empty, whatever was committed since",
-        ),
-        pytest.param(
-            log([empty("a", since_ms=-1), young("a")], [tombstone("a"), gone("a")]),
-            KNOWN,
-            {"a/t-0": (E, G)},
-            id="a group that does not say since when it is empty",
-        ),
-        pytest.param(
-            log([stable("a", "u"), young("a")], [tombstone("a"), gone("a")]),
-            KNOWN,
-            {"a/t-0": (D,)},
-            id="a group with members: nothing but a producer deletes that",
-        ),
-        pytest.param(
-            log([commit("a")], [tombstone("a"), tombstone("a", "t", 1), gone("a")]),
-            KNOWN,
-            {"a/t-0": (D,)},
-            id="and an offset that was not there: nor that",
-        ),
-        pytest.param(
-            log([young("a")], [tombstone("a")]),
-            replace(KNOWN, before=replace(HERE, taken_at_ms=LATER_MS + 1)),
-            {"a/t-0": (D, T)},
-            id="nobody had looked at the topics yet",
-        ),
-        pytest.param(
-            log([young("a")], [tombstone("a")]),
-            replace(KNOWN, after=replace(HERE, taken_at_ms=LATER_MS - 1)),
-            {"a/t-0": (D, T)},
-            id="nobody looked at the topics later",
-        ),
-        pytest.param(
-            log([commit("a", version=1, expire_timestamp_ms=LATER_MS - 1)], [tombstone("a"), gone("a")]),
-            replace(KNOWN, retentions_ms=(1 << 50,)),
-            {"a/t-0": (E, G)},
-            id="an explicit expiry",
-        ),
-        pytest.param(
-            log([commit("a", version=1, expire_timestamp_ms=LATER_MS + 1)], [tombstone("a"), gone("a")]),
-            KNOWN,
-            {"a/t-0": (G,)},
-            id="an explicit expiry in the future",
-        ),
-    ],
-)  # fmt: skip
-def test_causes(history: list[BatchSpec], known: ChangeEvidence, expected: dict[str, Sequence[ChangeKind]]) -> None:
-    assert causes(history, known=known) == expected
+A_GOES, B_GOES = [tombstone("a"), gone("a")], [tombstone("b"), gone("b")]
+A_LOSES, B_LOSES = [tombstone("a")], [tombstone("b")]
+BOTH_LOSE = [*A_LOSES, *B_LOSES]
+A, A_ON_U, B = young("a"), young("a", "u"), young("b")
+DUE, DUE_ON_U = commit("a"), commit("a", 1, "u")
+LONG_GONE = replace(KNOWN, before=replace(GONE, taken_at_ms=BASE_MS), after=GONE)
+NO_LOOK_BEFORE = replace(KNOWN, before=replace(HERE, taken_at_ms=LATER_MS + 1))
+NO_LOOK_AFTER = replace(KNOWN, after=replace(HERE, taken_at_ms=LATER_MS - 1))
+FOR_EVER = replace(KNOWN, retentions_ms=(1 << 50,))
+SOON, LATER = (commit("a", version=1, expire_timestamp_ms=LATER_MS + by) for by in (-1, 1))
+HISTORIES = {
+    # (what there was, what was written, what is known, causes of a/t-0 and of b/t-0)
+    "sweep of a group": ([DUE], [A_GOES], KNOWN, [E, G]),
+    "sweep of a whole group and of part of another": (TWO_DUE, [[*A_GOES, tombstone("b")]], KNOWN, [E], [E]),
+    "two due groups, by the sweep or by one request": ([DUE, commit("b")], [[*A_GOES, *B_GOES]], KNOWN, [E, G], [E, G]),
+    "the one offset that was due, by the sweep or by a request": ([DUE, A_ON_U], [A_LOSES], KNOWN, [E, D]),
+    "its topic is long gone, so that no request can name it": ([DUE, A_ON_U], [A_LOSES], LONG_GONE, [E]),
+    "a group that was not due": ([A], [A_GOES], NO_FACTS, [G]),
+    "one request for a due group and another": ([DUE, B], [[*A_GOES, *B_GOES]], KNOWN, [G], [G]),
+    "two writes": ([DUE, B], [A_GOES, B_GOES], KNOWN, [E, G], [G]),
+    "an offset that was not due": ([A], [A_LOSES], KNOWN, [D]),
+    "all of a topic, which may be gone": ([A], [A_LOSES], NO_FACTS, [D, T]),
+    "of a topic that keeps a partition": ([A, young("a", "t", 1)], [A_LOSES], NO_FACTS, [D]),
+    "of a topic that another group keeps": ([A, B], [A_LOSES], NO_FACTS, [D]),
+    "of a topic, in one write for all groups": ([A, A_ON_U, B], [BOTH_LOSE], NO_FACTS, [T], [T]),
+    "two requests within a millisecond, since the topic is still there": ([A, B], [BOTH_LOSE], KNOWN, [D], [D]),
+    "a request, and then whatever took the rest of a topic": ([A, B], [A_LOSES, B_LOSES], TOPICS_GONE, [D], [D, T]),
+    "a sweep would have deleted the group too": ([DUE], [A_LOSES], KNOWN, [D]),
+    "a sweep would have taken the other one too": ([DUE, DUE_ON_U], [A_LOSES], KNOWN, [D]),
+    "an active group's topic that it is not subscribed to": (
+        [stable("a", "u"), DUE, DUE_ON_U],
+        [A_LOSES],
+        KNOWN,
+        [E, D],
+    ),
+    "a subscribed topic: nothing but a producer takes that": ([stable("a", "t"), DUE, DUE_ON_U], [A_LOSES], KNOWN, [D]),
+    "a subscribed topic that is gone since": ([stable("a", "t"), DUE], [A_LOSES], TOPICS_GONE, [T]),
+    "of an active group of another protocol": (
+        [stable("a", protocol_type="connect"), DUE, A_ON_U],
+        [A_LOSES],
+        TOPICS_GONE,
+        [T],
+    ),
+    "a group that has been empty for a minute": ([empty("a", since_ms=YOUNG_MS), DUE], [A_GOES], KNOWN, [G]),
+    "a group that has long been empty, whatever was committed since": ([empty("a"), A], [A_GOES], KNOWN, [E, G]),
+    "a group that does not say since when it is empty": ([empty("a", since_ms=-1), A], [A_GOES], KNOWN, [E, G]),
+    "a group with members: nothing but a producer deletes that": ([stable("a", "u"), A], [A_GOES], KNOWN, [D]),
+    "and an offset that was not there: nor that": (
+        [DUE],
+        [[tombstone("a"), tombstone("a", "t", 1), gone("a")]],
+        KNOWN,
+        [D],
+    ),
+    "nobody had looked at the topics yet": ([A], [A_LOSES], NO_LOOK_BEFORE, [D, T]),
+    "nobody looked at the topics later": ([A], [A_LOSES], NO_LOOK_AFTER, [D, T]),
+    "an explicit expiry": ([SOON], [A_GOES], FOR_EVER, [E, G]),
+    "an explicit expiry in the future": ([LATER], [A_GOES], KNOWN, [G]),
+}
+
+
+@pytest.mark.parametrize("row", HISTORIES.values(), ids=HISTORIES)
+def test_causes(row: tuple[Any, ...]) -> None:
+    before, writes, known, *expected = row
+    of_groups = {f"{group_id}/t-0": tuple(kinds) for group_id, kinds in zip("ab", expected, strict=False)}
+    assert causes(log(before, *writes), known=known) == of_groups
 
 
 @pytest.mark.parametrize(
@@ -305,22 +204,14 @@ def test_a_consumer_group_goes_with_all_its_records() -> None:
 
 def test_a_topic_of_another_id_stays() -> None:
     """From 4.3 on the deletion of a topic spares what was committed for another one of that name."""
-    mine, other = ({"version": 4, "topic_id": number} for number in _ids(1, 2))
-    history = log(
-        [commit("a", commit_timestamp_ms=YOUNG_MS, **mine), commit("b", commit_timestamp_ms=YOUNG_MS, **other)],
-        [tombstone("a")],
-    )
+    fields = {"version": 4, "commit_timestamp_ms": YOUNG_MS}
+    commits = [commit(group_id, topic_id=UUID(int=number), **fields) for number, group_id in enumerate("ab", 1)]
+    history = log(commits, [tombstone("a")])
     assert causes(history, known=TOPICS_GONE) == {"a/t-0": (D, T)}
     assert causes(history, known=TOPICS_GONE, profile="group_coordinator:4.2") == {"a/t-0": (D,)}
     (id_of_a,) = {row.old.topic_id for row in told(history) if row.old is not None}
     now_here = TopicsAt(taken_at_ms=LATER_MS + MINUTE_MS, ids={"t": id_of_a})
     assert causes(history, known=replace(NO_FACTS, after=now_here)) == {"a/t-0": (D,)}
-
-
-def _ids(*numbers: int) -> list[object]:
-    from uuid import UUID
-
-    return [UUID(int=number) for number in numbers]
 
 
 def test_a_pending_offset_keeps_a_group_and_is_cancelled_with_it() -> None:
@@ -449,13 +340,8 @@ def test_what_was_set() -> None:
         (row.key[0], row.kind.value, row.old and row.old.committed_offset, row.new and row.new.committed_offset)
         for row in told(history, starts_at=1)
     ]
-    assert rows == [
-        ("a", "set", 5, 7),
-        ("c", "deleted", 5, None),
-        ("c", "set", None, 5),
-        ("d", "deleted", 5, None),
-        ("e", "set", None, 1),
-    ]
+    of_c = [("c", "deleted", 5, None), ("c", "set", None, 5)]
+    assert rows == [("a", "set", 5, 7), *of_c, ("d", "deleted", 5, None), ("e", "set", None, 1)]
 
 
 def test_what_a_plan_of_ours_put_back() -> None:
@@ -482,9 +368,8 @@ def test_the_evidence_is_told() -> None:
 
 def test_another_release_is_suspected_before_a_producer() -> None:
     """A sweep or a request of this release deletes nothing that is not there; another one may."""
-    log = encode_log(
-        [BatchSpec(entries=(commit("g"),)), BatchSpec(entries=(tombstone("g"), tombstone("g", "never committed")))]
-    )
+    tombstones = (tombstone("g"), tombstone("g", "never committed"))
+    log = encode_log([BatchSpec(entries=(commit("g"),)), BatchSpec(entries=tombstones)])
     profile = profile_of("group_coordinator")
     (row,) = changes(load([], cap_bytes=CAP_BYTES, profile=profile), [log], known=ChangeEvidence(), cap_bytes=CAP_BYTES)
     assert "no operation of group_coordinator:4.3.1 writes that: another release did (--profile)" in str(row.evidence)

@@ -7,16 +7,9 @@ KEY, OTHER = ("t", 0), ("t", 1)
 
 
 def value(number, log_offset=0):
-    return StoredOffset(
-        log_offset=log_offset,
-        committed_offset=number,
-        leader_epoch=None,
-        metadata="",
-        commit_timestamp_ms=0,
-        expire_timestamp_ms=None,
-        topic_id=None,
-        producer_id=-1,
-    )
+    rest = {"metadata": "", "commit_timestamp_ms": 0, "producer_id": -1}
+    rest |= dict.fromkeys(("leader_epoch", "expire_timestamp_ms", "topic_id"))
+    return StoredOffset(log_offset=log_offset, committed_offset=number, **rest)
 
 
 def test_scala_stores_once_the_log_has_appended():

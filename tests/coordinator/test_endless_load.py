@@ -25,11 +25,9 @@ from tests.kernels.compare import fold_bytes, slice_of
 from tests.strategies import BASE_MS, BatchSpec, Entry, commit, encode_log, offset_key, offset_value
 
 BUFFER = 600
-SMALL, LARGE, LARGER = (
-    BatchSpec(entries=(commit("g", 1, version=1),)),
-    BatchSpec(entries=tuple(commit("g", 2, "large", n, version=1) for n in range(20))),
-    BatchSpec(entries=tuple(commit("h", 3, "larger", n, version=1) for n in range(40))),
-)
+SMALL = BatchSpec(entries=(commit("g", 1, version=1),))
+LARGE = BatchSpec(entries=tuple(commit("g", 2, "large", n, version=1) for n in range(20)))
+LARGER = BatchSpec(entries=tuple(commit("h", 3, "larger", n, version=1) for n in range(40)))
 BROKEN = BatchSpec(entries=((offset_key("g"), b"\0\x09"),))
 LOG = encode_log([SMALL, LARGE, SMALL, LARGER])
 FIRST_AT = 1

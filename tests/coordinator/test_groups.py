@@ -29,6 +29,7 @@ from tests.coordinator.group_records import (
 )
 from tests.strategies import BAD_SUBSCRIPTION, SHORT_SUBSCRIPTION, classic_fields, group_entry, subscription
 
+CONSUMER = record(3, epoch=1)
 NEWEST_TYPES = {number for number, declared in RECORD_TYPES.items() if declared.is_read_by((4, 3))} - {0, 1}
 
 
@@ -36,147 +37,74 @@ def test_every_type_that_the_newest_coordinator_reads_is_replayed():
     assert GROUP_RECORD_TYPES - {9} == NEWEST_TYPES  # which 4.0 alone reads
 
 
-@pytest.mark.parametrize(
-    "entries, state",
-    [
-        pytest.param([classic()], "Empty", id="classic without members"),
-        pytest.param([classic(("m", subscription()))], "Stable", id="classic with members"),
-        pytest.param([record(3, epoch=1)], "Empty", id="consumer without members"),
-        pytest.param([consumer_member(), owns(epoch=1)], "Stable", id="consumer at the initial epochs"),
-        pytest.param([consumer_member(), record(3, epoch=2)], "Assigning", id="consumer with a younger group epoch"),
-        pytest.param(
-            [consumer_member(), record(3, epoch=2), record(6, assignment_epoch=2), owns(epoch=1)],
-            "Reconciling",
-            id="consumer with a member behind",
-        ),
-        pytest.param([consumer_member(), owns(epoch=1, state=2)], "Reconciling", id="consumer, unreleased partitions"),
-        pytest.param([consumer_member(), owns(epoch=1, state=77)], "Reconciling", id="consumer, state unknown"),
-        pytest.param([SHARE], "Empty", id="share without members"),
-        pytest.param([share_member(), record(11, epoch=9, metadata_hash=0)], "Stable", id="share, whatever its epochs"),
-        pytest.param([STREAMS, topology()], "Empty", id="streams without members"),
-        pytest.param([STREAMS, streams_member()], "NotReady", id="streams without topology"),
-        pytest.param([STREAMS, streams_member(), topology(1)], "NotReady", id="streams, topology not validated"),
-        pytest.param([STREAMS, streams_member(), topology(), streams_task()], "Stable", id="streams"),
-        pytest.param([STREAMS, streams_member(), topology()], "Reconciling", id="streams, member not assigned yet"),
-        pytest.param(
-            [record(17, epoch=5, metadata_hash=0, validated_topology_epoch=0), streams_member(), topology()],
-            "Assigning",
-            id="streams with a younger group epoch",
-        ),
-    ],
-)
-def test_states_after_a_load(entries, state):
+YOUNGER_STREAMS = record(17, epoch=5, metadata_hash=0, validated_topology_epoch=0)
+BEHIND = (record(3, epoch=2), record(6, assignment_epoch=2))
+STATES = {
+    "classic without members": ("Empty", classic()),
+    "classic with members": ("Stable", classic(("m", subscription()))),
+    "consumer without members": ("Empty", CONSUMER),
+    "consumer at the initial epochs": ("Stable", consumer_member(), owns(epoch=1)),
+    "consumer with a younger group epoch": ("Assigning", consumer_member(), record(3, epoch=2)),
+    "consumer with a member behind": ("Reconciling", consumer_member(), *BEHIND, owns(epoch=1)),
+    "consumer, unreleased partitions": ("Reconciling", consumer_member(), owns(epoch=1, state=2)),
+    "consumer, state unknown": ("Reconciling", consumer_member(), owns(epoch=1, state=77)),
+    "share without members": ("Empty", SHARE),
+    "share, whatever its epochs": ("Stable", share_member(), record(11, epoch=9, metadata_hash=0)),
+    "streams without members": ("Empty", STREAMS, topology()),
+    "streams without topology": ("NotReady", STREAMS, streams_member()),
+    "streams, topology not validated": ("NotReady", STREAMS, streams_member(), topology(1)),
+    "streams": ("Stable", STREAMS, streams_member(), topology(), streams_task()),
+    "streams, member not assigned yet": ("Reconciling", STREAMS, streams_member(), topology()),
+    "streams with a younger group epoch": ("Assigning", YOUNGER_STREAMS, streams_member(), topology()),
+}
+
+
+@pytest.mark.parametrize("row", STATES.values(), ids=STATES)
+def test_states_after_a_load(row):
+    state, *entries = row
     assert replay(*entries).by_id["g"].state == state
 
 
+MEMBER, GROUP = (f"Received a tombstone record to delete {what} " for what in ("member m", "group g"))
+NO_TOMBSTONE = "but did not receive {}Value tombstone."
+NO_EPOCH = NO_TOMBSTONE.format("ConsumerGroupTargetAssignmentMetadata")
+NO_ASSIGNMENT = NO_TOMBSTONE.format("ConsumerGroupCurrentMemberAssignment")
+NO_TASKS = NO_TOMBSTONE.format("StreamsGroupCurrentMemberAssignment")
+TARGETED = "Received a tombstone record to delete target assignment of g but the assignment still has 1 members."
+TARGETS_ALONE = [target(7), record(6, assignment_epoch=-1)]
+SHARE_TARGETED = [share_member(), target(13), gone(14, "m")]
+BELOW_0 = record(6, assignment_epoch=1, assignment_timestamp=-5)
+OWNED = "Cannot set the epoch of AAAAAAAAAAAAAAAAAAAABw-0 to 2 because the partition is still owned at epoch "
+TWICE = "Static member with groupInstanceId=i cannot be added to group g since it is already a member."
+M, N = (("m", subscription()), ("n", subscription()))
 THROWS = {
     "consumer record on a classic group": ([classic()], record(3, epoch=1), "Group g is not a consumer group"),
     "consumer tombstone on a classic group": ([classic()], gone(8, "m"), "Group g is not a consumer group"),
-    "share record on a consumer group": ([record(3, epoch=1)], SHARE, "Group g is not a share group."),
+    "share record on a consumer group": ([CONSUMER], SHARE, "Group g is not a share group."),
     "streams record on a share group": ([SHARE], STREAMS, "Group g is not a streams group."),
-    "share tombstone of type 15 on a consumer group": (
-        [record(3, epoch=1)],
-        gone(15),
-        "Group g is not a share group.",
-    ),
-    "member with an assignment": (
-        [consumer_member(), owns()],
-        gone(5, "m"),
-        "Received a tombstone record to delete member m but did not receive "
-        "ConsumerGroupCurrentMemberAssignmentValue tombstone.",
-    ),
-    "member with a target": (
-        [consumer_member(), target(7), gone(8, "m")],
-        gone(5, "m"),
-        "Received a tombstone record to delete member m but did not receive "
-        "ConsumerGroupTargetAssignmentMetadataValue tombstone.",
-    ),
-    "consumer group with members": (
-        [consumer_member()],
-        gone(3),
-        "Received a tombstone record to delete group g but the group still has 1 members.",
-    ),
-    "consumer group with targets": (
-        [target(7), record(6, assignment_epoch=-1)],
-        gone(3),
-        "Received a tombstone record to delete group g but the target assignment still has 1 members.",
-    ),
-    "consumer group with a target epoch, which is there from the start": (
-        [record(3, epoch=1)],
-        gone(3),
-        "Received a tombstone record to delete group g but did not receive "
-        "ConsumerGroupTargetAssignmentMetadataValue tombstone.",
-    ),
-    "target epoch with targets": (
-        [target(7)],
-        gone(6),
-        "Received a tombstone record to delete target assignment of g but the assignment still has 1 members.",
-    ),
-    "target epoch below -1": (
-        [],
-        record(6, assignment_epoch=-2),
-        "The assignment epoch must be non-negative or -1.",
-    ),
-    "target timestamp below 0": (
-        [],
-        record(6, assignment_epoch=1, assignment_timestamp=-5),
-        "The assignment timestamp must be non-negative.",
-    ),
-    "target with a topic twice": (
-        [],
-        target(7, topic_ids=(TOPIC_ID, TOPIC_ID)),
-        "Duplicate key AAAAAAAAAAAAAAAAAAAABw",
-    ),
-    "partition of another member at the same epoch": (
-        [owns("m", epoch=2)],
-        owns("n", epoch=2),
-        "Cannot set the epoch of AAAAAAAAAAAAAAAAAAAABw-0 to 2 because the partition is still owned at epoch 2",
-    ),
-    "partition both assigned and revoked": (
-        [],
-        owns("m", epoch=2, revoking=(0,)),
-        "Cannot set the epoch of AAAAAAAAAAAAAAAAAAAABw-0 to 2 because the partition is still owned at epoch 2",
-    ),
-    "old owner described anew": (
-        [owns("m", epoch=2), owns("n", epoch=3)],
-        consumer_member("m"),
-        "Cannot set the epoch of AAAAAAAAAAAAAAAAAAAABw-0 to 2 because the partition is still owned at epoch 3",
-    ),
-    "share member with an assignment": (
-        [share_member()],
-        gone(10, "m"),
-        "Received a tombstone record to delete member m with invalid leave group epoch.",
-    ),
-    "share member with a target": (
-        [share_member(), target(13), gone(14, "m")],
-        gone(10, "m"),
-        "Received a tombstone record to delete member m but member exists in target assignment.",
-    ),
-    "share group with a target epoch": (
-        [SHARE],
-        gone(11),
-        "Received a tombstone record to delete group g but target assignment epoch in invalid.",
-    ),
-    "streams member with an assignment": (
-        [streams_member(), streams_task()],
-        gone(19, "m"),
-        "Received a tombstone record to delete member m but did not receive "
-        "StreamsGroupCurrentMemberAssignmentValue tombstone.",
-    ),
+    "share tombstone of type 15 on a consumer group": ([CONSUMER], gone(15), "Group g is not a share group."),
+    "member with an assignment": ([consumer_member(), owns()], gone(5, "m"), MEMBER + NO_ASSIGNMENT),
+    "member with a target": ([consumer_member(), target(7), gone(8, "m")], gone(5, "m"), MEMBER + NO_EPOCH),
+    "consumer group with members": ([consumer_member()], gone(3), GROUP + "but the group still has 1 members."),
+    "consumer group with targets": (TARGETS_ALONE, gone(3), GROUP + "but the target assignment still has 1 members."),
+    "consumer group with a target epoch, which is there from the start": ([CONSUMER], gone(3), GROUP + NO_EPOCH),
+    "target epoch with targets": ([target(7)], gone(6), TARGETED),
+    "target epoch below -1": ([], record(6, assignment_epoch=-2), "The assignment epoch must be non-negative or -1."),
+    "target timestamp below 0": ([], BELOW_0, "The assignment timestamp must be non-negative."),
+    "target with a topic twice": ([], target(7, topic_ids=(TOPIC_ID,) * 2), "Duplicate key AAAAAAAAAAAAAAAAAAAABw"),
+    "partition of another member at the same epoch": ([owns("m", epoch=2)], owns("n", epoch=2), OWNED + "2"),
+    "partition both assigned and revoked": ([], owns("m", epoch=2, revoking=(0,)), OWNED + "2"),
+    "old owner described anew": ([owns("m", epoch=2), owns("n", epoch=3)], consumer_member("m"), OWNED + "3"),
+    "share member with an assignment": ([share_member()], gone(10, "m"), MEMBER + "with invalid leave group epoch."),
+    "share member with a target": (SHARE_TARGETED, gone(10, "m"), MEMBER + "but member exists in target assignment."),
+    "share group with a target epoch": ([SHARE], gone(11), GROUP + "but target assignment epoch in invalid."),
+    "streams member with an assignment": ([streams_member(), streams_task()], gone(19, "m"), MEMBER + NO_TASKS),
     "streams member that never was assigned": ([streams_member()], gone(19, "m"), "is null"),
     "streams topology below 0": ([], topology(-1), "Topology epoch must be non-negative."),
     "streams topology with a subtopology twice": ([], topology(-1, ("0", "0")), "Duplicate key 0"),
     "streams member with a tag twice": ([], streams_member(("a", "a")), "Duplicate key a"),
-    "static member twice": (
-        [],
-        classic(("m", subscription()), ("n", subscription()), instance_id="i"),
-        "Static member with groupInstanceId=i cannot be added to group g since it is already a member.",
-    ),
-    "classic member three times": (
-        [],
-        classic(("m", subscription()), ("m", subscription()), ("m", subscription())),
-        "None of the member's protocols can be supported.",
-    ),
+    "static member twice": ([], classic(M, N, instance_id="i"), TWICE),
+    "classic member three times": ([], classic(M, M, M), "None of the member's protocols can be supported."),
 }
 
 
@@ -220,19 +148,18 @@ def test_a_subscription_is_known_when_every_member_s_is(fields, known):
     assert group.is_subscribed("nothing") == (not known and fields["protocol_type"] == "consumer")
 
 
-@pytest.mark.parametrize(
-    "entry, group_type",
-    [
-        (record(3, epoch=1), "Consumer"),
-        (gone(3 + 1), "Consumer"),
-        (gone(5, "m"), "Consumer"),
-        (gone(16, regex="x"), "Consumer"),
-        (STREAMS, "Streams"),
-        (gone(23), "Streams"),
-        (classic(), "Classic"),
-    ],
-    ids=["3", "4 tombstone", "5 tombstone", "16 tombstone", "17", "23 tombstone", "2"],
-)
+GIVES_WAY = {
+    "3": (CONSUMER, "Consumer"),
+    "4 tombstone": (gone(4), "Consumer"),
+    "5 tombstone": (gone(5, "m"), "Consumer"),
+    "16 tombstone": (gone(16, regex="x"), "Consumer"),
+    "17": (STREAMS, "Streams"),
+    "23 tombstone": (gone(23), "Streams"),
+    "2": (classic(), "Classic"),
+}
+
+
+@pytest.mark.parametrize("entry, group_type", GIVES_WAY.values(), ids=GIVES_WAY)
 def test_a_simple_group_gives_way(entry, group_type):
     assert replay(entry, touched=True).by_id["g"].group_type == group_type
 

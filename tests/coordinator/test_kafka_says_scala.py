@@ -29,11 +29,7 @@ def test_swept(case, way):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "asked",
-    [
-        ("generation 0", "", 0),
-        ("member m", "m", -1),
-        ("member m, generation 0", "m", 0),
-    ],
+    [("generation 0", "", 0), ("member m", "m", -1), ("member m, generation 0", "m", 0)],
     ids=lambda asked: asked[0],
 )
 def test_a_transactional_commit_makes_the_group_and_is_validated_against_it(asked, way):

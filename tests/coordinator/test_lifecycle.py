@@ -27,13 +27,8 @@ EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 
 
 def member(name, *, session_ms=10_000, rebalance_ms=60_000, at_ms=0, is_static=False):
-    return LiveMember(
-        member_id=name,
-        session_timeout_ms=session_ms,
-        rebalance_timeout_ms=rebalance_ms,
-        session_ends_at_ms=at_ms + session_ms,
-        is_static=is_static,
-    )
+    times = {"session_timeout_ms": session_ms, "rebalance_timeout_ms": rebalance_ms}
+    return LiveMember(member_id=name, **times, session_ends_at_ms=at_ms + session_ms, is_static=is_static)
 
 
 def stable(*members):

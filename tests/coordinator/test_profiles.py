@@ -52,6 +52,11 @@ def test_other_releases_are_not(text, is_proven):
     assert profile_of(text).is_proven == is_proven
 
 
+MANAGER = "group_metadata_manager"
+KEEP_A_DAY = ("offset_manager:0.8.2", "offset_manager:0.10.0", f"{MANAGER}:0.10.1", f"{MANAGER}:1.1.1")
+KEEP_A_WEEK = (f"{MANAGER}:2.0.0", MANAGER, "group_coordinator")
+
+
 @pytest.mark.parametrize(
     "text, field, value",
     [
@@ -69,13 +74,8 @@ def test_other_releases_are_not(text, is_proven):
         ("group_metadata_manager:3.4", "skips_unknown_types", True),
         ("group_metadata_manager:0.10", "newest_format", 1),
         ("offset_manager:0.8.2.2", "after_failure", AfterFailure.PREFIX),
-        ("offset_manager:0.8.2", "default_retention_minutes", 1_440),
-        ("offset_manager:0.10.0", "default_retention_minutes", 1_440),
-        ("group_metadata_manager:0.10.1", "default_retention_minutes", 1_440),
-        ("group_metadata_manager:1.1.1", "default_retention_minutes", 1_440),
-        ("group_metadata_manager:2.0.0", "default_retention_minutes", 10_080),
-        ("group_metadata_manager", "default_retention_minutes", 10_080),
-        ("group_coordinator", "default_retention_minutes", 10_080),
+        *((text, "default_retention_minutes", 1_440) for text in KEEP_A_DAY),
+        *((text, "default_retention_minutes", 10_080) for text in KEEP_A_WEEK),
     ],
 )
 def test_a_release_has_all_that_came_before_it(text, field, value):

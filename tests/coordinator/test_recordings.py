@@ -56,11 +56,7 @@ def test_stable_offsets(recording):
 
 @pytest.mark.parametrize(
     "recording, release, differing",
-    [
-        ("kafka-2.8.2-plain", "4.3.1", 35),
-        ("kafka-3.9.1", "4.0.0", 57),
-        ("kafka-4.0.0", "3.9.1", 110),
-    ],
+    [("kafka-2.8.2-plain", "4.3.1", 35), ("kafka-3.9.1", "4.0.0", 57), ("kafka-4.0.0", "3.9.1", 110)],
 )
 def test_by_another_coordinator_s_rules_offsets_differ(recording, release, differing):
     answers, others = _answers(recording, "offsets"), _offsets(recording, release=release)
@@ -98,9 +94,7 @@ def test_the_sweep_of_0_9():
             for record in read_records(batch, cap_bytes=CAP_BYTES)
         )
         written = [(record.key, record.value) for record in records if record.log_offset >= state.next_log_offset]
-        last_ms = max(
-            offset.expire_timestamp_ms for offset in state.offsets.values()
-        )  # 0.9 stores one with every offset
+        last_ms = max(offset.expire_timestamp_ms for offset in state.offsets.values())  # 0.9 stores one with each
         planned = sweep(state, retention_ms=RETENTION_MS, now_ms=last_ms + 1)
         assert sorted(written) == sorted((item.key, None) for item in planned)
 
@@ -128,14 +122,8 @@ def test_sweeps(recording, number):
     for batch in batches:
         for record_type, key in batch["tombstones"]:
             group_id = key.get("group", key.get("groupId"))
-            swept[
-                batch["log_partition"],
-                record_type,
-                group_id,
-                key.get("topic"),
-                key.get("partition"),
-                key.get("memberId"),
-            ] += 1
+            place = map(key.get, ("topic", "partition", "memberId"))
+            swept[batch["log_partition"], record_type, group_id, *place] += 1
     late = _late_groups(loaded, at_ms, {batch["log_partition"]: batch["at_ms"] for batch in batches})
     wanted = Counter({item: count for item, count in swept.items() if item[2] not in late})
     assert wanted.total() > 0
@@ -153,16 +141,8 @@ def _late_groups(loaded, at_ms, end_ms):
     for log_partition, state in loaded.items():
         for (group_id, topic, _), offset in state.offsets.items():
             if group_id in state.groups.by_id:
-                found = verdict(
-                    offset,
-                    topic,
-                    state.groups.by_id[group_id],
-                    is_pending=False,
-                    retention_ms=RETENTION_MS,
-                    now_ms=at_ms,
-                    profile=state.profile,
-                )
-                due = found.expires_at_ms
+                group, at = state.groups.by_id[group_id], {"retention_ms": RETENTION_MS, "now_ms": at_ms}
+                due = verdict(offset, topic, group, is_pending=False, **at, profile=state.profile).expires_at_ms
                 if due is not None and at_ms < due <= end_ms.get(log_partition, at_ms):
                     late.add(group_id)
     return late

@@ -4,7 +4,8 @@ Read in the sources of every release named here; what brokers of 4.0.0, 4.1.2 an
 test_recordings.py and test_edge_cases.py.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.coordinator.group_records import (
     SHARE,
     STREAMS,
     TOPIC_ID,
+    assigned,
     classic,
     consumer_member,
     feed,
@@ -40,22 +42,28 @@ OF_4_1 = ["4.1.0", "4.1.1", "4.1.2"]
 OF_4_2 = ["4.2.0", "4.2.1", "4.2.2"]
 FROM_4_3 = ["4.3.0", "4.3.1", "4.3.2", "4.4.0"]
 FROM_4_1 = [*OF_4_1, *OF_4_2, *FROM_4_3]
-RELEASES = [*OF_4_0, *FROM_4_1]
+RELEASES = (*OF_4_0, *FROM_4_1)
 BEFORE_19862 = ["4.0.0", "4.0.1", "4.1.0", "4.1.1"]
 """Releases without KAFKA-19862."""
 ID = "AAAAAAAAAAAAAAAAAAAABw"
+NO_PARTITION = [{"topic_id": TOPIC_ID, "partitions": []}]
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Rule:
     """`entry` after `before` throws `message` in some releases, and is taken in the others."""
 
     entry: tuple
     message: str = ""
-    throws_in: list[str] = field(default_factory=list)
-    before: list = field(default_factory=list)
+    throws_in: Sequence[str] = ()
+    before: Sequence[tuple] = ()
     touched: bool = False
-    releases: list[str] = field(default_factory=lambda: RELEASES)
+    releases: Sequence[str] = RELEASES
+
+
+def of_streams(entry, message="", before=(), *, throws_in=("4.1.0", "4.1.1"), touched=False):
+    """A rule about records that 4.0 does not know."""
+    return Rule(entry, message, throws_in if message else (), before, touched, FROM_4_1)
 
 
 def topics(record_type, *, topic_id=TOPIC_ID, name="t", num_partitions=1):
@@ -65,33 +73,12 @@ def topics(record_type, *, topic_id=TOPIC_ID, name="t", num_partitions=1):
 
 
 def owns_twice():
-    parts = [{"topic_id": TOPIC_ID, "partitions": [number]} for number in (0, 1)]
-    return record(
-        8,
-        "m",
-        member_epoch=1,
-        previous_member_epoch=0,
-        state=0,
-        assigned_partitions=parts,
-        partitions_pending_revocation=[],
-    )
+    return owns(assigned=[{"topic_id": TOPIC_ID, "partitions": [number]} for number in (0, 1)])
 
 
-def owns_nothing_of(member_id, *, epoch=1, assigned=(), revoking=None):
+def owns_nothing_of(member_id, *, epoch=1):
     """A current assignment with a topic and no partition of it."""
-
-    def part(partitions):
-        return [{"topic_id": TOPIC_ID, "partitions": list(partitions)}]
-
-    return record(
-        8,
-        member_id,
-        member_epoch=epoch,
-        previous_member_epoch=0,
-        state=0,
-        assigned_partitions=part(assigned),
-        partitions_pending_revocation=[] if revoking is None else part(revoking),
-    )
+    return owns(member_id, epoch=epoch, assigned=NO_PARTITION)
 
 
 def share_state(release=None):
@@ -107,268 +94,138 @@ def tasks(*partitions, subtopology_id="0", epochs=()):
     return {"subtopology_id": subtopology_id, "partitions": list(partitions), "assignment_epochs": list(epochs)}
 
 
-def assigned(member_id="m", *, active=(), standby=(), warmup=(), revoking=(), epoch=1):
-    return record(
-        22,
-        member_id,
-        member_epoch=epoch,
-        previous_member_epoch=0,
-        state=1,
-        active_tasks=list(active),
-        standby_tasks=list(standby),
-        warmup_tasks=list(warmup),
-        active_tasks_pending_revocation=list(revoking),
-        standby_tasks_pending_revocation=[],
-        warmup_tasks_pending_revocation=[],
-    )
-
-
 def runs(member_id, process_id):
     """A streams member in a process."""
     return streams_member(member_id=member_id, process_id=process_id)
 
 
 def configs(*keys):
-    return record(
-        17,
-        epoch=1,
-        metadata_hash=0,
-        validated_topology_epoch=0,
-        last_assignment_configs=[{"key": key, "value": "v"} for key in keys],
-    )
+    told = [{"key": key, "value": "v"} for key in keys]
+    return record(17, epoch=1, metadata_hash=0, validated_topology_epoch=0, last_assignment_configs=told)
 
 
 NOT_FOUND = "Share group g not found."
 UNKNOWN_MEMBER = "Member m is not a member of group g."
-NO_PROCESS = "Cannot remove the process ID null from 0 because it does not have any processId"
+TYPE_15 = "Received an unknown record type 15"
+OWNED = f"Cannot set the epoch of {ID}-0 to {{}} because the partition is still owned at epoch 2"
+NO_EPOCH = f"Cannot remove the epoch {{}} from {ID} because it does not have any epoch"
+NO_STREAMS = "Group g is not a streams group."
+OF_P = "Cannot set the process ID of 0-0 to {} because the partition is still owned by process ID p"
+NO_PROCESS = "Cannot remove the process ID null from 0 because it does not have any process"
+KEPT = "Cannot remove the process ID {} from task 0_0 because the task is not owned by this process ID"
+KEPT_BY_P = (
+    "Cannot remove the process ID null from task 0_0 because the partition is still owned at a different process ID p"
+)
+NULL_SET = (
+    'Cannot invoke "java.util.Set.remove(Object)" because the return value of '
+    '"org.apache.kafka.timeline.TimelineHashMap.get(Object)" is null'
+)
+FEW_EPOCHS = "Assignment epochs must be provided for all partitions. Subtopology 0 has 2 partitions but 1 epochs"
+ACTIVE, STANDBY, WARMUP = (assigned("m", **{kind: [tasks(0)]}) for kind in ("active", "standby", "warmup"))
+BOTH_TASKS = assigned("m", active=[tasks(0)], standby=[tasks(1)])
+M_IN_P, N_IN_P, N_IN_Q = runs("m", "p"), runs("n", "p"), runs("n", "q")
 SHARE_NEEDS_GROUP = {
     "topics": topics(9),
     "target epoch": record(12, assignment_epoch=1),
     "target": target(13),
     "assignment": share_assignment(),
-    "tombstone of type 9": gone(9),
-    "tombstone of type 10": gone(10, "m"),
-    "tombstone of type 11": gone(11),
-    "tombstone of type 12": gone(12),
-    "tombstone of type 13": gone(13, "m"),
-    "tombstone of type 14": gone(14, "m"),
+    **{f"tombstone of type {number}": gone(number) for number in (9, 11, 12)},
+    **{f"tombstone of type {number}": gone(number, "m") for number in (10, 13, 14)},
 }
+SHARE_NEEDS_MEMBER = {
+    "assignment": share_assignment(),
+    "tombstone of its assignment": gone(14, "m"),
+    "tombstone of the member": gone(10, "m"),
+}
+BAD_TOPICS = {
+    "without an id": ({"topic_id": ZERO_UUID, "name": ""}, "Topic id cannot be ZERO_UUID."),
+    "without a name": ({"name": "", "num_partitions": -1}, "Topic name cannot be empty."),
+    "without partitions": ({"num_partitions": -1}, "Number of partitions cannot be negative."),
+}
+NEGATIVE_EPOCH = "The assignment epoch must be non-negative or -1."
+NEGATIVE_STAMP = "The assignment timestamp must be non-negative."
 RULES = {
     **{
         f"share, no group: {name}": Rule(
-            entry=entry,
-            message=NOT_FOUND,
-            throws_in=OF_4_0,
-            releases=OF_4_0 if entry[0][:2] == b"\x00\x09" else RELEASES,
+            entry, NOT_FOUND, OF_4_0, releases=OF_4_0 if entry[0][:2] == b"\x00\x09" else RELEASES
         )
         for name, entry in SHARE_NEEDS_GROUP.items()
     },
     **{
-        f"share, no member: {name}": Rule(before=[SHARE], entry=entry, message=UNKNOWN_MEMBER, throws_in=OF_4_0)
-        for name, entry in {
-            "assignment": share_assignment(),
-            "tombstone of its assignment": gone(14, "m"),
-            "tombstone of the member": gone(10, "m"),
-        }.items()
+        f"share, no member: {name}": Rule(entry, UNKNOWN_MEMBER, OF_4_0, [SHARE])
+        for name, entry in SHARE_NEEDS_MEMBER.items()
     },
-    "share over a simple group": Rule(
-        touched=True, entry=SHARE, message="Group g is not a share group.", throws_in=RELEASES
-    ),
-    "share state, value": Rule(
-        entry=share_state((4, 0)),
-        message="Received an unknown record type 15",
-        throws_in=OF_4_0,
-        releases=OF_4_0,
-    ),
-    "share state, tombstone": Rule(entry=gone(15), message="Received an unknown record type 15", throws_in=OF_4_0),
+    "share over a simple group": Rule(SHARE, "Group g is not a share group.", RELEASES, touched=True),
+    "share state, value": Rule(share_state((4, 0)), TYPE_15, OF_4_0, releases=OF_4_0),
+    "share state, tombstone": Rule(gone(15), TYPE_15, OF_4_0),
     **{
-        f"topics of type {record_type}, {what}": Rule(
-            before=[] if record_type == 4 else [SHARE],
-            entry=topics(record_type, **fields),
-            message=message,
-            throws_in=OF_4_0,
-            releases=RELEASES if record_type == 4 else OF_4_0,
+        f"topics of type {number}, {what}": Rule(
+            topics(number, **fields), message, OF_4_0, before, releases=RELEASES if number == 4 else OF_4_0
         )
-        for record_type in (4, 9)
-        for what, fields, message in (
-            ("without an id", {"topic_id": ZERO_UUID, "name": ""}, "Topic id cannot be ZERO_UUID."),
-            ("without a name", {"name": "", "num_partitions": -1}, "Topic name cannot be empty."),
-            ("without partitions", {"num_partitions": -1}, "Number of partitions cannot be negative."),
-        )
+        for number, before in ((4, []), (9, [SHARE]))
+        for what, (fields, message) in BAD_TOPICS.items()
     },
-    "partition taken at a higher epoch": Rule(
-        before=[owns("m", epoch=2)],
-        entry=owns("n", epoch=3),
-        message=f"Cannot set the epoch of {ID}-0 to 3 because the partition is still owned at epoch 2",
-        throws_in=BEFORE_19862,
-    ),
-    "partition taken at the same epoch": Rule(
-        before=[owns("m", epoch=2)],
-        entry=owns("n", epoch=2),
-        message=f"Cannot set the epoch of {ID}-0 to 2 because the partition is still owned at epoch 2",
-        throws_in=RELEASES,
-    ),
+    "partition taken at a higher epoch": Rule(owns("n", epoch=3), OWNED.format(3), BEFORE_19862, [owns("m", epoch=2)]),
+    "partition taken at the same epoch": Rule(owns("n", epoch=2), OWNED.format(2), RELEASES, [owns("m", epoch=2)]),
     "no partition of a topic that another member had none of": Rule(
-        before=[owns_nothing_of("m"), owns_nothing_of("n"), gone(8, "m")],
-        entry=gone(8, "n"),
-        message=f"Cannot remove the epoch 1 from {ID} because it does not have any epoch",
-        throws_in=BEFORE_19862,
+        gone(8, "n"), NO_EPOCH.format(1), BEFORE_19862, [owns_nothing_of("m"), owns_nothing_of("n"), gone(8, "m")]
     ),
     "last partition given back, and none to be given back": Rule(
-        before=[owns_nothing_of("m", assigned=[0], revoking=[])],
-        entry=consumer_member("m"),
-        message=f"Cannot remove the epoch 1 from {ID} because it does not have any epoch",
-        throws_in=BEFORE_19862,
+        consumer_member("m"), NO_EPOCH.format(1), BEFORE_19862, [owns("m", pending=NO_PARTITION)]
     ),
     "member removed whose topic nobody has": Rule(
-        before=[owns_nothing_of("m", epoch=-1), owns_nothing_of("n"), gone(8, "n")],
-        entry=gone(5, "m"),
-        message=f"Cannot remove the epoch -1 from {ID} because it does not have any epoch",
-        throws_in=BEFORE_19862,
+        gone(5, "m"),
+        NO_EPOCH.format(-1),
+        BEFORE_19862,
+        [owns_nothing_of("m", epoch=-1), owns_nothing_of("n"), gone(8, "n")],
     ),
-    "topic twice in a current assignment": Rule(
-        entry=owns_twice(), message=f"Duplicate key {ID}", throws_in=[*OF_4_0, *OF_4_1, *OF_4_2]
+    "topic twice in a current assignment": Rule(owns_twice(), f"Duplicate key {ID}", [*OF_4_0, *OF_4_1, *OF_4_2]),
+    "topic twice in a target": Rule(target(7, topic_ids=(TOPIC_ID, TOPIC_ID)), f"Duplicate key {ID}", RELEASES),
+    "target epoch of type 6": Rule(record(6, assignment_epoch=-2), NEGATIVE_EPOCH, FROM_4_3),
+    "target epoch of type 12": Rule(record(12, assignment_epoch=-2), NEGATIVE_EPOCH, FROM_4_3, [SHARE]),
+    "target epoch of type 20": of_streams(record(20, assignment_epoch=-2), NEGATIVE_EPOCH, throws_in=FROM_4_3),
+    "target timestamp": Rule(record(6, assignment_epoch=1, assignment_timestamp=-1), NEGATIVE_STAMP, FROM_4_3),
+    "streams over a simple group": of_streams(STREAMS, NO_STREAMS, throws_in=[*OF_4_1, "4.2.0"], touched=True),
+    "streams tombstone over a simple group": of_streams(
+        gone(23), NO_STREAMS, throws_in=[*OF_4_1, "4.2.0"], touched=True
     ),
-    "topic twice in a target": Rule(
-        entry=target(7, topic_ids=(TOPIC_ID, TOPIC_ID)), message=f"Duplicate key {ID}", throws_in=RELEASES
+    "subtopology twice in a current assignment": of_streams(
+        assigned(standby=[tasks(0), tasks(1)]), "Duplicate key 0", throws_in=OF_4_1
     ),
-    **{
-        f"target epoch of type {record_type}": Rule(
-            before=[SHARE] if record_type == 12 else [],
-            entry=record(record_type, assignment_epoch=-2),
-            message="The assignment epoch must be non-negative or -1.",
-            throws_in=FROM_4_3,
-            releases=FROM_4_1 if record_type == 20 else RELEASES,
-        )
-        for record_type in (6, 12, 20)
-    },
-    "target timestamp": Rule(
-        entry=record(6, assignment_epoch=1, assignment_timestamp=-1),
-        message="The assignment timestamp must be non-negative.",
-        throws_in=FROM_4_3,
+    "assignment config twice": of_streams(configs("k", "k"), "Duplicate key k", throws_in=[*OF_4_2, *FROM_4_3]),
+    "epochs that are not as many as the tasks": of_streams(
+        assigned(revoking=[tasks(0, 1, epochs=[1])]), FEW_EPOCHS, throws_in=OF_4_2
     ),
-    "streams over a simple group": Rule(
-        touched=True,
-        entry=STREAMS,
-        message="Group g is not a streams group.",
-        throws_in=["4.1.0", "4.1.1", "4.1.2", "4.2.0"],
-        releases=FROM_4_1,
+    "epochs of standby tasks": of_streams(assigned(standby=[tasks(0, 1, epochs=[1])])),
+    "active task of another process": of_streams(
+        assigned("n", active=[tasks(0)], epoch=2), OF_P.format("q"), [M_IN_P, ACTIVE, N_IN_Q]
     ),
-    "streams tombstone over a simple group": Rule(
-        touched=True,
-        entry=gone(23),
-        message="Group g is not a streams group.",
-        throws_in=["4.1.0", "4.1.1", "4.1.2", "4.2.0"],
-        releases=FROM_4_1,
+    "active task of the same process": of_streams(
+        assigned("n", revoking=[tasks(0)]), OF_P.format("p"), [M_IN_P, ACTIVE, N_IN_P]
     ),
-    "subtopology twice in a current assignment": Rule(
-        entry=assigned(standby=[tasks(0), tasks(1)]),
-        message="Duplicate key 0",
-        throws_in=OF_4_1,
-        releases=FROM_4_1,
+    "standby task of another process": of_streams(assigned("n", standby=[tasks(0)]), before=[M_IN_P, STANDBY, N_IN_Q]),
+    "process told after its active tasks": of_streams(M_IN_P, NO_PROCESS + "Id", [ACTIVE]),
+    "process told after its standby tasks": of_streams(M_IN_P, NO_PROCESS + " ID", [STANDBY]),
+    "tasks told and taken before the process": of_streams(gone(22, "m"), NO_PROCESS + "Id", [ACTIVE]),
+    "process told after an active task that another has": of_streams(
+        N_IN_Q, KEPT_BY_P, [M_IN_P, ACTIVE, assigned("n", active=[tasks(0)])]
     ),
-    "assignment config twice": Rule(
-        entry=configs("k", "k"), message="Duplicate key k", throws_in=[*OF_4_2, *FROM_4_3], releases=FROM_4_1
+    "process told after an active task beside those of another": of_streams(
+        N_IN_Q, before=[M_IN_P, ACTIVE, assigned("n", active=[tasks(1)])]
     ),
-    "epochs that are not as many as the tasks": Rule(
-        entry=assigned(revoking=[tasks(0, 1, epochs=[1])]),
-        message="Assignment epochs must be provided for all partitions. Subtopology 0 has 2 partitions but 1 epochs",
-        throws_in=OF_4_2,
-        releases=FROM_4_1,
+    "process told after a warm-up task that another has": of_streams(
+        N_IN_Q, KEPT.format("null"), [M_IN_P, WARMUP, assigned("n", warmup=[tasks(0)])]
     ),
-    "epochs of standby tasks": Rule(entry=assigned(standby=[tasks(0, 1, epochs=[1])]), releases=FROM_4_1),
-    "active task of another process": Rule(
-        before=[runs("m", "p"), assigned("m", active=[tasks(0)]), runs("n", "q")],
-        entry=assigned("n", active=[tasks(0)], epoch=2),
-        message="Cannot set the process ID of 0-0 to q because the partition is still owned by process ID p",
-        throws_in=["4.1.0", "4.1.1"],
-        releases=FROM_4_1,
+    "process told after a warm-up task beside those of another": of_streams(
+        N_IN_Q, NULL_SET, [M_IN_P, WARMUP, assigned("n", warmup=[tasks(1)])]
     ),
-    "active task of the same process": Rule(
-        before=[runs("m", "p"), assigned("m", active=[tasks(0)]), runs("n", "p")],
-        entry=assigned("n", revoking=[tasks(0)]),
-        message="Cannot set the process ID of 0-0 to p because the partition is still owned by process ID p",
-        throws_in=["4.1.0", "4.1.1"],
-        releases=FROM_4_1,
+    "standby task of a process twice": of_streams(
+        assigned("n"), KEPT.format("p"), [M_IN_P, STANDBY, N_IN_P, assigned("n", standby=[tasks(0)]), gone(22, "m")]
     ),
-    "standby task of another process": Rule(
-        before=[runs("m", "p"), assigned("m", standby=[tasks(0)]), runs("n", "q")],
-        entry=assigned("n", standby=[tasks(0)]),
-        releases=FROM_4_1,
+    "active tasks handed over in order": of_streams(
+        assigned("n", active=[tasks(0)]), before=[M_IN_P, BOTH_TASKS, assigned("m"), N_IN_Q, M_IN_P]
     ),
-    "process told after its active tasks": Rule(
-        before=[assigned("m", active=[tasks(0)])],
-        entry=runs("m", "p"),
-        message=NO_PROCESS,
-        throws_in=["4.1.0", "4.1.1"],
-        releases=FROM_4_1,
-    ),
-    "process told after its standby tasks": Rule(
-        before=[assigned("m", standby=[tasks(0)])],
-        entry=runs("m", "p"),
-        message="Cannot remove the process ID null from 0 because it does not have any process ID",
-        throws_in=["4.1.0", "4.1.1"],
-        releases=FROM_4_1,
-    ),
-    "tasks told and taken before the process": Rule(
-        before=[assigned("m", active=[tasks(0)])],
-        entry=gone(22, "m"),
-        message=NO_PROCESS,
-        throws_in=["4.1.0", "4.1.1"],
-        releases=FROM_4_1,
-    ),
-    "process told after an active task that another has": Rule(
-        before=[runs("m", "p"), assigned("m", active=[tasks(0)]), assigned("n", active=[tasks(0)])],
-        entry=runs("n", "q"),
-        message="Cannot remove the process ID null from task 0_0 because the partition is still owned at a different "
-        "process ID p",
-        throws_in=["4.1.0", "4.1.1"],
-        releases=FROM_4_1,
-    ),
-    "process told after an active task beside those of another": Rule(
-        before=[runs("m", "p"), assigned("m", active=[tasks(0)]), assigned("n", active=[tasks(1)])],
-        entry=runs("n", "q"),
-        releases=FROM_4_1,
-    ),
-    "process told after a warm-up task that another has": Rule(
-        before=[runs("m", "p"), assigned("m", warmup=[tasks(0)]), assigned("n", warmup=[tasks(0)])],
-        entry=runs("n", "q"),
-        message="Cannot remove the process ID null from task 0_0 because the task is not owned by this process ID",
-        throws_in=["4.1.0", "4.1.1"],
-        releases=FROM_4_1,
-    ),
-    "process told after a warm-up task beside those of another": Rule(
-        before=[runs("m", "p"), assigned("m", warmup=[tasks(0)]), assigned("n", warmup=[tasks(1)])],
-        entry=runs("n", "q"),
-        message='Cannot invoke "java.util.Set.remove(Object)" because the return value of '
-        '"org.apache.kafka.timeline.TimelineHashMap.get(Object)" is null',
-        throws_in=["4.1.0", "4.1.1"],
-        releases=FROM_4_1,
-    ),
-    "standby task of a process twice": Rule(
-        before=[
-            *(runs("m", "p"), assigned("m", standby=[tasks(0)])),
-            *(runs("n", "p"), assigned("n", standby=[tasks(0)])),
-            gone(22, "m"),
-        ],
-        entry=assigned("n"),
-        message="Cannot remove the process ID p from task 0_0 because the task is not owned by this process ID",
-        throws_in=["4.1.0", "4.1.1"],
-        releases=FROM_4_1,
-    ),
-    "active tasks handed over in order": Rule(
-        before=[
-            *(runs("m", "p"), assigned("m", active=[tasks(0)], standby=[tasks(1)])),
-            *(assigned("m", active=[]), runs("n", "q"), runs("m", "p")),
-        ],
-        entry=assigned("n", active=[tasks(0)]),
-        releases=FROM_4_1,
-    ),
-    "member removed in order": Rule(
-        before=[runs("m", "p"), assigned("m", active=[tasks(0)]), gone(22, "m")],
-        entry=gone(19, "m"),
-        releases=FROM_4_1,
-    ),
+    "member removed in order": of_streams(gone(19, "m"), before=[M_IN_P, ACTIVE, gone(22, "m")]),
 }
 CASES = [(name, release) for name, rule in RULES.items() for release in rule.releases]
 

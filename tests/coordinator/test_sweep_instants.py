@@ -37,10 +37,8 @@ def recorded(release):
     found = []
     for line in (FOLDER / f"{release}.jsonl").read_text(encoding="utf-8").splitlines()[1:]:
         part = json.loads(line)
-        sweeps = [
-            Sweep(stamp_ms=stamp, oldest_due_ms=oldest, newest_due_ms=newest)
-            for stamp, oldest, newest in part.pop("sweeps")
-        ]
+        names = ("stamp_ms", "oldest_due_ms", "newest_due_ms")
+        sweeps = [Sweep(**dict(zip(names, row, strict=True))) for row in part.pop("sweeps")]
         digest = part.pop("segment_sha256")
         found.append((Ladder(**part), sweeps[1:], digest))
     return found
@@ -110,14 +108,8 @@ def test_kernels(release):
     for ladder, sweeps, _ in {ladder.kind: (ladder, *rest) for ladder, *rest in recorded(release)}.values():
         tables = finish(fold_bytes(ladder.segment(), profile=profile), log_partition=0, partition_count=None)
         offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
+        state = offsets, tables["groups"], tables["pending_offsets"]
         for sweep in separating(release, sweeps)[:_FEW]:
-            judged = judge(
-                offsets,
-                tables["groups"],
-                tables["pending_offsets"],
-                retention_ms=RETENTION_MS,
-                now_ms=sweep.newest_due_ms,
-                profile=profile,
-            )
+            judged = judge(*state, retention_ms=RETENTION_MS, now_ms=sweep.newest_due_ms, profile=profile)
             expired = judged.filter(pc.equal(judged["broker_verdict"], "expire"))["partition"].to_pylist()
             assert sorted(expired) == [*range(sweep.newest_due_ms - ladder.first_due_ms + 1)]

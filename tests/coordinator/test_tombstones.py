@@ -17,6 +17,7 @@ from tests.record_fields import decode_key
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry
 
 LATER = BASE_MS + 86_400_000
+RESOLVED = {"topics": [], "version": 1, "timestamp": 1}
 HISTORY = [
     BatchSpec(entries=(commit(group_id, 1, topic, partition),))
     for group_id in ("b", "a", "группа", "日本😀", "z" * 40)
@@ -24,12 +25,7 @@ HISTORY = [
     for partition in (10, 9)
 ] + [
     BatchSpec(entries=(group_entry(3, "b", {"epoch": 1}),)),
-    BatchSpec(
-        entries=(
-            group_entry(16, "b", {"topics": [], "version": 1, "timestamp": 1}, regular_expression="y"),
-            group_entry(16, "b", {"topics": [], "version": 1, "timestamp": 1}, regular_expression="x"),
-        )
-    ),
+    BatchSpec(entries=tuple(group_entry(16, "b", RESOLVED, regular_expression=regex) for regex in "yx")),
 ]
 
 
@@ -60,15 +56,12 @@ def test_the_order_of_a_plan():
         if item.group_id in ("a", "b")
     ]
     offsets = [("t", 9), ("t", 10), ("u", 9), ("u", 10)]
+    types, regexes = (6, 16, 16, 4, 3), (None, "x", "y", None, None)
     assert told == [
         *(("a", 1, topic, partition, None) for topic, partition in offsets),
         ("a", 2, None, None, None),
         *(("b", 1, topic, partition, None) for topic, partition in offsets),
-        ("b", 6, None, None, None),
-        ("b", 16, None, None, "x"),
-        ("b", 16, None, None, "y"),
-        ("b", 4, None, None, None),
-        ("b", 3, None, None, None),
+        *(("b", record_type, None, None, regex) for record_type, regex in zip(types, regexes, strict=True)),
     ]
     assert [item.group_id.encode() for item in _plan()] == sorted(item.group_id.encode() for item in _plan())
 
@@ -80,24 +73,15 @@ def test_members_come_type_after_type():
         for kind in types
         for member in (("n", "m") if kind in (10, 13, 14) else (None,))
     ]
-    assert [(item.record_type, item.member_id) for item in in_plan_order(mixed)] == [
-        (14, "m"),
-        (14, "n"),
-        (13, "m"),
-        (13, "n"),
-        (12, None),
-        (10, "m"),
-        (10, "n"),
-        (15, None),
-        (11, None),
-    ]
+    of_members = [[(kind, "m"), (kind, "n")] for kind in (14, 13, 10)]
+    told = [*of_members[0], *of_members[1], (12, None), *of_members[2], (15, None), (11, None)]
+    assert [(item.record_type, item.member_id) for item in in_plan_order(mixed)] == told
 
 
 def _encoded(tombstones, *, base_offset, profile=NEWEST, max_batch_bytes=MAX_BATCH_BYTES):
     keys = [(item.group_id, item.key) for item in tombstones]
-    return encode_batches(
-        keys, base_offset=base_offset, as_of_ms=LATER, profile=profile, max_batch_bytes=max_batch_bytes
-    )
+    options = {"base_offset": base_offset, "profile": profile, "max_batch_bytes": max_batch_bytes}
+    return encode_batches(keys, as_of_ms=LATER, **options)
 
 
 @pytest.mark.parametrize("max_batch_bytes", [1_048_588, 400, 1])

@@ -34,9 +34,8 @@ def members(*timeouts):
 
 def asked(*entries, profile=JAVA, way="plain", group_id="g"):
     broker = one_log(*entries, profile=profile_of(profile), way=way)
-    return abandonment(
-        broker.view_of(group_id), group_id, loaded_at_ms=LOADED_MS, retention_ms=DAY_MS, profile=broker.profile
-    )
+    told = {"loaded_at_ms": LOADED_MS, "retention_ms": DAY_MS, "profile": broker.profile}
+    return abandonment(broker.view_of(group_id), group_id, **told)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -95,12 +94,8 @@ LEFT = group_entry(7, "g", {"topic_partitions": []}, member_id="gone")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_sweep_that_fails_expires_nothing(way):
     """Another group makes the sweep of the log partition fail, from some instant on or always."""
-    entries = (
-        *consumer(),
-        commit("g", commit_timestamp_ms=BASE_MS),
-        commit("g", 1, "u", commit_timestamp_ms=LOADED_MS),
-    )
-    broker = one_log(*entries, profile=profile_of(JAVA), way=way)
+    commits = commit("g", commit_timestamp_ms=BASE_MS), commit("g", 1, "u", commit_timestamp_ms=LOADED_MS)
+    broker = one_log(*consumer(), *commits, profile=profile_of(JAVA), way=way)
 
     def told(block):
         told = {"loaded_at_ms": LOADED_MS, "retention_ms": DAY_MS, "profile": broker.profile}

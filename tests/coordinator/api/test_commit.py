@@ -12,12 +12,12 @@ from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
 from sexton.records import kafka_uuid
 from tests.coordinator.api.broker import WAYS, coordinator_of, one_log
+from tests.coordinator.group_records import CLASSIC_MEMBER, consumer_member_fields
 from tests.strategies import TOPIC_IDS, classic_fields, commit, group_entry, offset_key, offset_value, subscription
 
 NEWEST = "group_coordinator:4.3.1"
 TOPIC_ID = kafka_uuid(TOPIC_IDS[1])
 PARTITION = CommitPartition(topic="t", partition=0)
-CLIENT = {"client_id": "client", "client_host": "/h", "rack_id": None}
 
 
 def asked(broker, *partitions, group_id="g", **fields):
@@ -35,15 +35,7 @@ def stable(*, instance_id=None):
 
 def consumer(*, epoch=5, classic=None):
     """A group of KIP-848 with the member m, which has t-0."""
-    member = {
-        **CLIENT,
-        "instance_id": None,
-        "subscribed_topic_names": ["t"],
-        "subscribed_topic_regex": None,
-        "rebalance_timeout_ms": 300,
-        "server_assignor": None,
-        "classic_member_metadata": classic,
-    }
+    member = consumer_member_fields(rack_id=None, classic_member_metadata=classic)
     assignment = {
         "member_epoch": epoch,
         "previous_member_epoch": epoch - 1,
@@ -58,130 +50,51 @@ def consumer(*, epoch=5, classic=None):
     ]
 
 
-CLASSIC_MEMBER = {"session_timeout_ms": 45, "supported_protocols": []}
+def member(generation, **fields):
+    return {"generation": generation, "member_id": "m", **fields}
+
+
 SHARE = [group_entry(11, "g", {"epoch": 1, "metadata_hash": 0})]
+O_0_8, O_0_9 = "offset_manager:0.8.2", "offset_manager:0.9"
+G_1_1, G_2_0, G_2_4, G_2_8, G_3_9 = (f"group_metadata_manager:{it}" for it in ("1.1", "2.0", "2.4", "2.8", "3.9"))
+C_4_0, C_4_2, C_4_4 = (f"group_coordinator:{it}" for it in ("4.0.0", "4.2", "4.4"))
+IN_TRANSACTION = {"is_transactional": True}
+CLASSIC_ON_848 = consumer(classic=CLASSIC_MEMBER)
+OLD_STATIC = {"generation": 5, "member_id": "old", "group_instance_id": "i"}
+STRANGER = {**IN_TRANSACTION, "member_id": "x", "generation": 5}
+NOBODY_S_GENERATION = {**IN_TRANSACTION, "generation": 1}
+V6 = {**IN_TRANSACTION, "api_version": 6}
 CASES = [
     # (what is there, how it is asked, release -> error)
-    ("nothing, no member", [], {}, {NEWEST: 0, "group_metadata_manager:2.8": 0, "offset_manager:0.9": 0}),
-    (
-        "nothing, a generation",
-        [],
-        {"generation": 1, "member_id": "m"},
-        {NEWEST: 69, "group_metadata_manager:3.9": 22, "offset_manager:0.9": 22, "offset_manager:0.8.2": 0},
-    ),
-    ("nothing, old request", [], {"generation": 1, "member_id": "m", "api_version": 8}, {NEWEST: 22}),
-    (
-        "nothing, in a transaction",
-        [],
-        {"generation": 1, "member_id": "m", "is_transactional": True, "api_version": 6},
-        {
-            NEWEST: 22,
-            "group_coordinator:4.4": 69,
-            "group_metadata_manager:3.9": 25,
-            "group_metadata_manager:2.8": 25,
-            "group_metadata_manager:2.4": 0,
-        },
-    ),
-    (
-        "nothing, a generation in a transaction",
-        [],
-        {"generation": 1, "is_transactional": True},
-        {"group_metadata_manager:3.9": 25, "group_metadata_manager:2.8": 22, "group_metadata_manager:2.4": 0},
-    ),
-    (
-        "nothing, generation 0 in a transaction",
-        [],
-        {"generation": 0, "is_transactional": True},
-        {"group_metadata_manager:3.9": 25, "group_metadata_manager:2.8": 0},
-    ),
-    ("no group id", [], {"group_id": ""}, {NEWEST: 0, "group_metadata_manager:2.8": 0}),
-    (
-        "no group id, in a transaction",
-        [],
-        {"group_id": "", "is_transactional": True},
-        {NEWEST: 24, "group_metadata_manager:2.0": 24, "group_metadata_manager:1.1": 0},
-    ),
-    ("simple, no member", [commit("g")], {}, {NEWEST: 0, "group_metadata_manager:2.8": 0}),
-    (
-        "simple, a member",
-        [commit("g")],
-        {"generation": 0, "member_id": "m"},
-        {NEWEST: 25, "group_metadata_manager:2.8": 25},
-    ),
-    ("stable, no member", [stable()], {}, {NEWEST: 25, "group_metadata_manager:2.8": 25}),
-    (
-        "stable, its member",
-        [stable()],
-        {"generation": 5, "member_id": "m"},
-        {NEWEST: 0, "group_metadata_manager:3.9": 0, "group_metadata_manager:2.8": 0},
-    ),
-    (
-        "stable, an older generation",
-        [stable()],
-        {"generation": 4, "member_id": "m"},
-        {NEWEST: 22, "group_metadata_manager:3.9": 22, "group_metadata_manager:2.8": 22},
-    ),
-    (
-        "stable, another instance",
-        [stable()],
-        {"generation": 5, "member_id": "m", "group_instance_id": "i"},
-        {NEWEST: 25, "group_metadata_manager:3.9": 25, "group_metadata_manager:2.8": 0},
-    ),
-    (
-        "static, fenced",
-        [stable(instance_id="i")],
-        {"generation": 5, "member_id": "old", "group_instance_id": "i"},
-        {NEWEST: 82, "group_metadata_manager:3.9": 82, "group_metadata_manager:2.8": 82},
-    ),
-    (
-        "stable, in a transaction of nobody",
-        [stable()],
-        {"is_transactional": True},
-        {NEWEST: 0, "group_metadata_manager:3.9": 0, "group_metadata_manager:2.8": 0},
-    ),
-    (
-        "stable, in a transaction of a stranger",
-        [stable()],
-        {"is_transactional": True, "member_id": "x", "generation": 5},
-        {
-            NEWEST: 25,
-            "group_metadata_manager:3.9": 25,
-            "group_metadata_manager:2.8": 25,
-            "group_metadata_manager:2.4": 0,
-        },
-    ),
-    ("KIP-848, no member", consumer(), {}, {NEWEST: 25, "group_coordinator:4.0.0": 25}),
+    ("nothing, no member", [], {}, {NEWEST: 0, G_2_8: 0, O_0_9: 0}),
+    ("nothing, a generation", [], member(1), {NEWEST: 69, G_3_9: 22, O_0_9: 22, O_0_8: 0}),
+    ("nothing, old request", [], member(1, api_version=8), {NEWEST: 22}),
+    ("nothing, in a transaction", [], member(1, **V6), {NEWEST: 22, C_4_4: 69, G_3_9: 25, G_2_8: 25, G_2_4: 0}),
+    ("nothing, a generation in a transaction", [], NOBODY_S_GENERATION, {G_3_9: 25, G_2_8: 22, G_2_4: 0}),
+    ("nothing, generation 0 in a transaction", [], {**IN_TRANSACTION, "generation": 0}, {G_3_9: 25, G_2_8: 0}),
+    ("no group id", [], {"group_id": ""}, {NEWEST: 0, G_2_8: 0}),
+    ("no group id, in a transaction", [], {**IN_TRANSACTION, "group_id": ""}, {NEWEST: 24, G_2_0: 24, G_1_1: 0}),
+    ("simple, no member", [commit("g")], {}, {NEWEST: 0, G_2_8: 0}),
+    ("simple, a member", [commit("g")], member(0), {NEWEST: 25, G_2_8: 25}),
+    ("stable, no member", [stable()], {}, {NEWEST: 25, G_2_8: 25}),
+    ("stable, its member", [stable()], member(5), {NEWEST: 0, G_3_9: 0, G_2_8: 0}),
+    ("stable, an older generation", [stable()], member(4), {NEWEST: 22, G_3_9: 22, G_2_8: 22}),
+    ("stable, another instance", [stable()], member(5, group_instance_id="i"), {NEWEST: 25, G_3_9: 25, G_2_8: 0}),
+    ("static, fenced", [stable(instance_id="i")], OLD_STATIC, {NEWEST: 82, G_3_9: 82, G_2_8: 82}),
+    ("stable, in a transaction of nobody", [stable()], IN_TRANSACTION, {NEWEST: 0, G_3_9: 0, G_2_8: 0}),
+    ("stable, in a transaction of a stranger", [stable()], STRANGER, {NEWEST: 25, G_3_9: 25, G_2_8: 25, G_2_4: 0}),
+    ("KIP-848, no member", consumer(), {}, {NEWEST: 25, C_4_0: 25}),
     ("KIP-848 without members", consumer()[:1], {}, {NEWEST: 0}),
-    ("KIP-848, its epoch", consumer(), {"generation": 5, "member_id": "m"}, {NEWEST: 0}),
-    ("KIP-848, old request", consumer(), {"generation": 5, "member_id": "m", "api_version": 8}, {NEWEST: 35}),
-    ("KIP-848, newer epoch", consumer(), {"generation": 6, "member_id": "m"}, {NEWEST: 113}),
-    (
-        "KIP-848, older epoch",
-        consumer(),
-        {"generation": 4, "member_id": "m"},
-        {NEWEST: 113, "group_coordinator:4.2": 113},
-    ),
-    (
-        "KIP-848, older epoch, in a transaction",
-        consumer(),
-        {"generation": 4, "member_id": "m", "is_transactional": True, "api_version": 6},
-        {NEWEST: 22, "group_coordinator:4.4": 113},
-    ),
-    ("KIP-848, nobody in a transaction", consumer(), {"is_transactional": True}, {NEWEST: 0}),
-    (
-        "KIP-848, a classic member with an old request",
-        consumer(classic=CLASSIC_MEMBER),
-        {"generation": 5, "member_id": "m", "api_version": 8},
-        {NEWEST: 0},
-    ),
-    (
-        "KIP-848, a classic member's older generation",
-        consumer(classic=CLASSIC_MEMBER),
-        {"generation": 4, "member_id": "m"},
-        {NEWEST: 22, "group_coordinator:4.2": 22},
-    ),
+    ("KIP-848, its epoch", consumer(), member(5), {NEWEST: 0}),
+    ("KIP-848, old request", consumer(), member(5, api_version=8), {NEWEST: 35}),
+    ("KIP-848, newer epoch", consumer(), member(6), {NEWEST: 113}),
+    ("KIP-848, older epoch", consumer(), member(4), {NEWEST: 113, C_4_2: 113}),
+    ("KIP-848, older epoch, in a transaction", consumer(), member(4, **V6), {NEWEST: 22, C_4_4: 113}),
+    ("KIP-848, nobody in a transaction", consumer(), IN_TRANSACTION, {NEWEST: 0}),
+    ("KIP-848, a classic member with an old request", CLASSIC_ON_848, member(5, api_version=8), {NEWEST: 0}),
+    ("KIP-848, a classic member's older generation", CLASSIC_ON_848, member(4), {NEWEST: 22, C_4_2: 22}),
     ("share", SHARE, {}, {NEWEST: 69}),
-    ("share, in a transaction", SHARE, {"is_transactional": True}, {NEWEST: 69}),
+    ("share, in a transaction", SHARE, IN_TRANSACTION, {NEWEST: 69}),
 ]
 OUTCOMES = [
     pytest.param(entries, request, profile, Error(code), way, id=f"{name}, {profile}, {way}")
@@ -193,17 +106,13 @@ OUTCOMES = [
 
 @pytest.mark.parametrize("entries, request_fields, profile, error, way", OUTCOMES)
 def test_outcome(entries, request_fields, profile, error, way):
-    rules = profile_of(profile)
-    broker = one_log(*entries, profile=rules, way=way)
-    assert asked(broker, **request_fields) is error
+    assert asked(one_log(*entries, profile=profile_of(profile), way=way), **request_fields) is error
 
 
 @pytest.mark.parametrize("fields, error", [({}, 0), ({"generation": 0, "member_id": "m"}, 22)])
 def test_in_0_9_offsets_make_no_group(fields, error):
     log = encode_message_set([(offset_key("g"), offset_value(7, version=1))], base_offset=0, magic=0)
-    assert (
-        asked(coordinator_of({0: log}, profile=profile_of("offset_manager:0.9"), partition_count=1), **fields) == error
-    )
+    assert asked(coordinator_of({0: log}, profile=profile_of(O_0_9), partition_count=1), **fields) == error
 
 
 @pytest.mark.parametrize(
@@ -232,16 +141,15 @@ def test_metadata_counts_utf_16_units():
     assert [int(error) for error in short.values()] == [12, 12, 12, 12, 12, 0]
 
 
+NOT_THERE = [("t", 1), ("gone", 0), ("gone", 1)]
+
+
 def test_partitions_that_do_not_exist():
     broker = one_log(stable(), profile=profile_of(NEWEST))
     partitions = tuple(CommitPartition(topic=topic, partition=n) for topic in ("t", "gone") for n in (0, 1))
     outcome = validate_commit(broker, Commit(group_id="g", partitions=partitions), partition_counts={"t": 1})
-    assert {place: int(error) for place, error in outcome.items()} == {
-        ("t", 0): 25,  # what is wrong with the whole commit
-        ("t", 1): 3,
-        ("gone", 0): 3,
-        ("gone", 1): 3,
-    }
+    of_the_whole = {("t", 0): 25}  # what is wrong with the whole commit
+    assert {place: int(error) for place, error in outcome.items()} == of_the_whole | dict.fromkeys(NOT_THERE, 3)
 
 
 class OneMember(EmptyView):
@@ -249,37 +157,21 @@ class OneMember(EmptyView):
 
     def group(self, group_id):
         fields = {"group_type": "Consumer", "state": "Stable", "protocol_type": "consumer", "member_count": 1}
-        return LoadedGroup(group_id=group_id, **fields, **dict.fromkeys(("protocol", "leader"), None), generation=5,
-                         current_state_timestamp_ms=None, log_offset=1)  # fmt: skip
+        fields |= dict.fromkeys(("protocol", "leader", "current_state_timestamp_ms"))
+        return LoadedGroup(group_id=group_id, **fields, generation=5, log_offset=1)
 
     def members(self, group_id):
-        return (
-            LoadedMember(
-                member_id="m",
-                group_instance_id=None,
-                client_id="c",
-                client_host="/h",
-                session_timeout_ms=None,
-                member_epoch=5,
-                assignment=(f"{TOPIC_ID}-0", f"{TOPIC_ID}-1"),
-                assignment_epochs={(TOPIC_ID, 0): 3, (TOPIC_ID, 1): 5},
-            ),
-        )
+        names = {"member_id": "m", "group_instance_id": None, "client_id": "c", "client_host": "/h"}
+        since = {"session_timeout_ms": None, "member_epoch": 5}
+        assigned = {"assignment": (f"{TOPIC_ID}-0", f"{TOPIC_ID}-1")}
+        epochs = {(TOPIC_ID, 0): 3, (TOPIC_ID, 1): 5}
+        return (LoadedMember(**names, **since, **assigned, assignment_epochs=epochs),)
 
 
-@pytest.mark.parametrize(
-    "epoch, partitions, code",
-    [
-        (4, [0], 0),
-        (3, [0], 0),
-        (2, [0], 113),
-        (4, [1], 113),
-        (5, [1], 0),
-        (4, [0, 1], 113),
-        (4, [2], 113),
-        (6, [0], 113),
-    ],
-)
+OLDER_EPOCHS = [(4, [0], 0), (3, [0], 0), (2, [0], 113), (4, [1], 113), (5, [1], 0), (4, [0, 1], 113)]
+
+
+@pytest.mark.parametrize("epoch, partitions, code", [*OLDER_EPOCHS, (4, [2], 113), (6, [0], 113)])
 def test_an_older_epoch_is_taken_where_the_partition_was_already_its(epoch, partitions, code):
     """KIP-1251, from 4.3 on; one partition that is refused refuses the commit."""
     shards = {0: Shard(status=Status.ACTIVE, view=OneMember())}

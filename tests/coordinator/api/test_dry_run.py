@@ -23,12 +23,31 @@ DAY_MS = 24 * 3_600_000
 NOW_MS = 1_795_000_000_000
 
 
+VALUE = ("committed_offset", "leader_epoch", "metadata")
+
+
+def asked(partition, topic="t", **fields):
+    return CommitPartition(topic=topic, partition=partition, **fields)
+
+
+def value_of(fields):
+    return {**{name: fields[name] for name in VALUE}, "topic_id": kafka_uuid(fields["topic_id"])}
+
+
+def commit_of(*partitions, **request):
+    return Commit(group_id="g", partitions=partitions, **request)
+
+
 def _batches(name):
     """(batch, its records) of every data batch of a recording, in log order."""
     for _, chunks in segments(GOLDEN / name / "before"):
         for batch in (batch for chunk in chunks for batch in read_batches(chunk)):
             if not batch.is_control:
                 yield batch, list(read_records(batch, cap_bytes=CAP_BYTES))
+
+
+def end_before(batch):
+    return LogEnd(log_offset=batch.base_offset, leader_epoch=max(batch.leader_epoch, 0))
 
 
 def _commits(name):
@@ -39,10 +58,8 @@ def _commits(name):
             for record in records
             if record.key[:2] in (b"\0\0", b"\0\1") and record.value is not None
         ]
-        if (
-            len(parts) == len(records)
-            and len({(key["group_id"], value["commit_timestamp_ms"]) for key, value, _ in parts}) == 1
-        ):
+        requests = {(key["group_id"], value["commit_timestamp_ms"]) for key, value, _ in parts}
+        if len(parts) == len(records) and len(requests) == 1:
             yield batch, parts
 
 
@@ -56,17 +73,7 @@ def test_a_commit_is_written_as_the_broker_wrote_it(name, release):
             continue  # the request was read a moment before its batch was made
         commit = Commit(
             group_id=key["group_id"],
-            partitions=tuple(
-                CommitPartition(
-                    topic=key["topic"],
-                    partition=key["partition"],
-                    committed_offset=value["committed_offset"],
-                    leader_epoch=value["leader_epoch"],
-                    metadata=value["metadata"],
-                    topic_id=kafka_uuid(value["topic_id"]),
-                )
-                for key, value, _ in parts
-            ),
+            partitions=tuple(asked(key["partition"], key["topic"], **value_of(value)) for key, value, _ in parts),
             is_transactional=batch.is_transactional,
             api_version=10,
             producer_id=batch.producer_id,
@@ -79,7 +86,7 @@ def test_a_commit_is_written_as_the_broker_wrote_it(name, release):
             now_ms=value["commit_timestamp_ms"],
             retention_ms=retention_ms,
             topic=TopicSettings(codec=batch.codec, max_message_bytes=1 << 30),
-            end=LogEnd(log_offset=batch.base_offset, leader_epoch=max(batch.leader_epoch, 0)),
+            end=end_before(batch),
         )
         assert list(run.records) == [(record.key, record.value) for _, _, record in parts]
         if batch.codec == codecs.NONE:
@@ -105,13 +112,8 @@ def test_a_group_with_members_is_stored_as_the_broker_stored_it(name, release):
                 [LoadedMember.from_row(row) for row in group.to_member_rows()],
                 profile=profile,
             )
-            run = store_group(
-                registration,
-                profile=profile,
-                now_ms=record.timestamp_ms,
-                topic=TopicSettings(codec=batch.codec),
-                end=LogEnd(log_offset=batch.base_offset, leader_epoch=max(batch.leader_epoch, 0)),
-            )
+            topic, end = TopicSettings(codec=batch.codec), end_before(batch)
+            run = store_group(registration, profile=profile, now_ms=record.timestamp_ms, topic=topic, end=end)
             assert run.record == (record.key, record.value)
             if batch.codec == codecs.NONE and len(records) == 1:
                 assert run.batch == bytes(batch.data)
@@ -121,11 +123,7 @@ def test_a_group_with_members_is_stored_as_the_broker_stored_it(name, release):
 
 def dry(release, *partitions, topic=KAFKA_DEFAULTS, **request):
     """A commit to an empty log; `partitions` are numbers of the topic t, each with one character of metadata."""
-    commit = Commit(
-        group_id="g",
-        partitions=tuple(CommitPartition(topic="t", partition=number, metadata="m") for number in partitions or (0,)),
-        **request,
-    )
+    commit = commit_of(*(asked(number, metadata="m") for number in partitions or (0,)), **request)
     coordinator = one_log(profile=of_broker(release))
     return commit_offsets(coordinator, commit, now_ms=NOW_MS, retention_ms=DAY_MS, topic=topic)
 
@@ -160,28 +158,16 @@ def test_version_and_end_of_an_offset_follow_release_and_request(
 )
 def test_a_topic_id_is_stored_where_the_release_knows_it(release, api_version, stores):
     topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
-    commit = Commit(
-        group_id="g",
-        partitions=(CommitPartition(topic="t", partition=0, topic_id=topic_id),),
-        api_version=api_version,
-    )
+    commit = commit_of(asked(0, topic_id=topic_id), api_version=api_version)
     run = commit_offsets(one_log(profile=of_broker(release)), commit, now_ms=NOW_MS, retention_ms=DAY_MS)
     stored = decode_value(1, run.records[0][1])[1]["topic_id"]
     assert kafka_uuid(stored) == (topic_id if stores else None)
 
 
 def test_what_is_refused_is_no_part_of_the_batch():
-    commit = Commit(
-        group_id="g",
-        partitions=(
-            CommitPartition(topic="t", partition=0, metadata="x" * 5000),
-            CommitPartition(topic="t", partition=1),
-            CommitPartition(topic="gone", partition=0),
-        ),
-    )
-    run = commit_offsets(
-        one_log(profile=of_broker("4.3.1")), commit, now_ms=NOW_MS, retention_ms=DAY_MS, partition_counts={"t": 2}
-    )
+    commit = commit_of(asked(0, metadata="x" * 5000), asked(1), asked(0, "gone"))
+    broker = one_log(profile=of_broker("4.3.1"))
+    run = commit_offsets(broker, commit, now_ms=NOW_MS, retention_ms=DAY_MS, partition_counts={"t": 2})
     refused = {("t", 0): Error.OFFSET_METADATA_TOO_LARGE, ("gone", 0): Error.UNKNOWN_TOPIC_OR_PARTITION}
     assert run.outcome == {**refused, ("t", 1): Error.NONE}
     assert [decode_key(key)[1]["partition"] for key, _ in run.records] == [1]

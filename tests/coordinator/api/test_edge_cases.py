@@ -32,19 +32,20 @@ def _recorded(answer):
     }
 
 
+def answered(cases, question):
+    return {name: case.answers[question] for name, case in cases.items()}
+
+
 def test_fetch(asked):
     _, cases, broker = asked
     assert len(cases) > 80
-    assert {name: _recorded(fetch(broker, case.group_id)) for name, case in cases.items()} == {
-        name: case.answers["fetch"] for name, case in cases.items()
-    }
+    assert {name: _recorded(fetch(broker, case.group_id)) for name, case in cases.items()} == answered(cases, "fetch")
 
 
 def test_fetch_stable(asked):
     _, cases, broker = asked
-    assert {name: _recorded(fetch(broker, case.group_id, require_stable=True)) for name, case in cases.items()} == {
-        name: case.answers["fetch_stable"] for name, case in cases.items()
-    }
+    found = {name: _recorded(fetch(broker, case.group_id, require_stable=True)) for name, case in cases.items()}
+    assert found == answered(cases, "fetch_stable")
 
 
 def test_list(asked):
@@ -59,9 +60,7 @@ def test_list(asked):
         kind = "?" if release == "2.8.2" else None if group is None else group.group_type.lower()
         return None if group is None else [kind, group.protocol_type or "", group.state]
 
-    assert {name: told(case.group_id) for name, case in cases.items()} == {
-        name: case.answers["listed"] for name, case in cases.items()
-    }
+    assert {name: told(case.group_id) for name, case in cases.items()} == answered(cases, "listed")
 
 
 def test_a_group_of_a_failed_load_is_described_so(asked):

@@ -38,14 +38,10 @@ def test_an_empty_group_is_written_as_the_broker_wrote_it(name, release):
         group_id, (_, found) = decode_key(key)[1].group_id, decode_value(2, value)
         if found.members:
             continue
-        group = LoadedGroup.from_row(_folded(group_id, found, profile).to_group_row())
+        group = LoadedGroup.from_row(ClassicGroup.from_value(group_id, found, profile).to_group_row())
         assert GroupMetadataRecord.of_group(group, profile=profile).encode(profile) == (key, value)
         compared += 1
     assert compared > 5
-
-
-def _folded(group_id, found, profile):
-    return ClassicGroup.from_value(group_id, found, profile)
 
 
 @pytest.mark.parametrize("name, release", RECORDED.items())
@@ -54,15 +50,9 @@ def test_a_group_with_members_is_written_from_its_members(name, release):
     for key, value in _group_records(name):
         group_id, (_, found) = decode_key(key)[1].group_id, decode_value(2, value)
         stamp = found.current_state_timestamp_ms
-        registration = GroupMetadataRecord(
-            group_id=group_id,
-            protocol_type=found.protocol_type,
-            generation=found.generation,
-            protocol=found.protocol,
-            leader=found.leader,
-            current_state_timestamp_ms=None if stamp == -1 else stamp,
-            members=found.members,
-        )
+        told = {name: getattr(found, name) for name in ("protocol_type", "generation", "protocol", "leader", "members")}
+        since_ms = None if stamp == -1 else stamp
+        registration = GroupMetadataRecord(group_id=group_id, current_state_timestamp_ms=since_ms, **told)
         assert registration.encode(of_broker(release)) == (key, value)
         compared += bool(found.members)
     assert compared > 5
@@ -93,16 +83,9 @@ def test_a_group_that_has_just_been_made(release, value):
 
 def test_members_of_every_version():
     """The fields of a member as each version has them."""
-    member = GroupMetadataMember(
-        member_id="m",
-        group_instance_id="i",
-        client_id="c",
-        client_host="h",
-        rebalance_timeout_ms=7,
-        session_timeout_ms=9,
-        subscription=b"s",
-        assignment=b"",
-    )
+    names = {"member_id": "m", "group_instance_id": "i", "client_id": "c", "client_host": "h"}
+    times = {"rebalance_timeout_ms": 7, "session_timeout_ms": 9}
+    member = GroupMetadataMember(**names, **times, subscription=b"s", assignment=b"")
     group = GroupMetadataRecord(
         group_id="g", protocol_type="consumer", generation=2, protocol="range", leader="m", members=(member,)
     )

@@ -86,25 +86,17 @@ def test_a_log_partition_that_is_not_led():
 
 PENDING = BatchSpec(entries=(commit("g"),), producer_id=1, transactional=True)
 GONE = [group_entry(2, "g", MEMBERLESS), group_entry(2, "g", None)]
+SETTLED = [PENDING, BatchSpec(producer_id=1, transactional=True, control_type=COMMIT)]
+G_2_8, G_0_10, O_0_9 = "group_metadata_manager:2.8", "group_metadata_manager:0.10.1", "offset_manager:0.9"
 HISTORIES = [
     # (history, groups cached before, profile -> whether the check fails)
-    ("gone", GONE, (), {"group_metadata_manager:2.8": False, "group_metadata_manager:0.10.1": False}),
-    ("gone but cached", GONE, ("g",), {"group_metadata_manager:2.8": True, "offset_manager:0.9": True}),
-    ("cached and back", [*GONE, GONE[0]], ("g",), {"group_metadata_manager:2.8": False}),
-    (
-        "gone but offsets",
-        [*GONE, commit("g")],
-        ("g",),
-        {"group_metadata_manager:2.8": False, "group_metadata_manager:0.10.1": True, "offset_manager:0.9": True},
-    ),
-    ("offsets gone too", [commit("g"), *GONE, tombstone("g")], (), {"group_metadata_manager:2.8": False}),
-    ("gone but pending", [*GONE, PENDING], (), {"group_metadata_manager:2.8": True, "group_coordinator": False}),
-    (
-        "gone and committed",
-        [*GONE, PENDING, BatchSpec(producer_id=1, transactional=True, control_type=COMMIT)],
-        (),
-        {"group_metadata_manager:2.8": False},
-    ),
+    ("gone", GONE, (), {G_2_8: False, G_0_10: False}),
+    ("gone but cached", GONE, ("g",), {G_2_8: True, O_0_9: True}),
+    ("cached and back", [*GONE, GONE[0]], ("g",), {G_2_8: False}),
+    ("gone but offsets", [*GONE, commit("g")], ("g",), {G_2_8: False, G_0_10: True, O_0_9: True}),
+    ("offsets gone too", [commit("g"), *GONE, tombstone("g")], (), {G_2_8: False}),
+    ("gone but pending", [*GONE, PENDING], (), {G_2_8: True, "group_coordinator": False}),
+    ("gone and committed", [*GONE, *SETTLED], (), {G_2_8: False}),
 ]
 
 
@@ -125,20 +117,15 @@ def test_unexpected_unload(entries, cached, profile, fails):
 
 
 @pytest.mark.parametrize(
-    "profile, text",
+    "profile, active, where",
     [
-        (
-            "group_metadata_manager:2.8",
-            "Unexpected unload of active group g while loading partition __consumer_offsets-3",
-        ),
-        (
-            "group_metadata_manager:0.10.1",
-            "Unexpected unload of active group g while loading partition [__consumer_offsets,3]",
-        ),
-        ("offset_manager:0.9", "Unexpected unload of acitve group g while loading partition [__consumer_offsets,3]"),
+        (G_2_8, "active", "__consumer_offsets-3"),
+        (G_0_10, "active", "[__consumer_offsets,3]"),
+        (O_0_9, "acitve", "[__consumer_offsets,3]"),
     ],
 )
-def test_as_the_coordinator_spells_it(profile, text):
+def test_as_the_coordinator_spells_it(profile, active, where):
+    text = f"Unexpected unload of {active} group g while loading partition {where}"
     assert unexpected_unload_text("g", 3, profile_of(profile)) == text
 
 
@@ -161,11 +148,8 @@ def test_removed_groups_of_a_recording():
 
 
 def pending(group_id, producer_id, *partitions):
-    return BatchSpec(
-        entries=tuple(commit(group_id, number, partition=number) for number in partitions),
-        producer_id=producer_id,
-        transactional=True,
-    )
+    entries = tuple(commit(group_id, number, partition=number) for number in partitions)
+    return BatchSpec(entries=entries, producer_id=producer_id, transactional=True)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -173,10 +157,7 @@ def test_what_transactions_hold_goes_with_the_shard(way):
     logs = {0: log(pending("b", 3, 0)), 1: log(commit("a"), pending("a", 9, 0, 2), pending("a", 7, 1))}
     gone = unload(coordinator_of(logs, profile=JAVA, partition_count=2, way=way), 1).pending
     values = {producer: {key: each.committed_offset for key, each in own.items()} for producer, own in gone.items()}
-    assert values == {
-        7: {("a", "t", 1): 1},
-        9: {("a", "t", 0): 0, ("a", "t", 2): 2},
-    }
+    assert values == {7: {("a", "t", 1): 1}, 9: {("a", "t", 0): 0, ("a", "t", 2): 2}}
 
 
 @pytest.mark.parametrize("way", WAYS)

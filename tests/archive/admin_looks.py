@@ -52,12 +52,6 @@ def write_look(
         topics=[{"topic": "t", "id": None, "partitions": [[0, 99]] * 3}],
         sees_all_topics=sees_all_topics,
     )
-    look = AdminLook(
-        cluster_id=archive.cluster_id,
-        taken_at_ms=taken_at_ms,
-        finished_at_ms=taken_at_ms + 5,
-        reason="hidden",
-        metadata=metadata,
-        **{"sees_all_groups": True, **manifest},
-    )
+    told = {"finished_at_ms": taken_at_ms + 5, "reason": "hidden", "sees_all_groups": True, **manifest}
+    look = AdminLook(cluster_id=archive.cluster_id, taken_at_ms=taken_at_ms, metadata=metadata, **told)
     return writer.write(archive.fs, archive.root, look)

@@ -7,13 +7,7 @@ from pathlib import Path
 import pytest
 
 from sexton import failpoints
-from sexton.archive.admin_looks import (
-    COVERED_MS,
-    admin_look_instants,
-    look_at,
-    read_admin_look,
-    read_look_table,
-)
+from sexton.archive.admin_looks import COVERED_MS, admin_look_instants, look_at, read_admin_look, read_look_table
 from sexton.archive.verify import verify
 from sexton.errors import UsageError
 from sexton.failpoints import FAILPOINTS

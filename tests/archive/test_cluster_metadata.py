@@ -82,18 +82,17 @@ def test_records_are_not_trusted(root: str, text: str) -> None:
     assert failure.value.where == str(path)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"topics": [7]},
-        {"topics": 7},
-        {"topic_id": None},
-        {"settings": []},
-        {"cluster_id": "../up"},
-        {"sees_all_topics": "yes"},
-    ],
-    ids=["topic row", "topics", "offsets topic", "settings", "cluster id", "sees all topics"],
-)
+BAD_FIELDS: dict[str, dict[str, Any]] = {
+    "topic row": {"topics": [7]},
+    "topics": {"topics": 7},
+    "offsets topic": {"topic_id": None},
+    "settings": {"settings": []},
+    "cluster id": {"cluster_id": "../up"},
+    "sees all topics": {"sees_all_topics": "yes"},
+}
+
+
+@pytest.mark.parametrize("changes", BAD_FIELDS.values(), ids=BAD_FIELDS)
 def test_fields_of_records_are_not_trusted(root: str, changes: dict[str, Any]) -> None:
     write_metadata(LOCAL, root, facts(99_000, **{**changes, "cluster_id": "cluster-1"}))
     if "cluster_id" in changes:
@@ -165,11 +164,8 @@ def test_a_file_of_no_topics(tmp_path: Path, data: bytes | None, said: str) -> N
 
 
 def test_settings_of_the_topic_and_of_brokers_that_differ(tmp_path: Path) -> None:
-    told = facts(
-        5,
-        topic_settings={"compression.type": "producer"},
-        brokers_differ={"offsets.topic.compression.codec": {"1": "0", "2": "3"}},
-    )
+    differing = {"offsets.topic.compression.codec": {"1": "0", "2": "3"}}
+    told = facts(5, topic_settings={"compression.type": "producer"}, brokers_differ=differing)
     write_metadata(LOCAL, str(tmp_path), told)
     assert newest_metadata(LOCAL, str(tmp_path)) == told
     assert differences_text(told.brokers_differ) == [

@@ -51,23 +51,19 @@ def continuous(archive: Archive, *, start: int = 0, holes: int = 0, newer: bool 
     return as_of_ms
 
 
-@pytest.mark.parametrize(
-    "options, expected",
-    [
-        ({}, COMPLETE),
-        ({"start": 7}, PARTIAL),
-        ({"delay_ms": LATE}, COMPLETE),
-        ({"delay_ms": LATE, "holes": 1, "newer": False}, COMPLETE),
-        ({"delay_ms": ON_TIME, "holes": 1}, COMPLETE),
-        ({"delay_ms": LATE, "holes": 1}, NONE),
-        ({"delay_ms": LATE, "start": 7}, PARTIAL),
-        ({"delay_ms": LATE - 1, "holes": 1}, COMPLETE),
-    ],
-    ids=[
-        "on time", "began above 0", "late, nothing missing", "late, nothing newer", "on time, compacted",
-        "late, compacted", "late, began above 0", "just on time, compacted",
-    ],
-)  # fmt: skip
+LINEAGES = {
+    "on time": ({}, COMPLETE),
+    "began above 0": ({"start": 7}, PARTIAL),
+    "late, nothing missing": ({"delay_ms": LATE}, COMPLETE),
+    "late, nothing newer": ({"delay_ms": LATE, "holes": 1, "newer": False}, COMPLETE),
+    "on time, compacted": ({"delay_ms": ON_TIME, "holes": 1}, COMPLETE),
+    "late, compacted": ({"delay_ms": LATE, "holes": 1}, NONE),
+    "late, began above 0": ({"delay_ms": LATE, "start": 7}, PARTIAL),
+    "just on time, compacted": ({"delay_ms": LATE - 1, "holes": 1}, COMPLETE),
+}
+
+
+@pytest.mark.parametrize("options, expected", LINEAGES.values(), ids=LINEAGES)
 def test_one_lineage(tmp_path: Path, options: dict[str, int], expected: str) -> None:
     archive = Archive(tmp_path)
     as_of_ms = continuous(archive, **options)

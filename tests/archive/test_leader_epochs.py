@@ -44,15 +44,8 @@ def archive(tmp_path: Path) -> Led:
 
 
 def start(archive: Led, hours: float, *, back_to: int = 0, log_partition: int = 0, topic_id: str = TOPIC) -> int | None:
-    return led_from(
-        archive.fs,
-        archive.root,
-        cluster_id=CLUSTER,
-        topic_id=topic_id,
-        log_partition=log_partition,
-        as_of_ms=START_MS + int(hours * HOUR_MS),
-        back_to=back_to,
-    )
+    place = {"cluster_id": CLUSTER, "topic_id": topic_id, "log_partition": log_partition, "back_to": back_to}
+    return led_from(archive.fs, archive.root, as_of_ms=START_MS + int(hours * HOUR_MS), **place)
 
 
 @pytest.mark.parametrize(("hours", "log_offset"), [(-0.5, 0), (0.5, 3), (1.5, 3), (2.5, 5), (9, 5)])

@@ -14,14 +14,8 @@ from tests.archive.test_writer import archive, batch
 
 LOCAL = pafs.LocalFileSystem()
 SECOND = Lineage(ordinal=1, start_log_offset=8)
-GAP = Origin(
-    reason="gap",
-    found_at_ms=7,
-    previous="000000-00000000000000000000",
-    previous_end=4,
-    missing=(4, 8),
-    partition_count=50,
-)
+BEFORE = {"previous": "000000-00000000000000000000", "previous_end": 4}
+GAP = Origin(reason="gap", found_at_ms=7, **BEFORE, missing=(4, 8), partition_count=50)
 
 
 def begin(root: str, lineage: Lineage, origin: Origin) -> None:

@@ -25,30 +25,18 @@ def point(offset: int, timestamp_ms: int | None = START_MS, **rest: Any) -> Time
 
 
 def write(archive: Archive, asked_at_ms: int, *points: TimePoint, topic_id: str | None = "id") -> time_points.Look:
-    return write_look(
-        archive.fs,
-        archive.root,
-        cluster_id=CLUSTER,
-        as_of_ms=asked_at_ms - 5,
-        asked_at_ms=asked_at_ms,
-        rounds=3,
-        topic_ids={"orders": topic_id},
-        points={KEY: points},
-        topics={"orders": {"retention.ms": "1"}},
-    )
+    instants = {"as_of_ms": asked_at_ms - 5, "asked_at_ms": asked_at_ms, "rounds": 3}
+    topics = {"topic_ids": {"orders": topic_id}, "topics": {"orders": {"retention.ms": "1"}}}
+    return write_look(archive.fs, archive.root, cluster_id=CLUSTER, points={KEY: points}, **instants, **topics)
 
 
 def known(archive: Archive, as_of_ms: int, *offsets: int) -> list[TimePoint]:
     """The points of partition 0, which is numbered 1."""
     places = pa.table({"topic": ["orders"] * 2, "topic_id": ["id"] * 2, "partition": pa.array([1, 0], pa.int32())})
+    asked = {"number": np.ones(len(offsets), np.int64), "offset": np.array(offsets, np.int64)}
+    partitions = PartitionIndex(places)
     found = known_points(
-        archive.fs,
-        archive.root,
-        cluster_id=CLUSTER,
-        as_of_ms=as_of_ms,
-        partitions=PartitionIndex(places),
-        number=np.ones(len(offsets), np.int64),
-        offset=np.array(offsets, np.int64),
+        archive.fs, archive.root, cluster_id=CLUSTER, as_of_ms=as_of_ms, partitions=partitions, **asked
     )
     assert set(found.points["number"].to_pylist()) <= {1}
     return [TimePoint(**row) for row in found.points.drop_columns("number").to_pylist()]

@@ -61,8 +61,7 @@ def of_another_place(kept: Path) -> None:
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "log_partition": 0}))
 
 
-def unlink_pair(kept: Path, at: int) -> None:
-    file = segments(kept)[at]
+def unlink_pair(file: Path) -> None:
     for manifest in file.parent.glob(f"{file.stem}-*.json"):
         manifest.unlink()
     file.unlink()
@@ -75,53 +74,30 @@ def second_manifest(kept: Path) -> None:
     shutil.copy(manifest, manifest.with_name(f"{first}-{int(end) + 1:020d}-{size}.json"))
 
 
-@pytest.mark.parametrize(
-    "spoil, said",
-    [
-        (flip, "SHA-256 is"),
-        (cut, "bytes, its manifest says"),
-        (swap, "its manifest says"),
-        (lambda kept: segments(kept)[2].unlink(), "the manifest is here, its segment is not"),
-        (lambda kept: unlink_pair(kept, 1), "a snapshot had this up to"),
-        (lambda kept: unlink_pair(kept, -1), "a snapshot had this up to"),
-        (lambda kept: shutil.rmtree(segments(kept)[0].parent), "it is not here"),
-        (lambda kept: shutil.rmtree(segments(kept, "000000-*", "0")[0].parent), "one is missing"),
-        (lambda kept: unlink_pair_of_old(kept), "it follows 000000-"),
-        (of_another_place, "the manifest of a segment in fake/"),
-        (second_manifest, "several manifests of one segment"),
-        (lambda kept: next(segments(kept)[0].parent.glob("*-*-*.json")).write_text("{"), "not JSON"),
-        (lambda kept: max((kept / "fake" / "cluster_metadata").iterdir()).write_text("{"), "not JSON"),
-        (lambda kept: next(kept.rglob("000001-*/origin.json")).write_text("[]"), "expected a JSON object"),
-    ],
-    ids=[
-        "bit",
-        "cut",
-        "swapped",
-        "segment gone",
-        "pair in the middle gone",
-        "last pair gone",
-        "lineage gone",
-        "old lineage gone",
-        "end of an old lineage gone",
-        "manifest of another place",
-        "two manifests",
-        "bad manifest",
-        "bad facts",
-        "bad origin",
-    ],
-)
+ROT = {
+    "bit": (flip, "SHA-256 is"),
+    "cut": (cut, "bytes, its manifest says"),
+    "swapped": (swap, "its manifest says"),
+    "segment gone": (lambda kept: segments(kept)[2].unlink(), "the manifest is here, its segment is not"),
+    "pair in the middle gone": (lambda kept: unlink_pair(segments(kept)[1]), "a snapshot had this up to"),
+    "last pair gone": (lambda kept: unlink_pair(segments(kept)[-1]), "a snapshot had this up to"),
+    "lineage gone": (lambda kept: shutil.rmtree(segments(kept)[0].parent), "it is not here"),
+    "old lineage gone": (lambda kept: shutil.rmtree(segments(kept, "000000-*", "0")[0].parent), "one is missing"),
+    "end of an old lineage gone": (lambda kept: unlink_pair(segments(kept, "000000-*", "0")[-1]), "it follows 000000-"),
+    "manifest of another place": (of_another_place, "the manifest of a segment in fake/"),
+    "two manifests": (second_manifest, "several manifests of one segment"),
+    "bad manifest": (lambda kept: next(segments(kept)[0].parent.glob("*-*-*.json")).write_text("{"), "not JSON"),
+    "bad facts": (lambda kept: max((kept / "fake" / "cluster_metadata").iterdir()).write_text("{"), "not JSON"),
+    "bad origin": (lambda kept: next(kept.rglob("000001-*/origin.json")).write_text("[]"), "expected a JSON object"),
+}
+
+
+@pytest.mark.parametrize("spoil, said", ROT.values(), ids=ROT)
 def test_rot_is_found(kept: Path, spoil: Callable[[Path], object], said: str) -> None:
     spoil(kept)
     found = verify(LOCAL, str(kept)).findings
     assert {finding.kind for finding in found} == {CORRUPT}
     assert any(said in finding.what for finding in found), found
-
-
-def unlink_pair_of_old(kept: Path) -> None:
-    file = segments(kept, "000000-*", "0")[-1]
-    for manifest in file.parent.glob(f"{file.stem}-*.json"):
-        manifest.unlink()
-    file.unlink()
 
 
 def test_subsets_share_out_every_byte(kept: Path) -> None:

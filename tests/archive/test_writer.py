@@ -9,7 +9,7 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.archive.manifest import Lineage, Manifest
-from sexton.archive.writer import ArchiveEnd, archive_ends, write_segment
+from sexton.archive.writer import ArchiveEnd, SegmentRange, archive_ends, write_segment
 from sexton.errors import UsageError
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set
@@ -35,20 +35,14 @@ def batch(base_offset: int, *, stamp_ms: int = STAMP_MS, epoch: int = 0) -> byte
     return encode_batch(pairs(2), base_offset=base_offset, timestamp_ms=stamp_ms, leader_epoch=epoch)
 
 
-def archive(fs: pafs.FileSystem, root: str, first: int, end: int, *chunks: bytes, **places: Any) -> Manifest:
+def range_of(first: int, end: int, **places: Any) -> SegmentRange:
     where = {"cluster_id": "c", "topic_id": "t", "log_partition": 3, "lineage": FIRST, "taken_at_ms": 9, **places}
-    return write_segment(
-        fs,
-        root,
-        chunks,
-        segment_range(
-            first_log_offset=first,
-            end_log_offset=end,
-            high_watermark=end,
-            last_stable_offset=first,
-            **where,
-        ),
-    )
+    bounds = {"first_log_offset": first, "end_log_offset": end, "high_watermark": end, "last_stable_offset": first}
+    return segment_range(**bounds, **where)
+
+
+def archive(fs: pafs.FileSystem, root: str, first: int, end: int, *chunks: bytes, **places: Any) -> Manifest:
+    return write_segment(fs, root, chunks, range_of(first, end, **places))
 
 
 def names(found: dict[int, list[Segment]]) -> dict[int, list[int]]:
@@ -104,22 +98,7 @@ def test_a_segment_without_manifest_does_not_exist_and_is_overwritten(store: tup
         raise ConnectionError("the broker went away")
 
     with pytest.raises(ConnectionError):
-        write_segment(
-            fs,
-            root,
-            dies(),
-            segment_range(
-                cluster_id="c",
-                topic_id="t",
-                log_partition=3,
-                lineage=FIRST,
-                first_log_offset=0,
-                end_log_offset=4,
-                taken_at_ms=1,
-                high_watermark=4,
-                last_stable_offset=4,
-            ),
-        )
+        write_segment(fs, root, dies(), range_of(0, 4))
     assert list_archived(fs, root) == {}
     assert archive_ends(fs, root, cluster_id="c", topic_id="t") == {}
     archive(fs, root, 0, 2, batch(0, epoch=5))

@@ -156,16 +156,8 @@ def compiled(
     start = fold_of(batches[:border], profile) if border else None
     segment = Segment(log_partition=0, path="", size_bytes=len(data), base_offset=0)
     slices = tuple(span for task in plan_fold_tasks([segment], target_bytes=target_bytes) for span in task.slices)
-    table = changes_between(
-        start,
-        [data] * len(slices),
-        slices=slices,
-        cut=None,
-        known=known,
-        profile=profile,
-        cap_bytes=CAP_BYTES,
-    )
-    return table.to_pylist()
+    options = {"known": known, "profile": profile, "cap_bytes": CAP_BYTES}
+    return changes_between(start, [data] * len(slices), slices=slices, cut=None, **options).to_pylist()
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
@@ -225,14 +217,14 @@ def test_old_record_formats(profile: Profile, magic: int, codec: int) -> None:
     assert len(found) == (3 if profile.newest_format >= magic else 0)
 
 
+BARE: dict[str, Any] = {"known": ChangeEvidence(), "profile": NEWEST, "cap_bytes": CAP_BYTES}
+
+
 def test_stops_at_the_cut() -> None:
     batches = encode_batches([BatchSpec(entries=(commit("a", number),)) for number in range(5)])
     data = b"".join(batches)
     for cut in range(1, 6):
-        table = changes_between(
-            fold_of(batches[:1], NEWEST), [data], slices=[slice_of(data)], cut=cut, known=ChangeEvidence(),
-            profile=NEWEST, cap_bytes=CAP_BYTES,
-        )  # fmt: skip
+        table = changes_between(fold_of(batches[:1], NEWEST), [data], slices=[slice_of(data)], cut=cut, **BARE)
         assert table["new_committed_offset"].to_pylist() == ([cut - 1] if cut > 1 else [])
 
 
@@ -253,13 +245,5 @@ def test_many_keys_are_found_by_group() -> None:
 
 
 def test_a_read_only_log_of_no_bytes() -> None:
-    table = changes_between(
-        None,
-        [np.zeros(0, np.uint8)],
-        slices=[slice_of(b"")],
-        cut=None,
-        known=ChangeEvidence(),
-        profile=NEWEST,
-        cap_bytes=CAP_BYTES,
-    )
+    table = changes_between(None, [np.zeros(0, np.uint8)], slices=[slice_of(b"")], cut=None, **BARE)
     assert table.num_rows == 0

@@ -126,13 +126,9 @@ def test_batches_of_one_record(history: list[BatchSpec]) -> None:
 @given(cut_logs(), st.integers(-6, 6), st.sampled_from([None, -3, 0]))
 def test_the_cut_in_any_chunk(log: tuple[bytes, list[int]], step: int, taken: int | None) -> None:
     data, borders = log
-    options = {
-        "as_of_ms": BASE_MS + step * 60_000,
-        "taken_at_ms": None if taken is None else BASE_MS + taken * 60_000 - 3_600_000,
-    }
-    plain = loaded(data, **options)
-    merged = merge_all(fold_slices(data, borders, **options))
-    assert_equal(merged, plain)
+    taken_at_ms = None if taken is None else BASE_MS + taken * 60_000 - 3_600_000
+    options = {"as_of_ms": BASE_MS + step * 60_000, "taken_at_ms": taken_at_ms}
+    assert_equal(merge_all(fold_slices(data, borders, **options)), loaded(data, **options))
 
 
 @FEW
@@ -167,14 +163,9 @@ def test_the_empty_fold_is_neutral() -> None:
 @pytest.mark.parametrize("control_type", [COMMIT, ABORT])
 @pytest.mark.parametrize("between", [commit("g", 7), tombstone("g"), commit("other")])
 def test_a_marker_settles_what_lies_two_pieces_back(control_type: int, between: Entry) -> None:
-    batches = encode_batches(
-        [
-            BatchSpec(entries=(commit("g", 5),), producer_id=1, transactional=True),
-            BatchSpec(entries=(between,)),
-            BatchSpec(producer_id=1, transactional=True, control_type=control_type),
-            BatchSpec(producer_id=1, transactional=True, control_type=COMMIT),
-        ]
-    )
+    own = {"producer_id": 1, "transactional": True}
+    markers = [BatchSpec(control_type=kind, **own) for kind in (control_type, COMMIT)]
+    batches = encode_batches([BatchSpec(entries=(commit("g", 5),), **own), BatchSpec(entries=(between,)), *markers])
     data = b"".join(batches)
     a, b, c, d = fold_slices(data, [sum(map(len, batches[:count])) for count in (1, 2, 3)])
     for fold in (merge(a, merge(merge(b, c), d)), merge(a, merge(b, merge(c, d))), merge(merge(merge(a, b), c), d)):
@@ -416,13 +407,8 @@ def test_a_chunk_of_several_pieces() -> None:
 
 def test_damage_behind_a_batch_that_claims_more_than_it_holds() -> None:
     """A last offset that no CRC vouches for moves nothing: the first failure is that of the plain replay."""
-    a, bad, c = encode_batches(
-        [
-            BatchSpec(entries=(commit("g"),)),
-            BatchSpec(entries=(commit("h"),)),
-            BatchSpec(entries=((offset_key("k"), b"\0\x09" + bytes(30)),)),
-        ]
-    )
+    entries = commit("g"), commit("h"), (offset_key("k"), b"\0\x09" + bytes(30))
+    a, bad, c = encode_batches([BatchSpec(entries=(entry,)) for entry in entries])
     bad = bad[:23] + (1 << 20).to_bytes(4, "big") + bad[27:]
     log = a + bad + b"junk" * 30 + c
     assert_equal(fold_bytes(log), loaded(log))

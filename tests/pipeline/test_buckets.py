@@ -26,6 +26,8 @@ from tests.environment import with_settings
 from tests.pipeline.archive_runs import LATER_MS, SETTLE_MS, instant, minute, passed_over, publish
 from tests.strategies import commit, tombstone
 
+pytestmark = pytest.mark.thorough
+
 PROFILES = {
     "kafka-4.3.1-plain": "group_coordinator:4.3.1",
     "kafka-4.2.2": "group_coordinator:4.2",
@@ -43,7 +45,7 @@ class Spread(SerialEngine):
         return False
 
 
-@pytest.fixture(params=[5, pytest.param(1_000_000, marks=pytest.mark.thorough)])
+@pytest.fixture(params=[5, 1_000_000])
 def bucket_keys(request: pytest.FixtureRequest) -> Iterator[int]:
     with with_settings(SEXTON_BUCKET_KEYS=str(request.param), SEXTON_FOLD_TASK_BYTES="65536"):
         yield int(request.param)

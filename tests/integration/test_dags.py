@@ -296,7 +296,7 @@ def test_a_run_by_looks_plans_and_what_is_approved_is_deleted(world: World) -> N
     assert plan.undo.num_rows == len(GROUPS) * len(OFFSETS)
     assert len(world.offsets()) == len(GROUPS)
 
-    run = Run(world.system, world.system.api().trigger(APPLY, {"plan_id": plan_id, "sink": "coordinator"}))
+    run = Run(world.system, APPLY, {"plan_id": plan_id, "sink": "coordinator"})
     question = run.wait_until_it_asks()
     assert "by looks by Admin API" in question["body"]
     run.answer("Approve", by="approver")

@@ -140,6 +140,7 @@ def test_commands_are_about_their_cluster(bag, tmp_path, monkeypatch) -> None:
     world.run(PreviewPlan(task_id="preview", cluster=eu))
     world.answer()
     world.run(ApplyPlan(task_id="apply", cluster=eu))
+    world.run_id = "another"
     world.run(PreviewRestore(task_id="diff", cluster=eu), from_plan="a" * 64)
     assert [note["argv"][0] for note in world.ran] == ["show", "show", "apply", "restore", "show"]
     assert all("--cluster-id=eu-id" in note["argv"] for note in world.ran)

@@ -31,6 +31,7 @@ def judged(judge: Judge, seed: int, count: int, *, sweeps: bool = True) -> Verdi
     return judge.judge(logs, sweeps=sweeps)
 
 
+@pytest.mark.usefixtures("needs_broker")
 def test_a_broker_says_what_sexton_says(tmp_path_factory: pytest.TempPathFactory, seed: int, full: bool) -> None:
     count = FULL_HISTORIES if full else HISTORIES
     partition_count = partitions_for(each_load(count, PROCESSES))

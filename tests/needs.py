@@ -6,7 +6,7 @@ gives that parameter the marker.
 """
 
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ PREFIX = "needs_"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(StartsNothingElse())
+    config.pluginmanager.register(StartsNothingElse(config.option.markexpr))
     for name in PROGRAMS:
         config.addinivalue_line("markers", f"{name}: given to tests that use the fixture {PREFIX}{name}")
 
@@ -84,10 +84,12 @@ def kafka_jars(needs_broker: None) -> list[Path]:
 
 
 class StartsNothingElse:
-    """Fails a test that starts what none of its fixtures needs."""
+    """Fails a test that starts what the run leaves out by its `-m`, as `make check` does, and none of its fixtures
+    needs."""
 
-    def __init__(self) -> None:
+    def __init__(self, selection: str) -> None:
         self._item: pytest.Item | None = None
+        self._left_out = {name for name in PROGRAMS if name in selection.split("not", 1)[-1]}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -106,6 +108,12 @@ class StartsNothingElse:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(subprocess.Popen, "__init__", checked)
             yield
+
+
+def unsaid(command: Any, needs: Sequence[str], left_out: Collection[str]) -> str | None:
+    """What is wrong with a test that runs a command; None if it said so, or if the run leaves no such test out."""
+    name = needed_by(command)
+    return f"starts {command} and uses no fixture {PREFIX}{name}" if name in left_out and name not in needs else None
 
 
 def needed_by(command: Any) -> str | None:

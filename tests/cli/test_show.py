@@ -61,7 +61,7 @@ def test_a_plan(show: Show, kept: tuple[Path, Plan, str]) -> None:
     counts = {name: plan.record.counts[name] for name in ("tombstones", "offsets", "groups_losing", "groups_deleted")}
     assert counts["tombstones"] > 2
     assert told == {
-        "kind": "plan", "id": plan.record.plan_id, "sha256": plan.sha256, "counts": counts,
+        "kind": "plan", "cluster_id": CLUSTER, "id": plan.record.plan_id, "sha256": plan.sha256, "counts": counts,
         "over_limits": plan.record.over_limits, "what_if": None, "lead": told["lead"],
         "coverage": plan.record.coverage,
         "questions": PLAN_QUESTIONS,
@@ -75,6 +75,7 @@ def test_a_restore(show: Show, kept: tuple[Path, Plan, str]) -> None:
     assert "| `a` | `t` | 0 | - | 7 | restore |" in text.splitlines()
     told = json.loads(show("restore", restore_id, "--archive", root, "--json")[1])
     assert (told["id"], told["sha256"], told["counts"]) == (restore_id, restore_id, {"offsets": 1, "groups": 1})
+    assert told["cluster_id"] == CLUSTER
 
 
 @pytest.mark.parametrize("kind", ["plan", "restore"])

@@ -11,7 +11,7 @@ from typing import Annotated
 from sexton.cli.audit import audit, claim
 from sexton.cli.explain import explain
 from sexton.cli.input_options import LogInput, ReplayInput
-from sexton.cli.options import OUTPUT, option
+from sexton.cli.options import OUTPUT, Json, option
 from sexton.cli.output import print_line
 
 EXAMPLES = """\
@@ -33,6 +33,7 @@ def demo(
     out: Annotated[
         Path, option("--out DIR", "Receives the recorded log and the audit of it; those of an earlier demo go.", OUTPUT)
     ] = Path("sexton-demo"),
+    json: Json = False,
 ) -> int:
     """Explain a lost group and audit a log, from a small recording of a real broker.
 
@@ -42,15 +43,17 @@ def demo(
     claim(run, apart_from=None)
     shutil.copytree(RECORDING, log, dirs_exist_ok=True)
     topics, rules = log / "topics.jsonl", f"--retention-minutes {RETENTION_MINUTES} --profile {RULES}"
+    replay = ReplayInput(
+        segments=log, topics=topics, as_of=BEFORE_THE_SWEEPS, retention_minutes=RETENTION_MINUTES, profile=RULES
+    )
+    if json:
+        return audit(replay=replay, out=run, json=True)
     print_line(f"{log} is what a Kafka 4.4.0 broker wrote that kept the offsets of idle groups for one minute.")
     _print_command(f"What became of {GROUP}?", f"explain {GROUP} --segments {log} {rules}")
     explain(GROUP, log=LogInput(segments=log, topics=topics, profile=RULES), retention_minutes=RETENTION_MINUTES)
     _print_command(
         "What was due, a moment before the broker deleted it?",
         f"audit --segments {log} --as-of {BEFORE_THE_SWEEPS} {rules} --out {run}",
-    )
-    replay = ReplayInput(
-        segments=log, topics=topics, as_of=BEFORE_THE_SWEEPS, retention_minutes=RETENTION_MINUTES, profile=RULES
     )
     code = audit(replay=replay, out=run)
     print_line()

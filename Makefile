@@ -24,14 +24,14 @@ down: ## Stop what `make up` started
 NEEDING := broker or spark or airflow or browser or postgres
 GENERATED := hypothesis or seeded
 
-check: install lint ## Check style, types, and examples that need no broker, Spark, Airflow or browser: 3 minutes
+check: install lint ## Check style, types, and examples that need no broker, Spark, Airflow or browser
 	$(PY) -m pytest -q -n 2 -m "not ($(NEEDING) or $(GENERATED) or thorough or full)"
 
-test: install lint ## Run everything that matters, with a real broker, Spark and Airflow: 20 minutes
+test: install lint ## Run everything that matters, with a real broker, Spark and Airflow
 	$(PY) -m tests.prepare
 	$(PY) -m pytest -q -n 3 -m "not (thorough or full)"
 
-test-all: test ## Run what CI runs: that, then clusters, walks by browser, kills and campaigns: 40 minutes
+test-all: test ## Run what CI runs: that, then clusters, walks by browser, kills and campaigns
 	$(PY) -m pytest -q -n 3 -m "thorough and not full"
 
 test-long: install ## Run what takes minutes each, and random cases in full counts, of a new seed: hours

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from threading import Barrier
+from typing import Any
 
 import pytest
 from pyarrow import fs as pafs
@@ -293,7 +294,11 @@ def test_one_of_many_claims_wins_on_an_object_store(bucket: pafs.FileSystem) -> 
 
 def test_an_entry_whose_answer_was_lost_is_our_own(bucket: pafs.FileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client asks again, and then the store says that the file is there."""
-    create_twice = lambda *call, **named: [create_whole(*call, **named) for _ in range(2)][-1]  # noqa: E731
+
+    def create_twice(*call: Any, **named: Any) -> bool:
+        create_whole(*call, **named)
+        return create_whole(*call, **named)
+
     monkeypatch.setattr("sexton.ledger.ledger.create_whole", create_twice)
     book = ledger("ledgers/lost", bucket)
     claim(book)

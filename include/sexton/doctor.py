@@ -9,7 +9,6 @@ import os
 import platform
 import re
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -213,8 +212,10 @@ def check_broker_port(config: Settings) -> Check:
 
 def check_port(name: str, port: int, *, setting: str) -> Check:
     """Check that `port`, set by `setting`, is free. In use is a warning: it matters only for the embedded system."""
+    from sexton.kafka.broker import probe_port
+
     try:
-        socket.create_server((LOOPBACK, port)).close()
+        probe_port(port)
     except OSError as error:
         found = f"{port} cannot be used by the embedded system: {os.strerror(error.errno or 0)}"
         fix = f"nothing, if `make up` runs; else stop what listens there, or set {setting} to another port"

@@ -277,15 +277,27 @@ next(islice(_PORTS, os.getpid() * 101 % 12_000, None))  # other processes begin 
 def free_port() -> int:
     """A port that nothing listens on just now; no two calls of a process return the same one."""
     for port in _PORTS:
-        with suppress(OSError), socket.create_server((HOST, port)):
+        with suppress(OSError):
+            probe_port(port)
             return port
     raise AssertionError("a cycle has no end")
+
+
+def probe_port(port: int) -> None:
+    """OSError if a program of this machine listens on a port.
+
+    Bound, and not listened on: a process that another thread starts meanwhile has a copy of this socket until it
+    executes its program, and a port with a listening copy would seem to be in use.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((HOST, port))
 
 
 def require_free(port: int, *, fix: str = "another port") -> None:
     """SetupError if something listens on a port of this machine; `fix` is what to choose instead."""
     try:
-        socket.create_server((HOST, port)).close()
+        probe_port(port)
     except OSError as error:
         raise SetupError(
             f"port {port} cannot be used: {os.strerror(error.errno or 0)}",

@@ -13,7 +13,6 @@ from sexton.execution.admin_client import BrokerTime
 from sexton.execution.delete.apply_plan import apply_plan
 from sexton.execution.restore.selection import Selection
 from sexton.execution.restore.sources import of_ledger
-from sexton.kafka.admin import GroupError
 from sexton.kafka.failures import Unsettled
 from sexton.plans.check_content import check_content
 from tests.execution.delete.test_apply_plan import GROUP, change, made, right_before
@@ -102,12 +101,6 @@ def test_what_a_look_since_the_plan_saw_counts(tmp_path: Path) -> None:
     assert world.apply().counts == {"changed_since": 2}
 
 
-def test_what_somebody_else_removed_is_gone(tmp_path: Path) -> None:
-    world = looked(tmp_path)
-    world.cluster.remove(GROUP, [("t1", 0)], by="others")
-    assert world.apply().counts == {"done": 1, "gone": 1}
-
-
 def test_what_is_hidden_is_not_taken_for_gone(tmp_path: Path) -> None:
     world = looked(tmp_path)
     world.cluster.hidden = {("t1", 0)}
@@ -138,25 +131,6 @@ def test_no_answer_and_no_look_afterwards_is_settled_by_the_next_attempt(tmp_pat
     assert (again.counts, again.attempt, again.exit_code) == ({"done": 2}, 2, 0)
     assert world.cluster.calls.count("delete_offsets") == 1
     assert account(world).violations == []
-
-
-def test_a_refusal_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = SimCluster(1)
-    cluster.topics = {"t1": 1}
-    for group_id in ("mine", "theirs"):
-        cluster.commit(group_id, "t1", 0, 1)
-    world = by_looks(World(cluster=cluster, plan=plan_for(cluster), root=tmp_path))
-    ask = cluster.delete_offsets
-
-    def answer(group_id: str, partitions: Any) -> Any:
-        if group_id == "theirs":
-            raise GroupError("no", fix="allow User:a DELETE on group theirs", error_name="GROUP_AUTHORIZATION_FAILED")
-        return ask(group_id, partitions)
-
-    monkeypatch.setattr(cluster, "delete_offsets", answer)
-    summary = world.apply()
-    assert (summary.counts, summary.exit_code) == ({"done": 1, "refused": 1}, 1)
-    assert errors(world) == {"GROUP_AUTHORIZATION_FAILED (allow User:a DELETE on group theirs)"}
 
 
 def test_a_commit_at_every_moment_of_a_call(tmp_path: Path) -> None:
@@ -273,12 +247,3 @@ def test_a_broker_that_tells_no_time_will_do(tmp_path: Path, monkeypatch: pytest
     world = looked(tmp_path)
     monkeypatch.setattr(world.cluster, "broker_time", lambda: BrokerTime(at_least_ms=-1, now_ms=None))
     assert world.apply().counts == {"done": 2}
-
-
-@pytest.mark.parametrize("apart_ms", [61_000, -61_000])
-def test_clocks_that_disagree_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart_ms: int) -> None:
-    world = looked(tmp_path)
-    now_ms = world.cluster.now_ms + apart_ms
-    monkeypatch.setattr(world.cluster, "broker_time", lambda: BrokerTime(at_least_ms=-1, now_ms=now_ms))
-    with pytest.raises(Refused, match="61 s"):
-        world.apply()

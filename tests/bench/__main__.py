@@ -20,7 +20,8 @@ Only by themselves, for they are no part of a full run:
 
 Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. The log is read into memory before each of
 these; loads and kernel runs of up to a few million records, the replays from the archive and the audit of one record
-are repeated, and the fastest counts. Prints tables, and what is wanted of the figures (see `targets`).
+are repeated, and the fastest counts. Prints what
+docs/performance.md says of them.
 
 A full run writes figures.json and figures.svg to docs/bench, the figures of the README and docs/performance.md, the
 sizes in docs/operations.md and the model of load times that fits. A partial one, with any of these options, `--sets` or
@@ -38,7 +39,6 @@ Everything that is started is stopped, also on Ctrl-C.
 """
 
 import argparse
-import json
 import os
 import shutil
 import signal
@@ -54,15 +54,14 @@ from sexton.settings import PROJECT_ROOT, settings
 from tests.bench import load_model, readme, sizing
 from tests.bench.chart import DUMPED_SET, chart
 from tests.bench.cluster import measure_on_cluster
-from tests.bench.figures import DOCS, FILE, Measured, as_json, figures_table, read_figures, this_machine
+from tests.bench.figures import DOCS, FILE, Measured, keep_figures, read_figures, this_machine
 from tests.bench.generate import write
 from tests.bench.hostile import LOGS, audit_of_one_record, measure_hostile
 from tests.bench.increment import measure_increment
 from tests.bench.one_log import Kafka, dump_rate, kafka_in, measure, read_through
 from tests.bench.planning import measure_planning
 from tests.bench.replicas import measure_replicas
-from tests.bench.sets import QUICK_RECORDS, SETS
-from tests.bench.targets import targets, targets_table
+from tests.bench.sets import SETS
 from tests.bench.tasks import FIGURES, PARTS, Task, chosen_tasks, full_tasks, room_bytes
 
 TABLE_WIDTH = 170
@@ -78,19 +77,20 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as scratch:
             names = options.sets.split(",") if options.sets else list(LOGS)
             raise SystemExit(0 if measure_hostile(names, Path(scratch), console) else 1)
-    is_partial = bool(options.sets or options.records or options.quick or options.one_record or _asked_parts(options))
+    is_partial = bool(options.sets or options.records or options.one_record or _asked_parts(options))
     is_for_docs = options.merge or options.render or not is_partial
     out = options.out or (DOCS if is_for_docs else settings().var / "bench")
     if options.render:
         measured = read_figures(out)
-        show(measured, console)
     else:
         tasks = _tasks(options)
         before = _to_merge_into(out, tasks) if options.merge else None
         measured = _measure_all(tasks, options, is_partial=is_partial, console=console)
-        show(measured, console)
+        console.print(readme.section(measured), soft_wrap=True, markup=False, highlight=False)
         measured = before.with_newer(measured) if before else measured
-    write_figures(measured, out)
+    out.mkdir(parents=True, exist_ok=True)
+    keep_figures(measured, out)
+    (out / "figures.svg").write_text(chart(measured.logs, measured.dump_rate), encoding="utf-8")
     if out == DOCS:
         write_pages(measured, sizing.Prices(core_hour=options.core_hour, gb_month=options.gb_month))
     console.print(f"written to {out}")
@@ -102,7 +102,6 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--sets", default="", help=f"of {', '.join(log_set.name for log_set in SETS)}")
     parser.add_argument("--records", default="", help="records of each log, instead of the sizes of its set")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_RECORDS:,} records of each set")
     parser.add_argument("--increment", action="store_true", help="nothing but a delta of 1 %% of a log")
     parser.add_argument("--planning", action="store_true", help="nothing but the plan of a log's offsets, all due")
     parser.add_argument("--one-record", action="store_true", help="nothing but the audit of a log of one record")
@@ -126,7 +125,7 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
     names = options.sets.split(",") if options.sets else [] if parts or options.one_record else known
     if unknown := [name for name in names if name not in known]:
         raise SystemExit(f"no such set: {', '.join(unknown)} (there are {', '.join(known)})")
-    sizes = [QUICK_RECORDS] if options.quick else [int(size) for size in options.records.split(",") if size]
+    sizes = [int(size) for size in options.records.split(",") if size]
     return chosen_tasks(names, sizes, parts)
 
 
@@ -144,36 +143,6 @@ def _to_merge_into(out: Path, tasks: Sequence[Task]) -> Measured:
     if out == DOCS and (odd := [task.label for task in tasks if task.place not in full]):
         raise SystemExit(f"a full run has no {', '.join(odd)}: give another --out")
     return before
-
-
-def show(measured: Measured, console: Console) -> None:
-    """Print what was measured and whether it is what is wanted."""
-    if measured.logs:
-        console.print(figures_table(measured.logs))
-    if measured.dump_rate:
-        console.print(f"kafka-dump-log --offsets-decoder: {measured.dump_rate:,.0f} records a second")
-    if one := measured.increment:
-        console.print(f"{one.label}: {one.increment_s:.2f} s, all of it {one.full_s:.2f} s")
-    if there := measured.clustered:
-        console.print(
-            f"{there.label}: stages {there.stages_s:.1f} s, jobs with their starts {there.jobs_s:.1f} s, "
-            f"audit {there.audit_s:.1f} s"
-        )
-    if those := measured.replicas:
-        console.print(
-            f"{those.label}: compared in {those.compare_s:.1f} s, audit of one {those.audit_s:.1f} s; the largest "
-            f"process {those.process_bytes >> 20:,} MiB, all {those.tree_bytes >> 20:,} MiB"
-        )
-    if wanted := targets(measured):
-        console.print(targets_table(wanted))
-
-
-def write_figures(measured: Measured, out: Path) -> None:
-    """Write figures.json and figures.svg."""
-    out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(as_json(measured), indent=2)
-    (out / FILE).write_text(text + "\n", encoding="utf-8")
-    (out / "figures.svg").write_text(chart(measured.logs, measured.dump_rate), encoding="utf-8")
 
 
 def write_pages(measured: Measured, prices: sizing.Prices) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 
 from sexton.log.crc import crc32c_range
 from tests.bench.compiled import compiled
-from tests.bench.lz4 import deflate_frame
 
 HEADER_BYTES = 61
 CONTROL = 0x20
@@ -196,20 +195,6 @@ def write_batches(
         at[RECORD] += count
         at[BATCH] += 1
     return used, row
-
-
-@compiled
-def deflate_bodies(data: Any, marks: Any, bodies: Any, sizes: Any, table: Any) -> int:
-    """Write the body of each data batch as an lz4 frame to `bodies`, and its size to `sizes`, -1 for a marker."""
-    used = 0
-    for row in range(len(marks)):
-        start, end = marks[row, START], marks[row, END]
-        sizes[row] = -1
-        if data[start + 22] & CONTROL == 0:
-            done = deflate_frame(data, start + HEADER_BYTES, end, bodies, used, table)
-            sizes[row] = done - used
-            used = done
-    return used
 
 
 @compiled

@@ -10,7 +10,6 @@ which copies a log from brokers; the other five run as the DAG runs them, each w
 Expectations on Spark, and a lake of their own.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -107,15 +106,12 @@ def _workers(page: str) -> int:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(prog="python -m tests.bench.cluster", description=__doc__)
-    options.add_argument("log")
-    options.add_argument("out", type=Path)
-    chosen = options.parse_args()
-    replay = ReplayRequest(run_id=chosen.out.name, segments=chosen.log, taken_at_ms=now_ms())
+    log, out = sys.argv[1], Path(sys.argv[2])
+    replay = ReplayRequest(run_id=out.name, segments=log, taken_at_ms=now_ms())
     with Engine("bench", quiet=True) as engine:
         engine.map("Loading kernels", range(2 * WORKERS), lambda _: warm_up())
         start = time.perf_counter()
-        run_audit(engine, AuditRequest(replay=replay, out=chosen.out))
+        run_audit(engine, AuditRequest(replay=replay, out=out))
         seconds = time.perf_counter() - start
     print(json.dumps({"seconds": seconds}))
 

@@ -1,21 +1,15 @@
-"""What was measured, the ratios that follow from it, and how both are kept. What they are held against: `targets`."""
+"""What was measured, the ratios that follow from it, and the file that keeps it."""
 
-import json
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-from rich.table import Table
+from pydantic import TypeAdapter
 
 from sexton.settings import PROJECT_ROOT
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-T = TypeVar("T", bound="DataclassInstance")
 
 MILLION = 1_000_000
 MIB = 1 << 20
@@ -37,9 +31,8 @@ class Figures:
     """The measurements of one log. `records` are its `commits` and the markers; all seconds are of this machine.
 
     Broker seconds are the work of its one loading thread, right after its start and in a JVM that has loaded before.
-    Kernel seconds are those of one core. Audit seconds are the wall's. `task_bytes` is the largest process that ran
-    tasks of the audit, 0 without any, `process_bytes` the largest of all its processes, `tree_bytes` all of them
-    together; None was not measured (see `watch`).
+    Kernel seconds are those of one core. Audit seconds are the wall's. `process_bytes` is the largest process of the
+    audit, `tree_bytes` all of them together; None was not measured (see `watch`).
     """
 
     name: str
@@ -49,9 +42,7 @@ class Figures:
     broker_started_s: float
     broker_warm_s: float
     kernel_s: float
-    kernel_bytes: int
     audit_s: float
-    task_bytes: int
     process_bytes: int | None = None
     tree_bytes: int | None = None
 
@@ -61,8 +52,8 @@ class Figures:
 
     @property
     def audit_memory(self) -> str:
-        """MiB of a task, of the largest process and of all processes."""
-        return " / ".join(_mib(size) for size in (self.task_bytes, self.process_bytes, self.tree_bytes))
+        """MiB of the largest process and of all processes."""
+        return " / ".join(f"{size / MIB:,.0f}" if size else "–" for size in (self.process_bytes, self.tree_bytes))
 
     @property
     def kernel_per_started(self) -> float:
@@ -143,15 +134,7 @@ class Replicas:
 
     @property
     def label(self) -> str:
-        return f"three replicas of {millions(self.records)}"
-
-    @property
-    def ratio(self) -> float:
-        return self.compare_s / self.audit_s
-
-    @property
-    def memory_ratio(self) -> float:
-        return self.process_bytes / self.smaller_process_bytes
+        return f"Three replicas of {millions(self.records)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,41 +161,12 @@ class Measured:
         return Measured(machine=self.machine, logs=logs, **rest)
 
 
+KEPT = TypeAdapter(Measured)
+
+
 def millions(count: int) -> str:
     """A count in the words of a label."""
     return f"{count / MILLION:.0f} M" if count >= MILLION else f"{count / 1000:.0f} k"
-
-
-def figures_table(all_figures: Sequence[Figures]) -> Table:
-    """Seconds, millions of records a second and peaks, a row for each log."""
-    table = Table(title="M/s: million records a second. Broker: its own loading time, just started / warm.")
-    heads = (
-        "log", "MB", "broker s", "M/s", "kernel s", "M/s", "audit s", "M/s", "kernel/broker", "broker/audit",
-        "kernel MB", "audit MB: task / process / all",
-    )  # fmt: skip
-    for head in heads:
-        table.add_column(head, justify="left" if head == "log" else "right")
-    for one in all_figures:
-        rates = [one.records / seconds / MILLION for seconds in (one.broker_started_s, one.broker_warm_s)]
-        table.add_row(
-            one.label,
-            f"{one.size_bytes / 1e6:,.0f}",
-            f"{one.broker_started_s:.1f} / {one.broker_warm_s:.1f}",
-            f"{rates[0]:.2f} / {rates[1]:.2f}",
-            f"{one.kernel_s:.2f}",
-            f"{one.records / one.kernel_s / MILLION:.1f}",
-            f"{one.audit_s:.1f}",
-            f"{one.records / one.audit_s / MILLION:.2f}",
-            f"{one.kernel_per_started:.1f} / {one.kernel_per_warm:.1f}",
-            f"{one.audit_per_started:.2f} / {one.audit_per_warm:.2f}",
-            _mib(one.kernel_bytes),
-            one.audit_memory,
-        )
-    return table
-
-
-def _mib(size_bytes: int | None) -> str:
-    return f"{size_bytes / MIB:,.0f}" if size_bytes else "–"
 
 
 def this_machine() -> Machine:
@@ -220,53 +174,14 @@ def this_machine() -> Machine:
     return Machine(cores=os.cpu_count() or 1, processor=_processor(), python=platform.python_version())
 
 
-def as_json(measured: Measured) -> dict[str, Any]:
-    """Everything measured and derived, and the machine that it was measured on."""
-    increment = measured.increment
-    return {
-        "machine": asdict(measured.machine),
-        "dump_log_records_per_second": measured.dump_rate,
-        "logs": [
-            asdict(one)
-            | {
-                "kernel_per_started": one.kernel_per_started,
-                "kernel_per_warm": one.kernel_per_warm,
-                "audit_per_started": one.audit_per_started,
-                "audit_per_warm": one.audit_per_warm,
-            }
-            for one in measured.logs
-        ],
-        "increment": None if increment is None else asdict(increment) | {"ratio": increment.ratio},
-        "audit_of_one_record_s": measured.one_record_s,
-        "planning": None if measured.planning is None else asdict(measured.planning),
-        "cluster": None if measured.clustered is None else asdict(measured.clustered),
-        "replicas": None if measured.replicas is None else asdict(measured.replicas),
-    }
-
-
-def from_json(told: dict[str, Any]) -> Measured:
-    """What `as_json` was made of; what an earlier one did not tell of was not measured."""
-    names = ("increment", "planning", "cluster", "replicas")
-    increment, planning, clustered, replicas = (told.get(name) for name in names)
-    return Measured(
-        machine=_read(Machine, told["machine"]),
-        logs=[_read(Figures, log) for log in told["logs"]],
-        dump_rate=told["dump_log_records_per_second"],
-        increment=None if increment is None else _read(Increment, increment),
-        one_record_s=told.get("audit_of_one_record_s"),
-        planning=None if planning is None else _read(Planning, planning),
-        clustered=None if clustered is None else _read(Clustered, clustered),
-        replicas=None if replicas is None else _read(Replicas, replicas),
-    )
-
-
 def read_figures(folder: Path) -> Measured:
     """What a run of the bench has written to `folder`."""
-    return from_json(json.loads((folder / FILE).read_text(encoding="utf-8")))
+    return KEPT.validate_json((folder / FILE).read_bytes())
 
 
-def _read(kind: type[T], told: dict[str, Any]) -> T:
-    return kind(**{field.name: told[field.name] for field in fields(kind) if field.name in told})
+def keep_figures(measured: Measured, folder: Path) -> None:
+    """Write what `read_figures` reads."""
+    (folder / FILE).write_bytes(KEPT.dump_json(measured, indent=2) + b"\n")
 
 
 def _processor() -> str:

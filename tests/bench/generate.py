@@ -1,9 +1,7 @@
 """Writes big logs of offset commits as a broker would leave them on disk: for `make bench` and the large tests.
 
-    python -m tests.bench.generate OUT --records 3000000 --keys 60000 --codec lz4
-
-makes OUT/__consumer_offsets-N/ for every log partition, with segments of 100 MB and their indexes. Memory is bounded:
-a log partition is made some MB at a time, and several of them side by side.
+`write` makes __consumer_offsets-N/ for every log partition, with segments of 100 MB and their indexes. Memory is
+bounded: a log partition is made some MB at a time, and several of them side by side.
 
 The shape is that of a busy cluster as recorded from real 4.3.1 brokers: a batch is one group's commit and holds 1 to 5
 records, 3 on the average, of neighbouring partitions of a topic; batches of different groups follow each other at
@@ -13,9 +11,7 @@ the records may be tombstones. Groups lie where their ids hash to. CRCs are vali
 files too.
 """
 
-import argparse
 import itertools
-import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -35,11 +31,9 @@ from tests.bench.batches import (
     RANDOM,
     RECORD,
     START,
-    deflate_bodies,
     repack,
     write_batches,
 )
-from tests.bench.lz4 import FRAME_BYTES, new_table
 from tests.bench.segments import SEGMENT_BYTES, Block, LogWriter, Written
 
 BLOCK_BYTES = 8 << 20
@@ -150,29 +144,16 @@ def _share(shape: Shape, groups: Groups, log_partition: int) -> int:
 def _compressed(block: Block, name: str) -> Block:
     """The same batches with the records of data batches compressed as a broker compresses them."""
     number = codec.CODECS.index(name)
-    marks = block.marks.copy()
-    bodies, sizes = (_lz4_bodies if number == codec.LZ4 else _library_bodies)(block, number)
-    out = np.empty(len(block.data) + len(bodies), np.uint8)
-    repack(out, block.data, marks, bodies, sizes, number)
-    return Block(data=out[: int(marks[-1, END])], marks=marks)
-
-
-def _lz4_bodies(block: Block, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Compressed bodies side by side and their sizes, -1 for a batch that stays as it is."""
-    bodies = np.empty(len(block.data) + len(block.marks) * FRAME_BYTES, np.uint8)
-    sizes = np.empty(len(block.marks), np.int64)
-    used = deflate_bodies(block.data, block.marks, bodies, sizes, new_table())
-    return bodies[:used], sizes
-
-
-def _library_bodies(block: Block, number: int) -> tuple[np.ndarray, np.ndarray]:
-    view = block.data.data
+    marks, view = block.marks.copy(), block.data.data
     bodies = [
         None if view[start + 22] & CONTROL else codec.deflate(number, bytes(view[start + HEADER_BYTES : end]))
-        for start, end in block.marks[:, [START, END]].tolist()
+        for start, end in marks[:, [START, END]].tolist()
     ]
     sizes = np.array([-1 if body is None else len(body) for body in bodies])
-    return np.frombuffer(b"".join(body for body in bodies if body), np.uint8), sizes
+    joined = np.frombuffer(b"".join(body for body in bodies if body), np.uint8)
+    out = np.empty(len(block.data) + len(joined), np.uint8)
+    repack(out, block.data, marks, joined, sizes, number)
+    return Block(data=out[: int(marks[-1, END])], marks=marks)
 
 
 def generate(shape: Shape) -> dict[int, np.ndarray]:
@@ -198,23 +179,3 @@ def _write_one(shape: Shape, root: Path, groups: Groups, log_partition: int) -> 
         for block in blocks(shape, groups, log_partition):
             writer.append(block)
     return writer.written
-
-
-def main() -> None:
-    """Command line: one option for each field of `Shape`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    defaults = Shape()
-    for name in Shape.__slots__:
-        value = getattr(defaults, name)
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
-    options = vars(parser.parse_args())
-    out = options.pop("out")
-    began = time.perf_counter()
-    written = write(Shape(**options), out)
-    seconds = time.perf_counter() - began
-    print(f"{written.size_bytes:,} bytes, {written.records:,} records, {written.files} segments, {seconds:.1f} s")
-
-
-if __name__ == "__main__":
-    main()

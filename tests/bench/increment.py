@@ -2,12 +2,12 @@
 
     python -m tests.bench.increment ARCHIVE AS_OF_MS OUT [--full | --publish]
 
-replays an instant in a process of its own, with the kernels loaded before, and prints seconds and records as JSON. The
+replays an instant in a process of its own, from no checkpoint on (--full) or leaving one (--publish), with the kernels
+loaded before, and prints seconds and records as JSON. The
 processes over which a full replay spreads are there and have loaded the kernels, too, when it begins; an increment as
 small as this one is made by threads of the first one alone.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -159,30 +159,24 @@ def _fastest(archive: Path, as_of_ms: int, out: Path, *flags: str) -> dict[str, 
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(prog="python -m tests.bench.increment", description=__doc__)
-    options.add_argument("archive")
-    options.add_argument("as_of_ms", type=int)
-    options.add_argument("out", type=Path)
-    how = options.add_mutually_exclusive_group()
-    how.add_argument("--full", action="store_true", help="from no checkpoint on")
-    how.add_argument("--publish", action="store_true", help="leave a checkpoint")
-    chosen = options.parse_args()
+    archive, as_of_ms, out, *flags = sys.argv[1:]
+    folder = RunFolder(Path(out))
     warm_up()
     request = ReplayRequest(
-        run_id=chosen.out.name,
-        archive=chosen.archive,
-        as_of_ms=chosen.as_of_ms,
-        taken_at_ms=chosen.as_of_ms,
+        run_id=Path(out).name,
+        archive=archive,
+        as_of_ms=int(as_of_ms),
+        taken_at_ms=int(as_of_ms),
         settle_ms=SETTLE_MS,
-        is_full=chosen.full,
+        is_full="--full" in flags,
     )
     with engine_here("bench", quiet=True) as engine:
         engine.map("Loading kernels", range(os.cpu_count() or 1), lambda _: warm_up())
         start = time.perf_counter()
-        record = replay_groups.run(engine, RunFolder(chosen.out), request)
+        record = replay_groups.run(engine, folder, request)
         seconds = time.perf_counter() - start
-    if chosen.publish:
-        publish_checkpoint(RunFolder(chosen.out), record, chosen.archive)
+    if "--publish" in flags:
+        publish_checkpoint(folder, record, archive)
     told = {
         "seconds": seconds,
         "records": sum(record.cuts.values()),

@@ -1,12 +1,12 @@
 """One core, from bytes to Arrow tables: what the compiled kernels need for a log; prints seconds and records as JSON.
 
-    python -m tests.bench.kernel LOG [--repeat N]
+    python -m tests.bench.kernel LOG REPEATS
 
-The kernels are loaded before. Of several runs the fastest is told.
+The kernels are loaded before. The fastest run is told.
 """
 
-import argparse
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -38,15 +38,12 @@ def replay(log: Path) -> int:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(prog="python -m tests.bench.kernel", description=__doc__)
-    options.add_argument("log", type=Path)
-    options.add_argument("--repeat", type=int, default=1)
-    chosen = options.parse_args()
+    log, repeats = Path(sys.argv[1]), int(sys.argv[2])
     warm_up()
     times = []
-    for _ in range(chosen.repeat):
+    for _ in range(repeats):
         start = time.perf_counter()
-        records = replay(chosen.log)
+        records = replay(log)
         times.append(time.perf_counter() - start)
     print(json.dumps({"seconds": min(times), "records": records}))
 

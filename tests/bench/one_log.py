@@ -47,7 +47,7 @@ def measure(kafka: Kafka, task: Task, written: Written, scratch: Path) -> Figure
         kafka.cluster, log, scratch / "broker", heap=task.log_set.broker_heap, again=max(repeat - 1, 1)
     )
     read_through(log)
-    kernel = run_watched([sys.executable, "-m", "tests.bench.kernel", str(log), "--repeat", str(repeat)])
+    kernel = run_watched([sys.executable, "-m", "tests.bench.kernel", str(log), str(repeat)])
     told = json.loads(kernel.output)
     for who, count in (("broker", started.records), ("warm broker", warm.records), ("kernel", told["records"])):
         if count != written.records:
@@ -63,9 +63,7 @@ def measure(kafka: Kafka, task: Task, written: Written, scratch: Path) -> Figure
         broker_started_s=started.seconds,
         broker_warm_s=warm.seconds,
         kernel_s=told["seconds"],
-        kernel_bytes=kernel.tree_bytes,
         audit_s=audit.seconds,
-        task_bytes=audit.task_bytes,
         process_bytes=audit.process_bytes,
         tree_bytes=audit.tree_bytes,
     )

@@ -6,7 +6,6 @@ replays and judges LOG as an audit does, plans its tombstones, and prints second
 Kernels are loaded and processes started before, as they are in an audit when it comes to its plan.
 """
 
-import argparse
 import json
 import sys
 import time
@@ -34,16 +33,10 @@ def measure_planning(shape: Shape, log: Path, scratch: Path) -> Planning:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(prog="python -m tests.bench.planning", description=__doc__)
-    options.add_argument("log")
-    options.add_argument("as_of_ms", type=int)
-    options.add_argument("out", type=Path)
-    chosen = options.parse_args()
+    log, as_of_ms, out = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     warm_up()
-    request = ReplayRequest(
-        run_id=chosen.out.name, segments=chosen.log, as_of_ms=chosen.as_of_ms, taken_at_ms=chosen.as_of_ms
-    )
-    folder = RunFolder(chosen.out)
+    request = ReplayRequest(run_id=out.name, segments=log, as_of_ms=as_of_ms, taken_at_ms=as_of_ms)
+    folder = RunFolder(out)
     with engine_here("bench", quiet=True) as engine:
         replay_groups.run(engine, folder, request)
         find_expired.run(engine, folder)

@@ -1,12 +1,10 @@
 """What follows from measurements, and how it is shown."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from rich.console import Console
 
 from sexton.settings import PROJECT_ROOT
 from tests.bench.chart import chart
@@ -20,13 +18,10 @@ from tests.bench.figures import (
     Measured,
     Planning,
     Replicas,
-    as_json,
-    figures_table,
-    from_json,
+    keep_figures,
     read_figures,
 )
 from tests.bench.readme import BEGIN, END, section, short_section, update
-from tests.bench.targets import targets, targets_table
 
 PLAIN = Figures(
     name="plain",
@@ -36,9 +31,7 @@ PLAIN = Figures(
     broker_started_s=30.0,
     broker_warm_s=20.0,
     kernel_s=2.0,
-    kernel_bytes=300 << 20,
     audit_s=15.0,
-    task_bytes=400 << 20,
 )
 LARGE = replace(
     PLAIN,
@@ -46,7 +39,6 @@ LARGE = replace(
     records=100 * MILLION,
     broker_started_s=90.0,
     audit_s=40.0,
-    task_bytes=500 << 20,
     process_bytes=600 << 20,
     tree_bytes=1100 << 20,
 )
@@ -84,27 +76,10 @@ def test_the_chart_shows_the_largest_log_of_each_set(dump_rate: float | None) ->
     assert all(float(bar.get("y", 0)) + float(bar.get("height", 0)) < height for bar in bars)
 
 
-def test_tables_and_json() -> None:
-    console = Console(width=170)
-    with console.capture() as shown:
-        console.print(figures_table(LOGS))
-        console.print(targets_table(targets(MEASURED)))
-    assert "15.0 / 10.0" in shown.get()
-    assert shown.get().count("missed") == 8
-    told = json.loads(json.dumps(as_json(MEASURED)))
-    assert [log["kernel_per_started"] for log in told["logs"]] == [15.0, 15.0, 30.0, 45.0]
-    assert from_json(told) == MEASURED
-    assert from_json(json.loads(json.dumps(as_json(ALL)))) == ALL
-
-
-def test_an_earlier_json_tells_of_less() -> None:
-    told = as_json(MEASURED)
-    for name in ("audit_of_one_record_s", "planning", "cluster", "increment", "replicas"):
-        del told[name]
-    for log in told["logs"]:
-        log["audit_bytes"] = log.pop("tree_bytes")
-        del log["process_bytes"]
-    assert from_json(told) == replace(MEASURED, logs=[*LOGS[:-1], replace(LARGE, process_bytes=None, tree_bytes=None)])
+@pytest.mark.parametrize("measured", [MEASURED, ALL])
+def test_figures_are_kept(measured: Measured, tmp_path: Path) -> None:
+    keep_figures(measured, tmp_path)
+    assert read_figures(tmp_path) == measured
 
 
 def test_newer_figures_replace_those_of_the_same_log() -> None:
@@ -122,8 +97,8 @@ def test_a_page_gets_the_figures_and_keeps_the_rest(tmp_path: Path) -> None:
     for _ in range(2):
         update(readme, section(MEASURED))
     text = readme.read_text()
-    assert "| plain 30 M | 2,700 | 30.0 / 20.0 | 2.00 | 15 / 10 | 15.0 | 2.0 / 1.3 | 400 / – / – |" in text
-    assert "| plain 100 M | 2,700 | 90.0 / 20.0 | 2.00 | 45 / 10 | 40.0 | 2.2 / 0.5 | 500 / 600 / 1,100 |" in text
+    assert "| plain 30 M | 2,700 | 30.0 / 20.0 | 2.00 | 15 / 10 | 15.0 | 2.0 / 1.3 | – / – |" in text
+    assert "| plain 100 M | 2,700 | 90.0 / 20.0 | 2.00 | 45 / 10 | 40.0 | 2.2 / 0.5 | 600 / 1,100 |" in text
     assert text.startswith(f"before\n{BEGIN}\nSeconds on 2 cores (a processor)")
     assert text.endswith(f"{END}\nafter\n")
     assert "an earlier figure" not in text
@@ -148,6 +123,8 @@ def test_the_page_says_what_was_measured_besides_logs() -> None:
     assert "a delta of 1.0 % of 30 M on top of a checkpoint is replayed in 0.30 s, 10.0 % of the 3.0 s" in text
     assert "An audit of one record takes 2.4 s." in text
     assert "In an audit, the plan of 2 M tombstones takes 4.0 s." in text
+    assert "Three replicas of 30 M, each compacted in its own way, are compared in 20 s; an audit of one takes" in text
+    assert "50% more than with a third" in text
     assert "100 M on a cluster of 2 one-core workers, submitted from the same two cores" in text
     nothing = section(Measured(machine=MACHINE, logs=LOGS))
     assert not any(word in nothing for word in ("archive", "one record", "tombstones", "cluster"))

@@ -3,23 +3,18 @@
 from dataclasses import replace
 from pathlib import Path
 
-import cramjam
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.log.codec import CODECS
 from tests.bench import generate as module
 from tests.bench.generate import Shape, generate, groups_of, write
-from tests.bench.lz4 import FRAME_BYTES, deflate_frame, new_table
 
 pytestmark = pytest.mark.thorough
 
 SMALL = Shape(records=3000, keys=400, log_partitions=3, transactional_share=0.3, tombstone_share=0.1, metadata_bytes=5)
-HEADER = bytes.fromhex("04224d18604082")
 
 
 def batches_of(data: np.ndarray) -> list[Batch]:
@@ -102,16 +97,3 @@ def test_segments_roll_and_go_on(tmp_path: Path) -> None:
             total, files = total + size, files + 1
             records += found[-1].last_offset + 1 - found[0].base_offset
     assert (written.size_bytes, written.files, written.records) == (total, files, records)
-
-
-@settings(max_examples=200)
-@given(st.lists(st.binary(max_size=40) | st.sampled_from([b"abcd" * 5, bytes(30), b"orders-service-1"]), max_size=40))
-def test_lz4_frames_hold_what_was_put_in(parts: list[bytes]) -> None:
-    raw = b"".join(parts) or b"x"
-    data = np.frombuffer(b"--" + raw + b"--", np.uint8)
-    out, table = np.zeros(len(raw) + FRAME_BYTES, np.uint8), new_table()
-    for _ in range(2):  # the table may hold what was seen before
-        end = deflate_frame(data, 2, 2 + len(raw), out, 0, table)
-        frame = out[:end].tobytes()
-        assert frame.startswith(HEADER)
-        assert bytes(cramjam.lz4.decompress(frame)) == raw

@@ -1,7 +1,6 @@
 """Partial runs: what they measure, where they write, and how they are merged with earlier figures."""
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.bench import __main__ as bench
-from tests.bench.figures import Measured, as_json, read_figures, this_machine
+from tests.bench.figures import Measured, keep_figures, read_figures, this_machine
 from tests.bench.tasks import Task
 from tests.bench.test_figures import ALL, HOT, LARGE, PLAIN, TRANSACTIONAL
 
@@ -42,10 +41,6 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     return run_bench
 
 
-def write(measured: Measured, folder: Path) -> None:
-    (folder / "figures.json").write_text(json.dumps(as_json(measured)), encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     "options, asked",
     [
@@ -53,7 +48,7 @@ def write(measured: Measured, folder: Path) -> None:
         (["--sets", "many-keys", "--records", "3000000"], ["many-keys 3 M figures"]),
         (["--one-record"], []),
         (["--increment"], ["plain 30 M increment"]),
-        (["--planning", "--quick"], ["many-keys 300 k planning"]),
+        (["--planning", "--records", "300000"], ["many-keys 300 k planning"]),
         (["--cluster", "--records", "1000000"], ["plain 1 M cluster"]),
         (["--replicas"], ["plain 30 M replicas"]),
         (["--sets", "zstd", "--one-record"], ["zstd 3 M figures"]),
@@ -66,10 +61,9 @@ def test_what_is_asked_for_is_measured(run: Run, tmp_path: Path, options: list[s
 
 
 def test_a_part_replaces_its_rows_and_keeps_the_others(run: Run, tmp_path: Path) -> None:
-    write(HERE, tmp_path)
+    keep_figures(HERE, tmp_path)
     run("--sets", "plain", "--merge", "--out", str(tmp_path))
     assert read_figures(tmp_path) == replace(HERE, logs=[AGAIN, HOT, TRANSACTIONAL, LARGE], one_record_s=2.0)
-
 
 
 def test_the_first_part_of_a_run_begins_the_figures(run: Run, tmp_path: Path) -> None:
@@ -79,20 +73,20 @@ def test_the_first_part_of_a_run_begins_the_figures(run: Run, tmp_path: Path) ->
 
 def test_figures_of_another_machine_are_not_mixed_with_these(run: Run, tmp_path: Path) -> None:
     other = replace(HERE, machine=replace(HERE.machine, processor="another"))
-    write(other, tmp_path)
+    keep_figures(other, tmp_path)
     with pytest.raises(SystemExit, match="of another machine"):
         run("--sets", "plain", "--merge", "--out", str(tmp_path))
     assert read_figures(tmp_path) == other
 
 
-@pytest.mark.parametrize("options", [["--sets", "plain", "--records", "1000000"], ["--planning", "--quick"]])
+@pytest.mark.parametrize("options", ["--sets plain --records 1000000", "--planning --records 300000"])
 def test_no_log_of_another_size_gets_into_the_documentation(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
 ) -> None:
-    write(HERE, tmp_path)
+    keep_figures(HERE, tmp_path)
     monkeypatch.setattr(bench, "DOCS", tmp_path)
     with pytest.raises(SystemExit, match=r"a full run has no (plain 1 M|many-keys 300 k)"):
-        run(*options, "--merge")
+        run(*options.split(), "--merge")
 
 
 def test_an_unknown_set_is_refused(run: Run, tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ def test_pages_that_forked_processes_share_count_once() -> None:
     watched = run_watched([sys.executable, "-c", FORKED])
     assert watched.output == "done\n"
     assert 100 * MIB < watched.process_bytes < 200 * MIB
-    assert watched.task_bytes == 0, "no process is one of an audit's"
     assert 100 * MIB < watched.tree_bytes < 200 * MIB, "four processes have the same 100 MB"
 
 

@@ -14,8 +14,6 @@ from pathlib import Path
 import psutil
 
 INTERVAL_S = 0.2
-TASK_MARK = "multiprocessing.forkserver"
-"""In the command line of the processes that an audit's tasks run in, all forked from one."""
 ROLLUP = Path("/proc/self/smaps_rollup")
 """There is such a file for each process where the system tells how much of its memory a process shares."""
 REST = 20
@@ -26,16 +24,14 @@ REST = 20
 class Watched:
     """What a command printed, how long it took, and its peaks of memory.
 
-    `process_bytes` is the resident memory of its largest process, shared pages included, `task_bytes` that of the
-    largest one that ran tasks of an audit, 0 where all ran in the first process. `tree_bytes` adds up all processes.
-    Forked ones share pages, which count in the resident memory of each, so that these are summed by their proportional
-    set size, in which a page that n processes map counts for 1/n in each (Pss of /proc/PID/smaps_rollup; resident
-    memory where the system does not tell that). All hold the pages of mapped files that a process has touched.
+    `process_bytes` is the resident memory of its largest process, shared pages included. `tree_bytes` adds up all
+    processes. Forked ones share pages, which count in the resident memory of each, so that these are summed by their
+    proportional set size, in which a page that n processes map counts for 1/n in each (Pss of /proc/PID/smaps_rollup;
+    resident memory where the system does not tell that). All hold the pages of mapped files that a process has touched.
     """
 
     output: str
     seconds: float
-    task_bytes: int
     process_bytes: int
     tree_bytes: int
 
@@ -78,11 +74,7 @@ def run_watched(
     if process.returncode not in codes:
         raise RuntimeError(f"{command[0]} ended with code {process.returncode}: {said or output}")
     return Watched(
-        output=output or "",
-        seconds=seconds,
-        task_bytes=peaks.task_bytes,
-        process_bytes=peaks.process_bytes,
-        tree_bytes=peaks.tree_bytes,
+        output=output or "", seconds=seconds, process_bytes=peaks.process_bytes, tree_bytes=peaks.tree_bytes
     )
 
 
@@ -94,7 +86,6 @@ def watch_audit(log: Path, out: Path, *options: str, codes: Sequence[int] = (0,)
 
 @dataclass(slots=True)
 class _Peaks:
-    task_bytes: int = 0
     process_bytes: int = 0
     tree_bytes: int = 0
 
@@ -108,8 +99,6 @@ def _watch(pid: int, done: threading.Event, peaks: _Peaks) -> None:
             tree = [root, *root.children(recursive=True)]
             resident = [_resident_bytes(process) for process in tree]
             peaks.process_bytes = max(peaks.process_bytes, *resident)
-            tasks = [size for process, size in zip(tree, resident, strict=True) if _runs_tasks(process)]
-            peaks.task_bytes = max(peaks.task_bytes, *tasks, 0)
             start = time.monotonic()
             if start < next_look or sum(resident) <= peaks.tree_bytes:
                 continue
@@ -117,12 +106,6 @@ def _watch(pid: int, done: threading.Event, peaks: _Peaks) -> None:
             peaks.tree_bytes = max(peaks.tree_bytes, sum(own))
             end = time.monotonic()
             next_look = end + REST * (end - start)
-
-
-def _runs_tasks(process: psutil.Process) -> bool:
-    with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-        return any(TASK_MARK in word for word in process.cmdline())
-    return False
 
 
 def _resident_bytes(process: psutil.Process) -> int:

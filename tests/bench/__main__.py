@@ -15,15 +15,14 @@ Besides, each also by itself with the option of its name:
 Only by themselves, for they are no part of a full run:
 
 - `--cluster`: the jobs on a Spark standalone cluster, and the audit of the same log (see `cluster`),
-- `--replicas`: three replicas of a log are compared, and one is audited (see `replicas`),
-- `--hostile`: logs that cost more than they are long (see `hostile`; `--sets` picks some of them).
+- `--replicas`: three replicas of a log are compared, and one is audited (see `replicas`).
 
 Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. The log is read into memory before each of
 these; loads and kernel runs of up to a few million records, the replays from the archive and the audit of one record
 are repeated, and the fastest counts. Prints what
 docs/performance.md says of them.
 
-A full run writes figures.json and figures.svg to docs/bench, the figures of the README and docs/performance.md, the
+A full run writes figures.json to docs/bench, the figures of the README and docs/performance.md, the
 sizes in docs/operations.md and the model of load times that fits. A partial one, with any of these options, `--sets` or
 `--records`, writes below var/bench; with `--merge` it replaces its part of the figures in docs/bench, and all that is
 written of them, if they are of the same machine. For a row by itself:
@@ -52,13 +51,11 @@ from rich.console import Console
 
 from sexton.settings import PROJECT_ROOT, settings
 from tests.bench import load_model, readme, sizing
-from tests.bench.chart import DUMPED_SET, chart
 from tests.bench.cluster import measure_on_cluster
 from tests.bench.figures import DOCS, FILE, Measured, keep_figures, read_figures, this_machine
 from tests.bench.generate import write
-from tests.bench.hostile import LOGS, audit_of_one_record, measure_hostile
 from tests.bench.increment import measure_increment
-from tests.bench.one_log import Kafka, dump_rate, kafka_in, measure, read_through
+from tests.bench.one_log import Kafka, audit_of_one_record, dump_rate, kafka_in, measure, read_through
 from tests.bench.planning import measure_planning
 from tests.bench.replicas import measure_replicas
 from tests.bench.sets import SETS
@@ -66,6 +63,8 @@ from tests.bench.tasks import FIGURES, PARTS, Task, chosen_tasks, full_tasks, ro
 
 TABLE_WIDTH = 170
 ONE_RECORD_REPEATS = 3
+DUMPED_SET = "plain"
+"""Of its first log it is measured how quickly kafka-dump-log reads."""
 
 
 def main() -> None:
@@ -73,10 +72,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that all is stopped, too
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # some shells set it: every start would compile all modules again
     console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
-    if options.hostile:
-        with tempfile.TemporaryDirectory(prefix="sexton-bench-", dir=options.scratch) as scratch:
-            names = options.sets.split(",") if options.sets else list(LOGS)
-            raise SystemExit(0 if measure_hostile(names, Path(scratch), console) else 1)
     is_partial = bool(options.sets or options.records or options.one_record or _asked_parts(options))
     is_for_docs = options.merge or options.render or not is_partial
     out = options.out or (DOCS if is_for_docs else settings().var / "bench")
@@ -90,7 +85,6 @@ def main() -> None:
         measured = before.with_newer(measured) if before else measured
     out.mkdir(parents=True, exist_ok=True)
     keep_figures(measured, out)
-    (out / "figures.svg").write_text(chart(measured.logs, measured.dump_rate), encoding="utf-8")
     if out == DOCS:
         write_pages(measured, sizing.Prices(core_hour=options.core_hour, gb_month=options.gb_month))
     console.print(f"written to {out}")
@@ -107,9 +101,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--one-record", action="store_true", help="nothing but the audit of a log of one record")
     parser.add_argument("--cluster", action="store_true", help="nothing but the jobs on a Spark standalone cluster")
     parser.add_argument("--replicas", action="store_true", help="nothing but the comparison of three replicas")
-    parser.add_argument("--hostile", action="store_true", help="nothing but logs that cost more than they are long")
     parser.add_argument("--scratch", type=Path, help="where logs are made; needs 12 GB for a full run")
-    parser.add_argument("--out", type=Path, help="folder of figures.json and figures.svg (see above)")
+    parser.add_argument("--out", type=Path, help="folder of figures.json (see above)")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--merge", action="store_true", help="replace what is measured in the figures of --out")
     how.add_argument("--render", action="store_true", help="measure nothing: write what figures.json says")
@@ -161,8 +154,7 @@ def _measure_all(tasks: Sequence[Task], options: argparse.Namespace, *, is_parti
         found: dict[str, Any] = {"logs": []}
         if options.one_record or not is_partial:
             with console.status("one record: measuring"):
-                costs = [audit_of_one_record(scratch) for _ in range(ONE_RECORD_REPEATS)]
-            found["one_record_s"] = min(cost.seconds for cost in costs)
+                found["one_record_s"] = min(audit_of_one_record(scratch) for _ in range(ONE_RECORD_REPEATS))
         kafka = kafka_in(scratch) if any(FIGURES in task.parts for task in tasks) else None
         for task in tasks:
             with tempfile.TemporaryDirectory(dir=scratch) as place:

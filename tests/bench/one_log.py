@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sexton.java import JavaHome, find_java
 from sexton.kafka import jars
@@ -17,6 +18,7 @@ from tests.bench.segments import Written
 from tests.bench.sets import LOG_PARTITIONS
 from tests.bench.tasks import Task
 from tests.bench.watch import run_watched, watch_audit
+from tests.strategies import BatchSpec, commit, encode_log
 
 REPEATED_BELOW = 10 * MILLION
 READ_BYTES = 8 << 20
@@ -80,6 +82,15 @@ def broker_loads(cluster: Cluster, log: Path, directory: Path, *, heap: str, aga
             loads.append(broker.load_again())
     shutil.rmtree(directory)
     return started, min(loads, key=lambda load: load.seconds)
+
+
+def audit_of_one_record(scratch: Path) -> float:
+    """Seconds of the least that an audit takes: one of no record at all is refused."""
+    with TemporaryDirectory(dir=scratch) as folder:
+        segment = Path(folder) / "log" / "__consumer_offsets-0" / f"{0:020d}.log"
+        segment.parent.mkdir(parents=True)
+        segment.write_bytes(encode_log([BatchSpec(entries=(commit("g"),))]))
+        return watch_audit(Path(folder) / "log", Path(folder) / "out").seconds
 
 
 def read_through(log: Path) -> None:

@@ -14,8 +14,6 @@ in the same JVM (its own loading times, one thread); the compiled kernels replay
 `sexton audit` does everything on both cores, its start, checks and report included. Memory is that of the audit: the
 largest process, and all together, with pages that they share counted once.
 
-![Records a second of each log](bench/figures.svg)
-
 | log | MB | broker | kernel | kernel / broker | audit | broker / audit | memory, MB |
 |---|---|---|---|---|---|---|---|
 """

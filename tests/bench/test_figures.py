@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 from sexton.settings import PROJECT_ROOT
-from tests.bench.chart import chart
 from tests.bench.figures import (
     DOCS,
     MILLION,
@@ -57,23 +55,6 @@ ALL = replace(
         records=30 * MILLION, audit_s=10.0, compare_s=20.0, process_bytes=3, tree_bytes=5, smaller_process_bytes=2
     ),
 )
-
-
-@pytest.mark.parametrize("dump_rate", [None, 25_000.0])
-def test_the_chart_shows_the_largest_log_of_each_set(dump_rate: float | None) -> None:
-    root = ElementTree.fromstring(chart(LOGS, dump_rate))
-    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert [text for text in texts if text and text.endswith("0 M")] == [
-        "plain 100 M",
-        "hot 30 M",
-        "transactional 30 M",
-    ]
-    assert texts.count("25 k/s") == (1 if dump_rate else 0)
-    assert {"50.0 M/s", "15.0 M/s", "33.0 M/s"} <= set(texts)
-    bars = [bar for bar in root.iter("{http://www.w3.org/2000/svg}rect") if float(bar.get("width", 0)) > 11]
-    assert len(bars) == 3 * 3 + (1 if dump_rate else 0)
-    height = float(root.get("height", 0))
-    assert all(float(bar.get("y", 0)) + float(bar.get("height", 0)) < height for bar in bars)
 
 
 @pytest.mark.parametrize("measured", [MEASURED, ALL])

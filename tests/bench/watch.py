@@ -40,10 +40,9 @@ def run_watched(
     command: Sequence[str],
     *,
     keeps_output: bool = True,
-    codes: Sequence[int] = (0,),
     environment: Mapping[str, str] | None = None,
 ) -> Watched:
-    """Run `command` to its end; RuntimeError with what it said when it ends with another code than one of `codes`.
+    """Run `command` to its end; RuntimeError with what it said when it fails.
 
     `environment` is by default that of this process. Ctrl-C ends everything it started.
     """
@@ -71,17 +70,17 @@ def run_watched(
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         watcher.join()
-    if process.returncode not in codes:
+    if process.returncode:
         raise RuntimeError(f"{command[0]} ended with code {process.returncode}: {said or output}")
     return Watched(
         output=output or "", seconds=seconds, process_bytes=peaks.process_bytes, tree_bytes=peaks.tree_bytes
     )
 
 
-def watch_audit(log: Path, out: Path, *options: str, codes: Sequence[int] = (0,)) -> Watched:
+def watch_audit(log: Path, out: Path) -> Watched:
     """`sexton audit` of the folder `log`, its start included."""
     sexton = str(Path(sys.executable).with_name("sexton"))
-    return run_watched([sexton, "audit", "--segments", str(log), "--out", str(out), *options], codes=codes)
+    return run_watched([sexton, "audit", "--segments", str(log), "--out", str(out)])
 
 
 @dataclass(slots=True)

@@ -1,7 +1,6 @@
 """Logs that cost more than they are long (hostile_logs.py): linear, within memory, and one answer.
 
-The cost of each is counted in steps, at some size and four times that. `python -m tests.bench --hostile` measures them
-in seconds and bytes.
+The cost of each is counted in steps, at some size and four times that.
 """
 
 import json

@@ -33,6 +33,18 @@ def printed(run: Run) -> Callable[..., str]:
 
 
 @pytest.fixture
+def out_of(run: Run) -> Callable[..., str]:
+    """What a command prints that has to succeed, whatever it says besides."""
+
+    def command(*argv: object) -> str:
+        code, out, err = run(*argv)
+        assert code == 0, err
+        return out
+
+    return command
+
+
+@pytest.fixture
 def asked(printed: Callable[..., str]) -> Callable[..., Any]:
     """The JSON answer of such a command."""
     return lambda *argv: json.loads(printed(*argv, "--json"))

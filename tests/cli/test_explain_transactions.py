@@ -1,22 +1,21 @@
 """`sexton explain` names whose the open transactions are that hold a group's offsets, as far as the input knows it."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sexton import cli
 from sexton.lake import catalog as lake_catalog
 from sexton.lake.catalog import Lake
-from sexton.tables import TABLES
 from sexton.transactions.reading import transactions_archive
 from sexton.transactions.states import State
 from tests.archived import Archive
-from tests.cli.test_explain_diff import lake_of
+from tests.cli.test_explain_diff import append
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 from tests.transactions.logs import OFFSETS, state_log, value
+from tests.ui.lakes import lake_at
 from tests.views.worlds import write_log
 
 MINUTE_MS = 60_000
@@ -58,15 +57,8 @@ UNREAD = dict.fromkeys(WHOSE, ("unknown", None))
 
 
 @pytest.fixture
-def asked(capsys: pytest.CaptureFixture[str]) -> Asked:
-    def command(*argv: object) -> dict[str, Any]:
-        code = cli.main(["explain", "g", *map(str, argv), "--json"])
-        out, err = capsys.readouterr()
-        assert (code, err) == (0, "")
-        answer: dict[str, Any] = json.loads(out)
-        return answer
-
-    return command
+def asked(asked: Asked) -> Asked:
+    return partial(asked, "explain", "g")
 
 
 def verdicts(answer: Mapping[str, Any]) -> dict[int, tuple[str, str | None]]:
@@ -105,9 +97,9 @@ def test_a_disk_without_them(asked: Asked, tmp_path: Path) -> None:
     }
 
 
-def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["explain", "g", *map(str, disk(tmp_path, STATES))]) == 0
-    out = capsys.readouterr().out
+def test_what_is_printed(tmp_path: Path, run: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = run("explain", "g", *disk(tmp_path, STATES))
+    assert code == 0
     for line in (
         "held by open transactions:",
         "producer 3: no transactional id has or had this producer id; to end it: kafka-transactions.sh",
@@ -134,9 +126,10 @@ def test_an_archive_at_an_instant(asked: Asked, tmp_path: Path) -> None:
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """A run in which producers hold offsets of g, and two audits: one that met them, one of an hour later."""
-    made = lake_of(tmp_path, {**dict.fromkeys(TABLES, ()), **_published()})
-    monkeypatch.setattr(lake_catalog, "open_lake", lambda: made)
-    return made
+    made = lake_at(tmp_path)
+    append(made, _published())
+    monkeypatch.setattr(lake_catalog, "open_lake", lambda: made.lake)
+    return made.lake
 
 
 def _published() -> Mapping[str, Sequence[Mapping[str, Any]]]:

@@ -1,16 +1,16 @@
 """Commands over an archive that has looks by Admin API and no log."""
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sexton.cli import main
 from tests.archive.admin_looks import write_look
 from tests.archived import Archive
 
 NOW_MS, MINUTE_MS = 1_790_000_000_000, 60_000
+Asked = Callable[..., Any]
 STABLE = {"state": "Stable", "subscribed_topics": ["t"]}
 
 
@@ -27,13 +27,8 @@ def archive(tmp_path: Path) -> str:
     return archive.root
 
 
-def answer(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    assert main([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def test_explain(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "explain", "g", "--archive", archive)
+def test_explain(archive: str, asked: Asked) -> None:
+    found = asked("explain", "g", "--archive", archive)
     assert (found["coverage"], found["state"]) == ("admin", "Classic group (consumer), Empty")
     events = [(event["what"], event["causes"]) for event in found["events"]]
     assert events == [
@@ -48,10 +43,10 @@ def test_explain(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert left["due_after_ms"] < left["expires_at_ms"] < NOW_MS
 
 
-def test_groups_and_fetch(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (group,) = answer(capsys, "groups", "list", "--archive", archive)["groups"]
+def test_groups_and_fetch(archive: str, asked: Asked, run: Callable[..., tuple[int, str, str]]) -> None:
+    (group,) = asked("groups", "list", "--archive", archive)["groups"]
     assert (group["group_id"], group["state"]) == ("g", "Empty")
-    found = answer(capsys, "fetch", "g", "--archive", archive)
+    found = asked("fetch", "g", "--archive", archive)
     assert "coverage admin" in found["warnings"][0]
-    assert main(["archive", "ls", "--archive", archive]) == 0
-    assert "4 looks by Admin API" in capsys.readouterr().out
+    code, out, _ = run("archive", "ls", "--archive", archive)
+    assert (code, "4 looks by Admin API" in out) == (0, True)

@@ -26,6 +26,8 @@ from tests.strategies import BASE_MS, BatchSpec, classic_fields, commit, encode_
 from tests.views.worlds import write_log
 
 Run = Callable[..., tuple[int, str, str]]
+OutOf = Callable[..., str]
+Asked = Callable[..., Any]
 LOCAL = pafs.LocalFileSystem()
 POLICY = """\
 version: 1
@@ -113,7 +115,7 @@ def test_what_no_check_passed_is_not_kept(archive: Archive, tmp_path: Path, monk
     assert kept is not None
 
 
-def test_forecast_of_a_log(run: Run, asked: Callable[..., Any], archive: Archive) -> None:
+def test_forecast_of_a_log(out_of: OutOf, asked: Asked, archive: Archive) -> None:
     found = asked("forecast", "--archive", archive.root, "--retention-minutes", 1440)
     horizons = [
         (one["days"], one["by"], one["offsets"], one["groups"], one["whole_groups"]) for one in found["horizons"]
@@ -121,22 +123,22 @@ def test_forecast_of_a_log(run: Run, asked: Callable[..., Any], archive: Archive
     assert horizons == [(1, "broker", 5, 3, 2), (7, "broker", 6, 3, 3), (30, "broker", 6, 3, 3)]
     groups = [(own["group_id"], own["within_1_days"], own["whole_within_days"]) for own in found["groups"]]
     assert groups == [("c", 2, 1), ("a", 2, 1), ("f", 1, 7)]
-    told = run("forecast", "--archive", archive.root, "--retention-minutes", 1440, "--limit", 1)[1]
+    told = out_of("forecast", "--archive", archive.root, "--retention-minutes", 1440, "--limit", 1)
     assert "within 7 days" not in told, "one group is shown"
     assert "1 day    broker  5" in told
 
 
 def test_forecast_of_a_group_says_what_would_turn_it(
-    run: Run, asked: Callable[..., Any], archive: Archive, policy: Path
+    out_of: OutOf, asked: Asked, archive: Archive, policy: Path
 ) -> None:
     offsets = asked("forecast", "c", "--archive", archive.root, "--policy", policy)["offsets"]
     told = [(one["topic"], one["committed_offset"], one["by"], one["reason"]) for one in offsets]
     assert told == [("u", 6, "broker", "expired_explicit"), ("t", 5, "rule:fast", "expired")]
-    assert "it has no offsets" in run("forecast", "nobody", "--archive", archive.root)[1]
+    assert "it has no offsets" in out_of("forecast", "nobody", "--archive", archive.root)
 
 
 def test_forecast_of_a_run_folder(
-    run: Run, asked: Callable[..., Any], archive: Archive, policy: Path, tmp_path: Path
+    run: Run, asked: Asked, archive: Archive, policy: Path, tmp_path: Path
 ) -> None:
     assert run("plan", "--archive", archive.root, "--policy", policy, "--out", tmp_path / "out", "--json")[0] == 0
     found = asked("forecast", "--run", tmp_path / "out")
@@ -149,21 +151,21 @@ def test_forecast_of_a_run_folder(
 
 
 def test_forecast_says_when_the_sweep_comes(
-    run: Run, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, out_of: OutOf, asked: Asked, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the sweeps that the run saw; without one, and after another leader's, by when at the latest."""
     place = tmp_path / "out"
     assert run("plan", "--archive", archive.root, "--out", place, "--json")[0] == 0
 
     def last_due() -> dict[str, Any]:
-        offsets = json.loads(run("forecast", "f", "--run", place, "--json")[1])["offsets"]
+        offsets = asked("forecast", "f", "--run", place)["offsets"]
         return max((one for one in offsets if one["by"] == "broker"), key=lambda one: one["expires_at_ms"])
 
     unseen = last_due()
     due_ms = unseen["expires_at_ms"]
     assert (unseen["gone_ms"], unseen["gone_from_ms"]) == (None, due_ms)
     assert due_ms + 600_000 < unseen["gone_until_ms"] < due_ms + 640_000
-    assert re.search(r"by \d{4}-\d\d-\d\d", run("forecast", "f", "--run", place)[1])
+    assert re.search(r"by \d{4}-\d\d-\d\d", out_of("forecast", "f", "--run", place))
 
     folder = RunFolder(place)
     record = folder.read_run().model_copy(update={"changes_since_ms": 1})
@@ -181,7 +183,7 @@ def test_forecast_says_when_the_sweep_comes(
         assert last_due() == expected
 
 
-def test_what_if_retention_were_shorter(run: Run, asked: Callable[..., Any], archive: Archive) -> None:
+def test_what_if_retention_were_shorter(out_of: OutOf, asked: Asked, archive: Archive) -> None:
     found = asked("what-if", "--archive", archive.root, "--retention-minutes", 1)
     assert found["counts"] == {
         "offsets_lost_in_force": 1, "offsets_lost_proposed": 5, "offsets_newly_lost": 4, "offsets_spared": 0,
@@ -189,27 +191,29 @@ def test_what_if_retention_were_shorter(run: Run, asked: Callable[..., Any], arc
     }  # fmt: skip
     groups = [(own["group_id"], own["lost_proposed"], own["offset_count"]) for own in found["groups"]]
     assert groups == [("a", 2, 2), ("c", 2, 2), ("f", 1, 2)]
-    told = run("what-if", "f", "--archive", archive.root, "--retention-minutes", 1)[1]
+    told = out_of("what-if", "f", "--archive", archive.root, "--retention-minutes", 1)
     assert "stays     expires" in told
     assert told.count("broker") == 1
 
 
-def test_what_if_at_a_past_instant(asked: Callable[..., Any], archive: Archive) -> None:
+def test_what_if_at_a_past_instant(asked: Asked, archive: Archive) -> None:
     """A minute after the commits all of them were younger than two minutes."""
     found = asked("what-if", "--archive", archive.root, "--retention-minutes", 2, "--as-of", instant(1))
     assert found["counts"]["offsets_newly_lost"] == 0
 
 
-def test_what_if_a_policy_changed(run: Run, archive: Archive, policy: Path, tmp_path: Path) -> None:
+def test_what_if_a_policy_changed(
+    out_of: OutOf, asked: Asked, archive: Archive, policy: Path, tmp_path: Path
+) -> None:
     (tmp_path / "new.yaml").write_text(POLICY.replace("group: a", "group: c"))
     argv = ("--archive", archive.root, "--policy", tmp_path / "new.yaml", "--against-policy", policy)
-    found = json.loads(run("what-if", *argv, "--json")[1])
+    found = asked("what-if", *argv)
     assert {(own["group_id"], own["newly_lost"], own["spared"]) for own in found["groups"]} == {
         ("a", 2, 0),
         ("c", 0, 1),  # the broker takes the other one whatever is held
         ("f", 0, 0),
     }
-    told = run("what-if", *argv)[1]
+    told = out_of("what-if", *argv)
     assert "spared" in told
     assert not any(line.startswith("f ") for line in told.splitlines()), "nothing changes for it"
 
@@ -240,38 +244,30 @@ def test_what_does_not_go_together(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["plan", "forecast", "what-if"])
-def test_help_teaches(run: Run, command: str) -> None:
-    code, told, _ = run(command, "--help")
-    assert code == 0
-    for words in ("--archive", "--segments", "--policy", "--retention-minutes", "--json", f"sexton {command} --"):
-        assert words in told, words
-
-
-def test_forecast_of_a_group_whose_members_never_come_back(run: Run, tmp_path: Path) -> None:
+def test_forecast_of_a_group_whose_members_never_come_back(run: Run, asked: Asked, tmp_path: Path) -> None:
     group = group_entry(2, "g", classic_fields(("m1", subscription("t"))))
     commits = (commit("g", commit_timestamp_ms=BASE_MS), commit("g", 1, "u", commit_timestamp_ms=BASE_MS))
     disk = disk_of(tmp_path, group, *commits)
     options = ("forecast", "g", "--segments", disk, "--retention-minutes", "1440")
     loaded_ms = BASE_MS + 1
-    told = json.loads(run(*options, "--json")[1])["if_abandoned"]
+    told = asked(*options)["if_abandoned"]
     assert told["empty_at_ms"] == loaded_ms + 45_000
     assert told["steps"] == [{"at_ms": loaded_ms + 45_000, "state": "Empty", "member_count": 0}]
     due = {one["topic"]: one["expires_at_ms"] for one in told["offsets"]}
     assert due == dict.fromkeys("tu", loaded_ms + 45_000 + 86_400_000)
     code, out, _ = run(*options)
     assert (code, "its members never come back" in out) == (0, True)
-    alone = json.loads(run("forecast", "nobody", "--segments", disk, "--json")[1])
+    alone = asked("forecast", "nobody", "--segments", disk)
     assert alone["if_abandoned"] is None
 
 
-def test_forecast_names_what_blocks_the_sweep(run: Run, tmp_path: Path) -> None:
+def test_forecast_names_what_blocks_the_sweep(out_of: OutOf, asked: Asked, tmp_path: Path) -> None:
     """A consumer group with a target assignment left cannot be deleted: nothing in its log partition expires."""
     stuck = (group_entry(3, "stuck", {"epoch": 1}), group_entry(7, "stuck", {"topic_partitions": []}, member_id="gone"))
     group = group_entry(2, "g", classic_fields(("m1", subscription("t"))))
     disk = disk_of(tmp_path, *stuck, group, commit("g", commit_timestamp_ms=BASE_MS))
     options = ("forecast", "g", "--segments", disk, "--retention-minutes", "1440")
-    told = json.loads(run(*options, "--json")[1])["if_abandoned"]
+    told = asked(*options)["if_abandoned"]
     assert told["sweep_blocked"] == {"group_id": "stuck", "from_ms": None}
     assert [one["expires_at_ms"] for one in told["offsets"]] == [None]
-    assert "The cause is group stuck" in run(*options)[1]
+    assert "The cause is group stuck" in out_of(*options)

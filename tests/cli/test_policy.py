@@ -1,19 +1,14 @@
 """`sexton policy`: what is printed, for people and for machines, and with which exit code."""
 
 import json
-import subprocess
-import sys
-from random import Random
 
 import pytest
-import yaml
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.pipeline.find_expired import run as judge
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from tests.coordinator.golden import GOLDEN
-from tests.report.run_folder import HOSTILE_NAMES
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 from tests.views.worlds import log_of, write_archive, write_log, write_run
 
@@ -201,72 +196,3 @@ def test_usage(refused, tmp_path, monkeypatch, argv, said):
     err = refused(2, "policy", *argv)
     assert said in err
     assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=lambda name: ascii(name[:24]))
-def test_names_that_mean_harm_are_shown_harmlessly(run, policy, tmp_path, name):
-    """In a group, a topic, a rule's match, a test and a mistake."""
-    quoted = _quoted(name)
-    root = write_log(tmp_path / "log", {0: log_of(commit(name, topic=name))})
-    entry = f"{{name: all, match: {{group: [{quoted}, other]}}, retention: 2d, {ENTRY}}}"
-    test = f"{{name: {_quoted(('t' + name)[:100])}, group: {{id: {quoted}}}, expect: {{verdict: hold}}}}"
-    file = policy(f"rules: [{entry}]\n")
-    told = [
-        run("policy", "show", name, "--policy", file, "--segments", root, *LATER),
-        run("policy", "show", name, "--policy", file, "--segments", root, *LATER, "--json"),
-        run("policy", "show", "x" + name, "--policy", file, "--segments", root, *LATER),
-        run("policy", "check", policy(f"{quoted}: {quoted}\nrules: [{{name: {quoted}}}]\n")),
-        run("policy", "check", policy(f"rules: [{{name: a, match: {{regex: {quoted}, type: {quoted}}}}}]\n")),
-        run("policy", "test", policy(f"rules: [{entry}]\ntests: [{test}]\n")),
-    ]
-    assert [one["policy_rule"] for one in json.loads(told[1][1])["decisions"]] == ["all"]
-    assert [code for code, _, _ in told] == [0, 0, 0, 2, 2, 3]
-    for _, out, err in told:
-        assert all(line.isprintable() for line in (out + err).replace("\u3000", " ").split("\n")), (out, err)
-
-
-def test_hundreds_of_names_that_mean_harm(run, policy, tmp_path):
-    """All of them at once: as topics, as groups of a match, and as keys and values of a policy that is none."""
-    random = Random(24)
-    parts = [
-        *HOSTILE_NAMES[:-1],
-        *(chr(number) for number in (*range(32), *range(0x200B, 0x2010), 0x85, 0xFFFE, 0xE0001)),
-    ]
-    names = sorted({"".join(random.choices(parts, k=random.randint(1, 3)))[:249] for _ in range(900)})
-    assert len(names) >= 500
-    root = write_log(tmp_path / "log", {0: log_of(*(commit("g", topic=name) for name in names))})
-    match = ", ".join(map(_quoted, names))
-    file = policy(f"rules: [{{name: all, match: {{group: [g, {match}]}}, retention: 2d, {ENTRY}}}]\n")
-    told = [
-        run("policy", "show", "g", "--policy", file, "--segments", root, *LATER),
-        run("policy", "show", "g", "--policy", file, "--segments", root, *LATER, "--json"),
-        run("policy", "check", policy("".join(f"{_quoted(name)}: {_quoted(name)}\n" for name in names))),
-    ]
-    assert [code for code, _, _ in told] == [0, 0, 2]
-    for _, out, err in told:
-        assert all(line.isprintable() for line in (out + err).split("\n"))
-    assert {one["topic"] for one in json.loads(told[1][1])["decisions"]} == set(names)
-
-
-def _quoted(name):
-    """A name as YAML, every character that is not plain ASCII escaped."""
-    return yaml.safe_dump(name, default_style='"', width=1 << 20).strip()
-
-
-def test_help_teaches(run, printed):
-    for command in ("check", "show", "test"):
-        out = printed("policy", command, "--help")
-        assert "Examples" in out
-        assert f"sexton policy {command} " in out
-    assert "check" in run("policy")[1]
-
-
-def test_check_and_test_load_little():
-    program = (
-        "import sys\nfrom sexton.cli import main\n"
-        "main(['policy', 'check', 'absent.yaml'])\n"
-        "heavy = set('numba pyspark pyarrow airflow great_expectations kafka'.split()) & set(sys.modules)\n"
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

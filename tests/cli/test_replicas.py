@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sexton import cli
 from tests.archived import Archive
 from tests.replicas.disks import write_replica
 from tests.replicas.recordings import unpack
@@ -17,13 +17,8 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def command(*argv: object) -> tuple[int, str, str]:
-        code = cli.main(["replicas", "diff", *map(str, argv)])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return command
+def run(run: Run) -> Run:
+    return partial(run, "replicas", "diff")
 
 
 @pytest.fixture(scope="module")

@@ -68,10 +68,3 @@ def test_it_speaks_of_everything() -> None:
         assert option in PAGE
     for option in ("--overwrite", "--clamp", "--apply", "--approved-by", "--json", "--cluster-id"):
         assert option in PAGE
-
-
-def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["restore", "--help"]) == 0
-    out = capsys.readouterr().out
-    for words in ("Examples", "What cannot come back", "--from-ledger", "--overwrite", "retention starts anew"):
-        assert words in out

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyarrow import fs as pafs
 
-from sexton import cli
 from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, RestoreRow, Then, What, keep_restore
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import own_plan, plan_folder
@@ -26,13 +26,8 @@ ROW = RestoreRow(
 
 
 @pytest.fixture
-def show(capsys: pytest.CaptureFixture[str]) -> Show:
-    def command(*argv: object) -> tuple[int, str, str]:
-        code = cli.main(["show", *(str(word) for word in argv)])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return command
+def show(run: Show) -> Show:
+    return partial(run, "show")
 
 
 @pytest.fixture(scope="module")

@@ -274,6 +274,7 @@ def terminal(world: Hostile, client: TestClient, some: list[str]) -> None:
     lines = as_lines(answered("groups", "list", *archive))
     assert {visible(name) for name in world.texts} <= {re.split(" {2,}", line)[0] for line in lines}
     assert len(lines) == 3 * len(world.names) + 2, "a name is one line"
+    as_lines(answered("groups", "unload", 0, *archive))
     for options in (("--offsets",), ("--members",), ("--state",)):
         as_lines(answered("groups", "describe", "--all-groups", *options, *archive))
     as_lines(answered("forecast", *archive, "--limit", 0))
@@ -326,6 +327,11 @@ def policy_messages(world: Hostile, client: TestClient, some: list[str]) -> None
     for line in as_lines(err + out):
         assert len(line) < 1_000
     as_json(sexton("policy", "check", file, "--json")[1])
+    trials = [{"name": f"t{name}"[:100], "group": {"id": name}, "expect": {"verdict": "hold"}} for name in words]
+    file.write_text(json.dumps({**policy_of([]), "tests": trials}), encoding="utf-8")
+    code, out, err = sexton("policy", "test", file)
+    assert code == 3
+    as_lines(err + out)
 
 
 def approval_bodies(world: Hostile, client: TestClient, some: list[str]) -> None:

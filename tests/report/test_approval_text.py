@@ -3,12 +3,11 @@
 import string
 from typing import Any
 
-import pytest
 from jinja2 import Environment
 from markdown_it import MarkdownIt
 
 from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, RestoreRow, Then, What
-from sexton.plans.plan import Losses, Plan
+from sexton.plans.plan import Plan
 from sexton.report.approval_text import GROUPS_SHOWN, OFFSETS_SHOWN, plan_text, restore_text, sentence_span, span
 from tests.html import Html
 from tests.report.run_folder import HOSTILE_NAMES
@@ -65,17 +64,6 @@ def assert_harmless(text: str) -> list[str]:
 
 def test_there_are_names_enough() -> None:
     assert len(set(NAMES)) > 900
-
-
-@pytest.mark.parametrize("name", [*HOSTILE_NAMES, *MORE_HOSTILE], ids=lambda name: ascii(name[:24]))
-def test_a_hostile_name_is_nothing_but_a_name(name: str) -> None:
-    told = Losses(cause=f"rule:{name}", owner=name, reason=name, ticket=name, offsets=1, groups=1, deleted_groups=0)
-    sentences = {"over_limits": [f"too many of {name}"], "warnings": [f"{name} is held"]}
-    record = {"cluster_id": name, "code_version": name, "losses": [told], **sentences}
-    codes = assert_harmless(plan_text(a_plan({name: 2, "z": 1}, **record)))
-    assert codes.count(span(name)[1:-1]) >= 4
-    restore = a_restore(name, cluster_id=name, source=name, warnings=(f"{name} has members",))
-    assert span(name)[1:-1] in assert_harmless(restore_text(restore))
 
 
 def test_every_name_is_one_code_span() -> None:

@@ -28,6 +28,18 @@ def migrated_home(airflow_home: Path) -> None:
     (airflow_home / "migrated").write_text(metadata.version("apache-airflow-core"), encoding="utf-8")
 
 
+def airflow_environment(home: Path, **more: str) -> dict[str, str]:
+    """What a process of Airflow sees: a home and a database of its own, none of the caller's settings, and `more`."""
+    others = ("AIRFLOW", "SEXTON", "OPENLINEAGE")
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith(others)},
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        **more,
+    }
+
+
 def template() -> Path:
     """The migrated database, made if there is none of this release."""
     made = CACHE / f"airflow-{metadata.version('apache-airflow-core')}.db"
@@ -43,12 +55,7 @@ def template() -> Path:
 
 
 def _migrate(home: Path) -> None:
-    given = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SEXTON"))},
-        "AIRFLOW_HOME": str(home),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
-    }
+    given = airflow_environment(home)
     command = [sys.executable, "-m", "airflow", "db", "migrate"]
     done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=MIGRATE_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr[-3_000:]

@@ -571,8 +571,11 @@ def test_nothing_to_restore(world) -> None:
     [(1, CommandFailed), (2, CommandRefused), (3, CommandRefused), (4, CommandRefused), (5, CommandRefused),
      (6, CommandRefused), (9, CommandFailed)],
 )  # fmt: skip
-def test_exit_codes(world, code, kind) -> None:
+def test_exit_codes(world, monkeypatch, code, kind) -> None:
+    """Whoever is told of the failure reads how far it came, and no name; the task's own log has both."""
     world.approved()
+    sent = []
+    monkeypatch.setattr(alerts, "send", lambda message, _: sent.append(message.text))
     counts = {"done": 1, "not_done": 2}
     world.says(apply={"code": code, "stderr": f"error: group {HOSTILE}: no", "answer": {"counts": counts}})
     task = ApplyPlan(task_id="apply", cluster=PLAIN)
@@ -581,8 +584,10 @@ def test_exit_codes(world, code, kind) -> None:
     assert type(caught.value) is kind
     assert HOSTILE in str(caught.value)
     AlertOnFailure().notify({**world.context(task), "exception": caught.value})
-    assert "done 1, not done 2" in caught.value.public
-    assert HOSTILE not in caught.value.public
+    (told,) = sent
+    assert told.startswith(f"`sexton apply` ended with {code}")
+    assert "done 1, not done 2" in told
+    assert HOSTILE not in told
 
 
 def test_who_hears_of_a_failure_hears_no_name(world, monkeypatch) -> None:

@@ -152,8 +152,7 @@ REFUSED = {
         "clamp": [None],
     },
     "offset_retention": {
-        "as_of": ["yesterday", 5], "since": ["before"], "retention_minutes": [0, "7"], "profile": ["mine"],
-        "full": ["yes"], "policy": ["../secrets.yaml", "/etc/passwd", "..yaml", "a b"],
+        "since": ["before"], "retention_minutes": ["7"], "policy": ["../secrets.yaml", "/etc/passwd", "..yaml", "a b"],
     },
     "maintenance": {"delete": ["yes", None], "subset": ["third", "1/"]},
 }  # fmt: skip
@@ -167,7 +166,8 @@ TAKEN = {
         "as_of": [
             "", "1795228111458", "2026-11-21", "2026-11-21T06:00:00Z", "2026-11-21 06:00:00.123+02:00",
         ],
-        "since": ["", "2026-11-21T05:00:00Z"], "retention_minutes": [None, 10080], "full": [True],
+        "since": ["", "2026-11-21T05:00:00Z"], "retention_minutes": [None, 1, 10080], "full": [True],
+        "profile": ["auto"],
         "policy": ["", "strict-2.yaml"],
     },
     "maintenance": {"delete": [True], "subset": ["", "3/7"]},

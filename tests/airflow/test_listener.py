@@ -1,7 +1,6 @@
 """How a run was triggered, noted by a real scheduler, for whoever triggers it from a shell or over the API."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ from sexton.airflow.change_tasks import triggered_through
 from sexton.airflow.consent import ApprovalFolder
 from sexton.airflow.runs import run_folder
 from sexton.settings import Settings
-from tests.airflow_database import migrated_database
+from tests.airflow_database import airflow_environment, migrated_database
 
 ROOT = Path(__file__).resolve().parents[2]
 AIRFLOW = str(Path(sys.executable).parent / "airflow")
@@ -48,23 +47,20 @@ def test_what_is_noted(config, dag_id, how) -> None:
 @pytest.mark.usefixtures("needs_airflow")
 def test_a_real_scheduler_notes_it(tmp_path) -> None:
     """A run that `airflow dags trigger` made and one that the REST API's own function made, started by a scheduler."""
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SEXTON"))},
-        "AIRFLOW_HOME": str(tmp_path / "airflow"),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
-        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-        "AIRFLOW__CORE__PARALLELISM": "1",
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{tmp_path / 'airflow.db'}",
-        "SEXTON_HOME": str(tmp_path),
-    }
+    environment = airflow_environment(
+        tmp_path / "airflow",
+        AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
+        AIRFLOW__CORE__PLUGINS_FOLDER=str(ROOT / "plugins"),
+        AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION="False",
+        AIRFLOW__CORE__PARALLELISM="1",
+        SEXTON_HOME=str(tmp_path),
+    )
 
     def run(*command: str) -> None:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
-    migrated_database(tmp_path / "airflow.db")
+    migrated_database(tmp_path / "airflow" / "airflow.db")
     run(AIRFLOW, "dags", "reserialize")
     asked = json.dumps({"plan_id": "a" * 64, "sink": "coordinator"})
     run(AIRFLOW, "dags", "trigger", "apply_tombstones", "--run-id", RUN_ID, "--conf", asked)

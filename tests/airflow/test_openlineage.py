@@ -13,7 +13,7 @@ import pytest
 from sexton.airflow.defaults import PUBLISHED_TABLES
 from sexton.airflow.openlineage import dataset_of, kafka_namespace
 from sexton.airflow.spark_tasks import JOBS, STAGES
-from tests.airflow_database import migrated_database
+from tests.airflow_database import airflow_environment, migrated_database
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs" / "lineage.md"
@@ -57,21 +57,18 @@ def environment(home: Path, needs_airflow: None) -> dict[str, str]:
     """A deployment with the settings of the page about lineage, its file put elsewhere, and a stand-in spark-submit."""
     documented = dict(re.findall(r"^(AIRFLOW__OPENLINEAGE__\w+)='(.*)'$", DOCS.read_text("utf-8"), flags=re.MULTILINE))
     assert set(documented) == {"AIRFLOW__OPENLINEAGE__TRANSPORT", "AIRFLOW__OPENLINEAGE__EMISSION_POLICY"}
-    mine = ("AIRFLOW", "SEXTON", "OPENLINEAGE")
-    return {
-        **{name: value for name, value in os.environ.items() if not name.startswith(mine)},
+    return airflow_environment(
+        home / "airflow",
         **{name: value.replace("/var/log/sexton", str(home)) for name, value in documented.items()},
-        "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        "AIRFLOW_HOME": str(home / "airflow"),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
-        "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps({"conn_type": "kafka", "extra": KAFKA}),
-        "SEXTON_CLUSTERS": json.dumps({"main": {"cluster_id": "main-id"}, "eu": {"cluster_id": "eu-id"}}),
-        "SEXTON_RUNS": str(home / "runs"),
-        "SEXTON_ARCHIVE": f"s3://key:{SECRET}@bucket/keep?endpoint_override=x",
-        "SEXTON_WAREHOUSE": "s3://lake/warehouse",
-    }
+        PATH=f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
+        AIRFLOW_CONN_SPARK_DEFAULT=json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        AIRFLOW_CONN_KAFKA_DEFAULT=json.dumps({"conn_type": "kafka", "extra": KAFKA}),
+        SEXTON_CLUSTERS=json.dumps({"main": {"cluster_id": "main-id"}, "eu": {"cluster_id": "eu-id"}}),
+        SEXTON_RUNS=str(home / "runs"),
+        SEXTON_ARCHIVE=f"s3://key:{SECRET}@bucket/keep?endpoint_override=x",
+        SEXTON_WAREHOUSE="s3://lake/warehouse",
+    )
 
 
 def told(environment: dict[str, str], program: str, *arguments: str) -> str:

@@ -105,12 +105,6 @@ def test_triggering_refuses(load, conf: dict[str, object], told: str) -> None:
     assert told in str(caught.value)
 
 
-def test_triggering_takes_what_can_be(load) -> None:
-    dag = DagSerialization.from_dict(DagSerialization.to_dict(dag_of(load())))
-    conf = {"as_of": "2026-11-21T06:00:00Z", "since": "1795228111458", "retention_minutes": 1, "profile": "auto"}
-    assert {name: dag.params.deep_merge(conf).validate()[name] for name in conf} == conf
-
-
 INTERVAL = {
     "data_interval_start": datetime(2026, 11, 21, 5, tzinfo=UTC),
     "data_interval_end": datetime(2026, 11, 21, 6, tzinfo=UTC),

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import psutil
@@ -51,6 +51,13 @@ class Ports:
     spark_master: int
     master_page: int
     worker_pages: Mapping[str, int]
+
+    @classmethod
+    def free(cls, **known: int) -> "Ports":
+        """Those that are not known are free ones."""
+        names = [field.name for field in fields(cls) if field.name != "worker_pages"]
+        found = {name: known.get(name) or free_port() for name in names}
+        return cls(**found, worker_pages={name: free_port() for name in WORKERS})
 
 
 class Services:
@@ -197,15 +204,7 @@ def running_services(
     with ExitStack() as stack:
         postgres = stack.enter_context(running_postgres())
         store = stack.enter_context(running_object_store())
-        ports = Ports(
-            airflow=free_port(),
-            kafka=free_port(),
-            postgres=postgres.port,
-            object_store=int(store.rpartition(":")[2]),
-            spark_master=free_port(),
-            master_page=free_port(),
-            worker_pages={name: free_port() for name in WORKERS},
-        )
+        ports = Ports.free(postgres=postgres.port, object_store=int(store.rpartition(":")[2]))
         services = Services(folder, ports, python=python, changes=changes)
         services.write_secrets()
         make_databases(postgres, services.secrets / "postgres")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from sexton.kafka.broker import free_port
 from sexton.local.compose_init import SPARK_DEFAULTS
 from tests.deploy.services import WORKERS, Ports, Services
 
@@ -28,16 +27,7 @@ SUBMIT_S = 400
 def services(tmp_path_factory: pytest.TempPathFactory, needs_spark: None) -> Iterator[Services]:
     folder = tmp_path_factory.mktemp("spark")
     (folder / "tmp").mkdir()
-    ports = Ports(
-        airflow=free_port(),
-        kafka=free_port(),
-        postgres=free_port(),
-        object_store=free_port(),
-        spark_master=free_port(),
-        master_page=free_port(),
-        worker_pages={name: free_port() for name in WORKERS},
-    )
-    services = Services(folder, ports, python=Path(sys.executable), changes={})
+    services = Services(folder, Ports.free(), python=Path(sys.executable), changes={})
     services.write_secrets()
     try:
         services.start("spark-master", WORKERS[0])

@@ -8,7 +8,6 @@ import pytest
 
 from sexton.errors import SextonError
 from sexton.local.airflow_api import AirflowApi, NotFoundError
-from tests import airflow_calls
 
 HEALTHY = {part: {"status": "healthy"} for part in ("metadatabase", "scheduler", "dag_processor", "triggerer")}
 
@@ -100,35 +99,6 @@ def test_a_run_from_trigger_to_end(api, server) -> None:
     assert api.task_states("d", run)["a"]["state"] == "success"
 
 
-def test_a_run_of_an_interval(api, server) -> None:
-    server.answers["POST /api/v2/dags/d/dagRuns"] = {"dag_run_id": "r"}
-    assert airflow_calls.trigger_interval(api, "d", 1_700_000_000_000, 1_700_000_060_000) == "r"
-    start, end = "2023-11-14T22:13:20.000+00:00", "2023-11-14T22:14:20.000+00:00"
-    assert server.seen[-1][1] == {"logical_date": start, "data_interval_start": start, "data_interval_end": end}
-    runs = [
-        {"dag_run_id": "r", "data_interval_start": start.replace("+00:00", "Z"), "data_interval_end": end},
-        {"dag_run_id": "by hand", "data_interval_start": None, "data_interval_end": None},
-    ]
-    server.answers["GET /api/v2/dags/d/dagRuns?limit=100&order_by=-run_after"] = {"dag_runs": runs}
-    assert airflow_calls.runs_by_interval(api, "d") == {(1_700_000_000_000, 1_700_000_060_000): runs[0]}
-
-
-def test_a_backfill(api, server) -> None:
-    server.answers["POST /api/v2/backfills"] = {"id": 7}
-    server.answers["GET /api/v2/backfills/7"] = {"completed_at": None}
-    assert (
-        airflow_calls.backfill(api, "d", 1_700_000_000_000, 1_700_000_060_000, backwards=True, reprocess="completed")
-        == 7
-    )
-    assert server.seen[-1][1] == {
-        "dag_id": "d", "from_date": "2023-11-14T22:13:20.000+00:00", "to_date": "2023-11-14T22:14:20.000+00:00",
-        "run_backwards": True, "reprocess_behavior": "completed", "max_active_runs": 1,
-    }  # fmt: skip
-    assert not airflow_calls.is_backfill_over(api, 7)
-    server.answers["GET /api/v2/backfills/7"] = {"completed_at": "2023-11-14T22:15:20Z"}
-    assert airflow_calls.is_backfill_over(api, 7)
-
-
 def test_what_a_stopped_system_left_is_ended(api, server) -> None:
     found = "GET /api/v2/dags/d/dagRuns?state=queued&state=running&limit=100"
     server.answers[found] = {"dag_runs": [{"dag_run_id": "old"}]}
@@ -140,11 +110,3 @@ def test_what_a_stopped_system_left_is_ended(api, server) -> None:
 def test_errors_say_what_airflow_said(api) -> None:
     with pytest.raises(NotFoundError, match=r"404 to GET /api/v2/dags/d/dagRuns/r: .*no such thing"):
         api.run_state("d", "r")
-
-
-def test_a_question_and_its_answer(api, server) -> None:
-    place = "/api/v2/dags/d/dagRuns/manual__1%2B00%3A00/taskInstances/approve/-1/hitlDetails"
-    server.answers |= {f"GET {place}": {"subject": "?"}, f"PATCH {place}": {}}
-    assert airflow_calls.question(api, "d", "manual__1+00:00", "approve") == {"subject": "?"}
-    airflow_calls.answer(api, "d", "manual__1+00:00", "approve", "Reject")
-    assert server.seen[-1][:2] == (f"PATCH {place}", {"chosen_options": ["Reject"], "params_input": {}})

@@ -4,7 +4,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sexton.kafka.broker import free_port
 from sexton.lake.catalog import Lake
-from tests.airflow_database import migrated_database
+from tests.airflow_database import airflow_environment, migrated_database
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_S = 180
@@ -37,10 +37,9 @@ class ApiServer:
         token: str | None = None,
         cookie: str | None = None,
         method: str = "GET",
-        site: str = "same-origin",
     ) -> int:
-        """How it answers, to a bearer token, a cookie or neither; asked from a page of that `site`."""
-        headers = {"Sec-Fetch-Site": site}
+        """How it answers, to a bearer token, a cookie or neither; asked from a page of its own."""
+        headers = {"Sec-Fetch-Site": "same-origin"}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         if cookie is not None:
@@ -61,28 +60,25 @@ def api_server(
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     folder.mkdir(parents=True)
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SEXTON"))},
-        "AIRFLOW_HOME": str(folder),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in users.items()),
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder / 'airflow.db'}",
-        "AIRFLOW__API__HOST": "127.0.0.1",
-        "AIRFLOW__API__PORT": str(port),
-        "AIRFLOW__API__BASE_URL": url,
-        "AIRFLOW__API__WORKERS": "1",
-        "AIRFLOW__API__SECRET_KEY": secrets.token_hex(64),
-        "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(64),
-        "SEXTON_HOME": str(folder),
-        "SEXTON_CATALOG_URI": lake.properties["uri"],
-        "SEXTON_WAREHOUSE": lake.properties["warehouse"],
-        "SEXTON_CLUSTERS": clusters,
-        "PYTHONPATH": str(ROOT),
-        "NO_PROXY": "127.0.0.1",
+    environment = airflow_environment(
+        folder,
+        AIRFLOW__CORE__DAGS_FOLDER=str(folder / "dags"),
+        AIRFLOW__CORE__PLUGINS_FOLDER=str(ROOT / "plugins"),
+        AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS=",".join(f"{name}:{role}" for name, role in users.items()),
+        AIRFLOW__API__HOST="127.0.0.1",
+        AIRFLOW__API__PORT=str(port),
+        AIRFLOW__API__BASE_URL=url,
+        AIRFLOW__API__WORKERS="1",
+        AIRFLOW__API__SECRET_KEY=secrets.token_hex(64),
+        AIRFLOW__API_AUTH__JWT_SECRET=secrets.token_hex(64),
+        SEXTON_HOME=str(folder),
+        SEXTON_CATALOG_URI=lake.properties["uri"],
+        SEXTON_WAREHOUSE=lake.properties["warehouse"],
+        SEXTON_CLUSTERS=clusters,
+        PYTHONPATH=str(ROOT),
+        NO_PROXY="127.0.0.1",
         **({"AIRFLOW__CORE__AUTH_MANAGER": auth_manager} if auth_manager else {}),
-    }
+    )
     airflow = str(Path(sys.executable).parent / "airflow")
     migrated_database(folder / "airflow.db")
     with (folder / "server.log").open("wb") as log:
@@ -117,13 +113,6 @@ def _wait(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
         except OSError:
             time.sleep(0.5)
     raise AssertionError(f"the API server did not start: {log.read_text('utf-8', 'replace')[-2000:]}")
-
-
-def free_port() -> int:
-    """A port that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from starlette.routing import Route
@@ -12,7 +13,7 @@ from sexton.ui.app import make_app
 from sexton.ui.parameters import may_plan
 from sexton.ui.published_tables import PublishedTables
 from tests.ui.lakes import WrittenLake
-from tests.ui.worlds import PLAIN, PLAN_IDS, PREFIX, allow, app_over, client_of, only, refuse
+from tests.ui.worlds import LIVING, PLAIN, PLAN_IDS, PREFIX, allow, app_over, client_of, only, refuse
 
 PLANNING = ("/plans", "/api/plans", "/ledger", "/api/ledger")
 """Routes that take what reading the DAG apply_tombstones takes, besides."""
@@ -80,3 +81,26 @@ def test_nothing_changes_by_asking(world: WrittenLake) -> None:
     """What-if is all that is posted, and it changes nothing either."""
     posted = {route.path for route in routes(world) if route.methods and not route.methods <= {"GET", "HEAD"}}
     assert posted == {"/what-if", "/api/what-if"}
+
+
+def numbers_of(dependant: Dependant) -> Iterator[str]:
+    """The parameters of a route, also those of what it depends on, that are whole numbers."""
+    for field in dependant.query_params:
+        if "int" in str(field.field_info.annotation):
+            yield field.alias
+    for each in dependant.dependencies:
+        yield from numbers_of(each)
+
+
+@pytest.mark.parametrize("value", ["-1", "9" * 30, "NaN", "<script>"])
+def test_numbers_that_are_none(client: TestClient, world: WrittenLake, value: str) -> None:
+    """422: never an error of the server, and never all rows at once."""
+    asked = [
+        (path, name)
+        for route, (method, path) in zip(routes(world), paths(world), strict=True)
+        for name in dict.fromkeys(numbers_of(route.dependant))
+        if method == "GET"
+    ]
+    assert len(asked) > 12
+    for path, name in asked:
+        assert client.get(PREFIX + path, params={"id": LIVING, name: value}).status_code == 422, (path, name)

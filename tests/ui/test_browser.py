@@ -16,6 +16,7 @@ import uvicorn
 from fastapi.exceptions import RequestValidationError
 from starlette.staticfiles import StaticFiles
 
+from sexton.kafka.broker import free_port
 from sexton.lake.read import PublishedRun
 from sexton.report.plan_page import render_plan
 from sexton.report.run_page import render_page
@@ -28,7 +29,6 @@ from sexton.ui.what_if_process import BadQuestion
 from tests.report.run_folder import HOSTILE_NAMES, due, group, kept, offsets_of, write_run_folder
 from tests.report.test_plan_page import content
 from tests.ui import chromium
-from tests.ui.api_server import free_port
 from tests.ui.lakes import WrittenLake
 from tests.ui.test_what_if import ANSWER
 from tests.ui.worlds import DYING, FIRST_MS, HOUR_MS, LIVING, PLAN_IDS, PREFIX, app_over

@@ -1,7 +1,7 @@
 """Archives for tests, made snapshot by snapshot as snapshot_log makes them, without a broker."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,28 +80,26 @@ class Archive:
     def snapshot(self, taken_at_ms: int, new: Mapping[int, bytes] | None = None, *, facts: bool = True) -> None:
         """Archive what came since the snapshot before; without `facts` it was not finished."""
         for log_partition, data in (new or {}).items():
-            if log_partition not in self.current:
-                self.begin(log_partition, 0, taken_at_ms=taken_at_ms)
-            lineage, reached = self.current[log_partition]
-            end = next_offset(data)
-            self._segment(log_partition, lineage, [data], reached, end, taken_at_ms)
-            self.current[log_partition] = lineage, end
+            self.append(log_partition, data, next_offset(data), taken_at_ms=taken_at_ms)
         if facts:
             write_metadata(self.fs, self.root, self._facts(taken_at_ms))
 
-    def _segment(
-        self, log_partition: int, lineage: Lineage, chunks: Iterable[bytes], first: int, end: int, taken_at_ms: int
-    ) -> None:
+    def append(self, log_partition: int, data: bytes, end: int, *, taken_at_ms: int) -> None:
+        """Archive a segment that reaches to log_offset `end`."""
+        if log_partition not in self.current:
+            self.begin(log_partition, 0, taken_at_ms=taken_at_ms)
+        lineage, reached = self.current[log_partition]
         write_segment(
             self.fs,
             self.root,
-            chunks,
+            [data],
             SegmentRange(
                 cluster_id=self.cluster_id, topic_id=self.topic_id, log_partition=log_partition,
-                lineage=lineage.name, first_log_offset=first, next_log_offset=end, taken_at_ms=taken_at_ms,
+                lineage=lineage.name, first_log_offset=reached, next_log_offset=end, taken_at_ms=taken_at_ms,
                 high_watermark=end, last_stable_offset=end,
             ),
         )  # fmt: skip
+        self.current[log_partition] = lineage, end
 
     def _facts(self, taken_at_ms: int) -> ClusterMetadata:
         return ClusterMetadata(

@@ -19,9 +19,6 @@ from typing import Any
 import numpy as np
 from pyarrow import fs
 
-from sexton.archive.cluster_metadata import ClusterMetadata, LogPartitionMetadata, write_metadata
-from sexton.archive.manifest import Lineage
-from sexton.archive.writer import write_segment
 from sexton.kernels.warm_up import warm_up
 from sexton.log.framing import POSITION, frames
 from sexton.log.segment import Segment, list_segments
@@ -30,7 +27,7 @@ from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.runs.checkpoint import publish_checkpoint
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_here
-from tests.archived import segment_range
+from tests.archived import Archive
 from tests.bench.figures import Increment
 from tests.bench.generate import Shape
 from tests.bench.watch import run_watched
@@ -39,7 +36,6 @@ DELTA_SHARE = 0.01
 SETTLE_MS = 60_000
 REPEATS = 3
 """The fastest of so many counts, for both."""
-_LINEAGE = Lineage(ordinal=0, start_log_offset=0)
 
 
 def measure_increment(shape: Shape, log: Path, scratch: Path) -> Increment:
@@ -68,9 +64,8 @@ def archive_log(shape: Shape, log: Path, root: Path) -> tuple[int, int]:
     """Copy the log of a broker's disk into an archive, as two snapshots would have; the instants that they settle."""
     end_ms = shape.first_timestamp_ms + shape.span_ms + 1
     base_ms = end_ms - round(DELTA_SHARE * shape.span_ms)
-    local = fs.LocalFileSystem()
-    reached: dict[int, int] = {}
-    parts = list_segments(local, str(log))
+    parts = list_segments(fs.LocalFileSystem(), str(log))
+    archive = Archive(root, cluster_id="bench", topic_id="bench", partitions=len(parts), broker_version=None)
     for taken_at_ms, is_base in ((base_ms + SETTLE_MS, True), (end_ms + SETTLE_MS, False)):
         for part, segments in parts.items():
             for segment in segments:
@@ -78,28 +73,8 @@ def archive_log(shape: Shape, log: Path, root: Path) -> tuple[int, int]:
                 cut, split, end = _split(data, segment, base_ms)
                 start, stop, chunk = (segment.base_offset, split, data[:cut]) if is_base else (split, end, data[cut:])
                 if start < stop:
-                    reached[part] = _archive(local, root, part, chunk, start, stop, taken_at_ms)
-        facts = ClusterMetadata(
-            taken_at_ms=taken_at_ms,
-            cluster_id="bench",
-            broker_version=None,
-            settings={},
-            topic_id="bench",
-            partition_count=len(parts),
-            topics=[],
-            log_partitions={
-                part: LogPartitionMetadata(
-                    lineage=_LINEAGE.name,
-                    log_start_offset=0,
-                    high_watermark=end,
-                    last_stable_offset=end,
-                    leader=0,
-                    leader_epoch=0,
-                )
-                for part, end in reached.items()
-            },
-        )
-        write_metadata(local, str(root), facts)
+                    archive.append(part, chunk.tobytes(), stop, taken_at_ms=taken_at_ms)
+        archive.snapshot(taken_at_ms)
     return base_ms, end_ms
 
 
@@ -120,29 +95,6 @@ def _field(data: np.ndarray, at: np.ndarray, shift: int, dtype: str) -> np.ndarr
     """One big-endian header field of the batches at `at`."""
     raw = data[at[:, None] + np.arange(shift, shift + np.dtype(dtype).itemsize)]
     return np.ascontiguousarray(raw).view(dtype).reshape(-1).astype(np.int64)
-
-
-def _archive(
-    local: fs.FileSystem, root: Path, part: int, data: np.ndarray, start: int, stop: int, taken_at_ms: int
-) -> int:
-    """Archive whole batches as one segment; where it ends."""
-    manifest = write_segment(
-        local,
-        str(root),
-        [data.tobytes()],
-        segment_range(
-            cluster_id="bench",
-            topic_id="bench",
-            log_partition=part,
-            lineage=_LINEAGE,
-            first_log_offset=start,
-            end_log_offset=stop,
-            taken_at_ms=taken_at_ms,
-            high_watermark=stop,
-            last_stable_offset=stop,
-        ),
-    )
-    return manifest.next_log_offset
 
 
 def _replay(archive: Path, as_of_ms: int, out: Path, *flags: str) -> dict[str, Any]:

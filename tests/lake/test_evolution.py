@@ -15,7 +15,7 @@ from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish
 from sexton.lake.read import load, published_runs, read_published
 from sexton.tables import TABLES, Table, ddl
-from tests.lake.test_publish import FACTS, HOUR
+from tests.lake.test_publish import FACTS, HOUR, write_rows
 from tests.quality import world
 
 pytestmark = pytest.mark.parametrize("lake", ["sqlite"], indirect=True, scope="module")
@@ -63,17 +63,9 @@ def evolved(spark: SparkSession, lake: Lake, tmp_path_factory: pytest.TempPathFa
 
 def put(spark: SparkSession, lake: Lake, folder: Path, run_id: str, hour: int) -> None:
     key = RunKey(cluster_id="c", as_of_ms=hour * HOUR, run_id=run_id)
-    own = {"cluster_id": key.cluster_id, "as_of_ms": key.as_of_ms, "run_id": key.run_id}
     told = {"orphan": "topic_gone", "left_topic": True, "policy_owner": "build"}
-    rows = {
-        "offset_verdicts": [{**world.verdict("g", 0, 5, "expire"), **told, **own}],
-        "tombstones": [{**world.tombstone(0, 5), **own}],
-    }
-    files = {}
-    for name, found in rows.items():
-        files[name] = [f"{run_id}.{name}.parquet"]
-        pq.write_table(pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema()), folder / files[name][0])
-    write_branch(spark, lake, key, Folder(folder), files)
+    rows = {"offset_verdicts": [{**world.verdict("g", 0, 5, "expire"), **told}], "tombstones": [world.tombstone(0, 5)]}
+    write_rows(spark, lake, folder, key, rows)
     facts = {name: FACTS.get(name) for name in TABLES["runs"].column_names if name != "snapshots"}
     publish(spark, lake, key, NAMES, facts)
 

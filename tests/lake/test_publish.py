@@ -47,6 +47,16 @@ any_catalog = pytest.mark.parametrize("lake", ["sqlite"], indirect=True, scope="
 """About rows and readers: one kind of catalog is enough."""
 
 
+def write_rows(spark: SparkSession, lake: Lake, folder: Path, key: RunKey, rows: world.Rows) -> None:
+    """The branch of a run with these rows, by table; the files lie in `folder`."""
+    own = {"cluster_id": key.cluster_id, "as_of_ms": key.as_of_ms, "run_id": key.run_id}
+    files = {name: [f"{key.run_id}.{key.as_of_ms}.{name}.parquet"] for name in rows}
+    for name, found in rows.items():
+        table = pa.Table.from_pylist([{**row, **own} for row in found], schema=TABLES[name].arrow_schema())
+        pq.write_table(table, folder / files[name][0])
+    write_branch(spark, lake, key, Folder(folder), files)
+
+
 class Runs:
     """Writes and publishes runs of a cluster of their own, so that tests share tables but no rows."""
 
@@ -59,17 +69,11 @@ class Runs:
     def write(self, run_id: str, hour: int = 1, *, groups: int = 2, tombstones: int = 1) -> RunKey:
         """The branch of a run with so many rows, each marked by its run."""
         key = self.key(run_id, hour)
-        columns = {"cluster_id": key.cluster_id, "as_of_ms": key.as_of_ms, "run_id": key.run_id}
         rows = {
-            "groups": [{**world.group(f"g{n}", 0), **columns} for n in range(groups)],
-            "tombstones": [{**world.tombstone(n, n), **columns} for n in range(tombstones)],
+            "groups": [world.group(f"g{n}", 0) for n in range(groups)],
+            "tombstones": [world.tombstone(n, n) for n in range(tombstones)],
         }
-        files = {}
-        for name, found in rows.items():
-            files[name] = [f"{run_id}.{hour}.{name}.parquet"]
-            table = pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema())
-            pq.write_table(table, self.folder / files[name][0])
-        write_branch(self.spark, self.lake, key, Folder(self.folder), files)
+        write_rows(self.spark, self.lake, self.folder, key, rows)
         return key
 
     def publish(self, key: RunKey) -> PublishedRun:

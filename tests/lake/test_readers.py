@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sexton.archive.folder import Folder
-from sexton.lake.branch import ensure_tables, write_branch
+from sexton.lake.branch import ensure_tables
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish
 from sexton.tables import TABLES
-from tests.lake.test_publish import FACTS, RunKey
+from tests.lake.test_publish import FACTS, RunKey, write_rows
 from tests.quality import world
 
 pytestmark = pytest.mark.parametrize("lake", ["sqlite"], indirect=True, scope="module")
@@ -63,20 +61,14 @@ def reader(spark: SparkSession, lake: Lake, tmp_path_factory: pytest.TempPathFac
 
 def write(spark: SparkSession, lake: Lake, folder: Path, run_id: str, as_of_ms: int, *, count: int) -> RunKey:
     key = RunKey(cluster_id="c", as_of_ms=as_of_ms, run_id=run_id)
-    own = {"cluster_id": key.cluster_id, "as_of_ms": as_of_ms, "run_id": run_id}
     rows = {
-        "groups": [{**world.group(f"g{n}", 0), **own} for n in range(count)],
+        "groups": [world.group(f"g{n}", 0) for n in range(count)],
         "committed_offsets": [
-            {**world.offset("committed_offsets", f"g{n}", 0, 5), "committed_offset": 100 * count, **own}
-            for n in range(count)
+            {**world.offset("committed_offsets", f"g{n}", 0, 5), "committed_offset": 100 * count} for n in range(count)
         ],
-        "offset_verdicts": [{**world.verdict(f"g{n}", 0, 5, "keep"), **own} for n in range(count)],
+        "offset_verdicts": [world.verdict(f"g{n}", 0, 5, "keep") for n in range(count)],
     }
-    files = {}
-    for name, found in rows.items():
-        files[name] = [f"{run_id}.{name}.parquet"]
-        pa.parquet.write_table(pa.Table.from_pylist(found, schema=TABLES[name].arrow_schema()), folder / files[name][0])
-    write_branch(spark, lake, key, Folder(folder), files)
+    write_rows(spark, lake, folder, key, rows)
     return key
 
 

@@ -1,6 +1,6 @@
 """A lake with many small runs in it, written at once, and an archive with their checkpoints."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,16 @@ def fill(spark: SparkSession, lake: Lake, runs: Iterable[tuple[str, int]], *, pl
     ]
     told = {"snapshots": heads, "cuts": [{"log_partition": 0, "cut": 5}], "changes_since_ms": 0}
     append(spark, lake, "runs", [row("runs", key, plan_id=plan_of(key), **told) for key in found])
+
+
+def publish(
+    spark: SparkSession, lake: Lake, key: tuple[str, int], tables: Mapping[str, Sequence[dict[str, Any]]], **told: Any
+) -> None:
+    """Publish a run that has rows in these tables; `told` is what `runs` says of it besides their snapshots."""
+    for name, rows in tables.items():
+        append(spark, lake, name, rows)
+    heads = [{"table": name, "snapshot_id": load(lake, name).current_snapshot().snapshot_id} for name in tables]
+    append(spark, lake, "runs", [row("runs", key, snapshots=heads, **told)])
 
 
 def plan_of(key: tuple[str, int]) -> str:

@@ -22,7 +22,7 @@ from sexton.runs.folder import RunFolder
 from sexton.tables import TABLES
 from tests.archived import Archive
 from tests.kafka.test_time_points import Logs
-from tests.maintenance.lakes import append, row
+from tests.maintenance.lakes import publish, row
 
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 AS_OF = 1_790_000_000_000
@@ -94,16 +94,8 @@ class World:
             for n in range(2)
         ]
         tables = dict(zip(NAMES, (offsets, pending, partitions), strict=False))
-        heads = []
-        for name, rows in tables.items():
-            append(self.iceberg.session, self.lake, name, rows)
-            snapshot = load(self.lake, name).current_snapshot()
-            assert snapshot is not None
-            heads.append({"table": name, "snapshot_id": snapshot.snapshot_id})
-        run = row(
-            "runs", key, snapshots=heads, cuts=[{"log_partition": 0, "cut": 1}], profile="group_coordinator:4.3.1"
-        )
-        append(self.iceberg.session, self.lake, "runs", [run])
+        told = {"cuts": [{"log_partition": 0, "cut": 1}], "profile": "group_coordinator:4.3.1"}
+        publish(self.iceberg.session, self.lake, key, tables, **told)
 
     def audit(self, *, run_id: str = "attempt", at_ms: int = NOW, **asked: Any) -> LagAudit:
         config = ClientConfig(bootstrap_servers="none:1")

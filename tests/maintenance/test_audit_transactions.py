@@ -22,7 +22,7 @@ from sexton.tables import TABLES
 from sexton.transactions.reading import transactions_archive
 from sexton.transactions.states import State
 from tests.archived import Archive
-from tests.maintenance.lakes import append, row
+from tests.maintenance.lakes import publish, row
 from tests.transactions.logs import BASE_MS, OFFSETS, state_log, value
 
 CLUSTER = "transactions"
@@ -60,11 +60,8 @@ def published(iceberg: Engine, lake: Lake) -> None:
         )
         for n in (RUNNING, LATE, GONE)
     ]  # fmt: skip
-    append(iceberg.session, lake, "open_transactions", rows)
-    append(iceberg.session, lake, "pending_offsets", held)
-    heads = [{"table": name, "snapshot_id": load(lake, name).current_snapshot().snapshot_id} for name in names[:2]]
-    run = row("runs", key, snapshots=heads, cuts=[{"log_partition": 0, "cut": 4}], profile="group_coordinator:4.3.1")
-    append(iceberg.session, lake, "runs", [run])
+    told = {"cuts": [{"log_partition": 0, "cut": 4}], "profile": "group_coordinator:4.3.1"}
+    publish(iceberg.session, lake, key, {"open_transactions": rows, "pending_offsets": held}, **told)
 
 
 def audit(

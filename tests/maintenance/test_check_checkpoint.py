@@ -94,12 +94,6 @@ def test_it_is_due_whatever_the_schedule(
     assert len(replayed) == len(due)
 
 
-def test_between_nothing_is_read(small: Engine, archive: Archive, tmp_path: Path, replayed: list[str]) -> None:
-    assert checked(small, archive, tmp_path).next_in_days == 7
-    done = checked(small, archive, tmp_path, now_ms=FIRST_MS + 2 * DAY_MS)
-    assert (done.clusters, done.next_in_days, replayed) == ({}, 5, [archive.cluster_id])
-
-
 def test_some_hours_put_nothing_off(small: Engine, archive: Archive, tmp_path: Path, replayed: list[str]) -> None:
     for now_ms in (FIRST_MS + DAY_MS // 2, FIRST_MS + 7 * DAY_MS):
         assert checked(small, archive, tmp_path, now_ms=now_ms).clusters

@@ -78,17 +78,6 @@ def test_a_rotten_archive_ends_the_day(run: Run, archive: Archive) -> None:
     assert any(segment.name in alert for alert in told["alerts"])
 
 
-def test_a_rotten_archive_ends_every_day_until_it_is_mended(run: Run, archive: Archive) -> None:
-    segment = next(Path(archive.root).rglob("*.log"))
-    before = segment.read_bytes()
-    segment.write_bytes(before[:-1] + b"?")
-    codes = [run("verify")[0] for _ in range(14)]
-    assert codes == sorted(codes), "from the run in whose part it is"
-    assert codes[-7:] == [3] * 7
-    segment.write_bytes(before)
-    assert run("verify")[0] == 0
-
-
 @pytest.mark.parametrize("step", ["expire_runs", "compact_tables"])
 def test_where_nothing_was_published_there_is_nothing_to_keep(run: Run, step: str) -> None:
     assert run(step, "--delete")[0] == 4
@@ -113,26 +102,6 @@ def test_compact_tables_ends_with_the_run_folders(
     assert old.is_dir()
     assert run("compact_tables", f"--now={30 * DAY_MS + 1}", "--delete")[1].items() >= {"deleted": True, **told}.items()
     assert not old.exists()
-
-
-def test_run_folders_that_are_stuck_take_nothing_out_of_the_outcome(
-    run: Run, load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    compacted(load, monkeypatch)
-    for name in ("a", "b"):
-        old = tmp_path / "var" / "runs" / "offset_retention" / name
-        old.mkdir(parents=True)
-        os.utime(old, (0, 0))
-
-    def rmtree(folder: Path) -> None:
-        if folder.name == "a":
-            raise PermissionError(13, "Permission denied")
-        folder.rmdir()
-
-    monkeypatch.setattr(load("compact_tables").run_folders.shutil, "rmtree", rmtree)
-    code, told = run("compact_tables", f"--now={40 * DAY_MS}", "--delete")
-    assert (code, told["snapshots"], told["run_folders"], told["stuck_folders"]) == (0, 1, 1, 1)
-    assert ["Permission denied" in alert for alert in told["alerts"]] == [True]
 
 
 def test_what_drifts_is_written_down_and_no_alert_names_it(

@@ -10,6 +10,7 @@ from sexton.failpoints import FAILPOINTS
 from sexton.pipeline.replay_groups import STATE_TABLES
 from sexton.runs.processes import SerialEngine
 from tests.archived import Archive
+from tests.faults.snapshots import files
 from tests.fork import ended
 from tests.pipeline.archive_runs import instant, publish, run, three_minutes
 
@@ -23,15 +24,6 @@ def story(archive: Path, out: Path) -> None:
         for number in (2, 3):
             here = out / str(number)
             publish(here, run(engine, here, told, instant(number), since_ms=instant(number - 1)), told)
-
-
-def files(*folders: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for folder in folders
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def results(out: Path) -> dict[str, bytes]:

@@ -1,13 +1,12 @@
-"""The lag of many offsets from an archive: a million over 20,000 partitions with `--full`, fewer by default.
+"""What the lag of a million offsets over 20,000 partitions takes, from an archive.
 
-The plain rules say the same of the partitions that are picked. What it takes is printed with `--full`.
+That it is the lag which the plain rules tell is shown by test_lag_columns, of worlds where everything happens.
 """
 
 import hashlib
 import resource
 import time
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -15,18 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton.archive.files import record_json
-from sexton.archive.time_points import SCHEMA, Look, TimePoint, look_manifest, read_look
+from sexton.archive.time_points import SCHEMA, Look, look_manifest
 from sexton.pipeline.measure_lag import COMMITTED, Instant, committed_with_pending, measure
 from sexton.tables import COMMITTED_OFFSETS, PENDING_OFFSETS
-from tests import plain_lag
 from tests.archived import CLUSTER, Archive
-from tests.plain_lag import Committed, LogRange, World
 
 AS_OF_MS, HOUR_MS = 1_790_000_000_000, 3_600_000
 HOURS, END = 24, 1_000_000
 PARTITIONS_A_TOPIC, GROUPS, ANSWERS = 100, 50, 120
 SLACK_MS = 60_000
-PICKED = 20
 LIMIT_CPU_S, LIMIT_BYTES = 60, 3 << 30
 SETTINGS = {"retention.ms": str(48 * HOUR_MS), "cleanup.policy": "delete"}
 
@@ -141,50 +137,21 @@ class Size:
         return pa.table([columns[name] for name in SCHEMA.names], SCHEMA)
 
 
-@pytest.mark.parametrize("topics", [4, pytest.param(200, marks=[pytest.mark.full, pytest.mark.timeout(1_800)])])
-def test_many_offsets(topics: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    size = Size(tmp_path, topics)
+@pytest.mark.full
+@pytest.mark.timeout(1_800)
+def test_many_offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    size = Size(tmp_path, topics=200)
     instant = size.instant()
     began_s, began_cpu_s = time.monotonic(), time.process_time()
     lags = measure(instant)
     took_s, took_cpu_s = time.monotonic() - began_s, time.process_time() - began_cpu_s
     assert lags.num_rows == size.count * GROUPS
+    assert lags["lag_min_ms"].null_count < lags.num_rows / 100
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
-    check_some(size, instant, lags)
-    if topics > 4:
-        with capsys.disabled():
-            print(
-                f"\n{lags.num_rows} offsets of {size.count} partitions: {took_s:.1f} s, {took_cpu_s:.1f} s of "
-                f"processor time, {peak_bytes / 1e6:.0f} MB at most in the process"
-            )
-        assert took_cpu_s < LIMIT_CPU_S
-        assert peak_bytes < LIMIT_BYTES
-
-
-def check_some(size: Size, instant: Instant, lags: pa.Table) -> None:
-    """Of some partitions every row is what the plain rules say."""
-    _, table = read_look(size.archive.fs, size.archive.root, CLUSTER, AS_OF_MS + 5)
-    for number in Random(7).sample(range(size.count), PICKED):
-        key = size.names[number // PARTITIONS_A_TOPIC], number % PARTITIONS_A_TOPIC
-        of_it = (pa.compute.field("topic") == key[0]) & (pa.compute.field("partition") == key[1])
-        points = [
-            TimePoint(**{name: row[name] for name in SCHEMA.names[3:]}) for row in table.filter(of_it).to_pylist()
-        ]
-        points += [
-            TimePoint(
-                offset=END * (hour + 1) // HOURS,
-                timestamp_ms=AS_OF_MS - (HOURS - 1 - hour) * HOUR_MS,
-                source="snapshot",
-            )
-            for hour in range(HOURS)
-        ]
-        world = World(
-            as_of_ms=AS_OF_MS,
-            partitions={key: LogRange(topic_id=f"id-{key[0]}", log_start_offset=0, log_end_offset=END)},
-            points={key: points},
-            topics=size.topics,
-            sees_all_topics=True,
-            slack_ms=SLACK_MS,
+    with capsys.disabled():
+        print(
+            f"\n{lags.num_rows} offsets of {size.count} partitions: {took_s:.1f} s, {took_cpu_s:.1f} s of processor "
+            f"time, {peak_bytes / 1e6:.0f} MB at most in the process"
         )
-        committed = instant.committed.filter(of_it).drop_columns("pending_producer_ids").to_pylist()
-        assert lags.filter(of_it).to_pylist() == plain_lag.measure(world, [Committed(**row) for row in committed])
+    assert took_cpu_s < LIMIT_CPU_S
+    assert peak_bytes < LIMIT_BYTES

@@ -19,10 +19,11 @@ from sexton.pipeline.audit_counts import newest_lag
 from sexton.quality.declared_expectations import CHECKED_TABLES
 from sexton.runs.engine import Engine
 from sexton.runs.folder import LagCounts, ReplicaCounts, RunFolder, RunRecord, TransactionCounts
-from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, SNAPSHOT_TABLES, TABLES, TIME_LAG, TRANSACTIONS
+from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, SNAPSHOT_TABLES, TABLES, TRANSACTIONS
 from tests.jobs import load_job
 from tests.lake_session import check_by_duckdb, engine_of
 from tests.quality import world
+from tests.ui.lakes import as_table
 
 DAY_MS = 86_400_000
 
@@ -111,29 +112,28 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, file: str, damage: Callable[
     assert (file.split("/")[0], "critical") in failures(folder)
 
 
-def audited(lake: Lake, cluster_id: str, as_of_ms: int, differences: Sequence[Mapping[str, object]]) -> None:
-    """An audit of three replicas of one log partition, as audit_replicas leaves it in the lake."""
-    key = {"cluster_id": cluster_id, "as_of_ms": as_of_ms, "run_id": "audit"}
-    states = [{**key, "log_partition": 0, "replica": f"broker-{number}", "status": "same"} for number in (1, 2, 3)]
-    rows = [{**key, "log_partition": 0, "ordinal": number, **row} for number, row in enumerate(differences)]
-    which = partition_of(RunKey(cluster_id=cluster_id, as_of_ms=as_of_ms, run_id="audit"))
-    for table, found in ((REPLICA_STATE, states), (REPLICA_DIFFERENCES, rows)):
-        full = [{name: _nothing(table.column(name).type) for name in table.column_names} | row for row in found]
-        replace_rows(lake, table, pa.Table.from_pylist(full, schema=table.arrow_schema()), which)
+def audited(lake: Lake, cluster_id: str, as_of_ms: int, **tables: Sequence[Mapping[str, object]]) -> None:
+    """What an audit leaves in the lake."""
+    key = RunKey(cluster_id=cluster_id, as_of_ms=as_of_ms, run_id="audit")
+    for name, rows in tables.items():
+        replace_rows(lake, TABLES[name], as_table(name, rows, key), partition_of(key))
 
 
-def _nothing(kind: pa.DataType) -> object:
-    return [] if pa.types.is_list(kind) else "" if pa.types.is_string(kind) else None
+def audited_replicas(lake: Lake, cluster_id: str, as_of_ms: int, differences: Sequence[Mapping[str, object]]) -> None:
+    """An audit of three replicas of one log partition."""
+    states = [{"log_partition": 0, "replica": f"broker-{number}", "status": "same"} for number in (1, 2, 3)]
+    rows = [{"log_partition": 0, "ordinal": number, **row} for number, row in enumerate(differences)]
+    audited(lake, cluster_id, as_of_ms, replica_state=states, replica_differences=rows)
 
 
 def some_audits(lake: Lake, cluster_id: str, now_ms: int) -> ReplicaCounts:
     """Audits of the cluster and of another one; returns the counts of the newest at `now_ms`."""
     wrong = {"kind": "resurrected", "wrong_replicas": ["broker-3"], "needs_unclean_election": False}
     behind = {"kind": "lost", "wrong_replicas": ["broker-2"], "needs_unclean_election": True}
-    audited(lake, cluster_id, now_ms - 2, [wrong] * 7)
-    audited(lake, cluster_id, now_ms, [wrong, wrong, {**wrong, "kind": "stuck"}, behind])
-    audited(lake, cluster_id, now_ms + 1, [])
-    audited(lake, "another", now_ms, [behind])
+    audited_replicas(lake, cluster_id, now_ms - 2, [wrong] * 7)
+    audited_replicas(lake, cluster_id, now_ms, [wrong, wrong, {**wrong, "kind": "stuck"}, behind])
+    audited_replicas(lake, cluster_id, now_ms + 1, [])
+    audited_replicas(lake, "another", now_ms, [behind])
     kinds = {"resurrected": 2, "stuck": 1}
     return ReplicaCounts(
         as_of_ms=now_ms, log_partitions=1, statuses={"same": 3}, kinds=kinds, wrong={"broker-3": 3}, behind=1
@@ -141,12 +141,7 @@ def some_audits(lake: Lake, cluster_id: str, now_ms: int) -> ReplicaCounts:
 
 
 def audited_transactions(lake: Lake, cluster_id: str, as_of_ms: int, rows: Sequence[Mapping[str, object]]) -> None:
-    """As audit_transactions leaves them in the lake."""
-    which = partition_of(RunKey(cluster_id=cluster_id, as_of_ms=as_of_ms, run_id="audit"))
-    key = {"cluster_id": cluster_id, "as_of_ms": as_of_ms, "run_id": "audit", "log_partition": 0}
-    nothing = {name: _nothing(TRANSACTIONS.column(name).type) for name in TRANSACTIONS.column_names}
-    found = [{**nothing, "is_overdue": False, **key, "producer_id": n, **row} for n, row in enumerate(rows)]
-    replace_rows(lake, TRANSACTIONS, pa.Table.from_pylist(found, schema=TRANSACTIONS.arrow_schema()), which)
+    audited(lake, cluster_id, as_of_ms, transactions=[{"producer_id": n, **row} for n, row in enumerate(rows)])
 
 
 def some_transactions(lake: Lake, cluster_id: str, now_ms: int) -> TransactionCounts:
@@ -197,14 +192,12 @@ def test_a_run_names_the_audit_of_lag_of_a_run_before_it(
     folder, at_ms = fill(tmp_path, cluster_id="lagging"), world.RUN.as_of_ms
     validate_tables.run(iceberg, folder)
     publish_tables.run(iceberg, folder)
-    key = {"cluster_id": "lagging", "as_of_ms": at_ms, "run_id": "audit", "topic": "t"}
     rows = [
-        {**key, "group_id": "g", "partition": 0, "lag_min_ms": 5, "loses_at_ms": at_ms + DAY_MS},
-        {**key, "group_id": "g", "partition": 1, "lag_min_ms": 9, "loses_at_ms": at_ms + DAY_MS + 1},
-        {**key, "group_id": "h", "partition": 0, "would_reset": "truncated"},
+        {"group_id": "g", "topic": "t", "partition": 0, "lag_min_ms": 5, "loses_at_ms": at_ms + DAY_MS},
+        {"group_id": "g", "topic": "t", "partition": 1, "lag_min_ms": 9, "loses_at_ms": at_ms + DAY_MS + 1},
+        {"group_id": "h", "topic": "t", "partition": 0, "would_reset": "truncated"},
     ]
-    which = partition_of(RunKey(cluster_id="lagging", as_of_ms=at_ms, run_id="audit"))
-    replace_rows(lake, TIME_LAG, pa.Table.from_pylist(rows, schema=TIME_LAG.arrow_schema()), which)
+    audited(lake, "lagging", at_ms, time_lag=rows)
     counts = LagCounts(as_of_ms=at_ms, offsets=3, longest_ms=9, losing=1, losing_groups=1, resets={"truncated": 1})
     assert newest_lag(lake, RunKey(cluster_id="lagging", as_of_ms=at_ms + 1, run_id="next")) == counts
     assert newest_lag(lake, RunKey(cluster_id="lagging", as_of_ms=at_ms, run_id="again")) is None

@@ -21,6 +21,7 @@ from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from tests.archived import CLUSTER, Archive
+from tests.faults.snapshots import files
 from tests.fork import ended
 from tests.killed import Killed
 from tests.lake_session import check_by_duckdb
@@ -139,15 +140,6 @@ def story(archive: Path, out: Path) -> None:
     with SerialEngine("tests", quiet=True) as engine:
         planned(engine, out, told)
         keep_plan(RunFolder(out), own_plan(RunFolder(out)).record, told.root)
-
-
-def files(*folders: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for folder in folders
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 @pytest.fixture(scope="module")

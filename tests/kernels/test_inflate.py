@@ -22,13 +22,12 @@ from sexton.kernels import layout as L
 from sexton.kernels.codecs import zstd
 from sexton.kernels.inflate import inflate_blocks
 from sexton.log.codec import CODECS, GZIP, LZ4, NONE, SNAPPY, ZSTD, deflate, inflate
+from tests.log.test_codec import COMPRESSORS, XERIAL, raw_snappy, xerial_block
 
 ROOT = Path(__file__).parents[2]
 CAP_BYTES = 1 << 20
-COMPRESSORS = (GZIP, SNAPPY, LZ4, ZSTD)
 SOME = settings(max_examples=150)
 SEAL = bytes(range(16))
-XERIAL = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
 LZ4_HEADER = bytes.fromhex("04224d18604082")
 
 Batch = tuple[int, bytes]
@@ -207,19 +206,14 @@ def test_odd_lz4(body: bytes) -> None:
     assert_same([(LZ4, body), (LZ4, deflate(LZ4, b"next"))])
 
 
-def block_of(raw: bytes) -> bytes:
-    block = bytes(cramjam.snappy.compress_raw(raw))
-    return len(block).to_bytes(4, "big") + block
-
-
 @pytest.mark.parametrize(
     "body",
     [
-        bytes(cramjam.snappy.compress_raw(b"raw")),
+        raw_snappy(b"raw"),
         XERIAL,
-        XERIAL + block_of(b""),
-        XERIAL + block_of(b"one") + XERIAL + block_of(b"two"),
-        XERIAL[:-1] + b"\x02" + block_of(b"version"),
+        XERIAL + xerial_block(b""),
+        XERIAL + xerial_block(b"one") + XERIAL + xerial_block(b"two"),
+        XERIAL[:-1] + b"\x02" + xerial_block(b"version"),
         XERIAL + b"\0\0\0\0",
         XERIAL + b"\0\0\0\x03\x03\x08ab",
         XERIAL + b"\0\0\0\x04\x02\x08abc",

@@ -1,4 +1,8 @@
-"""A short log that holds one batch of every kind, and what its batches are, for the tests of damage."""
+"""A short log that holds one batch of every kind, and what its batches are, for the tests of damage; printed logs."""
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
 
 from sexton.log import codec
 from sexton.log.batch import Batch, encode_batch, encode_marker, read_batches
@@ -37,6 +41,16 @@ def new_log(base_offset: int = 0) -> bytes:
     log += encode_batch([], base_offset=at + 1, timestamp_ms=STAMP_MS, producer_id=7, last_offset_delta=3)
     log += encode_batch(pairs(2), base_offset=at + 5, timestamp_ms=STAMP_MS, offset_deltas=[1, 4], last_offset_delta=6)
     return log + encode_batch(pairs(1), base_offset=at + 12, timestamp_ms=STAMP_MS)
+
+
+def dumped(recording: Path) -> Iterator[tuple[str, str]]:
+    """(segment, line) of what kafka-dump-log printed of the batches and records of a recording."""
+    segment = ""
+    for line in gzip.decompress((recording / "dump-log.txt.gz").read_bytes()).decode().split("\n"):
+        if line.startswith("Dumping "):
+            segment = "/".join(line.split("/")[-2:])
+        elif line.startswith(("baseOffset:", "| offset:")):
+            yield segment, line
 
 
 def batches_of(log: bytes) -> list[Batch]:

@@ -1,6 +1,5 @@
 """The recordings of real brokers: every batch and record as kafka-dump-log prints it, and nothing left over."""
 
-import gzip
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 
 from sexton.log import codec
 from sexton.log.batch import Batch, Record, encode_batch, marker_of, read_batches, read_records
-from tests.log.samples import CAP_BYTES, batches_of
+from tests.log.samples import CAP_BYTES, batches_of, dumped
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 DUMPED = (
@@ -35,19 +34,6 @@ RECORD = re.compile(
     r"\| offset: (?P<offset>\d+) (?:CreateTime|LogAppendTime): (?P<ms>-?\d+) keySize: (?P<key>-?\d+) "
     r"valueSize: (?P<value>-?\d+) sequence: -?\d+ headerKeys: \[\](?: endTxnMarker: (?P<marker>COMMIT|ABORT))?"
 )
-
-
-def dumped_lines(folder: str) -> dict[str, list[str]]:
-    """What the broker's tool printed, by segment."""
-    lines: dict[str, list[str]] = {}
-    with gzip.open(GOLDEN / folder / "dump-log.txt.gz", "rt", encoding="utf-8", newline="\n") as dump:
-        for line in dump.read().split("\n"):
-            if line.startswith("Dumping "):
-                segment = "/".join(line.split("/")[-2:])
-                lines[segment] = []
-            elif line.startswith(("baseOffset:", "| offset:")):
-                lines[segment].append(line)
-    return lines
 
 
 def as_dumped(batch: Batch) -> Iterator[tuple[object, ...]]:
@@ -91,7 +77,9 @@ def parsed(line: str) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("folder", DUMPED)
 def test_reads_what_kafka_dump_log_prints(folder: str) -> None:
-    segments = dumped_lines(folder)
+    segments: dict[str, list[str]] = {}
+    for segment, line in dumped(GOLDEN / folder):
+        segments.setdefault(segment, []).append(line)
     assert len(segments) == 4
     for segment, lines in segments.items():
         log = (GOLDEN / folder / "before" / segment).read_bytes()

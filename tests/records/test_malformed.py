@@ -1,4 +1,7 @@
-"""Bad bytes raise one of two errors, say why, and cost no more memory than they are long."""
+"""Bad bytes raise one of two errors and cost no more memory than they are long.
+
+What is said of them is in test_against_kafka.py and in tests/coordinator/test_edge_cases.py.
+"""
 
 import random
 import struct
@@ -15,45 +18,7 @@ from tests.record_fields import decode_key, decode_value, encode_key, encode_val
 from tests.records.generated import ALL_VERSIONS, fields_of, values_of
 
 FEW = settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
-SHORT = "int64 at byte 13, where 7 bytes are left"
 COMMIT_V0 = bytes.fromhex("0000 0000000000000005 0001 6d 0000000000000009")
-
-
-@pytest.mark.parametrize(
-    "key, reason, detail",
-    [
-        (b"", "short_key", "Could not read version from key's buffer"),
-        (b"\0", "short_key", "Could not read version from key's buffer"),
-        (b"\0\1", "malformed_key", "Could not read record with version 1 from key's buffer due to: int16 at byte 2"),
-        (b"\0\1\0\1g\xff\xff\0\0\0\0", "malformed_key", "non-nullable field topic was serialized as null"),
-        (b"\0\2\0\5g", "malformed_key", "Error reading byte array of 5 byte(s): only 1 byte(s) available"),
-    ],
-)
-def test_malformed_keys(key: bytes, reason: str, detail: str) -> None:
-    with pytest.raises(MalformedRecord) as caught:
-        decode_key(key)
-    assert caught.value.reason == reason
-    assert detail in caught.value.detail
-
-
-@pytest.mark.parametrize(
-    "number, value, reason, detail",
-    [
-        (1, b"", "malformed_value", "Could not read version from value's buffer"),
-        (1, b"\0", "malformed_value", "Could not read version from value's buffer"),
-        (1, b"\0\5", "unknown_value_version", "Found an unknown record version 5 for 1 type"),
-        (1, b"\xff\xff", "unknown_value_version", "Found an unknown record version -1 for 1 type"),
-        (0, b"\0\1" + COMMIT_V0[2:], "unknown_value_version", "Found an unknown record version 1 for 0 type"),
-        (3, b"\0\1", "unknown_value_version", "Found an unknown record version 1 for 3 type"),
-        (1, COMMIT_V0[:-1], "malformed_value", f"version 0 from value's buffer due to: {SHORT}"),
-        (16, b"\0\0\2\0", "malformed_value", "non-nullable field topics element was serialized as null"),
-    ],
-)
-def test_malformed_values(number: int, value: bytes, reason: str, detail: str) -> None:
-    with pytest.raises(MalformedRecord) as caught:
-        decode_value(number, value)
-    assert caught.value.reason == reason
-    assert detail in caught.value.detail
 
 
 def test_both_errors_tell_a_reason() -> None:

@@ -1,6 +1,5 @@
 """Every record that real brokers wrote decodes to what kafka-dump-log prints, and encodes to the same bytes again."""
 
-import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -13,12 +12,12 @@ from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.records import RECORD_TYPES, ZERO_UUID, Schema, decode_subscription, kafka_uuid, parse_kafka_uuid
 from sexton.records.schema import INT16, INT32, Array, Blob, Struct, Text, wire_field
 from sexton.records.schema import record as record_class
+from tests.log.samples import dumped
 from tests.record_fields import as_fields, decode_key, decode_value, encode_key, encode_value
 from tests.records.kafka_json import as_kafka_json
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RECORDINGS = sorted(dump.parent.name for dump in GOLDEN.glob("*/dump-log.txt.gz"))
-SEGMENT_LINE = re.compile(r"Dumping \S*(__consumer_offsets-\d+/\d+\.log)")
 RECORD_LINE = re.compile(r"\| offset: (\d+) .*? key: ")
 
 
@@ -38,16 +37,12 @@ class ConsumerAssignment:
 CONSUMER_ASSIGNMENT = Schema(ConsumerAssignment)
 
 
-def dumped(recording: str) -> dict[tuple[str, int], tuple[dict[str, Any], dict[str, Any] | None]]:
+def printed(recording: str) -> dict[tuple[str, int], tuple[dict[str, Any], dict[str, Any] | None]]:
     """Key and payload (None for a tombstone) of every data record, by segment and log_offset."""
     records = {}
-    segment = ""
     decode = json.JSONDecoder().raw_decode
-    lines = gzip.decompress((GOLDEN / recording / "dump-log.txt.gz").read_bytes()).decode().split("\n")
-    for line in lines:
-        if match := SEGMENT_LINE.match(line):
-            segment = match[1]
-        elif match := RECORD_LINE.match(line):
+    for segment, line in dumped(GOLDEN / recording):
+        if match := RECORD_LINE.match(line):
             key, end = decode(line, match.end())
             payload = line[end:].strip().removeprefix("payload: ")
             records[segment, int(match[1])] = (key, None if payload == "<DELETE>" else json.loads(payload))
@@ -70,7 +65,7 @@ def test_there_are_recordings() -> None:
 
 @pytest.mark.parametrize("recording", RECORDINGS)
 def test_decoded_as_kafka_dump_log_prints(recording: str) -> None:
-    expected = dumped(recording)
+    expected = printed(recording)
     for segment, record in recorded(recording):
         key, payload = expected.pop((segment, record.log_offset))
         number, key_fields = decode_key(record.key or b"")

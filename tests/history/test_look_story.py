@@ -10,23 +10,15 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.history.look_story import LookReader, LookStory
 from tests.archive.admin_looks import write_look
 from tests.archived import CLUSTER, Archive
+from tests.history.test_look_difference import KEY, OTHER, STABLE, Look, at
 from tests.ledger.ledgers import act
 
-START_MS, MINUTE_MS = 1_790_000_000_000, 60_000
-"""The retention of the looks' cluster is ten minutes."""
-KEY, OTHER = ("g", "t", 0), ("g", "t", 1)
-STABLE: dict[str, Any] = {"state": "Stable", "member_count": 1}
 NO_OFFSETS: dict[str, Any] = {"offsets_error": "NOT_COORDINATOR", "offsets_answered_ms": None}
-Look = tuple[dict[str, dict[str, Any]], dict[tuple[str, str, int], int]]
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
     return Archive(tmp_path / "archive")
-
-
-def at(number: int) -> int:
-    return START_MS + number * MINUTE_MS
 
 
 def story(archive: Archive, *seen: Look, hidden: int | None = None) -> LookStory:

@@ -12,22 +12,13 @@ from sexton.replicas.archived import ARCHIVE
 from sexton.replicas.folders import ReplicaLog
 from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE
 from tests.replicas.disks import compared, log_of, write_replica
-
-BASE_MS = 1_790_000_000_000
-
-
-def key(name: str, topic: bytes = b"t") -> bytes:
-    return b"\0\1" + len(name).to_bytes(2) + name.encode() + len(topic).to_bytes(2) + topic + b"\0\0\0\0"
-
-
-def value(committed_offset: int) -> bytes:
-    return b"\0\3" + committed_offset.to_bytes(8) + b"\xff\xff\xff\xff" + b"\0\0" + BASE_MS.to_bytes(8)
+from tests.strategies import BASE_MS, offset_key, offset_value
 
 
 def commit(name: str, committed_offset: int | None, base_offset: int, *, epoch: int = 0, codec: int = 0) -> bytes:
-    body = None if committed_offset is None else value(committed_offset)
-    entry = encode_batch([(key(name), body)], base_offset=base_offset, timestamp_ms=BASE_MS + base_offset, codec=codec)
-    return entry[:12] + epoch.to_bytes(4) + entry[16:]
+    entry = offset_key(name), None if committed_offset is None else offset_value(committed_offset)
+    where = {"base_offset": base_offset, "timestamp_ms": BASE_MS + base_offset, "leader_epoch": epoch}
+    return encode_batch([entry], **where, codec=codec)
 
 
 def log(*commits: tuple[str, int | None], first: int = 0, epoch: int = 0) -> bytes:
@@ -160,10 +151,8 @@ def test_another_history_of_leaders_is_told_from_being_behind(tmp_path: Path) ->
 @pytest.mark.parametrize("borders", [(), (3,), (2, 4)], ids=str)
 def test_records_in_batches_of_other_borders_are_in_conflict(tmp_path: Path, borders: tuple[int, ...]) -> None:
     """One leader wrote three records in a batch, the other one in each, in segments that begin amid that batch."""
-    old_batch = encode_batch(
-        [(key(name), value(9)) for name in "xyz"], base_offset=2, timestamp_ms=BASE_MS, offset_deltas=[0, 1, 2]
-    )
-    old_batch = old_batch[:12] + (1).to_bytes(4) + old_batch[16:]
+    entries = [(offset_key(name), offset_value(9)) for name in "xyz"]
+    old_batch = encode_batch(entries, base_offset=2, timestamp_ms=BASE_MS, leader_epoch=1)
     common = log(("a", 1), ("b", 2))
     new = {at: commit(name, 3, at, epoch=3) for at, name in enumerate("cde", start=2)}
     segments = {0: common}
@@ -190,7 +179,7 @@ def test_content_that_differs_has_no_right_side_of_two_and_a_majority_of_three(t
 
 def test_an_offset_of_a_topic_without_a_name_is_not_taken_for_its_group(tmp_path: Path) -> None:
     """No broker writes one."""
-    odd = encode_batch([(key("a", b""), value(1))], base_offset=0, timestamp_ms=BASE_MS)
+    odd = encode_batch([(offset_key("a", ""), offset_value(1))], base_offset=0, timestamp_ms=BASE_MS)
     write_replica(tmp_path / "A", {0: odd + commit("b", 2, 1)})
     write_replica(tmp_path / "B", {0: commit("b", 2, 1)})
     rows = compared(tmp_path, "AB").differences.to_pylist()
@@ -248,11 +237,10 @@ def test_a_follower_truncates_where_the_last_epoch_that_both_know_ends(
 
 def test_batches_that_were_written_anew_are_the_same_records(tmp_path: Path) -> None:
     """In another codec, in larger batches, with a delete horizon: only the records count."""
-    records = [(key(name), value(number)) for number, name in enumerate("abca", 1)]
+    records = [(offset_key(name), offset_value(number)) for number, name in enumerate("abca", 1)]
     together = encode_batch(records, base_offset=0, timestamp_ms=BASE_MS, codec=4)
     apart = b"".join(
-        encode_batch([(key(name), value(number))], base_offset=at, timestamp_ms=BASE_MS, codec=codec)
-        for at, (name, number, codec) in enumerate([("a", 1, 0), ("b", 2, 1), ("c", 3, 2), ("a", 4, 3)])
+        encode_batch([record], base_offset=at, timestamp_ms=BASE_MS, codec=at) for at, record in enumerate(records)
     )
     write_replica(tmp_path / "A", {0: together})
     write_replica(tmp_path / "B", {0: apart})

@@ -187,41 +187,40 @@ def test_unknown_words(run: Run, argv: list[str]) -> None:
     assert re.fullmatch(r"error: No such [^\n]+\n", err)
 
 
-def test_out_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(UsageError, match="is not a folder"):
-        claim(tmp_path / "file", apart_from=None)
-    precious = tmp_path / "full" / "precious.txt"
-    precious.parent.mkdir()
-    precious.write_text("x")
-    with pytest.raises(UsageError, match=re.escape("full: holds 'precious.txt'")):
-        claim(tmp_path / "full", apart_from=None)
-    assert precious.read_text() == "x"
+def _with_link(out: Path) -> None:
+    write_run_folder(out)
+    (out.parent / "elsewhere").mkdir()
+    (out / "dq").symlink_to(out.parent / "elsewhere")
 
 
-def test_out_that_only_looks_like_a_run_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "groups").mkdir()
-    with pytest.raises(UsageError, match="is not empty"):
-        claim(tmp_path, apart_from=None)
-    (tmp_path / "run.json").write_text("[]")
-    with pytest.raises(UsageError, match="is not empty"):
-        claim(tmp_path, apart_from=None)
+def _with_notes(out: Path) -> None:
+    write_run_folder(out)
+    (out / "notes.md").write_text("mine")
 
 
-def test_a_link_in_out_is_not_followed(tmp_path: Path) -> None:
-    write_run_folder(tmp_path / "run")
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (tmp_path / "run" / "dq").symlink_to(elsewhere)
-    with pytest.raises(UsageError, match="holds 'dq'"):
-        claim(tmp_path / "run", apart_from=None)
+def _like_a_run(out: Path) -> None:
+    (out / "groups").mkdir(parents=True)
+    (out / "run.json").write_text("[]")
 
 
-def test_a_run_with_something_added_is_left_alone(tmp_path: Path) -> None:
-    write_run_folder(tmp_path)
-    (tmp_path / "notes.md").write_text("mine")
-    with pytest.raises(UsageError, match=r"holds 'notes\.md'"):
-        claim(tmp_path, apart_from=None)
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda out: out.write_text("x"), "is not a folder"),
+        (lambda out: (out / "precious").mkdir(parents=True), "out: holds 'precious'"),
+        (lambda out: (out / "groups").mkdir(parents=True), "is not empty"),
+        (_like_a_run, "is not empty"),
+        (_with_link, "holds 'dq'"),
+        (_with_notes, r"holds 'notes\.md'"),
+    ],
+    ids=["a file", "something else", "a table alone", "what only looks like a run", "a link", "a run with notes"],
+)
+def test_out_that_is_not_ours_is_left_alone(tmp_path: Path, make: Callable[[Path], object], said: str) -> None:
+    make(tmp_path / "out")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match=said):
+        claim(tmp_path / "out", apart_from=None)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_an_earlier_run_is_replaced(run: Run, audited: Callable[[Any], list[Any]], tmp_path: Path) -> None:

@@ -236,62 +236,43 @@ def package_files() -> list[tuple[str, Path]]:
     ]
 
 
-def files_of(folder: str) -> list[Path]:
-    return sorted((ROOT / folder).glob("*.py"))
-
-
 def located(path: Path, complaints: list[str]) -> list[str]:
     return [f"{path.relative_to(ROOT)}:{complaint}" for complaint in complaints]
-
-
-def in_package(rule: Callable[[str, str], list[str]]) -> list[str]:
-    return [line for name, path in package_files() for line in located(path, rule(path.read_text("utf-8"), name))]
 
 
 def test_every_package_has_a_layer() -> None:
     assert {package for package, _ in package_files()} == set(LAYER_OF)
 
 
-def test_imports_point_down() -> None:
-    assert in_package(wrong_way) == []
+IN_PACKAGE: dict[str, Callable[[str, str], list[str]]] = {
+    "imports point down": wrong_way,
+    "private names stay in their module": lambda source, _: private_names(source),
+    "packages keep to their libraries": foreign_libraries,
+    "the airflow package is light": lambda source, own: packages_above_airflow(source) if own == "airflow" else [],
+    "only settings reads the environment": lambda source, own: environment_reads(source) if own != "settings" else [],
+    "rules have no clock": lambda source, own: clocks(source) if own in WITHOUT_CLOCK else [],
+    "Spark is used by DataFrames alone": lambda source, _: not_over_connect(source),
+}
+IN_FOLDER: list[tuple[str, Callable[[str], list[str]]]] = [
+    ("dags", environment_reads),
+    ("dags", too_much_for_a_dag),
+    ("spark_jobs", environment_reads),
+    ("spark_jobs", not_over_connect),
+    ("spark_jobs", too_much_for_a_job),
+]
 
 
-def test_private_names_stay_in_their_module() -> None:
-    assert in_package(lambda source, _: private_names(source)) == []
+@pytest.mark.parametrize("rule", IN_PACKAGE.values(), ids=IN_PACKAGE)
+def test_the_package_keeps_to(rule: Callable[[str, str], list[str]]) -> None:
+    complaints = (located(path, rule(path.read_text("utf-8"), name)) for name, path in package_files())
+    assert [line for some in complaints for line in some] == []
 
 
-def test_packages_keep_to_their_libraries() -> None:
-    assert in_package(foreign_libraries) == []
-
-
-def test_the_airflow_package_is_light() -> None:
-    assert in_package(lambda source, package: packages_above_airflow(source) if package == "airflow" else []) == []
-
-
-def test_only_settings_reads_the_environment() -> None:
-    assert in_package(lambda source, package: environment_reads(source) if package != "settings" else []) == []
-    outside = files_of("dags") + files_of("spark_jobs")
-    assert [line for path in outside for line in located(path, environment_reads(path.read_text("utf-8")))] == []
-
-
-def test_rules_have_no_clock() -> None:
-    assert in_package(lambda source, package: clocks(source) if package in WITHOUT_CLOCK else []) == []
-
-
-def test_dag_files_are_wiring_only() -> None:
-    files = files_of("dags")
+@pytest.mark.parametrize(("folder", "rule"), IN_FOLDER)
+def test_the_files_of_a_folder_keep_to(folder: str, rule: Callable[[str], list[str]]) -> None:
+    files = sorted((ROOT / folder).glob("*.py"))
     assert files
-    assert [line for path in files for line in located(path, too_much_for_a_dag(path.read_text("utf-8")))] == []
-
-
-def test_spark_is_used_by_dataframes_alone() -> None:
-    assert in_package(lambda source, _: not_over_connect(source)) == []
-    jobs = files_of("spark_jobs")
-    assert [line for path in jobs for line in located(path, not_over_connect(path.read_text("utf-8")))] == []
-
-
-def test_spark_jobs_run_alone() -> None:
-    assert [line for p in files_of("spark_jobs") for line in located(p, too_much_for_a_job(p.read_text("utf-8")))] == []
+    assert [line for path in files for line in located(path, rule(path.read_text("utf-8")))] == []
 
 
 @pytest.mark.parametrize(

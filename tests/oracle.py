@@ -9,6 +9,15 @@ from sexton.coordinator.offsets import FATES, OffsetKey
 from sexton.coordinator.partitioner import partition_of
 
 Rows = list[dict[str, Any]]
+_COUNTERS = (
+    *("bytes", "batches", "records", "tombstones", "control_records", "largest_batch_bytes"),
+    *("future_batches", "undecodable_records", "read_values"),
+)
+_AS_LOADED = (
+    *("first_log_offset", "next_log_offset", "load_would_fail", "load_failure", "load_outcome"),
+    *("hot_groups", "predicted_load_ms"),
+)
+"""Columns of load_profile that the loader has under the same names."""
 
 
 def oracle_tables(loaded: Loaded, log_partition: int, partition_count: int | None) -> dict[str, Rows]:
@@ -78,29 +87,15 @@ def _load_profile(loaded: Loaded, log_partition: int, partition_count: int | Non
         stray = sum(partition_of(group_id, partition_count) != log_partition for group_id in loaded.groups.by_id)
     return {
         "log_partition": log_partition,
-        "bytes": counters["bytes"],
-        "batches": counters["batches"],
-        "records": counters["records"],
+        **{name: counters[name] for name in _COUNTERS},
+        **{name: getattr(loaded, name) for name in _AS_LOADED},
         "live_records": loaded.live_record_count,
-        "tombstones": counters["tombstones"],
-        "control_records": counters["control_records"],
-        "largest_batch_bytes": counters["largest_batch_bytes"],
-        "first_log_offset": loaded.first_log_offset,
-        "next_log_offset": loaded.next_log_offset,
         "stray_groups": stray,
-        "load_would_fail": loaded.load_would_fail,
-        "load_failure": loaded.load_failure,
-        "load_outcome": loaded.load_outcome,
         "garbage_share": 1 - loaded.live_record_count / counters["records"] if counters["records"] else None,
-        "hot_groups": loaded.hot_groups,
         "hottest_group_share": max(loaded.commits.values()) / loaded.commits.total() if loaded.commits else None,
         "first_unstable_log_offset": min(
             (transaction.first_log_offset for transaction in loaded.open_transactions.values()), default=None
         ),
         "unknown_types": loaded.unknown_types.total(),
-        "future_batches": counters["future_batches"],
-        "undecodable_records": counters["undecodable_records"],
-        "predicted_load_ms": loaded.predicted_load_ms,
-        "read_values": counters["read_values"],
         **{fate: fates[fate] for fate in FATES},
     }

@@ -16,10 +16,11 @@ from sexton.coordinator.profile import Profile
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.tables.expiry_forecast import HORIZON_DAYS
+from tests.campaign.histories import histories
 from tests.kernels.compare import PROFILES
 from tests.pipeline.policy_verdicts import judged
 from tests.plans.plan_runs import archive_of_commits, planned
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, histories
+from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 from tests.verdicts.test_expiry import CAP_BYTES
 
 RETENTIONS = st.sampled_from([1, 60_000, DAY_MS - 60_000, 7 * DAY_MS, 29 * DAY_MS, 40 * DAY_MS])

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -17,16 +17,15 @@ from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import Tombstone
 from sexton.kernels import fold as fold_module
-from sexton.kernels.fold import PartialFold, fold_task, merge
+from sexton.kernels.fold import PartialFold, merge
 from sexton.kernels.results import finish
-from sexton.log.segment import FoldTask
 from sexton.verdicts.expiry import held_offsets, judge, judge_unblocked, plan, sweep_block
 from tests.campaign.closed_form import Outcome, closed_form
 from tests.campaign.compaction import compact
 from tests.campaign.histories import is_old
 from tests.campaign.packs import Pack, Placed
 from tests.campaign.records import OffsetKey
-from tests.kernels.compare import CAP_BYTES, UNORDERED, assert_equal, fold_bytes, slice_of, tables_of
+from tests.kernels.compare import CAP_BYTES, UNORDERED, assert_equal, fold_bytes, fold_slices, tables_of
 from tests.oracle import oracle_tables
 from tests.strategies import BASE_MS
 
@@ -91,7 +90,7 @@ def _check_replay(
         raise Difference(f"not every value has one fate, {where}: {plain.fates()} of {plain.counters}")
     _same_tables(f"kernels and serial replay, {where}", fold, plain, partition_count)
     for _ in range(_SWEEPS):
-        _check_sweep(tables, plain, retention_ms=rng.choice(RETENTIONS_MS), now_ms=_instant(rng))
+        check_sweep(tables, plain, retention_ms=rng.choice(RETENTIONS_MS), now_ms=_instant(rng))
 
 
 def _check_pieces(whole: Pack, tables: Tables, profile: Profile, partition_count: int | None, rng: Random) -> None:
@@ -102,7 +101,7 @@ def _check_pieces(whole: Pack, tables: Tables, profile: Profile, partition_count
         for _ in range(rng.randint(1, _MOST_BORDERS))
     )
     with patch.object(fold_module, "PRUNED_FROM_KEYS", rng.choice((0, fold_module.PRUNED_FROM_KEYS))):
-        folds = _fold_pieces(whole.log, borders, profile)
+        folds = fold_slices(whole.log, borders, profile=profile)
         while len(folds) > 1:
             at = rng.randrange(len(folds) - 1)
             folds[at : at + 2] = [merge(folds[at], folds[at + 1])]
@@ -110,20 +109,6 @@ def _check_pieces(whole: Pack, tables: Tables, profile: Profile, partition_count
     for name, table in tables.items():
         told, expected = _rows(merged[name], name), _rows(table, name)
         _same(f"merged pieces and one pass, {profile.text}: {name}, cut at {borders}", told, expected)
-
-
-def _fold_pieces(data: bytes, borders: Sequence[int], profile: Profile) -> list[PartialFold]:
-    return [
-        fold_task(
-            [data],
-            task=FoldTask(log_partition=0, index=index, slices=(slice_of(data, start, end),), is_last=False),
-            cap_bytes=CAP_BYTES,
-            as_of_ms=None,
-            taken_at_ms=None,
-            profile=profile,
-        )
-        for index, (start, end) in enumerate(pairwise([0, *borders, len(data)]))
-    ]
 
 
 def _check_compaction(whole: Pack, rng: Random) -> None:
@@ -160,7 +145,7 @@ def _is_simple_and_void(group: Mapping[str, Any]) -> bool:
     return is_simple and not group["offset_count"] + group["pending_count"]
 
 
-def _check_sweep(tables: Tables, plain: Loaded, *, retention_ms: int, now_ms: int) -> None:
+def check_sweep(tables: Tables, plain: Loaded, *, retention_ms: int, now_ms: int) -> None:
     """The verdict on every offset that a group holds, and the plan."""
     profile = plain.profile
     rules = {"retention_ms": retention_ms, "now_ms": now_ms}
@@ -208,14 +193,8 @@ def _check_verdicts(
             )
             event = expiry.changes_by(found, groups[key[0]], retention_ms=retention_ms, now_ms=now_ms, profile=profile)
             has_left = expiry.has_left_topic(groups[key[0]], key[1])
-            expected[key] = (
-                found.decision,
-                found.reason,
-                found.expires_at_ms,
-                found.base_timestamp_ms,
-                event,
-                has_left,
-            )
+            due = found.expires_at_ms, found.base_timestamp_ms
+            expected[key] = (found.decision, found.reason, *due, event, has_left)
     _same(f"verdicts of kernels and serial rules, {where}", verdicts, expected)
 
 
@@ -289,15 +268,8 @@ def _same_tables(what: str, fold: PartialFold, plain: Loaded, partition_count: i
 def _unlike(told: object, expected: object) -> str:
     """Where the two differ, the first few places."""
     if isinstance(told, Outcome) and isinstance(expected, Outcome):
-        return "\n".join(
-            _unlike(*pair)
-            for pair in (
-                (told.committed, expected.committed),
-                (told.pending, expected.pending),
-                (told.fates, expected.fates),
-            )
-            if pair[0] != pair[1]
-        )
+        pairs = [(getattr(told, name), getattr(expected, name)) for name in ("committed", "pending", "fates")]
+        return "\n".join(_unlike(*pair) for pair in pairs if pair[0] != pair[1])
     if isinstance(told, dict) and isinstance(expected, dict):
         keys = [key for key in [*expected, *(told.keys() - expected.keys())] if told.get(key) != expected.get(key)]
         return "\n".join(f"  {key}: {told.get(key)} and {expected.get(key)}" for key in keys[:_SHOWN])

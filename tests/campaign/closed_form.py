@@ -163,19 +163,11 @@ def _fate(end: tuple[int, int] | None, *, is_decided: bool, is_gone: bool) -> st
 
 def _newest_only(judged: Iterable[tuple[_Event, str]]) -> list[tuple[_Event, str]]:
     """Of values of a key that could be live, or pending for the same producer, all but the newest are superseded."""
-    told = list(judged)
-    newest: dict[object, int] = {}
-    for event, fate in told:
-        if fate in ("live", "pending"):
-            group = (fate, event.waits_for if fate == "pending" else None)
-            newest[group] = max(newest.get(group, -1), event.at)
-    return [
-        (
-            event,
-            fate
-            if fate not in ("live", "pending")
-            or event.at == newest[fate, event.waits_for if fate == "pending" else None]
-            else "superseded",
-        )
-        for event, fate in told
-    ]
+    found: list[tuple[_Event, str]] = []
+    seen = set[object]()
+    for event, fate in sorted(judged, key=lambda one: one[0].at, reverse=True):
+        rivals = (fate, event.waits_for if fate == "pending" else None)
+        is_older = fate in ("live", "pending") and rivals in seen
+        found.append((event, "superseded" if is_older else fate))
+        seen.add(rivals)
+    return found

@@ -6,6 +6,7 @@ very bytes, all but the newest. Tombstones may follow, and markers of transactio
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from random import Random
 
 from tests.campaign.packs import Pack, Placed
@@ -32,8 +33,7 @@ def compact(whole: Pack, rng: Random, *, stop: int | None = None, is_thorough: b
         if batches[0].history.is_clean:
             for _ in range(3 if is_thorough else rng.choice((1, 1, 2, 3))):
                 gone |= _cleaned(batches, gone, rng, stop, is_thorough)
-    left = (_without(batch, gone) if not gone.isdisjoint(batch.at) else batch for batch in whole.placed)
-    return Pack([batch for batch in left if batch is not None])
+    return without(whole, gone)
 
 
 def _cleaned(batches: Sequence[Placed], gone: set[int], rng: Random, stop: int | None, is_thorough: bool) -> set[int]:
@@ -81,11 +81,12 @@ def _transactions(batches: Sequence[Placed], gone: set[int]) -> list[_Transactio
     return found + [part for part in going.values() if part.at]
 
 
-def _without(batch: Placed, gone: set[int]) -> Placed | None:
-    """A batch without what is gone, the rest where it was; None when nothing is left."""
-    kept = [at not in gone for at in batch.at]
-    if not any(kept):
-        return None
-    at = tuple(offset for offset, keep in zip(batch.at, kept, strict=True) if keep)
-    entries = tuple(entry for entry, keep in zip(batch.block.entries, kept, strict=False) if keep)
-    return replace(batch, block=replace(batch.block, entries=entries), at=at)
+def without(whole: Pack, gone: set[int]) -> Pack:
+    """A log without the records that are gone, and without batches of which nothing is left; the rest where it was."""
+    left = []
+    for batch in whole.placed:
+        kept = [at not in gone for at in batch.at]
+        if any(kept) or not kept:
+            at, entries = (tuple(compress(some, kept)) for some in (batch.at, batch.block.entries))
+            left.append(replace(batch, block=replace(batch.block, entries=entries), at=at))
+    return Pack(left)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
+from hypothesis import strategies as st
+
 from tests.campaign.records import (
     ALIKE,
     CREATING,
     FAMILIES,
-    MEMBERS,
     SHARE,
     Entry,
     OffsetKey,
@@ -23,13 +24,12 @@ from tests.campaign.records import (
     tombstone_entry,
     value_entry,
 )
-from tests.strategies import ABORT, BASE_MS, COMMIT, NO_PRODUCER
+from tests.strategies import ABORT, BASE_MS, COMMIT, GROUP_IDS, MEMBER_IDS, NO_PRODUCER, BatchSpec
 
 PRODUCERS_EACH = 4
 PACK = 250
 """Histories from one multiple of this to the next are of one kind: their log is read by the same coordinators."""
 _OLD_EVERY = 20
-_GROUPS = ("a", "b", "группа", "日本😀", "")
 _UNKNOWN_CONTROL = 5
 _USUAL = (*FAMILIES[:1] * 3, *FAMILIES)
 """The record types that a group gets; mostly it is a classic one."""
@@ -37,38 +37,16 @@ _MOST_BLOCKS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A batch: its records, or, of a control batch, the types of its control records.
-
-    `holes` log_offsets are missing before the records, as compaction leaves them, and `gap` before the batch. A control
-    type of None is a key too short to be one.
-    """
+class Block(BatchSpec):
+    """A batch of records that say what they are."""
 
     entries: tuple[Entry, ...] = ()
-    control: tuple[int | None, ...] | None = None
-    producer_id: int = NO_PRODUCER
-    transactional: bool = False
-    timestamp_ms: int = BASE_MS
-    holes: tuple[int, ...] = ()
-    gap: int = 0
-    codec: int = 0
-    magic: int = 2
-    crc_ok: bool = True
-    is_append_time: bool = False
-    delete_horizon_ms: int | None = None
-
-    @property
-    def record_count(self) -> int:
-        return len(self.entries if self.control is None else self.control)
 
     def __str__(self) -> str:
-        producer = (
-            ""
-            if self.producer_id == NO_PRODUCER
-            else f" of {self.producer_id}{'' if self.transactional else ' without the bit'}"
-        )
+        producer = "" if self.producer_id == NO_PRODUCER else f" of {self.producer_id}"
         if self.control is not None:
             return f"markers {self.control}{producer}"
+        producer += " without the bit" if producer and not self.transactional else ""
         return f"batch{producer}: {'; '.join(entry.text for entry in self.entries)}"
 
 
@@ -89,26 +67,45 @@ def is_old(index: int) -> bool:
 def history(seed: int, index: int, *, prefix: Callable[[str], str] = lambda _: "") -> History:
     """The history of that seed and index; `prefix` is put before each name of a group."""
     rng = Random(f"{seed}/{index}")
-    maker = _Maker(rng, index, prefix)
+
+    def name_of(name: str) -> str:
+        own = f"{index}/{name}"
+        return prefix(own) + own
+
+    maker = _Maker(rng, index, name_of)
     count = min(1 + int(rng.expovariate(1 / 9)), _MOST_BLOCKS)
     return History(index=index, blocks=tuple(maker.block() for _ in range(count)), is_clean=maker.is_clean)
+
+
+def histories(*, max_size: int = 12, odd: bool = True) -> st.SearchStrategy[list[Block]]:
+    """Histories of up to `max_size` blocks of record format 2, with plain names of groups, for Hypothesis, which makes
+    those that fail smaller; without `odd` everything is as brokers and clients write it."""
+
+    def drawn(rng: Random, count: int) -> list[Block]:
+        maker = _Maker(rng, 0, str, is_clean=None if odd else True)
+        maker.old_blocks = 0
+        return [maker.block() for _ in range(count)]
+
+    return st.builds(drawn, st.randoms(use_true_random=False), st.integers(0, max_size))
 
 
 class _Maker:
     """Draws the blocks of one history; the first few may be from before an upgrade to record format 2."""
 
-    def __init__(self, rng: Random, index: int, prefix: Callable[[str], str]) -> None:
+    def __init__(
+        self, rng: Random, index: int, name_of: Callable[[str], str], *, is_clean: bool | None = None
+    ) -> None:
         self.rng, self.old = rng, is_old(index)
-        self.is_clean = rng.random() < 0.5
+        self.is_clean = rng.random() < 0.5 if is_clean is None else is_clean
         self.has_groups = rng.random() < 0.5
         self.created = set[str]()
         self.magic = rng.randrange(2)
         self.old_blocks = _MOST_BLOCKS if self.old else rng.choice((1, 3)) if rng.random() < 0.05 else 0
-        read = [f"{index}/{name}" for name in rng.sample(_GROUPS, rng.choice((1, 1, 2, 3)))]
-        names = [((prefix(name) + name).encode(), prefix(name) + name) for name in read]
+        read = [name_of(name) for name in rng.sample(GROUP_IDS, rng.choice((1, 1, 2, 3)))]
+        names = [(name.encode(), name) for name in read]
         if not self.is_clean and rng.random() < 0.1:
-            start = prefix(f"{index}/�") + f"{index}/"
-            names += [(start.encode() + end, f"{start}�") for end in ALIKE]
+            alike = name_of("�")
+            names += [(alike[:-1].encode() + end, alike) for end in ALIKE]
         self.groups = [(*name, rng.choice(_USUAL if not self.old else FAMILIES[:1])) for name in names]
         if self.is_clean and self.groups[0][2] is SHARE:
             self.groups[0] = (*names[0], FAMILIES[0])
@@ -160,7 +157,6 @@ class _Maker:
         return Block(
             control=control,
             producer_id=rng.choice(self.producers),
-            transactional=True,
             timestamp_ms=timestamp_ms,
             gap=gap,
         )
@@ -217,7 +213,7 @@ class _Maker:
         if chance < 0.7:
             yield group_value_entry(rng, rng.choice(family), group_id, old=self.old)
             return
-        if chance < 0.85 and (removal := removal_entries(family, group_id, member_id=rng.choice(MEMBERS))):
+        if chance < 0.85 and (removal := removal_entries(family, group_id, member_id=rng.choice(MEMBER_IDS))):
             yield from removal
             return
         self.created.remove(group_id)

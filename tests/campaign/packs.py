@@ -5,12 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 
-from sexton.log.batch import encode_batch
-from sexton.log.message_set import encode_message_set
 from tests.campaign.histories import Block, History
-
-_CRC_AT = 17
-_CONTROL_VALUE = bytes(6)
+from tests.strategies import encode, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +28,7 @@ class Pack:
 
     @cached_property
     def batches(self) -> list[bytes]:
-        return [_encode(batch) for batch in self.placed]
+        return [encode(batch.block, batch.base_offset, batch.at, batch.last) for batch in self.placed]
 
     @cached_property
     def log(self) -> bytes:
@@ -51,14 +47,8 @@ def pack(histories: Sequence[History], rng: Random) -> Pack:
     width = rng.choice((1, 8, len(histories), len(histories)))
     placed, next_offset = [], 0
     for owner, block in _mixed(histories, rng, width=width):
-        base_offset = next_offset + block.gap
-        at, offset = [], base_offset - 1
-        for number in range(block.record_count):
-            offset += 1 + (block.holes[number] if block.holes else 0)
-            at.append(offset)
-        last = max(offset, base_offset)
-        placed.append(Placed(owner, block, base_offset, tuple(at), last))
-        next_offset = last + 1
+        placed.append(Placed(owner, block, *place(block, next_offset)))
+        next_offset = placed[-1].last + 1
     return Pack(placed)
 
 
@@ -77,35 +67,3 @@ def _mixed(histories: Sequence[History], rng: Random, *, width: int) -> Iterator
             going.pop()
         else:
             yield owner, block
-
-
-def _encode(placed: Placed) -> bytes:
-    block = placed.block
-    deltas = [offset - placed.base_offset for offset in placed.at]
-    records: list[tuple[bytes | None, bytes | None]] = [(entry.key, entry.value) for entry in block.entries]
-    if block.control is not None:
-        records = [(b"\0\0\0" if kind is None else kind.to_bytes(4), _CONTROL_VALUE) for kind in block.control]
-    if block.magic < 2:
-        return encode_message_set(
-            records,
-            base_offset=placed.base_offset,
-            magic=block.magic,
-            timestamp_ms=block.timestamp_ms if block.magic else -1,
-            codec=block.codec,
-            offset_deltas=deltas,
-        )
-    data = encode_batch(
-        records,
-        base_offset=placed.base_offset,
-        timestamp_ms=block.timestamp_ms,
-        producer_id=block.producer_id,
-        producer_epoch=-1 if block.producer_id < 0 else 0,
-        codec=block.codec,
-        transactional=block.transactional,
-        control=block.control is not None,
-        log_append_time=block.is_append_time,
-        delete_horizon_ms=block.delete_horizon_ms,
-        offset_deltas=deltas,
-        last_offset_delta=placed.last - placed.base_offset,
-    )
-    return data if block.crc_ok else data[:_CRC_AT] + bytes([data[_CRC_AT] ^ 0xFF]) + data[_CRC_AT + 1 :]

@@ -5,7 +5,8 @@ groups are a few hundred that are made once, of small domains, so that members, 
 """
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from typing import Any
@@ -13,10 +14,9 @@ from typing import Any
 from sexton.records import RECORD_TYPES
 from sexton.records.schema import ID, Array, Blob, Field, Fixed, Kind, Struct, Text
 from tests.record_fields import encode_key, encode_value
-from tests.strategies import BAD_SUBSCRIPTION, BASE_MS, SHORT_SUBSCRIPTION, TOPIC_IDS, TOPICS, subscription
+from tests.strategies import BAD_SUBSCRIPTION, BASE_MS, MEMBER_IDS, SHORT_SUBSCRIPTION, TOPIC_IDS, TOPICS, subscription
 
 OffsetKey = tuple[str, str, int]
-MEMBERS = ("m1", "m2")
 INT64 = (-(1 << 63), (1 << 63) - 1)
 HIGHEST_VALUE_VERSION = 4
 
@@ -38,9 +38,9 @@ class Entry:
     version: int | None = None
     is_broken: bool = False
 
-    @property
-    def is_offset_value(self) -> bool:
-        return self.offset_key is not None and self.value is not None
+    def __iter__(self) -> Iterator[bytes | None]:
+        """Key and value, as those of a plain record."""
+        return iter((self.key, self.value))
 
 
 # --- offsets
@@ -111,15 +111,9 @@ def value_entry(rng: Random, record_type: int, group: bytes, offset_key: OffsetK
     )
     if rng.random() < 0.02:
         value += b"junk"
-    return Entry(
-        key=offset_key_bytes(record_type, group, offset_key[1], offset_key[2]),
-        value=value,
-        text=f"set {'/'.join(map(str, offset_key))} (type {record_type}, v{version})",
-        group_id=offset_key[0],
-        record_type=record_type,
-        offset_key=offset_key,
-        version=version,
-    )
+    cleared = tombstone_entry(record_type, group, offset_key)
+    text = f"set {'/'.join(map(str, offset_key))} (type {record_type}, v{version})"
+    return replace(cleared, value=value, text=text, version=version)
 
 
 def tombstone_entry(record_type: int, group: bytes, offset_key: OffsetKey) -> Entry:
@@ -151,7 +145,7 @@ _DOMAINS: dict[str, tuple[Any, ...]] = {
     "current_state_timestamp_ms": (-1, *range(BASE_MS, BASE_MS + 20_000, 2000), *INT64),
     "session_timeout_ms": _TIMEOUTS_MS,
     "rebalance_timeout_ms": _TIMEOUTS_MS,
-    "member_id": MEMBERS,
+    "member_id": MEMBER_IDS,
     "subscription": (
         subscription(),
         subscription("t"),
@@ -222,28 +216,22 @@ def _without_repeats(items: list[Any]) -> list[Any]:
 
 
 def _key_parts(record_type: int, member_id: str) -> dict[str, str]:
-    names = {field.name for field in RECORD_TYPES[record_type].key.fields}
-    return (
-        {"member_id": member_id}
-        if "member_id" in names
-        else {"regular_expression": "t.*"}
-        if "regular_expression" in names
-        else {}
-    )
+    parts = {"member_id": member_id, "regular_expression": "t.*"}
+    return {field.name: parts[field.name] for field in RECORD_TYPES[record_type].key.fields if field.name in parts}
 
 
 def group_entry(rng: Random, record_type: int, group_id: str, *, old: bool) -> Entry:
     """A record of a group, one in five a tombstone; `old` is for brokers that know version 0 of type 2 alone."""
     if rng.random() > 0.2:
         return group_value_entry(rng, record_type, group_id, old=old)
-    return _group_entry(record_type, group_id, rng.choice(MEMBERS), None)
+    return _group_entry(record_type, group_id, rng.choice(MEMBER_IDS), None)
 
 
 def group_value_entry(rng: Random, record_type: int, group_id: str, *, old: bool) -> Entry:
     """As group_entry, no tombstone."""
     version = 0 if record_type != 2 or old else rng.randrange(5)
     value = rng.choice(group_values(record_type, version=version))
-    return _group_entry(record_type, group_id, rng.choice(MEMBERS), value)
+    return _group_entry(record_type, group_id, rng.choice(MEMBER_IDS), value)
 
 
 def _group_entry(record_type: int, group_id: str, member_id: str, value: bytes | None) -> Entry:
@@ -260,7 +248,7 @@ def _group_entry(record_type: int, group_id: str, member_id: str, value: bytes |
 
 def removal_entries(family: tuple[int, ...], group_id: str, *, member_id: str | None = None) -> list[Entry]:
     """The tombstones that remove a group whole, or one member of it, whatever it had."""
-    members, of_the_group = (MEMBERS, MEMBERS[:1]) if member_id is None else ((member_id,), ())
+    members, of_the_group = (MEMBER_IDS, MEMBER_IDS[:1]) if member_id is None else ((member_id,), ())
     return [
         _group_entry(record_type, group_id, each, None)
         for record_type in _REMOVALS[family[0]]
@@ -287,24 +275,9 @@ def odd_entry(rng: Random, good: Entry) -> Entry:
         )
     assert good.key is not None
     if kind == 2 or good.value is None:
-        return Entry(
-            key=good.key[: -rng.randint(1, 4)],
-            value=good.value,
-            text=f"key cut short: {good.text}",
-            group_id=good.group_id,
-            record_type=good.record_type,
-            is_broken=True,
-        )
+        short = replace(good, key=good.key[: -rng.randint(1, 4)], text=f"key cut short: {good.text}", is_broken=True)
+        return replace(short, offset_key=None, version=None)
     value = good.value[: rng.randrange(min(10, len(good.value)))]
     if kind == 3 and good.offset_key is not None:
         value = rng.randint(HIGHEST_VALUE_VERSION + 1, 9).to_bytes(2) + bytes(40)
-    return Entry(
-        key=good.key,
-        value=value,
-        text=f"value {value.hex()}: {good.text}",
-        group_id=good.group_id,
-        record_type=good.record_type,
-        offset_key=good.offset_key,
-        version=good.version,
-        is_broken=True,
-    )
+    return replace(good, value=value, text=f"value {value.hex()}: {good.text}", is_broken=True)

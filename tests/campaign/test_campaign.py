@@ -52,57 +52,38 @@ def _without_members(whole: Pack, rng: Random) -> Pack:
     return Pack([batch for batch in whole.placed if all(entry.record_type != 5 for entry in batch.block.entries)])
 
 
+def _by(work: Callable[..., Any], **rules: Any) -> Callable[..., Any]:
+    """`work` by other rules than it is told."""
+    return lambda *given, profile, **options: work(*given, profile=replace(profile, **rules), **options)
+
+
+IF_TRANSACTIONAL = {"pending_rule": PendingRule.IF_TRANSACTIONAL}
+KERNELS = {
+    "a tombstone spares what is pending": {"tombstones_cancel_pending": False},
+    "of 2.x, it does not": {"tombstones_cancel_pending": True},
+    "no transaction leaks": {"leaks_open_transactions": False},
+    "the bit decides what is pending": IF_TRANSACTIONAL,
+    "versions of 3.9": {"value_versions": {0: 4, 1: 4, 2: 4}},
+}
 MISTAKES: dict[str, tuple[Any, str, Any]] = {
     "replay: a tombstone spares what is pending": (Offsets, "remove", ScalaOffsets.remove),
     "replay: of 2.x, it does not": (ScalaOffsets, "remove", Offsets.remove),
     "replay: no transaction leaks": (LeakingOffsets, "open_groups", Offsets.open_groups),
     "replay: offsets make groups in 2.x": (ScalaGroups, "ensure_simple_group", Groups.ensure_simple_group),
-    "replay: an idempotent producer does not wait": (
-        checks,
-        "load",
-        lambda *log, profile, **options: load(
-            *log, profile=replace(profile, pending_rule=PendingRule.IF_TRANSACTIONAL), **options
-        ),
-    ),
-    "kernels: a tombstone spares what is pending": (
-        partial_fold,
-        "new_state_of",
-        _folding_by(tombstones_cancel_pending=False),
-    ),
-    "kernels: of 2.x, it does not": (partial_fold, "new_state_of", _folding_by(tombstones_cancel_pending=True)),
-    "kernels: no transaction leaks": (partial_fold, "new_state_of", _folding_by(leaks_open_transactions=False)),
-    "kernels: the bit decides what is pending": (
-        partial_fold,
-        "new_state_of",
-        _folding_by(pending_rule=PendingRule.IF_TRANSACTIONAL),
-    ),
-    "kernels: versions of 3.9": (partial_fold, "new_state_of", _folding_by(value_versions={0: 4, 1: 4, 2: 4})),
+    "replay: an idempotent producer does not wait": (checks, "load", _by(load, **IF_TRANSACTIONAL)),
+    **{f"kernels: {name}": (partial_fold, "new_state_of", _folding_by(**rules)) for name, rules in KERNELS.items()},
     "merge: the wrong way round": (fold, "absorb_state", partial(_swapped, absorb_state)),
     "closed form: 2.x as 4.x": (closed_form, "_judged_by_transaction", closed_form._judged_by_producer),
     "cleaner: markers go first": (checks, "compact", _without_markers),
     "cleaner: members go": (checks, "compact", _without_members),
-    "sweep: open transactions do not hold": (
-        checks,
-        "judge",
-        lambda *tables, profile, **options: judge(
-            *tables, profile=replace(profile, pending_blocks_expiry=False), **options
-        ),
-    ),
+    "sweep: open transactions do not hold": (checks, "judge", _by(judge, pending_blocks_expiry=False)),
     "sweep: a millisecond late": (
         checks,
         "judge",
         lambda *tables, now_ms, **options: judge(*tables, now_ms=now_ms - 1, **options),
     ),
-    "plan: groups without a generation go": (
-        checks,
-        "plan",
-        lambda *tables, profile: plan(*tables, profile=replace(profile, deletes_generation_0=True)),
-    ),
-    "verdict: since the commit": (
-        expiry,
-        "_base_timestamp_ms",
-        lambda offset, group, profile: offset.commit_timestamp_ms,
-    ),
+    "plan: groups without a generation go": (checks, "plan", _by(plan, deletes_generation_0=True)),
+    "verdict: since the commit": (expiry, "_base_timestamp_ms", lambda offset, *_: offset.commit_timestamp_ms),
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
+from sexton.log.batch import Batch, read_batches, read_records
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CAP_BYTES = 1 << 26
@@ -34,14 +35,15 @@ RELEASES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class EdgeCase:
-    """A history made by hand, and what a real broker answered after loading it."""
+class Case:
+    """A history in a log partition of its own, and what a real broker answered after loading it."""
 
     name: str
     group_id: str
     log_partition: int
     partition_count: int
     segment: bytes
+    """Without a batch where the broker had nothing to load."""
     answers: dict[str, Any]
     profile: Profile
 
@@ -49,21 +51,26 @@ class EdgeCase:
         return load([self.segment], cap_bytes=CAP_BYTES, profile=self.profile)
 
 
-@cache
-def edge_cases(release: str) -> Mapping[str, EdgeCase]:
-    """Every history with the answers of the broker of `release`: 4.3.1 or 2.8.2."""
+def cases(path: Path, release: str, answers: str) -> Mapping[str, Case]:
+    """The histories of a file by name, with what the broker of `release` answered, which lies under `answers`."""
     return {
-        case["case"]: EdgeCase(
+        case["case"]: Case(
             name=case["case"],
             group_id=case["group"],
             log_partition=case["log_partition"],
             partition_count=case["log_partitions"],
-            segment=base64.b64decode(case["segment"]),
-            answers=case[release],
+            segment=base64.b64decode(case["segment"] or ""),
+            answers=case[answers],
             profile=of_broker(release),
         )
-        for case in lines(GOLDEN / "edge-cases.jsonl")
+        for case in lines(path)
     }
+
+
+@cache
+def edge_cases(release: str) -> Mapping[str, Case]:
+    """Every history made by hand with the answers of the broker of `release`: 4.3.1 or 2.8.2."""
+    return cases(GOLDEN / "edge-cases.jsonl", release, release)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -74,6 +81,14 @@ def segments(folder: Path) -> Iterator[tuple[int, list[bytes]]]:
     """(log partition, its segments in order)."""
     for directory in sorted(folder.glob("__consumer_offsets-*")):
         yield int(directory.name.rpartition("-")[2]), [path.read_bytes() for path in sorted(directory.glob("*.log"))]
+
+
+def data_batches(name: str, stage: str = "before") -> Iterator[tuple[Batch, list[Any]]]:
+    """(batch, its records) of every data batch of a recording, in log order."""
+    for _, chunks in segments(GOLDEN / name / stage):
+        for batch in (batch for chunk in chunks for batch in read_batches(chunk)):
+            if isinstance(batch, Batch) and not batch.is_control:
+                yield batch, list(read_records(batch, cap_bytes=CAP_BYTES))
 
 
 @cache

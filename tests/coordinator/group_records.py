@@ -1,9 +1,13 @@
 """Records of a group `g`, and what a coordinator of some release makes of them."""
 
+import copy
 from uuid import UUID
+
+import pytest
 
 from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.profiles import of_broker
+from sexton.errors import TransitionError
 from sexton.records import decode_key, decode_value
 from tests.strategies import classic_fields, group_entry
 
@@ -113,6 +117,17 @@ def replay(*entries, release="4.3.1", touched=False):
     for log_offset, entry in enumerate(entries):
         feed(groups, entry, log_offset)
     return groups
+
+
+def assert_throws(groups, entry, message):
+    """It throws that, changes nothing, and would throw again: nothing has changed out of sight either."""
+    before = rows(copy.deepcopy(groups))
+    with pytest.raises(TransitionError) as caught:
+        feed(groups, entry)
+    assert str(caught.value) == message
+    assert rows(groups) == before
+    with pytest.raises(TransitionError):
+        feed(groups, entry)
 
 
 def rows(groups):

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.log.batch import Batch, TornTail, encode_batch, read_batches, read_records
-from tests.record_fields import decode_key, encode_key, encode_value
+from tests.record_fields import decode_key
+from tests.strategies import offset_key, offset_value
 
 RETENTION_MS = 60_000
 TOPIC = "t"
@@ -45,13 +46,10 @@ class Ladder:
 
     def _record(self, number: int) -> tuple[bytes, bytes]:
         due_ms = self.first_due_ms + number
-        key = {"group_id": self.group_id, "topic": TOPIC, "partition": number}
-        value = {"committed_offset": number, "metadata": "", "commit_timestamp_ms": due_ms - RETENTION_MS}
+        key, value = offset_key(self.group_id, TOPIC, number), {"commit_timestamp_ms": due_ms - RETENTION_MS}
         if self.kind == EXPIRE:
-            value |= {"commit_timestamp_ms": self.first_due_ms, "expire_timestamp_ms": due_ms}
-        else:
-            value |= {"leader_epoch": -1}
-        return encode_key(_OFFSET_TYPE, key), encode_value(_OFFSET_TYPE, _VERSIONS[self.kind], value)
+            value = {"commit_timestamp_ms": self.first_due_ms, "expire_timestamp_ms": due_ms}
+        return key, offset_value(number, version=_VERSIONS[self.kind], **value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

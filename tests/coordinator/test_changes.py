@@ -354,7 +354,7 @@ def test_what_a_plan_of_ours_put_back() -> None:
 def test_a_commit_that_a_marker_settles_in_the_interval() -> None:
     history = [
         BatchSpec(entries=(commit("a", 5),), producer_id=1, transactional=True, timestamp_ms=BASE_MS),
-        BatchSpec(producer_id=1, transactional=True, control_type=1, timestamp_ms=LATER_MS),
+        BatchSpec(producer_id=1, transactional=True, control=(1,), timestamp_ms=LATER_MS),
     ]
     (row,) = told(history, starts_at=1)
     assert (row.kind, row.old, row.log_offset) == (ChangeKind.SET, None, 0)

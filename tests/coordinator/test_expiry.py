@@ -14,7 +14,6 @@ from sexton.coordinator.profiles import NEWEST, of_broker
 from sexton.log.message_set import encode_message_set
 from tests.coordinator.golden import CAP_BYTES, edge_cases
 from tests.coordinator.group_records import consumer_member_fields
-from tests.record_fields import encode_value
 from tests.strategies import (
     ABORT,
     BAD_SUBSCRIPTION,
@@ -28,6 +27,7 @@ from tests.strategies import (
     group_entry,
     offset_key,
     offset_value,
+    old_group_entry,
     subscription,
     tombstone,
 )
@@ -70,7 +70,7 @@ X, X_U = (BatchSpec(entries=(entry,), producer_id=1, transactional=True) for ent
 IDEMPOTENT = replace(X, transactional=False)
 GONE = tombstone("a")
 GONE_IN_TRANSACTION = replace(X, entries=(GONE,))
-COMMITTED, ABORTED = (BatchSpec(producer_id=1, transactional=True, control_type=kind) for kind in (COMMIT, ABORT))
+COMMITTED, ABORTED = (BatchSpec(producer_id=1, transactional=True, control=(kind,)) for kind in (COMMIT, ABORT))
 
 
 def _load(history, release):
@@ -245,16 +245,6 @@ def _old_commit(release, **fields):
     return offset_key("a", record_type=record_type), value
 
 
-def _old_group(*members):
-    """A group as all these releases read it: its value is of version 0."""
-    fields = classic_fields(*members)
-    del fields["current_state_timestamp_ms"]
-    fields["leader"] = fields["leader"] or ""  # up to 0.10.0 never null
-    for member in fields["members"]:
-        del member["group_instance_id"], member["rebalance_timeout_ms"]
-    return group_entry(2, "a", None)[0], encode_value(2, 0, fields)
-
-
 @pytest.mark.parametrize("release", OLD_RELEASES)
 def test_an_old_coordinator_waits_until_the_instant_has_passed(release):
     gone = (of_broker(release).offset_key_type, "t")
@@ -271,9 +261,9 @@ def test_41_42_before_2_1(release, expire_ms):
 
 @pytest.mark.parametrize("release", OLD_RELEASES[1:])
 def test_an_old_coordinator_asks_no_group(release):
-    stable = _in_the_format_of(release, _old_commit(release), _old_group(("m", subscription("t"))))
+    stable = _in_the_format_of(release, _old_commit(release), old_group_entry("a", ("m", subscription("t"))))
     assert [_expired(stable, now_ms) for now_ms in (T0 + R, T0 + R + 1)] == [[], [OFFSET]]
-    empty = _in_the_format_of(release, _old_commit(release), _old_group())
+    empty = _in_the_format_of(release, _old_commit(release), old_group_entry("a"))
     deletes_groups = release not in ("0.9", "0.10.0")
     assert _expired(empty, T0 + R + 1) == [OFFSET, *([GROUP] if deletes_groups else [])]
 

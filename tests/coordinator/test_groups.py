@@ -1,18 +1,17 @@
 """Transitions of groups: states after a load, what throws and with which words, and that a throw changes nothing."""
 
-import copy
 from uuid import UUID
 
 import pytest
 
 from sexton.coordinator.api.view import LoadedMember
 from sexton.coordinator.groups.groups import GROUP_RECORD_TYPES
-from sexton.errors import LogError, TransitionError
+from sexton.errors import LogError
 from sexton.records import RECORD_TYPES, kafka_uuid
 from tests.coordinator.group_records import (
     SHARE,
     STREAMS,
-    TOPIC_ID,
+    assert_throws,
     classic,
     consumer_member,
     feed,
@@ -70,10 +69,13 @@ NO_TOMBSTONE = "but did not receive {}Value tombstone."
 NO_EPOCH = NO_TOMBSTONE.format("ConsumerGroupTargetAssignmentMetadata")
 NO_ASSIGNMENT = NO_TOMBSTONE.format("ConsumerGroupCurrentMemberAssignment")
 NO_TASKS = NO_TOMBSTONE.format("StreamsGroupCurrentMemberAssignment")
+NO_MEMBER_EPOCH = (
+    'Cannot invoke "java.lang.Integer.intValue()" because the return value of '
+    '"org.apache.kafka.coordinator.group.streams.StreamsGroupMember.memberEpoch()" is null'
+)
 TARGETED = "Received a tombstone record to delete target assignment of g but the assignment still has 1 members."
 TARGETS_ALONE = [target(7), record(6, assignment_epoch=-1)]
 SHARE_TARGETED = [share_member(), target(13), gone(14, "m")]
-BELOW_0 = record(6, assignment_epoch=1, assignment_timestamp=-5)
 OWNED = "Cannot set the epoch of AAAAAAAAAAAAAAAAAAAABw-0 to 2 because the partition is still owned at epoch "
 TWICE = "Static member with groupInstanceId=i cannot be added to group g since it is already a member."
 M, N = (("m", subscription()), ("n", subscription()))
@@ -89,17 +91,13 @@ THROWS = {
     "consumer group with targets": (TARGETS_ALONE, gone(3), GROUP + "but the target assignment still has 1 members."),
     "consumer group with a target epoch, which is there from the start": ([CONSUMER], gone(3), GROUP + NO_EPOCH),
     "target epoch with targets": ([target(7)], gone(6), TARGETED),
-    "target epoch below -1": ([], record(6, assignment_epoch=-2), "The assignment epoch must be non-negative or -1."),
-    "target timestamp below 0": ([], BELOW_0, "The assignment timestamp must be non-negative."),
-    "target with a topic twice": ([], target(7, topic_ids=(TOPIC_ID,) * 2), "Duplicate key AAAAAAAAAAAAAAAAAAAABw"),
-    "partition of another member at the same epoch": ([owns("m", epoch=2)], owns("n", epoch=2), OWNED + "2"),
     "partition both assigned and revoked": ([], owns("m", epoch=2, revoking=(0,)), OWNED + "2"),
     "old owner described anew": ([owns("m", epoch=2), owns("n", epoch=3)], consumer_member("m"), OWNED + "3"),
     "share member with an assignment": ([share_member()], gone(10, "m"), MEMBER + "with invalid leave group epoch."),
     "share member with a target": (SHARE_TARGETED, gone(10, "m"), MEMBER + "but member exists in target assignment."),
     "share group with a target epoch": ([SHARE], gone(11), GROUP + "but target assignment epoch in invalid."),
     "streams member with an assignment": ([streams_member(), streams_task()], gone(19, "m"), MEMBER + NO_TASKS),
-    "streams member that never was assigned": ([streams_member()], gone(19, "m"), "is null"),
+    "streams member that never was assigned": ([streams_member()], gone(19, "m"), NO_MEMBER_EPOCH),
     "streams topology below 0": ([], topology(-1), "Topology epoch must be non-negative."),
     "streams topology with a subtopology twice": ([], topology(-1, ("0", "0")), "Duplicate key 0"),
     "streams member with a tag twice": ([], streams_member(("a", "a")), "Duplicate key a"),
@@ -110,14 +108,7 @@ THROWS = {
 
 @pytest.mark.parametrize("before, entry, message", THROWS.values(), ids=THROWS)
 def test_what_throws_changes_nothing(before, entry, message):
-    groups = replay(*before)
-    snapshot = rows(copy.deepcopy(groups))
-    with pytest.raises(TransitionError) as caught:
-        feed(groups, entry)
-    assert str(caught.value) == message or (message == "is null" and str(caught.value).endswith(message))
-    assert rows(groups) == snapshot
-    with pytest.raises(TransitionError):  # and it would throw again
-        feed(groups, entry)
+    assert_throws(replay(*before), entry, message)
 
 
 def test_a_malformed_subscription_leaves_the_group_as_it_was():

@@ -32,7 +32,7 @@ def test_counters():
     history = [
         BatchSpec(entries=(commit("a", 1), commit("a", 2), tombstone("b"))),
         BatchSpec(entries=(commit("a", 3, "u"),), producer_id=1, transactional=True),
-        BatchSpec(producer_id=1, control_type=COMMIT),
+        BatchSpec(producer_id=1, control=(COMMIT,)),
         BatchSpec(producer_id=2),
         BatchSpec(entries=((b"\x00\x63", None), group_entry(2, "a", classic_fields()))),
     ]
@@ -56,21 +56,6 @@ def test_counters():
 def test_an_empty_log():
     loaded = load([], cap_bytes=CAP_BYTES)
     assert (loaded.first_log_offset, loaded.next_log_offset, loaded.cut) == (None, 0, 0)
-
-
-def test_damage_is_told_and_reading_goes_on():
-    before, after = encode_batches([BatchSpec(entries=(commit("a", 1),)), BatchSpec(entries=(commit("b", 2),))])
-    loaded = load([before + b"\xff" * 40 + after], cap_bytes=CAP_BYTES)
-    assert {key[0] for key in loaded.offsets} == {"a", "b"}
-    assert [row.reason for row in loaded.undecodable] == ["malformed_batch"]
-    assert loaded.load_would_fail
-
-
-def test_a_torn_tail_is_no_damage():
-    data = encode_log([BatchSpec(entries=(commit("a", 1),)), BatchSpec(entries=(commit("b", 2),))])
-    loaded = load([data[:-3]], cap_bytes=CAP_BYTES)
-    assert {key[0] for key in loaded.offsets} == {"a"}
-    assert not loaded.undecodable
 
 
 def test_a_bad_value_leaves_the_older_one_and_says_where():
@@ -97,7 +82,7 @@ def test_a_marker_ends_only_its_own_producer_s_transaction():
     history = [
         BatchSpec(entries=(commit("a", 1),), producer_id=1, transactional=True),
         BatchSpec(entries=(commit("b", 2),), producer_id=2, transactional=True, timestamp_ms=BASE_MS + 5),
-        BatchSpec(producer_id=1, control_type=ABORT),
+        BatchSpec(producer_id=1, control=(ABORT,)),
     ]
     loaded = _load(history)
     assert set(loaded.open_transactions) == {2}
@@ -119,13 +104,6 @@ def test_a_batch_from_the_future_does_not_end_the_reading():
     assert (loaded.cut, loaded.counters["future_batches"]) == (2, 1)
     history[1] = BatchSpec(entries=(commit("b"),), timestamp_ms=BASE_MS + FUTURE_MS)
     assert _load(history, as_of_ms=BASE_MS + 10, taken_at_ms=BASE_MS).cut == 1
-
-
-def test_the_batch_at_as_of_is_not_read():
-    history = [BatchSpec(entries=(commit("a"),)), BatchSpec(entries=(commit("b"),), timestamp_ms=BASE_MS + 1, gap=5)]
-    assert _load(history, as_of_ms=BASE_MS + 1).cut == 6
-    assert _load(history, as_of_ms=BASE_MS + 2).cut == 7
-    assert _load(history, as_of_ms=BASE_MS).cut == 0
 
 
 def test_what_lies_behind_the_first_record_of_a_control_batch_is_not_read_up_to_3_9():

@@ -1,4 +1,4 @@
-"""Whole recordings of real brokers: what they answered after loading the log, and what their sweeps wrote."""
+"""Whole recordings of real brokers: what their sweeps wrote. What they answered is in api/test_recordings.py."""
 
 from collections import Counter
 
@@ -8,72 +8,10 @@ from sexton.coordinator.expiry import sweep, verdict
 from sexton.log.batch import read_batches, read_records
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, RELEASES, lines, load_recording, segments
 
-
-def _is_from(release, first):
-    return [int(part) for part in release.split(".")] >= [int(part) for part in first.split(".")]
-
-
-WITHOUT_GROUPS = ["kafka-0.9.0.1"]
-"""A 0.9 broker was asked for offsets alone, and its sweep for nothing but its log."""
-WITH_GROUPS = [name for name in RELEASES if name not in WITHOUT_GROUPS]
-WITH_STABLE = [name for name, release in RELEASES.items() if _is_from(release, "2.5")]
-"""Before, nobody could ask for stable offsets."""
+WITH_SWEEPS = [name for name in RELEASES if name != "kafka-0.9.0.1"]
+"""Of what the sweep of a 0.9 broker did there is nothing but its log."""
 RETENTION_MS = 60_000
 GRACE_MS = 1_000  # a sweep's batches carry append time, up to this much after the instant it judged by
-
-
-def _answers(recording, field):
-    return {
-        (group["group"], key.rpartition("-")[0], int(key.rpartition("-")[2])): tuple(value)
-        for group in lines(GOLDEN / recording / "loaded.jsonl")
-        for key, value in (group.get(field) or {}).items()
-    }
-
-
-def _offsets(recording, **options):
-    return {
-        key: (offset.committed_offset, offset.leader_epoch, offset.metadata)
-        for loaded in load_recording(recording, **options).values()
-        for key, offset in loaded.offsets.items()
-        if key not in loaded.unreachable()
-    }
-
-
-@pytest.mark.parametrize("recording", RELEASES)
-def test_committed_offsets(recording):
-    answers = _answers(recording, "offsets")
-    assert len(answers) > 200
-    assert _offsets(recording) == answers
-
-
-@pytest.mark.parametrize("recording", WITH_STABLE)
-def test_stable_offsets(recording):
-    held = set().union(*(loaded.state.pending_keys() for loaded in load_recording(recording).values()))
-    assert {key: value for key, value in _offsets(recording).items() if key not in held} == _answers(
-        recording, "stable"
-    )
-
-
-@pytest.mark.parametrize(
-    "recording, release, differing",
-    [("kafka-2.8.2-plain", "4.3.1", 35), ("kafka-3.9.1", "4.0.0", 57), ("kafka-4.0.0", "3.9.1", 110)],
-)
-def test_by_another_coordinator_s_rules_offsets_differ(recording, release, differing):
-    answers, others = _answers(recording, "offsets"), _offsets(recording, release=release)
-    assert sum(answers.get(key) != others.get(key) for key in answers.keys() | others.keys()) == differing
-
-
-@pytest.mark.parametrize("recording", WITH_GROUPS)
-def test_groups(recording):
-    answers = {
-        (group["group"], group["type"] or "Classic", group["state"], group["protocol"] or None)
-        for group in lines(GOLDEN / recording / "loaded.jsonl")
-    }
-    assert answers == {
-        (group.group_id, group.group_type, group.state, group.protocol_type)
-        for loaded in load_recording(recording).values()
-        for group in loaded.groups.by_id.values()
-    }
 
 
 @pytest.mark.parametrize("recording", RELEASES)
@@ -108,7 +46,7 @@ def _sweeps(recording):
         left = [batch for batch in left if batch["at_ms"] > at_ms + GRACE_MS]
 
 
-SWEEPS = [(recording, number) for recording in WITH_GROUPS for number, _ in enumerate(_sweeps(recording))]
+SWEEPS = [(recording, number) for recording in WITH_SWEEPS for number, _ in enumerate(_sweeps(recording))]
 
 
 @pytest.mark.parametrize("recording, number", SWEEPS)

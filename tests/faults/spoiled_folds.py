@@ -55,7 +55,7 @@ def archive_in(folder: Path) -> Archive:
     archive.snapshot(instant(1) + 2_000, {0: first, 1: broken})
     more = [commit("a", 9), commit("e"), tombstone("d"), group_entry(2, "e", members)]
     later = minute(2, *more, first=end)
-    later += encode_log([BatchSpec(producer_id=1, transactional=True, control_type=1)], base_offset=end + len(more))
+    later += encode_log([BatchSpec(producer_id=1, transactional=True, control=(1,))], base_offset=end + len(more))
     archive.snapshot(instant(2) + 2_000, {0: later, 1: minute(2, commit("x", 8), first=3)})
     return archive
 

@@ -94,7 +94,7 @@ def test_commits_are_values_between_two_instants(tmp_path: Path) -> None:
     """Tombstones are no commits; a transaction that is aborted has committed all the same."""
     first = [BatchSpec(entries=(commit("a"), commit("b")))]
     aborted = BatchSpec(entries=(commit("a", 9),), producer_id=1, transactional=True)
-    then = [BatchSpec(entries=(commit("a", 2), tombstone("b"))), aborted, BatchSpec(producer_id=1, control_type=0)]
+    then = [BatchSpec(entries=(commit("a", 2), tombstone("b"))), aborted, BatchSpec(producer_id=1, control=(0,))]
     profile = profile_of("group_coordinator")
     logs = {"start": first, "end": first + then, "holes": [*first, BatchSpec(gap=1, entries=(commit("c"),))]}
     for name, log in logs.items():

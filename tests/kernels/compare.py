@@ -1,8 +1,11 @@
 """Folds bytes with the kernels as a run of chunks would, and holds every row against the plain replay."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import Profile
@@ -10,6 +13,7 @@ from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.kernels.fold import PartialFold, fold_task
 from sexton.kernels.results import finish
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks
+from sexton.verdicts.expiry import held_offsets, judge, plan, sweep_block
 from tests.oracle import oracle_tables
 
 CAP_BYTES = 1 << 20
@@ -42,7 +46,14 @@ def fold_bytes(
     )
 
 
-def fold_slices(data: bytes, borders: Sequence[int], **options: Any) -> list[PartialFold]:
+def fold_slices(
+    data: bytes,
+    borders: Sequence[int],
+    *,
+    as_of_ms: int | None = None,
+    taken_at_ms: int | None = None,
+    profile: Profile = NEWEST,
+) -> list[PartialFold]:
     """The folds of a segment cut at `borders`, which need not be those of batches."""
     places = [0, *sorted(borders), len(data)]
     return [
@@ -50,8 +61,9 @@ def fold_slices(data: bytes, borders: Sequence[int], **options: Any) -> list[Par
             [data],
             task=FoldTask(log_partition=0, index=index, slices=(slice_of(data, start, end),), is_last=False),
             cap_bytes=CAP_BYTES,
-            as_of_ms=options.get("as_of_ms"),
-            taken_at_ms=options.get("taken_at_ms"),
+            as_of_ms=as_of_ms,
+            taken_at_ms=taken_at_ms,
+            profile=profile,
         )
         for index, (start, end) in enumerate(pairwise(places))
     ]
@@ -80,6 +92,17 @@ def tables_of(fold: PartialFold, *, partition_count: int | None = None) -> dict[
         name: table.to_pylist()
         for name, table in finish(fold, log_partition=0, partition_count=partition_count).items()
     }
+
+
+def planned(tables: Mapping[str, pa.Table], *, retention_ms: int, now_ms: int, profile: Profile) -> pa.Table:
+    """What a sweep at that instant writes to a log partition of these tables: nothing where it fails."""
+    rules: dict[str, Any] = {"retention_ms": retention_ms, "now_ms": now_ms, "profile": profile}
+    offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
+    state = offsets, tables["groups"], tables["pending_offsets"]
+    expires = pc.equal(judge(*state, **rules)["broker_verdict"], "expire")
+    rows = plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile)
+    block = sweep_block(*state, **rules)
+    return rows if block is None or not block.is_on(now_ms) else rows.slice(0, 0)
 
 
 def loaded(data: bytes, **options: Any) -> Loaded:

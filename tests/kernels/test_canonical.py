@@ -18,10 +18,10 @@ from sexton.kernels.canonical import canonical
 from sexton.kernels.checkpoint.files import pack, read_parquet, unpack
 from sexton.kernels.fold import PartialFold, fold_task, merge_all
 from sexton.log.segment import FoldTask
-from tests.campaign.histories import history
+from tests.campaign.histories import histories, history
 from tests.campaign.packs import pack as pack_histories
 from tests.kernels.compare import CAP_BYTES, PROFILES, assert_equal, fold_slices, loaded, slice_of, tables_of
-from tests.strategies import BatchSpec, commit, encode_batches, encode_log, histories, tombstone
+from tests.strategies import BatchSpec, commit, encode_batches, encode_log, tombstone
 
 HISTORIES = 400
 IN_PIECES = [profile for profile in PROFILES if profile.folds_in_slices]
@@ -118,7 +118,7 @@ def test_nothing_is_left_of_what_is_gone(tmp_path: Path) -> None:
             entries=(commit("gone", 1, metadata="m"), commit("kept", 2, topic="b"), commit("kept", 3, topic="a"))
         ),
         BatchSpec(entries=(commit("gone", 7),), producer_id=1, transactional=True),
-        BatchSpec(producer_id=1, transactional=True, control_type=1),
+        BatchSpec(producer_id=1, transactional=True, control=(1,)),
         BatchSpec(entries=(tombstone("gone"), tombstone("never"), commit("open", 8)), producer_id=2),
     ]
     fold = fold_slices(encode_log(log), [])[0]

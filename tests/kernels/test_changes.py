@@ -15,11 +15,11 @@ from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.kernels.changes.replay import changes_between
-from sexton.kernels.fold import PartialFold, fold_task
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set
-from sexton.log.segment import FoldTask, Segment, plan_fold_tasks
-from tests.kernels.compare import CAP_BYTES, PROFILES, slice_of
+from sexton.log.segment import Segment, plan_fold_tasks
+from tests.campaign.histories import histories
+from tests.kernels.compare import CAP_BYTES, PROFILES, fold_bytes, slice_of
 from tests.strategies import (
     ABORT,
     BASE_MS,
@@ -32,7 +32,6 @@ from tests.strategies import (
     commit,
     encode_batches,
     group_entry,
-    histories,
     offset_key,
     offset_value,
     subscription,
@@ -76,7 +75,7 @@ def _commits(draw: st.DrawFn) -> list[BatchSpec]:
     if draw(st.integers(0, 4)):
         return [batch]
     producer_id = draw(st.sampled_from((1, 2)))
-    ends = [BatchSpec(producer_id=producer_id, transactional=True, control_type=kind) for kind in (COMMIT, ABORT)]
+    ends = [BatchSpec(producer_id=producer_id, transactional=True, control=(kind,)) for kind in (COMMIT, ABORT)]
     return [
         replace(batch, producer_id=producer_id, transactional=True),
         *draw(st.sampled_from([[], ends[:1], ends[1:]])),
@@ -142,18 +141,12 @@ def plain(batches: Sequence[bytes], border: int, known: ChangeEvidence, profile:
     return [row.to_row() for row in changes(before, batches[border:], known=known, cap_bytes=CAP_BYTES)]
 
 
-def fold_of(batches: Sequence[bytes], profile: Profile) -> PartialFold:
-    data = b"".join(batches)
-    task = FoldTask(log_partition=0, index=0, slices=(slice_of(data),), is_last=True)
-    return fold_task([data], task=task, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None, profile=profile)
-
-
 def compiled(
     batches: Sequence[bytes], border: int, known: ChangeEvidence, profile: Profile, *, target_bytes: int = 1 << 30
 ) -> list[dict[str, Any]]:
     """The whole log is given: what lies before the interval has to be passed over."""
     data = b"".join(batches)
-    start = fold_of(batches[:border], profile) if border else None
+    start = fold_bytes(b"".join(batches[:border]), profile=profile) if border else None
     segment = Segment(log_partition=0, path="", size_bytes=len(data), base_offset=0)
     slices = tuple(span for task in plan_fold_tasks([segment], target_bytes=target_bytes) for span in task.slices)
     options = {"known": known, "profile": profile, "cap_bytes": CAP_BYTES}
@@ -224,7 +217,7 @@ def test_stops_at_the_cut() -> None:
     batches = encode_batches([BatchSpec(entries=(commit("a", number),)) for number in range(5)])
     data = b"".join(batches)
     for cut in range(1, 6):
-        table = changes_between(fold_of(batches[:1], NEWEST), [data], slices=[slice_of(data)], cut=cut, **BARE)
+        table = changes_between(fold_bytes(batches[0]), [data], slices=[slice_of(data)], cut=cut, **BARE)
         assert table["new_committed_offset"].to_pylist() == ([cut - 1] if cut > 1 else [])
 
 

@@ -16,9 +16,10 @@ from sexton.policy import Policy, decide, decide_bare
 from sexton.tables.expiry_forecast import HORIZON_DAYS
 from sexton.verdicts.expiry import plan
 from sexton.verdicts.policy import plan_by_policy
+from tests.campaign.histories import histories
 from tests.pipeline.policy_verdicts import facts_of, judged, offset_facts
 from tests.policy.worlds import policies
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, histories
+from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 from tests.verdicts.test_expiry import CAP_BYTES
 
 HOUR_MS = 3_600_000

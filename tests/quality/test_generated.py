@@ -18,10 +18,11 @@ from sexton.quality.relations import CheckedRun
 from sexton.quality.suites import suites_of
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, judge, plan
+from tests.campaign.histories import histories
 from tests.kernels.compare import CAP_BYTES, PROFILES
 from tests.oracle import oracle_tables
 from tests.quality import world
-from tests.strategies import BASE_MS, BatchSpec, encode_log, histories
+from tests.strategies import BASE_MS, BatchSpec, encode_log
 
 PLAN_COLUMNS: dict[str, Any] = {"plan_id": "plan", "log_partition": 0, "target_log_partition": 0, "key": b"k"}
 

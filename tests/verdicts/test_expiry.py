@@ -3,7 +3,6 @@
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,13 +12,14 @@ from sexton.coordinator.expiry import SweepBlock
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
-from sexton.coordinator.tombstones import Tombstone, group_tombstones
+from sexton.coordinator.tombstones import group_tombstones
 from sexton.tables import TABLES
-from sexton.verdicts.expiry import held_offsets, judge, plan, sweep_block
+from tests.campaign.checks import check_sweep
+from tests.campaign.histories import histories
 from tests.kernels.compare import PROFILES
 from tests.oracle import oracle_tables
 from tests.record_fields import encode_value
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry, histories
+from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry
 
 CAP_BYTES = 1 << 20
 INSTANTS = st.integers(BASE_MS - 5_000, BASE_MS + 200_000)
@@ -45,27 +45,7 @@ def tables_of(loaded: Loaded, *, log_partition: int, partition_count: int | None
 
 def compare(loaded: Loaded, *, retention_ms: int, now_ms: int, partition_count: int | None = None) -> None:
     tables = tables_of(loaded, log_partition=0, partition_count=partition_count)
-    offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
-    profile = loaded.profile
-    at = {"retention_ms": retention_ms, "now_ms": now_ms}
-    block = expiry.sweep_block(loaded, **at)
-    assert block == sweep_block(offsets, tables["groups"], tables["pending_offsets"], **at, profile=profile)
-    verdicts = judge(offsets, tables["groups"], tables["pending_offsets"], **at, profile=profile)
-    pending = loaded.state.pending_keys()
-    for row in verdicts.to_pylist():
-        key = (row["group_id"], row["topic"], row["partition"])
-        own = loaded.offsets[key], key[1], loaded.groups.by_id[key[0]]
-        expected = expiry.verdict(*own, is_pending=key in pending, **at, profile=profile, block=block)
-        told = [row[name] for name in ("broker_verdict", "broker_reason", "broker_expires_at_ms", "base_timestamp_ms")]
-        assert told == [expected.decision, expected.reason, expected.expires_at_ms, expected.base_timestamp_ms], key
-    assert {(r["group_id"], r["topic"], r["partition"]) for r in verdicts.to_pylist()} == {
-        key for key in loaded.offsets if key[0] in loaded.groups.by_id
-    }
-    expires = pc.equal(verdicts["broker_verdict"], "expire")
-    planned = plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile).to_pylist()
-    if block is not None and block.is_on(now_ms):
-        planned = []
-    assert [Tombstone(**row) for row in planned] == expiry.sweep(loaded, retention_ms=retention_ms, now_ms=now_ms)
+    check_sweep(tables, loaded, retention_ms=retention_ms, now_ms=now_ms)
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
@@ -76,36 +56,6 @@ def test_sweep_equals_the_plain_rules(
 ) -> None:
     loaded = load([encode_log(history)], cap_bytes=CAP_BYTES, profile=profile)
     compare(loaded, retention_ms=retention_ms, now_ms=now_ms, partition_count=partition_count)
-
-
-@pytest.mark.parametrize("commit_timestamp_ms", [0, -1, -(1 << 63), (1 << 63) - 1, BASE_MS])
-def test_timestamps_at_the_ends_of_64_bits(commit_timestamp_ms: int) -> None:
-    entries: Any = (commit("a", commit_timestamp_ms=commit_timestamp_ms),)
-    loaded = load([encode_log([BatchSpec(entries=entries)])], cap_bytes=CAP_BYTES)
-    for now_ms in (0, BASE_MS, (1 << 63) - 1):
-        compare(loaded, retention_ms=60_000, now_ms=now_ms)
-
-
-@pytest.mark.parametrize("late_ms, verdict", [(-1, "keep"), (0, "expire"), (1, "expire")])
-def test_an_offset_expires_at_the_very_millisecond(late_ms: int, verdict: str) -> None:
-    for fields in ({}, {"version": 1, "expire_timestamp_ms": BASE_MS + 60_000}):
-        entries = (commit("a", commit_timestamp_ms=BASE_MS, **fields),)
-        loaded = load([encode_log([BatchSpec(entries=entries)])], cap_bytes=CAP_BYTES)
-        now_ms = BASE_MS + 60_000 + late_ms
-        compare(loaded, retention_ms=60_000, now_ms=now_ms)
-        tables = tables_of(loaded, log_partition=0, partition_count=None)
-        judged = judge(
-            tables["committed_offsets"], tables["groups"], tables["pending_offsets"], retention_ms=60_000, now_ms=now_ms
-        )
-        assert judged["broker_verdict"].to_pylist() == [verdict]
-
-
-@pytest.mark.parametrize("release, types", [("4.0.2", [12, 9, 11]), ("4.1.0", [])])
-def test_only_4_0_deletes_share_groups(release: str, types: list[int]) -> None:
-    share_group = group_entry(11, "g", {"epoch": 1, "metadata_hash": 0})
-    loaded = load([encode_log([BatchSpec(entries=(share_group,))])], cap_bytes=CAP_BYTES, profile=of_broker(release))
-    assert [item.record_type for item in expiry.sweep(loaded, retention_ms=1, now_ms=BASE_MS)] == types
-    compare(loaded, retention_ms=1, now_ms=BASE_MS)
 
 
 EPOCH = group_entry(3, "left", {"epoch": 1, "metadata_hash": 0})

@@ -1,4 +1,7 @@
-"""What is told of offsets beside the verdict: over whole tables the same as plainly, and right in plain cases."""
+"""What is told of offsets beside the verdict: over whole tables the same as plainly, and right in plain cases.
+
+What turns a verdict is held against the plain rules in tests/campaign/checks.py.
+"""
 
 from typing import Any
 from uuid import UUID
@@ -8,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.coordinator import expiry, orphans
+from sexton.coordinator import orphans
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.orphans import KnownTopic
 from sexton.coordinator.pins import pin_of
@@ -19,6 +22,7 @@ from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, judge
 from sexton.verdicts.orphans import TopicsTable, against_topics
 from sexton.verdicts.pins import pins
+from tests.campaign.histories import histories
 from tests.kernels.compare import PROFILES
 from tests.oracle import oracle_tables
 from tests.strategies import (
@@ -32,7 +36,6 @@ from tests.strategies import (
     commit,
     encode_log,
     group_entry,
-    histories,
     subscription,
 )
 
@@ -90,15 +93,9 @@ def told(loaded: Loaded, known: orphans.KnownTopics | None, **options: Any) -> l
 def plainly(loaded: Loaded, row: dict[str, Any], known: orphans.KnownTopics) -> dict[str, Any]:
     """The same of one offset, by the plain rules."""
     key = (row["group_id"], row["topic"], row["partition"])
-    offset, group = loaded.offsets[key], loaded.groups.by_id[key[0]]
-    is_pending, block = key in loaded.state.pending_keys(), expiry.sweep_block(loaded, **INSTANT)
-    judged = expiry.verdict(
-        offset, key[1], group, is_pending=is_pending, **INSTANT, profile=loaded.profile, block=block
-    )
+    offset = loaded.offsets[key]
     pin = pin_of(key, loaded)
     return {
-        "changes_by": expiry.changes_by(judged, group, **INSTANT, profile=loaded.profile),
-        "left_topic": expiry.has_left_topic(group, key[1]),
         "orphan": orphans.orphan_of(key, offset, known),
         "behind_log_start": orphans.is_behind_log_start(key, offset, known),
         "pinned_by_producer_id": pin and pin.producer_id,
@@ -210,7 +207,7 @@ def test_the_oldest_of_several_transactions_pins() -> None:
     pinned, free = sorted(told(loaded, None), key=lambda row: row["group_id"])
     assert [pinned[f"pinned_{name}"] for name in ("by_producer_id", "first_log_offset", "since_ms")] == [7, 2, T0 - 9]
     assert free["pinned_by_producer_id"] is None
-    ended = of(OLD, more=(PENDING, other, BatchSpec(producer_id=7, transactional=True, control_type=ABORT)))
+    ended = of(OLD, more=(PENDING, other, BatchSpec(producer_id=7, transactional=True, control=(ABORT,))))
     (row,) = (row for row in told(ended, None) if row["group_id"] == "a")
     assert row["pinned_by_producer_id"] == 3
 

@@ -96,32 +96,29 @@ def _described(answer: DescribedGroup) -> Any:
 
 def _classic(answer: DescribedGroup) -> Any:
     assert answer.group is not None
-    members = {
-        one.member_id: (
-            one.group_instance_id,
-            one.client_id,
-            one.client_host,
-            one.member_metadata,
-            one.member_assignment,
-        )
-        for one in answer.members
-    }
-    return answer.group.protocol_type or "", answer.protocol or "", members
+    return answer.group.protocol_type or "", answer.protocol or "", _members(answer.members, _of_classic)
 
 
 def _modern(answer: DescribedGroup) -> Any:
     assert answer.group is not None
-    members = {
+    return answer.group.generation, _members(answer.members, lambda one: (one.member_epoch, set(one.assignment or ())))
+
+
+def _members(members: Iterable[Any], more: Callable[[Any], Any]) -> dict[str, Any]:
+    """By member id what Sexton and every kind of answer say of a member, and `more` of it."""
+    return {
         one.member_id: (
-            one.group_instance_id,
+            getattr(one, "group_instance_id", getattr(one, "instance_id", None)),
             one.client_id,
             one.client_host,
-            one.member_epoch,
-            set(one.assignment or ()),
+            more(one),
         )
-        for one in answer.members
+        for one in members
     }
-    return answer.group.generation, members
+
+
+def _of_classic(member: Any) -> Any:
+    return member.member_metadata, member.member_assignment
 
 
 # --- the broker
@@ -252,54 +249,27 @@ def _answered_offsets(answer: Any) -> Any:
 
 
 def _answered_classic(group: Any) -> Any:
-    members = {
-        one.member_id: (
-            one.group_instance_id,
-            one.client_id,
-            one.client_host,
-            one.member_metadata,
-            one.member_assignment,
-        )
-        for one in group.members
-    }
-    return group.protocol_type, group.protocol_data, members
+    return group.protocol_type, group.protocol_data, _members(group.members, _of_classic)
 
 
 def _answered_modern(group: Any) -> Any:
-    members = {
-        one.member_id: (
-            getattr(one, "instance_id", None),
-            one.client_id,
-            one.client_host,
-            one.member_epoch,
-            {
-                f"{kafka_uuid(part.topic_id)}-{number}"
-                for part in one.assignment.topic_partitions
-                for number in part.partitions
-            },
-        )
-        for one in group.members
-    }
-    return group.group_epoch, members
+    def more(member: Any) -> Any:
+        parts = member.assignment.topic_partitions
+        return member.member_epoch, {f"{kafka_uuid(part.topic_id)}-{n}" for part in parts for n in part.partitions}
+
+    return group.group_epoch, _members(group.members, more)
 
 
 def _answered_streams(group: Any) -> Any:
-    members = {
-        one.member_id: (
-            one.instance_id,
-            one.client_id,
-            one.client_host,
-            one.member_epoch,
-            {
-                f"{part.subtopology_id}{suffix}-{number}"
-                for tasks, suffix in TASK_KINDS.items()
-                for part in getattr(one.assignment, tasks)
-                for number in part.partitions
-            },
-        )
-        for one in group.members
-    }
-    return group.group_epoch, members
+    def more(member: Any) -> Any:
+        return member.member_epoch, {
+            f"{part.subtopology_id}{suffix}-{number}"
+            for tasks, suffix in TASK_KINDS.items()
+            for part in getattr(member.assignment, tasks)
+            for number in part.partitions
+        }
+
+    return group.group_epoch, _members(group.members, more)
 
 
 _OF_MEMBERS: Mapping[str, tuple[Callable[[DescribedGroup], Any], str | None, Callable[[Any], Any]]] = {

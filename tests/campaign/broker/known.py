@@ -10,8 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import pyarrow.compute as pc
-
 from sexton.coordinator import expiry
 from sexton.coordinator.api.coordinator import Shard, shard_after_load
 from sexton.coordinator.api.plain_view import PlainView, removed_groups
@@ -21,10 +19,9 @@ from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import Tombstone
 from sexton.kernels.results import finish
-from sexton.verdicts.expiry import held_offsets, judge, plan, sweep_block
 from tests.campaign.broker.logs import RETENTION_MS
 from tests.campaign.checks import Tables
-from tests.kernels.compare import CAP_BYTES, fold_bytes
+from tests.kernels.compare import CAP_BYTES, fold_bytes, planned
 
 Keys = Mapping[str, frozenset[bytes]]
 """Keys of tombstones by group id."""
@@ -84,15 +81,7 @@ class KnownByKernels(Known):
         self.shard = shard_after_load(_IndexedView(self._tables), profile=profile, load_failed=self.fails)
 
     def _swept(self, now_ms: int) -> Iterable[Tombstone]:
-        tables, profile = self._tables, self.profile
-        offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
-        state = offsets, tables["groups"], tables["pending_offsets"]
-        block = sweep_block(*state, retention_ms=RETENTION_MS, now_ms=now_ms, profile=profile)
-        if block is not None and block.is_on(now_ms):
-            return []
-        verdicts = judge(*state, retention_ms=RETENTION_MS, now_ms=now_ms, profile=profile)
-        expires = pc.equal(verdicts["broker_verdict"], "expire")
-        rows = plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile)
+        rows = planned(self._tables, retention_ms=RETENTION_MS, now_ms=now_ms, profile=self.profile)
         return [Tombstone(**row) for row in rows.to_pylist()]
 
 

@@ -9,7 +9,7 @@ from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.loading import load
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.kernels.results import finish
-from tests.coordinator.golden import CAP_BYTES, EdgeCase
+from tests.coordinator.golden import CAP_BYTES, Case
 from tests.kernels.compare import fold_bytes
 from tests.strategies import BatchSpec, Entry, encode_log
 
@@ -47,12 +47,12 @@ def one_log(*entries: Entry | BatchSpec, profile: Profile, way: str = "plain") -
     return coordinator_of({0: encode_log(specs)}, profile=profile, partition_count=1, way=way)
 
 
-def broker_of(cases: Iterable[EdgeCase], *, profile: Profile, way: str) -> Coordinator:
-    """The broker that loaded all edge cases, each in a log partition of its own; the others are empty."""
-    found = list(cases)
-    count = found[0].partition_count
-    logs = {**dict.fromkeys(range(count), b""), **{case.log_partition: case.segment for case in found}}
-    return coordinator_of(logs, profile=profile, partition_count=count, way=way)
+def broker_of(cases: Iterable[Case], *, way: str) -> Coordinator:
+    """The broker that loaded all these cases, each in its own log partition; the others are empty."""
+    (first, *others) = cases
+    logs = dict.fromkeys(range(first.partition_count), b"")
+    logs |= {case.log_partition: case.segment for case in (first, *others) if case.segment}
+    return coordinator_of(logs, profile=first.profile, partition_count=first.partition_count, way=way)
 
 
 def rows(answer: Any) -> dict[str, list[Any]]:

@@ -15,10 +15,9 @@ from sexton.log import codec as codecs
 from sexton.log.batch import read_batches, read_records
 from sexton.records import GroupMetadataValue, kafka_uuid
 from tests.coordinator.api.broker import one_log
-from tests.coordinator.golden import GOLDEN, RELEASES, segments
+from tests.coordinator.golden import CAP_BYTES, RELEASES, data_batches
 from tests.record_fields import decode_key, decode_value, from_fields
 
-CAP_BYTES = 1 << 26
 DAY_MS = 24 * 3_600_000
 NOW_MS = 1_795_000_000_000
 
@@ -38,21 +37,13 @@ def commit_of(*partitions, **request):
     return Commit(group_id="g", partitions=partitions, **request)
 
 
-def _batches(name):
-    """(batch, its records) of every data batch of a recording, in log order."""
-    for _, chunks in segments(GOLDEN / name / "before"):
-        for batch in (batch for chunk in chunks for batch in read_batches(chunk)):
-            if not batch.is_control:
-                yield batch, list(read_records(batch, cap_bytes=CAP_BYTES))
-
-
 def end_before(batch):
     return LogEnd(log_offset=batch.base_offset, leader_epoch=max(batch.leader_epoch, 0))
 
 
 def _commits(name):
     """Batches of one group's commits, each with the request that it answers."""
-    for batch, records in _batches(name):
+    for batch, records in data_batches(name):
         parts = [
             (decode_key(record.key)[1], decode_value(1, record.value)[1], record)
             for record in records
@@ -99,7 +90,7 @@ def test_a_commit_is_written_as_the_broker_wrote_it(name, release):
 def test_a_group_with_members_is_stored_as_the_broker_stored_it(name, release):
     profile = of_broker(release)
     compared = 0
-    for batch, records in _batches(name):
+    for batch, records in data_batches(name):
         for record in records:
             if record.key[:2] != b"\0\2" or record.value is None:
                 continue

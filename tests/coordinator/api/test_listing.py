@@ -14,7 +14,6 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
 from tests.coordinator.api.broker import WAYS, coordinator_of, one_log, rows
-from tests.record_fields import encode_key, encode_value
 from tests.strategies import (
     BatchSpec,
     classic_fields,
@@ -23,6 +22,7 @@ from tests.strategies import (
     group_entry,
     offset_key,
     offset_value,
+    old_group_entry,
     subscription,
 )
 
@@ -73,15 +73,6 @@ def test_a_group_that_is_not_there(profile, error):
     assert (described.error, described.state, described.group) == (error, "Dead", None)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_description_has_the_members(way):
-    described = describe_group(one_log(CLASSIC, profile=JAVA, way=way), "c")
-    assert (described.error, described.state, described.group.member_count) == (Error.NONE, "Stable", 1)
-    (member,) = described.members
-    assert (member.member_id, member.client_id, member.client_host) == ("m", "client", "/127.0.0.1")
-    assert (member.assignment, member.assigned) == (("t-0",), (("t", 0),))
-
-
 def old_log(*entries):
     """As 0.9 and before wrote: one entry of record format 0 each."""
     return b"".join(encode_message_set([entry], base_offset=offset, magic=0) for offset, entry in enumerate(entries))
@@ -107,8 +98,7 @@ def test_before_0_10_1_a_failed_load_leaves_the_offsets_that_came_first_and_no_g
     def value(group_id, offset):
         return offset_key(group_id, record_type=record_type), offset_value(offset, version=0, record_type=record_type)
 
-    fields = {"protocol_type": "consumer", "generation": 1, "protocol": "p", "leader": "m", "members": []}
-    own = [(encode_key(2, {"group_id": "c"}), encode_value(2, 0, fields))] if record_type else []
+    own = [old_group_entry("c")] if record_type else []
     log = old_log(value("a", 7), *own, (b"\x00\x63", b""), value("b", 8))
     broker = coordinator_of({0: log}, profile=profile, partition_count=1)
     assert rows(fetch(broker, "a")) == {"t-0": [7]}

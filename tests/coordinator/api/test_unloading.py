@@ -10,7 +10,6 @@ from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
 from tests.coordinator.api.broker import WAYS, coordinator_of
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, lines, segments
-from tests.record_fields import encode_key, encode_value
 from tests.strategies import (
     COMMIT,
     BatchSpec,
@@ -20,6 +19,7 @@ from tests.strategies import (
     group_entry,
     offset_key,
     offset_value,
+    old_group_entry,
     tombstone,
 )
 
@@ -68,12 +68,8 @@ def test_0_9_0_0_unloads_every_group_but_only_its_offsets():
 
 
 def _old_logs():
-    def group(group_id):
-        fields = {"protocol_type": "consumer", "generation": 1, "protocol": "p", "leader": "m", "members": []}
-        return encode_key(2, {"group_id": group_id}), encode_value(2, 0, fields)
-
     def of(group_id):
-        entries = [group(group_id), (offset_key(group_id), offset_value(1, version=0))]
+        entries = [old_group_entry(group_id), (offset_key(group_id), offset_value(1, version=0))]
         return encode_message_set(entries, base_offset=0, magic=0)
 
     return {0: of("b"), 1: of("a")}
@@ -86,7 +82,7 @@ def test_a_log_partition_that_is_not_led():
 
 PENDING = BatchSpec(entries=(commit("g"),), producer_id=1, transactional=True)
 GONE = [group_entry(2, "g", MEMBERLESS), group_entry(2, "g", None)]
-SETTLED = [PENDING, BatchSpec(producer_id=1, transactional=True, control_type=COMMIT)]
+SETTLED = [PENDING, BatchSpec(producer_id=1, transactional=True, control=(COMMIT,))]
 G_2_8, G_0_10, O_0_9 = "group_metadata_manager:2.8", "group_metadata_manager:0.10.1", "offset_manager:0.9"
 HISTORIES = [
     # (history, groups cached before, profile -> whether the check fails)

@@ -8,9 +8,10 @@ from sexton.coordinator.api.fetch import AskedPartition, fetch
 from sexton.coordinator.api.listing import describe_group, list_groups
 from sexton.coordinator.api.unloading import unload
 from sexton.coordinator.profile import AfterFailure
+from tests.campaign.histories import histories
 from tests.coordinator.api.broker import WAYS, coordinator_of
 from tests.kernels.compare import PROFILES
-from tests.strategies import GROUP_IDS, MEMBER_IDS, PARTITIONS, TOPICS, encode_log, histories
+from tests.strategies import GROUP_IDS, MEMBER_IDS, PARTITIONS, TOPICS, encode_log
 
 SOME = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 ASKED = [AskedPartition(topic=topic, partition=partition) for topic in TOPICS for partition in PARTITIONS]

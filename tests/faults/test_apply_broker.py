@@ -11,7 +11,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone
@@ -31,8 +30,10 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.ledger.ledger import Ledger
+from sexton.pipeline.replay_groups import now_ms
 from sexton.plans.plan import Plan
 from sexton.settings import settings, variable
+from tests.clients import make_topics
 from tests.faults.apply_worlds import ANY, HOUR_MS, LOCAL, plan_of
 from tests.record_fields import decode_key
 
@@ -50,9 +51,7 @@ def config(tmp_path_factory: pytest.TempPathFactory, needs_broker: None) -> Iter
     kafka = jars.ensure(settings().cache, "kafka")
     with EmbeddedBroker(directory, port=free_port(), java=java, jars=kafka) as broker:
         found = client_config({}, bootstrap_servers=broker.bootstrap_servers)
-        admin = AdminClient({**found.for_confluent(), "log_level": 0})
-        for made in admin.create_topics([NewTopic("kept", 2, 1)]).values():
-            made.result(TIMEOUT_S)
+        make_topics(found, {"kept": 2})
         yield found
 
 
@@ -158,10 +157,6 @@ def plan_of_round(config: ClientConfig, cluster: KafkaAdmin, prefix: str, rng: R
         cuts={part: end for part, (_, end) in logs.items()},
         retention_ms=168 * HOUR_MS,
     )
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def commit_all(config: ClientConfig, group_ids: list[str]) -> None:

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import newest_metadata
@@ -29,6 +29,7 @@ from sexton.pipeline import fetch_log, snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.settings import settings, variable
 from tests.archived import list_archived
+from tests.clients import make_topics
 from tests.faults.snapshots import InlineEngine
 
 pytestmark = pytest.mark.thorough
@@ -50,9 +51,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, needs_broker: None) -> Iter
     )
     with broker:
         config = client_config({}, bootstrap_servers=broker.bootstrap_servers)
-        admin = AdminClient(config.for_confluent())
-        for made in admin.create_topics([NewTopic("somewhere", 1, 1)]).values():
-            made.result(30)
+        make_topics(config, {"somewhere": 1})
         commit(config, 40)
         yield broker
 

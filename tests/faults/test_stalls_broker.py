@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from sexton import cli, doctor
 from sexton.coordinator.partitioner import partition_of
@@ -32,6 +32,7 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.settings import settings, variable
+from tests.clients import make_topics
 from tests.faults.stalling_proxy import StallingProxy, stalling_proxy
 from tests.integration.test_admin import wait_for_coordinators
 from tests.record_fields import encode_key
@@ -88,9 +89,7 @@ def commit(session: ClusterSession) -> Any:
 
 def make_topic(session: ClusterSession) -> None:
     """A topic to commit for, and a record in the log: an empty one is read without a Fetch."""
-    admin = AdminClient({**session.config.for_confluent(), "log_level": 0})
-    for made in admin.create_topics([NewTopic("nowhere", 1, 1)]).values():
-        made.result(30)
+    make_topics(session.config, {"nowhere": 1})
     until = time.monotonic() + 30
     while set(commit(session).values()) != {None}:
         assert time.monotonic() < until

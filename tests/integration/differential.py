@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from pyarrow import fs
 
 from sexton.java import find_java
@@ -34,6 +34,7 @@ from sexton.kernels.results import finish
 from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS, commit_offsets
 from sexton.log.segment import list_segments, plan_fold_tasks
 from sexton.settings import settings, variable
+from tests.clients import make_topics
 
 TOPICS = {"t0": 3, "t1": 2, "t2": 1}
 CHUNK_BYTES = 20_000
@@ -139,15 +140,13 @@ class RandomWork:
         return [TopicPartition(topic, part, self._rng.randrange(9_999), note, 0) for part in sorted(some)]
 
 
-def make_topics(config: ClientConfig) -> None:
-    """The topics that offsets are committed for, with something to read."""
-    admin = AdminClient({**config.for_confluent(), **QUIET})
-    for made in admin.create_topics([NewTopic(name, count, 1) for name, count in TOPICS.items()]).values():
-        try:
-            made.result(TIMEOUT_S)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
+def make_topics_once(config: ClientConfig) -> None:
+    """The topics that offsets are committed for, with something to read; they may be there already."""
+    try:
+        make_topics(config, TOPICS)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
     producer = Producer({**config.for_confluent(), **QUIET})
     producer.produce("t0", value="x", partition=0)
     producer.flush(TIMEOUT_S)
@@ -238,7 +237,7 @@ def compare(broker: EmbeddedBroker, seeds: Iterable[int], say: Callable[[str], N
     AssertionError names the seed that differs.
     """
     config = client_config({}, bootstrap_servers=broker.bootstrap_servers)
-    make_topics(config)
+    make_topics_once(config)
     equal = 0
     for seed in seeds:
         with ClusterSession(config) as session:

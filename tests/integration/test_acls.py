@@ -20,7 +20,6 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -51,10 +50,12 @@ from sexton.kafka.rights import hidden, sees_all_groups, sees_all_topics, topic_
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
+from sexton.local.workload import wait
 from sexton.pipeline import archive_transactions, snapshot_log
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.processes import SerialEngine
 from sexton.transactions import TOPIC as TRANSACTIONS_TOPIC
+from tests.clients import make_topics
 from tests.integration.secure_broker import APPLIER, LOGINS, PASSWORDS, READER, SecureCluster, secure_cluster
 from tests.integration.test_admin import wait_for_coordinators
 from tests.record_fields import encode_key
@@ -136,11 +137,8 @@ def cluster(
 ) -> Iterator[SecureCluster]:
     """Two teams with a topic and a group each; both principals have what the page grants them."""
     with secure_cluster(tmp_path_factory.mktemp("secure"), java=java, jars=kafka_jars) as cluster:
-        admin = admin_of(cluster)
-        for made in admin.create_topics([NewTopic(OWN_TOPIC, 1, 1), NewTopic(OTHER_TOPIC, 1, 1)]).values():
-            made.result(TIMEOUT_S)
-        for made in admin.create_acls([acl.binding() for acl in SHELL]).values():
-            made.result(TIMEOUT_S)
+        admin = make_topics(cluster.all_powerful, {OWN_TOPIC: 1, OTHER_TOPIC: 1})
+        wait(admin.create_acls([acl.binding() for acl in SHELL]))
         with ClusterSession(cluster.all_powerful) as session:
             wait_for_coordinators(session)
             until(lambda: set(commit_both(session, OWN).values()) == {None})
@@ -200,13 +198,12 @@ def told_by(work: Callable[[], object]) -> str:
 def without(cluster: SecureCluster, acl: str) -> Iterator[None]:
     """The cluster without one ACL of the page."""
     admin, missing = admin_of(cluster), BY[acl]
-    (gone,) = admin.delete_acls([missing.binding(AclBindingFilter)]).values()
-    assert len(gone.result(TIMEOUT_S)) == 1
+    (gone,) = wait(admin.delete_acls([missing.binding(AclBindingFilter)]))
+    assert len(gone) == 1
     try:
         yield
     finally:
-        (made,) = admin.create_acls([missing.binding()]).values()
-        made.result(TIMEOUT_S)
+        wait(admin.create_acls([missing.binding()]))
 
 
 @pytest.fixture(scope="module")
@@ -512,13 +509,11 @@ def test_bounds_that_the_applier_is_not_told(
 
 def test_the_log_sink_needs_one_more(cluster: SecureCluster, applier: ClusterSession) -> None:
     admin = admin_of(cluster)
-    (made,) = admin.create_acls([WRITE_TO_THE_LOG.binding()]).values()
-    made.result(TIMEOUT_S)
+    wait(admin.create_acls([WRITE_TO_THE_LOG.binding()]))
     try:
         assert becomes(lambda: append(applier.config, OWN), lambda log_offset: log_offset > 0)
     finally:
-        (gone,) = admin.delete_acls([WRITE_TO_THE_LOG.binding(AclBindingFilter)]).values()
-        gone.result(TIMEOUT_S)
+        wait(admin.delete_acls([WRITE_TO_THE_LOG.binding(AclBindingFilter)]))
 
 
 # --- the page itself ---

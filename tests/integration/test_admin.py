@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.consumer import OffsetDeleteRequest
 
 from sexton.coordinator.partitioner import partition_of
@@ -33,6 +32,7 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.log.batch import encode_batch
+from tests.clients import make_topics
 from tests.integration.streams_client import streams_member
 from tests.record_fields import encode_key
 
@@ -53,9 +53,7 @@ def admin_broker(
 def there(admin_broker: EmbeddedBroker) -> ClientConfig:
     """A cluster with a topic of three partitions and one of one."""
     config = client_config({}, bootstrap_servers=admin_broker.bootstrap_servers)
-    admin = AdminClient({**config.for_confluent(), "log_level": 0})
-    for made in admin.create_topics([NewTopic("numbers", 3, 1), NewTopic("somewhere", 1, 1)]).values():
-        made.result(TIMEOUT_S)
+    make_topics(config, {"numbers": 3, "somewhere": 1})
     with ClusterSession(config) as session:
         wait_for_coordinators(session)
     return config

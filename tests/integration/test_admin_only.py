@@ -14,7 +14,6 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -27,10 +26,10 @@ from sexton.cli import main
 from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.session import ClusterSession
-from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets, drive
+from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets, drive, wait
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.pipeline import find_expired, replay_groups, snapshot_log
-from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.pipeline.replay_groups import ReplayRequest, now_ms
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.records import decode_key
 from sexton.runs.folder import RunFolder, RunRecord
@@ -38,7 +37,8 @@ from sexton.runs.look_tables import tables_of, with_nulls
 from sexton.runs.processes import SerialEngine
 from sexton.tables import TABLES
 from sexton.verdicts.intervals import CLOCK_SLACK_MS, judge_between
-from tests.integration.differential import RandomWork, make_topics
+from tests.clients import make_topics
+from tests.integration.differential import RandomWork, make_topics_once
 from tests.integration.secure_broker import READER, SecureCluster, secure_cluster
 
 pytestmark = pytest.mark.thorough
@@ -51,10 +51,6 @@ GROUP = ("group_type", "state", "protocol_type", "member_count", "subscription_k
 MEMBER = ("group_id", "member_id", "group_instance_id", "client_id", "client_host", "rack_id", "member_epoch")
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def grant(cluster: SecureCluster, *resources: tuple[Any, str]) -> None:
     """DESCRIBE on these, and nothing else: no READ of any topic."""
     admin = AdminClient({**cluster.all_powerful.for_confluent(), **QUIET})
@@ -65,8 +61,7 @@ def grant(cluster: SecureCluster, *resources: tuple[Any, str]) -> None:
         for operation in (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
         if kind is not ResourceType.GROUP or operation is AclOperation.DESCRIBE
     ]
-    for made in admin.create_acls(acls).values():
-        made.result(TIMEOUT_S)
+    wait(admin.create_acls(acls))
 
 
 ALL = (ResourceType.TOPIC, "*"), (ResourceType.GROUP, "*"), (ResourceType.BROKER, "kafka-cluster")
@@ -142,7 +137,7 @@ def assert_same(
 
 @pytest.mark.timeout(7_200)
 def test_looks_say_what_the_log_says(cluster: SecureCluster, tmp_path: Path, full: bool, drawn: int) -> None:
-    make_topics(cluster.all_powerful)
+    make_topics_once(cluster.all_powerful)
     equal, count = 0, FULL_SEEDS if full else SEEDS
     for seed in sorted({*range(1, count), drawn}):
         with ClusterSession(cluster.all_powerful) as session:
@@ -236,9 +231,7 @@ def test_the_brokers_own_tombstones_come_in_the_intervals(
     with secure_cluster(tmp_path / "broker", java=java, jars=kafka_jars, settings=quick) as cluster:
         grant(cluster, *ALL)
         config = cluster.all_powerful
-        admin = AdminClient({**config.for_confluent(), **QUIET})
-        for made in admin.create_topics([NewTopic("many", PARTITIONS, 1)]).values():
-            made.result(TIMEOUT_S)
+        make_topics(config, {"many": PARTITIONS})
         take(cluster.config(READER), tmp_path / "looks", admin_only=True)
         until_s = time.time() + 40
         with ThreadPoolExecutor(8) as pool:

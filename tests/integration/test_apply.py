@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.producer import ProduceRequest
 from pyarrow import fs as pafs
 
@@ -37,7 +36,7 @@ from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import own_actions
 from sexton.log.batch import encode_batch
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
-from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.pipeline.replay_groups import ReplayRequest, now_ms
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import own_plan, read_plan
@@ -47,6 +46,7 @@ from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import environment
 from tests.aged import age
+from tests.clients import make_topics
 from tests.integration.streams_client import streams_member
 from tests.record_fields import decode_key
 from tests.strategies import commit
@@ -154,7 +154,7 @@ def world(
     with ExitStack() as stack:
         stack.callback(broker.stop)
         broker.start()
-        make_topics(clients)
+        make_first_group(clients)
         append_orphan(clients)
         begin(clients, kafka_jars)
         broker.stop()  # only a coordinator that loads it knows an offset that went past it
@@ -170,10 +170,8 @@ def world(
         yield made
 
 
-def make_topics(clients: ClientConfig) -> None:
-    admin = AdminClient({**clients.for_confluent(), "log_level": 0})
-    for made in admin.create_topics([NewTopic("kept", 3, 1), NewTopic("other", 1, 1)]).values():
-        made.result(TIMEOUT_S)
+def make_first_group(clients: ClientConfig) -> None:
+    make_topics(clients, {"kept": 3, "other": 1})
     with ClusterSession(clients) as session:
         commit_when_ready(session, "first", {("other", 0): (1, -1, "")})  # makes the offsets topic
 
@@ -277,10 +275,6 @@ def plan_of_now(clients: ClientConfig, out: Path) -> Plan:
     plan = own_plan(folder)
     keep_plan(folder, plan.record, archive)
     return read_plan(LOCAL, archive, None, str(record.plan_id))
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def planned(world: World, *group_ids: str) -> set[bytes]:

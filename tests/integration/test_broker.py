@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from sexton.errors import BrokerError, SetupError, UsageError
 from sexton.java import JavaHome
@@ -27,6 +27,7 @@ from sexton.local.workload import (
     Workload,
     commit_offsets,
 )
+from tests.clients import make_topics
 from tests.integration.conftest import PASSWORDS
 
 UNSTABLE_OFFSET_COMMIT = 88
@@ -36,8 +37,7 @@ def commit(config: ClientConfig, *, group_id: str, count: int) -> None:
     """`count` commits of one group, each a record batch of its own; makes the topic when it is not there."""
     admin = AdminClient({**config.for_confluent(), "log_level": 0})
     if "somewhere" not in admin.list_topics(timeout=10).topics:
-        for made in admin.create_topics([NewTopic("somewhere", 1, 1)]).values():
-            made.result(10)
+        make_topics(config, {"somewhere": 1})
     for number in range(count):
         commit_offsets(admin, group_id, [TopicPartition("somewhere", 0, number)])
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka.protocol.consumer import OffsetCommitRequest
 from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import ClusterMetadata
@@ -20,11 +19,12 @@ from sexton.kafka.admin import delete_offsets
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.collect_metadata import collect_metadata
-from sexton.kafka.group_state import committed_offsets, find_coordinator
+from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
-from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets
+from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets, wait
 from sexton.log.segment import list_segments
+from tests.clients import commit_for
 
 pytestmark = pytest.mark.thorough
 
@@ -45,8 +45,7 @@ class Script:
         """The cause, and what the log cannot tell it from."""
 
     def make_topics(self) -> None:
-        for made in self.admin.create_topics([NewTopic(name, count, 1) for name, count in TOPICS.items()]).values():
-            made.result(TIMEOUT_S)
+        wait(self.admin.create_topics([NewTopic(name, count, 1) for name, count in TOPICS.items()]))
 
     def commit(self, group_id: str, *offsets: tuple[str, int]) -> None:
         """Offsets that stay for as long as the broker keeps them."""
@@ -57,22 +56,7 @@ class Script:
 
     def commit_for(self, kept_ms: int, group_id: str, *offsets: tuple[str, int], value: int = 5) -> None:
         """Offsets that ask to be kept for a span, as clients could before KIP-211."""
-        Topic = OffsetCommitRequest.OffsetCommitRequestTopic
-        Part = Topic.OffsetCommitRequestPartition
-        topics = [
-            Topic(name=topic, partitions=[Part(partition_index=part, committed_offset=value, committed_metadata="")])
-            for topic, part in offsets
-        ]
-        options = {"generation_id_or_member_epoch": -1, "member_id": "", "retention_time_ms": kept_ms}
-        request = OffsetCommitRequest(version=4, group_id=group_id, topics=topics, **options)
-
-        def ask() -> None:
-            answer = self.session.call(request, node_id=find_coordinator(self.session, group_id))
-            for topic in answer.topics:
-                for part in topic.partitions:
-                    self.session.check(part.error_code, "OffsetCommit", group_id=group_id, topic=topic.name)
-
-        self.session.retrying(ask)
+        commit_for(self.session, group_id, dict.fromkeys(offsets, (value, "")), kept_ms=kept_ms)
 
     def expect(self, cause: str, group_id: str, *offsets: tuple[str, int], like: Iterable[str] = ()) -> None:
         for offset in offsets:

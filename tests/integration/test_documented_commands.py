@@ -16,17 +16,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic
-from kafka.protocol.consumer import OffsetCommitRequest
 
 from sexton import cli
 from sexton.kafka.admin import commit_offsets, group_now
 from sexton.kafka.broker import free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.group_state import find_coordinator
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import QUIET, TIMEOUT_S
 from sexton.settings import settings
+from tests.clients import commit_for, make_topics
 from tests.docs.pages import Command
 from tests.docs.running import run
 from tests.docs.sorting import sexton_commands
@@ -73,9 +71,7 @@ class World:
 
     def fill(self) -> None:
         """Groups whose offsets have expired, one that has none, and the instant at which they all had them."""
-        admin = AdminClient({**self.config.for_confluent(), **QUIET})
-        for made in admin.create_topics([NewTopic("orders", 4, 1), NewTopic("clicks", 1, 1)]).values():
-            made.result(TIMEOUT_S)
+        make_topics(self.config, {"orders": 4, "clicks": 1})
         consumer = Consumer({**self.config.for_confluent(), **QUIET, "group.id": IDLE, "enable.auto.commit": False})
         consumer.subscribe(["orders"])
         deadline = time.monotonic() + TIMEOUT_S
@@ -86,24 +82,11 @@ class World:
         with ClusterSession(self.config) as session:
             for group_id in GROUPS:
                 assert set(commit_offsets(session, group_id, ORDERS | CLICKS).values()) == {None}
-                self._let_expire(session, group_id)
+                commit_for(session, group_id, {place: (offset, "") for place, (offset, _, _) in ORDERS.items()})
             assert group_now(session, IDLE).state == "Empty"
         time.sleep(1.1)  # instants are told in whole seconds
         self.instant = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         time.sleep(1.1)
-
-    def _let_expire(self, session: ClusterSession, group_id: str) -> None:
-        """Commit once more, to be kept for a millisecond, as clients could before KIP-211: nobody has to wait."""
-        Topic = OffsetCommitRequest.OffsetCommitRequestTopic
-        Part = Topic.OffsetCommitRequestPartition
-        parts = [Part(partition_index=part, committed_offset=offset, committed_metadata="")
-                 for (_, part), (offset, _, _) in ORDERS.items()]  # fmt: skip
-        request = OffsetCommitRequest(
-            version=4, group_id=group_id, generation_id_or_member_epoch=-1, member_id="", retention_time_ms=1,
-            topics=[Topic(name="orders", partitions=parts)],
-        )  # fmt: skip
-        answer = session.call(request, node_id=find_coordinator(session, group_id))
-        assert {part.error_code for topic in answer.topics for part in topic.partitions} == {0}
 
     def plan(self) -> None:
         """One plan of what the broker would sweep, one of the policy's: each is applied under its own rules."""

@@ -21,7 +21,10 @@ from sexton.cli import main
 from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
+from sexton.local.workload import wait
 from sexton.pipeline.measure_lag import measure
+from sexton.pipeline.replay_groups import now_ms
+from tests.clients import make_topics
 from tests.integration.secure_broker import READER, SecureCluster, secure_cluster
 from tests.integration.test_acls import SHELL, admin_of
 from tests.integration.test_admin import wait_for_coordinators
@@ -72,11 +75,8 @@ def cluster(
             NewTopic(CREATED, PARTITIONS, 1, config={"message.timestamp.after.max.ms": str(DAY_MS)}),
             NewTopic(QUIET, 1, 1),
         ]
-        for made in admin.create_topics(topics).values():
-            made.result(TIMEOUT_S)
-        reader = [acl for acl in SHELL if acl.principal == f"User:{READER}"]
-        for made in admin.create_acls([acl.binding() for acl in reader]).values():
-            made.result(TIMEOUT_S)
+        wait(admin.create_topics(topics))
+        wait(admin.create_acls([acl.binding() for acl in SHELL if acl.principal == f"User:{READER}"]))
         yield cluster
 
 
@@ -123,10 +123,6 @@ def read_back(cluster: SecureCluster, ends: dict[tuple[str, int], int]) -> dict[
     return found
 
 
-def clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def told(*words: object) -> dict[str, Any]:
     with redirect_stdout(StringIO()) as out:
         assert main(["lag", *map(str, words), "--json"]) == 0
@@ -155,9 +151,9 @@ def truth(cluster: SecureCluster, archive: Path, client_file: Path) -> Truth:
     with ClusterSession(cluster.all_powerful) as session:
         wait_for_coordinators(session)
     for number in range(LOOKS):
-        began_ms = clock_ms()
+        began_ms = now_ms()
         produce(cluster, rng, age_ms=(LOOKS - number) * HOUR_MS)
-        truth.moved.append((began_ms, clock_ms()))
+        truth.moved.append((began_ms, now_ms()))
         truth.ends.append(ends_of(cluster))
         commit(cluster, rng, truth.ends[-1])
         time.sleep(0.05)
@@ -272,11 +268,9 @@ def hurt(cluster: SecureCluster, truth: Truth, archive: Path, client_file: Path)
     """
     assert truth.looks
     config = cluster.all_powerful
-    admin = admin_of(cluster)
+    admin = make_topics(config, {"shrunk": 1, "held": 1})
     plain = Producer({**config.for_confluent(), "log_level": 0})
     for topic in ("shrunk", "held"):
-        for made in admin.create_topics([NewTopic(topic, 1, 1)]).values():
-            made.result(TIMEOUT_S)
         for _ in range(10):
             plain.produce(topic, b"x", partition=0)
     assert plain.flush(TIMEOUT_S) == 0
@@ -289,8 +283,7 @@ def hurt(cluster: SecureCluster, truth: Truth, archive: Path, client_file: Path)
             ("lags", "held", 9),
         ):
             assert set(commit_offsets(session, group, {(topic, 0): (offset, -1, "")}).values()) == {None}
-    (shrunk,) = admin.delete_records([TopicPartition("shrunk", 0, 5)]).values()
-    shrunk.result(TIMEOUT_S)
+    wait(admin.delete_records([TopicPartition("shrunk", 0, 5)]))
     open_one = Producer({**config.for_confluent(), "log_level": 0, "transactional.id": "open", "linger.ms": 0})
     open_one.init_transactions(TIMEOUT_S)
     open_one.begin_transaction()

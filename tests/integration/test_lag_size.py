@@ -12,7 +12,6 @@ from random import Random
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from sexton.archive.time_bounds import Bounds
 from sexton.java import JavaHome
@@ -20,6 +19,7 @@ from sexton.kafka.broker import HOST, EmbeddedBroker, free_port, new_cluster_id
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.time_points import refine
+from tests.clients import make_topics
 
 TOPICS, PARTITIONS, RECORDS = 200, 100, 20
 SPAN_MS = 7 * 86_400_000
@@ -57,12 +57,9 @@ def config(tmp_path: Path, java: JavaHome, kafka_jars: list[Path]) -> Iterator[C
 
 def test_twenty_thousand_partitions(config: ClientConfig, capsys: pytest.CaptureFixture[str]) -> None:
     rng, now_ms = Random(5), time.time_ns() // 1_000_000
-    admin = AdminClient({**config.for_confluent(), "log_level": 0})
     names = [f"topic-{number}" for number in range(TOPICS)]
     for at in range(0, TOPICS, 10):
-        made = admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names[at : at + 10]])
-        for each in made.values():
-            each.result(TIMEOUT_S)
+        make_topics(config, dict.fromkeys(names[at : at + 10], PARTITIONS))
     producer = Producer({**config.for_confluent(), "log_level": 0, "queue.buffering.max.messages": 1_000_000})
     truth: dict[tuple[str, int], list[int]] = {}
     for name in names:

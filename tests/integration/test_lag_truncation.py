@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import NewTopic
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from sexton.cli import main
@@ -22,8 +21,10 @@ from sexton.kafka.failures import error_name
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
+from sexton.local.workload import wait
+from tests.clients import make_topics
 from tests.integration.secure_broker import APPLIER, READER, SecureCluster, secure_cluster
-from tests.integration.test_acls import SHELL, admin_of
+from tests.integration.test_acls import SHELL
 from tests.integration.test_admin import wait_for_coordinators
 
 pytestmark = pytest.mark.thorough
@@ -50,12 +51,8 @@ def cluster(
 ) -> Iterator[SecureCluster]:
     """One broker, whose disk loses the last records of the topic while it is down."""
     with secure_cluster(tmp_path_factory.mktemp("truncation"), java=java, jars=kafka_jars) as cluster:
-        admin = admin_of(cluster)
-        for made in admin.create_topics([NewTopic(TOPIC, 1, 1)]).values():
-            made.result(TIMEOUT_S)
-        reader = [acl.binding() for acl in SHELL if acl.principal == f"User:{READER}"]
-        for made in admin.create_acls(reader).values():
-            made.result(TIMEOUT_S)
+        admin = make_topics(cluster.all_powerful, {TOPIC: 1})
+        wait(admin.create_acls([acl.binding() for acl in SHELL if acl.principal == f"User:{READER}"]))
         produce(cluster, BEFORE)
         with ClusterSession(cluster.all_powerful) as session:
             wait_for_coordinators(session)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-from kafka.protocol.consumer import OffsetCommitRequest
+from confluent_kafka.admin import NewTopic
 from pyarrow import fs as pafs
 
 from sexton import cli
@@ -19,19 +18,20 @@ from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets, delete_group, delete_offsets, group_now
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.group_state import CommittedOffset, committed_offsets, find_coordinator
+from sexton.kafka.group_state import CommittedOffset, committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.ledger.entries import Intent, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
 from sexton.local.workload import QUIET, TIMEOUT_S
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups
-from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.pipeline.replay_groups import ReplayRequest, now_ms
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.pipeline.snapshot_log import run as run_snapshot
 from sexton.plans.read_plan import own_plan
 from sexton.plans.write_plan import keep_plan
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
+from tests.clients import commit_for, make_topics
 from tests.environment import with_settings
 from tests.integration.streams_client import streams_member
 from tests.integration.test_broker import commit
@@ -61,9 +61,7 @@ def restore_broker(
 def there(restore_broker: EmbeddedBroker) -> ClientConfig:
     """A cluster with two topics of some records, and a first group: with it the coordinators are there."""
     config = client_config({}, bootstrap_servers=restore_broker.bootstrap_servers)
-    admin = AdminClient({**config.for_confluent(), **QUIET})
-    for made in admin.create_topics([NewTopic(ORDERS, 3, 1), NewTopic(CLICKS, 1, 1)]).values():
-        made.result(TIMEOUT_S)
+    make_topics(config, {ORDERS: 3, CLICKS: 1})
     producer = Producer({**config.for_confluent(), **QUIET})
     for topic, partition in [(ORDERS, 0), (ORDERS, 1), (ORDERS, 2), (CLICKS, 0)]:
         for _ in range(RECORDS):
@@ -82,10 +80,6 @@ def session(there: ClientConfig) -> Iterator[ClusterSession]:
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     return tmp_path / "archive"
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def snapshot(config: ClientConfig, archive: Path) -> None:
@@ -141,23 +135,10 @@ class Groups:
         return committed_offsets(self.session, group_id)
 
     def let_expire(self, group_id: str) -> None:
-        """Commit all that the group has once more, to be kept for a millisecond, as clients could before KIP-211."""
-        Topic = OffsetCommitRequest.OffsetCommitRequestTopic
-        Part = Topic.OffsetCommitRequestPartition
-        topics: dict[str, list[Any]] = {}
-        for (topic, part), found in committed_offsets(self.session, group_id).items():
-            own = Part(partition_index=part, committed_offset=found.committed_offset, committed_metadata=found.metadata)
-            topics.setdefault(topic, []).append(own)
-        request = OffsetCommitRequest(
-            version=4,
-            group_id=group_id,
-            generation_id_or_member_epoch=-1,
-            member_id="",
-            retention_time_ms=1,
-            topics=[Topic(name=topic, partitions=parts) for topic, parts in topics.items()],
-        )
-        answer = self.session.call(request, node_id=find_coordinator(self.session, group_id))
-        assert {part.error_code for topic in answer.topics for part in topic.partitions} == {0}
+        """Commit all that the group has once more, to be kept for a millisecond."""
+        committed = committed_offsets(self.session, group_id)
+        offsets = {place: (found.committed_offset, found.metadata) for place, found in committed.items()}
+        commit_for(self.session, group_id, offsets)
 
     def member(self, protocol: str, group_id: str) -> Consumer:
         """A member that has its partitions."""
@@ -383,9 +364,7 @@ def test_what_cannot_be_put_back_is_told(
     restore: Callable[..., dict[str, Any]],
 ) -> None:
     """Topics that are gone or made anew, values outside of the log, and --clamp."""
-    admin = AdminClient({**there.for_confluent(), **QUIET})
-    for made in admin.create_topics([NewTopic("gone", 1, 1), NewTopic("anew", 1, 1)]).values():
-        made.result(TIMEOUT_S)
+    admin = make_topics(there, {"gone": 1, "anew": 1})
     outside = {(ORDERS, 0): (RECORDS + 5, 1, "far"), (CLICKS, 0): (0, 0, "")}
     given = {("gone", 0): (1, -1, ""), ("anew", 0): (1, -1, ""), **outside}
     assert set(commit_offsets(session, "odd", given).values()) == {None}

@@ -91,34 +91,25 @@ def test_every_byte_once_and_then_only_the_new_ones(
     assert "склад-учёт" in printed
 
 
-def test_ranges_by_spark_tasks_hold_the_same_bytes(
+@pytest.mark.parametrize(
+    "limits, at_least",
+    [({"DRIVER_BYTES": 0, "LOG_OFFSETS_A_TASK": 60}, 1), ({"SEGMENT_BYTES": 1, "LOG_OFFSETS_A_TASK": 23}, 2)],
+    ids=["ranges by Spark tasks", "small segments"],
+)
+@pytest.mark.usefixtures("workload")
+def test_pieces_hold_the_same_bytes(
     broker: EmbeddedBroker,
     config: ClientConfig,
-    workload: Workload,
     snapshot: Callable[[ClientConfig], Snapshot],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    limits: dict[str, int],
+    at_least: int,
 ) -> None:
-    monkeypatch.setattr(fetch_log, "DRIVER_BYTES", 0)
-    monkeypatch.setattr(fetch_log, "LOG_OFFSETS_A_TASK", 60)
+    for name, value in limits.items():
+        monkeypatch.setattr(fetch_log, name, value)
     before = disk_bytes(broker)
-    taken = snapshot(config)
-    assert taken.segments > len(before)
-    assert_same(tmp_path / "archive", broker, at_least=before)
-
-
-def test_small_segments_hold_the_same_bytes(
-    broker: EmbeddedBroker,
-    config: ClientConfig,
-    workload: Workload,
-    snapshot: Callable[[ClientConfig], Snapshot],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(fetch_log, "SEGMENT_BYTES", 1)
-    monkeypatch.setattr(fetch_log, "LOG_OFFSETS_A_TASK", 23)
-    before = disk_bytes(broker)
-    assert snapshot(config).segments > len(before) * 2
+    assert snapshot(config).segments > at_least * len(before)
     assert_same(tmp_path / "archive", broker, at_least=before)
 
 

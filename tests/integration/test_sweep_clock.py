@@ -13,8 +13,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
-from kafka.protocol.consumer import OffsetCommitRequest
 
 from sexton.analysis.sweep_clock import clock_of, clock_of_leader, gone
 from sexton.archive.folder import filesystem
@@ -22,13 +20,13 @@ from sexton.archive.leader_epochs import led_from
 from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import client_config
-from sexton.kafka.group_state import find_coordinator
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.pipeline.snapshot_log import run as run_snapshot
 from sexton.runs.processes import SerialEngine
+from tests.clients import commit_for, make_topics
 from tests.integration.test_admin import wait_for_coordinators
 from tests.record_fields import decode_key
 from tests.replicas_cluster import LOG_PARTITIONS as CLUSTER_LOG_PARTITIONS
@@ -37,6 +35,8 @@ from tests.replicas_cluster import A, B, C, ThreeBrokers
 INTERVAL_MS, RUN_S, LOG_PARTITIONS = 4_000, 70, 4
 LATE_MS = 500
 """A sweep that comes so much later shows that the broker did not run: nothing foretells that but the interval."""
+DUE = {("t", 0): (1, "")}
+"""An offset to be kept for a millisecond."""
 MOVES, REIGN_S = 5, 18
 """How often the leader changes, and how long each leads at least."""
 NOT_CLEANED = {"cleanup_policy": "delete", "retention_ms": "-1", "segment_ms": "604800000"}
@@ -60,22 +60,6 @@ def is_offset(key: bytes | None) -> bool:
     return key is not None and decode_key(key)[0] in (0, 1)
 
 
-def commit_due_at_once(session: ClusterSession, group_id: str) -> None:
-    """As clients could before KIP-211: to be kept for a millisecond."""
-    Topic = OffsetCommitRequest.OffsetCommitRequestTopic
-    part = Topic.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
-    request = OffsetCommitRequest(
-        version=4,
-        group_id=group_id,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        retention_time_ms=1,
-        topics=[Topic(name="t", partitions=[part])],
-    )
-    answer = session.call(request, node_id=find_coordinator(session, group_id))
-    assert {one.error_code for topic in answer.topics for one in topic.partitions} == {0}
-
-
 def test_sweeps_come_when_they_are_foretold(
     tmp_path: Path, java: JavaHome, kafka_jars: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,14 +67,12 @@ def test_sweeps_come_when_they_are_foretold(
     rng, found = Random(3), []
     with EmbeddedBroker(tmp_path / "b", port=free_port(), java=java, jars=kafka_jars, settings=settings) as broker:
         config = client_config({}, bootstrap_servers=broker.bootstrap_servers)
-        admin = AdminClient({**config.for_confluent(), "log_level": 0})
-        for made in admin.create_topics([NewTopic("t", 1, 1)]).values():
-            made.result(60)
+        make_topics(config, {"t": 1})
         with ClusterSession(config) as session:
             wait_for_coordinators(session)
             ends = time.monotonic() + RUN_S
             for number in count():
-                commit_due_at_once(session, f"group-{number % 40}")
+                commit_for(session, f"group-{number % 40}", DUE)
                 time.sleep(0.1)
                 if time.monotonic() > ends:
                     break
@@ -131,15 +113,13 @@ def test_a_new_leader_begins_its_own_clock(tmp_path: Path, java: JavaHome, kafka
         with broker, ClusterSession(config) as session:
             wait_for_coordinators(session)
             if not epochs:
-                admin = AdminClient({**config.for_confluent(), "log_level": 0})
-                for made in admin.create_topics([NewTopic("t", 1, 1)]).values():
-                    made.result(60)
+                make_topics(config, {"t": 1})
             loading_ms.append((from_ms, time.time_ns() // 1_000_000))
             leaders = describe_topic(session, "__consumer_offsets").leaders
             epochs.append({part: leader.epoch for part, leader in leaders.items()})
             ends = time.monotonic() + 3.5 * INTERVAL_MS / 1_000
             for number in count():
-                commit_due_at_once(session, f"group-{number % 40}")
+                commit_for(session, f"group-{number % 40}", DUE)
                 time.sleep(0.1)
                 if time.monotonic() > ends:
                     break
@@ -191,7 +171,7 @@ def test_sweeps_of_a_leader_on_another_broker(
             ends = time.monotonic() + REIGN_S + rng.random() * INTERVAL_MS / 1_000
             with ClusterSession(cluster.config) as session:
                 for number in count():
-                    commit_due_at_once(session, f"group-{number % 40}")
+                    commit_for(session, f"group-{number % 40}", DUE)
                     time.sleep(0.1)
                     if time.monotonic() > ends:
                         break

@@ -83,7 +83,7 @@ class SimulatedCluster:
         return ClusterIdentity(
             cluster_id=self.cluster_id,
             topic_id="offsets",
-            partition_count=self.log_partition_count,
+            partition_count=0 if self.hides_log else self.log_partition_count,
             max_message_bytes=None,
             broker_version=self.broker_version,
         )

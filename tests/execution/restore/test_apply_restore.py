@@ -38,7 +38,8 @@ class World:
     clock: "count[int]" = field(default_factory=lambda: count(1_000_000))
 
     def plan(self, values: dict[tuple[str, str, int], Then], **options: bool) -> RestorePlan:
-        return make_restore(Source(name="as_of 5", cluster_id="cluster", values=values), self.cluster, **options)
+        source = Source(name="plan 5", cluster_id="cluster", values=values, is_by_looks=self.cluster.hides_log)
+        return make_restore(source, self.cluster, **options)
 
     def ledger(self, plan: RestorePlan) -> Ledger:
         """Of a process that nobody can tell is dead: another goes on when its lease is over."""
@@ -60,6 +61,10 @@ def world(tmp_path: Path, *groups: str, **options: object) -> World:
     return World(tmp_path, made)
 
 
+BY = pytest.mark.parametrize("hides_log", [False, True], ids=["log", "looks"])
+"""Without the log looks stand for it."""
+
+
 def thens(*group_ids: str) -> dict[tuple[str, str, int], Then]:
     """Three offsets of each group."""
     return {
@@ -73,10 +78,12 @@ def offsets_now(cluster: SimulatedCluster) -> dict[tuple[str, str, int], object]
     return {(name, *key): found for name, group in cluster.groups.items() for key, found in group.offsets.items()}
 
 
-def test_everything_is_put_back_and_told(tmp_path: Path) -> None:
-    own = world(tmp_path, "a")
+@BY
+def test_everything_is_put_back_and_told(tmp_path: Path, hides_log: bool) -> None:
+    own = world(tmp_path, "a", hides_log=hides_log)
     values = thens("a", "b")
     plan = own.plan(values)
+    assert RestorePlan.from_bytes(plan.to_bytes()) == plan
     summary = own.apply(plan)
     assert summary.counts() == {"done": 6}
     assert not summary.may_be_tried_again
@@ -86,12 +93,14 @@ def test_everything_is_put_back_and_told(tmp_path: Path) -> None:
     assert kinds == ["claim", "intent", "outcome", "intent", "outcome", "close"]
     _, restored = own_actions(LOCAL, str(tmp_path), "cluster")
     assert set(restored) == set(values)
+    assert of_ledger(own.ledger(plan).entries(), Selection(), {}).is_by_looks == hides_log
     stamps = {(owner, *record.key): record.timestamp_ms for owner, record in own.cluster.log}
-    assert {key: act.intent_at_ms for key, (act,) in restored.items()} == stamps
+    assert hides_log or {key: act.intent_at_ms for key, (act,) in restored.items()} == stamps
 
 
-def test_once_more_is_nothing(tmp_path: Path) -> None:
-    own = world(tmp_path)
+@BY
+def test_once_more_is_nothing(tmp_path: Path, hides_log: bool) -> None:
+    own = world(tmp_path, hides_log=hides_log)
     plan = own.plan(thens("a"))
     own.apply(plan)
     assert is_done(own.ledger(plan), plan)
@@ -125,8 +134,9 @@ def meanwhile(cluster: SimulatedCluster, act: Callable[[], None], *, before: str
     ],
     ids=["newer", "members", "topic gone", "topic anew", "pending", "already"],
 )
-def test_what_the_diff_showed_must_still_be_so(tmp_path: Path, act, outcome, error) -> None:
-    own = world(tmp_path, "a")
+@BY
+def test_what_the_diff_showed_must_still_be_so(tmp_path: Path, act, outcome, error, hides_log: bool) -> None:
+    own = world(tmp_path, "a", hides_log=hides_log)
     plan = own.plan(thens("a"))
     act(own.cluster)
     before = offsets_now(own.cluster)
@@ -164,23 +174,26 @@ def test_a_commit_in_the_window_is_told(tmp_path: Path) -> None:
     assert {key: then.value for key, then in undone.values.items()} == {("a", "t", 0): value(99)}
 
 
-def test_a_commit_right_after_is_no_loss(tmp_path: Path) -> None:
-    own = world(tmp_path, "a")
+@BY
+def test_a_commit_right_after_is_no_loss(tmp_path: Path, hides_log: bool) -> None:
+    own = world(tmp_path, "a", hides_log=hides_log)
     plan = own.plan(thens("a"))
     meanwhile(own.cluster, lambda: own.cluster.client_commits("a", "t", 0, 99), before="group", nth=2)
-    assert own.apply(plan).counts() == {"done": 3}
+    summary = own.apply(plan)
+    assert summary.counts() == {"done": 3}
+    told = ["another offset was committed since"] if hides_log else []
+    assert [result.error for _, result in summary.results if result.error] == told
     assert offsets_now(own.cluster)["a", "t", 0] == value(99)
 
 
-WAYS = [("request", {"not_done": 3}), ("answer", {"done": 3}), ("nobody there", {"not_done": 3})]
-
-
-@pytest.mark.parametrize(("way", "counts"), WAYS)
-def test_an_answer_that_never_came_is_settled_by_reading(tmp_path: Path, way: str, counts: dict[str, int]) -> None:
-    own = world(tmp_path, "a", lost=[way])
+@BY
+@pytest.mark.parametrize(
+    ("way", "came"), [("request", "not_done"), ("answer", "done"), ("nobody there", "not_done")]
+)
+def test_an_answer_that_never_came_is_settled_by_reading(tmp_path: Path, way: str, came: str, hides_log: bool) -> None:
+    own = world(tmp_path, "a", lost=[way], hides_log=hides_log)
     plan = own.plan(thens("a"))
-    summary = own.apply(plan)
-    assert summary.counts() == counts
+    assert own.apply(plan).counts() == {came: 3}
     assert not any(told.is_open for told in recorded_steps(own.ledger(plan).entries()))
     assert own.apply(plan).counts() == {"done": 3}
     assert len(own.cluster.commits) == 1
@@ -244,10 +257,11 @@ def run_with_deaths(own: World, plan: RestorePlan, die_at: int) -> int:
     return next(calls)
 
 
-def test_it_may_die_before_any_call(tmp_path: Path) -> None:
+@BY
+def test_it_may_die_before_any_call(tmp_path: Path, hides_log: bool) -> None:
     values = thens("a", "b", "c")
     for die_at in range(100):
-        own = world(tmp_path / str(die_at), "a")
+        own = world(tmp_path / str(die_at), "a", hides_log=hides_log)
         plan = own.plan(values)
         reached = run_with_deaths(own, plan, die_at)
         entries = own.ledger(plan).entries()
@@ -261,7 +275,7 @@ def test_it_may_die_before_any_call(tmp_path: Path) -> None:
             break
     else:
         pytest.fail("it never came to its end")
-    assert die_at > 15
+    assert die_at > 10
 
 
 actions = st.sampled_from(["newer", "member", "leave", "delete", "remake", "lose request", "lose answer", "die"])
@@ -328,65 +342,3 @@ def test_nothing_newer_is_lost_without_a_word(tmp_path_factory, script: dict[int
     _, restored = own_actions(LOCAL, str(own.root), "cluster")
     assert {(group_id, *key) for group_id, some in own.cluster.commits for key in some} <= set(restored)
     assert isinstance(entries[-1].body, Close) or not own.plan(values).items
-
-
-# --- without the log: looks stand for it
-
-
-def by_looks(tmp_path: Path, *groups: str, **options: object) -> World:
-    return world(tmp_path, *groups, hides_log=True, log_partition_count=0, **options)
-
-
-def plan_by_looks(own: World, values: dict[tuple[str, str, int], Then], **options: bool) -> RestorePlan:
-    source = Source(name="plan 5", cluster_id="cluster", values=values, is_by_looks=True)
-    return make_restore(source, own.cluster, **options)
-
-
-def test_by_looks_everything_is_put_back_and_told(tmp_path: Path) -> None:
-    own = by_looks(tmp_path, "a")
-    values = thens("a", "b")
-    plan = plan_by_looks(own, values)
-    assert RestorePlan.from_bytes(plan.to_bytes()) == plan
-    assert own.apply(plan).counts() == {"done": 6}
-    assert offsets_now(own.cluster) == {key: then.value for key, then in values.items()}
-    _, restored = own_actions(LOCAL, str(tmp_path), "cluster")
-    assert set(restored) == set(values)
-    assert of_ledger(own.ledger(plan).entries(), Selection(), {}).is_by_looks
-    assert own.apply(plan).attempt == 0
-
-
-@pytest.mark.parametrize(("way", "counts"), WAYS)
-def test_by_looks_an_answer_that_never_came_is_settled(tmp_path: Path, way: str, counts: dict[str, int]) -> None:
-    own = by_looks(tmp_path, "a", lost=[way])
-    plan = plan_by_looks(own, thens("a"))
-    assert own.apply(plan).counts() == counts
-    assert own.apply(plan).counts() == {"done": 3}
-    assert len(own.cluster.commits) == 1
-
-
-def test_by_looks_a_newer_commit_is_left_alone(tmp_path: Path) -> None:
-    own = by_looks(tmp_path, "a")
-    plan = plan_by_looks(own, thens("a"))
-    own.cluster.client_commits("a", "t", 0, 99)
-    assert own.apply(plan).counts() == {"changed_since": 1, "done": 2}
-    assert offsets_now(own.cluster)["a", "t", 0] == value(99)
-
-
-def test_by_looks_a_commit_right_after_is_told(tmp_path: Path) -> None:
-    own = by_looks(tmp_path, "a")
-    plan = plan_by_looks(own, thens("a"))
-    meanwhile(own.cluster, lambda: own.cluster.client_commits("a", "t", 0, 99), before="group", nth=2)
-    summary = own.apply(plan)
-    assert summary.counts() == {"done": 3}
-    assert [result.error for _, result in summary.results if result.error] == ["another offset was committed since"]
-    assert offsets_now(own.cluster)["a", "t", 0] == value(99)
-
-
-def test_by_looks_a_process_that_dies_is_settled(tmp_path: Path) -> None:
-    for die_at in range(14):
-        own = by_looks(tmp_path / str(die_at), "a")
-        plan = plan_by_looks(own, thens("a"))
-        run_with_deaths(own, plan, die_at)
-        assert own.apply(plan).counts() == {"done": 3}
-        assert offsets_now(own.cluster) == {key: then.value for key, then in thens("a").items()}
-        assert not any(told.is_open for told in recorded_steps(own.ledger(plan).entries()))

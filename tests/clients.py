@@ -1,0 +1,42 @@
+"""What clients and administrators do on the broker of a test."""
+
+from collections.abc import Mapping
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.consumer import OffsetCommitRequest
+
+from sexton.kafka.client import ClientConfig
+from sexton.kafka.group_state import find_coordinator
+from sexton.kafka.session import ClusterSession
+from sexton.local.workload import QUIET, wait
+
+
+def make_topics(config: ClientConfig, topics: Mapping[str, int]) -> AdminClient:
+    """Topics with so many partitions each; the client that made them."""
+    admin = AdminClient({**config.for_confluent(), **QUIET})
+    wait(admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]))
+    return admin
+
+
+def commit_for(
+    session: ClusterSession, group_id: str, offsets: Mapping[tuple[str, int], tuple[int, str]], *, kept_ms: int = 1
+) -> None:
+    """Commit (offset, metadata) to be kept for a span, as clients could before KIP-211: nobody has to wait."""
+    Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    Part = Topic.OffsetCommitRequestPartition
+    topics = [
+        Topic(
+            name=topic, partitions=[Part(partition_index=part, committed_offset=offset, committed_metadata=metadata)]
+        )
+        for (topic, part), (offset, metadata) in offsets.items()
+    ]
+    own = {"generation_id_or_member_epoch": -1, "member_id": "", "retention_time_ms": kept_ms}
+    request = OffsetCommitRequest(version=4, group_id=group_id, topics=topics, **own)
+
+    def ask() -> None:
+        answer = session.call(request, node_id=find_coordinator(session, group_id))
+        for topic in answer.topics:
+            for part in topic.partitions:
+                session.check(part.error_code, "OffsetCommit", group_id=group_id, topic=topic.name)
+
+    session.retrying(ask)

@@ -1,14 +1,15 @@
 """What forecast and what-if say of a real broker is what it does: it is started again with the retention in question.
 
-Nobody's clock is moved. The broker keeps offsets for a week while clients commit, some of them a minute before the
-others; that state is asked about. Then it comes back with a retention of one minute, and what its sweeps write is held
-against the answers: the first sweep against what-if, all of them against the forecast.
+The broker keeps offsets for a week while clients commit, some of them a minute before the others; that state is asked
+about. Then it comes back with a retention of one minute, and what its sweeps write is held against the answers: the
+first sweep against what-if, all of them against the forecast. Nobody's clock is moved, but the log is aged while the
+broker is down: once for what is old, and once more for what would be due in a minute.
 """
 
 import io
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from sexton.cli import main
 from sexton.java import JavaHome
@@ -28,7 +30,9 @@ from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.pipeline.replay_groups import now_ms
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.pipeline.snapshot_log import run as run_snapshot
-from sexton.runs.engine import Engine
+from sexton.runs.processes import SerialEngine
+from tests.aged import age
+from tests.integration.test_admin import wait_for_coordinators
 from tests.integration.test_changes import Script
 from tests.record_fields import decode_key
 
@@ -38,6 +42,8 @@ RETENTION_MS = 60_000
 SWEEP_MS = 1_000
 GRACE_MS = 4_000
 """A sweep comes this much after its interval at most, also on a machine that has other things to do."""
+OLDER_MS = 20_000
+"""So much sooner than it was told the young is due: what is left has to be enough for the broker to come back."""
 DAY_MS = 86_400_000
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 WHOLE = None
@@ -53,7 +59,11 @@ class Clients(Script):
         super().__init__(config, session)
         self._settings: dict[str, Any] = {**config.for_confluent(), **QUIET}
         self._stack = stack
-        self._leaves: list[Callable[[], object]] = []
+        self._leaves: list[Consumer] = []
+
+    def connect_anew(self, session: ClusterSession) -> None:
+        """After a restart of the broker, which librdkafka's client for administrators notices late."""
+        self.session, self.admin = session, AdminClient(self._settings)
 
     def old(self) -> None:
         self.commit("old", A0, B0)
@@ -67,11 +77,12 @@ class Clients(Script):
             live.commit(offsets=[_at(A0), _at(B0)], asynchronous=False)
             left = self._member(f"left-{protocol}", protocol)
             left.commit(offsets=[_at(A1)], asynchronous=False)
-            self._leaves.append(left.close)
+            self._leaves.append(left)
 
     def young(self) -> None:
-        for leave in self._leaves:
-            leave()
+        for consumer in self._leaves:
+            consumer.committed([_at(A1)], TIMEOUT_S)  # it has found the broker that came back: it says that it leaves
+            consumer.close()
         self.commit("mixed", A1, B0)
         self.commit("young", A0)
         self.commit_due("asks-for-short", A0)
@@ -119,7 +130,7 @@ class Played:
 
 @pytest.fixture(scope="module")
 def played(
-    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path], needs_spark: None
+    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]
 ) -> Iterator[Played]:
     folder = tmp_path_factory.mktemp("forecast")
     archive, directory, port = folder / "archive", folder / "broker", free_port()
@@ -132,11 +143,21 @@ def played(
             script = Clients(clients, session, stack)
             script.make_topics()
             script.old()
-            old_ms = now_ms()
-            time.sleep(RETENTION_MS / 1000 + 1)
+            old_ms = now_ms() - RETENTION_MS - 1_000
+        broker.stop()
+        age(broker.data, RETENTION_MS + 1_000)
+        broker.start()
+        with ClusterSession(clients) as session:
+            wait_for_coordinators(session)
+            script.connect_anew(session)
             script.young()
             held = answers(session)
             snapshot(clients, archive)
+        broker.stop()
+        age(broker.data, OLDER_MS)
+        quick = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": str(SWEEP_MS)}
+        broker = EmbeddedBroker(directory, port=port, java=java, jars=kafka_jars, settings=quick)
+        broker.start()
         asked = ("--archive", str(archive))
         short = ("--retention-minutes", "1")
         told = {
@@ -147,12 +168,8 @@ def played(
                 group: ask("forecast", group, *short, *asked)["offsets"] for group in {item[0] for item in held}
             },
         }
-        broker.stop()
-        quick = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": str(SWEEP_MS)}
-        broker = EmbeddedBroker(directory, port=port, java=java, jars=kafka_jars, settings=quick)
-        broker.start()
         last_ms = max(one["expires_at_ms"] or 0 for own in told["of_group"].values() for one in own if is_soon(one))
-        time.sleep(max(0, last_ms + GRACE_MS + 5 * SWEEP_MS - now_ms()) / 1000)
+        time.sleep(max(0, last_ms - OLDER_MS + GRACE_MS + 5 * SWEEP_MS - now_ms()) / 1000)
         swept_ms = tombstones(broker.data)
         yield Played(as_of_ms=told["what_if"]["as_of_ms"], held=held, swept_ms=swept_ms, **told)
 
@@ -162,7 +179,7 @@ def is_soon(one: dict[str, Any]) -> bool:
 
 
 def snapshot(config: ClientConfig, archive: Path) -> None:
-    with Engine("test", iceberg=True, quiet=True) as engine:
+    with SerialEngine("test", quiet=True) as engine:
         run_snapshot(engine, SnapshotRequest(config=config, archive=str(archive)), now_ms=now_ms)
 
 
@@ -207,7 +224,7 @@ def whole_of(found: dict[str, Any], side: str) -> set[Item]:
 
 def test_what_if_is_the_first_sweep(played: Played) -> None:
     """Nothing that is young at the instant of the question is due yet when the first sweep comes."""
-    young_ms = played.as_of_ms + RETENTION_MS - GRACE_MS
+    young_ms = played.as_of_ms + RETENTION_MS - OLDER_MS - GRACE_MS
     first = {item for item, at_ms in played.swept_ms.items() if played.as_of_ms <= at_ms < young_ms}
     assert first, "the broker took too long to come back: its first sweep came with the second"
     assert first == offsets_of(played.what_if, "proposed") | whole_of(played.what_if, "proposed")
@@ -256,7 +273,7 @@ def test_each_offset_goes_at_its_instant(played: Played) -> None:
     """Not before it is due, and with the next sweep."""
     back_ms = min(at_ms for at_ms in played.swept_ms.values() if at_ms >= played.as_of_ms)
     soon = {
-        (group, one["topic"], one["partition"]): one["expires_at_ms"]
+        (group, one["topic"], one["partition"]): one["expires_at_ms"] - OLDER_MS
         for group, own in played.of_group.items()
         for one in own
         if is_soon(one)

@@ -6,6 +6,7 @@ The first cluster hides its offsets log from both of its connections: `offset_re
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
@@ -265,6 +266,10 @@ def test_each_interval_is_run_once_by_the_schedule_or_a_backfill(world: World) -
             ("warm-up", 0, 1),
             *((group, place.partition, place.offset) for group in groups for place in OFFSETS),
         }
+    for log in (world.system.home.log_folder / f"dag_id={OPEN_DAG}").rglob("*.log"):
+        lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+        assert [line for line in lines if line["level"] not in ("debug", "info")] == [], log
+        assert [line for line, count in Counter(line["event"] for line in lines).items() if count > 3] == [], log
 
 
 def lake_of(config: Settings) -> Lake:

@@ -53,9 +53,11 @@ def outcome(result: Result) -> tuple[str, str, bool, str]:
     return result.table, result.expectation, result.success, observed
 
 
-def test_a_sound_run_passes_in_both(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_sound_run_passes_in_both(spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     tables = world.tables_of(world.sound())
+    capfd.readouterr()
     found = judged(spark, tables, docs=tmp_path / "dq")
+    assert capfd.readouterr() == ("", ""), "the library has nothing to say"
     assert [result for result in found if not result.success] == []
     assert [outcome(result) for result in found] == [outcome(result) for result in world.judged(tables)]
     assert (tmp_path / "dq" / "index.html").is_file()

@@ -15,7 +15,7 @@ from pathlib import Path
 from sexton.java import JavaHome, find_java
 from sexton.kafka import jars
 from sexton.kafka.broker import EmbeddedBroker, free_port
-from sexton.runs.engine import JVM_OPTIONS, spark_environment
+from sexton.runs.engine import QUICK_JVM_OPTIONS, spark_environment
 from sexton.settings import environment, settings, variable
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,7 +85,7 @@ def _archive_spark(java: JavaHome) -> None:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "work.py"
         script.write_text(SPARK_WORK, "utf-8")
-        options = f"{JVM_OPTIONS} -XX:ArchiveClassesAtExit={_new(HOME / 'spark.jsa')}"
+        options = f"{QUICK_JVM_OPTIONS} -XX:ArchiveClassesAtExit={_new(HOME / 'spark.jsa')}"
         given = environment(**{**spark_environment(), "JAVA_HOME": str(java.home), "SPARK_SUBMIT_OPTS": options})
         submit = Path(sys.executable).parent / "spark-submit"
         command = [str(submit), "--master", "local[2]", str(script), str(Path(folder) / "rows")]

@@ -34,6 +34,7 @@ RUN_ID = "manual__2026-11-21T06:00:00+00:00"
 SUBMIT = """#!/usr/bin/env python3
 import json, os, pathlib, sys
 pathlib.Path({log!r}).write_text(json.dumps(sys.argv[1:]))
+pathlib.Path({log!r} + ".opts").write_text(os.environ["SPARK_SUBMIT_OPTS"])
 for argument in sys.argv:
     name, _, value = argument.partition("=")
     if name == "--client-config":
@@ -235,10 +236,12 @@ def test_a_job_that_died_after_success_failed(home, monkeypatch) -> None:
 
 def test_empty_options_are_not_passed(home, monkeypatch) -> None:
     log = submit_that(home, monkeypatch, 0)
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dspark.cores.max=99")
     execute("replay_groups", arguments=["--as-of=5", "--retention-minutes=", "--run-dir=x"])
     submitted = json.loads(log.read_text())
     assert submitted[-3:] == [str(home / "spark_jobs" / "replay_groups.py"), "--as-of=5", "--run-dir=x"]
     assert submitted[submitted.index("--master") + 1] == "local[1]"
+    assert (home / "submitted.json.opts").read_text() == f"{tasks.CLUSTER_DEFAULTS} -Dspark.cores.max=99"
 
 
 @pytest.mark.parametrize("full, passed", [(False, []), (True, ["--full"])])

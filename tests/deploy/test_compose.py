@@ -242,7 +242,7 @@ def test_drivers_and_executors_see_the_same() -> None:
     assert "var" not in mounts("spark-worker"), "they share stores alone"
     assert driver["SPARK_LOCAL_IP"] == SERVICES["airflow-scheduler"]["hostname"]
     inside = f"file://{IMAGE_HOME}/{LOGGING.relative_to(ROOT)}"
-    assert driver["SPARK_SUBMIT_OPTS"] == JVM_OPTIONS.replace(LOGGING.as_uri(), inside)
+    assert driver["SPARK_SUBMIT_OPTS"] == f"{JVM_OPTIONS.replace(LOGGING.as_uri(), inside)} -Dspark.cores.max=1"
 
 
 def test_airflow_is_told_what_the_embedded_one_is() -> None:

@@ -1,4 +1,4 @@
-"""Whose master and UI a session has: spark-submit's where that started it, else the setting's, and none."""
+"""What a session is started with: what spark-submit or Spark's own files say, and our defaults beside it."""
 
 import os
 import subprocess
@@ -8,9 +8,18 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from sexton.runs.engine import SHUFFLE_PARTITIONS
+
 SCRIPT = """\
-from sexton.runs.engine import spark_session
-context = spark_session("test").sparkContext
+from sexton.runs.engine import SHUFFLE_PARTITIONS, session_conf, spark_session
+session = spark_session("test")
+context = session.sparkContext
+with session_conf(session, {SHUFFLE_PARTITIONS: "1", "spark.sql.codegen.wholeStage": "false"}):
+    print("few rows:", session.conf.get(SHUFFLE_PARTITIONS))
+after = [session.conf.get(name) for name in (SHUFFLE_PARTITIONS, "spark.sql.codegen.wholeStage")]
+flags = context._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+given = [context.getConf().get(name) for name in ("spark.executor.memoryOverheadFactor", "spark.cores.max")]
+print("beside:", *after, *given, "-XX:+UseSerialGC" in list(flags))
 print("master is", context.master, "and UI", context.uiWebUrl)
 """
 
@@ -21,9 +30,12 @@ def test_a_submitted_job_is_as_it_was_submitted(tmp_path: Path) -> None:
     script.write_text(SCRIPT, encoding="utf-8")
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SEXTON_SPARK_MASTER": "local[1]"}
+    own["SPARK_SUBMIT_OPTS"] = "-Dspark.executor.memoryOverheadFactor=1.6 -Dspark.cores.max=8"
+    given = ["--master", "local[2]", "--conf", "spark.ui.port=0", "--conf", f"{SHUFFLE_PARTITIONS}=7"]
+    given += ["--conf", "spark.cores.max=3"]
     for program, told in (
-        ([submit, "--master", "local[2]", "--conf", "spark.ui.port=0"], "master is local[2] and UI http://"),
-        ([sys.executable], "master is local[1] and UI None"),
+        ([submit, *given], "few rows: 1\nbeside: 7 true 1.6 3 False\nmaster is local[2] and UI http://"),
+        ([sys.executable], "few rows: 1\nbeside: 16 true 1.6 8 True\nmaster is local[1] and UI None"),
     ):
         done = subprocess.run(
             [*program, script], env=os.environ | own, capture_output=True, text=True, timeout=300, check=False

@@ -42,7 +42,7 @@ from sexton.airflow.openlineage import DatasetKind, lineage_of
 from sexton.airflow.pools import KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
 from sexton.airflow.runs import read_outcome, remove_outcome, run_folder
 from sexton.errors import EXIT_MEANINGS, DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
-from sexton.settings import Cluster, environment, settings
+from sexton.settings import Cluster, environment, settings, variable
 from sexton.uris import secrets_of, uri_without_login
 
 STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables")
@@ -61,6 +61,10 @@ SETTLE = f"--settle-ms={settings().settle_ms}"
 RATE = f"--bytes-per-second={settings().fetch_bytes_per_second or ''}"
 PACE = f"--groups-per-second={settings().look_groups_per_second or ''}"
 TOPIC = "--topic=__consumer_offsets"
+CLUSTER_DEFAULTS = "-Dspark.executor.memoryOverheadFactor=1.6 -Dspark.cores.max=8"
+"""What a task takes of a cluster: memory for the Python of a task beside a heap of 1 GB (docs/deploy.md), and not all
+cores of a standalone one. As properties of spark-submit's JVM: arguments, spark-defaults.conf and an own
+SPARK_SUBMIT_OPTS win over them."""
 DELETE = "{{ '--delete' if params.delete else '' }}"
 
 
@@ -358,6 +362,7 @@ def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) 
         "conn_id": config.spark_conn_id,
         "name": f"sexton-{task_id}",
         "driver_memory": config.spark_driver_memory,
+        "env_vars": {"SPARK_SUBMIT_OPTS": f"{CLUSTER_DEFAULTS} {variable('SPARK_SUBMIT_OPTS') or ''}"},
         "outlets": list(outlets),
         "doc_md": f"Options and a standalone run: `spark-submit spark_jobs/{task_id}.py --help`.",
     }

@@ -13,12 +13,12 @@ from typing import Any
 
 from sexton.kafka.broker import HOST, free_port
 from sexton.lake.catalog import EXTENSIONS
-from sexton.runs.engine import JVM_OPTIONS, REMOTE
+from sexton.runs.engine import QUICK_JVM_OPTIONS, REMOTE
 from sexton.settings import Settings, program
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 UI_PORT = "spark.ui.port"
-WARM_JVM_OPTIONS = f"{JVM_OPTIONS} -XX:ReservedCodeCacheSize=240m"
+WARM_JVM_OPTIONS = f"{QUICK_JVM_OPTIONS} -XX:ReservedCodeCacheSize=240m"
 """With the quick compiler alone Java keeps 48 MB of machine code, which the plans of one run fill: it would compile the
 same methods again and again."""
 

@@ -26,7 +26,7 @@ from sexton.local.airflow_api import AirflowApi
 from sexton.local.airflow_home import HOST, USER, AirflowHome
 from sexton.local.processes import Patience, Processes
 from sexton.local.spark_server import SparkServer, ui_of
-from sexton.runs.engine import JVM_OPTIONS, spark_environment
+from sexton.runs.engine import QUICK_JVM_OPTIONS, spark_environment
 from sexton.settings import Settings, environment, program, variable
 
 COMPONENTS = {
@@ -129,7 +129,7 @@ class System:
         spark = {
             **spark_environment(),
             "SEXTON_SPARK_JARS": self.config.spark_jars or ",".join(map(str, lake_jars)),
-            "SPARK_SUBMIT_OPTS": JVM_OPTIONS,
+            "SPARK_SUBMIT_OPTS": QUICK_JVM_OPTIONS,
         }
         if server:
             variables[self.home.spark_connection] = json.dumps(server.connection)

@@ -9,7 +9,7 @@ from sexton.lake.append import replace_rows
 from sexton.lake.branch import RunKey, ensure_tables
 from sexton.lake.catalog import Lake
 from sexton.lake.read import partition_of
-from sexton.pipeline.validate_tables import CONF_FOR_FEW_ROWS, FEW_ROWS
+from sexton.pipeline.validate_tables import conf_for
 from sexton.quality import spark_checks
 from sexton.quality.relations import CheckedRun
 from sexton.quality.suites import audit_suites, shape
@@ -39,19 +39,17 @@ def publish_audit(
         own = {name: pa.array([value] * rows.num_rows, table.column(name).type) for name, value in names.items()}
         whole[table] = pa.table({**own, **{name: rows[name] for name in rows.column_names}}).cast(table.arrow_schema())
         folder.write_rows(whole[table], table.name)
-    if sum(rows.num_rows for rows in whole.values()) < FEW_ROWS:
-        for name, setting in CONF_FOR_FEW_ROWS.items():
-            engine.session.conf.set(name, setting)
     checked = CheckedRun(cluster_id=run.cluster_id, as_of_ms=run.as_of_ms, run_id=run.run_id, cuts=cuts)
     read = {**(compared or {}), **whole}
-    results = spark_checks.check(
-        engine.session,
-        {table.name: spark_checks.frame(engine.session, rows) for table, rows in read.items()},
-        shape({table.name: (1, [rows.schema]) for table, rows in read.items()}),
-        audit_suites(checked, tables),
-        checked,
-        docs=None,
-    )
+    with conf_for(engine.session, sum(rows.num_rows for rows in whole.values())):
+        results = spark_checks.check(
+            engine.session,
+            {table.name: spark_checks.frame(engine.session, rows) for table, rows in read.items()},
+            shape({table.name: (1, [rows.schema]) for table, rows in read.items()}),
+            audit_suites(checked, tables),
+            checked,
+            docs=None,
+        )
     failed = [one for one in results if not one.success]
     if critical := [one for one in failed if one.stops_publication]:
         raise DataQualityFailure(f"{critical[0].table}: {critical[0].expectation}", fix="nothing was published")

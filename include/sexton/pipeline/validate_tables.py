@@ -6,9 +6,11 @@ main stays as it was and the branch is kept for inspection. `sexton audit` check
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,10 +25,13 @@ from sexton.quality.declared_expectations import checked_tables
 from sexton.quality.expectation import Expectation, Result
 from sexton.quality.relations import CheckedRun
 from sexton.quality.suites import Shapes, read_expectations, shape, suites_of
-from sexton.runs.engine import Engine
+from sexton.runs.engine import SHUFFLE_PARTITIONS, Engine, session_conf
 from sexton.runs.folder import SHARDED, WHOLE_RUN, RunFolder, RunRecord, Shard
 from sexton.settings import settings
 from sexton.tables import TABLES, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TABLE, DOCS = "dq_results", "dq"
 FEW_ROWS = 100_000
@@ -34,7 +39,7 @@ CONF_FOR_FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.shuffle.partitions": "1",
+    SHUFFLE_PARTITIONS: "1",
 }
 """The checks are some hundred queries: over few rows the time goes to planning and compiling them."""
 _SHOWN_FAILURES = 10
@@ -53,24 +58,27 @@ def run(engine: Engine, folder: RunFolder) -> RunRecord:
     suites = suites_of(checked, own_expectations())
     key = key_of(record)
     sound = {name: paths for name, paths in files.items() if shapes.is_sound(name)}
-    if sum(record.counts.values()) < FEW_ROWS:
-        for name, value in CONF_FOR_FEW_ROWS.items():
-            engine.session.conf.set(name, value)
-    ensure_tables(engine.session, lake)
-    write_branch(engine.session, lake, key, folder, sound)
-    rows = {name: read_branch(engine.session, lake, key, name) for name in sound}
-    with TemporaryDirectory(prefix="sexton-docs-") as docs:
-        results = spark_checks.check(engine.session, rows, shapes, suites, checked, docs=Path(docs))
-        _write_docs(folder, Path(docs))
-    audits = {
-        "replicas": newest_replicas(lake, key),
-        "transactions": newest_transactions(lake, key),
-        "lag": newest_lag(lake, key),
-    }
-    record = _write_results(folder, record.model_copy(update=audits), results)
-    write_branch(engine.session, lake, key, folder, {TABLE: [f"{TABLE}/{WHOLE_RUN}.parquet"]})
+    with conf_for(engine.session, sum(record.counts.values())):
+        ensure_tables(engine.session, lake)
+        write_branch(engine.session, lake, key, folder, sound)
+        rows = {name: read_branch(engine.session, lake, key, name) for name in sound}
+        with TemporaryDirectory(prefix="sexton-docs-") as docs:
+            results = spark_checks.check(engine.session, rows, shapes, suites, checked, docs=Path(docs))
+            _write_docs(folder, Path(docs))
+        audits = {
+            "replicas": newest_replicas(lake, key),
+            "transactions": newest_transactions(lake, key),
+            "lag": newest_lag(lake, key),
+        }
+        record = _write_results(folder, record.model_copy(update=audits), results)
+        write_branch(engine.session, lake, key, folder, {TABLE: [f"{TABLE}/{WHOLE_RUN}.parquet"]})
     _stop_on_failure(results, folder, key)
     return record
+
+
+def conf_for(session: "SparkSession", row_count: int) -> AbstractContextManager[None]:
+    """The settings under which so many rows are checked."""
+    return session_conf(session, CONF_FOR_FEW_ROWS if row_count < FEW_ROWS else {})
 
 
 def check_folder(folder: RunFolder) -> RunRecord:

@@ -33,8 +33,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
-JVM_OPTIONS = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Dlog4j2.configurationFile={LOGGING.as_uri()}"
-"""The JVM only plans and moves rows; the quick compiler and the small collector start sooner."""
+JVM_OPTIONS = f"-Xss4m -Dlog4j2.configurationFile={LOGGING.as_uri()}"
+QUICK_JVM_OPTIONS = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {JVM_OPTIONS}"
+"""Of a Spark of this machine alone: its JVM only plans and moves rows; quick compiler and small collector start sooner.
+"""
 
 REMOTE = "SPARK_REMOTE"
 """The URL of a Spark Connect server, sc://HOST:PORT, whose JVM and Python workers are warm."""
@@ -48,9 +50,9 @@ PART_BYTES = 64 * 1024 * 1024
 """The largest value of a row, and of an Arrow batch that a Python worker gets."""
 SQL_CONF = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(PART_BYTES),
 }
+SHUFFLE_PARTITIONS, CORES_MAX = "spark.sql.shuffle.partitions", "spark.cores.max"
 
 ITEMS = pa.schema([("number", pa.int32()), ("packed", pa.binary())])
 """An item of work, or its result: its number and its pickle."""
@@ -110,6 +112,7 @@ def spark_session(app_name: str, *, conf: Mapping[str, str] | None = None, icebe
         session = builder.getOrCreate()
         for name, value in late.items():
             session.conf.set(name, value)
+        _size_shuffles(session)
     except Exception as error:
         line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise SetupError(f"Spark did not start: {line}", fix="`sexton doctor` says what is missing") from error
@@ -133,13 +136,47 @@ def _jvm_conf() -> dict[str, str]:
     config = settings()
     found = {
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
-        "spark.driver.memory": config.spark_driver_memory,
-        "spark.driver.extraJavaOptions": JVM_OPTIONS,
         "spark.sql.warehouse.dir": str(config.var / "spark-warehouse"),
     }
-    if variable(SUBMITTED) is None:  # else these would replace what was given to spark-submit
-        found |= {"spark.master": config.spark_master, "spark.ui.enabled": "false"}
-    return found
+    if variable(SUBMITTED) is not None:  # what was given to spark-submit stays
+        return found
+    return found | {
+        "spark.master": config.spark_master,
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": config.spark_driver_memory,
+        # Those of the user, spark.driver.extraJavaOptions, come after them.
+        "spark.driver.defaultJavaOptions": QUICK_JVM_OPTIONS if config.spark_master[:5] == "local" else JVM_OPTIONS,
+    }
+
+
+def _size_shuffles(session: "SparkSession") -> None:
+    """Without a user's number begin shuffles with two partitions a core, of which Spark coalesces the small ones.
+
+    A plan of Spark says how many tasks it works on, also over Connect. While executors come and go Spark's 200 stay.
+    """
+    given = session.conf.getAll
+    if SHUFFLE_PARTITIONS in given or given.get("spark.dynamicAllocation.enabled") == "true":
+        return
+    (plan,) = session.sql("EXPLAIN SELECT * FROM range(1)").collect()
+    if found := re.search(r"splits=(\d+)", plan[0]):
+        # The executors of a standalone cluster may not be there yet.
+        session.conf.set(SHUFFLE_PARTITIONS, str(2 * max(int(found[1]), int(given.get(CORES_MAX, 0)))))
+
+
+@contextmanager
+def session_conf(session: "SparkSession", conf: Mapping[str, str]) -> Iterator[None]:
+    """Settings for a piece of work, after which the session, which other jobs share, is as before."""
+    before = session.conf.getAll
+    for name, value in conf.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in conf:
+            if name in before:
+                session.conf.set(name, before[name])
+            else:
+                session.conf.unset(name)
 
 
 def _lake_conf() -> dict[str, str]:

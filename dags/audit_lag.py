@@ -6,7 +6,7 @@ groups would not continue at their offsets when they come back.
 
 The task asks the brokers how new their logs are at the committed offsets of the newest published run (ListOffsets and
 OffsetForLeaderEpoch: DESCRIBE on the topics is all it needs, no message is read) and archives each answer. The result
-goes to the table `time_lag`, once Great Expectations has checked it, under the instant of that run. Offsets that would
+goes to the table `time_lag`, once DuckDB has checked it, under the instant of that run. Offsets that would
 reset since the audit before raise an alert; so do those that lose unread messages within `SEXTON_LAG_ALERT_HOURS`.
 
 It needs a published run of `offset_retention`. Safe to run again at any time.

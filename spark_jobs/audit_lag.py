@@ -12,7 +12,6 @@ from sexton.maintenance import audit_lag
 from sexton.maintenance.audit_lag import LagRequest
 from sexton.maintenance.options import clock_ms, parser
 from sexton.pipeline import job
-from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings
 
@@ -39,10 +38,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         cluster_id=arguments.cluster_id,
         alert_hours=arguments.alert_hours,
     )
-    with Engine("audit_lag", iceberg=True) as engine:
-        done = audit_lag.run(
-            engine, RunFolder(arguments.run_dir), open_lake(), request, as_of_ms=arguments.now, now_ms=clock_ms
-        )
+    done = audit_lag.run(RunFolder(arguments.run_dir), open_lake(), request, as_of_ms=arguments.now, now_ms=clock_ms)
     return asdict(done)
 
 

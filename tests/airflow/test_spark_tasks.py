@@ -27,7 +27,7 @@ from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.runs import run_folder
 from sexton.airflow.spark_tasks import as_of_ms, spark_job
 from sexton.lake.branch import RunKey
-from sexton.settings import Cluster, Settings
+from sexton.settings import PROJECT_ROOT, Cluster, Settings
 
 (PLAIN,) = Settings().every_cluster
 RUN_ID = "manual__2026-11-21T06:00:00+00:00"
@@ -101,8 +101,8 @@ def test_what_a_job_wants_people_to_know_is_an_alert(home, monkeypatch, code: in
 
 def test_findings_are_alerts_also_when_they_stop_the_run(home, monkeypatch) -> None:
     outcome = {"exit_code": 3, "error": "the archive has changed", "alerts": ["corrupt at a", "corrupt at b"]}
-    submit_that(home, monkeypatch, 3, stage="verify", outcome=outcome)
-    task = spark_job("verify", PLAIN)
+    submit_that(home, monkeypatch, 3, stage="expire_runs", outcome=outcome)
+    task = spark_job("expire_runs", PLAIN)
     task.application_args = [f"--run-dir={run_folder('offset_retention', RUN_ID)}"]
     with pytest.raises(AirflowFailException, match="the archive has changed"):
         task.execute(context_of(task))
@@ -193,6 +193,21 @@ def test_a_job_over_spark_connect(home, monkeypatch, code, raises) -> None:
     url, _, session = told[0].rpartition(";session_id=")
     assert (url, *told[1:]) == ("sc://localhost:15002/;token=tok%20en", str(Path.cwd()), "--run-dir=x")
     assert session == str(UUID(session)), "Spark takes no other"
+
+
+@pytest.mark.parametrize("stage", ["verify", "audit_lag"])
+def test_a_job_that_needs_no_spark_starts_none(home, monkeypatch, stage) -> None:
+    """Whatever Spark's connection is; its modules import none."""
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "a:1"}}')
+    submitted = submit_that(home, monkeypatch, 0)
+    (home / "spark_jobs").mkdir()
+    own = (PROJECT_ROOT / "spark_jobs" / f"{stage}.py").read_text("utf-8").partition("if __name__")[0]
+    loaded = f"open({str(home / 'loaded')!r}, 'w').write(str('pyspark' in sys.modules))"
+    (home / "spark_jobs" / f"{stage}.py").write_text(f"{own}\n{loaded}\n")
+    execute(stage)
+    assert (home / "loaded").read_text() == "False"
+    assert not submitted.exists()
 
 
 def test_a_killed_task_ends_its_job(home, monkeypatch) -> None:

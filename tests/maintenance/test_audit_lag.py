@@ -31,7 +31,7 @@ NOW = AS_OF + 20 * MINUTE_MS
 RETENTION_MS = 8 * HOUR_MS
 END = 600
 """Both partitions have a record a minute up to AS_OF, as the broker stamped them."""
-NAMES = ("committed_offsets", "pending_offsets", "topic_partitions", "runs")
+NAMES = ("committed_offsets", "pending_offsets", "topic_partitions", "runs", "time_lag")
 FOLDED = encode_batch([(b"\0\1", b"")], base_offset=0, timestamp_ms=AS_OF - 3 * HOUR_MS, producer_id=-1)
 
 
@@ -100,7 +100,6 @@ class World:
     def audit(self, *, run_id: str = "attempt", at_ms: int = NOW, **asked: Any) -> LagAudit:
         config = ClientConfig(bootstrap_servers="none:1")
         return audit_lag.run(
-            self.iceberg,
             RunFolder(self.folder / "run"),
             self.lake,
             LagRequest(run_id=run_id, config=config, archive=str(self.folder / "archive"), **asked),

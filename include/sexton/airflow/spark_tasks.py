@@ -1,7 +1,7 @@
 """Tasks that run a Spark job, and what Airflow does for each exit code.
 
 The connection chooses how: `spark` is one spark-submit a task, to any master; `spark_connect` is one Python process,
-whose Spark is that of the server.
+whose Spark is that of the server. A job that needs no Spark is a Python process whatever the connection.
 
     0  success
     5  success with an alert: everything was written, but some bytes could not be decoded
@@ -147,6 +147,7 @@ class Job:
 
     arguments: Sequence[str] = ()
     pool: str | None = None
+    needs_spark: bool = True
     chooses_cluster: bool = False
     writes_iceberg: bool = False
     reads: Sequence[DatasetKind] = ()
@@ -189,7 +190,12 @@ JOBS = {
         writes=["archive"],
         writes_tables=PUBLISHED_TABLES,
     ),
-    "verify": Job([ARCHIVE, NOW, "--subset={{ params.subset or '' }}"], chooses_cluster=True, reads=["archive"]),
+    "verify": Job(
+        [ARCHIVE, NOW, "--subset={{ params.subset or '' }}"],
+        needs_spark=False,
+        chooses_cluster=True,
+        reads=["archive"],
+    ),
     "check_checkpoint": Job([ARCHIVE, NOW], chooses_cluster=True, reads=["archive"]),
     "expire_runs": Job(
         [ARCHIVE, NOW, DELETE],
@@ -228,8 +234,8 @@ JOBS = {
     "audit_lag": Job(
         [ARCHIVE, NOW, "--run-id={{ run_id }}.{{ ti.try_number }}"],
         KAFKA_POOL,
+        needs_spark=False,
         chooses_cluster=True,
-        writes_iceberg=True,
         reads=["archive"],
         writes=["archive"],
         reads_tables=["runs", "committed_offsets", "pending_offsets", "topic_partitions", "time_lag"],
@@ -251,7 +257,7 @@ class SparkJob(SparkSubmitOperator):
     broker: str | None = None
     """The cluster's address, once the task has talked to one."""
     process: SubprocessHook | None = None
-    """The job, if its Spark is that of a Spark Connect server."""
+    """The job, if it is no spark-submit."""
 
     def execute(self, context: Any) -> None:
         for secret in (*secrets_of(settings().archive_uri), *secrets_of(settings().runs_uri)):
@@ -261,8 +267,13 @@ class SparkJob(SparkSubmitOperator):
         remove_outcome(folder, self.task_id)
         failure: AirflowException | None = None
         try:
-            if BaseHook.get_connection(self._conn_id).conn_type == SparkConnectHook.conn_type:
-                self._connect(folder)
+            if not JOBS[self.task_id].needs_spark:
+                self._run()
+            elif BaseHook.get_connection(self._conn_id).conn_type == SparkConnectHook.conn_type:
+                # The tasks of a run share a session, so that the server's workers load the package and its kernels
+                # once a run.
+                session = f"session_id={uuid5(NAMESPACE_URL, folder)}"
+                self._run(SPARK_REMOTE=f"{SparkConnectHook(self._conn_id).get_connection_url()};{session}")
             else:
                 super().execute(context)
         except AirflowException as error:
@@ -292,15 +303,11 @@ class SparkJob(SparkSubmitOperator):
             writes_tables=job.writes_tables,
         )
 
-    def _connect(self, folder: str) -> None:
-        """Run the job as a process of this Python; AirflowException if it fails.
-
-        The tasks of a run share a session, so that the server's workers load the package and its kernels once a run.
-        """
+    def _run(self, **variables: str) -> None:
+        """Run the job as a process of this Python; AirflowException if it fails."""
         self.process = SubprocessHook()
         job = [sys.executable, self.application, *(self.application_args or [])]
-        url = f"{SparkConnectHook(self._conn_id).get_connection_url()};session_id={uuid5(NAMESPACE_URL, folder)}"
-        done = self.process.run_command(job, env=environment(SPARK_REMOTE=url), cwd=str(Path.cwd()))
+        done = self.process.run_command(job, env=environment(**variables), cwd=str(Path.cwd()))
         if done.exit_code:
             raise AirflowException(f"{self.task_id} ended with {done.exit_code}")
 

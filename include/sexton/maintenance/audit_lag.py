@@ -1,7 +1,7 @@
 """audit_lag: how late every group of the newest published run was, what it will lose, and whether it would reset.
 
 The brokers are asked how new their logs are at the run's committed offsets (pipeline.measure_lag); each answer is
-archived. The rows are checked by Great Expectations, and the table `time_lag` gets them under the instant of the run; a
+archived. DuckDB checks the rows, and the table `time_lag` gets them under the instant of the run; a
 repeated attempt replaces them. The lag that an earlier run was audited with shows how fast it grows. The cluster is
 only read, and no message of it.
 """
@@ -32,7 +32,6 @@ from sexton.pipeline.measure_lag import (
     matching,
     measure,
 )
-from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import open_archive
 from sexton.settings import settings
@@ -71,7 +70,6 @@ class LagAudit:
 
 
 def run(
-    engine: Engine,
     folder: RunFolder,
     lake: Lake,
     request: LagRequest,
@@ -98,7 +96,7 @@ def run(
     rows = _completed(lags, looked, before, as_of_ms=published.key.as_of_ms, before_ms=before_ms)
     key = RunKey(cluster_id=cluster_id, as_of_ms=published.key.as_of_ms, run_id=request.run_id)
     alerts = publish_audit(
-        engine,
+        None,
         folder,
         lake,
         key,

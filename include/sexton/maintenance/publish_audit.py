@@ -1,4 +1,7 @@
-"""Publishes what an audit found: Great Expectations checks it on Spark, then it replaces the rows of its instant."""
+"""Publishes what an audit found: it is checked, then it replaces the rows of its instant.
+
+Great Expectations checks on the Spark of an audit that uses one; DuckDB checks the same of an audit that does not.
+"""
 
 from collections.abc import Mapping
 
@@ -10,7 +13,7 @@ from sexton.lake.branch import RunKey, ensure_tables
 from sexton.lake.catalog import Lake
 from sexton.lake.read import partition_of
 from sexton.pipeline.validate_tables import conf_for
-from sexton.quality import spark_checks
+from sexton.quality import duckdb_checks, spark_checks
 from sexton.quality.relations import CheckedRun
 from sexton.quality.suites import audit_suites, shape
 from sexton.runs.engine import Engine
@@ -19,7 +22,7 @@ from sexton.tables import Table
 
 
 def publish_audit(
-    engine: Engine,
+    engine: Engine | None,
     folder: RunFolder,
     lake: Lake,
     run: RunKey,
@@ -31,7 +34,8 @@ def publish_audit(
     """Write the rows, without RUN_COLUMNS, to the run folder, check them, and replace those of the instant in the lake.
 
     `compared` are whole tables that laws read besides; `cuts` those of the log partitions that were read. Returns what
-    failed without being critical; DataQualityFailure where something was, and nothing is published.
+    failed without being critical; DataQualityFailure where something was, and nothing is published. Without an `engine`
+    the tables must be there: a published run has made them.
     """
     names = {"cluster_id": run.cluster_id, "as_of_ms": run.as_of_ms, "run_id": run.run_id}
     whole = {}
@@ -41,19 +45,19 @@ def publish_audit(
         folder.write_rows(whole[table], table.name)
     checked = CheckedRun(cluster_id=run.cluster_id, as_of_ms=run.as_of_ms, run_id=run.run_id, cuts=cuts)
     read = {**(compared or {}), **whole}
-    with conf_for(engine.session, sum(rows.num_rows for rows in whole.values())):
-        results = spark_checks.check(
-            engine.session,
-            {table.name: spark_checks.frame(engine.session, rows) for table, rows in read.items()},
-            shape({table.name: (1, [rows.schema]) for table, rows in read.items()}),
-            audit_suites(checked, tables),
-            checked,
-            docs=None,
-        )
+    shapes = shape({table.name: (1, [rows.schema]) for table, rows in read.items()})
+    suites = audit_suites(checked, tables)
+    if engine is None:
+        results = duckdb_checks.check({table.name: rows for table, rows in read.items()}, shapes, suites, checked)
+    else:
+        with conf_for(engine.session, sum(rows.num_rows for rows in whole.values())):
+            frames = {table.name: spark_checks.frame(engine.session, rows) for table, rows in read.items()}
+            results = spark_checks.check(engine.session, frames, shapes, suites, checked, docs=None)
     failed = [one for one in results if not one.success]
     if critical := [one for one in failed if one.stops_publication]:
         raise DataQualityFailure(f"{critical[0].table}: {critical[0].expectation}", fix="nothing was published")
-    ensure_tables(engine.session, lake, tuple(tables))
+    if engine is not None:
+        ensure_tables(engine.session, lake, tuple(tables))
     for table, rows in whole.items():
         replace_rows(lake, table, rows, partition_of(run))
     return [f"{one.table}: {one.expectation}: {one.observed}" for one in failed]

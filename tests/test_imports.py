@@ -6,7 +6,8 @@ Every rule is a function from source text to complaints, so each is also shown a
 
 import ast
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -70,9 +71,15 @@ CLOCKS = {
 }
 
 
-def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+@cache
+def nodes_of(source: str) -> tuple[ast.AST, ...]:
+    """Every node, parsed once for all rules."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
+def imports_of(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Every absolute module name that is imported anywhere, also inside functions, with its line."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -96,7 +103,7 @@ def package_of(module: str) -> str | None:
 def wrong_way(source: str, package: str) -> list[str]:
     """Imports of a module in `package` that point to its own layer, upwards, or to a package that LAYERS lacks."""
     complaints = []
-    for line, module in imports_of(ast.parse(source)):
+    for line, module in imports_of(nodes_of(source)):
         other = package_of(module)
         if module.startswith("."):
             complaints.append(f"{line}: a relative import hides its direction")
@@ -111,9 +118,9 @@ def wrong_way(source: str, package: str) -> list[str]:
 
 def private_names(source: str) -> list[str]:
     """Names that begin with an underscore and are imported from another module, or read from one that is."""
-    tree, complaints = ast.parse(source), []
+    nodes, complaints = nodes_of(source), []
     imported: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sexton":
             imported |= {alias.asname or alias.name for alias in node.names}
             complaints += [
@@ -123,7 +130,7 @@ def private_names(source: str) -> list[str]:
             ]
     complaints += [
         f"{node.lineno}: {node.value.id}.{node.attr}"
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported
         if node.attr.startswith("_") and not node.attr.startswith("__")
     ]
@@ -133,7 +140,7 @@ def private_names(source: str) -> list[str]:
 def foreign_libraries(source: str, package: str) -> list[str]:
     """Libraries that a package may not depend on: the core stays small, and only two packages know Airflow."""
     complaints = []
-    for line, module in imports_of(ast.parse(source)):
+    for line, module in imports_of(nodes_of(source)):
         top = module.split(".")[0]
         if top == "airflow" and package not in WITH_AIRFLOW:
             complaints.append(f"{line}: {package} imports {module}")
@@ -150,7 +157,7 @@ def packages_above_airflow(source: str) -> list[str]:
     known = GROUND | {"airflow"}
     return [
         f"{line}: imports {module}"
-        for line, module in imports_of(without_functions(ast.parse(source)))
+        for line, module in imports_of(ast.walk(without_functions(ast.parse(source))))
         if package_of(module) is not None and package_of(module) not in known
     ]
 
@@ -173,7 +180,7 @@ def environment_reads(source: str) -> list[str]:
     """Uses of os.environ and its relatives."""
     names = {"environ", "environb", "getenv", "putenv", "unsetenv"}
     complaints = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id == "os" and node.attr in names:
                 complaints.append(f"{node.lineno}: os.{node.attr}")
@@ -185,7 +192,7 @@ def environment_reads(source: str) -> list[str]:
 def clocks(source: str) -> list[str]:
     """Reads of the present, whatever the module or class is called from."""
     complaints = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Attribute):
             owner = node.value
             name = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
@@ -200,7 +207,7 @@ def too_much_for_a_dag(source: str) -> list[str]:
     """Imports of a DAG file besides Airflow, our own package `airflow` and the settings."""
     return [
         f"{line}: {module}"
-        for line, module in imports_of(ast.parse(source))
+        for line, module in imports_of(nodes_of(source))
         if module.split(".")[0] != "airflow" and package_of(module) not in {"airflow", "settings"}
     ]
 
@@ -210,7 +217,7 @@ def too_much_for_a_job(source: str) -> list[str]:
     unknown = {"airflow", "ui", "local", "doctor", "cli"}
     return [
         f"{line}: {module}"
-        for line, module in imports_of(ast.parse(source))
+        for line, module in imports_of(nodes_of(source))
         if module.split(".")[0] == "airflow" or package_of(module) in unknown
     ]
 
@@ -220,7 +227,7 @@ def not_over_connect(source: str) -> list[str]:
     names = {"SparkContext", "sparkContext", "_sc", "_jvm", "_jsc", "_jdf", "_jsparkSession", "rdd", "parallelize"}
     return [
         f"{node.lineno}: {name}"
-        for node in ast.walk(ast.parse(source))
+        for node in nodes_of(source)
         for name in [getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "name", None)]
         if name in names
     ]

@@ -6,7 +6,7 @@ Kafka, Airflow, Spark or Iceberg that matches has its reason in ALLOWED.
 
 import re
 import subprocess
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,27 +40,27 @@ ALLOWED: dict[tuple[str, str], str] = {}
 """(file, matching text) -> why it may stay."""
 
 
-def files() -> Iterator[Path]:
+@cache
+def texts() -> dict[str, str]:
+    """Text by file, read once for all patterns."""
     listed = subprocess.run(["git", "ls-files", *READ], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in listed.splitlines():
-        path = ROOT / name
-        if path.suffix in SUFFIXES and "vendor" not in path.parts and path.is_file():
-            yield path
+    paths = [ROOT / name for name in listed.splitlines()]
+    read = [path for path in paths if path.suffix in SUFFIXES and "vendor" not in path.parts and path.is_file()]
+    return {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in read}
 
 
 @pytest.mark.parametrize("pattern", GONE)
 def test_the_word_is_gone(pattern: str) -> None:
     found = [
-        f"{path.relative_to(ROOT)}:{number}: {match[0]}"
-        for path in files()
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
-        for match in re.finditer(pattern, line)
-        if (str(path.relative_to(ROOT)), match[0]) not in ALLOWED
+        f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
+        for name, text in texts().items()
+        for match in re.finditer(pattern, text)
+        if (name, match[0]) not in ALLOWED
     ]
     assert not found, f"say {GONE[pattern]}:\n" + "\n".join(found)
 
 
 def test_a_word_that_is_gone_is_found() -> None:
-    texts = {r: t for r in GONE for t in [GONE[r]] if re.search(r, t)}
-    assert not texts, "a replacement is itself on the list"
+    listed = {r: t for r in GONE for t in [GONE[r]] if re.search(r, t)}
+    assert not listed, "a replacement is itself on the list"
     assert any(re.search(pattern, "the house tells") for pattern in GONE)

@@ -67,12 +67,9 @@ def lake_at(folder: Path, tables: Iterable[str] = tuple(TABLES)) -> WrittenLake:
 
 def create_table(catalog: Catalog, name: str, schema: pa.Schema) -> None:
     """The table as Spark creates it, partitioned as every table is."""
-    made = catalog.create_table(
-        f"sexton.{name}",
-        schema,
-        properties={"write.parquet.row-group-limit": str(ROWS_PER_GROUP), "write.parquet.compression-codec": "zstd"},
-    )
-    with made.update_spec() as update:
+    properties = {"write.parquet.row-group-limit": str(ROWS_PER_GROUP), "write.parquet.compression-codec": "zstd"}
+    made = catalog.create_table_transaction(f"sexton.{name}", schema, properties=properties)
+    with made, made.update_spec() as update:
         for column in PARTITION_COLUMNS:
             update.add_field(column, IdentityTransform(), column)
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
+from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from sexton.ui.metrics import GAUGES
-from tests.ui.lakes import WrittenLake
-from tests.ui.worlds import PREFIX, app_over, client_of
+from tests.ui.worlds import PREFIX
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
 SELECTOR = re.compile(r"\b(sexton_\w+)(?:\{([^{}]*)\})?")
@@ -53,10 +53,9 @@ def expressions() -> list[str]:
 
 
 @pytest.mark.parametrize("expression", expressions())
-def test_what_is_asked_for_is_there(expression: str, world: WrittenLake) -> None:
+def test_what_is_asked_for_is_there(expression: str, client: TestClient) -> None:
     """Each metric by its name, each label of a selector, and each value that is named."""
-    with client_of(app_over(world)) as client:
-        text = client.get(f"{PREFIX}/metrics").text
+    text = client.get(f"{PREFIX}/metrics").text
     exported = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     selectors = SELECTOR.findall(expression)
     assert selectors

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -428,18 +429,23 @@ def test_what_fails_is_shown_in_place_of_the_last_answer(client: TestClient, mon
     assert "the tables cannot be read: <b>" in Html(shown).text
 
 
-def test_nothing_published(tmp_path: Any) -> None:
-    lake: WrittenLake = lake_at(tmp_path)
-    with client_of(app_over(lake)) as client:
-        assert client.get(f"{PREFIX}/api/runs").json() == []
-        assert client.get(f"{PREFIX}/api/groups").status_code == 404
+@pytest.fixture(scope="module")
+def nothing_published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with client_of(app_over(lake_at(tmp_path_factory.mktemp("nothing")))) as found:
+        yield found
+
+
+def test_nothing_published(nothing_published: TestClient) -> None:
+    assert nothing_published.get(f"{PREFIX}/api/runs").json() == []
+    assert nothing_published.get(f"{PREFIX}/api/groups").status_code == 404
 
 
 @pytest.mark.parametrize(("language", "told"), [("en", "Nothing is published yet"), ("zh-CN", "尚未发布任何内容")])
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_without_data_leads_to_what_publishes_some(tmp_path: Any, path: str, language: str, told: str) -> None:
-    with client_of(app_over(lake_at(tmp_path))) as client:
-        html = page(client, path, lang=language, **({"id": path.partition("=")[2]} if "=" in path else {}))
+def test_a_page_without_data_leads_to_what_publishes_some(
+    nothing_published: TestClient, path: str, language: str, told: str
+) -> None:
+    html = page(nothing_published, path, lang=language, **({"id": path.partition("=")[2]} if "=" in path else {}))
     assert told in html
     assert re.findall('<a data-airflow href="([^"]+)"', html) == [
         "/dags/offset_retention",

@@ -1,7 +1,7 @@
 """Archives for tests, made snapshot by snapshot as snapshot_log makes them, without a broker."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from sexton.log.batch import Batch, read_batches
 from sexton.log.segment import Segment
 
 CLUSTER, TOPIC = "cluster", "topic"
-_READ_BYTES = 8 * 1024 * 1024
 
 
 def next_offset(log: bytes) -> int:
@@ -128,33 +127,17 @@ class Archive:
 def list_archived(
     fs: pafs.FileSystem, root: str, *, cluster_id: str | None = None, topic_id: str | None = None
 ) -> dict[int, list[Segment]]:
-    """The segments of the newest lineage of every log partition, as `segment.list_segments` gives a broker's.
-
-    Without `cluster_id` the archive must hold one cluster only, else UsageError; without `topic_id` it is the topic
-    that was archived last. Nothing archived is an empty answer. Raises UsageError when a segment is not of the size its
-    manifest says.
-    """
+    """The segments of the newest lineage that has some, by log partition; of the only cluster and topic that there are,
+    or of those that are named."""
     cluster = the_cluster(fs, root, cluster_id)
-    topic = topic_id if topic_id is not None or cluster is None else _newest_topic(fs, root, cluster)
-    if cluster is None or topic is None:
-        return {}
-    found = list_lineages(fs, root, cluster_id=cluster, topic_id=topic)
+    topics = topics_of(fs, root, cluster) if cluster is not None and topic_id is None else [topic_id]
+    found = [list_lineages(fs, root, cluster_id=cluster, topic_id=topic) for topic in topics if cluster and topic]
     return {
-        log_partition: checked_segments(fs, newest)
-        for log_partition, histories in found.items()
-        if (newest := _newest_with_segments(histories))
+        log_partition: with_segments[-1].log_segments()
+        for of_topic in found
+        for log_partition, histories in of_topic.items()
+        if (with_segments := [history for history in histories if history.segments])
     }
-
-
-def checked_segments(fs: pafs.FileSystem, lineage: ArchivedLineage) -> list[Segment]:
-    """The segments of a lineage; UsageError unless each is there and of the size that its manifest says."""
-    infos = fs.get_file_info([link.segment_path for link in lineage.segments])
-    for link, info in zip(lineage.segments, infos, strict=True):
-        if info.type != pafs.FileType.File:
-            raise UsageError("the manifest is here, its segment is not", where=link.segment_path)
-        if info.size != link.size_bytes:  # a shorter one would pass for a torn tail
-            raise UsageError(f"{info.size} bytes, its manifest says {link.size_bytes}", where=link.segment_path)
-    return lineage.log_segments()
 
 
 def read_manifest(fs: pafs.FileSystem, segment: Segment) -> Manifest:
@@ -164,32 +147,3 @@ def read_manifest(fs: pafs.FileSystem, segment: Segment) -> Manifest:
         if link.first_log_offset == segment.base_offset:
             return read_segment_manifest(fs, link)
     raise UsageError("this segment has no manifest", where=segment.path)
-
-
-def verify_segment(fs: pafs.FileSystem, segment: Segment) -> list[str]:
-    """What is wrong with an archived segment's bytes, by its manifest; an empty list when nothing is."""
-    manifest = read_manifest(fs, segment)
-    digest, size_bytes = hashlib.sha256(), 0
-    with fs.open_input_stream(segment.path) as file:
-        while chunk := file.read(_READ_BYTES):
-            digest.update(chunk)
-            size_bytes += len(chunk)
-    wrong = []
-    if size_bytes != manifest.size_bytes:
-        wrong.append(f"{segment.path}: {size_bytes} bytes, the manifest says {manifest.size_bytes}")
-    if digest.hexdigest() != manifest.sha256:
-        wrong.append(f"{segment.path}: SHA-256 {digest.hexdigest()}, the manifest says {manifest.sha256}")
-    return wrong
-
-
-def _newest_with_segments(histories: Sequence[ArchivedLineage]) -> ArchivedLineage | None:
-    return next((history for history in reversed(histories) if history.segments), None)
-
-
-def _newest_topic(fs: pafs.FileSystem, root: str, cluster_id: str) -> str | None:
-    taken: list[tuple[int, str]] = []
-    for topic in topics_of(fs, root, cluster_id):
-        for histories in list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic).values():
-            if newest := _newest_with_segments(histories):
-                taken.append((read_segment_manifest(fs, newest.segments[-1]).taken_at_ms, topic))
-    return max(taken)[1] if taken else None

@@ -2,8 +2,10 @@
 
 import gc
 import os
+import signal
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 from sexton import failpoints
 from sexton.settings import Settings
@@ -20,7 +22,7 @@ def fork() -> int:
     return child
 
 
-def ended(work: Callable[[], None], *, failpoint: str = "") -> int:
+def ended(work: Callable[[], Any], *, failpoint: str = "") -> int:
     """Do `work` in a copy of this process, with the setting `failpoint`: its exit code, or minus the signal it died of.
 
     The copy has all modules and compiled kernels: what a new process would take seconds to load.
@@ -38,3 +40,10 @@ def ended(work: Callable[[], None], *, failpoint: str = "") -> int:
             os._exit(1)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status)
+
+
+def killed(work: Callable[[], Any], failpoint: str) -> bool:
+    """Run `work` in a process of its own that is killed at a point; whether it came by."""
+    code = ended(work, failpoint=failpoint)
+    assert code in (0, -signal.SIGKILL)
+    return code != 0

@@ -1,20 +1,16 @@
 """Looks by Admin API in the archive: written once, read for an instant, refused when they are not what was written."""
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
 
-from sexton import failpoints
 from sexton.archive.admin_looks import COVERED_MS, admin_look_instants, look_at, read_admin_look, read_look_table
 from sexton.archive.verify import verify
 from sexton.errors import UsageError
 from sexton.failpoints import FAILPOINTS
-from sexton.settings import Settings
 from tests.archive.admin_looks import write_look
 from tests.archived import CLUSTER, Archive
-from tests.fork import fork
+from tests.fork import killed
 
 START_MS = 1_790_000_000_000
 KEY = ("g", "t", 0)
@@ -74,18 +70,9 @@ def test_a_file_that_is_not_what_was_written(archive: Archive, name: str) -> Non
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_look_killed_anywhere(archive: Archive, name: str, times: int) -> None:
     """Killed, it does not exist, or is whole; the next one is whole, and nothing of the dead one is found wrong."""
-    child = fork()
-    if child == 0:
-        try:
-            failpoints.settings = lambda: Settings(failpoint=f"{name}:{times}")  # type: ignore[assignment]
-            write_look(archive, START_MS, {"g": {}}, {KEY: 5})
-            os._exit(0)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    assert killed == (times == 1 or "manifest" not in name)
-    is_whole = not killed or name == "admin_look_manifest.after"
+    is_killed = killed(lambda: write_look(archive, START_MS, {"g": {}}, {KEY: 5}), f"{name}:{times}")
+    assert is_killed == (times == 1 or "manifest" not in name)
+    is_whole = not is_killed or name == "admin_look_manifest.after"
     assert admin_look_instants(archive.fs, archive.root, CLUSTER) == ([START_MS] if is_whole else [])
     write_look(archive, START_MS, {"g": {}}, {KEY: 5})
     instants = admin_look_instants(archive.fs, archive.root, CLUSTER)

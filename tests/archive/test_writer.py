@@ -9,12 +9,13 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.archive.manifest import Lineage, Manifest
+from sexton.archive.verify import verify
 from sexton.archive.writer import ArchiveEnd, SegmentRange, archive_ends, write_segment
 from sexton.errors import UsageError
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set
 from sexton.log.segment import Segment
-from tests.archived import list_archived, read_manifest, segment_range, verify_segment
+from tests.archived import list_archived, read_manifest, segment_range
 from tests.log.samples import STAMP_MS, pairs
 
 FIRST = Lineage(ordinal=0, start_log_offset=0)
@@ -58,7 +59,7 @@ def test_a_segment_is_kafkas_bytes_and_its_manifest_tells_of_them(store: tuple[p
         assert file.read() == b"".join(chunks)
     assert segment.path == f"{root}/c/t/3/000000-00000000000000000000/00000000000000000000.log"
     assert read_manifest(fs, segment) == manifest
-    assert verify_segment(fs, segment) == []
+    assert verify(fs, root).findings == []
     assert (manifest.first_log_offset, manifest.next_log_offset, manifest.batch_count) == (0, 10, 3)
     assert (manifest.first_timestamp_ms, manifest.last_timestamp_ms) == (STAMP_MS - 5, STAMP_MS + 7)
     assert manifest.leader_epochs == [[1, 0], [4, 4]]
@@ -102,8 +103,8 @@ def test_a_segment_without_manifest_does_not_exist_and_is_overwritten(store: tup
     assert list_archived(fs, root) == {}
     assert archive_ends(fs, root, cluster_id="c", topic_id="t") == {}
     archive(fs, root, 0, 2, batch(0, epoch=5))
-    (segment,) = list_archived(fs, root)[3]
-    assert verify_segment(fs, segment) == []
+    assert names(list_archived(fs, root)) == {3: [0]}
+    assert verify(fs, root).findings == []
 
 
 def test_half_a_manifest_is_none(tmp_path: Path) -> None:
@@ -119,8 +120,8 @@ def test_what_is_archived_is_never_rewritten(store: tuple[pafs.FileSystem, str])
     first = archive(fs, root, 0, 4, batch(0) + batch(2))
     again = archive(fs, root, 0, 9, batch(0, epoch=9))
     assert again == first
-    (segment,) = list_archived(fs, root)[3]
-    assert verify_segment(fs, segment) == []
+    assert names(list_archived(fs, root)) == {3: [0]}
+    assert verify(fs, root).findings == []
 
 
 def test_a_gap_that_a_dead_writer_left_is_not_read_over(store: tuple[pafs.FileSystem, str]) -> None:
@@ -156,56 +157,6 @@ def test_the_newest_lineage_is_read_once_it_has_a_segment(store: tuple[pafs.File
     archive(fs, root, 40, 50, batch(40), lineage=second)
     assert names(list_archived(fs, root)) == {3: [40, 50]}
     assert archive_ends(fs, root, cluster_id="c", topic_id="t")[3].lineage == second
-
-
-def test_the_topic_that_was_archived_last_is_read(store: tuple[pafs.FileSystem, str]) -> None:
-    fs, root = store
-    archive(fs, root, 0, 10, batch(0), topic_id="z-old", taken_at_ms=100)
-    archive(fs, root, 0, 20, batch(0), topic_id="a-new", taken_at_ms=200, log_partition=10)
-    archive(fs, root, 0, 20, batch(0), topic_id="a-new", taken_at_ms=150, log_partition=2)
-    assert list(list_archived(fs, root)) == [2, 10]
-    assert list(list_archived(fs, root, topic_id="z-old")) == [3]
-    assert list_archived(fs, root, topic_id="none") == {}
-
-
-def test_several_clusters_must_be_told_apart(store: tuple[pafs.FileSystem, str]) -> None:
-    fs, root = store
-    for cluster in ("one", "two"):
-        archive(fs, root, 0, 10, batch(0), cluster_id=cluster)
-    with pytest.raises(UsageError, match="several clusters: one, two"):
-        list_archived(fs, root)
-    assert names(list_archived(fs, root, cluster_id="two")) == {3: [0]}
-
-
-def test_no_archive_is_empty(store: tuple[pafs.FileSystem, str]) -> None:
-    fs, root = store
-    assert list_archived(fs, root) == {}
-    assert list_archived(fs, root, cluster_id="c", topic_id="t") == {}
-
-
-def test_changed_bytes_are_found(tmp_path: Path) -> None:
-    fs, root = pafs.LocalFileSystem(), str(tmp_path)
-    archive(fs, root, 0, 10, batch(0))
-    (segment,) = list_archived(fs, root)[3]
-    file = Path(segment.path)
-    data = bytearray(file.read_bytes())
-    data[12] ^= 1  # the leader epoch, which no CRC covers
-    file.write_bytes(data)
-    (wrong,) = verify_segment(fs, segment)
-    assert "SHA-256" in wrong
-    file.write_bytes(data[:-1])
-    assert len(verify_segment(fs, segment)) == 2
-    with pytest.raises(UsageError, match="bytes, its manifest says"):
-        list_archived(fs, root)
-    file.unlink()
-    with pytest.raises(UsageError, match="the manifest is here, its segment is not"):
-        list_archived(fs, root)
-
-
-def test_a_segment_that_no_manifest_tells_of_cannot_be_verified(tmp_path: Path) -> None:
-    segment = Segment(log_partition=0, path=f"{tmp_path}/00000000000000000000.log", size_bytes=1, base_offset=0)
-    with pytest.raises(UsageError, match="has no manifest"):
-        verify_segment(pafs.LocalFileSystem(), segment)
 
 
 @pytest.mark.parametrize(

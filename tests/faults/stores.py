@@ -1,4 +1,4 @@
-"""Stores that fail: a filesystem that raises at a given call, and an S3 server that answers one with 503."""
+"""Stores that fail: a filesystem that raises at a given call, and an S3 server that refuses each first write."""
 
 import errno
 import os
@@ -95,19 +95,6 @@ class FaultyHandler(pafs.FileSystemHandler):
 
 
 @dataclass
-class Unavailable:
-    """Makes an S3 server answer the `at`-th request that changes something, and all after it, with 503 SlowDown."""
-
-    at: int | None = None
-    calls: int = 0
-
-    def is_next(self, method: str) -> bool:
-        if method in ("PUT", "POST"):
-            self.calls += 1
-        return self.at is not None and self.calls >= self.at and method in ("PUT", "POST")
-
-
-@dataclass
 class EachPutFailsOnce:
     """Makes an S3 server refuse the first PUT of each object, or of every n-th; every second one it has carried out."""
 
@@ -145,7 +132,6 @@ class EachPutFailsOnce:
 
 
 DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"  # which no client tries again
-SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
 
 @contextmanager
@@ -163,20 +149,16 @@ def serving(answer: Callable[..., Any]) -> Iterator[str]:
 
 
 @contextmanager
-def s3_server(trouble: Unavailable | EachPutFailsOnce | None = None) -> Iterator[str]:
+def s3_server(trouble: EachPutFailsOnce | None = None) -> Iterator[str]:
     """A server that speaks S3 (moto) on a port of 127.0.0.1; the query that a pyarrow URI needs to reach it."""
     application = DomainDispatcherApplication(create_backend_app)
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if isinstance(trouble, EachPutFailsOnce) and trouble.is_next(environ):
+        if trouble is not None and trouble.is_next(environ):
             if trouble.is_lost:
                 list(application(environ, lambda *_: None))
             start_response("403 Forbidden", [("Content-Type", "application/xml")])
             return [DENIED]
-        if isinstance(trouble, Unavailable) and trouble.is_next(environ["REQUEST_METHOD"]):
-            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-            start_response("503 Slow Down", [("Content-Type", "application/xml")])
-            return [SLOW_DOWN]
         return application(environ, start_response)
 
     with serving(answer) as place:

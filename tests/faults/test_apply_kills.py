@@ -202,7 +202,3 @@ def test_without_a_lake_nothing_is_published(tmp_path: Path, seed: int) -> None:
     made.apply()
     nowhere = open_lake({"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/none.db", "warehouse": str(tmp_path)})
     assert publish_ledger(nowhere, made.ledger.entries(), as_of_ms=0) is None
-
-
-def test_there_are_enough_points() -> None:
-    assert len(OF_APPLY) + len([name for name in FAILPOINTS if name.startswith("plan.")]) >= 25

@@ -228,19 +228,6 @@ def assert_one_effect_each(made: World) -> None:
         assert all(count <= commits[key] for key, count in removed.items())
 
 
-@BY
-def test_a_replayed_approval_does_nothing(is_by_looks: bool, seed: int, tmp_path: Path) -> None:
-    made = world(seed, tmp_path, orphans=False, is_by_looks=is_by_looks)
-    first = made.apply(sink="coordinator")
-    ends = [log.end for log in made.cluster.logs]
-    files = sorted(Path(made.ledger.folder).iterdir())
-    again = made.apply(sink="coordinator")
-    assert (again.counts, again.exit_code) == (first.counts, 0)
-    assert [log.end for log in made.cluster.logs] == ends
-    assert sorted(Path(made.ledger.folder).iterdir()) == files
-    assert again.warnings[0] == "nothing is left to do"
-
-
 # --- that these tests see anything at all
 
 

@@ -35,7 +35,7 @@ from sexton.quality import spark_checks
 from sexton.quality.suites import suites_of
 from sexton.report import read_summary
 from sexton.report.approval_text import plan_text, restore_text
-from sexton.report.names import short, visible
+from sexton.report.names import visible
 from sexton.report.plan_page import render_plan
 from sexton.report.run_page import render_page
 from sexton.report.summarize import summarize
@@ -503,9 +503,3 @@ SINKS: dict[str, Callable[[Hostile, TestClient, list[str]], None]] = {
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_hostile_name_is_a_name(sink: str, world: Hostile, client: TestClient, some: list[str]) -> None:
     SINKS[sink](world, client, some)
-
-
-def test_there_are_names_enough(world: Hostile, tell: Callable[[str], None]) -> None:
-    assert len(world.names) >= 500
-    assert len({short(name) for name in world.texts}) > 400
-    tell(f"{len(world.names)} names, {len(SINKS)} sinks")

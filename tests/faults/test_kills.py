@@ -17,9 +17,8 @@ from sexton import failpoints
 from sexton.failpoints import FAILPOINTS
 from sexton.pipeline import fetch_log, import_log
 from sexton.pipeline.import_log import ImportRequest
-from sexton.settings import Settings
 from tests.faults.snapshots import START_MS, StateStory, Story, disk_of, files, topics_of
-from tests.fork import fork
+from tests.fork import killed
 from tests.kafka.fake_cluster import FakeCluster
 
 pytestmark = pytest.mark.thorough
@@ -35,24 +34,6 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (fetch_log, import_log):
         monkeypatch.setattr(module, "SEGMENT_BYTES", 400)
     monkeypatch.setattr(fetch_log, "LOG_OFFSETS_A_TASK", 11)
-
-
-def killed(work: Callable[[], None], failpoint: str) -> bool:
-    """Run `work` in a process of its own that is killed at a point; whether it came by."""
-    child = fork()
-    if child == 0:
-        try:
-            failpoints.settings = lambda: Settings(failpoint=failpoint)  # type: ignore[assignment]
-            work()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return True
-    assert os.WEXITSTATUS(status) == 0
-    return False
 
 
 def told(

@@ -14,7 +14,7 @@ from sexton.archive.verify import verify
 from sexton.failpoints import FAILPOINTS
 from sexton.pipeline.measure_lag import Instant, look, measure
 from tests.archived import CLUSTER, Archive
-from tests.faults.test_kills import killed
+from tests.fork import killed
 from tests.kafka.test_time_points import AS_OF_MS, BASE_MS, Logs
 from tests.lag_tables import instant_of
 from tests.plain_lag import Committed, LogRange

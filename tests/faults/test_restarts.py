@@ -1,7 +1,5 @@
-"""A real broker that is killed and started again, or stops in its tracks, while snapshots of it are taken."""
+"""A real broker that is killed and started again while snapshots of it are taken."""
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,11 +17,9 @@ from sexton.archive.verify import verify
 from sexton.errors import BrokerError
 from sexton.java import find_java
 from sexton.kafka import jars
-from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker
+from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.collect_metadata import log_ends
-from sexton.kafka.session import ClusterSession
-from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
+from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.local.workload import commit_offsets
 from sexton.pipeline import fetch_log, snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
@@ -130,47 +126,3 @@ def test_a_broker_that_is_killed_and_comes_back(
 
 def disk(broker: EmbeddedBroker, part: int) -> bytes:
     return b"".join(file.read_bytes() for file in sorted((broker.data / f"{OFFSETS_TOPIC}-{part}").glob("*.log")))
-
-
-def has_stopped(pid: int) -> bool:
-    """Whether each of its threads has: they hear of the signal one by one, and until then some may answer."""
-    states = [task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat")]
-    return set(states) == {"T"}
-
-
-def test_a_broker_that_stops_in_its_tracks(
-    broker: EmbeddedBroker, config: ClientConfig, full: bool, tell: Callable[[str], None]
-) -> None:
-    """The connection stands, new ones are taken, and nothing is answered: each call ends at its deadline."""
-    running = running_broker(broker.directory)
-    assert running is not None
-    longest = 0.0
-    with ClusterSession(config, request_timeout_ms=600, retry_for_s=0.5) as session:
-        topic = describe_topic(session, OFFSETS_TOPIC)
-        calls: list[Callable[[], object]] = [
-            lambda: describe_topic(session, OFFSETS_TOPIC),
-            lambda: log_ends(session, topic),
-            lambda: ClusterSession(config, connect_timeout_ms=600),
-        ]
-        os.kill(running.pid, signal.SIGSTOP)
-        try:
-            while not has_stopped(running.pid):
-                time.sleep(0.01)
-            for number in range(21 if full else 3):
-                begun = time.monotonic()
-                with pytest.raises(BrokerError):
-                    calls[number % len(calls)]()
-                longest = max(longest, time.monotonic() - begun)
-        finally:
-            os.kill(running.pid, signal.SIGCONT)
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            try:
-                session.retrying(lambda: describe_topic(session, OFFSETS_TOPIC))
-                break
-            except BrokerError:
-                time.sleep(0.2)
-        else:
-            pytest.fail("the session does not recover")
-    assert longest < 0.6 * 1.1 + 0.5  # the tenth is promised, the rest is a busy machine's
-    tell(f"the longest of the calls took {longest:.2f} s, their deadline is 0.60 s")

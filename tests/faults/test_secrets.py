@@ -3,7 +3,6 @@
 What needs a broker and an Airflow that work is in tests/integration/test_secrets.py.
 """
 
-import json
 import logging
 import os
 import secrets
@@ -26,7 +25,6 @@ from sexton.settings import PROJECT_ROOT
 from sexton.uris import uri_without_login
 from tests.environment import with_settings
 from tests.faults.test_stalls import hung_up, nonsense, server, silent
-from tests.kafka.token_server import TokenServer, serving
 from tests.ui.worlds import PREFIX, app_over
 
 MODULES = "org.apache.kafka.common.security"
@@ -34,7 +32,7 @@ KINDS = (
     *("sasl.password", "jaas password", "jaas clientSecret", "ssl.key.password", "pem key", "pem truststore"),
     *("oauth secret", "oauth secret of librdkafka", "oauth extension", "oauth url", "unknown setting", "protocol"),
     *("archive url", "catalog url", "catalog query", "catalog password", "s3 secret", "s3 token", "proxy url"),
-    *("token in an answer", "broken file", "truststore password", "environment"),
+    *("broken file", "truststore password", "environment"),
 )
 """One canary of each."""
 
@@ -216,34 +214,6 @@ def test_a_file_that_is_none(content: str, canaries: Given, watched: Watched) ->
     watched.assert_nothing_told({"broken file": canaries["broken file"]}, where=content)
 
 
-def echoing(secret: str) -> Callable[[Any], bool]:
-    """An endpoint that says what it was asked, and a token besides."""
-
-    def misbehave(handler: Any) -> bool:
-        body = json.dumps({"error": "invalid_client", "error_description": f"{handler.headers} {secret}"}).encode()
-        handler.send_response(401)
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
-        return True
-
-    return misbehave
-
-
-def test_an_endpoint_that_quotes(canaries: Given, watched: Watched) -> None:
-    file = watched.folder / "given" / "client.properties"
-    with serving(clients={"me": "other"}) as tokens, server(silent) as port:
-        assert isinstance(tokens, TokenServer)
-        tokens.misbehave = echoing(canaries["token in an answer"])
-        found = oauth(canaries, watched.folder) | {"sasl.oauthbearer.token.endpoint.url": tokens.url}
-        file.write_text("".join(f"{name}={value}\n" for name, value in found.items()), encoding="utf-8")
-        for options in ((), ("--json",), ("--debug",)):
-            assert cli.main(
-                ["doctor", "--bootstrap-servers", f"127.0.0.1:{port}", "--client-config", str(file), *options]
-            )
-    watched.assert_nothing_told(canaries, where="token endpoint")
-
-
 # --- stores
 
 
@@ -334,8 +304,3 @@ def open_it(given: str, archive: str) -> object:
     """What a job does with the option, which it knows with its login whatever it was given."""
     assert given == archive
     return open_archive(given, as_of_ms=None, topics_file=None)
-
-
-def test_there_are_canaries_enough(canaries: Given, tell: Callable[[str], None]) -> None:
-    assert len(set(canaries.values())) >= 20
-    tell(f"{len(canaries)} canaries, {len(SETTINGS)} ways to fail with a client, 4 with a broker")

@@ -46,8 +46,6 @@ DEADLINE_S = CONNECT_S + RETRY_S + 2 * REQUEST_S
 """What one operation may take: getting in, as long as it is tried again, and the attempt under way, which looks at the
 cluster first."""
 BUSY_S = 1.0
-TOOK_S: dict[str, float] = {}
-"""How long each took, to be told at the end."""
 GROUP = "stalled"
 PARTITIONS = 4
 
@@ -170,7 +168,6 @@ def test_an_operation_ends_in_time(stall: Stall, proxy: StallingProxy, impatient
     assert len(str(caught.value).splitlines()) == 1
     if stall.how == "throttled":
         assert "a quota holds this client back for 3600 s" in str(caught.value)
-    TOOK_S[f"{stall.name}, {stall.how}"] = took_s
     # The tenth is promised, the rest is a busy machine's.
     assert took_s < DEADLINE_S * 1.1 + BUSY_S
 
@@ -198,11 +195,4 @@ def test_a_snapshot_ends_in_time(how: str, proxy: StallingProxy, impatient: None
     proxy.stall(None)
     assert (code, hits > 0) == (1, True)
     assert not list((tmp_path / "archive").rglob("cluster_metadata/*.json"))
-    TOOK_S[f"snapshot, {how}"] = took_s
     assert took_s < (PARTITIONS + 1) * DEADLINE_S * 1.1 + BUSY_S
-
-
-def test_the_slowest(tell: Callable[[str], None]) -> None:
-    if TOOK_S:
-        slowest = max(TOOK_S, key=lambda name: TOOK_S[name])
-        tell(f"{len(TOOK_S)} stalls, with {REQUEST_S} s for a request; the slowest: {slowest}, {TOOK_S[slowest]:.2f} s")

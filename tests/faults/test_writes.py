@@ -18,7 +18,7 @@ from pyarrow import fs as pafs
 from sexton.archive.verify import verify
 from sexton.pipeline import fetch_log, snapshot_log
 from tests.faults.snapshots import LOCAL, START_MS, Story, files
-from tests.faults.stores import EachPutFailsOnce, Fault, FaultyHandler, Unavailable, objects, s3_server
+from tests.faults.stores import EachPutFailsOnce, Fault, FaultyHandler, objects, s3_server
 from tests.fork import fork
 
 CODES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -42,7 +42,7 @@ def story(seed: int, folder: Path, *, disturbed: int, disturb: Callable[[Story],
     return made
 
 
-def undisturbed(seed: int, folder: Path, counter: Fault | Unavailable) -> tuple[Story, list[tuple[int, int]]]:
+def undisturbed(seed: int, folder: Path, counter: Fault) -> tuple[Story, list[tuple[int, int]]]:
     """The two snapshots with nothing amiss, and every place where it can be: (which snapshot, which of its writes)."""
     calls: list[int] = []
 
@@ -106,34 +106,6 @@ def test_files_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     again = story(3, tmp_path / "again", disturbed=1, disturb=disturb)
     assert files(again.archivist.archive) == files(whole.archivist.archive)
-
-
-def test_an_object_store_that_has_no_time(
-    full: bool, seed: int, tmp_path: Path, tell: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """503 at every request that writes: the client asks again a few times, then the snapshot fails."""
-    whole = story(seed, tmp_path / "whole", disturbed=-1, disturb=lambda made: None)
-    trouble = Unavailable()
-    with s3_server(trouble) as query:
-        store, _ = pafs.FileSystem.from_uri(f"s3://key:secret@archive/?{query}")
-        store.create_dir("archive")
-        trouble.calls = 0
-        for module in (snapshot_log, fetch_log):
-            monkeypatch.setattr(module, "filesystem", lambda uri: (store, f"archive{uri}"))
-        _, places = undisturbed(seed, tmp_path / "counted", trouble)
-        tried = places if full else Random(seed).sample(places, 1)  # nine seconds each: the client asks again
-        for disturbed, at in tried:
-
-            def disturb(made: Story, at: int = at) -> None:
-                trouble.at, trouble.calls = at, 0
-                with pytest.raises(OSError, match=r"(?i)slow.?down|503"):
-                    made.snapshot()
-                trouble.at = None
-                assert verify(store, f"archive{made.archivist.archive}").findings == []
-
-            again = story(seed, tmp_path / f"{at}-{disturbed}", disturbed=disturbed, disturb=disturb)
-            assert objects(store, f"archive{again.archivist.archive}") == files(whole.archivist.archive)
-        tell(f"{len(tried)} of {len(places)} places")
 
 
 def test_each_put_of_a_snapshot_fails_once(

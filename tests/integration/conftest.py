@@ -17,9 +17,6 @@ from sexton.runs.engine import Engine
 from tests.integration.replica_kinds import SEEDS, new_cluster
 from tests.replicas_cluster import ThreeBrokers
 
-PASSWORDS = {"reader": "reader-secret", "nobody": "nobody-secret"}
-USERS = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
-
 
 @pytest.fixture(scope="session")
 def sasl_port() -> int:
@@ -28,21 +25,15 @@ def sasl_port() -> int:
 
 @pytest.fixture(scope="session")
 def broker(
-    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path], sasl_port: int
+    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]
 ) -> Iterator[EmbeddedBroker]:
-    """A broker with a second listener for SASL/PLAIN, where `reader` may do everything and `nobody` nothing."""
-    secured = {
-        "listeners": f"SASL://127.0.0.1:{sasl_port}",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl.plain.sasl.jaas.config": (
-            f"org.apache.kafka.common.security.plain.PlainLoginModule required {USERS};"
-        ),
+    """A broker with ACLs, of which everybody may do everything; others with logins are in secure_broker.py."""
+    everybody = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:reader",
+        "super.users": "User:ANONYMOUS",
     }
     directory = tmp_path_factory.mktemp("broker")
-    with EmbeddedBroker(directory, port=free_port(), java=java, jars=kafka_jars, settings=secured) as broker:
+    with EmbeddedBroker(directory, port=free_port(), java=java, jars=kafka_jars, settings=everybody) as broker:
         yield broker
 
 

@@ -1,15 +1,11 @@
 """A scripted day of a real broker, its snapshots, and afterwards every hour of it run and backfilled by a real Airflow.
 
-    python -m tests.integration.day --intervals 24
-
-plays 24 hours of a minute each and says what was compared. An hour (its seconds divide a minute) is a data interval of
-the DAG's schedule. What the broker answered at its end is held against the tables that are published for it, and the
-disappearances of the whole day against the script, which knows why each of them came about.
+An hour (its seconds divide a minute) is a data interval of the DAG's schedule. What the broker answered at its end is
+held against the tables that are published for it, and the disappearances of the whole day against the script, which
+knows why each of them came about.
 """
 
-import argparse
 import random
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -32,7 +28,7 @@ from tests import airflow_calls
 from tests.airflow_database import migrated_home
 from tests.integration.day_clock import SETTLE_MS, Boundary, Day, LogOffsets, Say, archived_offsets
 from tests.integration.day_script import DayScript, until
-from tests.integration.differential import UNSTABLE
+from tests.integration.random_work import UNSTABLE
 
 RUN_TIMEOUT_S = 1_200
 """Of one run, on a machine that is busy with something else."""
@@ -71,11 +67,11 @@ def schedule_of(begin_s: int, intervals: int, hour_s: int) -> str:
 
 @contextmanager
 def live_a_day(
-    home: Path, *, intervals: int, hour_s: int, rng: random.Random, say: Say, again: bool = False
+    home: Path, *, intervals: int, hour_s: int, rng: random.Random, say: Say
 ) -> Iterator[Lived]:
     """Play the day while Airflow starts, compact, stop the broker for good, then have Airflow run every interval.
 
-    With `again` one of them is backfilled once more when all have been run.
+    One of them is backfilled once more when all have been run.
     """
     day = Day(home, hour_s=hour_s, say=say)
     system = System(day.config, Console(quiet=True))
@@ -97,8 +93,7 @@ def live_a_day(
             day.close()  # past intervals are told from the archive alone
             say("the day is over, its log compacted and the broker gone; Airflow runs it")
             backfill = run_all(system.api(), lived, rng, say)
-            if again:
-                run_again(system.api(), lived, rng.choice(lived.intervals), backfill, say)
+            run_again(system.api(), lived, rng.choice(lived.intervals), backfill, say)
             yield lived
         finally:
             if starting:
@@ -183,8 +178,8 @@ def compare_runs(lived: Lived, found: dict[int, Published]) -> int:
     wanted = {end_ms: (start_ms, "complete") for start_ms, end_ms in lived.intervals}
     told = {at: (one.run.row["changes_since_ms"], one.run.row["coverage"]) for at, one in found.items()}
     assert told == wanted
-    if lived.again is not None:
-        assert found[lived.again[1]].run.key.run_id.rpartition(".")[2] != "1", "the later attempt is not there"
+    assert lived.again is not None
+    assert found[lived.again[1]].run.key.run_id.rpartition(".")[2] != "1", "the later attempt is not there"
     return len(wanted)
 
 
@@ -287,36 +282,3 @@ def _same(told: dict[Any, Any], wanted: dict[Any, Any], what: str) -> None:
     keys = sorted(told.keys() | wanted.keys())
     differing = {key: (told.get(key), wanted.get(key)) for key in keys if told.get(key) != wanted.get(key)}
     assert not differing, f"{what}: {differing}"
-
-
-def compare(lived: Lived, say: Say) -> None:
-    """Everything, said in a line each."""
-    found = published(lived)
-    say(f"{compare_runs(lived, found)} intervals, every task of them a success")
-    say(f"{compare_offsets(lived, found)} offsets and {compare_groups(lived, found)} groups equal the broker's answers")
-    say(f"{compare_values(lived, found)} values that were set are told, and no other")
-    say(f"disappearances, each told as it should be: {dict(compare_disappearances(lived, found))}")
-    gone, left = compare_compaction(lived, found)
-    say(f"of the archived records {gone} are gone from the broker, {left} are there")
-
-
-def main() -> None:
-    options = argparse.ArgumentParser(prog="python -m tests.integration.day", description=__doc__)
-    options.add_argument("--intervals", type=int, default=24, help="how many hours (default: %(default)s)")
-    options.add_argument("--hour-s", type=int, default=60, help="how many seconds stand for an hour (%(default)s)")
-    options.add_argument("--seed", type=int, default=1, help="of the order of runs (default: %(default)s)")
-    told = options.parse_args()
-    begun = time.monotonic()
-
-    def say(line: str) -> None:
-        print(f"{time.monotonic() - begun:6.0f} s  {line}", flush=True)
-
-    with tempfile.TemporaryDirectory(prefix="sexton-day-", ignore_cleanup_errors=True) as folder:
-        rng = random.Random(told.seed)
-        asked = {"intervals": told.intervals, "hour_s": told.hour_s, "rng": rng, "say": say}
-        with live_a_day(Path(folder), **asked, again=True) as lived:
-            compare(lived, say)
-
-
-if __name__ == "__main__":
-    main()

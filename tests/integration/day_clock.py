@@ -30,7 +30,7 @@ from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.settings import PROJECT_ROOT, Settings, environment, settings, variable
 from tests.archived import list_archived
 from tests.integration.day_script import LOG_PARTITIONS, SESSION_TIMEOUT_MS, DayScript, Step
-from tests.integration.differential import Answers, told_by_broker
+from tests.integration.random_work import Answers, told_by_broker
 
 SETTLE_MS = 500
 CLEAN_TIMEOUT_S = 120

@@ -23,7 +23,7 @@ from sexton.kafka.client import ClientConfig
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS
-from tests.integration.differential import UNSTABLE_CODE
+from tests.integration.random_work import UNSTABLE_CODE
 from tests.integration.test_changes import D, E, G, Script, T
 
 LOG_PARTITIONS = 3

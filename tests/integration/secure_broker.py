@@ -23,8 +23,8 @@ from sexton.kafka.broker import HOST, EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from tests.kafka.token_server import AUDIENCE, ISSUER, TokenServer, serving
 
-READER, APPLIER = "sexton-reader", "sexton-applier"
-PASSWORDS = {READER: f"reader-canary-{token_hex(8)}", APPLIER: f"applier-canary-{token_hex(8)}"}
+READER, APPLIER, NOBODY = "sexton-reader", "sexton-applier", "nobody"
+PASSWORDS = {name: f"{name}-canary-{token_hex(8)}" for name in (READER, APPLIER, NOBODY)}
 """Drawn anew in every process: the tools that make a broker's users show them as arguments, to tests beside it too."""
 SECURITY = "org.apache.kafka.common.security"
 LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "SSL")

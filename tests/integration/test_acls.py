@@ -30,7 +30,7 @@ from sexton.cli import main
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.tombstones import encode_batches
-from sexton.errors import UsageError
+from sexton.errors import BrokerError, UsageError
 from sexton.java import JavaHome
 from sexton.kafka.admin import (
     GroupError,
@@ -56,7 +56,7 @@ from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.processes import SerialEngine
 from sexton.transactions import TOPIC as TRANSACTIONS_TOPIC
 from tests.clients import make_topics
-from tests.integration.secure_broker import APPLIER, LOGINS, PASSWORDS, READER, SecureCluster, secure_cluster
+from tests.integration.secure_broker import APPLIER, LOGINS, NOBODY, PASSWORDS, READER, SecureCluster, secure_cluster
 from tests.integration.test_admin import wait_for_coordinators
 from tests.record_fields import encode_key
 from tests.transactions_broker import RawProducer, make_topic
@@ -255,8 +255,10 @@ def test_wrong_credentials(cluster: SecureCluster, login: str, caplog: pytest.Lo
         name: value.replace(PASSWORDS[READER], "canary-3") for name, value in cluster.properties(READER, login).items()
     }
     said = r"refuses with 401 \(invalid_client\)" if login == "OAUTHBEARER" else "the cluster refuses these credentials"
+    begun = time.monotonic()
     with pytest.raises(UsageError, match=said) as caught:
         ClusterSession(client_config(properties))
+    assert time.monotonic() - begun < 5, "it is told at once"
     assert "canary" not in str(caught.value) + caplog.text
 
 
@@ -264,6 +266,20 @@ def test_a_token_that_the_broker_does_not_take(cluster: SecureCluster, monkeypat
     monkeypatch.setattr(cluster.tokens, "lifetime_s", -60)
     with pytest.raises(UsageError, match="the cluster refuses these credentials"):
         ClusterSession(cluster.config(READER, "OAUTHBEARER"))
+
+
+def test_who_may_do_nothing_is_told_what_to_allow(cluster: SecureCluster) -> None:
+    with (
+        ClusterSession(cluster.config(NOBODY, "PLAIN")) as session,
+        pytest.raises(UsageError, match=r"allow User:nobody DESCRIBE on topic __consumer_offsets"),
+    ):
+        describe_topic(session, OFFSETS_TOPIC)
+
+
+def test_another_protocol_on_the_port_is_suspected(cluster: SecureCluster) -> None:
+    plain = client_config({}, bootstrap_servers=f"127.0.0.1:{cluster.sasl_port}")
+    with pytest.raises(BrokerError, match=r"is security\.protocol PLAINTEXT right"):
+        ClusterSession(plain, connect_timeout_ms=1500)
 
 
 # --- the reader ---

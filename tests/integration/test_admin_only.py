@@ -38,7 +38,7 @@ from sexton.runs.processes import SerialEngine
 from sexton.tables import TABLES
 from sexton.verdicts.intervals import CLOCK_SLACK_MS, judge_between
 from tests.clients import make_topics
-from tests.integration.differential import RandomWork, make_topics_once
+from tests.integration.random_work import RandomWork, make_topics_once
 from tests.integration.secure_broker import READER, SecureCluster, secure_cluster
 
 pytestmark = pytest.mark.thorough

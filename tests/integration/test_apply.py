@@ -294,15 +294,6 @@ def test_the_plan_is_what_it_should_be(world: World) -> None:
     assert world.plan.record.over_limits == []
 
 
-def test_a_look_writes_nothing(world: World) -> None:
-    ends = len(world.written())
-    code, told = world.apply()
-    assert (code, told["counts"]) == (0, {"would_be_done": world.plan.tombstones.num_rows})
-    assert len(world.written()) == ends
-    assert world.offsets() == world.before
-    assert world.ledger.entries() == []
-
-
 def test_it_dies_in_the_middle_and_goes_on(world: World) -> None:
     with ClusterSession(world.clients) as session:
         commit_when_ready(session, "changed", {("kept", 1): (99, -1, "newer")})
@@ -363,13 +354,6 @@ def test_orphans_go_by_the_log_and_a_restart_proves_it(world: World) -> None:
     assert {name: told["offsets"] for name, told in after.items()} == {
         name: told["offsets"] for name, told in before.items()
     }
-
-
-def test_applying_it_again_is_nothing(world: World) -> None:
-    ends, entries = len(world.written()), len(world.ledger.entries())
-    code, told = world.apply("--sink=coordinator", "--approved-by=ann")
-    assert (code, told["warnings"][0]) == (0, "nothing is left to do")
-    assert (len(world.written()), len(world.ledger.entries())) == (ends, entries)
 
 
 def test_the_brokers_own_sweep_writes_the_same_of_twins(world: World, java: JavaHome, kafka_jars: list[Path]) -> None:

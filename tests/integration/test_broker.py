@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,6 @@ from sexton.local.workload import (
     commit_offsets,
 )
 from tests.clients import make_topics
-from tests.integration.conftest import PASSWORDS
 
 UNSTABLE_OFFSET_COMMIT = 88
 
@@ -40,12 +38,6 @@ def commit(config: ClientConfig, *, group_id: str, count: int) -> None:
         make_topics(config, {"somewhere": 1})
     for number in range(count):
         commit_offsets(admin, group_id, [TopicPartition("somewhere", 0, number)])
-
-
-def sasl(port: int, name: str, password: str) -> ClientConfig:
-    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-    login = {"sasl.username": name, "sasl.password": password}
-    return client_config(properties | login, bootstrap_servers=f"127.0.0.1:{port}")
 
 
 def test_the_port_is_taken(tmp_path: Path, broker: EmbeddedBroker, java: JavaHome, kafka_jars: list[Path]) -> None:
@@ -98,27 +90,6 @@ def test_a_fetch_outlives_a_restart_of_the_broker(own_broker: EmbeddedBroker) ->
     assert b"".join(fetched) == on_disk.read_bytes()
 
 
-def test_wrong_credentials_are_told_at_once(broker: EmbeddedBroker, sasl_port: int) -> None:
-    begin = time.monotonic()
-    with pytest.raises(UsageError, match="the cluster refuses these credentials") as caught:
-        ClusterSession(sasl(sasl_port, "reader", "wrong-secret"))
-    assert time.monotonic() - begin < 5
-    assert "wrong-secret" not in str(caught.value)
-
-
-def test_right_credentials(workload: Workload, sasl_port: int) -> None:
-    with ClusterSession(sasl(sasl_port, "reader", PASSWORDS["reader"])) as session:
-        assert len(describe_topic(session, OFFSETS_TOPIC).leaders) == 4
-
-
-def test_what_is_not_allowed_is_named(workload: Workload, sasl_port: int) -> None:
-    with (
-        ClusterSession(sasl(sasl_port, "nobody", PASSWORDS["nobody"])) as session,
-        pytest.raises(UsageError, match=r"allow User:nobody DESCRIBE on topic __consumer_offsets"),
-    ):
-        describe_topic(session, OFFSETS_TOPIC)
-
-
 def test_an_absent_topic_is_named(session: ClusterSession) -> None:
     with pytest.raises(UsageError, match="topic no-such-topic does not exist"):
         list(LogReader(session, "no-such-topic", 0).read(start=0, end=1))
@@ -127,12 +98,6 @@ def test_an_absent_topic_is_named(session: ClusterSession) -> None:
 def test_an_offset_that_the_log_does_not_hold(workload: Workload, session: ClusterSession) -> None:
     with pytest.raises(OutOfRangeError, match="does not hold offset 1000000"):
         list(LogReader(session, OFFSETS_TOPIC, 0).read(start=1_000_000, end=1_000_001))
-
-
-def test_another_protocol_on_the_port_is_suspected(broker: EmbeddedBroker, sasl_port: int) -> None:
-    plain = client_config({}, bootstrap_servers=f"127.0.0.1:{sasl_port}")
-    with pytest.raises(BrokerError, match=r"is security\.protocol PLAINTEXT right"):
-        ClusterSession(plain, connect_timeout_ms=1500)
 
 
 def test_facts_of_the_cluster(broker: EmbeddedBroker, workload: Workload, session: ClusterSession) -> None:
@@ -149,18 +114,6 @@ def test_facts_of_the_cluster(broker: EmbeddedBroker, workload: Workload, sessio
     assert "doomed" not in rows
     assert rows["reborn"] == [[0, 0]] * REBORN_PARTITIONS
     assert warnings == []
-
-
-def test_settings_that_may_not_be_read_are_a_warning(
-    broker: EmbeddedBroker, sasl_port: int, workload: Workload
-) -> None:
-    from sexton.kafka.configs import reported_settings
-
-    with ClusterSession(sasl(sasl_port, "nobody", PASSWORDS["nobody"])) as session:
-        told, warnings = reported_settings(session, OFFSETS_TOPIC)
-    assert (told.broker, told.topic) == ({}, {})
-    allow = "allow User:nobody DESCRIBE_CONFIGS on"
-    assert [warning.partition(allow)[2] for warning in warnings] == [" the cluster)", f" topic {OFFSETS_TOPIC})"]
 
 
 def test_groups_of_the_workload(workload: Workload, session: ClusterSession) -> None:

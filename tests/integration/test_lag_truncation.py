@@ -1,11 +1,9 @@
 """A log that lost its tail and was written anew, on a real broker: `sexton lag` foretells who would not continue, and a
 real consumer that comes back finds it so. The principal may describe topics and read no message."""
 
-import json
 import struct
 from collections.abc import Iterator
-from contextlib import redirect_stdout
-from io import StringIO
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,10 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
-from sexton.cli import main
 from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.broker import run_tool
+from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import error_name
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
@@ -26,6 +24,7 @@ from tests.clients import make_topics
 from tests.integration.secure_broker import APPLIER, READER, SecureCluster, secure_cluster
 from tests.integration.test_acls import SHELL
 from tests.integration.test_admin import wait_for_coordinators
+from tests.integration.test_lag import told
 
 pytestmark = pytest.mark.thorough
 
@@ -53,7 +52,7 @@ def cluster(
     with secure_cluster(tmp_path_factory.mktemp("truncation"), java=java, jars=kafka_jars) as cluster:
         admin = make_topics(cluster.all_powerful, {TOPIC: 1})
         wait(admin.create_acls([acl.binding() for acl in SHELL if acl.principal == f"User:{READER}"]))
-        produce(cluster, BEFORE)
+        produce(cluster.all_powerful, TOPIC, BEFORE)
         with ClusterSession(cluster.all_powerful) as session:
             wait_for_coordinators(session)
             for group, (offset, epoch) in PLANTED.items():
@@ -64,15 +63,15 @@ def cluster(
         cluster.broker.start()
         with ClusterSession(cluster.all_powerful) as session:
             wait_for_coordinators(session)
-        produce(cluster, AFTER)
+        produce(cluster.all_powerful, TOPIC, AFTER)
         yield cluster
 
 
-def produce(cluster: SecureCluster, count: int) -> None:
-    """A batch each."""
-    producer = Producer({**cluster.all_powerful.for_confluent(), "log_level": 0, "linger.ms": 0})
+def produce(config: ClientConfig, topic: str, count: int) -> None:
+    """A batch each, acknowledged by those in sync."""
+    producer = Producer({**config.for_confluent(), "log_level": 0, "linger.ms": 0})
     for _ in range(count):
-        producer.produce(TOPIC, b"x", partition=0)
+        producer.produce(topic, b"x", partition=0)
         assert producer.flush(TIMEOUT_S) == 0
 
 
@@ -120,9 +119,8 @@ def lags(cluster: SecureCluster, tmp_path_factory: pytest.TempPathFactory) -> di
     folder = tmp_path_factory.mktemp("truncation-archive")
     client = folder / "client.properties"
     client.write_text("".join(f"{name}={value}\n" for name, value in cluster.properties(READER).items()))
-    with redirect_stdout(StringIO()) as out:
-        assert main(["lag", "--client-config", str(client), "--archive", str(folder / "archive"), "--json"]) == 0
-    return {row["group_id"]: row for row in json.loads(out.getvalue())["offsets"]}
+    found = told("--client-config", client, "--archive", folder / "archive")
+    return {row["group_id"]: row for row in found["offsets"]}
 
 
 def test_the_log_is_another_from_there_on(cluster: SecureCluster) -> None:
@@ -141,17 +139,26 @@ def test_every_truncation_is_foretold(lags: dict[str, dict[str, Any]]) -> None:
     assert lags[CAME_BACK]["log_end_offset"] == END
 
 
-def console(cluster: SecureCluster, java: JavaHome, jars: list[Path], *, reset: str) -> str:
-    """What Kafka's own consumer prints of the first record that it gets when it comes back, and commits nothing."""
-    properties = {"auto.offset.reset": reset, "enable.auto.commit": "false"}
-    return run_tool(
-        java,
-        jars,
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *("--bootstrap-server", cluster.broker.bootstrap_servers, "--topic", TOPIC, "--group", CAME_BACK),
-        *("--max-messages", "1", "--timeout-ms", "10000", "--formatter-property", "print.offset=true"),
-        *(word for name, value in properties.items() for word in ("--command-property", f"{name}={value}")),
-    )
+@dataclass(frozen=True)
+class Console:
+    """Kafka's own consumer."""
+
+    servers: str
+    java: JavaHome
+    jars: list[Path]
+
+    def read(self, group: str, topic: str, *, reset: str, messages: int = 1, **more: str) -> list[int]:
+        """The offsets of the first messages that it gets; none where it fails, or where nothing comes."""
+        properties = {"auto.offset.reset": reset, "enable.auto.commit": "false", **more}
+        printed = run_tool(
+            self.java,
+            self.jars,
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", self.servers, "--topic", topic, "--group", group),
+            *("--max-messages", str(messages), "--timeout-ms", "20000", "--formatter-property", "print.offset=true"),
+            *(word for name, value in properties.items() for word in ("--command-property", f"{name}={value}")),
+        )
+        return [int(word.removeprefix("Offset:")) for word in printed.split() if word.startswith("Offset:")]
 
 
 def test_a_consumer_that_comes_back_does_not_continue(
@@ -159,8 +166,9 @@ def test_a_consumer_that_comes_back_does_not_continue(
 ) -> None:
     """Kafka's own goes back to where the log is another, whatever auto.offset.reset says; with none it fails."""
     assert lags[CAME_BACK]["would_reset"] == "truncated"
-    assert console(cluster, java, kafka_jars, reset="latest").split() == [f"Offset:{LEFT}", "x"]
-    assert console(cluster, java, kafka_jars, reset="none").split() == []
+    console = Console(cluster.broker.bootstrap_servers, java, kafka_jars)
+    assert console.read(CAME_BACK, TOPIC, reset="latest") == [LEFT]
+    assert console.read(CAME_BACK, TOPIC, reset="none") == []
 
 
 def test_librdkafka_does_not_look(cluster: SecureCluster) -> None:

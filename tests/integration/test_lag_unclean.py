@@ -4,47 +4,31 @@ foretells each, and Kafka's own consumer that comes back does what was foretold.
 Minutes, so only with `--full`. test_lag_truncation.py has one broker whose disk loses records, by default.
 """
 
-import json
 import uuid
 from collections.abc import Iterator
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 from kafka.protocol.consumer import OffsetCommitRequest
 
-from sexton.cli import main
 from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets
-from sexton.kafka.broker import run_tool
 from sexton.kafka.group_state import committed_offsets, find_coordinator
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton.local.workload import wait
+from tests.integration.test_lag import told
+from tests.integration.test_lag_truncation import AFTER, BEFORE, CAME_BACK, END, LEFT, PLANTED, Console, produce
 from tests.replicas_cluster import A, B, C, ThreeBrokers
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1_800)]
 
 CUT, CALM, ANEW = "cut", "calm", "anew"
-BEFORE, LEFT, AFTER = 10, 5, 10
-"""Records of `cut` before the election, those that the new leader has, and those that it writes."""
-CUT_END = LEFT + AFTER
-CALM_START, CALM_END = 4, 10
+CALM_START, CALM_END, NO_EPOCH = 4, 10, -1
 TIMEOUT_S = 120
-CAME_BACK = "came-back"
-"""A group that read all of `cut` with Kafka's own consumer, which commits leader epochs."""
-NO_EPOCH = -1
-CUT_GROUPS = {
-    "knows-its-epoch": (BEFORE, 0),
-    "first-that-is-gone": (LEFT + 1, 0),
-    "up-to-the-loss": (LEFT, 0),
-    "before-the-loss": (LEFT - 1, 0),
-    "knows-no-epoch": (BEFORE, NO_EPOCH),
-}
 CALM_GROUPS = {
     "behind": (CALM_START - 1, NO_EPOCH),
     "beyond": (CALM_END + 1, NO_EPOCH),
@@ -62,30 +46,12 @@ FORETOLD = {
 
 
 class Lost:
-    """The cluster after all of it. `console` is Kafka's own consumer."""
+    """The cluster after all of it."""
 
     def __init__(self, cluster: ThreeBrokers, java: JavaHome, jars: list[Path]) -> None:
-        self.cluster, self._java, self._jars = cluster, java, jars
+        self.cluster = cluster
+        self.console = Console(cluster.config.bootstrap_servers, java, jars)
         self.old_topic_id: str | None = None
-
-    def console(
-        self, group: str, topic: str, *, reset: str, messages: int = 1, commits: bool = False, protocol: str = "classic"
-    ) -> list[int]:
-        """The offsets of the first messages that it gets; none where it fails, or where nothing comes."""
-        properties = {
-            "auto.offset.reset": reset,
-            "enable.auto.commit": str(commits).lower(),
-            "group.protocol": protocol,
-        }
-        printed = run_tool(
-            self._java,
-            self._jars,
-            "org.apache.kafka.tools.consumer.ConsoleConsumer",
-            *("--bootstrap-server", self.cluster.config.bootstrap_servers, "--topic", topic, "--group", group),
-            *("--max-messages", str(messages), "--timeout-ms", "20000", "--formatter-property", "print.offset=true"),
-            *(word for name, value in properties.items() for word in ("--command-property", f"{name}={value}")),
-        )
-        return [int(word.removeprefix("Offset:")) for word in printed.split() if word.startswith("Offset:")]
 
     def happen(self) -> None:
         """`cut` is on A and C; C is away while its tail is written, and leads alone when A is gone."""
@@ -93,16 +59,16 @@ class Lost:
         places = [NewTopic(CUT, 1, replica_assignment=[[A, C]], config={"unclean.leader.election.enable": "true"})]
         places += [NewTopic(name, 1, replica_assignment=[[B, A]]) for name in (CALM, ANEW)]
         wait(cluster.admin.create_topics(places))
-        self._produce(CUT, LEFT)
-        self._produce(CALM, CALM_END)
-        self._produce(ANEW, 3)
+        produce(cluster.config, CUT, LEFT)
+        produce(cluster.config, CALM, CALM_END)
+        produce(cluster.config, ANEW, 3)
         cluster.wait_for(lambda: self._isr(CUT) == {A, C}, "both replicas of the topic in sync")
         cluster.kill(C)
         cluster.wait_for(lambda: self._isr(CUT) == {A}, "the topic without C")
-        self._produce(CUT, BEFORE - LEFT)
-        assert self.console(CAME_BACK, CUT, reset="earliest", messages=BEFORE, commits=True) == [*range(BEFORE)]
+        produce(cluster.config, CUT, BEFORE - LEFT)
+        assert self._read_all() == [*range(BEFORE)]
         with ClusterSession(cluster.config) as session:
-            for topic, groups in ((CUT, CUT_GROUPS), (CALM, CALM_GROUPS)):
+            for topic, groups in ((CUT, PLANTED), (CALM, CALM_GROUPS)):
                 for group, (offset, epoch) in groups.items():
                     assert set(commit_offsets(session, group, {(topic, 0): (offset, epoch, "")}).values()) == {None}
             self.old_topic_id = describe_topic(session, ANEW).topic_id
@@ -111,11 +77,11 @@ class Lost:
         cluster.kill(B, is_last=True)
         cluster.start(C)
         cluster.wait_for(lambda: self._leader(CUT) == C, "C leads by an unclean election")
-        self._produce(CUT, AFTER)
+        produce(cluster.config, CUT, AFTER)
         # No coordinator leads, so that nobody deletes the offsets of the topic with it.
         wait(cluster.admin.delete_topics([ANEW]))
         cluster.wait_for(self._makes_anew, "a topic of the same name")
-        self._produce(ANEW, 3)
+        produce(cluster.config, ANEW, 3)
         cluster.start(B)
         cluster.start(A)
         cluster.elect(B)
@@ -130,12 +96,9 @@ class Lost:
             return self._leader(ANEW) == C
         return True
 
-    def _produce(self, topic: str, count: int) -> None:
-        """A batch each, acknowledged by those in sync."""
-        producer = Producer({**self.cluster.config.for_confluent(), "log_level": 0, "linger.ms": 0})
-        for _ in range(count):
-            producer.produce(topic, b"x", partition=0)
-            assert producer.flush(TIMEOUT_S) == 0
+    def _read_all(self) -> list[int]:
+        commits = {"enable.auto.commit": "true"}
+        return self.console.read(CAME_BACK, CUT, reset="earliest", messages=BEFORE, **commits)
 
     def _commit_with_id(self, group: str, topic: str, offset: int) -> None:
         """As clients do since Kafka 4.1 (OffsetCommit v10)."""
@@ -182,11 +145,9 @@ def lost(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: l
 def lags(lost: Lost, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The rows of the groups above."""
     archive = tmp_path_factory.mktemp("unclean-archive")
-    with redirect_stdout(StringIO()) as out:
-        words = "--bootstrap-servers", lost.cluster.config.bootstrap_servers, "--archive", str(archive), "--json"
-        assert main(["lag", *words]) == 0
-    rows = {row["group_id"]: row for row in json.loads(out.getvalue())["offsets"]}
-    return {group: rows[group] for group in (CAME_BACK, *CUT_GROUPS, *CALM_GROUPS, OLD_TOPIC)}
+    found = told("--bootstrap-servers", lost.cluster.config.bootstrap_servers, "--archive", archive)
+    rows = {row["group_id"]: row for row in found["offsets"]}
+    return {group: rows[group] for group in (CAME_BACK, *PLANTED, *CALM_GROUPS, OLD_TOPIC)}
 
 
 def test_the_election_was_unclean(lost: Lost) -> None:
@@ -202,7 +163,7 @@ def test_every_reset_is_foretold_and_no_other(lags: dict[str, dict[str, Any]]) -
     assert {group: row["would_reset"] for group, row in lags.items() if row["would_reset"]} == FORETOLD
     truncated = {row["diverged_at"] for row in lags.values() if row["would_reset"] == "truncated"}
     assert truncated == {LEFT}
-    assert lags[CAME_BACK]["log_end_offset"] == CUT_END
+    assert lags[CAME_BACK]["log_end_offset"] == END
     assert lags["knows-no-epoch"]["leader_epoch"] is None
 
 
@@ -229,7 +190,7 @@ def test_what_a_consumer_that_comes_back_does(
     lost: Lost, lags: dict[str, dict[str, Any]], group: str, topic: str, reset: str, first: int | None
 ) -> None:
     """With `none` exactly those fail that were foretold to reset."""
-    assert lost.console(group, topic, reset=reset) == ([] if first is None else [first])
+    assert lost.console.read(group, topic, reset=reset) == ([] if first is None else [first])
     if reset == "none":
         assert (first is None) == (lags[group]["would_reset"] is not None)
 
@@ -243,4 +204,6 @@ def test_a_consumer_of_the_topic_made_anew(
     """One of KIP-848 asks for its offset by the topic's id, and there is none. A classic one asks by name: it goes on
     at the offset of the old topic, and skips what the new one has before it."""
     assert lags[OLD_TOPIC]["would_reset"] == "topic_made_anew"
-    assert {reset: lost.console(OLD_TOPIC, ANEW, reset=reset, protocol=protocol) for reset in first} == first
+    own = {"group.protocol": protocol}
+    found = {reset: lost.console.read(OLD_TOPIC, ANEW, reset=reset, **own) for reset in first}
+    assert found == first

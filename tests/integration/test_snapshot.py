@@ -26,7 +26,7 @@ from sexton.local.workload import Workload
 from sexton.pipeline import fetch_log, import_log
 from sexton.pipeline.import_log import ImportRequest
 from sexton.pipeline.snapshot_log import Snapshot
-from tests.archived import list_archived, read_manifest, verify_segment
+from tests.archived import list_archived, read_manifest
 from tests.integration.test_broker import commit
 
 LOCAL = pafs.LocalFileSystem()
@@ -79,7 +79,7 @@ def test_every_byte_once_and_then_only_the_new_ones(
     assert 5 <= second.batches < first.batches
 
     segments = [segment for found in list_archived(LOCAL, str(archive)).values() for segment in found]
-    assert [problem for segment in segments for problem in verify_segment(LOCAL, segment)] == []
+    assert verify(LOCAL, str(archive)).findings == []
     for segment in segments:
         manifest = read_manifest(LOCAL, segment)
         assert manifest.high_watermark >= manifest.next_log_offset

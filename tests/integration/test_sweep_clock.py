@@ -23,6 +23,7 @@ from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton.log.batch import Batch, read_batches, read_records
+from sexton.pipeline.replay_groups import now_ms
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.pipeline.snapshot_log import run as run_snapshot
 from sexton.runs.processes import SerialEngine
@@ -99,43 +100,6 @@ def test_sweeps_come_when_they_are_foretold(
     assert all(inside for _, inside, _ in found)
     assert len(off) > len(found) / 2
     assert sum(off_ms <= 1_000 for off_ms in off) >= 0.95 * len(off)
-
-
-def test_a_new_leader_begins_its_own_clock(tmp_path: Path, java: JavaHome, kafka_jars: list[Path]) -> None:
-    """Its first sweep comes one interval after its load, wherever the sweeps of the leader before it were due."""
-    settings = {"offsets.retention.check.interval.ms": str(INTERVAL_MS)}
-    broker = EmbeddedBroker(tmp_path / "b", port=free_port(), java=java, jars=kafka_jars, settings=settings)
-    config = client_config({}, bootstrap_servers=broker.bootstrap_servers)
-    epochs: list[dict[int, int]] = []
-    loading_ms: list[tuple[int, int]] = []
-    for _ in range(2):
-        from_ms = time.time_ns() // 1_000_000
-        with broker, ClusterSession(config) as session:
-            wait_for_coordinators(session)
-            if not epochs:
-                make_topics(config, {"t": 1})
-            loading_ms.append((from_ms, time.time_ns() // 1_000_000))
-            leaders = describe_topic(session, "__consumer_offsets").leaders
-            epochs.append({part: leader.epoch for part, leader in leaders.items()})
-            ends = time.monotonic() + 3.5 * INTERVAL_MS / 1_000
-            for number in count():
-                commit_for(session, f"group-{number % 40}", DUE)
-                time.sleep(0.1)
-                if time.monotonic() > ends:
-                    break
-    for part in range(LOG_PARTITIONS):
-        assert epochs[1][part] > epochs[0][part]
-        folder = broker.data / f"__consumer_offsets-{part}"
-        before, after = (sweeps_of(folder, leader_epochs=[each[part]]) for each in epochs)
-        assert len(before) >= 2
-        assert len(after) >= 2
-        load_from_ms, load_until_ms = loading_ms[1]
-        assert load_from_ms + INTERVAL_MS <= after[0] <= load_until_ms + INTERVAL_MS + LATE_MS
-        assert before[-1] < load_from_ms
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

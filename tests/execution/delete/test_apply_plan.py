@@ -54,6 +54,9 @@ def test_a_group_goes_as_a_whole(tmp_path: Path, kind: str) -> None:
     assert world.cluster.group_ids() == []
     assert [call for call in world.cluster.calls if call.startswith("delete")] == ["delete_group"]
     assert [write.by for write in world.cluster.log_of(GROUP).writes if write.value is None] == [US] * 3
+    end, entries = world.cluster.log_of(GROUP).end, world.ledger.entries()
+    assert world.apply(sink="coordinator").warnings[0] == "nothing is left to do"
+    assert (world.cluster.log_of(GROUP).end, world.ledger.entries()) == (end, entries)
 
 
 def test_offsets_go_and_their_group_stays(tmp_path: Path) -> None:

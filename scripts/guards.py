@@ -37,10 +37,13 @@ def shows(guard: dict[str, str]) -> str:
 
 def main() -> None:
     guards = tomllib.loads((ROOT / "tests" / "guards.toml").read_text())
-    answers = {name: shows(guards[name]) for name in sys.argv[1:] or guards}
-    for name, answer in answers.items():
+    holes = 0
+    for name in sys.argv[1:] or guards:
+        answer = shows(guards[name])
+        holes += answer != "fails"
         sys.stdout.write(f"{name}: {guards[name]['test']} {answer}\n")
-    sys.exit(any(answer != "fails" for answer in answers.values()))
+        sys.stdout.flush()
+    sys.exit(holes > 0)
 
 
 if __name__ == "__main__":

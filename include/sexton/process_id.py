@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+TASK = "SEXTON_TASK"
+"""The variable by which a job knows the Airflow task that waits for it: `where`, its host, and `processes`, as JSON."""
 PROC = Path("/proc")
 _MACHINE = ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid")
 

@@ -1,16 +1,18 @@
 """Work over a Spark Connect server: the embedded one, started as `make up` starts it."""
 
 import html
+import json
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from textwrap import dedent
 from urllib.parse import urljoin
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -18,6 +20,7 @@ import pytest
 from sexton.kafka import jars
 from sexton.local.processes import Processes
 from sexton.local.spark_server import SparkServer
+from sexton.process_id import TASK, host, process_id
 from sexton.runs.engine import REMOTE, spark_environment
 from sexton.settings import Settings, environment, settings
 from tests.java_home import ROOT
@@ -90,6 +93,58 @@ def test_errors_of_tasks_are_those_of_the_job(server: SparkServer) -> None:
     assert "NoCoverage: x: nothing" in ask(server, known + "engine.map('Failing', [1], fail)")
     told = ask(server, "engine.map('Failing', [0], lambda n: 1 / n)")
     assert "SextonError: Failing: a Spark task failed: ZeroDivisionError: division by zero" in told
+
+
+JOB = """\
+import sys, time
+from pathlib import Path
+from sexton.pipeline import job
+from sexton.runs.engine import Engine
+
+def beat(place):
+    while True:
+        with Path(place).open("a") as file:
+            file.write(".")
+        time.sleep(0.2)
+
+def run(arguments):
+    with Engine("test", quiet=True) as engine:
+        return {"never": engine.map("Working", [arguments.run_dir + ".beats"], beat)}
+
+sys.exit(job.main("test", job.parser("test", "", ""), run))
+"""
+
+
+@pytest.mark.parametrize("way", ["cancelled", "without a worker"])
+def test_a_job_ends_its_work_with_its_task(server: SparkServer, tmp_path: Path, way: str) -> None:
+    beats = tmp_path / "run.beats"
+    with subprocess.Popen(["sleep", "600"]) as worker:
+        task = json.dumps({"where": host(), "processes": [asdict(process_id(worker.pid))]})
+        url = f"sc://localhost:{server.port}/;token={server.token};session_id={uuid4()}"
+        given = {**os.environ, "PYTHONPATH": str(ROOT), REMOTE: url, TASK: task}
+        with subprocess.Popen([sys.executable, "-c", JOB, f"--run-dir={tmp_path / 'run'}"], env=given) as started:
+            try:
+                assert met_within(200, beats.exists)
+                (started if way == "cancelled" else worker).terminate()
+                assert started.wait(30) == 143
+                assert met_within(30, lambda: is_still(beats))
+            finally:
+                started.kill()
+                worker.kill()
+
+
+def met_within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not (met := condition()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return met
+
+
+def is_still(file: Path) -> bool:
+    """Whether nothing was written for five beats."""
+    before = file.stat().st_size
+    time.sleep(1)
+    return file.stat().st_size == before
 
 
 def test_a_server_that_is_not_there_is_named(server: SparkServer) -> None:

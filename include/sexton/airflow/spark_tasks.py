@@ -13,9 +13,11 @@ A job writes its exit code and error to `<run-dir>/outcome/<task_id>.json`, beca
 masters and deploy modes. Without that file the exit code of the process counts. Each of its `alerts` is raised.
 """
 
+import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,7 @@ from sexton.airflow.openlineage import DatasetKind, lineage_of
 from sexton.airflow.pools import KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
 from sexton.airflow.runs import read_outcome, remove_outcome, run_folder
 from sexton.errors import EXIT_MEANINGS, DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
+from sexton.process_id import TASK, host, process_id
 from sexton.settings import Cluster, environment, settings, variable
 from sexton.uris import secrets_of, uri_without_login
 
@@ -270,11 +273,13 @@ class SparkJob(SparkSubmitOperator):
             if not JOBS[self.task_id].needs_spark:
                 self._run()
             elif BaseHook.get_connection(self._conn_id).conn_type == SparkConnectHook.conn_type:
-                # The tasks of a run share a session, so that the server's workers load the package and its kernels
-                # once a run.
-                session = f"session_id={uuid5(NAMESPACE_URL, folder)}"
+                # The stages of a run share a session, so that the server's workers load the package and its kernels
+                # once a run; of maintenance each has its own, since a cancelled task ends all work of its session.
+                shared = folder if self.task_id in STAGES else f"{folder} {self.task_id}"
+                session = f"session_id={uuid5(NAMESPACE_URL, shared)}"
                 self._run(SPARK_REMOTE=f"{SparkConnectHook(self._conn_id).get_connection_url()};{session}")
             else:
+                self.env_vars = {**(self.env_vars or {}), TASK: _this_task()}
                 super().execute(context)
         except AirflowException as error:
             failure = error
@@ -307,7 +312,7 @@ class SparkJob(SparkSubmitOperator):
         """Run the job as a process of this Python; AirflowException if it fails."""
         self.process = SubprocessHook()
         job = [sys.executable, self.application, *(self.application_args or [])]
-        done = self.process.run_command(job, env=environment(**variables), cwd=str(Path.cwd()))
+        done = self.process.run_command(job, env=environment(**variables, **{TASK: _this_task()}), cwd=str(Path.cwd()))
         if done.exit_code:
             raise AirflowException(f"{self.task_id} ended with {done.exit_code}")
 
@@ -380,6 +385,12 @@ def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) 
     if job.pool == KAFKA_POOL:
         return KafkaJob(kafka_conn_id=cluster.kafka_conn_id, **common)
     return SparkJob(**common)
+
+
+def _this_task() -> str:
+    """The process that runs the task, and that of the worker which can cancel it: without either the job ends."""
+    pids = [pid for pid in (os.getpid(), os.getppid()) if pid]  # 0: outside of this container
+    return json.dumps({"where": host(), "processes": [asdict(process_id(pid)) for pid in pids]})
 
 
 def _folder_of(context: Any) -> str:

@@ -6,19 +6,28 @@ deploy mode. So a job also writes `<run-dir>/outcome/<stage>.json`: exit code, m
 
 import argparse
 import json
+import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from sexton.distributions import require_fit
 from sexton.errors import SextonError, printable, printable_traceback
 from sexton.kafka.client import ClientConfig, client_config, read_properties
 from sexton.kafka.topics import OFFSETS_TOPIC
+from sexton.process_id import TASK, ProcessId, has_ended, host
+from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
-from sexton.settings import settings
+from sexton.settings import settings, variable
 from sexton.uris import with_login_of, without_login
 
 Run = Callable[[argparse.Namespace], dict[str, object]]
+_POLL_S, _INTERRUPT_S = 2, 10
 
 
 def parser(stage: str, description: str, example: str) -> argparse.ArgumentParser:
@@ -65,6 +74,8 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
     `run` returns what to report (counts, places). It may set "exit_code": 5, everything was written but some input
     could not be decoded.
     """
+    if task := variable(TASK):
+        _end_with_task(**json.loads(task))
     arguments = options.parse_args(argv)
     _complete(arguments)
     try:
@@ -89,6 +100,38 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
         sys.stdout.write(f"{stage}: {printable(summary)}\n")
     sys.stdout.flush()
     return int(str(outcome["exit_code"]))
+
+
+def _end_with_task(where: str, processes: Sequence[dict[str, Any]]) -> None:
+    """Stop when the task is cancelled, and when a process of it has died that can cancel nothing any more.
+
+    In Spark's cluster mode the job runs elsewhere: the operator's hook ends it.
+    """
+    if where != host():
+        return
+
+    def watch() -> None:
+        while not any(has_ended(ProcessId(**process)) for process in processes):
+            time.sleep(_POLL_S)
+        _stop()
+
+    signal.signal(signal.SIGTERM, _stop)
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _stop(*_: object) -> None:
+    """End at once, as a crash would, with what Spark still does for this process. A server would go on for minutes."""
+
+    def interrupt() -> None:
+        with suppress(Exception):  # whatever answers: the process ends
+            if Engine.newest is not None:
+                Engine.newest.interruptAll()
+
+    # Not in the main thread, which may hold a lock of the client just now.
+    interrupting = threading.Thread(target=interrupt, daemon=True)
+    interrupting.start()
+    interrupting.join(_INTERRUPT_S)
+    os._exit(128 + signal.SIGTERM)
 
 
 def _complete(arguments: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -203,6 +203,8 @@ def _require_iceberg(session: "SparkSession") -> None:
 class Engine:
     """Spreads items over Spark; starts the session only when the first piece of work needs it."""
 
+    newest: "ClassVar[SparkSession | None]" = None
+    """The session that this process has started last."""
     cores: int | None = None
     """How many items are worked on at a time; None where only Spark knows."""
 
@@ -216,7 +218,7 @@ class Engine:
     def session(self) -> "SparkSession":
         if self._session is None:
             with self._console.status("Starting Spark"):
-                self._session = spark_session(self._app_name, iceberg=self._iceberg)
+                Engine.newest = self._session = spark_session(self._app_name, iceberg=self._iceberg)
         return self._session
 
     def map(

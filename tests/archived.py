@@ -1,7 +1,6 @@
 """Archives for tests, made snapshot by snapshot as snapshot_log makes them, without a broker."""
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

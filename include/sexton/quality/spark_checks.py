@@ -268,7 +268,7 @@ def _rows_that_break() -> Any:
     class RowsThatBreak(UnexpectedRowsExpectation):  # type: ignore[misc]  # the library has no types
         metric_dependencies = ("unexpected_rows_query.table",)
 
-        @validator("unexpected_rows_query")
+        @validator("unexpected_rows_query")  # type: ignore[untyped-decorator]
         def _validate_query(cls, query: str) -> str:  # noqa: N805  # the library's own name, which this replaces
             return query
 

@@ -24,8 +24,8 @@ down: ## Stop what `make up` started
 NEEDING := broker or spark or airflow or browser or postgres
 GENERATED := hypothesis or seeded
 
-check: install lint ## Check style, types, and examples that need no broker, Spark, Airflow or browser
-	$(PY) -m pytest -q -n 2 -m "not ($(NEEDING) or $(GENERATED) or thorough or full)"
+check: install lint ## Check style, types, and quick examples that need no broker, Spark, Airflow or browser
+	$(PY) -m pytest -q -n 2 -m "not ($(NEEDING) or $(GENERATED) or thorough or full)" --at-most 6
 
 test: install lint ## Run everything that matters, with a real broker, Spark and Airflow
 	$(PY) -m tests.prepare

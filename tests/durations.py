@@ -24,13 +24,28 @@ Seconds = dict[Part, dict[str, float]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("durations").addoption("--keep-durations", action="store_true", help=f"write {FILE.name} anew")
+    group = parser.getgroup("durations")
+    group.addoption("--keep-durations", action="store_true", help=f"write {FILE.name} anew")
+    group.addoption("--at-most", type=float, metavar="SECONDS", help=f"leave out files that took longer, {FILE.name}")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Durations(is_kept=config.getoption("--keep-durations")))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (most := config.getoption("--at-most")) is not None:
+        left_out = longer(read(), most)
+        config.hook.pytest_deselected(items=[item for item in items if item.path in left_out])
+        items[:] = [item for item in items if item.path not in left_out]
+
+
+def longer(seconds: Seconds, most: float) -> set[Path]:
+    """The files of `make test` that took longer; a new one has not."""
+    taken = by_file({part: phases for part, phases in seconds.items() if part[1] == "test"})
+    return {FILE.parent / name for name, took in taken.items() if took > most}
 
 
 def read(file: Path = FILE) -> Seconds:

@@ -41,6 +41,12 @@ def test_seconds_are_counted_by_file_and_tier() -> None:
     assert durations.part_of(test, {}) == ("x/test_a.py", "test")
 
 
+def test_long_files_are_left_out_by_what_make_test_runs_of_them() -> None:
+    took = {("a.py", "test"): 3.0, ("a.py", "test-all"): 90.0, ("b.py", "test"): 7.0}
+    seconds = {part: {"setup": 1.0, "call": call, "teardown": 0.0} for part, call in took.items()}
+    assert durations.longer(seconds, 5.0) == {TESTS / "b.py"}
+
+
 def test_every_file_with_a_duration_is_there() -> None:
     kept = durations.read()
     assert [name for name, _ in kept if not (TESTS / name).exists()] == []

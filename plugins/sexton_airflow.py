@@ -1,4 +1,4 @@
-"""Airflow loads this plugin: the listener and the limit of request bodies."""
+"""Airflow loads this plugin: the listener."""
 
 from sexton.airflow.plugin import SextonAirflowPlugin
 

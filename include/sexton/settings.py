@@ -102,8 +102,8 @@ class Settings(BaseSettings):
         description="whether `make up` runs example clients on its new broker, which then keeps offsets for one minute",
     )
     airflow_port: int = Field(8080, ge=1, le=65_535, description="port of the embedded Airflow on 127.0.0.1")
-    api_body_limit_bytes: int = Field(
-        8 * 1024 * 1024, ge=65_536, description="maximum body of a request to Airflow's API server"
+    api_body_limit_bytes: int | None = Field(
+        None, ge=65_536, description="maximum body of a request to the dashboard, without login; default: no limit"
     )
     clusters: dict[ClusterName, ClusterSettings] = Field(
         default_factory=dict,

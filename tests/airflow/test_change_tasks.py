@@ -85,6 +85,7 @@ class World:
         self.program.write_text(STAND_IN)
         self.program.chmod(0o755)
         monkeypatch.setattr(commands, "program", lambda _: str(self.program))
+        monkeypatch.setattr(change_tasks, "RECORD_PATIENCE_S", 0)
         self.use()
         for name, extra in (("KAFKA_DEFAULT", READER), ("KAFKA_APPLIER", APPLIER)):
             monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps({"conn_type": "kafka", "extra": extra}))
@@ -520,6 +521,15 @@ def test_a_run_from_a_shell_is_not_even_asked_about(world, how) -> None:
     with pytest.raises(CommandRefused, match=r"(was|was not) triggered"):
         world.preview()
     assert world.asked == []
+
+
+def test_a_run_waits_for_the_record_of_its_trigger(world, monkeypatch) -> None:
+    world.use(approval_login_required=True)
+    monkeypatch.setattr(change_tasks, "RECORD_PATIENCE_S", 60)
+    monkeypatch.setattr(change_tasks.time, "sleep", lambda _: world.triggered("ui"))
+    world.preview()
+    world.answer()
+    assert len(world.asked) == 1
 
 
 def test_a_run_from_a_shell_does_not_act(world) -> None:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ from airflow.utils.types import DagRunTriggeredByType
 
 from sexton.airflow import listener, runs
 from sexton.airflow.change_tasks import triggered_through
-from sexton.airflow.consent import ApprovalFolder
+from sexton.airflow.consent import ApprovalFolder, Trigger
 from sexton.airflow.runs import run_folder
 from sexton.settings import Settings
 from tests.airflow_database import airflow_environment, migrated_database
@@ -40,8 +41,31 @@ def config(tmp_path, monkeypatch) -> Settings:
 def test_what_is_noted(config, dag_id, how) -> None:
     run = SimpleNamespace(dag_id=dag_id, run_id=RUN_ID, triggered_by=how)
     listener.on_dag_run_running(dag_run=run, msg="started")
+    listener.WRITER.submit(int).result()  # what it was given before is written
     noted = triggered_through(ApprovalFolder(run_folder(dag_id, RUN_ID), dag_id=dag_id, run_id=RUN_ID))
     assert noted == (None if dag_id == "offset_retention" else how.value)
+
+
+def test_a_store_that_does_not_answer_delays_no_scheduler(config, monkeypatch, caplog) -> None:
+    answers, written = threading.Event(), list[str]()
+
+    def write(folder: ApprovalFolder, trigger: Trigger) -> None:
+        assert answers.wait(60)
+        written.append(trigger.run_id)
+
+    monkeypatch.setattr(ApprovalFolder, "write", write)
+    how = DagRunTriggeredByType.UI
+    for number in range(listener.MAX_WAITING + 1):
+        run = SimpleNamespace(dag_id="apply_tombstones", run_id=str(number), triggered_by=how)
+        listener.on_dag_run_running(dag_run=run, msg="started")
+    assert written == []
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    answers.set()
+    listener.WRITER.submit(int).result()
+    assert written == [str(number) for number in range(listener.MAX_WAITING)]
+    listener.on_dag_run_running(dag_run=run, msg="started again")
+    listener.WRITER.submit(int).result()
+    assert written[-1] == run.run_id
 
 
 @pytest.mark.usefixtures("needs_airflow")

@@ -54,7 +54,13 @@ class ApiServer:
 
 @contextmanager
 def api_server(
-    folder: Path, lake: Lake, users: Mapping[str, str], *, auth_manager: str = "", clusters: str = "{}"
+    folder: Path,
+    lake: Lake,
+    users: Mapping[str, str],
+    *,
+    auth_manager: str = "",
+    clusters: str = "{}",
+    body_limit: int | None = None,
 ) -> Iterator[ApiServer]:
     """Airflow's API server for the block; `users` are name -> role of the simple auth manager."""
     port = free_port()
@@ -78,6 +84,7 @@ def api_server(
         PYTHONPATH=str(ROOT),
         NO_PROXY="127.0.0.1",
         **({"AIRFLOW__CORE__AUTH_MANAGER": auth_manager} if auth_manager else {}),
+        **({"SEXTON_API_BODY_LIMIT_BYTES": str(body_limit)} if body_limit else {}),
     )
     airflow = str(Path(sys.executable).parent / "airflow")
     migrated_database(folder / "airflow.db")

@@ -41,6 +41,8 @@ EXPECTED_OUTCOMES = frozenset({"done", "gone"})
 PLAN_PARAMS = ("plan_id", "sink", "allow_log_sink")
 RESTORE_PARAMS = ("from_ledger", "from_plan", "as_of", "groups", "pattern", "topics", "clamp", "overwrite")
 LIST_PARAMS = ("groups", "topics")
+RECORD_PATIENCE_S = 60
+"""How long a run waits for the scheduler's record of its trigger, which is written while the run starts."""
 
 
 class CommandTask(BaseOperator):
@@ -92,7 +94,8 @@ class CommandTask(BaseOperator):
             body=f"{lead}{shown['questions'][sink]}\n\n{shown['body'].removeprefix(lead)}",
         )
         with refusing():
-            require_login(triggered_through(folder), terms())
+            patience_s = RECORD_PATIENCE_S if terms().is_login_required else 0
+            require_login(triggered_through(folder, patience_s=patience_s), terms())
             prepare(folder, request)
 
 
@@ -217,9 +220,11 @@ class NotifyOutcome(BaseOperator):
             raise_alert(context, severity="warning", message=f"not everything was done: {text}")
 
 
-def triggered_through(folder: ApprovalFolder) -> str | None:
-    """Return how the run was triggered, None if the scheduler has not noted it."""
-    trigger = folder.read(Trigger)
+def triggered_through(folder: ApprovalFolder, *, patience_s: float = 0) -> str | None:
+    """Return how the run was triggered, None if the scheduler has not recorded it, also not within `patience_s`."""
+    until = time.monotonic() + patience_s
+    while (trigger := folder.read(Trigger)) is None and time.monotonic() < until:
+        time.sleep(0.5)
     return None if trigger is None else trigger.triggered_through
 
 

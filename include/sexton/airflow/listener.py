@@ -2,8 +2,14 @@
 
 A task gets the name of the triggering user, which `airflow dags trigger` takes from the operating system. Only
 `triggered_by` shows whether that user logged in. It is recorded when the run starts, also after it was cleared.
+
+The scheduler waits for its listeners, so a thread writes the record: a store that does not answer delays nobody's runs.
+Where that fails, or too many records wait, there is none, and such a run is refused (consent.py).
 """
 
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from threading import BoundedSemaphore
 from typing import Any
 
 from airflow.listeners import hookimpl
@@ -12,14 +18,33 @@ from sexton.airflow.consent import ApprovalFolder, Trigger
 from sexton.airflow.runs import run_folder
 from sexton.settings import settings
 
+log = logging.getLogger(__name__)
+
 CHANGING_DAGS = ("apply_tombstones", "restore_offsets")
+MAX_WAITING = 100
+"""Records that may wait for the store."""
+WRITER = ThreadPoolExecutor(1, thread_name_prefix="sexton-listener")
+_places = BoundedSemaphore(MAX_WAITING)
 
 
 @hookimpl
 def on_dag_run_running(dag_run: Any, msg: str) -> None:  # noqa: ARG001  # Airflow passes by name
-    """Record how a run of a DAG that changes a cluster was triggered."""
+    """Have it recorded how a run of a DAG that changes a cluster was triggered."""
     changing = {cluster.scoped_name(kind) for cluster in settings().every_cluster for kind in CHANGING_DAGS}
-    if dag_run.dag_id in changing and dag_run.triggered_by is not None:
-        run = {"dag_id": dag_run.dag_id, "run_id": dag_run.run_id}
-        folder = ApprovalFolder(run_folder(**run), **run)
-        folder.write(Trigger(**run, triggered_through=dag_run.triggered_by.value))
+    if dag_run.dag_id not in changing or dag_run.triggered_by is None:
+        return
+    run = {"dag_id": dag_run.dag_id, "run_id": dag_run.run_id}
+    if _places.acquire(blocking=False):
+        WRITER.submit(_write, Trigger(**run, triggered_through=dag_run.triggered_by.value))
+    else:
+        log.warning("not recorded how %s was triggered: the store of the runs does not answer", run)
+
+
+def _write(trigger: Trigger) -> None:
+    run = {"dag_id": trigger.dag_id, "run_id": trigger.run_id}
+    try:
+        ApprovalFolder(run_folder(**run), **run).write(trigger)
+    except Exception:
+        log.exception("not recorded how %s was triggered", run)
+    finally:
+        _places.release()

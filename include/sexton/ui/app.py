@@ -14,6 +14,7 @@ from sexton import __version__
 from sexton.errors import NoCoverage, SextonError, UsageError
 from sexton.ui import api, metrics, pages, plan_routes, what_if_routes
 from sexton.ui.access import Access, same_origin
+from sexton.ui.body_limit import BodyLimit
 from sexton.ui.parameters import NothingPublished, bare_view, may_plan
 from sexton.ui.published_tables import PublishedTables, RunGone
 from sexton.ui.rendering import render
@@ -32,8 +33,8 @@ HEADERS = {
 }
 
 
-def make_app(tables: PublishedTables, access: Access) -> FastAPI:
-    """The dashboard over a tables, for whoever `access` lets in."""
+def make_app(tables: PublishedTables, access: Access, *, body_limit_bytes: int | None = None) -> FastAPI:
+    """The dashboard over a tables, for whoever `access` lets in, with bodies of any size by default."""
     app = FastAPI(
         title="Sexton",
         version=__version__,
@@ -49,6 +50,8 @@ def make_app(tables: PublishedTables, access: Access) -> FastAPI:
         app.include_router(router)
     for router in (plan_routes.api, plan_routes.pages):
         app.include_router(router, dependencies=[Depends(may_plan)])
+    if body_limit_bytes is not None:  # the innermost middleware: others would wrap its error in a group
+        app.add_middleware(BodyLimit, limit=body_limit_bytes)
     app.middleware("http")(_add_headers)
     app.add_exception_handler(SextonError, _sexton_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -79,7 +82,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code in (401, 403):  # as Airflow answers, for people and programs
         return JSONResponse({"detail": error.detail}, status_code=error.status_code, headers=error.headers)
-    return _error_response(request, error.status_code, str(error.detail))
+    response = _error_response(request, error.status_code, str(error.detail))
+    response.headers.update(error.headers or {})
+    return response
 
 
 def _error_response(request: Request, status: int, detail: str) -> Response:

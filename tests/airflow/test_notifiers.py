@@ -14,6 +14,7 @@ from sexton.airflow.notifiers import sinks
 from sexton.archive.folder import Folder
 from sexton.errors import SetupError, UsageError
 from sexton.settings import Settings
+from tests.airflow import sinks as sinks_module
 from tests.airflow.sinks import http_server, smtp_server
 
 EVERY = ["slack:team", "smtp:mail:a@x.org, b@x.org", "apprise:pager"]
@@ -87,6 +88,18 @@ def test_texts_are_escaped_for_their_sink_and_are_no_templates(told) -> None:
     assert "&lt;!channel&gt; &amp; &lt;b&gt;{{ 7 * 7 }}&lt;/b&gt; *all*<br>" in found["smtp"]
     assert not set("<>[]@") & set(found["apprise"]), "each of its services has markup of its own"
     assert "‹U+003C›!channel‹U+003E› & ‹U+003C›b‹U+003E›{{ 7 * 7 }}" in found["apprise"]
+
+
+@pytest.mark.parametrize("name", ["PAGER", "Pager"])
+def test_a_notifier_by_import_path(told, monkeypatch, name) -> None:
+    """Its templates say what an alert says, each time anew, and a text is still no template."""
+    kept = list[str]()
+    monkeypatch.setattr(sinks_module, "KEPT", kept)
+    use(monkeypatch, Settings(home=told.home, notify=["slack:team", f"tests.airflow.sinks.{name}"]))
+    raise_alert(context(), severity="warning", message=EVIL)
+    raise_alert(context(), severity="error", message="the second")
+    assert kept == [f"warning {EVIL}\nrun {RUN_ID} {URL}", f"error the second\nrun {RUN_ID} {URL}"]
+    assert len(told.posts) == 2
 
 
 @pytest.mark.parametrize("moving", ["\x1b[2J", "\x9b2J", "\x1b]52;c;x\x07", "\u202e", "\x85Bcc: x@y", "a\r\nBcc: x@y"])

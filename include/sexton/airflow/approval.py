@@ -8,6 +8,7 @@ checks who approved what and when (consent.py).
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from inspect import getdoc
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -54,6 +55,7 @@ class Approval(ApprovalOperator):
         config = settings()
         super().__init__(
             subject="Approve?",
+            doc_md=getdoc(type(self)),
             notifiers=[AlertApprovalWaits()],
             assigned_users=[{"id": user, "name": user} for user in config.approvers] or None,
             response_timeout=timedelta(hours=config.approval_timeout_hours),

@@ -11,6 +11,7 @@ again (consent.py), and so does its command. The texts that an approver reads co
 
 import time
 from collections.abc import Mapping
+from inspect import getdoc
 from typing import Any
 
 from airflow.sdk import BaseOperator
@@ -49,7 +50,7 @@ class CommandTask(BaseOperator):
     """A task that runs commands of `sexton` for one cluster, and ends them when it is killed."""
 
     def __init__(self, *, cluster: Cluster, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(doc_md=getdoc(type(self)), **kwargs)
         self.cluster = cluster
         self._command = Command()
 
@@ -185,7 +186,7 @@ class ChangeCluster(CommandTask):
 
 
 class ApplyPlan(ChangeCluster):
-    """Applies a plan through its sink."""
+    """Checks the approval again and applies the plan through its sink. The ledger has the outcome of each offset."""
 
     kind, params_read = "plan", PLAN_PARAMS
 
@@ -197,7 +198,7 @@ class ApplyPlan(ChangeCluster):
 
 
 class ApplyRestore(ChangeCluster):
-    """Commits the offsets of a restore."""
+    """Checks the approval again and commits the offsets of the restore."""
 
     kind, params_read = "restore", RESTORE_PARAMS
 
@@ -209,7 +210,7 @@ class NotifyOutcome(BaseOperator):
     """Logs the outcome, and raises an alert if anything was not done. It names no group."""
 
     def __init__(self, *, outcome_of: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(doc_md=getdoc(type(self)), **kwargs)
         self.outcome_of = outcome_of
 
     def execute(self, context: Any) -> None:

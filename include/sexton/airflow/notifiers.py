@@ -5,15 +5,19 @@ The setting `notify` (SEXTON_NOTIFY) is a JSON list. An entry that cannot work f
     slack:CONN_ID                 an incoming webhook of Slack (connection type slackwebhook)
     smtp:CONN_ID:ADDRESS[,...]    a mail
     apprise:CONN_ID               the services that the connection configures
+    package.module.name           any other notifier, or a class of notifiers that needs no arguments
 
-A message is plain text, is escaped for each sink, and is never a Jinja template.
+A message is plain text, is escaped for each sink, and is never a Jinja template. A notifier by import path has it in
+its context, as `alert.severity`, `alert.title`, `alert.text` and `alert.url`, for its own templates.
 """
 
+import copy
 import html
+import importlib
 import importlib.util
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow.sdk import BaseNotifier
@@ -24,7 +28,7 @@ from sexton.uris import without_login
 log = logging.getLogger(__name__)
 
 SINKS = ("slack", "smtp", "apprise")
-FORMS = "slack:CONN_ID, smtp:CONN_ID:ADDRESS or apprise:CONN_ID"
+FORMS = "slack:CONN_ID, smtp:CONN_ID:ADDRESS, apprise:CONN_ID or the import path of a notifier"
 TIMEOUT_S = 10
 _MEANT = {ord(char): f"‹U+{ord(char):04X}›" for char in "<>[]@"}
 """Apprise's services take text for their own markup, which nobody knows here: no mention, no link, no picture."""
@@ -42,11 +46,12 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """One entry of the setting."""
+    """One entry of the setting: a kind and a connection, or a `notifier`."""
 
-    kind: str
-    conn_id: str
+    kind: str = ""
+    conn_id: str = ""
     addresses: tuple[str, ...] = ()
+    notifier: BaseNotifier | None = None
 
 
 def sinks(entries: Iterable[str]) -> list[Sink]:
@@ -58,8 +63,12 @@ def send(message: Message, entries: Iterable[str]) -> None:
     """Send `message` to every sink. A sink that fails is logged: an alert never fails a task."""
     for entry in entries:
         try:
-            # Calling the notifier would render its fields as templates, and a group's name may look like one.
-            notifier_of(_sink(entry), message).notify({})
+            sink = _sink(entry)
+            if sink.notifier is not None:
+                copy.copy(sink.notifier)({"alert": asdict(message)})  # a copy, because rendering replaces its templates
+            else:
+                # Calling the notifier would render its fields as templates, and a group's name may look like one.
+                notifier_of(sink, message).notify({})
         except Exception as error:
             line = printable(next(iter(str(error).strip().splitlines()), "")[:200])
             log.warning("the alert could not be sent to %s: %s: %s", entry, type(error).__name__, without_login(line))
@@ -93,7 +102,21 @@ def notifier_of(sink: Sink, message: Message) -> BaseNotifier:
     return AppriseNotifier(apprise_conn_id=sink.conn_id, title=_one_line(message.title), body=body, notify_type=kind)
 
 
+def _imported(path: str) -> BaseNotifier:
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+        notifier = found() if isinstance(found, type) else found
+    except Exception as error:  # whatever a foreign module raises
+        raise SetupError(f"{path!r} cannot be used: {error}", where="SEXTON_NOTIFY", fix="mend or remove it") from error
+    if not isinstance(notifier, BaseNotifier):
+        raise UsageError(f"{path!r} is no notifier of Airflow's", where="SEXTON_NOTIFY", fix=f"write {FORMS}")
+    return notifier
+
+
 def _sink(entry: str) -> Sink:
+    if "." in entry and ":" not in entry:
+        return Sink(notifier=_imported(entry))
     kind, _, rest = entry.partition(":")
     conn_id, _, to = rest.partition(":")
     addresses = tuple(address.strip() for address in to.split(",") if address.strip())

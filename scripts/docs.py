@@ -10,10 +10,12 @@ import re
 import types
 import typing
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import typer
+from pydantic import AwareDatetime
 from pydantic.fields import FieldInfo
 
 from sexton.cli import app
@@ -148,7 +150,7 @@ drivers of databases and object stores read them ([security](security.md)).
 """
 _TYPE_NAMES = {
     **{str: "text", int: "whole number", float: "number", bool: "true or false"},
-    **{Path: "folder", list: "JSON list", dict: "JSON object"},
+    **{AwareDatetime: "instant", Path: "folder", list: "JSON list", dict: "JSON object"},
 }
 
 
@@ -190,6 +192,8 @@ def _setting_default(field: FieldInfo) -> str:
         return "none"
     if value == PROJECT_ROOT:
         return "the project's folder"
+    if isinstance(value, datetime):
+        return f"`{value:%Y-%m-%dT%H:%M:%SZ}`"
     return f"`{value}`" if isinstance(value, str | Path) else f"`{json.dumps(value)}`"
 
 

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -114,12 +115,23 @@ class Settings(BaseSettings):
     schedule: str = Field("0 * * * *", description="cron of offset_retention, in UTC; empty: only by hand")
     catchup: bool = Field(False, description="whether offset_retention runs for missed intervals")
     max_active_runs: int = Field(1, ge=1, description="concurrent runs of offset_retention, besides backfills")
+    owner: str = Field("kafka-platform", min_length=1, description="owner of the tasks in Airflow")
+    start_date: AwareDatetime = Field(
+        datetime(2025, 1, 1, tzinfo=UTC),
+        description="earliest instant that Airflow backfills, or catches up with; an instant in ISO 8601",
+    )
+    task_retries: int = Field(2, ge=0, description="how often a task is tried again that may succeed then")
+    task_timeout_hours: float = Field(2, gt=0, description="how long a task may take")
+    fetch_timeout_hours: float = Field(
+        12, gt=0, description="how long a task may take that reads whole logs from brokers, such as the first snapshot"
+    )
     deadline_minutes: int = Field(
         0, ge=0, description="a run that is not done this long after it was queued raises an alert; 0: never"
     )
     notify: list[str] = Field(
         default_factory=list,
-        description="recipients of alerts, as JSON: slack:CONN_ID, smtp:CONN_ID:ADDRESS[,ADDRESS], apprise:CONN_ID",
+        description="recipients of alerts, as JSON: slack:CONN_ID, smtp:CONN_ID:ADDRESS[,ADDRESS], apprise:CONN_ID, or "
+        "the import path of a notifier of Airflow (docs/alerts.md)",
     )
     notify_details: bool = Field(
         False,

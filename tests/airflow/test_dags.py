@@ -59,6 +59,7 @@ def test_every_dag_tells_who_what_and_how(bag) -> None:
             assert task.execution_timeout is not None
             assert task.on_failure_callback
             assert task.pool == "default_pool" or task.pool in POOLS
+            assert len(task.doc_md.split("Options and a standalone run")[0]) > 40, task.task_id
 
 
 def test_stages_are_one_chain(dag) -> None:

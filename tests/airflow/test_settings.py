@@ -53,6 +53,19 @@ def test_a_schedule_or_none(load) -> None:
     assert not isinstance(dag_of(load(schedule="")).timetable, CronDataIntervalTimetable)
 
 
+def test_limits_of_the_tasks(load) -> None:
+    def shape(dag) -> tuple:
+        times = {task.task_id: task.execution_timeout for task in dag.tasks}
+        (retries,), (owner,) = ({getattr(task, name) for task in dag.tasks} for name in ("retries", "owner"))
+        return times["snapshot_log"], times["replay_groups"], retries, owner, f"{dag.start_date:%Y-%m-%d}"
+
+    hours = [timedelta(hours=number) for number in (12, 2, 10, 0.5)]
+    assert shape(dag_of(load())) == (*hours[:2], 2, "kafka-platform", "2025-01-01")
+    given = {"owner": "me", "task_retries": "0", "start_date": "2024-03-01T00:00:00Z"}
+    given |= {"fetch_timeout_hours": "10", "task_timeout_hours": "0.5"}
+    assert shape(dag_of(load(**given))) == (*hours[2:], 0, "me", "2024-03-01")
+
+
 def test_a_deadline(load) -> None:
     """It survives what the DAG processor does to it, and calls a function that its own module has."""
     dag = dag_of(load(deadline_minutes="90"))
@@ -70,6 +83,10 @@ def test_a_deadline(load) -> None:
     [
         ({"notify": '["pigeon:loft"]'}, "no notifier is named 'pigeon:loft'"),
         ({"notify": '["smtp:mail"]'}, "smtp:CONN_ID:ADDRESS"),
+        ({"notify": '["no.such.PAGER"]'}, "'no.such.PAGER' cannot be used: No module named 'no'"),
+        ({"notify": '["tests.airflow.sinks.http_server"]'}, "is no notifier of Airflow's"),
+        ({"task_timeout_hours": "0"}, "task_timeout_hours"),
+        ({"start_date": "2024-01-01T00:00:00"}, "start_date"),
         ({"max_active_runs": "0"}, "max_active_runs"),
         ({"deadline_minutes": "-1"}, "deadline_minutes"),
         ({"retention_minutes": "0"}, "retention_minutes"),

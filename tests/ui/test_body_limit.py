@@ -70,7 +70,7 @@ def post(server: ApiServer, path: str, *, size: int) -> tuple[int, int]:
 def test_a_real_server(tmp_path: Path) -> None:
     """300 MB from somebody who has not logged in cost nothing, and Airflow's own routes take what they have taken."""
     with api_server(tmp_path / "home", lake_at(tmp_path / "lake").lake, {"admin": "admin"}, body_limit=LIMIT) as server:
-        assert post(server, "/sexton/api/what-if", size=0)[0] == 422  # the first request imports the dashboard
+        assert post(server, "/sexton/api/what-if", size=0)[0] == 401  # the first request imports the dashboard
         process = psutil.Process(server.pid)
         before = sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
         status, sent = post(server, "/sexton/api/what-if", size=BODY_BYTES)

@@ -1,6 +1,6 @@
 """What the DAGs share: owner, retries, timetable, deadline, tags, and the Assets that a run publishes."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,11 @@ from sexton.airflow.notifiers import sinks
 from sexton.settings import Cluster, settings
 from sexton.uris import split_login
 
-OWNER = "kafka-platform"
 TAGS = ["kafka", "consumer-offsets", "sexton"]
 BY_HAND: Any = ("manual",)
 """Run types of the DAGs that change a cluster: no schedule, backfill or other DAG starts them."""
 WAITING_RUNS = 16
 """Maximum of runs of a DAG that wait for an approval at the same time."""
-START_DATE = datetime(2025, 1, 1, tzinfo=UTC)
-"""Earliest instant of a backfill. Whether the archive covers an instant is checked by the run."""
 
 PUBLISHED_TABLES = (
     "committed_offsets",
@@ -59,22 +56,26 @@ def default_args() -> dict[str, Any]:
 
     A notifier that cannot work fails the DAG's import, not the first alert.
     """
-    sinks(settings().notify)
+    config = settings()
+    sinks(config.notify)
     return {
-        "owner": OWNER,
-        "retries": 2,
+        "owner": config.owner,
+        "retries": config.task_retries,
         "retry_delay": timedelta(seconds=30),
         "retry_exponential_backoff": True,
         "max_retry_delay": timedelta(minutes=10),
-        "execution_timeout": timedelta(hours=2),
+        "execution_timeout": timedelta(hours=config.task_timeout_hours),
         "on_failure_callback": AlertOnFailure(),
     }
 
 
 def of_every_dag(cluster: Cluster, doc: str | None) -> dict[str, Any]:
-    """Return the arguments that all DAGs share; tags and doc_md name the cluster if clusters have names."""
+    """Return the arguments that all DAGs share; tags and doc_md name the cluster if clusters have names.
+
+    A run may start before there was an archive: whether that covers an instant is checked by the run.
+    """
     return {
-        "start_date": START_DATE,
+        "start_date": settings().start_date,
         "default_args": default_args(),
         "tags": [*TAGS, f"cluster:{cluster.name}"] if cluster.name else TAGS,
         "doc_md": f"Cluster **{cluster.name}** (`{cluster.cluster_id}`)\n\n{doc}" if cluster.name else doc,

@@ -13,11 +13,13 @@ A job writes its exit code and error to `<run-dir>/outcome/<task_id>.json`, beca
 masters and deploy modes. Without that file the exit code of the process counts. Each of its `alerts` is raised.
 """
 
+import ast
 import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -376,8 +378,10 @@ def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) 
         "driver_memory": config.spark_driver_memory,
         "env_vars": {"SPARK_SUBMIT_OPTS": f"{CLUSTER_DEFAULTS} {variable('SPARK_SUBMIT_OPTS') or ''}"},
         "outlets": list(outlets),
-        "doc_md": f"Options and a standalone run: `spark-submit spark_jobs/{task_id}.py --help`.",
+        "doc_md": _doc(config.home / "spark_jobs" / f"{task_id}.py"),
     }
+    if RATE in job.arguments:
+        common["execution_timeout"] = timedelta(hours=config.fetch_timeout_hours)
     if job.writes_iceberg:
         common["jars"] = config.spark_jars or None
     if job.pool is not None:
@@ -391,6 +395,13 @@ def _this_task() -> str:
     """The process that runs the task, and that of the worker which can cancel it: without either the job ends."""
     pids = [pid for pid in (os.getpid(), os.getppid()) if pid]  # 0: outside of this container
     return json.dumps({"where": host(), "processes": [asdict(process_id(pid)) for pid in pids]})
+
+
+def _doc(job: Path) -> str:
+    """Return what a job says of itself, as Markdown, and how to run it alone. It is not imported, as it is heavy."""
+    source = job.read_text("utf-8") if job.is_file() else ""
+    said = (ast.get_docstring(ast.parse(source)) or "").replace("<", "&lt;")
+    return f"{said}\n\nOptions and a standalone run: `spark-submit spark_jobs/{job.name} --help`."
 
 
 def _folder_of(context: Any) -> str:

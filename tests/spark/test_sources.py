@@ -1,19 +1,32 @@
 """The data sources in a real Spark: equal to the plain reader and to an audit, on recordings of real brokers."""
 
 import json
-import sys
+import operator
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
+from pyspark.sql.types import StructType
 
 from sexton.cli import main
 from sexton.coordinator.loading import load
 from sexton.log.batch import read_batches
 from sexton.runs.engine import Engine
-from sexton.spark import register
+from sexton.spark.records import ConsumerOffsets
 from tests.coordinator.golden import GOLDEN
 from tests.lake.test_readers import blocks
 
@@ -23,7 +36,6 @@ DISK = str(RECORDING / "before")
 
 @pytest.fixture(scope="module")
 def spark(engine: Engine) -> SparkSession:
-    register(engine.session)
     return engine.session
 
 
@@ -84,6 +96,75 @@ def test_log_partitions_and_time(spark: SparkSession) -> None:
     assert max(row[2] for row in before) < middle <= min(row[2] for row in after)
 
 
+GROUP_ID, AT_MS, LOG_PARTITION, RECORD_TYPE = ("group_id",), ("timestamp_ms",), ("log_partition",), ("record_type",)
+FILTERS: dict[str, Callable[[str, int], list[Filter]]] = {
+    "a group": lambda group, ms: [EqualTo(GROUP_ID, group)],
+    "groups and time": lambda group, ms: [In(GROUP_ID, (group, "nobody")), GreaterThan(AT_MS, ms)],
+    "no group can be two": lambda group, ms: [EqualTo(GROUP_ID, group), EqualTo(GROUP_ID, "a")],
+    "a group that other bytes may be read as": lambda group, ms: [EqualTo(GROUP_ID, "\ufffd")],
+    "log partitions and time": lambda group, ms: [In(LOG_PARTITION, (0, 2)), LessThan(AT_MS, ms)],
+    "a type, from and to": lambda group, ms: [
+        EqualTo(RECORD_TYPE, 1), GreaterThanOrEqual(AT_MS, ms), LessThanOrEqual(AT_MS, ms + 1)
+    ],
+    "other filters": lambda group, ms: [EqualTo(("partition",), 0), Not(EqualTo(GROUP_ID, group))],
+}  # fmt: skip
+KEEPS: dict[type[Filter], Callable[[Any, Any], bool]] = {
+    EqualTo: operator.eq, In: lambda value, values: value in values, GreaterThan: operator.gt, LessThan: operator.lt,
+    GreaterThanOrEqual: operator.ge, LessThanOrEqual: operator.le,
+}  # fmt: skip
+
+
+def read(*filters: Filter, **options: str) -> list[dict[str, Any]]:
+    """What Spark gets of a reader that was told of these filters, with them applied, as Spark does again."""
+    reader = ConsumerOffsets({"path": DISK, "pushdown": "true", **options}).reader(StructType())
+    assert reader.pushFilters(list(filters)) == list(filters)
+    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+
+    def fits(row: dict[str, Any], one: Filter) -> bool:
+        value = row[one.attribute[0]] if type(one) in KEEPS else None
+        return type(one) not in KEEPS or (value is not None and KEEPS[type(one)](value, one.value))
+
+    return [row for row in rows if all(fits(row, one) for one in filters)]
+
+
+@pytest.mark.parametrize("name", list(FILTERS))
+def test_filters_that_are_pushed_down_change_no_answer(name: str) -> None:
+    whole = read()
+    commits = sorted((row for row in whole if row["record_type"] == 1), key=lambda row: row["timestamp_ms"])
+    middle = commits[len(commits) // 2]
+    filters = FILTERS[name](middle["group_id"], middle["timestamp_ms"])
+    wanted = read(*filters, pushdown="false")
+    assert read(*filters) == wanted
+    few = ["log_offset", *{one.attribute[0]: None for one in filters if type(one) in KEEPS}]
+    assert read(*filters, columns=",".join(few)) == [{column: row[column] for column in few} for row in wanted]
+    assert bool(wanted) == ("no group" not in name and "other bytes" not in name)
+
+
+def test_spark_pushes_filters_down_where_it_is_told_to(spark: SparkSession) -> None:
+    """Spark 4.1 uses what a query has pushed for the next one of the DataFrame, too: so an option has to allow it."""
+    load = spark.read.format("consumer_offsets").load
+    rows, asked = load(DISK), "group_id = 'billing' AND record_type = 1"
+    count = rows.count()
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        assert rows.where(asked).count() < count == rows.count()
+        assert load(DISK, pushdown="true").where(asked).rdd.getNumPartitions() == 1
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+@pytest.mark.parametrize(("moved", "parts"), [(False, 1), (True, 4)])
+def test_a_group_is_in_one_log_partition_if_old_records_prove_it(tmp_path: Path, moved: bool, parts: int) -> None:
+    """Not after the topic has grown, when records of a group may lie where it hashed to before."""
+    shutil.copytree(DISK, tmp_path / "disk")
+    if moved:
+        first, second = (next((tmp_path / "disk" / f"__consumer_offsets-{number}").glob("*.log")) for number in (0, 1))
+        first.write_bytes(second.read_bytes() + first.read_bytes())
+    reader = ConsumerOffsets({"path": str(tmp_path / "disk"), "pushdown": "true"}).reader(StructType())
+    reader.pushFilters([EqualTo(GROUP_ID, "billing")])
+    assert len({one.segment.log_partition for one in reader.partitions()}) == parts
+
+
 def test_damage_has_its_row(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()
@@ -127,7 +208,6 @@ def test_options_that_are_none_are_named(spark: SparkSession, options: dict[str,
 
 def test_the_queries_of_the_docs(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     code = blocks("The log itself, in Spark").replace("/var/lib/kafka/data", DISK)
-    sys.modules.pop("sexton.spark")  # as in a new notebook
     names: dict[str, Any] = {}
     exec(compile(code, "docs", "exec"), names)
     assert names["records"].count() > 1_000

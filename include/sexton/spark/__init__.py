@@ -1,27 +1,29 @@
 """Data sources for Spark: `consumer_offsets`, the records of the log, and `consumer_groups`, the groups at an instant.
 
-    import sexton.spark  # registers both with the session that is active
-
     spark.read.format("consumer_offsets").load("/var/lib/kafka/data").where("group_id = 'billing'")
     spark.read.format("consumer_groups").option("as_of", "2026-11-21T00:00:00Z").load("s3://keep/offsets")
 
 The path is an archive or a broker's disk, read by the executors' Python, which needs this package. Over Spark Connect
-the server's executors read it.
+the server's executors read it. Spark finds a format as the class `DefaultSource` of the package `pyspark_<format>`.
 """
 
-from pyspark.sql import SparkSession
+from importlib import import_module
 
-from sexton.spark.groups import ConsumerGroups
-from sexton.spark.records import ConsumerOffsets
-
-__all__ = ["ConsumerGroups", "ConsumerOffsets", "register"]
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
 
 
-def register(spark: SparkSession) -> None:
-    """Make both formats known to a session."""
-    for source in (ConsumerOffsets, ConsumerGroups):
-        spark.dataSource.register(source)
+class FoundByName(DataSource):
+    """A data source that is imported when it is used, because Spark imports every package `pyspark_*` to find one."""
 
+    module = class_name = ""
 
-if (active := SparkSession.getActiveSession()) is not None:
-    register(active)
+    def schema(self) -> StructType | str:
+        return self._source().schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return self._source().reader(schema)
+
+    def _source(self) -> DataSource:
+        source: DataSource = getattr(import_module(self.module), self.class_name)(self.options)
+        return source

@@ -1,11 +1,20 @@
 """The options that both data sources share, and the log that they name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
-from sexton.errors import UsageError
+from sexton.archive.folder import filesystem
+from sexton.coordinator.partitioner import proven_partition_count
+from sexton.errors import LogError, UsageError
+from sexton.log.batch import read_batches, read_records
+from sexton.log.entry import Batch, Record
 from sexton.log.segment import Segment
 from sexton.policy.durations import parse_instant
+from sexton.records import decode_key
 from sexton.runs.source import LogSource, open_archive, open_segments
+from sexton.settings import settings
+
+HEAD_BYTES, HEAD_NAMES = 1 << 18, 200
 
 
 def path_of(options: Mapping[str, str], format_name: str) -> str:
@@ -55,3 +64,28 @@ def chosen_segments(options: Mapping[str, str], source: LogSource) -> list[Segme
     except ValueError:
         raise UsageError(f"{asked!r} are no numbers", where="option log_partitions", fix="such as 0,3") from None
     return [segment for part, some in source.segments.items() if part in wanted for segment in some]
+
+
+def proven_count(source: LogSource) -> int | None:
+    """The number of log partitions of the topic, if the oldest records of each prove it.
+
+    None with few groups, and after the topic has grown: records of groups that hash elsewhere now are the oldest.
+    """
+    found = {part: islice(_oldest_groups(source, segments), HEAD_NAMES) for part, segments in source.segments.items()}
+    names = {part: set(some) for part, some in found.items()}
+    return proven_partition_count(names, max(names, default=0))
+
+
+def _oldest_groups(source: LogSource, segments: list[Segment]) -> Iterator[str]:
+    fs, _ = filesystem(source.uri)
+    for segment in segments[:1]:
+        with fs.open_input_file(segment.path) as file:
+            data = file.read(min(segment.size_bytes, HEAD_BYTES))
+        for batch in read_batches(data):
+            if isinstance(batch, Batch) and not batch.is_control:
+                for record in read_records(batch, cap_bytes=settings().inflated_cap_bytes):
+                    if isinstance(record, Record) and record.key is not None:
+                        try:
+                            yield decode_key(record.key)[1].group_id
+                        except LogError:
+                            continue

@@ -1,27 +1,33 @@
 """`consumer_offsets`: the records of `__consumer_offsets`, one row each, decoded; also what is no record.
 
-A task reads a segment. Batches from before the time asked for are not decompressed.
+A task reads a segment. Batches from before the time asked for are not decompressed. Filters that Spark pushes down
+leave out log partitions, batches and records before they are decoded: those on `group_id`, `record_type`,
+`record_name`, `log_partition` and `timestamp_ms`. Spark applies them again, so that leaving out too little changes no
+answer.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import datasource as ds
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from sexton.archive.folder import filesystem
-from sexton.errors import LogError
+from sexton.coordinator.partitioner import partition_of
+from sexton.errors import LogError, UsageError
 from sexton.log.batch import marker_of, read_batches, read_records
 from sexton.log.entry import CODECS, BadRecord, Batch, Record
 from sexton.log.segment import Segment, file_bytes
 from sexton.records import RECORD_TYPES, decode_key, decode_value
 from sexton.settings import settings
-from sexton.spark.input import chosen_segments, instant_of, open_log
+from sexton.spark.input import chosen_segments, instant_of, open_log, proven_count
 
 SCHEMA = pa.schema(
     [
@@ -54,20 +60,31 @@ SCHEMA = pa.schema(
 """`record_name` is Kafka's name of the type, `version` that of the value, `fields` its fields as JSON (bytes in hex),
 `control_type` COMMIT or ABORT. `problem` says why a row is no decoded record; columns that are not known are NULL."""
 _ROWS_A_BATCH = 10_000
+_OF_VALUES = {"version", "committed_offset", "fields", "problem"}
+_FROM_NAMES = {kind.name: number for number, kind in RECORD_TYPES.items()}
 
 
 class ConsumerOffsets(DataSource):
-    """Options: `log_partitions` (0,3), `from` and `to` (instants, the second excluded), `as_of` and `cluster_id`."""
+    """Options: `log_partitions` (0,3), `from` and `to` (instants, the second excluded), `as_of`, `cluster_id`,
+    `columns` (group_id,log_offset), the only ones that are made, because Spark 4.1 prunes none of a Python source, and
+    `pushdown` (true) for a DataFrame of a single query: pushed filters leave something out.
+    """
 
     @classmethod
     def name(cls) -> str:
         return "consumer_offsets"
 
     def schema(self) -> StructType:
-        return from_arrow_schema(SCHEMA)
+        return from_arrow_schema(self._chosen())
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # it is always the whole
-        return RecordReader(dict(self.options))
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # it is always that of the options
+        return RecordReader(dict(self.options), self._chosen())
+
+    def _chosen(self) -> pa.Schema:
+        names = [name.strip() for name in self.options.get("columns", ",".join(SCHEMA.names)).split(",")]
+        if unknown := [name for name in names if name not in SCHEMA.names]:
+            raise UsageError(f"no column {unknown[0]!r}", where="option columns", fix=", ".join(SCHEMA.names))
+        return pa.schema([SCHEMA.field(name) for name in names])
 
 
 @dataclass
@@ -81,19 +98,57 @@ class SegmentPartition(InputPartition):
 class RecordReader(DataSourceReader):
     """Rows in the order of the log, within a segment."""
 
-    def __init__(self, options: dict[str, str]) -> None:
-        self._options = options
+    def __init__(self, options: dict[str, str], schema: pa.Schema) -> None:
+        self._options, self._schema = options, schema
         self._from_ms, self._to_ms = instant_of(options, "from"), instant_of(options, "to")
+        self._wanted: dict[str, set[Any]] = {}
+        self._group_bytes: tuple[bytes, ...] | None = None
+        """How the keys of the wanted groups go on after their type; None where all are wanted."""
+
+    @property
+    def pushFilters(self) -> Callable[[list[ds.Filter]], Iterable[ds.Filter]]:  # type: ignore[override]  # noqa: N802
+        """Spark's method. While pushdown is off, Spark refuses a reader whose method is not the inherited one."""
+        push: Any = partial(self._push)
+        push.__func__ = DataSourceReader.pushFilters
+        return push
+
+    def _push(self, filters: list[ds.Filter]) -> list[ds.Filter]:
+        # Spark 4.1 uses what one query has pushed for the next one of the same DataFrame, too.
+        for one in filters if self._options.get("pushdown", "").lower() == "true" else ():
+            match one:
+                case ds.EqualTo((name,), value):
+                    self._want(name, {value})
+                case ds.In((name,), values):
+                    self._want(name, set(values))
+                case ds.GreaterThan(("timestamp_ms",), ms) | ds.GreaterThanOrEqual(("timestamp_ms",), ms):
+                    self._from_ms = ms if self._from_ms is None else max(self._from_ms, ms)
+                case ds.LessThan(("timestamp_ms",), ms) | ds.LessThanOrEqual(("timestamp_ms",), ms):
+                    self._to_ms = ms + 1 if self._to_ms is None else min(self._to_ms, ms + 1)
+        groups = self._wanted.get("group_id")
+        if groups is not None and not any("\ufffd" in group for group in groups):  # which other bytes may be read as
+            names = [group.encode() for group in groups]
+            self._group_bytes = tuple(len(name).to_bytes(4, "big")[2:] + name for name in names)
+        return filters
+
+    def _want(self, name: str, values: set[Any]) -> None:
+        if name == "record_name":
+            name, values = "record_type", {_FROM_NAMES.get(value) for value in values}
+        self._wanted[name] = self._wanted.get(name, values) & values
 
     def partitions(self) -> list[InputPartition]:
         source = open_log(self._options, ConsumerOffsets.name())
-        return [SegmentPartition(source.uri, segment) for segment in chosen_segments(self._options, source)]
+        segments, homes = chosen_segments(self._options, source), self._wanted.get("log_partition")
+        groups = self._wanted.get("group_id")
+        if groups is not None and (count := proven_count(source)) is not None:
+            own = {partition_of(group, count) for group in groups}
+            homes = own if homes is None else homes & own
+        return [SegmentPartition(source.uri, one) for one in segments if homes is None or one.log_partition in homes]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SegmentPartition), "made by `partitions`"
         found = self._rows(partition)
         while rows := list(islice(found, _ROWS_A_BATCH)):
-            yield pa.RecordBatch.from_pylist(rows, SCHEMA)
+            yield pa.RecordBatch.from_pylist(rows, self._schema)
 
     def _rows(self, partition: SegmentPartition) -> Iterator[dict[str, Any]]:
         segment, (fs, _) = partition.segment, filesystem(partition.uri)
@@ -108,8 +163,13 @@ class RecordReader(DataSourceReader):
                 yield {"log_partition": segment.log_partition, "problem": f"{reason}: {entry.size_bytes} bytes"}
 
     def _may_be_asked_for(self, batch: Batch) -> bool:
-        """Whether the batch may have a record from `from` on; a format without timestamps does not say."""
-        return batch.max_timestamp_ms < 0 or self._from_ms is None or batch.max_timestamp_ms >= self._from_ms
+        """Whether the batch may have a record that is wanted; a format without timestamps does not say when."""
+        if self._from_ms is not None and 0 <= batch.max_timestamp_ms < self._from_ms:
+            return False
+        if self._group_bytes is None or batch.codec:
+            return True
+        data = bytes(batch.data)
+        return any(name in data for name in self._group_bytes)
 
     def _rows_of(self, batch: Batch, log_partition: int) -> Iterator[dict[str, Any]]:
         common = {
@@ -127,14 +187,18 @@ class RecordReader(DataSourceReader):
                 problem = f"{record.reason}: {record.detail}"
                 yield {**common, "log_offset": record.log_offset, "value": record.raw, "problem": problem}
             elif self._is_asked_for(record):
-                yield {**common, **_columns_of(record, is_control=batch.is_control)}
+                yield {**common, **_columns_of(record, is_control=batch.is_control, columns=self._schema.names)}
 
     def _is_asked_for(self, record: Record) -> bool:
-        at_ms = record.timestamp_ms
+        at_ms, key, types = record.timestamp_ms, record.key or b"", self._wanted.get("record_type")
+        if types is not None and int.from_bytes(key[:2], "big", signed=True) not in types:
+            return False
+        if self._group_bytes is not None and not key.startswith(self._group_bytes, 2):
+            return False
         return (self._from_ms is None or at_ms >= self._from_ms) and (self._to_ms is None or at_ms < self._to_ms)
 
 
-def _columns_of(record: Record, *, is_control: bool) -> dict[str, Any]:
+def _columns_of(record: Record, *, is_control: bool, columns: Collection[str]) -> dict[str, Any]:
     row: dict[str, Any] = {
         "log_offset": record.log_offset,
         "timestamp_ms": record.timestamp_ms,
@@ -149,10 +213,11 @@ def _columns_of(record: Record, *, is_control: bool) -> dict[str, Any]:
         number, key = decode_key(record.key)
         row |= {"record_type": number, "record_name": RECORD_TYPES[number].name, "is_tombstone": record.value is None}
         row |= {name: getattr(key, name, None) for name in ("group_id", "topic", "partition", "member_id")}
-        if record.value is not None:
+        if record.value is not None and not _OF_VALUES.isdisjoint(columns):
             version, value = decode_value(number, record.value)
             row |= {"version": version, "committed_offset": getattr(value, "committed_offset", None)}
-            row["fields"] = json.dumps(asdict(value), default=_as_text, ensure_ascii=False)
+            if "fields" in columns:
+                row["fields"] = json.dumps(asdict(value), default=_as_text, ensure_ascii=False)
     except LogError as error:
         row["problem"] = f"{error.reason}: {error}"
     return row

@@ -43,10 +43,10 @@ SPARK_ENVIRONMENT = {"SPARK_CONF_DIR", "SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME",
 STORAGE_FILES = ("pgpass", "aws_credentials")
 DIFFERENT = {
     "core.dags_folder", "core.plugins_folder", "core.execution_api_server_url",
-    "core.simple_auth_manager_passwords_file", "database.sql_alchemy_conn", "api.host", "logging.base_log_folder",
-    "logging.dag_processor_child_process_log_directory",
+    "core.simple_auth_manager_passwords_file", "core.test_connection", "database.sql_alchemy_conn", "api.host",
+    "logging.base_log_folder", "logging.dag_processor_child_process_log_directory",
 }  # fmt: skip
-"""What the services have to be told otherwise than the embedded Airflow: places and addresses."""
+"""What the services have to be told otherwise than the embedded Airflow: places, addresses, and who may try them."""
 
 
 def test_the_specification() -> None:

@@ -148,6 +148,7 @@ class AirflowHome:
                 "simple_auth_manager_users": ",".join(f"{user}:{role}" for user, role in self._users.items()),
                 "simple_auth_manager_passwords_file": str(self.password_file),
                 "max_active_tasks_per_dag": str(PARALLELISM),
+                "test_connection": "Enabled",  # who may log in here may reach whatever this machine does
             },
             "database": {"sql_alchemy_conn": f"sqlite:///{self.root / 'airflow.db'}?timeout=60"},
             "api": {"host": HOST, "port": str(self.port), "base_url": self.url, "workers": "1"},

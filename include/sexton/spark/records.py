@@ -106,10 +106,10 @@ class RecordReader(DataSourceReader):
         """How the keys of the wanted groups go on after their type; None where all are wanted."""
 
     @property
-    def pushFilters(self) -> Callable[[list[ds.Filter]], Iterable[ds.Filter]]:  # type: ignore[override]  # noqa: N802
+    def pushFilters(self) -> Callable[[list[ds.Filter]], Iterable[ds.Filter]]:  # noqa: N802
         """Spark's method. While pushdown is off, Spark refuses a reader whose method is not the inherited one."""
-        push: Any = partial(self._push)
-        push.__func__ = DataSourceReader.pushFilters
+        push = partial(self._push)
+        push.__func__ = DataSourceReader.pushFilters  # type: ignore[attr-defined]
         return push
 
     def _push(self, filters: list[ds.Filter]) -> list[ds.Filter]:

@@ -2,6 +2,7 @@
 
     python -m sexton.local.compose_init secrets FOLDER    the missing secrets
     python -m sexton.local.compose_init init              the bucket, Airflow's tables, pools and connections
+    python -m sexton.local.compose_init pools             the pools alone
 
 Each may run again: existing secrets and connections are not changed. Secrets never pass through the environment or an
 argument, where `docker inspect` and `ps` would show them: each is a file of mode 0600 that belongs to the one user who
@@ -175,11 +176,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     steps = parser.add_subparsers(dest="step", required=True)
     steps.add_parser("secrets").add_argument("folder", type=Path)
     steps.add_parser("init")
+    steps.add_parser("pools")
     given = parser.parse_args(arguments)
     try:
         if given.step == "secrets":
             made = write_secrets(given.folder, owners=OWNERS if os.geteuid() == 0 else None)
             sys.stdout.write(f"{len(made)} new files of secrets in {given.folder}\n")
+        elif given.step == "pools":
+            make_pools()
         else:
             init(settings())
     except SextonError as error:

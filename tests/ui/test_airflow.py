@@ -6,7 +6,6 @@ from http.client import HTTPConnection
 
 import pytest
 
-from sexton.settings import Settings
 from sexton.ui.access import Access
 from sexton.ui.app import make_app
 from sexton.ui.published_tables import PublishedTables
@@ -16,6 +15,7 @@ from tests.ui.lakes import WrittenLake
 from tests.ui.worlds import LIVING, MAIN, OTHER, PLAIN, PLAN_IDS, PREFIX, allow
 
 PLANNING = ("/plans", "/api/plans", "/ledger", "/api/ledger")
+BODY_LIMIT = 65_536
 ROLES = ("anonymous", "forged", "nobody", "stranger", "reader", "planner", "admin")
 
 
@@ -24,7 +24,8 @@ def server(world: WrittenLake, tmp_path_factory: pytest.TempPathFactory, needs_a
     users = {**dict.fromkeys(MAY_READ, "viewer"), "admin": "admin"}
     folder = tmp_path_factory.mktemp("airflow") / "home"
     clusters = json.dumps({"main": {"cluster_id": MAIN}, "eu": {"cluster_id": OTHER}})
-    with api_server(folder, world.lake, users, auth_manager="tests.ui.by_dag.ByDag", clusters=clusters) as found:
+    told = {"auth_manager": "tests.ui.by_dag.ByDag", "clusters": clusters, "body_limit": BODY_LIMIT}
+    with api_server(folder, world.lake, users, **told) as found:
         yield found
 
 
@@ -93,14 +94,10 @@ def test_the_menu_has_it(server: ApiServer) -> None:
     assert server.status("/plugin/sexton", token=server.tokens["admin"]) == 200
 
 
-@pytest.mark.parametrize("path", ["/auth/token", "/execution/xcoms/a/b/c/d", f"{PREFIX}/api/what-if"])
-def test_a_large_body_is_refused_before_it_is_sent(server: ApiServer, path: str) -> None:
-    """From somebody who has not logged in. How much of a body is read that hides its size: tests/airflow."""
-    limit = Settings.model_fields["api_body_limit_bytes"].default
-    for size, is_refused in ((limit + 1, True), (0, False)):
-        connection = HTTPConnection(server.url.removeprefix("http://"), timeout=120)
-        connection.putrequest("POST", path)
-        connection.putheader("Content-Length", str(size))
-        connection.endheaders()
-        assert (connection.getresponse().status == 413) == is_refused
-        connection.close()
+@pytest.mark.parametrize(("path", "is_refused"), [("/auth/token", False), (f"{PREFIX}/api/what-if", True)])
+def test_a_large_body_is_refused_on_the_dashboard_alone(server: ApiServer, path: str, is_refused: bool) -> None:
+    """From somebody who has not logged in. Airflow's own routes take what they have taken without Sexton."""
+    connection = HTTPConnection(server.url.removeprefix("http://"), timeout=120)
+    connection.request("POST", path, b'"%s"' % (b"x" * BODY_LIMIT), {"Content-Type": "application/json"})
+    assert (connection.getresponse().status == 413) == is_refused
+    connection.close()

@@ -88,9 +88,9 @@ def test_each_cluster_has_its_turns_and_the_tables_have_one(bag) -> None:
     assert pools == {
         "offset_retention": {"snapshot_log": "sexton_kafka__eu", "publish_tables": "sexton_publish"},
         "maintenance": {"reconcile": "sexton_kafka__eu", "expire_runs": "sexton_publish"},
-        "audit_replicas": {"audit_replicas": "sexton_kafka__eu"},
-        "audit_transactions": {"audit_transactions": "sexton_kafka__eu"},
-        "audit_lag": {"audit_lag": "sexton_kafka__eu"},
+        "audit_replicas": {"audit_replicas": "sexton_audit__eu"},
+        "audit_transactions": {"audit_transactions": "sexton_audit__eu"},
+        "audit_lag": {"audit_lag": "sexton_audit__eu"},
         "apply_tombstones": {"apply": "sexton_apply__eu"},
         "restore_offsets": {"restore": "sexton_apply__eu"},
     }

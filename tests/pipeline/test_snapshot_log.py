@@ -6,21 +6,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka.protocol.consumer import FetchRequest
 
 from sexton.errors import BrokerError, Refused, UsageError
 from sexton.kafka.client import ClientConfig
+from sexton.kafka.failures import TransientError
 from sexton.pipeline import fetch_log, job, snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest, earlier
 from sexton.runs.engine import Engine
 from tests.archived import checked_segments
 from tests.faults.snapshots import LOCAL, START_MS, Archivist, InlineEngine
 from tests.jobs import load_job
-from tests.kafka.fake_cluster import FakeCluster
+from tests.kafka.fake_cluster import ATTEMPTS, FakeCluster
 
 
 @given(start=st.integers(0, 5_000_000), size=st.integers(0, 5_000_000), later=st.integers(0, 3_000_000))
@@ -121,11 +124,52 @@ def test_what_another_snapshot_has_archived_meanwhile_stays(tmp_path: Path, monk
     assert len(checked_segments(LOCAL, Archivist(cluster, tmp_path).newest()[0])) == counts[0] > 1
 
 
+@pytest.mark.parametrize("driver_bytes", [1 << 30, -1], ids=["in the driver", "by tasks"])
+def test_a_broker_that_is_silent_for_a_while_costs_one_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver_bytes: int
+) -> None:
+    monkeypatch.setattr(fetch_log, "DRIVER_BYTES", driver_bytes)
+    cluster = FakeCluster(1)
+    for log in cluster.logs:
+        log.append(3)
+    left = [ATTEMPTS]
+
+    def silent(request: Any) -> None:
+        if isinstance(request, FetchRequest) and request.topics[0].partitions[0].partition == 1 and left[0]:
+            left[0] -= 1
+            raise TransientError("no answer")
+
+    cluster.before_request = silent
+    assert taken(cluster, tmp_path).batches == 6
+    Archivist(cluster, tmp_path).assert_is_the_log()
+
+
+def test_under_a_rate_log_partitions_are_read_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_log, "DRIVER_BYTES", -1)
+    cluster = FakeCluster(1)
+    for log in cluster.logs:
+        log.append(3)
+    both, met = Barrier(2), set[int]()
+
+    def meet(request: Any) -> None:
+        if isinstance(request, FetchRequest) and (part := request.topics[0].partitions[0].partition) not in met:
+            met.add(part)
+            both.wait(10)
+
+    cluster.before_request = meet
+    assert taken(cluster, tmp_path, bytes_per_second=1 << 20).batches == 6
+
+
 def taken(
-    cluster: FakeCluster, archive: Path, wanted: str | None = None, *, now_ms: Callable[[], int] = lambda: START_MS
+    cluster: FakeCluster,
+    archive: Path,
+    wanted: str | None = None,
+    *,
+    now_ms: Callable[[], int] = lambda: START_MS,
+    bytes_per_second: int | None = None,
 ) -> Snapshot:
     config = ClientConfig(bootstrap_servers="fake:1")
-    request = SnapshotRequest(config=config, archive=str(archive), cluster_id=wanted)
+    request = SnapshotRequest(config=config, archive=str(archive), cluster_id=wanted, bytes_per_second=bytes_per_second)
     engine = InlineEngine(cluster.rng)
     return snapshot_log.run(engine, request, now_ms=now_ms, connect=cluster.connect)  # type: ignore[arg-type]
 

@@ -8,9 +8,11 @@ from sexton.settings import settings
 
 PUBLISH_POOL = "sexton_publish"
 KAFKA_POOL = "sexton_kafka"
+AUDIT_POOL = "sexton_audit"
 APPLY_POOL = "sexton_apply"
 OF_A_CLUSTER = {
     KAFKA_POOL: "one snapshot of a cluster at a time: the archive needs no lock beyond this",
+    AUDIT_POOL: "one audit of a cluster at a time, which no snapshot waits for",
     APPLY_POOL: "one task at a time that changes a cluster",
 }
 POOLS = {

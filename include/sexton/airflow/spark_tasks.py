@@ -43,7 +43,7 @@ from sexton.airflow.defaults import (
 )
 from sexton.airflow.formats import instant_ms, ms_of
 from sexton.airflow.openlineage import DatasetKind, lineage_of
-from sexton.airflow.pools import KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
+from sexton.airflow.pools import AUDIT_POOL, KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
 from sexton.airflow.runs import read_outcome, remove_outcome, run_folder
 from sexton.errors import EXIT_MEANINGS, DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
 from sexton.process_id import TASK, host, process_id
@@ -220,7 +220,7 @@ JOBS = {
             "--log-partitions={{ params.log_partitions or '' }}",
             "--run-id={{ run_id }}.{{ ti.try_number }}",
         ],
-        KAFKA_POOL,
+        AUDIT_POOL,
         chooses_cluster=True,
         writes_iceberg=True,
         reads=["topic", "archive"],
@@ -228,7 +228,7 @@ JOBS = {
     ),
     "audit_transactions": Job(
         [ARCHIVE, NOW, RATE, "--run-id={{ run_id }}.{{ ti.try_number }}"],
-        KAFKA_POOL,
+        AUDIT_POOL,
         chooses_cluster=True,
         writes_iceberg=True,
         reads=["topic", "archive"],
@@ -238,7 +238,7 @@ JOBS = {
     ),
     "audit_lag": Job(
         [ARCHIVE, NOW, "--run-id={{ run_id }}.{{ ti.try_number }}"],
-        KAFKA_POOL,
+        AUDIT_POOL,
         needs_spark=False,
         chooses_cluster=True,
         reads=["archive"],
@@ -386,7 +386,7 @@ def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) 
         common["jars"] = config.spark_jars or None
     if job.pool is not None:
         common["pool"] = cluster.scoped_name(job.pool) if job.pool in OF_A_CLUSTER else job.pool
-    if job.pool == KAFKA_POOL:
+    if job.pool in (KAFKA_POOL, AUDIT_POOL):
         return KafkaJob(kafka_conn_id=cluster.kafka_conn_id, **common)
     return SparkJob(**common)
 

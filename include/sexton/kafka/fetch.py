@@ -8,6 +8,7 @@ Not here: what to fetch and where to put it (pipeline/fetch_log.py), and what is
 """
 
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ class Frames:
 
 
 class Pace:
-    """Keeps a reader to a number of bytes a second, one answer of at most a second's worth at a time."""
+    """Keeps readers of several threads to a number of bytes a second; an answer has at most a second's worth."""
 
     def __init__(
         self,
@@ -106,12 +107,18 @@ class Pace:
         self.bytes_per_second = bytes_per_second
         self._clock, self._sleep = clock, sleep
         self._free_at = clock()
+        self._lock = threading.Lock()
+        self.is_stopped = False
+        """Whether the readers are to give up."""
 
     def spend(self, size_bytes: int) -> None:
         """Wait until these bytes and all before them fit in."""
-        self._free_at = max(self._free_at, self._clock()) + size_bytes / self.bytes_per_second
-        while (left := self._free_at - self._clock()) > 0:
+        with self._lock:
+            self._free_at = free_at = max(self._free_at, self._clock()) + size_bytes / self.bytes_per_second
+        while (left := free_at - self._clock()) > 0:
             self._sleep(left)
+        if self.is_stopped:
+            raise LogChangedError("the reading was given up")
 
 
 class LogReader:

@@ -5,10 +5,12 @@ archived yet, one answer of 8 MB at a time on one connection, as they lie on its
 broker can send files without reading them). No consumer group, no commit and no fetch session: reading leaves nothing
 in the topic. Brokers' quotas are waited for; `bytes_per_second` bounds the rate further.
 
-A log that changes while it is read (kafka.fetch) ends its piece of work early; the snapshot then looks again.
+A log that changes while it is read (kafka.fetch) ends its piece of work early, and so does a broker that gives no
+answer for a minute; the snapshot then looks again, and fetches what is missing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -20,6 +22,7 @@ from sexton.archive.manifest import Manifest, SegmentRange
 from sexton.archive.writer import write_batches, write_manifest
 from sexton.failpoints import failpoint
 from sexton.kafka.client import ClientConfig
+from sexton.kafka.failures import TransientError
 from sexton.kafka.fetch import LogChangedError, LogReader, Pace
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import UNKNOWN_ID, PartitionLeader
@@ -32,6 +35,8 @@ TYPICAL_BYTES_A_LOG_OFFSET = 160
 """Of an uncompressed offset commit; only decides whether Spark is worth its start."""
 DRIVER_BYTES = 512 * 1024 * 1024
 """Up to this the driver fetches: one connection brings some 75 MB/s, and Spark takes as long to start."""
+CONNECTIONS = 8
+"""Of the driver under a rate for all of them: a log partition each, so that the rate is reached."""
 RANGES_A_WAVE = 64
 """Ranges that are fetched before their manifests are written: what a crash can cost."""
 
@@ -59,24 +64,26 @@ class FetchWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """The result of one piece of work; `changed` says why it ended early."""
+    """The result of one piece of work; `changed` says why it ended early, as where its leader `is_unreachable`."""
 
     manifests: list[Manifest]
     changed: str | None = None
+    is_unreachable: bool = False
 
 
 def fetch(
     engine: Engine, work: list[FetchWork], connect: Connect, *, bytes_per_second: int | None, is_first: bool
 ) -> list[Fetched]:
-    """Fetch everything: by Spark tasks when it is much, unless the rate is bounded.
+    """Fetch everything: by Spark tasks when it is much, by several connections from here when the rate is bounded.
 
     After elections have stopped ranges that were read in parallel (`is_first` False), one task reads a log partition.
     """
     if not work:
         return []
     is_small = sum(item.log_offsets for item in work) * TYPICAL_BYTES_A_LOG_OFFSET <= DRIVER_BYTES
-    if is_small or bytes_per_second is not None:
-        return _fetch_here(work, connect, bytes_per_second)
+    pace = Pace(bytes_per_second) if bytes_per_second is not None else None
+    if is_small or pace is not None:
+        return _fetch_here(work, connect, pace, connections=1 if is_small else CONNECTIONS)
     if is_first:
         return _fetch_in_parallel(engine, work, connect)
     return engine.map("Fetching the log", work, _connected(_fetch_in_order, connect))
@@ -90,23 +97,37 @@ def ranges(start: int, end: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _fetch_here(work: Sequence[FetchWork], connect: Connect, bytes_per_second: int | None) -> list[Fetched]:
-    """Fetch one log partition after the other over one connection, with progress on a terminal."""
+def _fetch_here(work: Sequence[FetchWork], connect: Connect, pace: Pace | None, *, connections: int) -> list[Fetched]:
+    """Fetch one log partition after the other over each connection, all within `pace`, with progress on a terminal."""
     columns = (TextColumn("fetching the log"), BarColumn(), MofNCompleteColumn(), TextColumn("log_offsets"))
     console = Console(stderr=True)
-    pace = Pace(bytes_per_second) if bytes_per_second is not None else None
-    fetched: list[Fetched] = []
-    with (
-        connect(work[0].config) as session,
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
-    ):
+    shares = [work[start::connections] for start in range(min(connections, len(work)))]
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=sum(item.log_offsets for item in work))
-        for item in work:
-            if fetched:
-                failpoint("snapshot.between")
-            fetched.append(_fetch_in_order(item, session, pace))
-            progress.advance(task, item.log_offsets)
-    return fetched
+
+        def fetch_share(share: Sequence[FetchWork]) -> list[Fetched]:
+            fetched: list[Fetched] = []
+            silent: set[int] = set()
+            with connect(share[0].config) as session:
+                for item in share:
+                    if fetched:
+                        failpoint("snapshot.between")
+                    if item.leader.node_id not in silent:
+                        fetched.append(_fetch_in_order(item, session, pace))
+                        if fetched[-1].is_unreachable:  # what else it leads would wait as long, each
+                            silent.add(item.leader.node_id)
+                    progress.advance(task, item.log_offsets)
+            return fetched
+
+        if len(shares) == 1:
+            return fetch_share(work)
+        with ThreadPoolExecutor(len(shares)) as pool:
+            try:
+                return [each for fetched in pool.map(fetch_share, shares) for each in fetched]
+            except BaseException:  # also Ctrl-C: the pool waits for its threads
+                if pace is not None:
+                    pace.is_stopped = True
+                raise
 
 
 def _fetch_in_parallel(engine: Engine, work: Sequence[FetchWork], connect: Connect) -> list[Fetched]:
@@ -171,8 +192,9 @@ def _fetch_in_order(work: FetchWork, session: ClusterSession, pace: Pace | None 
         for manifest in _segments(work, session, pace):
             write_manifest(fs, root, manifest)
             manifests.append(manifest)
-    except LogChangedError as change:
-        return Fetched(manifests=manifests, changed=str(change))
+    except (LogChangedError, TransientError) as error:
+        is_unreachable = isinstance(error, TransientError)
+        return Fetched(manifests=manifests, changed=str(error), is_unreachable=is_unreachable)
     return Fetched(manifests=manifests, changed=work.unfinished)
 
 
@@ -180,8 +202,8 @@ def _fetch_range(work: FetchWork, session: ClusterSession) -> Fetched:
     """Fetch one range of several that are read in parallel: its segments are written, and do not exist yet."""
     try:
         return Fetched(manifests=list(_segments(work, session)))
-    except LogChangedError as change:
-        return Fetched(manifests=[], changed=str(change))
+    except (LogChangedError, TransientError) as error:
+        return Fetched(manifests=[], changed=str(error))
 
 
 def _segments(work: FetchWork, session: ClusterSession, pace: Pace | None = None) -> Iterator[Manifest]:

@@ -218,7 +218,7 @@ def _copy(
         if not changed and not late:
             break
         if changed and not looks_left:
-            raise TransientError(f"the log keeps changing: {changed[0]}", fix="take the snapshot again")
+            raise TransientError(f"the log could not be read to its end: {changed[0]}", fix="take the snapshot again")
     failpoint("snapshot.fetched")
     metadata = look.metadata
     alerts = breaks_since(look.before, metadata.topic_id, lineages)

@@ -69,9 +69,15 @@ def ask(server: SparkServer, code: str, *, iceberg: bool = False, token: str | N
 def test_work_is_spread_in_order(server: SparkServer) -> None:
     code = "import os\nprint(engine.map('Squares', range(9), lambda n: n * n), os.getpid())\n"
     code += "print(len(set(engine.map('Where', range(4), lambda _: os.getpid())) - {os.getpid()}) > 0)"
+    code += """
+from sexton.runs.engine import SHUFFLE_PARTITIONS as name, session_conf
+conf = engine.session.conf
+with session_conf(engine.session, {name: '1', 'spark.sql.codegen.wholeStage': 'false'}):
+    print(conf.get(name), conf.get('spark.sql.codegen.wholeStage'))
+print(conf.get(name), conf.get('spark.sql.codegen.wholeStage'))"""
     told = ask(server, code)
     assert told.startswith("[0, 1, 4, 9, 16, 25, 36, 49, 64]"), told
-    assert told.endswith("True\n"), told
+    assert told.endswith("True\n1 false\n4 true\n"), "two partitions a core; few rows have one, for a while"
 
 
 def test_pieces_go_from_the_tasks_of_one_map_to_those_of_the_next(server: SparkServer) -> None:

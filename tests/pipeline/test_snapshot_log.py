@@ -20,8 +20,7 @@ from sexton.kafka.failures import TransientError
 from sexton.pipeline import fetch_log, job, snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest, earlier
 from sexton.runs.engine import Engine
-from tests.archived import checked_segments
-from tests.faults.snapshots import LOCAL, START_MS, Archivist, InlineEngine
+from tests.faults.snapshots import START_MS, Archivist, InlineEngine
 from tests.jobs import load_job
 from tests.kafka.fake_cluster import ATTEMPTS, FakeCluster
 
@@ -121,7 +120,7 @@ def test_what_another_snapshot_has_archived_meanwhile_stays(tmp_path: Path, monk
 
     monkeypatch.setattr(fetch_log, "_next_segment", meanwhile)
     assert taken(cluster, tmp_path, None).segments == 0
-    assert len(checked_segments(LOCAL, Archivist(cluster, tmp_path).newest()[0])) == counts[0] > 1
+    assert len(Archivist(cluster, tmp_path).newest()[0].log_segments()) == counts[0] > 1
 
 
 @pytest.mark.parametrize("driver_bytes", [1 << 30, -1], ids=["in the driver", "by tasks"])

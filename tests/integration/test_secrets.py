@@ -1,8 +1,8 @@
 """The scheduled pipeline with secrets wherever it takes some: whatever it leaves behind is searched for them.
 
 Searched are the tasks' logs and Airflow's database (XCom, rendered fields), run folder, archive and lake, Spark's event
-logs, alerts and the arguments of every process that ran meanwhile: once with a login that is right, once with a wrong
-one, and with --full once with keys of AWS in URIs, which hold a `/` and an `@`, as they are and encoded.
+logs, alerts and the arguments of every process that ran meanwhile: once with a login that is right, beside it once with
+a wrong one, and with --full once with keys of AWS in URIs, which hold a `/` and an `@`, as they are and encoded.
 """
 
 import json
@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,9 @@ from tests.integration.test_acls import OTHER_TOPIC, OWN_TOPIC, admin_of, commit
 from tests.integration.test_admin import wait_for_coordinators
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
+LOGINS = ("right", "wrong")
+QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"
+"""As `sexton.runs.engine.JVM_OPTIONS`, with Spark's own logging, which tells more."""
 KINDS = (
     *("wrong password", "sasl.password", "ssl.key.password", "oauth secret", "oauth secret of librdkafka", "extension"),
     *("connection password", "slack", "smtp", "apprise", "s3 secret", "s3 token", "catalog password", "catalog token"),
@@ -85,15 +89,18 @@ class Seen:
     @contextmanager
     def watching_arguments(self) -> Iterator[None]:
         """Look at what `ps` would show, as often as can be."""
-        done = threading.Event()
+        done, known = threading.Event(), {b""}
 
         def watch() -> None:
             while not done.wait(0.05):
                 for path in Path("/proc").glob("[0-9]*/cmdline"):
                     try:
-                        self.search(path.read_bytes(), f"arguments of {path.parent.name}")
+                        arguments = path.read_bytes()
                     except OSError:
                         continue
+                    if arguments not in known:
+                        known.add(arguments)
+                        self.search(arguments, f"arguments of {path.parent.name}")
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
@@ -102,35 +109,71 @@ class Seen:
         watcher.join()
 
 
-@pytest.mark.usefixtures("needs_airflow", "needs_spark")
-@pytest.mark.parametrize("login", ["right", "wrong", pytest.param("in a URI", marks=pytest.mark.full)])
-def test_what_a_run_leaves_behind(cluster: SecureCluster, java: JavaHome, login: str, tmp_path: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run in a home of its own, and what it told on the terminal."""
+
+    home: Path
+    seen: Seen
+    output: bytes
+
+
+@pytest.fixture(scope="module")
+def both(
+    tmp_path_factory: pytest.TempPathFactory,
+    cluster: SecureCluster,
+    java: JavaHome,
+    needs_airflow: None,
+    needs_spark: None,
+) -> dict[str, Ran]:
+    """A run by each login, both at the same time."""
+    with ThreadPoolExecutor(len(LOGINS)) as pool:
+        running = {name: pool.submit(run, cluster, java, tmp_path_factory.mktemp(name), login=name) for name in LOGINS}
+        return {name: ran.result() for name, ran in running.items()}
+
+
+def run(cluster: SecureCluster, java: JavaHome, home: Path, *, login: str) -> Ran:
     canaries = {kind: f"canary{number:02d}-{secrets.token_hex(8)}" for number, kind in enumerate(KINDS)}
     seen = Seen({**canaries, "password": PASSWORDS[READER]})
-    environment = environment_of(cluster, java, canaries, tmp_path, login=login)
+    environment = environment_of(cluster, java, canaries, home, login=login)
     airflow = str(Path(sys.executable).parent / "airflow")
-    migrated_database(tmp_path / "airflow" / "airflow.db")
+    migrated_database(home / "airflow" / "airflow.db")
     asked = json.dumps({"as_of": str(time.time_ns() // 1_000_000)})
     with seen.watching_arguments():
         done = subprocess.run(
             [airflow, "dags", "test", "offset_retention", "--conf", asked],
             env=environment, capture_output=True, cwd=PROJECT_ROOT, timeout=800, check=False,
         )  # fmt: skip
-    seen.search(done.stdout + done.stderr, "output")
-    said = (done.stdout + done.stderr)[-3_000:].decode()
-    states = task_states(tmp_path / "airflow" / "airflow.db")
-    assert states["publish_tables"] == ("success" if login == "right" else "upstream_failed"), said
-    assert states["snapshot_log"] == ("success" if login == "right" else "failed"), said
-    for path in tmp_path.rglob("*"):
+    return Ran(home, seen, done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_what_a_run_leaves_behind(both: dict[str, Ran], login: str) -> None:
+    assert_no_secret_in(both[login], is_login_right=login == "right")
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("needs_airflow", "needs_spark")
+def test_what_a_run_with_keys_in_uris_leaves_behind(cluster: SecureCluster, java: JavaHome, tmp_path: Path) -> None:
+    assert_no_secret_in(run(cluster, java, tmp_path, login="in a URI"), is_login_right=False)
+
+
+def assert_no_secret_in(ran: Ran, *, is_login_right: bool) -> None:
+    seen, said = ran.seen, ran.output[-3_000:].decode()
+    seen.search(ran.output, "output")
+    states = task_states(ran.home / "airflow" / "airflow.db")
+    assert states["publish_tables"] == ("success" if is_login_right else "upstream_failed"), said
+    assert states["snapshot_log"] == ("success" if is_login_right else "failed"), said
+    for path in ran.home.rglob("*"):
         is_given = path.is_symlink() or path.name in ("airflow.cfg", "simple_auth_manager_passwords.json.generated")
         if path.is_file() and not is_given:
-            seen.search(path.read_bytes(), path.relative_to(tmp_path))
+            seen.search(path.read_bytes(), path.relative_to(ran.home))
     for name in subprocess.check_output(["git", "ls-files", "-om", "--exclude-standard"], cwd=PROJECT_ROOT).split():
         if (file := PROJECT_ROOT / name.decode()).is_file():
             seen.search(file.read_bytes(), file)
     assert seen.found == []
-    assert (tmp_path / "events").exists()
-    assert len(list((tmp_path / "var" / "alerts").glob("*.json"))) >= (0 if login == "right" else 1)
+    assert (ran.home / "events").exists()
+    assert len(list((ran.home / "var" / "alerts").glob("*.json"))) >= (0 if is_login_right else 1)
 
 
 def task_states(database: Path) -> dict[str, str]:
@@ -202,6 +245,7 @@ def environment_of(
         "SEXTON_SPARK_JARS": ",".join(map(str, jars.ensure(settings().cache, "spark"))),
         "SEXTON_CATALOG_PROPERTIES": json.dumps(lake),
         "SPARK_CONF_DIR": str(conf),
+        "SPARK_SUBMIT_OPTS": QUICK_JVM,
         "AWS_SECRET_ACCESS_KEY": c["s3 secret"],
         "AWS_SESSION_TOKEN": c["s3 token"],
         "SOMETHING_PASSWORD": c["environment"],

@@ -10,9 +10,9 @@ import { chromium } from "playwright-core";
 const config = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const browser = await chromium.launch({ executablePath: config.chromium, args: ["--no-sandbox"] });
-const told = [];
-
-for (const [width, theme] of config.looks) {
+// The pages in one look, one after the other.
+const seenIn = async ([width, theme]) => {
+  const told = [];
   const context = await browser.newContext({
     viewport: { width, height: 900 }, colorScheme: theme, locale: config.locale ?? "en-US", timezoneId: "Asia/Shanghai",
   });
@@ -55,6 +55,9 @@ for (const [width, theme] of config.looks) {
     await page.close();
   }
   await context.close();
-}
+  return told;
+};
+
+const told = (await Promise.all(config.looks.map(seenIn))).flat(); // a page mostly waits until the network is idle
 await browser.close();
 process.stdout.write(JSON.stringify(told, null, 1));

@@ -70,6 +70,7 @@ BROKER = {
 }
 
 SPARK_DEFAULTS = {
+    "spark.cores.max": str(len(WORKERS)),  # a core of each; docker-compose.yaml has one worker
     "spark.eventLog.enabled": "true",
     "spark.eventLog.compress": "false",
     "spark.eventLog.rolling.enabled": "false",

@@ -19,11 +19,6 @@ from tests.replicas_cluster import ThreeBrokers
 
 
 @pytest.fixture(scope="session")
-def sasl_port() -> int:
-    return free_port()
-
-
-@pytest.fixture(scope="session")
 def broker(
     tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]
 ) -> Iterator[EmbeddedBroker]:

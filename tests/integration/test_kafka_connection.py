@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sexton.kafka.broker import EmbeddedBroker
-from tests.integration.conftest import PASSWORDS
+from sexton.java import JavaHome
+from sexton.kafka.broker import EmbeddedBroker, free_port
+from tests.integration.test_dags import READER, properties_of, secured
 
 PROGRAM = """
 import json
@@ -23,23 +24,30 @@ print(json.dumps([hidden, found]))
 
 
 @pytest.mark.usefixtures("needs_airflow")
-def test_what_the_form_takes_is_what_tasks_read(tmp_path: Path, broker: EmbeddedBroker, sasl_port: int) -> None:
+def test_what_the_form_takes_is_what_tasks_read(tmp_path: Path, java: JavaHome, kafka_jars: list[Path]) -> None:
     """Java's names are for tasks alone: librdkafka, which Test asks, does not know them."""
-    login = {"bootstrap.servers": f"127.0.0.1:{sasl_port}", "security.protocol": "SASL_PLAINTEXT"}
-    named = {"sasl.mechanism": "PLAIN", "sasl.username": "reader", "sasl.password": PASSWORDS["reader"]}
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    jaas = f'{module} required username="reader" password="{PASSWORDS["reader"]}";'
+    sasl_port = free_port()
+    named = properties_of(READER, sasl_port)
+    jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required " + " ".join(
+        f'{java_name}="{named.pop(f"sasl.{java_name}")}"' for java_name in ("username", "password")
+    )
+    java_names = {**named, "sasl.jaas.config": f"{jaas};"}
+    broker = EmbeddedBroker(
+        tmp_path / "broker", port=free_port(), java=java, jars=kafka_jars, settings=secured(sasl_port)
+    )
     given = {
         "plain": {"bootstrap.servers": broker.bootstrap_servers},
-        "login": {**login, **named},
-        "java": {**login, "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas},
+        "login": properties_of(READER, sasl_port),
+        "java": java_names,
     }
     connections = {
         f"AIRFLOW_CONN_{name.upper()}": json.dumps({"conn_type": "kafka", "extra": extra})
         for name, extra in given.items()
     }
     environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path), **connections}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", PROGRAM]
+    with broker:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     hidden, found = json.loads(done.stdout.splitlines()[-1])
     assert {name: each[0] for name, each in found.items()} == given
     assert {name: each[1] for name, each in found.items()} == {"plain": True, "login": True, "java": False}

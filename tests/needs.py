@@ -29,7 +29,7 @@ PREFIX = "needs_"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(StartsNothingElse(config.option.markexpr))
+    config.pluginmanager.register(StartsNothingElse())
     for name in PROGRAMS:
         config.addinivalue_line("markers", f"{name}: given to tests that use the fixture {PREFIX}{name}")
 
@@ -84,12 +84,10 @@ def kafka_jars(needs_broker: None) -> list[Path]:
 
 
 class StartsNothingElse:
-    """Fails a test that starts what the run leaves out by its `-m`, as `make check` does, and none of its fixtures
-    needs."""
+    """Fails a test that starts what none of its fixtures needs."""
 
-    def __init__(self, selection: str) -> None:
+    def __init__(self) -> None:
         self._item: pytest.Item | None = None
-        self._left_out = {name for name in PROGRAMS if name in selection.split("not", 1)[-1]}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -101,8 +99,8 @@ class StartsNothingElse:
         start = subprocess.Popen.__init__
 
         def checked(process: Any, args: Any, *more: Any, **options: Any) -> None:
-            if (name := needed_by(args)) and self._item and not self._item.get_closest_marker(name):
-                pytest.fail(f"{self._item.nodeid} starts {args} and uses no fixture {PREFIX}{name}")
+            if self._item and (wrong := unsaid(args, [marker.name for marker in self._item.iter_markers()])):
+                pytest.fail(f"{self._item.nodeid} {wrong}")
             start(process, args, *more, **options)
 
         with pytest.MonkeyPatch.context() as patch:
@@ -110,10 +108,10 @@ class StartsNothingElse:
             yield
 
 
-def unsaid(command: Any, needs: Sequence[str], left_out: Collection[str]) -> str | None:
-    """What is wrong with a test that runs a command; None if it said so, or if the run leaves no such test out."""
+def unsaid(command: Any, needs: Collection[str]) -> str | None:
+    """What is wrong with a test that runs a command; None if it said that it needs the program."""
     name = needed_by(command)
-    return f"starts {command} and uses no fixture {PREFIX}{name}" if name in left_out and name not in needs else None
+    return f"starts {command} and uses no fixture {PREFIX}{name}" if name and name not in needs else None
 
 
 def needed_by(command: Any) -> str | None:

@@ -39,11 +39,21 @@ def test_the_fixtures_of_a_test_say_what_it_needs() -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_run_that_leaves_a_program_out_starts_none(name: str) -> None:
-    assert f"uses no fixture needs_{name}" in str(unsaid(COMMANDS[name], [], PROGRAMS))
-    assert unsaid(COMMANDS[name], [name], PROGRAMS) is None
-    assert unsaid(COMMANDS[name], [], []) is None
-    assert unsaid("make", [], PROGRAMS) is None
+def test_a_program_is_started_where_it_is_needed(name: str) -> None:
+    assert f"uses no fixture needs_{name}" in str(unsaid(COMMANDS[name], []))
+    assert unsaid(COMMANDS[name], [name]) is None
+    assert unsaid("make", []) is None
+
+
+def test_a_test_that_starts_what_it_did_not_say_fails() -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"starts .* and uses no fixture needs_airflow"):
+        subprocess.run([ROOT / "bin" / "airflow"], check=False)
+
+
+@pytest.mark.usefixtures("needs_airflow")
+def test_a_test_that_said_so_may() -> None:
+    with pytest.raises(FileNotFoundError):
+        subprocess.run([ROOT / "bin" / "airflow"], check=False)
 
 
 def test_cases_are_the_same_in_every_run(full: bool, drawn: int, request: pytest.FixtureRequest) -> None:

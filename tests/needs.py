@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from sexton.java import JavaHome, find_java
 from sexton.kafka import jars
@@ -96,15 +97,23 @@ class StartsNothingElse:
 
     @pytest.fixture(scope="session", autouse=True)
     def _starts_nothing_else(self) -> Iterator[None]:
-        start = subprocess.Popen.__init__
+        start, spark = subprocess.Popen.__init__, SparkSession.Builder.getOrCreate
 
-        def checked(process: Any, args: Any, *more: Any, **options: Any) -> None:
-            if self._item and (wrong := unsaid(args, [marker.name for marker in self._item.iter_markers()])):
+        def check(command: Any) -> None:
+            if self._item and (wrong := unsaid(command, [marker.name for marker in self._item.iter_markers()])):
                 pytest.fail(f"{self._item.nodeid} {wrong}")
+
+        def started(process: Any, args: Any, *more: Any, **options: Any) -> None:
+            check(args)
             start(process, args, *more, **options)
 
+        def session(builder: SparkSession.Builder) -> SparkSession:
+            check(PROGRAMS["spark"])  # also where an earlier test has started the JVM
+            return spark(builder)
+
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(subprocess.Popen, "__init__", checked)
+            patch.setattr(subprocess.Popen, "__init__", started)
+            patch.setattr(SparkSession.Builder, "getOrCreate", session)
             yield
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
+from pyspark.sql import SparkSession
 
 from tests.needs import PREFIX, PROGRAMS, needed_by, needs_of, unsaid
 from tests.seeds import FIXED_SEED
@@ -48,6 +49,11 @@ def test_a_program_is_started_where_it_is_needed(name: str) -> None:
 def test_a_test_that_starts_what_it_did_not_say_fails() -> None:
     with pytest.raises(pytest.fail.Exception, match=r"starts .* and uses no fixture needs_airflow"):
         subprocess.run([ROOT / "bin" / "airflow"], check=False)
+
+
+def test_a_test_that_asks_for_spark_said_so_also_where_it_is_started() -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"starts pyspark-shell and uses no fixture needs_spark"):
+        SparkSession.builder.getOrCreate()
 
 
 @pytest.mark.usefixtures("needs_airflow")

@@ -349,6 +349,7 @@ def test_the_comparison_of_the_copies_predicts_what_c_answers(diverged: Diverged
             assert error is not None or answer["committed_offset"] == offset
 
 
+@pytest.mark.usefixtures("needs_spark")
 def test_the_job_publishes_what_differs_and_raises_alerts(
     cluster: ThreeBrokers, diverged: Diverged, tmp_path: Path
 ) -> None:

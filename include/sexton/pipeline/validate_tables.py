@@ -37,11 +37,12 @@ TABLE, DOCS = "dq_results", "dq"
 FEW_ROWS = 100_000
 CONF_FOR_FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     SHUFFLE_PARTITIONS: "1",
 }
-"""The checks are some hundred queries: over few rows the time goes to planning and compiling them."""
+"""The checks are some dozen queries: over few rows the time goes to planning, compiling and starting them."""
 _SHOWN_FAILURES = 10
 
 

@@ -1,14 +1,13 @@
 """Great Expectations over the rows of a run on Spark, and its Data Docs: one suite for each table.
 
-What a table declares is an expectation of the library for each column; a law is an `UnexpectedRowsExpectation`. All
-suites run without details first, which Spark answers with one aggregation a table. Only what failed runs again, to show
-rows.
+One query counts what breaks each expectation, and the suite of a table expects no count above 0. Of what fails the
+library then shows rows: what a table declares is an expectation of its own for each column, a law an
+`UnexpectedRowsExpectation`.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +25,8 @@ from sexton.tables import TABLES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_AT_ONCE = 2
-"""Suites validated at a time: one makes Spark's queries while another waits for their plans and rows."""
+_Query = tuple[Sequence[tuple[str, str]], str]
+"""What is counted, by tables and names of expectations, and the SQL of an array of the counts: `... FROM ...`."""
 
 
 def load_library() -> None:
@@ -50,24 +49,25 @@ def check(
     import great_expectations as gx
     from pyspark.sql.functions import broadcast
 
+    results: dict[str, dict[str, Result]] = {}
+    measured: dict[str, list[Expectation]] = {}
+    for table, suite in suites.items():
+        results[table] = {each.name: result for each in suite if (result := shapes.judge(each)) is not None}
+        if unjudged := [each for each in suite if each.name not in results[table]]:
+            measured[table] = unjudged
+    context = gx.get_context(mode="ephemeral", project_config=docs_config(docs))
     views = create_views(spark, {name: rows for name, rows in tables.items() if shapes.is_sound(name)}, run)
     try:
-        cuts = broadcast(views["cuts"])
-        context = gx.get_context(mode="ephemeral", project_config=docs_config(docs))
-        results: dict[str, dict[str, Result]] = {}
-        validations = []
-        for table, suite in suites.items():
-            judged = {each.name: result for each in suite if (result := shapes.judge(each)) is not None}
-            results[table] = judged
-            if measured := [each for each in suite if each.name not in judged]:
-                rows = views["run" if table == "runs" else table]
-                if any(each.rule == "below_cut" for each in measured):
-                    rows = rows.join(cuts, "log_partition", "left")
-                validations.append(_Validation(context, table, rows, measured))
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            passed = list(pool.map(_Validation.passes, validations))
-            for each, has_passed in zip(validations, passed, strict=True):
-                results[each.table] |= each.all_passed() if has_passed else each.details()
+        counts = count_broken(spark, measured)
+        for table, suite in measured.items():
+            validation = _Validation(context, table, suite, counts)
+            failed = [each for each in suite if each.name not in validation.passed]
+            results[table] |= {each.name: result_of(each, success=True) for each in suite if each not in failed}
+            if failed:
+                rows = views[_relation(table)]
+                if any(each.rule == "below_cut" for each in failed):
+                    rows = rows.join(broadcast(views["cuts"]), "log_partition", "left")
+                results[table] |= validation.details(rows, failed)
     finally:
         for rows in views.values():
             rows.unpersist()  # a Spark Connect server keeps them beyond the session
@@ -76,10 +76,47 @@ def check(
     return [results[table][each.name] for table, suite in suites.items() for each in suite]
 
 
+def count_broken(spark: "SparkSession", suites: Suites) -> dict[tuple[str, str], int]:
+    """Return by table and name of an expectation how many rows or values break it, counted by one query.
+
+    What one asks for that fails, as a user's may, is left out.
+    """
+    return _count(spark, [query for table, suite in suites.items() for query in _queries(table, suite)])
+
+
+def _queries(table: str, suite: Sequence[Expectation]) -> Iterator[_Query]:
+    """The expectations about single values are counted in one pass, each of the others by itself."""
+    by_value = [each for each in suite if each.by_column or not each.sql]
+    counts = [" + ".join(["0L", *(f"count_if({broken})" for broken in each.by_column.values())]) for each in by_value]
+    if by_value:
+        yield [(table, each.name) for each in by_value], f"array({', '.join(counts)}) FROM {_relation(table)} t"
+    for each in suite:
+        if each not in by_value:
+            yield [(table, each.name)], f"array(count(*)) FROM ({each.sql})"
+
+
+def _count(spark: "SparkSession", queries: Sequence[_Query]) -> dict[tuple[str, str], int]:
+    from pyspark.errors import PySparkException
+
+    union = " UNION ALL ".join(f"SELECT {at}, {sql}" for at, (_, sql) in enumerate(queries))
+    try:
+        # A task reads the plans of all queries: one for each query would read them over and over.
+        found = spark.sql(union).coalesce(_task_count(spark)).collect()
+    except PySparkException:
+        half = len(queries) // 2
+        return _count(spark, queries[:half]) | _count(spark, queries[half:]) if half else {}
+    return {name: count for at, counts in found for name, count in zip(queries[at][0], counts, strict=True)}
+
+
+def _relation(table: str) -> str:
+    return "run" if table == "runs" else table
+
+
 def create_views(spark: "SparkSession", tables: Mapping[str, "DataFrame"], run: CheckedRun) -> dict[str, "DataFrame"]:
     """Name what the queries read, and keep it in memory, or on the executors' disks, until it is unpersisted."""
-    views = {name: rows.persist() for name, rows in tables.items()}
-    views |= {name: frame(spark, rows) for name, rows in run.relations().items()}
+    is_one_task = _task_count(spark) == 1  # then nothing has to be exchanged
+    views = {name: (rows.coalesce(1) if is_one_task else rows).persist() for name, rows in tables.items()}
+    views |= {name: frame(spark, rows).coalesce(1) for name, rows in run.relations().items()}
     if tables.keys() >= {"groups", "tombstones"}:
         views["held_groups"] = _held_groups(spark, views["groups"], views["tombstones"], run.policy)
     for name, rows in views.items():
@@ -88,6 +125,11 @@ def create_views(spark: "SparkSession", tables: Mapping[str, "DataFrame"], run: 
         if needs(sql) <= tables.keys():
             spark.sql(sql).createOrReplaceTempView(name)
     return views
+
+
+def _task_count(spark: "SparkSession") -> int:
+    """Of as many tasks a stage consists."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def frame(spark: "SparkSession", rows: pa.Table) -> "DataFrame":
@@ -114,46 +156,60 @@ def _held_groups(
 
 
 class _Validation:
-    """The validation of one suite. Several may run at a time, but not be made: each adds itself to the context."""
+    """The validation of the counts of one suite, and of the rows of a table that break it."""
 
-    def __init__(self, context: Any, table: str, rows: "DataFrame", suite: Sequence[Expectation]) -> None:
+    def __init__(
+        self, context: Any, table: str, suite: Sequence[Expectation], counts: Mapping[tuple[str, str], int]
+    ) -> None:
         import great_expectations as gx
-        from great_expectations.core.run_identifier import RunIdentifier
+        import pandas as pd
 
-        source = context.data_sources.add_spark(table, persist=False)  # of its own: it holds what is validated
-        batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("branch")
-        expectations = [each for expectation in suite for each in _expectations(gx, expectation)]
-        suite_of_table = context.suites.add(gx.ExpectationSuite(name=table, expectations=expectations))
-        definition = gx.ValidationDefinition(name=table, data=batch, suite=suite_of_table)
-        self.table, self._rows, self._suite, self._context = table, rows, suite, context
-        self._definition = context.validation_definitions.add(definition)
-        self._run_id = RunIdentifier(run_name=table)  # one, so that the second validation replaces the first
+        self._context, self._table = context, table
+        counted = [each for each in suite if (table, each.name) in counts]
+        expectations = [
+            gx.expectations.ExpectColumnMaxToBeBetween(column=each.name, max_value=0, **_common(each))
+            for each in counted
+        ]
+        frame = pd.DataFrame({each.name: [counts[table, each.name]] for each in counted})
+        self._outcome = self._run(context.data_sources.add_pandas(table), table, frame, expectations, "BASIC")
+        self.passed = {each.expectation_config.meta["name"] for each in self._outcome.results if each.success}
 
-    def passes(self) -> bool:
-        """Validate without details."""
-        return bool(self._run("BOOLEAN_ONLY").success)
+    def details(self, rows: "DataFrame", failed: Sequence[Expectation]) -> dict[str, Result]:
+        """The results by name of the expectations that fail, of which the pages then show the rows."""
+        import great_expectations as gx
 
-    def all_passed(self) -> dict[str, Result]:
-        """The results of a suite that passes, by name of the expectation."""
-        return {each.name: result_of(each, success=True) for each in self._suite}
-
-    def details(self) -> dict[str, Result]:
-        """Validate again; the results by name of the expectation, with the rows that break it."""
-        outcome = self._run({"result_format": "SUMMARY", "partial_unexpected_count": MOST_SHOWN})
+        name = f"{self._table} rows"
+        source = self._context.data_sources.add_spark(name, persist=False)  # of its own: it holds what is validated
+        expectations = [each for expectation in failed for each in _expectations(gx, expectation)]
+        result_format = {"result_format": "SUMMARY", "partial_unexpected_count": MOST_SHOWN}
+        outcome = self._run(source, name, rows, expectations, result_format)
         by_name: dict[str, list[Any]] = {}
         for each in outcome.results:
             by_name.setdefault(each.expectation_config.meta["name"], []).append(each)
-        found = {each.name: _result(self._rows.sparkSession, each, by_name[each.name]) for each in self._suite}
-        store = self._context.validation_results_store
-        for identifier in store.list_keys():
-            if identifier.expectation_suite_identifier.name == self.table:
-                store.set(identifier, outcome)
+        found = {each.name: _result(rows.sparkSession, each, by_name[each.name]) for each in failed}
+        self._show(outcome, name)
         return found
 
-    def _run(self, result_format: str | dict[str, Any]) -> Any:
-        return self._definition.run(
-            batch_parameters={"dataframe": self._rows}, result_format=result_format, run_id=self._run_id
-        )
+    def _show(self, outcome: Any, name: str) -> None:
+        """Put the results about rows in the place of those about their counts: a table has one page."""
+        self._context.suites.delete(name)
+        store = self._context.validation_results_store
+        self._outcome.results = [*outcome.results, *(each for each in self._outcome.results if each.success)]
+        for identifier in store.list_keys():
+            match identifier.expectation_suite_identifier.name:
+                case self._table:
+                    store.set(identifier, self._outcome)
+                case suite if suite == name:
+                    store.remove_key(identifier)
+
+    def _run(self, source: Any, name: str, rows: Any, expectations: Sequence[Any], result_format: Any) -> Any:
+        import great_expectations as gx
+
+        batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("branch")
+        suite = self._context.suites.add(gx.ExpectationSuite(name=name, expectations=expectations))
+        validation = gx.ValidationDefinition(name=name, data=batch, suite=suite)
+        definition = self._context.validation_definitions.add(validation)
+        return definition.run(batch_parameters={"dataframe": rows}, result_format=result_format)
 
 
 def _result(spark: "SparkSession", expectation: Expectation, validated: Sequence[Any]) -> Result:
@@ -208,14 +264,18 @@ def _without_html(text: str) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _expectations(gx: Any, expectation: Expectation) -> list[Any]:
-    """Return the expectations of the library that an expectation consists of, one for each column."""
-    library = gx.expectations
-    common = {
+def _common(expectation: Expectation) -> dict[str, Any]:
+    return {
         "severity": expectation.severity,
         "description": expectation.sentence,
         "meta": {"name": expectation.name},
     }
+
+
+def _expectations(gx: Any, expectation: Expectation) -> list[Any]:
+    """Return the expectations of the library that an expectation consists of, one for each column."""
+    library = gx.expectations
+    common = _common(expectation)
     columns, value = expectation.by_column, expectation.value
     match expectation.rule:
         case "written":

@@ -29,7 +29,7 @@ RUN_PROPERTY = "sexton.run-id"
 _AT_ONCE = 3  # small tables leave most of their time to the catalog and to planning, so a few go side by side
 _LONGEST_NAME = 30
 _FEW_ROWS = 100_000
-"""So many are read by one task: a second one would take longer to start."""
+"""So many are handed to Spark as they are: a Python worker would take longer to start."""
 _REQUESTS_AT_ONCE = 16
 
 
@@ -97,7 +97,7 @@ def write_branch(
         spark.sql(f"ALTER TABLE {lake.identifier(name)} DROP BRANCH IF EXISTS `{run.branch}`")
         spark.sql(f"ALTER TABLE {lake.identifier(name)} CREATE BRANCH `{run.branch}`")
         row_count = sum(each.num_rows for each in footers(folder, files[name]) if each is not None)
-        rows = _rows(spark, TABLES[name], folder, files[name], at_once=1 if row_count < _FEW_ROWS else len(files[name]))
+        rows = (_few_rows if row_count < _FEW_ROWS else _rows)(spark, TABLES[name], folder, files[name])
         replace_partition(rows, lake.identifier(name, run.branch), run, can_be_picked=row_count > 0)
 
     side_by_side(write, list(files))
@@ -118,26 +118,39 @@ def footers(folder: Folder, files: Sequence[str]) -> "list[pq.FileMetaData | Non
         return list(pool.map(footer, files))
 
 
-def _rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequence[str], *, at_once: int) -> "DataFrame":
-    """The rows of Parquet files, read by `at_once` tasks. Columns that a file lacks are NULL."""
+def _few_rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequence[str]) -> "DataFrame":
+    """The rows of Parquet files, read here: a Python worker would take longer to start."""
     schema = table.arrow_schema()
+    # PySpark stops at an empty batch, but wants one.
+    batches = [batch for batch in _read(table, folder, files) if batch.num_rows]
+    found = pa.Table.from_batches(batches or [pa.RecordBatch.from_pylist([], schema)])
+    return spark.createDataFrame(found, spark_schema(table)).coalesce(1)
+
+
+def _rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequence[str]) -> "DataFrame":
+    """The rows of Parquet files, each read by a task."""
 
     def read(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        import pyarrow.parquet as pq
-
         for batch in batches:
-            for name in batch["file"].to_pylist():
-                with folder.open(name) as file:
-                    for rows in pq.ParquetFile(file).iter_batches():
-                        there = dict(zip(rows.schema.names, rows.columns, strict=True))
-                        columns = [there.get(each.name, pa.nulls(len(rows), each.type)) for each in schema]
-                        yield pa.record_batch(columns, names=schema.names)
+            yield from _read(table, folder, batch["file"].to_pylist())
 
-    tasks = max(at_once, 1)
-    numbers = pa.array([number % tasks for number in range(len(files))], pa.int32())
+    numbers = pa.array(range(len(files)), pa.int32())
     numbered = pa.table({"task": numbers, "file": pa.array(files, pa.string())})
-    spread = spark.createDataFrame(numbered, "task int, file string").repartitionById(tasks, "task")
+    spread = spark.createDataFrame(numbered, "task int, file string").repartitionById(len(files), "task")
     return spread.mapInArrow(read, spark_schema(table))
+
+
+def _read(table: Table, folder: Folder, files: Iterable[str]) -> "Iterator[pa.RecordBatch]":
+    """The rows of Parquet files. Columns that a file lacks are NULL."""
+    import pyarrow.parquet as pq
+
+    schema = table.arrow_schema()
+    for name in files:
+        with folder.open(name) as file:
+            for rows in pq.ParquetFile(file).iter_batches():
+                there = dict(zip(rows.schema.names, rows.columns, strict=True))
+                columns = [there.get(each.name, pa.nulls(len(rows), each.type)) for each in schema]
+                yield pa.record_batch(columns, schema=schema)
 
 
 def read_branch(spark: "SparkSession", lake: Lake, run: RunKey, table: str) -> "DataFrame":

@@ -85,7 +85,7 @@ def count_broken(spark: "SparkSession", suites: Suites) -> dict[tuple[str, str],
 
 
 def _queries(table: str, suite: Sequence[Expectation]) -> Iterator[_Query]:
-    """The expectations about single values are counted in one pass, each of the others by itself."""
+    """The expectations about single values are counted in one pass, each of the others in its own."""
     by_value = [each for each in suite if each.by_column or not each.sql]
     counts = [" + ".join(["0L", *(f"count_if({broken})" for broken in each.by_column.values())]) for each in by_value]
     if by_value:

@@ -16,11 +16,6 @@ START_MS = 1_790_000_000_000
 KEY = ("g", "t", 0)
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return Archive(tmp_path)
-
-
 def test_written_and_read(archive: Archive) -> None:
     look = write_look(archive, START_MS, {"g": {}, "h": {"state": "Stable"}}, {KEY: 5})
     assert read_admin_look(archive.fs, archive.root, CLUSTER, START_MS) == look

@@ -1,7 +1,6 @@
 """What looks say together: every instant lies in its interval, however the looks fall."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +14,6 @@ from tests.archived import CLUSTER, Archive
 
 START_MS, STEP_MS = 1_790_000_000_000, 1_000
 KEY = ("g", "t", 0)
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return Archive(tmp_path)
 
 
 def merged(archive: Archive, look: AdminLook) -> tuple[dict[str, Any], dict[Any, Any]]:

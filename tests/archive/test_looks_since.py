@@ -1,6 +1,5 @@
 """What looks of the archive say of the groups of a plan: as the plan saw them, and what any later look shows."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +12,6 @@ from tests.archived import CLUSTER, Archive
 
 AT_MS = 1_790_000_000_000
 KEY, OTHER = ("g", "t", 0), ("g", "t", 1)
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return Archive(tmp_path)
 
 
 def then(archive: Archive, look: AdminLook, **changes: Any) -> GroupThen:

@@ -1,6 +1,5 @@
 """Points in time in the archive: written once, read for an instant, refused when they are not what was written."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,11 +39,6 @@ def known(archive: Archive, as_of_ms: int, *offsets: int) -> list[TimePoint]:
     )
     assert set(found.points["number"].to_pylist()) <= {1}
     return [TimePoint(**row) for row in found.points.drop_columns("number").to_pylist()]
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return Archive(tmp_path)
 
 
 def test_written_and_read(archive: Archive) -> None:

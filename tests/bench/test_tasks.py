@@ -1,6 +1,5 @@
 """What a run measures follows from its options."""
 
-import pytest
 
 from tests.bench.figures import MILLION
 from tests.bench.sets import SETS
@@ -19,31 +18,6 @@ def test_a_full_run_measures_every_set_and_makes_no_log_twice() -> None:
         "many-keys 30 M": {"planning"},
     }
     assert chosen_tasks(ALL, [], []) == tasks
-
-
-def test_one_row_by_itself() -> None:
-    (task,) = chosen_tasks(["many-keys"], [3 * MILLION], [])
-    assert (task.label, task.parts) == ("many-keys 3 M", {FIGURES})
-    assert [task.label for task in chosen_tasks(["hot-keys", "many-keys"], [3 * MILLION], [])] == [
-        "hot-keys 3 M",
-        "many-keys 3 M",
-    ]
-
-
-@pytest.mark.parametrize(
-    "part, label",
-    [
-        ("increment", "plain 30 M"),
-        ("planning", "many-keys 30 M"),
-        ("cluster", "plain 100 M"),
-        ("replicas", "plain 30 M"),
-    ],
-)
-def test_a_part_by_itself(part: str, label: str) -> None:
-    (task,) = chosen_tasks([], [], [part])
-    assert (task.label, task.parts) == (label, {part})
-    (small,) = chosen_tasks([], [300_000], [part])
-    assert (small.records, small.parts) == (300_000, {part})
 
 
 def test_room_is_for_the_log_its_copy_and_the_run() -> None:

@@ -12,24 +12,16 @@ from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.log.batch import Batch, read_batches, read_records
+from tests.golden.check_audit import GRACE_MS
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CAP_BYTES = 1 << 26
 RELEASES: Mapping[str, str] = {
-    "kafka-4.3.1-plain": "4.3.1",
-    "kafka-4.3.1-lz4": "4.3.1",
-    "kafka-4.3.1-partial": "4.3.1",
-    "kafka-4.0.0": "4.0.0",
-    "kafka-3.9.1": "3.9.1",
-    "kafka-2.8.2-plain": "2.8.2",
-    "kafka-0.9.0.1": "0.9.0.1",
-    **{
-        f"kafka-{release}": release
-        for release in (
-            *("4.4.0", "4.2.2", "4.1.2", "3.6.2", "3.5.2", "2.4.1", "2.3.1", "2.1.1", "2.0.1", "1.1.1"),
-            *("0.11.0.3", "0.10.2.2"),
-        )
-    },
+    f"kafka-{name}": name.partition("-")[0]
+    for name in (
+        *("4.3.1-plain", "4.3.1-lz4", "4.3.1-partial", "4.0.0", "3.9.1", "2.8.2-plain", "0.9.0.1", "4.4.0", "4.2.2"),
+        *("4.1.2", "3.6.2", "3.5.2", "2.4.1", "2.3.1", "2.1.1", "2.0.1", "1.1.1", "0.11.0.3", "0.10.2.2"),
+    )
 }
 """The broker of every recording."""
 
@@ -89,6 +81,16 @@ def data_batches(name: str, stage: str = "before") -> Iterator[tuple[Batch, list
         for batch in (batch for chunk in chunks for batch in read_batches(chunk)):
             if isinstance(batch, Batch) and not batch.is_control:
                 yield batch, list(read_records(batch, cap_bytes=CAP_BYTES))
+
+
+def sweeps(name: str) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """(instant, batches of all log partitions) of the broker's sweeps, which are seconds apart."""
+    sweeps_file = GOLDEN / name / "sweeps.jsonl"
+    left = lines(sweeps_file) if sweeps_file.exists() else []
+    while left:
+        at_ms = min(batch["at_ms"] for batch in left)
+        yield at_ms, [batch for batch in left if batch["at_ms"] <= at_ms + GRACE_MS]
+        left = [batch for batch in left if batch["at_ms"] > at_ms + GRACE_MS]
 
 
 @cache

@@ -6,12 +6,9 @@ import pytest
 
 from sexton.coordinator.expiry import sweep, verdict
 from sexton.log.batch import read_batches, read_records
-from tests.coordinator.golden import CAP_BYTES, GOLDEN, RELEASES, lines, load_recording, segments
+from tests.coordinator.golden import CAP_BYTES, GOLDEN, RELEASES, load_recording, segments, sweeps
 
-WITH_SWEEPS = [name for name in RELEASES if name != "kafka-0.9.0.1"]
-"""Of what the sweep of a 0.9 broker did there is nothing but its log."""
 RETENTION_MS = 60_000
-GRACE_MS = 1_000  # a sweep's batches carry append time, up to this much after the instant it judged by
 
 
 @pytest.mark.parametrize("recording", RELEASES)
@@ -37,21 +34,12 @@ def test_the_sweep_of_0_9():
         assert sorted(written) == sorted((item.key, None) for item in planned)
 
 
-def _sweeps(recording):
-    """The broker's sweeps, seconds apart: (instant, batches of all log partitions)."""
-    left = lines(GOLDEN / recording / "sweeps.jsonl")
-    while left:
-        at_ms = min(batch["at_ms"] for batch in left)
-        yield at_ms, [batch for batch in left if batch["at_ms"] <= at_ms + GRACE_MS]
-        left = [batch for batch in left if batch["at_ms"] > at_ms + GRACE_MS]
-
-
-SWEEPS = [(recording, number) for recording in WITH_SWEEPS for number, _ in enumerate(_sweeps(recording))]
+SWEEPS = [(recording, number) for recording in RELEASES for number, _ in enumerate(sweeps(recording))]
 
 
 @pytest.mark.parametrize("recording, number", SWEEPS)
 def test_sweeps(recording, number):
-    at_ms, batches = list(_sweeps(recording))[number]
+    at_ms, batches = list(sweeps(recording))[number]
     loaded = load_recording(recording, swept=True, as_of_ms=at_ms)
     planned = {
         log_partition: sweep(state, retention_ms=RETENTION_MS, now_ms=at_ms) for log_partition, state in loaded.items()

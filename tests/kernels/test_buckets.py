@@ -72,21 +72,6 @@ def test_buckets_together_are_the_whole(history: list[BatchSpec], borders: list[
 
 
 @SOME
-@given(histories(), BOUNDS, st.integers(1, 5))
-def test_pieces_of_a_fold_give_its_buckets(history: list[BatchSpec], bounds: list[str], most_keys: int) -> None:
-    (fold,) = fold_slices(encode_log(history), [])
-    rest = rest_of(fold, is_first=True).to_bytes()
-    pieces = pieces_of(fold, most_keys=most_keys)
-    assert [piece.lower for piece in pieces] == sorted({piece.lower for piece in pieces}, key=str.encode)
-    assert sum(piece.keys for piece in pieces) == fold.state.counts[L.KEYS] + fold.state.counts[L.RECORDS]
-    buckets = []
-    for ids in ranges_of(bounds):
-        states = [groups_of(PartialFold.from_bytes(piece.fold.to_bytes()), ids) for piece in pieces]
-        buckets.append(with_groups(rest_of(PartialFold.from_bytes(rest), is_first=ids.is_first), states))
-    assert finished(buckets) == finished(in_buckets([fold], bounds))
-
-
-@SOME
 @given(histories(), st.lists(st.integers(0, 4_000), max_size=3), BOUNDS, st.integers(1, 5))
 def test_pieces_of_several_folds_are_joined_one_after_the_other(
     history: list[BatchSpec], borders: list[int], bounds: list[str], most_keys: int
@@ -101,8 +86,10 @@ def test_pieces_of_several_folds_are_joined_one_after_the_other(
         for fold in folds:
             rest = rest_of(fold, is_first=ids.is_first)
             bucket = rest if bucket is None else merge_all([bucket, rest])
-            pieces = [piece.fold.to_bytes() for piece in pieces_of(fold, most_keys=most_keys)]
-            restored = (PartialFold.from_bytes(piece, is_indexed=False) for piece in pieces)
+            pieces = pieces_of(fold, most_keys=most_keys)
+            assert [piece.lower for piece in pieces] == sorted({piece.lower for piece in pieces}, key=str.encode)
+            assert sum(piece.keys for piece in pieces) == fold.state.counts[L.KEYS] + fold.state.counts[L.RECORDS]
+            restored = (PartialFold.from_bytes(piece.fold.to_bytes(), is_indexed=False) for piece in pieces)
             bucket = with_groups(bucket, (groups_of(piece, ids) for piece in restored))
         assert bucket is not None
         buckets.append(bucket)

@@ -80,14 +80,6 @@ def test_dead_keys_of_a_prefix_are_let_go() -> None:
 
 
 @FEW
-@given(histories())
-def test_batches_of_one_record(history: list[BatchSpec]) -> None:
-    alone = [replace(spec, entries=(entry,), holes=()) for spec in history for entry in spec.entries]
-    data = encode_log(alone)
-    assert_equal(fold_bytes(data), loaded(data))
-
-
-@FEW
 @given(cut_logs(), st.integers(0, 20), st.sampled_from([None, 5, 15]))
 def test_the_cut_in_any_chunk(log: tuple[bytes, list[int]], step: int, taken: int | None) -> None:
     data, borders = log

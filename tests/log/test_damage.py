@@ -99,22 +99,6 @@ def test_bits_of_old_formats_flipped_one_at_a_time() -> None:
 
 
 @quick
-@given(st.lists(st.tuples(st.integers(0, len(LOG) - 1), st.integers(1, 255)), min_size=2, max_size=12))
-def test_many_flips_leave_the_batches_they_miss(flips: list[tuple[int, int]]) -> None:
-    log = bytearray(LOG)
-    for at, mask in flips:
-        log[at] ^= mask
-    found = read(bytes(log), floor_offset=BASE_OFFSET)
-    offsets = [entry.base_offset for entry in found if isinstance(entry, Batch)]
-    assert offsets == sorted(set(offsets))
-    hit = {number for number, batch in enumerate(BATCHES) for at, _ in flips if batch.position <= at < ENDS[number]}
-    header_hit = {n for n in hit for at, _ in flips if 0 <= at - BATCHES[n].position < 12}
-    if not header_hit:  # base offsets and sizes are good: nothing else can take a good batch along
-        missed = [bytes(batch.data) for number, batch in enumerate(BATCHES) if number not in hit]
-        assert [data for data in good(found) if data in missed] == missed
-
-
-@quick
 @given(st.binary(max_size=400), st.integers(0, len(BATCHES)), st.booleans())
 def test_any_bytes_between_batches(junk: bytes, number: int, zeros: bool) -> None:
     junk = bytes(len(junk)) if zeros else junk

@@ -4,26 +4,19 @@ What is compared is told by tests/golden/check_audit.py; the recordings by tests
 """
 
 import json
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from sexton.java import find_java
-from sexton.kafka import jars
-from sexton.kafka.broker import dump_log
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.pipeline.audit import AuditRequest, run_audit
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunRecord
-from sexton.settings import settings, variable
+from tests.coordinator.golden import GOLDEN, sweeps
+from tests.golden.check_audit import check_state, check_sweep, table
 from tests.record_fields import decode_key
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-CHECK = GOLDEN / "check_audit.py"
 RECORDINGS = {
     "kafka-4.3.1-plain": "group_coordinator", "kafka-4.3.1-lz4": "group_coordinator",
     "kafka-4.3.1-partial": "group_coordinator", "kafka-4.0.0": "group_coordinator:4.0.0",
@@ -31,24 +24,7 @@ RECORDINGS = {
     "kafka-0.9.0.1": "offset_manager",
 }  # fmt: skip
 """Whose rules; tests/coordinator holds all recordings against the rules themselves."""
-DUMPED = re.compile(r"\| offset: (\d+) .* key: (\{.*\}) payload: (\S+)$", re.MULTILINE)
 TAKEN_AT_MS = 1_796_000_000_000  # some days after the recordings
-
-
-def check(*words: object) -> str:
-    done = subprocess.run([sys.executable, str(CHECK), *map(str, words)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
-
-
-def sweep_count(recording: str) -> int:
-    if not (GOLDEN / recording / "sweeps.jsonl").exists():
-        return 0
-    for number in range(100):
-        done = subprocess.run([sys.executable, str(CHECK), "as-of", str(GOLDEN / recording), str(number)], check=False)
-        if done.returncode:
-            return number
-    raise AssertionError("endless sweeps")
 
 
 def audit(engine: Engine, out: Path, segments: Path, **options: object) -> RunRecord:
@@ -57,19 +33,21 @@ def audit(engine: Engine, out: Path, segments: Path, **options: object) -> RunRe
 
 
 @pytest.mark.parametrize("recording", RECORDINGS)
-def test_state_equals_what_the_broker_answers(engine: Engine, tmp_path: Path, recording: str) -> None:
-    audit(engine, tmp_path, GOLDEN / recording / "before", profile=RECORDINGS[recording])
-    assert check("state", GOLDEN / recording, tmp_path).splitlines()[-1].startswith("equal:")
+def test_state_equals_what_the_broker_answers(small: Engine, tmp_path: Path, recording: str) -> None:
+    audit(small, tmp_path, GOLDEN / recording / "before", profile=RECORDINGS[recording])
+    assert check_state(GOLDEN / recording, tmp_path)[0] == 0
 
 
-@pytest.mark.parametrize(
-    "recording, number", [(name, number) for name in RECORDINGS for number in range(sweep_count(name))]
-)
-def test_plan_equals_the_brokers_sweep(small: Engine, tmp_path: Path, recording: str, number: int) -> None:
-    as_of_ms = int(check("as-of", GOLDEN / recording, number))
+SWEEPS = [(name, number, at_ms) for name in RECORDINGS for number, (at_ms, _) in enumerate(sweeps(name))]
+
+
+@pytest.mark.parametrize("recording, number, as_of_ms", SWEEPS)
+def test_plan_equals_the_brokers_sweep(
+    small: Engine, tmp_path: Path, recording: str, number: int, as_of_ms: int
+) -> None:
     options = {"as_of_ms": as_of_ms, "retention_minutes": 1, "profile": RECORDINGS[recording]}
     record = audit(small, tmp_path, GOLDEN / recording / "swept", **options)
-    assert check("sweep", GOLDEN / recording, tmp_path, number).splitlines()[-1].startswith("equal:")
+    assert check_sweep(GOLDEN / recording, tmp_path, number)[0] == 0
     assert planned_keys(tmp_path) == rows_of_plan(tmp_path)
     assert record.plan_id
 
@@ -87,49 +65,20 @@ def planned_keys(out: Path) -> list[tuple[int, str]]:
 
 
 def rows_of_plan(out: Path) -> list[tuple[int, str]]:
-    import pyarrow.parquet as pq
-
-    files = sorted((out / "tombstones").glob("*.parquet"))
-    rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+    rows = table(out, "tombstones")
     for row in rows:
         record_type, fields = decode_key(row["key"])
         assert (record_type, fields["group_id"]) == (row["record_type"], row["group_id"])
     return [(row["log_partition"], row["key"].hex()) for row in rows]
 
 
-def test_the_real_kafka_dump_log_shows_the_same_records(small: Engine, tmp_path: Path) -> None:
-    recording = GOLDEN / "kafka-4.3.1-plain"
-    as_of_ms = int(check("as-of", recording, 0))
-    audit(small, tmp_path, recording / "swept", as_of_ms=as_of_ms, retention_minutes=1)
-    java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
-    kafka_jars = jars.ensure(settings().cache, "kafka")
-    shown = []
-    for file in sorted((tmp_path / "batches").glob("*.log")):
-        # kafka-dump-log takes the base offset from the name of the file, as of any segment.
-        cut = json.loads((tmp_path / "run.json").read_text())["cuts"][file.stem]
-        segment = tmp_path / file.stem / f"{cut:020d}.log"
-        segment.parent.mkdir()
-        segment.write_bytes(file.read_bytes())
-        text = dump_log([segment], java=java, jars=kafka_jars)
-        assert "isvalid: false" not in text
-        for offset, key, payload in DUMPED.findall(text):
-            told = json.loads(key)
-            assert payload in ("null", "<DELETE>")
-            shown.append((int(file.stem), int(offset) - cut, int(told["type"]), *told["data"].values()))
-    planned = []
-    for part, key_hex in rows_of_plan(tmp_path):
-        record_type, fields = decode_key(bytes.fromhex(key_hex))
-        planned.append((part, record_type, *fields.values()))
-    assert [(part, *rest) for part, _, *rest in shown] == planned
-    positions = {part: [at for own, at, *_ in shown if own == part] for part in {row[0] for row in shown}}
-    assert all(found == list(range(len(found))) for found in positions.values())
-
-
-def test_the_same_bytes_give_the_same_plan_and_checkpoint(small: Engine, tmp_path: Path) -> None:
+def test_the_same_bytes_give_the_same_plan_and_checkpoint(small: Engine, engine: Engine, tmp_path: Path) -> None:
+    """In one process, and in processes side by side."""
     recording = GOLDEN / "kafka-4.3.1-partial"
-    as_of_ms = int(check("as-of", recording, 0))
+    (as_of_ms, _) = next(sweeps(recording.name))
     first, second = (
-        audit(small, tmp_path / name, recording / "swept", as_of_ms=as_of_ms, retention_minutes=1) for name in "ab"
+        audit(each, tmp_path / name, recording / "swept", as_of_ms=as_of_ms, retention_minutes=1)
+        for name, each in (("a", small), ("b", engine))
     )
     assert first.plan_id == second.plan_id
     assert first.checkpoint_sha256 == second.checkpoint_sha256

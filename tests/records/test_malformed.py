@@ -1,9 +1,9 @@
 """Bad bytes raise one of two errors and cost no more memory than they are long.
 
-What is said of them is in test_against_kafka.py and in tests/coordinator/test_edge_cases.py.
+What is said of them is in test_against_kafka.py and in tests/coordinator/test_edge_cases.py; random ones are in
+tests/faults/test_fuzz.py.
 """
 
-import random
 import struct
 import tracemalloc
 from contextlib import suppress
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sexton.errors import LogError
-from sexton.records import RECORD_TYPES, MalformedRecord, UnknownRecordType, decode_subscription
+from sexton.records import RECORD_TYPES, MalformedRecord, UnknownRecordType
 from tests.record_fields import decode_key, decode_value, encode_key, encode_value
 from tests.records.generated import ALL_VERSIONS, fields_of, values_of
 
@@ -70,30 +70,6 @@ def test_truncated_at_every_byte(number: int, version: int, data: st.DataObject)
     for end in range(len(value)):
         with pytest.raises(MalformedRecord):
             decode_value(number, value[:end])
-
-
-@pytest.mark.parametrize("number, version", ALL_VERSIONS)
-@FEW
-@given(data=st.data(), seed=st.integers(0, 2**32))
-def test_mutated_bytes_raise_nothing_else(number: int, version: int, data: st.DataObject, seed: int) -> None:
-    value = encode_value(number, version, data.draw(values_of(RECORD_TYPES[number], version)))
-    chance = random.Random(seed)
-    for _ in range(20):
-        mutated = bytearray(value)
-        for _ in range(chance.randrange(1, 4)):
-            at = chance.randrange(2, len(mutated) + 1)
-            mutated[at : at + chance.randrange(3)] = chance.choice(
-                [b"\xff" * 5, b"\x7f\xff\xff\xff", b"\0", chance.randbytes(2)]
-            )
-        with suppress(MalformedRecord):
-            decode_value(number, bytes(mutated))
-
-
-@given(st.binary(max_size=40))
-def test_any_bytes_as_key_value_and_subscription(data: bytes) -> None:
-    for decode in (decode_key, decode_subscription, *(lambda value, n=n: decode_value(n, value) for n in RECORD_TYPES)):
-        with suppress(MalformedRecord, UnknownRecordType):
-            decode(data)
 
 
 @pytest.mark.parametrize(

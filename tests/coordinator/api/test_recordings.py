@@ -80,12 +80,6 @@ def _records(name):
                 yield decode_key(record.key)[1], record.value
 
 
-def test_a_group_that_is_not_there_has_no_offsets(recorded):
-    _, _, broker = recorded
-    answer = fetch(broker, "nobody-has-this")
-    assert (answer.error, answer.offsets) == (Error.NONE, ())
-
-
 @pytest.mark.parametrize(
     "name, release, differing",
     [("kafka-2.8.2-plain", "4.3.1", 35), ("kafka-3.9.1", "4.0.0", 57), ("kafka-4.0.0", "3.9.1", 110)],

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from sexton.analysis.forecast import DAY_MS, forecast_of
 from sexton.coordinator import expiry
 from sexton.coordinator.loading import Loaded, load
-from sexton.coordinator.profile import Profile
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.tables.expiry_forecast import HORIZON_DAYS
@@ -35,9 +34,7 @@ def forecast(loaded: Loaded, *, retention_ms: int, as_of_ms: int) -> list[dict[s
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
 @settings(max_examples=20)
 @given(histories(max_size=10), RETENTIONS, st.integers(BASE_MS - 5_000, BASE_MS + 200_000))
-def test_equals_a_sweep_on_that_day(
-    profile: Profile, history: list[BatchSpec], retention_ms: int, as_of_ms: int
-) -> None:
+def test_equals_a_sweep_on_that_day(profile, history, retention_ms, as_of_ms):
     loaded = load([encode_log(history)], cap_bytes=CAP_BYTES, profile=profile)
     told = {
         (row["group_id"], row["horizon_days"]): row

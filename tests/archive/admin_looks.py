@@ -13,32 +13,18 @@ Key = tuple[str, str, int]
 def group_row(group_id: str, at_ms: int, **values: Any) -> list[Any]:
     """A row of GROUPS: an Empty classic group of consumers that was answered about within 2 ms, or as `values` say."""
     found: dict[str, Any] = {
-        "group_id": group_id,
-        "group_type": "Classic",
-        "state": "Empty",
-        "protocol_type": "consumer",
-        "member_count": 0,
-        "subscription_known": True,
-        "coordinator": 1,
-        "offsets_asked_ms": at_ms,
-        "offsets_answered_ms": at_ms + 1,
-        "asked_ms": at_ms + 1,
-        "answered_ms": at_ms + 2,
-    }
+        "group_id": group_id, "group_type": "Classic", "state": "Empty", "protocol_type": "consumer",
+        "member_count": 0, "subscription_known": True, "coordinator": 1, "offsets_asked_ms": at_ms,
+        "offsets_answered_ms": at_ms + 1, "asked_ms": at_ms + 1, "answered_ms": at_ms + 2,
+    }  # fmt: skip
     return [{**found, **values}.get(name) for name in GROUPS.names]
 
 
 def write_look(
-    archive: Archive,
-    taken_at_ms: int,
-    groups: Mapping[str, Mapping[str, Any]],
-    offsets: Mapping[Key, int],
-    *,
-    partition_count: int = 4,
-    sees_all_topics: bool = True,
-    settings: Mapping[str, str] | None = None,
+    archive: Archive, taken_at_ms: int, groups: Mapping[str, Mapping[str, Any]], offsets: Mapping[Key, int], *,
+    partition_count: int = 4, sees_all_topics: bool = True, settings: Mapping[str, str] | None = None,
     **manifest: Any,
-) -> AdminLook:
+) -> AdminLook:  # fmt: skip
     writer = LookWriter()
     writer.add("groups", [group_row(name, taken_at_ms, **values) for name, values in groups.items()])
     writer.add("offsets", [(*key, value, None, "", False) for key, value in offsets.items()])

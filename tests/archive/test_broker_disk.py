@@ -65,9 +65,7 @@ def test_a_file_without_a_batch_is_a_piece(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("log_start, start", [(0, END), (END + 5, END + 5)])
-def test_a_last_file_without_a_batch_has_a_log_offset_to_be_archived_at(
-    tmp_path: Path, log_start: int, start: int
-) -> None:
+def test_a_last_file_without_a_batch_has_a_log_offset_to_be_archived_at(tmp_path, log_start, start):
     log = disk(tmp_path, {10: LOG, END: JUNK}, log_start=log_start)
     assert pieces(log, target_bytes=1 << 20)[-1] == (start, start + 1, JUNK)
     assert (log.end, log.has_bad_tail) == (start + 1, True)

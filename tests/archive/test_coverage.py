@@ -64,16 +64,14 @@ LINEAGES = {
 
 
 @pytest.mark.parametrize("options, expected", LINEAGES.values(), ids=LINEAGES)
-def test_one_lineage(tmp_path: Path, options: dict[str, int], expected: str) -> None:
-    archive = Archive(tmp_path)
+def test_one_lineage(archive: Archive, options: dict[str, int], expected: str) -> None:
     as_of_ms = continuous(archive, **options)
     value, reason = coverage_of(archive, as_of_ms)
     assert value == expected, reason
     assert bool(reason) == (expected != COMPLETE)
 
 
-def test_what_was_compacted_before_the_snapshot_before_does_not_matter(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+def test_what_was_compacted_before_the_snapshot_before_does_not_matter(archive: Archive) -> None:
     archive.snapshot(T0, {0: log_of(0, T0 - 9_000, T0 - 8_000, holes=3)})
     as_of_ms = T0 + HOUR_MS
     archive.snapshot(as_of_ms + LATE, {0: log_of(8, as_of_ms - 1, as_of_ms + 1)})
@@ -81,8 +79,7 @@ def test_what_was_compacted_before_the_snapshot_before_does_not_matter(tmp_path:
 
 
 @pytest.mark.parametrize("holes, expected", [(0, COMPLETE), (1, NONE)], ids=["whole", "compacted"])
-def test_before_the_first_snapshot_only_a_whole_log_answers(tmp_path: Path, holes: int, expected: str) -> None:
-    archive = Archive(tmp_path)
+def test_before_the_first_snapshot_only_a_whole_log_answers(archive: Archive, holes: int, expected: str) -> None:
     archive.snapshot(T0, {0: log_of(0, *(T0 - step * HOUR_MS for step in (5, 4, 3, 2, 1)), holes=holes)})
     value, reason = coverage_of(archive, T0 - 3 * HOUR_MS)
     assert value == expected, reason
@@ -90,8 +87,7 @@ def test_before_the_first_snapshot_only_a_whole_log_answers(tmp_path: Path, hole
         assert settled(archive, T0 - 3 * HOUR_MS).cuts[0].cut == 2
 
 
-def test_before_the_first_snapshot_a_log_that_begins_above_0_may_have_lost_what_stood(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+def test_before_the_first_snapshot_a_log_that_begins_above_0_may_have_lost_what_stood(archive: Archive) -> None:
     archive.begin(0, 50, taken_at_ms=T0)
     archive.snapshot(T0, {0: log_of(50, T0 - 5 * HOUR_MS, T0 - HOUR_MS)})
     assert coverage_of(archive, T0 - 3 * HOUR_MS)[0] == PARTIAL
@@ -123,17 +119,13 @@ BREAKS: dict[str, Callable[[Archive, int], int]] = {
         archive, "truncated", start=0, first=log_of(0, T0 - 5_000), diverged_at=1, delay_ms=delay_ms
     ),
     "epoch left, proven": lambda archive, delay_ms: broken(
-        archive,
-        "epoch_diverged",
-        start=0,
-        first=log_of(0, T0 - 5_000, T0 - 4_000, IN_BETWEEN, epoch=3),
-        diverged_at=2,
-        delay_ms=delay_ms,
+        archive, "epoch_diverged", start=0, first=log_of(0, T0 - 5_000, T0 - 4_000, IN_BETWEEN, epoch=3),
+        diverged_at=2, delay_ms=delay_ms,
     ),
     "epoch left, unknown": lambda archive, delay_ms: broken(
         archive, "epoch_diverged", start=0, first=log_of(0, T0 - 5_000, IN_BETWEEN), delay_ms=delay_ms
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -160,17 +152,15 @@ def test_a_break(tmp_path: Path, name: str, late: str) -> None:
 
 
 @pytest.mark.parametrize("delay_ms", [ON_TIME, LATE])
-def test_an_instant_just_before_the_break_was_found_is_not_the_older_lineages(tmp_path: Path, delay_ms: int) -> None:
+def test_an_instant_just_before_the_break_was_found_is_not_the_older_lineages(archive: Archive, delay_ms: int) -> None:
     """Only a snapshot after the instant and its settling time can say that the older lineage still stood."""
-    archive = Archive(tmp_path)
     BREAKS["truncated, nothing after"](archive, delay_ms)
     value, reason = coverage_of(archive, T0 + HOUR_MS + ON_TIME)
     assert value == NONE
     assert "truncated" in reason
 
 
-def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+def test_a_topic_that_was_made_anew(archive: Archive) -> None:
     archive.snapshot(T0, {0: log_of(0, T0 - 5_000)})
     archive.snapshot(T0 + HOUR_MS + ON_TIME, {0: log_of(1, T0 + 5_000)})
     archive.remake("other")
@@ -214,8 +204,7 @@ def test_reasons_name_the_log_partition_and_do_not_run_on() -> None:
     assert worst([(1, Coverage(value=COMPLETE))]) == Coverage(value=COMPLETE)
 
 
-def test_spans(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+def test_spans(archive: Archive, tmp_path: Path) -> None:
     as_of_ms = BREAKS["gap"](archive, ON_TIME)
     found = spans(archive.fs, archive.root, cluster_id="cluster", settle_ms=SETTLE_MS)
     told = [(span.from_ms, span.to_ms, span.coverage.value) for span in found]

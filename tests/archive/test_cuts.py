@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -57,15 +56,13 @@ def test_the_same_hour_counts_as_the_future_everywhere() -> None:
     ],
     ids=["first that reaches it", "not in order", "all after", "all before", "almost future", "future", "future last"],
 )
-def test_the_cut(tmp_path: Path, stamps: list[int], cut: int) -> None:
-    archive = Archive(tmp_path)
+def test_the_cut(archive: Archive, stamps: list[int], cut: int) -> None:
     archive.snapshot(AS_OF_MS + 2 * MINUTE_MS, {0: log_of(*(AS_OF_MS + step * MINUTE_MS for step in stamps))})
     assert cut_of(archive) == cut
 
 
-def test_batches_are_in_the_future_of_their_own_snapshot(tmp_path: Path) -> None:
+def test_batches_are_in_the_future_of_their_own_snapshot(archive: Archive) -> None:
     """A later snapshot does not make a batch believable that was not when it came."""
-    archive = Archive(tmp_path)
     archive.snapshot(AS_OF_MS - 10 * MINUTE_MS, {0: log_of(AS_OF_MS - 12 * MINUTE_MS, AS_OF_MS + 90 * MINUTE_MS)})
     archive.snapshot(AS_OF_MS + 2 * MINUTE_MS, {0: log_of(AS_OF_MS - MINUTE_MS, AS_OF_MS, first=4)})
     archive.snapshot(AS_OF_MS + 90 * MINUTE_MS)
@@ -73,8 +70,7 @@ def test_batches_are_in_the_future_of_their_own_snapshot(tmp_path: Path) -> None
     assert cut_of(archive, AS_OF_MS + 60 * MINUTE_MS) == 8
 
 
-def test_what_comes_after_the_settling_snapshot_changes_nothing(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+def test_what_comes_after_the_settling_snapshot_changes_nothing(archive: Archive, tmp_path: Path) -> None:
     archive.snapshot(AS_OF_MS + SETTLE_MS, {0: log_of(AS_OF_MS - 5)})
     late = log_of(AS_OF_MS - 1, first=2)
     archive.snapshot(AS_OF_MS + 2 * SETTLE_MS, {0: late})
@@ -87,8 +83,7 @@ def test_what_comes_after_the_settling_snapshot_changes_nothing(tmp_path: Path) 
     assert kept.read_bytes() == before
 
 
-def test_a_stored_cut_is_used_ever_after(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+def test_a_stored_cut_is_used_ever_after(archive: Archive, tmp_path: Path) -> None:
     archive.snapshot(AS_OF_MS + SETTLE_MS, {0: log_of(AS_OF_MS - 5, AS_OF_MS)})
     assert cut_of(archive) == 2
     for file in (tmp_path / "cluster" / "cluster_metadata").iterdir():
@@ -99,8 +94,7 @@ def test_a_stored_cut_is_used_ever_after(tmp_path: Path) -> None:
     assert cut_of(archive) == 2
 
 
-def test_without_a_snapshot_that_settles_it_there_is_no_coverage(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+def test_without_a_snapshot_that_settles_it_there_is_no_coverage(archive: Archive, tmp_path: Path) -> None:
     with pytest.raises(NoCoverage, match="holds no snapshot"):
         cut_of(archive)
     archive.snapshot(AS_OF_MS + SETTLE_MS - 1, {0: log_of(AS_OF_MS - 5)})
@@ -114,8 +108,7 @@ def test_without_a_snapshot_that_settles_it_there_is_no_coverage(tmp_path: Path)
     assert cut_of(archive) == 2
 
 
-def test_a_settled_cut_of_an_earlier_instant_is_where_the_search_begins(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+def test_a_settled_cut_of_an_earlier_instant_is_where_the_search_begins(archive: Archive, tmp_path: Path) -> None:
     archive.snapshot(AS_OF_MS + 5 * MINUTE_MS, {0: log_of(AS_OF_MS - 5, AS_OF_MS + 3, AS_OF_MS + 7)})
     assert cut_of(archive, AS_OF_MS) == 2
     stored = tmp_path / "cluster" / "cuts" / "topic" / f"{AS_OF_MS}.json"
@@ -128,8 +121,7 @@ def test_a_settled_cut_of_an_earlier_instant_is_where_the_search_begins(tmp_path
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cuts": {"0": {}}}', "nonsense"])
-def test_bad_stored_cuts_are_told(tmp_path: Path, text: str) -> None:
-    archive = Archive(tmp_path)
+def test_bad_stored_cuts_are_told(archive: Archive, tmp_path: Path, text: str) -> None:
     archive.snapshot(AS_OF_MS + SETTLE_MS, {0: log_of(AS_OF_MS - 5)})
     assert cut_of(archive) == 2
     (tmp_path / "cluster" / "cuts" / "topic" / f"{AS_OF_MS}.json").write_text(text)
@@ -137,8 +129,7 @@ def test_bad_stored_cuts_are_told(tmp_path: Path, text: str) -> None:
         cut_of(archive)
 
 
-def test_lost_files_are_no_coverage(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+def test_lost_files_are_no_coverage(archive: Archive) -> None:
     archive.snapshot(AS_OF_MS - MINUTE_MS, {0: log_of(AS_OF_MS - 5)})
     archive.snapshot(AS_OF_MS + SETTLE_MS, {0: log_of(AS_OF_MS - 1, first=2)})
     for file in Path(archive.history().folder).glob("*-*-*.json"):
@@ -148,9 +139,8 @@ def test_lost_files_are_no_coverage(tmp_path: Path) -> None:
         cut_of(archive)
 
 
-def test_snapshots_side_by_side(tmp_path: Path) -> None:
+def test_snapshots_side_by_side(archive: Archive) -> None:
     """A segment that a later snapshot wrote first reaches across the end of the one that settles the instant."""
-    archive = Archive(tmp_path)
     archive.snapshot(AS_OF_MS + 2 * SETTLE_MS, {0: log_of(AS_OF_MS - 5, AS_OF_MS - 4, AS_OF_MS - 3)})
     lineage, end = archive.current[0]
     archive.current[0] = lineage, 2
@@ -165,16 +155,14 @@ def test_snapshots_side_by_side(tmp_path: Path) -> None:
     assert (rest.start_byte, rest.stop_byte) == (segment.stop_byte, segment.size_bytes)
 
 
-def test_old_formats_without_timestamps_end_where_the_archive_does(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+def test_old_formats_without_timestamps_end_where_the_archive_does(archive: Archive) -> None:
     archive.snapshot(AS_OF_MS + SETTLE_MS, {0: encode_message_set(pairs(3), base_offset=0, magic=0, timestamp_ms=-1)})
     assert cut_of(archive) == 3
     history = archive.history()
     assert is_whole(archive.fs, history, 0, 3)
 
 
-def test_the_newest_cuts_are_the_ends_of_the_newest_snapshot(tmp_path: Path) -> None:
-    archive = Archive(tmp_path)
+def test_the_newest_cuts_are_the_ends_of_the_newest_snapshot(archive: Archive, tmp_path: Path) -> None:
     with pytest.raises(NoCoverage):
         newest_cuts(archive.fs, archive.root, cluster_id="cluster")
     archive.snapshot(AS_OF_MS, {0: log_of(1, 2), 3: log_of(1)})
@@ -187,20 +175,10 @@ def test_the_newest_cuts_are_the_ends_of_the_newest_snapshot(tmp_path: Path) -> 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    history=histories(max_size=16),
-    codec=st.integers(0, 4),
-    step=st.integers(0, 20),
-    taken=st.sampled_from([-3_595, -3_585, 120]),
-    random=st.randoms(use_true_random=False),
-)
-def test_the_cut_is_where_a_replay_would_stop(
-    tmp_path_factory: pytest.TempPathFactory,
-    history: list[BatchSpec],
-    codec: int,
-    step: int,
-    taken: int,
-    random: Random,
-) -> None:
+    history=histories(max_size=16), codec=st.integers(0, 4), step=st.integers(0, 20),
+    taken=st.sampled_from([-3_595, -3_585, 120]), random=st.randoms(use_true_random=False),
+)  # fmt: skip
+def test_the_cut_is_where_a_replay_would_stop(tmp_path_factory, history, codec, step, taken, random):
     batches = encode_batches(history, codec=codec)
     if not batches:
         return

@@ -2,7 +2,6 @@
 
 import hashlib
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,13 +9,6 @@ import pytest
 
 from sexton.archive.folder import Folder, filesystem
 from sexton.errors import UsageError
-from tests.faults.stores import s3_server
-
-
-@pytest.fixture(scope="module")
-def query() -> Iterator[str]:
-    with s3_server() as query:
-        yield query
 
 
 @pytest.fixture(params=["disk", "store"])

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.archive.admin_looks import AdminLook, Looks, read_admin_look
@@ -170,10 +170,9 @@ STEPS = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(STEPS, st.booleans())
-def test_every_instant_lies_in_its_interval(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], is_consumer: bool
-) -> None:
+def test_every_instant_lies_in_its_interval(tmp_path_factory, steps, is_consumer):
     archive, world = Archive(tmp_path_factory.mktemp("looks")), World()
     kind = {"group_type": "Consumer"} if is_consumer else {}
     taken: list[int] = []

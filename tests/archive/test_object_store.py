@@ -1,7 +1,6 @@
 """The archive on an object store, over the real protocol: everything that works on a disk works there."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,8 @@ from sexton.pipeline.import_log import ImportRequest
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from tests.archived import list_archived
 from tests.faults.snapshots import START_MS, InlineEngine, disk_of, topics_of
-from tests.faults.stores import objects, s3_server
+from tests.faults.stores import objects
 from tests.kafka.fake_cluster import FakeCluster
-
-
-@pytest.fixture(scope="module")
-def query() -> Iterator[str]:
-    with s3_server() as query:
-        yield query
 
 
 @pytest.fixture

@@ -39,13 +39,9 @@ from tests.bench.gate import Gate
 
 # KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh.
 JVM_OPTIONS = (
-    "-server",
-    "-XX:+UseG1GC",
-    "-XX:MaxGCPauseMillis=20",
-    "-XX:InitiatingHeapOccupancyPercent=35",
-    "-XX:+ExplicitGCInvokesConcurrent",
-    "-Djava.awt.headless=true",
-)
+    "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
+)  # fmt: skip
 # A line for every group after each load would compete with the next load for the processor.
 QUIET = "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.coordinator.group.GroupMetadataManager=warn"
 SETTINGS = {

@@ -115,13 +115,9 @@ def main() -> None:
     folder = RunFolder(Path(out))
     warm_up()
     request = ReplayRequest(
-        run_id=Path(out).name,
-        archive=archive,
-        as_of_ms=int(as_of_ms),
-        taken_at_ms=int(as_of_ms),
-        settle_ms=SETTLE_MS,
-        is_full="--full" in flags,
-    )
+        run_id=Path(out).name, archive=archive, as_of_ms=int(as_of_ms), taken_at_ms=int(as_of_ms),
+        settle_ms=SETTLE_MS, is_full="--full" in flags,
+    )  # fmt: skip
     with engine_here("bench", quiet=True) as engine:
         engine.map("Loading kernels", range(os.cpu_count() or 1), lambda _: warm_up())
         start = time.perf_counter()

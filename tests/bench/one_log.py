@@ -58,17 +58,10 @@ def measure(kafka: Kafka, task: Task, written: Written, scratch: Path) -> Figure
     audit = watch_audit(log, scratch / "out")
     shutil.rmtree(scratch / "out")
     return Figures(
-        name=task.log_set.name,
-        commits=task.records,
-        records=written.records,
-        size_bytes=written.size_bytes,
-        broker_started_s=started.seconds,
-        broker_warm_s=warm.seconds,
-        kernel_s=told["seconds"],
-        audit_s=audit.seconds,
-        process_bytes=audit.process_bytes,
-        tree_bytes=audit.tree_bytes,
-    )
+        name=task.log_set.name, commits=task.records, records=written.records, size_bytes=written.size_bytes,
+        broker_started_s=started.seconds, broker_warm_s=warm.seconds, kernel_s=told["seconds"],
+        audit_s=audit.seconds, process_bytes=audit.process_bytes, tree_bytes=audit.tree_bytes,
+    )  # fmt: skip
 
 
 def broker_loads(cluster: Cluster, log: Path, directory: Path, *, heap: str, again: int) -> tuple[Load, Load]:

@@ -38,13 +38,10 @@ def measure_replicas(shape: Shape, log: Path, scratch: Path) -> Replicas:
     write(smaller, scratch / "smaller")
     small = _compared(smaller, scratch / "smaller", scratch / "smaller-replicas")
     return Replicas(
-        records=shape.records,
-        audit_s=audit.seconds,
-        compare_s=compared.seconds,
-        process_bytes=compared.process_bytes,
-        tree_bytes=compared.tree_bytes,
+        records=shape.records, audit_s=audit.seconds, compare_s=compared.seconds,
+        process_bytes=compared.process_bytes, tree_bytes=compared.tree_bytes,
         smaller_process_bytes=small.process_bytes,
-    )
+    )  # fmt: skip
 
 
 def _compared(shape: Shape, log: Path, folder: Path) -> Watched:

@@ -26,10 +26,7 @@ _PLAIN = Shape(keys=60_000, log_partitions=LOG_PARTITIONS)
 
 SETS = (
     LogSet(
-        name="plain",
-        about="60 thousand keys, not compressed",
-        shape=_PLAIN,
-        sizes=(3 * MILLION, 30 * MILLION),
+        name="plain", about="60 thousand keys, not compressed", shape=_PLAIN, sizes=(3 * MILLION, 30 * MILLION),
     ),
     LogSet(
         name="lz4",
@@ -63,10 +60,7 @@ SETS = (
         sizes=(3 * MILLION,),
     ),
     LogSet(
-        name="most-keys",
-        about="20 million keys",
-        shape=replace(_PLAIN, keys=20 * MILLION),
-        sizes=(30 * MILLION,),
+        name="most-keys", about="20 million keys", shape=replace(_PLAIN, keys=20 * MILLION), sizes=(30 * MILLION,),
         broker_heap="12g",
     ),
-)
+)  # fmt: skip

@@ -22,24 +22,13 @@ from tests.bench.figures import (
 from tests.bench.readme import BEGIN, END, section, short_section, update
 
 PLAIN = Figures(
-    name="plain",
-    commits=30 * MILLION,
-    records=30 * MILLION,
-    size_bytes=2_700 * MILLION,
-    broker_started_s=30.0,
-    broker_warm_s=20.0,
-    kernel_s=2.0,
-    audit_s=15.0,
-)
+    name="plain", commits=30 * MILLION, records=30 * MILLION, size_bytes=2_700 * MILLION, broker_started_s=30.0,
+    broker_warm_s=20.0, kernel_s=2.0, audit_s=15.0,
+)  # fmt: skip
 LARGE = replace(
-    PLAIN,
-    commits=100 * MILLION,
-    records=100 * MILLION,
-    broker_started_s=90.0,
-    audit_s=40.0,
-    process_bytes=600 << 20,
-    tree_bytes=1100 << 20,
-)
+    PLAIN, commits=100 * MILLION, records=100 * MILLION, broker_started_s=90.0, audit_s=40.0,
+    process_bytes=600 << 20, tree_bytes=1100 << 20,
+)  # fmt: skip
 HOT = replace(PLAIN, name="hot", audit_s=24.0)
 TRANSACTIONAL = replace(PLAIN, name="transactional", records=33 * MILLION, kernel_s=1.0)
 LOGS = [PLAIN, HOT, TRANSACTIONAL, LARGE]

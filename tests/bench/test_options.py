@@ -80,9 +80,7 @@ def test_figures_of_another_machine_are_not_mixed_with_these(run: Run, tmp_path:
 
 
 @pytest.mark.parametrize("options", ["--sets plain --records 1000000", "--planning --records 300000"])
-def test_no_log_of_another_size_gets_into_the_documentation(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
-) -> None:
+def test_no_log_of_another_size_gets_into_the_documentation(run, tmp_path, monkeypatch, options):
     keep_figures(HERE, tmp_path)
     monkeypatch.setattr(bench, "DOCS", tmp_path)
     with pytest.raises(SystemExit, match=r"a full run has no (plain 1 M|many-keys 300 k)"):

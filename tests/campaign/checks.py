@@ -32,21 +32,14 @@ from tests.strategies import BASE_MS
 Tables = Mapping[str, pa.Table]
 NEWEST = profile_of("group_coordinator:4.3.1")
 PROFILES = [
-    NEWEST,
-    profile_of("group_coordinator:4.4"),
-    profile_of("group_coordinator:4.0.0"),
-    profile_of("group_metadata_manager:3.9"),
-    profile_of("group_metadata_manager:2.8"),
+    NEWEST, profile_of("group_coordinator:4.4"), profile_of("group_coordinator:4.0.0"),
+    profile_of("group_metadata_manager:3.9"), profile_of("group_metadata_manager:2.8"),
     profile_of("group_metadata_manager:2.0"),
-]
+]  # fmt: skip
 OLD_PROFILES = [
-    NEWEST,
-    profile_of("group_metadata_manager:2.8"),
-    profile_of("group_metadata_manager:0.10.1"),
-    profile_of("offset_manager:0.10.0"),
-    profile_of("offset_manager:0.9"),
-    profile_of("offset_manager:0.8.2"),
-]
+    NEWEST, profile_of("group_metadata_manager:2.8"), profile_of("group_metadata_manager:0.10.1"),
+    profile_of("offset_manager:0.10.0"), profile_of("offset_manager:0.9"), profile_of("offset_manager:0.8.2"),
+]  # fmt: skip
 """For logs in the record formats before transactions."""
 RETENTIONS_MS = (1, 1_000, 5_000, 12_000)
 FARTHEST_MS = (1 << 63) - 1
@@ -182,15 +175,9 @@ def _check_verdicts(
     for key, offset in plain.offsets.items():
         if key[0] in groups:
             found = expiry.verdict(
-                offset,
-                key[1],
-                groups[key[0]],
-                is_pending=key in held,
-                retention_ms=retention_ms,
-                now_ms=now_ms,
-                profile=profile,
-                block=block,
-            )
+                offset, key[1], groups[key[0]], is_pending=key in held, retention_ms=retention_ms, now_ms=now_ms,
+                profile=profile, block=block,
+            )  # fmt: skip
             event = expiry.changes_by(found, groups[key[0]], retention_ms=retention_ms, now_ms=now_ms, profile=profile)
             has_left = expiry.has_left_topic(groups[key[0]], key[1])
             due = found.expires_at_ms, found.base_timestamp_ms

@@ -155,11 +155,8 @@ class _Maker:
                 ((), (), (_UNKNOWN_CONTROL,), (_UNKNOWN_CONTROL, kind), (ABORT, COMMIT), (None,), (None, kind))
             )
         return Block(
-            control=control,
-            producer_id=rng.choice(self.producers),
-            timestamp_ms=timestamp_ms,
-            gap=gap,
-        )
+            control=control, producer_id=rng.choice(self.producers), timestamp_ms=timestamp_ms, gap=gap,
+        )  # fmt: skip
 
     def _entries(self, *, in_transaction: bool = False) -> tuple[Entry, ...]:
         found: list[Entry] = []

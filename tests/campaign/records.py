@@ -52,15 +52,9 @@ def offset_key_bytes(record_type: int, group: bytes, topic: str, partition: int)
 
 
 def offset_value_bytes(
-    version: int,
-    committed_offset: int,
-    *,
-    metadata: bytes,
-    leader_epoch: int,
-    commit_ms: int,
-    expire_ms: int,
+    version: int, committed_offset: int, *, metadata: bytes, leader_epoch: int, commit_ms: int, expire_ms: int,
     tag: bytes,
-) -> bytes:
+) -> bytes:  # fmt: skip
     """A value; `expire_ms` is in version 1 alone, `leader_epoch` from 3 on, `tag`, the tagged fields, in 4."""
     head = struct.pack(">hq", version, committed_offset)
     if version >= 3:
@@ -83,12 +77,9 @@ def _uvarint(number: int) -> bytes:
 
 _METADATA = tuple(text.encode() for text in ("", "", "", "m", "метка", "x" * 130, "\x00", "😀"))
 _TAGS = (
-    b"\0",
-    b"\0",
-    *(b"\1\0\x10" + topic_id.bytes for topic_id in TOPIC_IDS),
-    b"\1\5\2zz",
+    b"\0", b"\0", *(b"\1\0\x10" + topic_id.bytes for topic_id in TOPIC_IDS), b"\1\5\2zz",
     b"\2\0\x10" + TOPIC_IDS[1].bytes + b"\5\0",
-)
+)  # fmt: skip
 ALIKE = (b"\xff", "�".encode())
 """Ends of a name that read alike: bytes that are no UTF-8, and what is read in their place."""
 
@@ -147,12 +138,7 @@ _DOMAINS: dict[str, tuple[Any, ...]] = {
     "rebalance_timeout_ms": _TIMEOUTS_MS,
     "member_id": MEMBER_IDS,
     "subscription": (
-        subscription(),
-        subscription("t"),
-        subscription("t"),
-        subscription("t", "u"),
-        b"",
-        SHORT_SUBSCRIPTION,
+        subscription(), subscription("t"), subscription("t"), subscription("t", "u"), b"", SHORT_SUBSCRIPTION,
         BAD_SUBSCRIPTION,
     ),
     "epoch": (0, 1, 2, 3),
@@ -166,7 +152,7 @@ _DOMAINS: dict[str, tuple[Any, ...]] = {
     "num_partitions": (1, 1, 1, -1),
     "topic_name": ("t", "t", "t", ""),
     "subscribed_topic_regex": (None, None, "", "t.*"),
-}
+}  # fmt: skip
 _RELEASES = ((4, 0), (4, 1), (4, 2), None)
 _VALUES_BY_TYPE = 60
 

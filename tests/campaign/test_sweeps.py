@@ -26,15 +26,10 @@ CLOCK = Clock(started_s=80.0, interval_s=15)
         (NEWEST, {}, [95]),
     ],
     ids=[
-        "at its stamp",
-        "or before what fell due just now",
-        "or later",
-        "up to 3.9 since the round began",
-        "where nothing was written at any time of the round",
-        "before anything fell due",
-        "of a round without any",
+        "at its stamp", "or before what fell due just now", "or later", "up to 3.9 since the round began",
+        "where nothing was written at any time of the round", "before anything fell due", "of a round without any",
     ],
-)
+)  # fmt: skip
 def test_instants(profile, stamps_s, expected_s) -> None:
     sweeps: Round = {number: Sweep(at_s * 1_000) for number, at_s in stamps_s.items()}
     found = instants(sweeps, 0, begins_ms=CLOCK.begins_ms(1), place=PLACE, profile=profile)

@@ -47,16 +47,12 @@ def cases(path: Path, release: str, answers: str) -> Mapping[str, Case]:
     """The histories of a file by name, with what the broker of `release` answered, which lies under `answers`."""
     return {
         case["case"]: Case(
-            name=case["case"],
-            group_id=case["group"],
-            log_partition=case["log_partition"],
-            partition_count=case["log_partitions"],
-            segment=base64.b64decode(case["segment"] or ""),
-            answers=case[answers],
-            profile=of_broker(release),
+            name=case["case"], group_id=case["group"], log_partition=case["log_partition"],
+            partition_count=case["log_partitions"], segment=base64.b64decode(case["segment"] or ""),
+            answers=case[answers], profile=of_broker(release),
         )
         for case in lines(path)
-    }
+    }  # fmt: skip
 
 
 @cache

@@ -301,9 +301,7 @@ PARTLY = log(
         ("group_coordinator:4.3.1", (E, G), (D, T), (E, D)),
     ],
 )
-def test_releases(
-    profile: str, with_tombstone: Sequence[ChangeKind], without: Sequence[ChangeKind], partly: Sequence[ChangeKind]
-) -> None:
+def test_releases(profile, with_tombstone, without, partly):
     found = [causes(history, known=NO_FACTS, profile=profile) for history in (WITH_TOMBSTONE, WITHOUT, PARTLY)]
     assert found == [{"a/t-0": with_tombstone}, {"a/t-0": without}, {"a/t-0": partly}]
 

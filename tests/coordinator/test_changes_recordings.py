@@ -54,16 +54,9 @@ def test_every_sweep_is_one(recording: str) -> None:
 
 
 DECIDED = {
-    "kafka-4.4.0": 149,
-    "kafka-4.3.1-plain": 133,
-    "kafka-4.3.1-lz4": 145,
-    "kafka-4.3.1-partial": 109,
-    "kafka-4.2.2": 51,
-    "kafka-4.1.2": 97,
-    "kafka-4.0.0": 532,
-    "kafka-3.9.1": 29,
-    "kafka-3.5.2": 16,
-}
+    "kafka-4.4.0": 149, "kafka-4.3.1-plain": 133, "kafka-4.3.1-lz4": 145, "kafka-4.3.1-partial": 109,
+    "kafka-4.2.2": 51, "kafka-4.1.2": 97, "kafka-4.0.0": 532, "kafka-3.9.1": 29, "kafka-3.5.2": 16,
+}  # fmt: skip
 """Offsets that nothing but a sweep can have taken. The others went with all of their group, alone or with others that
 did: one request to delete groups looks the same. Brokers without topic ids might have deleted the topics, too."""
 

@@ -53,6 +53,9 @@ def test_damage_in_a_segment(data, reason, outcome):
         pytest.param([ONE + bytes(11), TWO], [], LOADED, id="fewer"),
         pytest.param([ONE, TWO + bytes(100)], [], LOADED, id="in the newest segment"),
         pytest.param([ONE + TWO[:-1], THREE], ["torn_segment"], LOADED, id="half a batch"),
+        pytest.param([ONE + TWO[:-7], b"", THREE[:-7], FOUR], ["torn_segment"], LOADED, id="two, one after the other"),
+        pytest.param([ONE[:-7], TWO + THREE[:-7], FOUR], ["torn_segment"] * 2, LOADED, id="two apart"),
+        pytest.param([ONE, TWO + THREE[:-7]], [], LOADED, id="in the newest segment, half a batch"),
     ],
 )
 @pytest.mark.parametrize("target_bytes", [1, 1 << 20], ids=["merged", "at once"])

@@ -39,14 +39,9 @@ def test_counters():
     loaded = _load(history)
     sizes = [len(batch) for batch in encode_batches(history)]
     assert loaded.counters == {
-        "bytes": sum(sizes),
-        "batches": 5,
-        "records": 7,
-        "control_records": 1,
-        "tombstones": 1,
-        "read_values": 3,
+        "bytes": sum(sizes), "batches": 5, "records": 7, "control_records": 1, "tombstones": 1, "read_values": 3,
         "largest_batch_bytes": max(sizes),
-    }
+    }  # fmt: skip
     assert loaded.unknown_types == {99: 1}
     assert (loaded.first_log_offset, loaded.next_log_offset, loaded.cut) == (0, 8, 8)
     assert loaded.live_record_count == 3

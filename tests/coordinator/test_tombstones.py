@@ -138,16 +138,11 @@ def test_the_identity_depends_on_what_the_plan_says():
     assert _identity(in_plan_order(shuffled)) == _identity(tombstones)
     assert _identity(tombstones, cuts={1: 0, 0: 22}) == _identity(tombstones)
     others = [
-        _identity(tombstones[1:]),
-        _identity(shuffled),
-        _identity(tombstones, as_of_ms=LATER + 1),
-        _identity(tombstones, retention_ms=2),
-        _identity(tombstones, cuts={0: 22, 1: 1}),
-        _identity(tombstones, policy_sha256="p"),
-        _identity(tombstones, cluster_id="other"),
-        _identity(tombstones, topic_id="other"),
-        _identity(tombstones, profile="offset_manager"),
-    ]
+        _identity(tombstones[1:]), _identity(shuffled), _identity(tombstones, as_of_ms=LATER + 1),
+        _identity(tombstones, retention_ms=2), _identity(tombstones, cuts={0: 22, 1: 1}),
+        _identity(tombstones, policy_sha256="p"), _identity(tombstones, cluster_id="other"),
+        _identity(tombstones, topic_id="other"), _identity(tombstones, profile="offset_manager"),
+    ]  # fmt: skip
     assert len({_identity(tombstones), *others}) == len(others) + 1
 
 

@@ -66,13 +66,9 @@ class SimLog:
         self, entries: Sequence[Entry], *, by: str, now_ms: int, producer_id: int = -1, known: bool = True
     ) -> int:
         batch = encode_batch(
-            entries,
-            base_offset=self.end,
-            timestamp_ms=now_ms,
-            producer_id=producer_id,
-            producer_epoch=0 if producer_id >= 0 else -1,
-            transactional=producer_id >= 0,
-        )
+            entries, base_offset=self.end, timestamp_ms=now_ms, producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1, transactional=producer_id >= 0,
+        )  # fmt: skip
         return self._take(batch, entries, by=by, producer_id=producer_id, known=known)
 
     def end_transaction(self, producer_id: int, *, committed: bool, now_ms: int) -> None:
@@ -319,12 +315,9 @@ class SimCluster:
     def identity(self, *, may_hide_log: bool = False) -> ClusterIdentity:
         self._pass("identity", is_read=True)
         return ClusterIdentity(
-            cluster_id=self.cluster_id,
-            topic_id=self.topic_id,
-            partition_count=len(self.logs),
-            max_message_bytes=self.max_message_bytes,
-            retention_ms=self.retention_ms,
-        )
+            cluster_id=self.cluster_id, topic_id=self.topic_id, partition_count=len(self.logs),
+            max_message_bytes=self.max_message_bytes, retention_ms=self.retention_ms,
+        )  # fmt: skip
 
     def broker_time(self) -> BrokerTime:
         self._pass("broker_time", is_read=True)

@@ -70,14 +70,9 @@ class World:
 
     def rules(self, **changes: Any) -> Rules:
         told = {
-            "approved_by": "ann",
-            "plan_sha256": self.plan.sha256,
-            "policy_sha256": None,
-            "max_age_ms": 1_000 * HOUR_MS,
-            "lease_ms": LEASE_MS,
-            "limits": ANY,
-            "allow_log_sink": True,
-        }
+            "approved_by": "ann", "plan_sha256": self.plan.sha256, "policy_sha256": None,
+            "max_age_ms": 1_000 * HOUR_MS, "lease_ms": LEASE_MS, "limits": ANY, "allow_log_sink": True,
+        }  # fmt: skip
         return Rules(**{**told, **changes})
 
     @property
@@ -233,36 +228,20 @@ def _plan(
 ) -> Plan:
     cuts = {number: log.end for number, log in enumerate(cluster.logs)}
     return plan_of(
-        rows,
-        values,
-        cluster_id=cluster.cluster_id,
-        topic_id=cluster.topic_id,
-        as_of_ms=as_of_ms,
-        cuts=cuts,
+        rows, values, cluster_id=cluster.cluster_id, topic_id=cluster.topic_id, as_of_ms=as_of_ms, cuts=cuts,
         retention_ms=retention_ms,
-    )
+    )  # fmt: skip
 
 
 def plan_of(
-    rows: list[tuple[int, Tombstone]],
-    values: Mapping[OffsetKey, StoredOffset],
-    *,
-    cluster_id: str,
-    topic_id: str,
-    as_of_ms: int,
-    cuts: dict[int, int],
-    retention_ms: int = HOUR_MS,
-) -> Plan:
+    rows: list[tuple[int, Tombstone]], values: Mapping[OffsetKey, StoredOffset], *, cluster_id: str, topic_id: str,
+    as_of_ms: int, cuts: dict[int, int], retention_ms: int = HOUR_MS,
+) -> Plan:  # fmt: skip
     """A plan of tombstones by log partition, in memory; `values` has what each of an offset removes."""
     told = {
-        "cluster_id": cluster_id,
-        "topic_id": topic_id,
-        "as_of_ms": as_of_ms,
-        "cuts": cuts,
-        "profile": PROFILE.name,
-        "retention_ms": retention_ms,
-        "policy_sha256": None,
-    }
+        "cluster_id": cluster_id, "topic_id": topic_id, "as_of_ms": as_of_ms, "cuts": cuts, "profile": PROFILE.name,
+        "retention_ms": retention_ms, "policy_sha256": None,
+    }  # fmt: skip
 
     def table_of(some: list[Tombstone]) -> pa.Table:
         return pa.table({"key": [one.key for one in some], "cause": [one.cause for one in some]})
@@ -307,14 +286,11 @@ def _planned(rows: list[tuple[int, Tombstone]], identity: str) -> list[dict[str,
     for number, one in rows:
         found.append(
             {
-                "plan_id": identity,
-                "log_partition": number,
-                "position": positions[number],
-                "target_log_partition": number,
-                "key": one.key,
+                "plan_id": identity, "log_partition": number, "position": positions[number],
+                "target_log_partition": number, "key": one.key,
                 **{name: getattr(one, name) for name in Tombstone.__slots__},
             }
-        )
+        )  # fmt: skip
         positions[number] += 1
     return found
 
@@ -488,14 +464,6 @@ def final_losses(made: World) -> list[str]:
 
 
 __all__ = [
-    "LOCAL",
-    "Account",
-    "BrokerError",
-    "Refused",
-    "World",
-    "account",
-    "by_looks",
-    "final_losses",
-    "plan_for",
+    "LOCAL", "Account", "BrokerError", "Refused", "World", "account", "by_looks", "final_losses", "plan_for",
     "world",
-]
+]  # fmt: skip

@@ -23,11 +23,8 @@ _HUGE = ((1 << 31) - 1, 1 << 31, (1 << 32) - 1)
 
 def bombs(codec: int, cap_bytes: int) -> list[Bomb]:
     makers: dict[int, Callable[[int], Iterator[Bomb]]] = {
-        codecs.GZIP: _gzip,
-        codecs.SNAPPY: _snappy,
-        codecs.LZ4: _lz4,
-        codecs.ZSTD: _zstd,
-    }
+        codecs.GZIP: _gzip, codecs.SNAPPY: _snappy, codecs.LZ4: _lz4, codecs.ZSTD: _zstd,
+    }  # fmt: skip
     found = list(islice(makers[codec](cap_bytes), COUNT))
     assert len({name for name, _ in found}) == COUNT
     return found
@@ -84,12 +81,12 @@ def _snappy(cap: int) -> Iterator[Bomb]:
     for name, size in _sizes(cap):
         yield name, _copies(size)
     for claim in (0, 1, cap, cap + 1, *_HUGE):
-        yield f"says {claim} bytes", _uvarint(claim) + _copies(1_000)[2:]
+        yield f"says {claim} bytes", uvarint(claim) + _copies(1_000)[2:]
     yield "a size without end", b"\xff" * 10 + _copies(1_000)
     blocks = 2 * cap // 32_768
     yield "blocks of 32 KiB", _framed([_copies(32_768)] * blocks)
-    yield "blocks that all say 2^31", _framed([_uvarint(1 << 31) + b"\0x"] * 1_000)
-    yield "blocks that say just the cap", _framed([_uvarint(cap // 2) + b"\0x"] * 2)
+    yield "blocks that all say 2^31", _framed([uvarint(1 << 31) + b"\0x"] * 1_000)
+    yield "blocks that say just the cap", _framed([uvarint(cap // 2) + b"\0x"] * 2)
     yield "framed in a frame", _framed([_stored(_framed([_copies(10 * cap)]))])
     yield "streams in a row", _framed([_copies(cap // 8)]) * 16
     yield "headers alone", _XERIAL * 10_000
@@ -97,28 +94,28 @@ def _snappy(cap: int) -> Iterator[Bomb]:
     yield "blocks of no bytes", _XERIAL + bytes(4) * 50_000
     yield "a block beyond the end", _XERIAL + struct.pack(">i", (1 << 31) - 1) + b"x"
     yield "a negative block", _XERIAL + struct.pack(">i", -1) + b"x"
-    yield "a copy from before the beginning", _uvarint(cap) + b"\0x" + b"\xfe\xff\xff"
-    yield "a literal of 2^32", _uvarint(cap) + b"\xfc\xff\xff\xff\xff"
+    yield "a copy from before the beginning", uvarint(cap) + b"\0x" + b"\xfe\xff\xff"
+    yield "a literal of 2^32", uvarint(cap) + b"\xfc\xff\xff\xff\xff"
 
 
 def _copies(size: int) -> bytes:
     """A letter and copies of it, 64 at a time: the most that snappy can be made to hold."""
     whole, rest = divmod(size - 1, 64)
     tail = bytes([(rest - 1) << 2 | 2, 1, 0]) if rest else b""
-    return _uvarint(size) + b"\0x" + b"\xfe\1\0" * whole + tail
+    return uvarint(size) + b"\0x" + b"\xfe\1\0" * whole + tail
 
 
 def _stored(data: bytes) -> bytes:
     """`data` as literals."""
     parts = [data[at : at + 60_000] for at in range(0, len(data), 60_000)]
-    return _uvarint(len(data)) + b"".join(b"\xf4" + struct.pack("<H", len(part) - 1) + part for part in parts)
+    return uvarint(len(data)) + b"".join(b"\xf4" + struct.pack("<H", len(part) - 1) + part for part in parts)
 
 
 def _framed(blocks: list[bytes]) -> bytes:
     return _XERIAL + b"".join(struct.pack(">i", len(block)) + block for block in blocks)
 
 
-def _uvarint(value: int) -> bytes:
+def uvarint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

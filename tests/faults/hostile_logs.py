@@ -15,6 +15,7 @@ from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch, encode_marker
 from sexton.log.crc import crc32c
 from sexton.log.varint import write_varint
+from tests.faults.bombs import uvarint
 from tests.strategies import BASE_MS, Entry, classic_fields, commit, group_entry, subscription, tombstone
 
 ABORT = False
@@ -68,18 +69,10 @@ def empty_protocols(count: int) -> bytes:
     assert value is not None
     one = b"\1\1\0"  # name, metadata, no tags
     tag = value.index(b"\0\0\0\x09\x02" + one)
-    inner = value[tag : tag + 4] + _uvarint(count + 1) + one * count + b"\0"
+    inner = value[tag : tag + 4] + uvarint(count + 1) + one * count + b"\0"
     head, size_at = value[:tag], value.rindex(b"\1\0", 0, tag)  # one tag of number 0, then its size
-    value = head[: size_at + 2] + _uvarint(len(inner) + 1) + b"\1" + inner
+    value = head[: size_at + 2] + uvarint(len(inner) + 1) + b"\1" + inner
     return of([group_entry(3, "g", {"epoch": 1}), (key, value)], 0, codec=codecs.ZSTD)
-
-
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
 
 
 def lying_headers(count: int) -> bytes:

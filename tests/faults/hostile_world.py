@@ -97,14 +97,10 @@ def hostile_world(root: Path, names: Sequence[Name], random: Random) -> Hostile:
     tables = {table.name: pq.read_table(root / "run" / table.name) for table in SNAPSHOT_TABLES}
     lake.publish(key(0), {name: _of_run(rows) for name, rows in tables.items()}, plan_id=plan_id)
     return Hostile(
-        root=root,
-        names=names,
-        plan=read_plan(fs, archive.root, CLUSTER, plan_id),
-        restore_id=keep_restore(fs, archive.root, _restore(names)),
-        lake=lake,
-        applied=_applied(root / "applied", names, random),
-        planned=planned[1],
-    )
+        root=root, names=names, plan=read_plan(fs, archive.root, CLUSTER, plan_id),
+        restore_id=keep_restore(fs, archive.root, _restore(names)), lake=lake,
+        applied=_applied(root / "applied", names, random), planned=planned[1],
+    )  # fmt: skip
 
 
 def policy_of(texts: Sequence[str]) -> dict[str, Any]:

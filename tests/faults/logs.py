@@ -8,9 +8,10 @@ from pathlib import Path
 from random import Random
 
 from sexton.log import codec as codecs
-from sexton.log.batch import Batch, encode_batch, encode_marker, read_batches
+from sexton.log.batch import encode_batch, encode_marker
 from sexton.log.message_set import encode_message_set
 from tests.kernels.compare import loaded
+from tests.log.samples import batches_of as batches_in
 from tests.strategies import (
     BASE_MS,
     TOPIC_IDS,
@@ -24,13 +25,6 @@ from tests.strategies import (
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 _SEGMENTS = sorted(GOLDEN.glob("kafka-[0-9]*/before/*/*.log"))
-
-
-def batches_in(log: bytes) -> list[Batch]:
-    """The batches of a log that is whole and good."""
-    found = list(read_batches(log))
-    assert all(isinstance(entry, Batch) and entry.crc_ok for entry in found)
-    return [entry for entry in found if isinstance(entry, Batch)]
 
 
 def boundaries(log: bytes) -> list[int]:
@@ -162,17 +156,3 @@ def every_kind() -> bytes:
     at += 6
     new([commit("last", 1)])
     return log
-
-
-@cache
-def one_mebibyte() -> bytes:
-    """2^20 bytes: what two brokers wrote, then large batches, of which the last is cut off."""
-    log = joined(*(recordings()[name] for name in ("kafka-2.8.2-plain/1", "kafka-4.3.1-plain/1")))
-    at = batches_in(log)[-1].next_offset
-    large = b""
-    while len(log) + len(large) < 1 << 20:
-        metadata = Random(at).randbytes(8_000).hex()
-        entries = [commit(f"group-{at % 11}", at, partition=number, metadata=metadata) for number in range(2)]
-        large += encode_batch(entries, base_offset=at, timestamp_ms=BASE_MS, codec=at % 14 // 2 % 5)
-        at += len(entries)
-    return (log + large)[: 1 << 20]

@@ -36,51 +36,21 @@ HTML = (
 )
 FORMULAS = ("=cmd()|' /C calc'!A0", "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "|calc")
 SQL = (
-    "'; DROP TABLE groups; --",
-    "' OR '1'='1",
-    "'' OR 1=1",
-    '";--',
-    "\\'",
-    "%",
-    "_",
-    "/*",
-    "*/",
-    "$1",
-    "?",
-    ":id",
+    "'; DROP TABLE groups; --", "' OR '1'='1", "'' OR 1=1", '";--', "\\'", "%", "_", "/*", "*/", "$1", "?", ":id",
     "\\",
-)
+)  # fmt: skip
 LINES = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029", "\nerror: forged", "\r\nSet-Cookie: a=b")
 CONTROLS = ("\x00", "\x07", "\x08", "\x1b[31m", "\x1b]0;title\x07", "\x1b[2J", "\x9b31m", "\x7f", "\x90q", "\x1bP+q")
 UNSEEN = (
     *("\u202e", "\u202d", "\u2066", "\u2069", "\u200f", "\u061c", "\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad"),
     *(
-        "\u3164",
-        "\u2800",
-        "\u00a0",
-        "\u180e",
-        "\U000e0041",
-        "\ufe0f",
-        "\ufffe",
-        "\ue000",
-        "e" + "\u0301" * 20,
+        "\u3164", "\u2800", "\u00a0", "\u180e", "\U000e0041", "\ufe0f", "\ufffe", "\ue000", "e" + "\u0301" * 20,
         "\u0301",
     ),
-)
+)  # fmt: skip
 PATHS = (
-    "../",
-    "..\\",
-    "/etc/passwd",
-    "/",
-    "C:\\",
-    "~",
-    "%2e%2e%2f",
-    ".",
-    "..",
-    "file:///etc/passwd",
-    "s3://b/k",
-    "CON",
-)
+    "../", "..\\", "/etc/passwd", "/", "C:\\", "~", "%2e%2e%2f", ".", "..", "file:///etc/passwd", "s3://b/k", "CON",
+)  # fmt: skip
 TEMPLATES = (
     *("{{ 7 * 7 }}", "{% raw %}", "{# x #}", "${jndi:ldap://x}", "$(id)", "`id`", "#{7*7}", "<%= 7 %>", "%s%n", "{0}"),
     *("{conf}", "{{ var.value.x }}", "{% include '/etc/passwd' %}", "{{", "}}", "{%", "%(name)s", "${PATH}"),
@@ -91,25 +61,8 @@ MARKDOWN = (
 )
 CHAT = ("<!channel>", "<@U1>", "<http://evil.example|the run>", "*bold*", "@everyone", ":bomb:", "&amp;")
 SCRIPTS = (
-    "шнур",
-    "日本😀",
-    "שלום",
-    "é",
-    "e\u0301",
-    "ﬁ",
-    "ẞ",
-    "İ",
-    "𐍈",
-    "a",
-    "B",
-    "0",
-    "-",
-    " ",
-    "  ",
-    "null",
-    "None",
-    "NaN",
-)
+    "шнур", "日本😀", "שלום", "é", "e\u0301", "ﬁ", "ẞ", "İ", "𐍈", "a", "B", "0", "-", " ", "  ", "null", "None", "NaN",
+)  # fmt: skip
 BROKEN = (
     *((b"\xff", "\ufffd"), (b"\xfe\xfe", "\ufffd\ufffd"), (b"\x80", "\ufffd"), (b"\xc0\xaf", "\ufffd\ufffd")),
     *((b"\xc3", "\ufffd"), (b"\xe2\x82", "\ufffd"), (b"\xf0\x9f\x98", "\ufffd"), (b"\xf5\x80\x80\x80", "\ufffd" * 4)),

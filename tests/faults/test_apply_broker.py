@@ -4,9 +4,8 @@ call: nothing newer is lost without a word, and how long the window is in which 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -149,14 +148,9 @@ def plan_of_round(config: ClientConfig, cluster: KafkaAdmin, prefix: str, rng: R
         rows += [(part, one) for one in in_plan_order(found)]
     identity = cluster.identity()
     return plan_of(
-        rows,
-        values,
-        cluster_id=identity.cluster_id,
-        topic_id=identity.topic_id,
-        as_of_ms=now_ms() - 1,
-        cuts={part: end for part, (_, end) in logs.items()},
-        retention_ms=168 * HOUR_MS,
-    )
+        rows, values, cluster_id=identity.cluster_id, topic_id=identity.topic_id, as_of_ms=now_ms() - 1,
+        cuts={part: end for part, (_, end) in logs.items()}, retention_ms=168 * HOUR_MS,
+    )  # fmt: skip
 
 
 def commit_all(config: ClientConfig, group_ids: list[str]) -> None:
@@ -190,9 +184,7 @@ def taken_along(config: ClientConfig, plan: Plan) -> list[tuple[Any, int]]:
     return found
 
 
-def test_commits_in_the_very_moment(
-    config: ClientConfig, full: bool, seed: int, tmp_path: Path, tell: Callable[[str], None]
-) -> None:
+def test_commits_in_the_very_moment(config, full, seed, tmp_path, tell):
     rng = Random(seed)
     rounds, windows_ms, totals = 10 if full else 1, [], Counter[str]()  # with two seeds: 500 groups
     for number in range(rounds):
@@ -207,13 +199,9 @@ def test_commits_in_the_very_moment(
                     rival.later(group_id, rng.uniform(0, 0.06 * GROUPS_A_ROUND))
             ledger = Ledger(LOCAL, str(tmp_path), plan.record.cluster_id, plan.record.plan_id)
             rules = Rules(
-                approved_by="ann",
-                plan_sha256=plan.sha256,
-                policy_sha256=None,
-                max_age_ms=HOUR_MS,
-                lease_ms=600_000,
+                approved_by="ann", plan_sha256=plan.sha256, policy_sha256=None, max_age_ms=HOUR_MS, lease_ms=600_000,
                 limits=ANY,
-            )
+            )  # fmt: skip
             summary = apply_plan(
                 Watched(cluster, rival, rng),  # type: ignore[arg-type]
                 plan,

@@ -67,16 +67,12 @@ def test_nothing_goes_early(full: bool, seed: int, tmp_path: Path, tell: Callabl
         cluster, as_of_ms = made.cluster, made.plan.record.as_of_ms
         judged = {
             key: verdict(
-                offset,
-                key[1],
-                log.loaded.groups.by_id[key[0]],
-                is_pending=False,
-                retention_ms=made.plan.record.retention_ms,
-                now_ms=cluster.broker_ms,
+                offset, key[1], log.loaded.groups.by_id[key[0]], is_pending=False,
+                retention_ms=made.plan.record.retention_ms, now_ms=cluster.broker_ms,
             )
             for log in cluster.logs
             for key, offset in log.loaded.offsets.items()
-        }
+        }  # fmt: skip
         asked = rng.random() < 0.6  # else nobody tells the brokers' time, and the log's newest stamp has to do
         time = BrokerTime(at_least_ms=START_MS, now_ms=cluster.broker_ms if asked else None)
         cluster.broker_time = lambda time=time: time  # type: ignore[method-assign]

@@ -157,9 +157,7 @@ def busy(seed: str, root: Path, *, is_by_looks: bool = False) -> World:
     [(name, False) for name in sorted(OF_APPLY)] + [(name, True) for name in sorted(OF_APPLY - OF_LOG)],
     ids=lambda value: {False: "log", True: "looks"}.get(value, value),
 )
-def test_an_apply_killed_anywhere(
-    name: str, is_by_looks: bool, full: bool, seed: int, tmp_path: Path, lake: Lake, tell: Tell
-) -> None:
+def test_an_apply_killed_anywhere(name, is_by_looks, full, seed, tmp_path, lake, tell):
     kills, number, totals, wanted = 0, 0, Counter[str](), 10 if full else 1
     while kills < wanted:  # with two seeds: 20
         made = busy(f"{seed} {name} {number}", tmp_path / str(number), is_by_looks=is_by_looks)

@@ -69,9 +69,7 @@ def _raced_beyond(made: World) -> set[tuple[int, int]]:
 
 @BY
 @pytest.mark.parametrize("kind", range(len(INTERLEAVINGS)), ids=["busy", "raced", "wild", "lossy"])
-def test_nothing_newer_is_lost_without_a_word(
-    kind: int, is_by_looks: bool, full: bool, seed: int, tmp_path: Path, tell: Tell
-) -> None:
+def test_nothing_newer_is_lost_without_a_word(kind, is_by_looks, full, seed, tmp_path, tell):
     totals: Counter[str] = Counter()
     count = 1_250 if full else 12  # with four kinds and two seeds: 10,000
     for number in range(count):
@@ -86,9 +84,7 @@ def test_nothing_newer_is_lost_without_a_word(
 
 @BY
 @pytest.mark.parametrize("kind", range(len(AMBIGUOUS)), ids=["before", "after", "late", "all"])
-def test_what_got_no_answer_is_settled(
-    kind: int, is_by_looks: bool, full: bool, seed: int, tmp_path: Path, tell: Tell
-) -> None:
+def test_what_got_no_answer_is_settled(kind, is_by_looks, full, seed, tmp_path, tell):
     totals: Counter[str] = Counter()
     count = 125 if full else 8  # with four kinds and two seeds: 1,000
     for number in range(count):
@@ -188,9 +184,7 @@ class _TurningTail:
 
 
 @BY
-def test_of_several_appliers_only_one_does_it(
-    is_by_looks: bool, full: bool, seed: int, tmp_path: Path, tell: Tell
-) -> None:
+def test_of_several_appliers_only_one_does_it(is_by_looks, full, seed, tmp_path, tell):
     outcomes: Counter[str] = Counter()
     count = 500 if full else 12  # with two seeds: 1,000
     for number in range(count):

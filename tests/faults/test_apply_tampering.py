@@ -230,9 +230,7 @@ def test_whatever_was_changed_is_refused(full: bool, seed: int, tmp_path: Path, 
     ids=["as if it were the broker's", "as if nobody knew", "as if it were another", "and no limit were reached"],
 )
 @pytest.mark.parametrize("knows", ["broker", "archive"])
-def test_a_retention_that_was_edited_away_is_refused_though_it_was_approved(
-    seed: int, tmp_path: Path, hidden: dict[str, Any], knows: str
-) -> None:
+def test_a_retention_that_was_edited_away_is_refused_though_it_was_approved(seed, tmp_path, hidden, knows):
     """plan.json is edited before it is approved, so that its hash is the approved one."""
     made = kept(f"{seed}", tmp_path)
     shutil.rmtree(made.ledger.folder)

@@ -4,7 +4,6 @@ The cleaner takes tombstones and markers once delete.retention.ms has passed; an
 long begins anew, and one that was in time lacks nothing.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -97,9 +96,7 @@ def run_one(seed: int, archive: Path) -> int:
     return cleanings
 
 
-def test_offsets_outlive_compaction(
-    full: bool, seed: int, tmp_path: Path, tell: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_offsets_outlive_compaction(full, seed, tmp_path, tell, monkeypatch):
     monkeypatch.setattr(fetch_log, "SEGMENT_BYTES", 2_000)
     monkeypatch.setattr(fetch_log, "LOG_OFFSETS_A_TASK", 50)
     count = 1000 if full else 40

@@ -136,14 +136,9 @@ def wrapper(pairs: list[Pair], at: int, magic: int, codec: int, random: Random) 
     stamp_ms = stamp(random) if magic else -1
     inner = encode_message_set(pairs, base_offset=0 if magic else at, magic=magic, timestamp_ms=stamp_ms)
     return encode_message(
-        None,
-        compressed(inner, magic=magic, codec=codec, random=random),
-        offset=at + len(pairs) - 1,
-        magic=magic,
-        timestamp_ms=stamp_ms,
-        codec=codec,
-        log_append_time=bool(magic) and random.random() < 0.2,
-    )
+        None, compressed(inner, magic=magic, codec=codec, random=random), offset=at + len(pairs) - 1, magic=magic,
+        timestamp_ms=stamp_ms, codec=codec, log_append_time=bool(magic) and random.random() < 0.2,
+    )  # fmt: skip
 
 
 def stamp(random: Random) -> int:

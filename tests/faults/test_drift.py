@@ -71,7 +71,11 @@ def lay(folder: Path, mix: Mix) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(folder), "SEXTON_HOME": str(folder / "home-of-ours"), **variables}
 
 
-@pytest.mark.parametrize("name", MIXES)
+QUICK = ("another client", "jars of another")
+NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.thorough) for name in MIXES]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_stage_does_not_start(name: str, tmp_path: Path) -> None:
     """Nor does it when it would need no Spark: what it writes is read by stages that do."""
     mix, run = MIXES[name], tmp_path / "run"
@@ -88,7 +92,7 @@ def test_a_stage_does_not_start(name: str, tmp_path: Path) -> None:
     assert [path.name for path in run.iterdir()] == ["outcome"]
 
 
-@pytest.mark.parametrize("name", MIXES)
+@pytest.mark.parametrize("name", NAMES)
 def test_doctor_says_so(name: str, tmp_path: Path) -> None:
     """In the same words, and with what to do."""
     mix = MIXES[name]

@@ -476,27 +476,14 @@ def machine_output(world: Hostile, client: TestClient, some: list[str]) -> None:
 
 
 SINKS: dict[str, Callable[[Hostile, TestClient, list[str]], None]] = {
-    "report.html": report_pages,
-    "Data Docs": data_docs,
-    "plan.html": plan_pages,
-    "dashboard: lists and links": dashboard_lists,
-    "dashboard: one group, one plan": dashboard_groups,
-    "dashboard: JSON and SQL": dashboard_api,
-    "terminal": terminal,
-    "commands about one group": commands_about_one,
-    "errors": errors,
-    "policy messages": policy_messages,
-    "JSON": machine_output,
-    "approval (Markdown)": approval_bodies,
-    "Slack, mail, Apprise": messages,
-    "task logs": task_logs,
-    "Spark jobs": spark_jobs,
-    "tracebacks": tracebacks,
-    "templates of tasks": task_templates,
-    "paths": paths,
-    "tables, lake, plan's files": tables,
-    "ledger, restore": ledger_and_restore,
-}
+    "report.html": report_pages, "Data Docs": data_docs, "plan.html": plan_pages,
+    "dashboard: lists and links": dashboard_lists, "dashboard: one group, one plan": dashboard_groups,
+    "dashboard: JSON and SQL": dashboard_api, "terminal": terminal, "commands about one group": commands_about_one,
+    "errors": errors, "policy messages": policy_messages, "JSON": machine_output,
+    "approval (Markdown)": approval_bodies, "Slack, mail, Apprise": messages, "task logs": task_logs,
+    "Spark jobs": spark_jobs, "tracebacks": tracebacks, "templates of tasks": task_templates, "paths": paths,
+    "tables, lake, plan's files": tables, "ledger, restore": ledger_and_restore,
+}  # fmt: skip
 
 
 @pytest.mark.usefixtures("needs_spark")

@@ -67,15 +67,7 @@ def whole_story(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 @pytest.mark.parametrize("of", [Story, StateStory], ids=["offsets", "transactions"])
 @pytest.mark.parametrize("name", sorted(OF_SNAPSHOTS))
-def test_a_snapshot_killed_anywhere(
-    name: str,
-    of: type[Story],
-    full: bool,
-    seed: int,
-    whole_story: Whole,
-    tmp_path: Path,
-    tell: Callable[[str], None],
-) -> None:
+def test_a_snapshot_killed_anywhere(name, of, full, seed, whole_story, tmp_path, tell):
     kills = 0
     for number in range(20 if full else 2):
         rng = Random(f"{seed} {number}")

@@ -42,14 +42,10 @@ def _own_lake(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
 def passed(*_: Any, **__: Any) -> list[Result]:
     return [
         Result(
-            table="groups",
-            expectation="it is there",
-            severity="critical",
-            success=True,
-            observed="0",
+            table="groups", expectation="it is there", severity="critical", success=True, observed="0",
             failing_rows=[],
         )
-    ]
+    ]  # fmt: skip
 
 
 @dataclass
@@ -185,15 +181,7 @@ def serial(iceberg: Engine, lake: Lake, tmp_path_factory: pytest.TempPathFactory
     return seen
 
 
-def test_any_order_gives_what_one_pass_gives(
-    iceberg: Engine,
-    lake: Lake,
-    serial: dict[int, dict[str, Any]],
-    tmp_path: Path,
-    seed: int,
-    full: bool,
-    tell: Callable[[str], None],
-) -> None:
+def test_any_order_gives_what_one_pass_gives(iceberg, lake, serial, tmp_path, seed, full, tell):
     orders = 100 if full else 1
     runs = 0
     for number in range(orders):

@@ -30,13 +30,9 @@ class Ended(BaseException):
 
 def of_run(expectation: Any, *, success: bool) -> Result:
     return Result(
-        table=expectation.table,
-        expectation=expectation.sentence,
-        severity=expectation.severity,
-        success=success,
-        observed="told",
-        failing_rows=[],
-    )
+        table=expectation.table, expectation=expectation.sentence, severity=expectation.severity, success=success,
+        observed="told", failing_rows=[],
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -80,9 +76,7 @@ def test_a_check_that_does_not_end_is_no_pass(no_spark: Engine, folder: RunFolde
 
 
 @pytest.mark.parametrize("ends", [RuntimeError, Ended], ids=["crash", "time-out"])
-def test_a_pass_of_an_earlier_attempt_does_not_count(
-    no_spark: Engine, folder: RunFolder, ends: type[BaseException]
-) -> None:
+def test_a_pass_of_an_earlier_attempt_does_not_count(no_spark, folder, ends):
     """The next attempt of a run has a run_id of its own, and finds the results of the attempt before in the folder."""
 
     def dying(*_: Any, **__: Any) -> list[Result]:

@@ -108,9 +108,7 @@ def test_two_snapshots_at_once(kind: str, point: str, hidden: int, tmp_path: Pat
 
 
 @pytest.mark.parametrize("where", ["uri", "environment", "environment, with boto3", "profile, with boto3"])
-def test_a_login_is_found_where_pyarrow_finds_it(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_login_is_found_where_pyarrow_finds_it(where, tmp_path, monkeypatch):
     """One in the URI is not mixed with that of the environment, which a session token would spoil."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, "theirs" if where == "uri" else "ours")
@@ -241,14 +239,7 @@ def test_a_segment_that_the_log_has_left_is_kept_aside(tmp_path: Path, cluster: 
     [(12, False, 12), (12, True, 10), (6, False, 6), (6, True, 6)],
     ids=["more", "more than fits before the next", "less", "less before the next"],
 )
-def test_repair_describes_whole_batches(
-    tmp_path: Path,
-    cluster: FakeCluster,
-    capsys: pytest.CaptureFixture[str],
-    held_batches: int,
-    has_more: bool,
-    becomes: int,
-) -> None:
+def test_repair_describes_whole_batches(tmp_path, cluster, capsys, held_batches, has_more, becomes):
     log = cluster.logs[0].batches
     segment = archived(tmp_path, log[:10], base(log[10]))
     if has_more:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -39,12 +39,9 @@ IMPATIENT = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms"
 def broker(tmp_path_factory: pytest.TempPathFactory, needs_broker: None) -> Iterator[EmbeddedBroker]:
     java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
     broker = EmbeddedBroker(
-        tmp_path_factory.mktemp("restarts"),
-        port=free_port(),
-        java=java,
-        jars=jars.ensure(settings().cache, "kafka"),
-        settings=IMPATIENT,
-    )
+        tmp_path_factory.mktemp("restarts"), port=free_port(), java=java,
+        jars=jars.ensure(settings().cache, "kafka"), settings=IMPATIENT,
+    )  # fmt: skip
     with broker:
         config = client_config({}, bootstrap_servers=broker.bootstrap_servers)
         make_topics(config, {"somewhere": 1})
@@ -70,14 +67,7 @@ def take(config: ClientConfig, archive: Path) -> Snapshot:
     return snapshot_log.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000)  # type: ignore[arg-type]
 
 
-def test_a_broker_that_is_killed_and_comes_back(
-    broker: EmbeddedBroker,
-    config: ClientConfig,
-    full: bool,
-    tmp_path: Path,
-    tell: Callable[[str], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_broker_that_is_killed_and_comes_back(broker, config, full, tmp_path, tell, monkeypatch):
     """Every byte once, in one lineage: what is committed on the only replica survives a kill."""
     monkeypatch.setattr(fetch_log, "LOG_OFFSETS_A_TASK", 9)
     monkeypatch.setattr(fetch_log, "SEGMENT_BYTES", 500)

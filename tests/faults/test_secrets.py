@@ -8,7 +8,7 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -189,9 +189,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize("settings_of", SETTINGS, ids=lambda function: function.__name__)
 @pytest.mark.parametrize("behave", [None, silent, hung_up, nonsense], ids=lambda b: b.__name__ if b else "refused")
-def test_a_client_that_fails(
-    settings_of: Callable[[Given, Path], Given], behave: Any, canaries: Given, watched: Watched, full: bool
-) -> None:
+def test_a_client_that_fails(settings_of, behave, canaries, watched, full):
     file = watched.folder / "given" / "client.properties"
     found = settings_of(canaries, watched.folder)
     file.write_text("".join(f"{name}={value}\n" for name, value in found.items()), encoding="utf-8")

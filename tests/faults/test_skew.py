@@ -10,11 +10,8 @@ from random import Random
 
 import pytest
 
-from sexton.kernels.fold import merge_all
 from sexton.log.segment import FoldTask, Segment, plan_fold_tasks
 from sexton.settings import Settings
-from tests.faults.logs import joined, recordings
-from tests.kernels.compare import assert_equal, fold_bytes, fold_segments, loaded
 from tests.seeds import FIXED_SEED
 
 SEGMENT_BYTES = 104_857_600  # offsets.topic.segment.bytes
@@ -70,26 +67,10 @@ def test_every_core_has_its_share_of_a_hot_log_partition(shape: str, cores: int)
     total = sum(map(bytes_of, tasks))
     assert total == sum(segment.size_bytes for segments in partitions for segment in segments)
     assert max(map(bytes_of, tasks)) <= TARGET_BYTES
+    hot = [bytes_of(task) for task in plan_fold_tasks(partitions[0], target_bytes=TARGET_BYTES)]
+    assert all(low + high > TARGET_BYTES // 2 for low, high in pairwise(hot)), "crumbs"
     assert longest_run(tasks, cores) <= total / cores + TARGET_BYTES  # no more than a chunk above an even share
     balanced = skewed(1 / LOG_PARTITIONS, 40 * GIB, shape)
     even = [task for segments in balanced for task in plan_fold_tasks(segments, target_bytes=TARGET_BYTES)]
     share = longest_run(tasks, cores) / total, longest_run(even, cores) / sum(map(bytes_of, even))
     assert share[0] <= 1.1 * share[1]
-
-
-@pytest.mark.parametrize("shape", ["one file", "whole segments", "compacted"])
-def test_chunks_are_neither_crumbs_nor_heaps(shape: str) -> None:
-    tasks = plan_fold_tasks(skewed(0.9, 40 * GIB, shape)[0], target_bytes=TARGET_BYTES)
-    sizes = [bytes_of(task) for task in tasks]
-    assert all(low + high > TARGET_BYTES // 2 for low, high in pairwise(sizes))
-    assert [task.index for task in tasks] == list(range(len(tasks)))
-    assert [task.is_last for task in tasks] == [False] * (len(tasks) - 1) + [True]
-
-
-@pytest.mark.parametrize("target_bytes", [1_000, 9_000, 70_000, 1 << 30])
-def test_the_chunks_of_a_hot_log_partition_give_what_one_pass_gives(target_bytes: int) -> None:
-    names = ("kafka-0.9.0.1/1", "kafka-4.3.1-plain/1", "kafka-4.3.1-lz4/1")
-    log = joined(*(recordings()[name] for name in names))
-    plain = loaded(log)
-    assert_equal(fold_bytes(log), plain, partition_count=4)
-    assert_equal(merge_all(fold_segments([log], target_bytes=target_bytes)), plain, partition_count=4)

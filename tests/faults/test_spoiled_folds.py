@@ -31,21 +31,14 @@ VALUES = {
     "producers": {"producer_epoch", "first_log_offset", "last_log_offset", "first_timestamp_ms", "cancelled_count"},
     "groups": {"last_value_log_offset", "commits"},
     "group_records": {
-        "log_offset",
-        "base_offset",
-        "last_value_log_offset",
-        "value",
-        "longer",
-        "shorter",
-        "reversed",
-        "empty",
+        "log_offset", "base_offset", "last_value_log_offset", "value", "longer", "shorter", "reversed", "empty",
     },
     "undecodable": {
         *("place", "base_offset", "log_offset", "record_type", "reason", "detail", "key", "value"),
         *("shorter", "longer", "empty", "reversed"),
     },
     "counters": {"number"},
-}
+}  # fmt: skip
 """What nothing but the log itself can contradict: other values of the right kind, and rows more or less. A run takes
 them as they are, and the full replay that `maintenance` does every week finds them."""
 

@@ -55,9 +55,7 @@ def undisturbed(seed: int, folder: Path, counter: Fault) -> tuple[Story, list[tu
     return made, [(number, at) for number, count in enumerate(calls) for at in range(1, count + 1)]
 
 
-def test_a_fault_at_every_write(
-    full: bool, seed: int, tmp_path: Path, tell: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_at_every_write(full, seed, tmp_path, tell, monkeypatch):
     fault = Fault()
     faulty = pafs.PyFileSystem(FaultyHandler(fault))
     for module in (snapshot_log, fetch_log):
@@ -108,9 +106,7 @@ def test_files_may_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert files(again.archivist.archive) == files(whole.archivist.archive)
 
 
-def test_each_put_of_a_snapshot_fails_once(
-    full: bool, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_put_of_a_snapshot_fails_once(full, seed, tmp_path, monkeypatch):
     """Refused, or carried out with a lost answer: the snapshot fails, and the archive is whole each time."""
     whole = story(seed, tmp_path / "whole", disturbed=-1, disturb=lambda made: None)
     failures = EachPutFailsOnce(every=1 if full else 3)

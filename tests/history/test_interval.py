@@ -82,9 +82,7 @@ def test_profiles_that_are_replayed_in_full(small: Engine, tmp_path: Path, archi
     assert changed(tmp_path / "r") == {("a", "t", 0): ("set", 7, 8), ("c", "t", 0): ("set", 1, 9)}
 
 
-def test_a_log_partition_that_was_not_there_begins_with_nothing(
-    small: Engine, tmp_path: Path, archive: Archive
-) -> None:
+def test_a_log_partition_that_was_not_there_begins_with_nothing(small, tmp_path, archive):
     archive.snapshot(instant(4) + 2_000, {2: minute(4, commit("n", 5), first=0)})
     run(small, tmp_path / "r", archive, instant(4), since_ms=instant(3))
     assert changed(tmp_path / "r") == {("n", "t", 0): ("set", None, 5)}

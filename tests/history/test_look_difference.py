@@ -1,7 +1,6 @@
 """What two looks differ in: in which interval each thing changed, and everything that can have done it."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +18,6 @@ START_MS, MINUTE_MS = 1_790_000_000_000, 60_000
 KEY, OTHER = ("g", "t", 0), ("g", "t", 1)
 STABLE: dict[str, Any] = {"state": "Stable", "member_count": 1}
 Look = tuple[dict[str, dict[str, Any]], dict[tuple[str, str, int], int]]
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return Archive(tmp_path / "archive")
 
 
 def looks(archive: Archive, *seen: Look, **manifest: Any) -> list[AdminLook]:
@@ -83,9 +77,7 @@ def test_what_cannot_have_been_due_was_deleted(archive: Archive) -> None:
     ],
     ids=["unknown", "asked-for", "recorded", "asked-for-another"],
 )
-def test_only_a_retention_that_is_known_excludes_expiry(
-    archive: Archive, settings: dict[str, str], minutes: int | None, kinds: list[str]
-) -> None:
+def test_only_a_retention_that_is_known_excludes_expiry(archive, settings, minutes, kinds):
     made = looks(archive, *empty_for(5), settings=settings)
     retention_ms = None if minutes is None else minutes * MINUTE_MS
     ends = made[0], made[-1]

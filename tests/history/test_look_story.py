@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from sexton.archive.admin_looks import read_admin_look
 from sexton.coordinator.profiles import NEWEST
 from sexton.history.look_story import LookReader, LookStory
@@ -16,11 +14,6 @@ from tests.ledger.ledgers import act
 NO_OFFSETS: dict[str, Any] = {"offsets_error": "NOT_COORDINATOR", "offsets_answered_ms": None}
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return Archive(tmp_path / "archive")
-
-
 def story(archive: Archive, *seen: Look, hidden: int | None = None) -> LookStory:
     """A look each minute; one of them does not see all topics."""
     for number, (groups, offsets) in enumerate(seen):
@@ -30,13 +23,9 @@ def story(archive: Archive, *seen: Look, hidden: int | None = None) -> LookStory
 
 def reader(archive: Archive) -> LookReader:
     return LookReader(
-        fs=archive.fs,
-        root=archive.root,
-        group_id="g",
-        is_requested=lambda topic, partition: True,
-        retention_minutes=None,
-        profile=NEWEST,
-    )
+        fs=archive.fs, root=archive.root, group_id="g", is_requested=lambda topic, partition: True,
+        retention_minutes=None, profile=NEWEST,
+    )  # fmt: skip
 
 
 def events(found: LookStory) -> list[str]:

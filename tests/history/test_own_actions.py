@@ -64,9 +64,7 @@ def test_what_a_client_set_after_it_is_set(small: Engine, tmp_path: Path, archiv
 @pytest.mark.parametrize(
     ("outcome", "is_ours"), [("done", True), ("raced", True), (None, True), ("refused", False), ("not_done", False)]
 )
-def test_what_came_of_it_decides(
-    small: Engine, tmp_path: Path, archive: Archive, outcome: str | None, is_ours: bool
-) -> None:
+def test_what_came_of_it_decides(small, tmp_path, archive, outcome, is_ours):
     """An intent without an outcome may have been carried out at any time since."""
     act(archive, PLAN, "tombstone", [A], at_ms=AT_MS[2], outcome=outcome)
     run(small, tmp_path / "r", archive, instant(2), since_ms=instant(1))

@@ -72,9 +72,7 @@ def test_a_run_that_tells_no_changes_publishes_none(iceberg: Engine, tmp_path: P
 
 
 @pytest.mark.parametrize("harm", ["wrong", "missing"])
-def test_changes_that_break_a_law_stop_the_run(
-    iceberg: Engine, lake: Lake, tmp_path: Path, archive: Archive, harm: str
-) -> None:
+def test_changes_that_break_a_law_stop_the_run(iceberg, lake, tmp_path, archive, harm):
     before = published_runs(lake, "cluster")
     judged(iceberg, tmp_path / harm, archive, 3, since_ms=instant(2))
     file = tmp_path / harm / "offset_changes" / "0.parquet"

@@ -27,7 +27,7 @@ from tests.campaign.histories import histories
 from tests.kernels.compare import fold_slices
 from tests.strategies import BatchSpec, commit, encode_log
 
-SOME = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 BOUNDS = st.lists(st.sampled_from(["a", "b", "g", "g1", "h", "é", "z"]), unique=True, max_size=4).map(sorted)
 BY_PRODUCER = {"pending_offsets"}
 """In the order of producers first, which several buckets have."""
@@ -73,9 +73,7 @@ def test_buckets_together_are_the_whole(history: list[BatchSpec], borders: list[
 
 @SOME
 @given(histories(), st.lists(st.integers(0, 4_000), max_size=3), BOUNDS, st.integers(1, 5))
-def test_pieces_of_several_folds_are_joined_one_after_the_other(
-    history: list[BatchSpec], borders: list[int], bounds: list[str], most_keys: int
-) -> None:
+def test_pieces_of_several_folds_are_joined_one_after_the_other(history, borders, bounds, most_keys):
     """Each to what is there already, after what its fold has of the whole log partition."""
     log = encode_log(history)
     folds = fold_slices(log, [at for at in borders if at <= len(log)])

@@ -92,9 +92,7 @@ def _unlike(told: bytes, wanted: bytes) -> dict[str, tuple[object, object]]:
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(log=histories(max_size=16), codec=st.integers(0, 4), random=st.randoms(use_true_random=False))
-def test_pieces_leave_no_trace(
-    log: list[BatchSpec], codec: int, random: Random, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_pieces_leave_no_trace(log, codec, random, tmp_path_factory):
     folder = tmp_path_factory.mktemp("folds")
     data = encode_log(log, codec=codec)
     whole = stored(fold_slices(data, [])[0], folder / "whole")

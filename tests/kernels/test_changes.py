@@ -38,7 +38,7 @@ from tests.strategies import (
     tombstone,
 )
 
-SOME = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 MINUTE_MS = 60_000
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAABw"
 _ACT = OwnAction(plan_id="p", intent_at_ms=BASE_MS - MINUTE_MS, outcome_at_ms=BASE_MS + MINUTE_MS)
@@ -172,9 +172,7 @@ def test_equal_in_pieces(log: tuple[list[bytes], int], known: ChangeEvidence, ta
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
 @SOME
 @given(logs(), KNOWN)
-def test_lead_from_the_beginning_to_the_end(
-    profile: Profile, log: tuple[list[bytes], int], known: ChangeEvidence
-) -> None:
+def test_lead_from_the_beginning_to_the_end(profile, log, known):
     batches, border = log
     state = {
         key: offset.committed_offset

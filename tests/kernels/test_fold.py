@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sexton.coordinator.loading import FUTURE_MS
-from sexton.coordinator.profile import Profile
 from sexton.kernels import fold as fold_module
 from sexton.kernels import layout as L
 from sexton.kernels.fold import PartialFold, fold_task, merge, merge_all
@@ -21,6 +20,7 @@ from sexton.log.message_set import encode_message_set
 from sexton.log.segment import FoldTask
 from tests.campaign.histories import histories
 from tests.coordinator.golden import GOLDEN, Case, edge_cases
+from tests.faults.logs import batches_in, every_kind
 from tests.kernels.compare import (
     CAP_BYTES,
     PROFILES,
@@ -55,9 +55,7 @@ VALUE = offset_value(5, metadata="m")
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
 @SOME
 @given(histories(), CODECS, COUNTS)
-def test_equals_the_plain_replay(
-    profile: Profile, history: list[BatchSpec], codec: int, partition_count: int | None
-) -> None:
+def test_equals_the_plain_replay(profile, history, codec, partition_count):
     data = encode_log(history, codec=codec)
     assert_equal(fold_bytes(data, profile=profile), loaded(data, profile=profile), partition_count=partition_count)
 
@@ -124,6 +122,14 @@ def test_edge_cases(case: Case) -> None:
     assert_equal(merge_all(fold_slices(data, [len(data) // 3, 2 * len(data) // 3])), loaded(data))
 
 
+def test_a_log_that_ends_anywhere() -> None:
+    """At and around the ends of batches of every kind, and at some places between."""
+    log = every_kind()
+    near = {batch.position + by for batch in batches_in(log) for by in (-1, 0, 1, 61) if batch.position + by > 0}
+    for cut in sorted({*near, *range(7, len(log), 97)}):
+        assert_equal(fold_bytes(log[:cut]), loaded(log[:cut]), partition_count=3)
+
+
 RECORDED = sorted(GOLDEN.glob("kafka-[0-9]*/*/__consumer_offsets-*"))
 
 
@@ -155,21 +161,6 @@ def damaged_batches(draw: st.DrawFn) -> bytes:
 @given(damaged_batches())
 def test_damaged_records(data: bytes) -> None:
     assert_equal(fold_bytes(data), loaded(data), partition_count=3)
-
-
-@FEW
-@given(histories(max_size=6), st.lists(st.tuples(st.floats(0, 1), st.integers(1, 255)), max_size=4), st.floats(0, 1))
-def test_flipped_and_truncated_bytes(
-    history: list[BatchSpec], flips: list[tuple[float, int]], keep_undecodable: float
-) -> None:
-    data = bytearray(encode_log(history))
-    for place, mask in flips:
-        if data:
-            data[int(place * (len(data) - 1))] ^= mask
-    data = data[: round(len(data) * max(keep_undecodable, 0.5))]
-    assert_equal(fold_bytes(bytes(data)), loaded(bytes(data)))
-    borders = [len(data) // 3, len(data) // 2]
-    assert_equal(merge_all(fold_slices(bytes(data), borders)), loaded(bytes(data)))
 
 
 def test_damage_behind_a_bad_batch_comes_after_its_records() -> None:

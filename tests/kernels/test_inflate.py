@@ -209,26 +209,17 @@ def test_odd_lz4(body: bytes) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        raw_snappy(b"raw"),
-        XERIAL,
-        XERIAL + xerial_block(b""),
+        raw_snappy(b"raw"), XERIAL, XERIAL + xerial_block(b""),
         XERIAL + xerial_block(b"one") + XERIAL + xerial_block(b"two"),
-        XERIAL[:-1] + b"\x02" + xerial_block(b"version"),
-        XERIAL + b"\0\0\0\0",
-        XERIAL + b"\0\0\0\x03\x03\x08ab",
-        XERIAL + b"\0\0\0\x04\x02\x08abc",
-        XERIAL + b"\0\0\0\x05\x83\x00\x08abc",
-        XERIAL + b"\0\0\0\x06\x83\x80\x00\x08abc",
-        XERIAL + b"\0\0\0\x06\x05\x00a\x0e\x01\x00",
-        XERIAL + b"\0\0\0\x06\x05\x00a\x0e\x02\x00",
-        XERIAL + b"\0\0\0\x06\x05\x00a\x0e\x00\x00",
-        XERIAL + b"\0\0\0\x08\x05\x00a\x0f\x01\x00\x00\x00",
-        XERIAL + b"\0\0\0\x08\x05\x00a\x0f\x01\x00\x00\x80",
-        XERIAL + b"\0\0\0\x05\x05\x00a\x01\x01",
-        XERIAL + b"\0\0\0\x09\x03\xfc\x02\x00\x00\x00abc",
+        XERIAL[:-1] + b"\x02" + xerial_block(b"version"), XERIAL + b"\0\0\0\0", XERIAL + b"\0\0\0\x03\x03\x08ab",
+        XERIAL + b"\0\0\0\x04\x02\x08abc", XERIAL + b"\0\0\0\x05\x83\x00\x08abc",
+        XERIAL + b"\0\0\0\x06\x83\x80\x00\x08abc", XERIAL + b"\0\0\0\x06\x05\x00a\x0e\x01\x00",
+        XERIAL + b"\0\0\0\x06\x05\x00a\x0e\x02\x00", XERIAL + b"\0\0\0\x06\x05\x00a\x0e\x00\x00",
+        XERIAL + b"\0\0\0\x08\x05\x00a\x0f\x01\x00\x00\x00", XERIAL + b"\0\0\0\x08\x05\x00a\x0f\x01\x00\x00\x80",
+        XERIAL + b"\0\0\0\x05\x05\x00a\x01\x01", XERIAL + b"\0\0\0\x09\x03\xfc\x02\x00\x00\x00abc",
         XERIAL + b"\0\0\0\x09\x03\xfc\xff\xff\xff\xffabc",
     ],
-)
+)  # fmt: skip
 def test_odd_snappy(body: bytes) -> None:
     assert_same([(SNAPPY, body), (SNAPPY, deflate(SNAPPY, b"next"))])
 

@@ -24,28 +24,12 @@ from sexton.kernels.warm_up import warm_up
 PACKAGE = Path(compiled.__file__).parents[1]
 DECORATORS = {"compiled", "inlined"}
 ENTRIES = [
-    columns._gather,
-    columns._gather_canonical,
-    columns._write_ids,
-    encode_batches._divide,
-    encode_batches._write_headers,
-    encode_batches._write_records,
-    inflate._inflate_rows,
-    merge._absorb,
-    merge.count_live_keys,
-    loading.fold_batches,
-    scan.open_batches,
-    restore._restore_groups,
-    restore._restore_keys,
-    restore._restore_producers,
-    restore._restore_pending,
-    growth.fill_group_slots,
-    growth.fill_key_slots,
-    growth.fill_producer_slots,
-    growth.move_texts,
-    zstd._join,
-    zstd._split,
-]
+    columns._gather, columns._gather_canonical, columns._write_ids, encode_batches._divide,
+    encode_batches._write_headers, encode_batches._write_records, inflate._inflate_rows, merge._absorb,
+    merge.count_live_keys, loading.fold_batches, scan.open_batches, restore._restore_groups, restore._restore_keys,
+    restore._restore_producers, restore._restore_pending, growth.fill_group_slots, growth.fill_key_slots,
+    growth.fill_producer_slots, growth.move_texts, zstd._join, zstd._split,
+]  # fmt: skip
 
 
 def test_every_entry_is_compiled_for_one_kind_of_arrays() -> None:

@@ -1,7 +1,6 @@
 """Batches of format v2: what is written is read, and what is wrong inside a batch is told and passed over."""
 
 import struct
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -67,36 +66,15 @@ def record(*, delta: int = 0, key: bytes = b"k", value: bytes = b"v", tail: byte
     gaps=st.lists(st.integers(1, 1000), min_size=8, max_size=8),
     stamps=st.lists(st.integers(-1000, 1000), min_size=8, max_size=8),
 )
-def test_round_trip(
-    records: list[tuple[bytes | None, bytes | None]],
-    base_offset: int,
-    timestamp_ms: int,
-    producer_id: int,
-    epochs: tuple[int, int],
-    codec_number: int,
-    bits: tuple[bool, bool, bool],
-    horizon: int | None,
-    gaps: list[int],
-    stamps: list[int],
-) -> None:
+def test_round_trip(records, base_offset, timestamp_ms, producer_id, epochs, codec_number, bits, horizon, gaps, stamps):
     transactional, control, log_append_time = bits
     deltas = [sum(gaps[: n + 1]) for n in range(len(records))]
     written = encode_batch(
-        records,
-        base_offset=base_offset,
-        timestamp_ms=timestamp_ms,
-        producer_id=producer_id,
-        producer_epoch=epochs[0],
-        leader_epoch=epochs[1],
-        codec=codec_number,
-        transactional=transactional,
-        control=control,
-        log_append_time=log_append_time,
-        delete_horizon_ms=horizon,
-        offset_deltas=deltas,
-        timestamp_deltas=stamps[: len(records)],
-        last_offset_delta=deltas[-1] + 3,
-    )
+        records, base_offset=base_offset, timestamp_ms=timestamp_ms, producer_id=producer_id,
+        producer_epoch=epochs[0], leader_epoch=epochs[1], codec=codec_number, transactional=transactional,
+        control=control, log_append_time=log_append_time, delete_horizon_ms=horizon, offset_deltas=deltas,
+        timestamp_deltas=stamps[: len(records)], last_offset_delta=deltas[-1] + 3,
+    )  # fmt: skip
     batch = only(written)
     newest_ms = timestamp_ms + max(stamps[: len(records)])
     assert (batch.base_offset, batch.next_offset) == (base_offset, base_offset + deltas[-1] + 4)
@@ -182,9 +160,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("body, count, expected", WRONG.values(), ids=WRONG)
-def test_what_is_wrong_in_a_batch_is_told_and_passed_over(
-    body: bytes, count: int, expected: Sequence[int | tuple[int | None, str]]
-) -> None:
+def test_what_is_wrong_in_a_batch_is_told_and_passed_over(body, count, expected):
     for number in (codec.NONE, codec.GZIP):
         batch = with_body(codec.deflate(number, body), count=count, codec_number=number)
         found = records_of(batch)
@@ -225,13 +201,6 @@ def test_timestamps_wrap_around_as_javas_long_does(base_ms: int, other_ms: int) 
     assert isinstance(found, Record)
     assert (found.timestamp_ms - base_ms - other_ms) % (1 << 64) == 0
     assert -(1 << 63) <= found.timestamp_ms < 1 << 63
-
-
-@settings(max_examples=150)
-@given(st.binary(max_size=120), st.integers(-3, 12), st.integers(0, 5))
-def test_any_body_is_read_without_an_error(body: bytes, count: int, number: int) -> None:
-    for entry in records_of(with_body(body, count=count, codec_number=number, last_offset_delta=max(count, 12))):
-        assert isinstance(entry, Record | BadRecord)
 
 
 def test_a_bad_crc_is_told_and_the_batch_still_read() -> None:

@@ -1,12 +1,9 @@
-"""Codecs: round trips, framings of old clients, and bytes that lie about what they hold."""
+"""Codecs: round trips, framings of old clients, and bytes of none; spoiled and lying ones are in tests/faults."""
 
-import contextlib
 import zlib
 
 import cramjam
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sexton.log.codec import CODECS, GZIP, LZ4, NONE, SNAPPY, ZSTD, BadCodec, InflatedTooLarge, deflate, inflate
 
@@ -93,25 +90,6 @@ def test_wrong_lz4_header_checksum_of_the_first_clients() -> None:
 def test_bytes_of_no_codec(codec: int, data: bytes, magic: int) -> None:
     with pytest.raises(BadCodec):
         inflate(codec, data, magic=magic, cap_bytes=CAP_BYTES)
-
-
-@settings(max_examples=100)
-@given(codec=st.sampled_from([*COMPRESSORS, 6]), data=st.binary(max_size=200), magic=st.sampled_from([0, 1, 2]))
-def test_any_bytes_inflate_or_are_told_bad(codec: int, data: bytes, magic: int) -> None:
-    headers = {GZIP: b"\x1f\x8b\x08\x00", SNAPPY: XERIAL, LZ4: b"\x04\x22\x4d\x18", ZSTD: b"\x28\xb5\x2f\xfd"}
-    for packed in (data, headers.get(codec, b"") + data):
-        with contextlib.suppress(BadCodec, InflatedTooLarge):
-            assert len(inflate(codec, packed, magic=magic, cap_bytes=4096)) <= 4096
-
-
-@settings(max_examples=100)
-@given(codec=st.sampled_from(COMPRESSORS), at=st.integers(0, 10_000), bit=st.integers(0, 7), cut=st.integers(0, 10_000))
-def test_flipped_and_cut_streams_never_leak_another_error(codec: int, at: int, bit: int, cut: int) -> None:
-    packed = bytearray(deflate(codec, b"".join(b"group-%d" % n for n in range(300))))
-    packed[at % len(packed)] ^= 1 << bit
-    for data in (bytes(packed), bytes(packed[: cut % len(packed)])):
-        with contextlib.suppress(BadCodec, InflatedTooLarge):
-            inflate(codec, data, magic=2, cap_bytes=8192)
 
 
 def test_gzip_is_the_same_bytes_every_time() -> None:

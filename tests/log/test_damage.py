@@ -108,12 +108,6 @@ def test_any_bytes_between_batches(junk: bytes, number: int, zeros: bool) -> Non
     assert bool(told(found)) == bool(junk)
 
 
-@quick
-@given(st.binary(max_size=300))
-def test_any_bytes_alone(junk: bytes) -> None:
-    read(junk)
-
-
 def moved(base_offset: int) -> Callable[[bytes], bytes]:
     return lambda data: struct.pack(">q", base_offset) + data[8:]
 

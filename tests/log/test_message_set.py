@@ -38,24 +38,13 @@ def inner(offset: int, *, magic: int = 1, key: bytes = b"k", stamp_ms: int = 5, 
     gaps=st.lists(st.integers(1, 9), min_size=6, max_size=6),
     log_append_time=st.booleans(),
 )
-def test_round_trip(
-    records: list[tuple[bytes | None, bytes | None]],
-    magic_and_codec: tuple[int, int],
-    base_offset: int,
-    gaps: list[int],
-    log_append_time: bool,
-) -> None:
+def test_round_trip(records, magic_and_codec, base_offset, gaps, log_append_time):
     magic, number = magic_and_codec
     deltas = [sum(gaps[:n]) for n in range(len(records))]
     log = encode_message_set(
-        records,
-        base_offset=base_offset,
-        magic=magic,
-        timestamp_ms=STAMP_MS,
-        codec=number,
-        log_append_time=log_append_time,
-        offset_deltas=deltas,
-    )
+        records, base_offset=base_offset, magic=magic, timestamp_ms=STAMP_MS, codec=number,
+        log_append_time=log_append_time, offset_deltas=deltas,
+    )  # fmt: skip
     stamp_ms = STAMP_MS if magic else -1
     assert read(log) == [
         Record(log_offset=base_offset + delta, timestamp_ms=stamp_ms, key=key, value=value)

@@ -1,6 +1,5 @@
 """Listing a broker's log folders, cutting the work, and the ids a broker notes beside its logs."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,9 +62,7 @@ def test_what_is_no_part_of_the_log_is_left_out(tmp_path: Path) -> None:
     ],
     ids=["missing", "a file", "empty", "other topics", "all deleted"],
 )
-def test_nothing_to_read_is_a_usage_error_with_its_place(
-    tmp_path: Path, make: Callable[[Path], None], said: str
-) -> None:
+def test_nothing_to_read_is_a_usage_error_with_its_place(tmp_path, make, said):
     root = tmp_path / "data"
     make(root)
     with pytest.raises(UsageError, match=said) as failure:

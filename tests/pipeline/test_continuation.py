@@ -62,9 +62,7 @@ def test_it_goes_on(now: LogEnds, archive: ArchiveEnd, left_epoch: tuple[int, in
     ],
     ids=["gap", "truncated", "diverged", "epoch-unknown-to-the-log", "epoch-above-the-log"],
 )
-def test_it_does_not_go_on(
-    now: LogEnds, archive: ArchiveEnd, left_epoch: tuple[int, int], origin: dict[str, Any], said: str
-) -> None:
+def test_it_does_not_go_on(now, archive, left_epoch, origin, said):
     lineage, start, found = continuation(now, archive, left_epoch, KNOWN)
     assert (lineage, start) == (Lineage(ordinal=1, start_log_offset=now.log_start_offset), now.log_start_offset)
     before = {"previous": FIRST.name, "previous_end": 7, "partition_count": 4, "found_at_ms": 100}

@@ -46,16 +46,10 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     ]
     made = Archive(tmp_path_factory.mktemp("archive"), partitions=1, topics=topics)
     entries = [
-        commit("billing", 5, **DUE),
-        commit("billing", 6, topic="gone", **OLD),
-        commit("ci-old", 5, **OLD),
-        commit("ci-running", 5, **OLD),
-        RUNNING,
-        commit("ci-young", 5, commit_timestamp_ms=BASE_MS - 60_000),
-        commit("other", 6, **DUE),
-        commit("other", 7, topic="gone", **OLD),
-        commit("other", 8, partition=1, **OLD),
-    ]
+        commit("billing", 5, **DUE), commit("billing", 6, topic="gone", **OLD), commit("ci-old", 5, **OLD),
+        commit("ci-running", 5, **OLD), RUNNING, commit("ci-young", 5, commit_timestamp_ms=BASE_MS - 60_000),
+        commit("other", 6, **DUE), commit("other", 7, topic="gone", **OLD), commit("other", 8, partition=1, **OLD),
+    ]  # fmt: skip
     made.snapshot(instant(1) + 2_000, {0: minute(1, *entries, first=0)})
     return made
 

@@ -106,9 +106,7 @@ def test_a_name_that_no_log_has_is_passed_over_and_told(small: Engine, tmp_path:
 
 
 @pytest.mark.parametrize("topic_id", [*sorted(OWN_FOLDERS), "Ledger", "a/b", "..", "a b", "", "x" * 200])
-def test_a_topic_id_that_names_a_folder_of_the_archive_is_refused(
-    tmp_path: Path, topic_id: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_topic_id_that_names_a_folder_of_the_archive_is_refused(tmp_path, topic_id, capsys):
     disk, archive = disk_in(tmp_path / "disk", log_of(3)), tmp_path / "archive"
     assert cli.main(["archive", "import", str(disk), "--archive", str(archive), "--topic-id", topic_id]) == 2
     assert "topic id" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """A broker's disk taken into the archive: every byte once, again nothing, and never another log's."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,10 @@ def cluster() -> FakeCluster:
     return cluster
 
 
-def take(folder: Path, *, now_ms: int = START_MS, **changes: Any) -> Imported:
+def take(folder: Path, cluster: FakeCluster | None = None, *, now_ms: int = START_MS, **changes: Any) -> Imported:
+    """Import the disk, as that of `cluster` is now."""
+    if cluster is not None:
+        disk_of(cluster, folder / "disk")
     request = ImportRequest(source=str(folder / "disk"), archive=str(folder / "archive"), taken_at_ms=now_ms, **changes)
     return import_log.run(request)
 
@@ -58,8 +60,7 @@ def archived(folder: Path, part: int) -> bytes:
 
 
 def test_every_byte_once_and_then_only_the_new_ones(cluster: FakeCluster, tmp_path: Path) -> None:
-    disk_of(cluster, tmp_path / "disk")
-    first = take(tmp_path, topics_file=topics_of(cluster, tmp_path))
+    first = take(tmp_path, cluster, topics_file=topics_of(cluster, tmp_path))
     assert (first.cluster_id, first.topic_id) == ("fake", newest_topic(tmp_path))
     assert (first.batches, first.lineages, first.warnings) == (50, 2, [])
     assert first.segments > 10
@@ -68,8 +69,7 @@ def test_every_byte_once_and_then_only_the_new_ones(cluster: FakeCluster, tmp_pa
     assert files(tmp_path / "archive") == before
 
     cluster.logs[0].append(7)
-    disk_of(cluster, tmp_path / "disk")
-    second = take(tmp_path, now_ms=START_MS + HOUR_MS, topics_file=topics_of(cluster, tmp_path))
+    second = take(tmp_path, cluster, now_ms=START_MS + HOUR_MS, topics_file=topics_of(cluster, tmp_path))
     assert (second.batches, second.lineages) == (7, 0)
     for log in cluster.logs:
         assert archived(tmp_path, log.log_partition) == b"".join(log.batches)
@@ -124,11 +124,8 @@ def shorter(cluster: FakeCluster) -> None:
     ],
     ids=["gap", "unclean election", "shorter"],
 )
-def test_what_does_not_go_on_is_refused(
-    cluster: FakeCluster, tmp_path: Path, change: Callable[[FakeCluster], None], said: str, reason: str
-) -> None:
-    disk_of(cluster, tmp_path / "disk")
-    take(tmp_path)
+def test_what_does_not_go_on_is_refused(cluster, tmp_path, change, said, reason):
+    take(tmp_path, cluster)
     before = files(tmp_path / "archive")
     change(cluster)
     cluster.logs[1].append(3)
@@ -161,8 +158,7 @@ def test_an_earlier_copy_adds_nothing(cluster: FakeCluster, tmp_path: Path) -> N
 
 
 def test_a_copy_made_long_after_may_lack_tombstones(cluster: FakeCluster, tmp_path: Path) -> None:
-    disk_of(cluster, tmp_path / "disk")
-    take(tmp_path)
+    take(tmp_path, cluster)
     cluster.logs[0].append(2)
     disk_of(cluster, tmp_path / "disk")
     with pytest.raises(Refused, match="tombstones may be missing"):
@@ -171,8 +167,7 @@ def test_a_copy_made_long_after_may_lack_tombstones(cluster: FakeCluster, tmp_pa
 
 
 def test_another_number_of_log_partitions(cluster: FakeCluster, tmp_path: Path) -> None:
-    disk_of(cluster, tmp_path / "disk")
-    take(tmp_path, topics_file=topics_of(cluster, tmp_path))
+    take(tmp_path, cluster, topics_file=topics_of(cluster, tmp_path))
     cluster.add_log_partitions(1)
     cluster.logs[2].append(2)
     disk_of(cluster, tmp_path / "disk")
@@ -180,11 +175,8 @@ def test_another_number_of_log_partitions(cluster: FakeCluster, tmp_path: Path) 
         take(tmp_path, topics_file=topics_of(cluster, tmp_path))
 
 
-def test_the_number_of_log_partitions_by_the_facts_where_the_lineage_does_not_tell(
-    cluster: FakeCluster, tmp_path: Path
-) -> None:
-    disk_of(cluster, tmp_path / "disk")
-    take(tmp_path)
+def test_the_number_of_log_partitions_by_the_facts_where_the_lineage_does_not_tell(cluster, tmp_path):
+    take(tmp_path, cluster)
     take(tmp_path, now_ms=START_MS + 1, topics_file=topics_of(cluster, tmp_path))
     cluster.add_log_partitions(1)
     disk_of(cluster, tmp_path / "disk")
@@ -228,8 +220,7 @@ def test_what_a_disk_cannot_tell_is_as_it_was_last_seen(cluster: FakeCluster, tm
 
 def test_nothing_is_known_of_settings_before_they_were_seen(cluster: FakeCluster, tmp_path: Path) -> None:
     _, later = with_settings(cluster, tmp_path)
-    disk_of(cluster, tmp_path / "disk")
-    take(tmp_path, now_ms=later.taken_at_ms - HOUR_MS, topics_file=topics_of(cluster, tmp_path))
+    take(tmp_path, cluster, now_ms=later.taken_at_ms - HOUR_MS, topics_file=topics_of(cluster, tmp_path))
     facts = newest_metadata(LOCAL, str(tmp_path / "archive"), at_ms=later.taken_at_ms - 1)
     assert facts is not None
     assert (facts.settings, facts.broker_version, facts.max_message_bytes) == ({}, None, None)
@@ -240,8 +231,7 @@ def test_a_topic_made_anew_has_settings_of_its_own(cluster: FakeCluster, tmp_pat
     cluster.make_anew()
     for log in cluster.logs:
         log.append(2)
-    disk_of(cluster, tmp_path / "disk")
-    take(tmp_path, now_ms=before.taken_at_ms + HOUR_MS, topics_file=topics_of(cluster, tmp_path))
+    take(tmp_path, cluster, now_ms=before.taken_at_ms + HOUR_MS, topics_file=topics_of(cluster, tmp_path))
     facts = newest_metadata(LOCAL, str(tmp_path / "archive"))
     assert facts is not None
     assert (facts.settings, facts.broker_version) == (before.settings, "3.9")
@@ -303,9 +293,7 @@ def replayed(engine: Engine, out: Path, **source: str) -> tuple[RunRecord, dict[
         *("last-with-bytes", "only", "all"),
     ],
 )
-def test_a_replay_of_the_archive_tells_damage_as_one_of_the_disk(
-    small: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contents: dict[int, bytes]
-) -> None:
+def test_a_replay_of_the_archive_tells_damage_as_one_of_the_disk(small, tmp_path, monkeypatch, contents):
     monkeypatch.setattr(import_log, "SEGMENT_BYTES", 1 << 20)  # places are told from where a file begins
     for part, kept in ((0, contents), (1, {0: FIRST})):
         home = tmp_path / "disk" / f"__consumer_offsets-{part}"
@@ -333,8 +321,7 @@ def test_a_replay_of_the_archive_tells_damage_as_one_of_the_disk(
 
 
 def test_a_disk_without_a_readable_batch_is_not_an_archive_with_some(cluster: FakeCluster, tmp_path: Path) -> None:
-    disk_of(cluster, tmp_path / "disk")
-    take(tmp_path)
+    take(tmp_path, cluster)
     for log in cluster.logs:
         log.batches.clear()
     disk_of(cluster, tmp_path / "disk")
@@ -416,8 +403,7 @@ def test_two_disks_of_one_cluster(cluster: FakeCluster, tmp_path: Path) -> None:
 
 
 def test_manifests_of_an_import(cluster: FakeCluster, tmp_path: Path) -> None:
-    disk_of(cluster, tmp_path / "disk")
-    take(tmp_path)
+    take(tmp_path, cluster)
     segment = list_archived(LOCAL, str(tmp_path / "archive"))[0][-1]
     manifest = read_manifest(LOCAL, segment)
     assert (manifest.taken_at_ms, manifest.last_stable_offset) == (START_MS, -1)

@@ -60,9 +60,7 @@ def test_an_increment_is_the_full_replay(small: Engine, tmp_path: Path, archive:
         before = instant(number)
 
 
-def test_only_what_is_new_is_read(
-    small: Engine, tmp_path: Path, archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_is_new_is_read(small, tmp_path, archive, monkeypatch):
     publish(tmp_path / "r2", run(small, tmp_path / "r2", archive, instant(2)), archive)
     read: list[str] = []
 
@@ -253,9 +251,7 @@ def escape(folder: Path) -> None:
         "topic", "profile", "format", "cap", "lineage", "cut beyond", "log partition gone",
     ],
 )  # fmt: skip
-def test_a_doubtful_checkpoint_is_passed_over(
-    small: Engine, tmp_path: Path, archive: Archive, published: Path, spoil: Any, why: str
-) -> None:
+def test_a_doubtful_checkpoint_is_passed_over(small, tmp_path, archive, published, spoil, why):
     full = run(small, tmp_path / "full", archive, instant(3), is_full=True)
     spoil(published)
     record = run(small, tmp_path / "r3", archive, instant(3))
@@ -299,9 +295,7 @@ def wrong_index(folder: Path) -> None:
     change(folder, files={**files, "0/groups.parquet": hashlib.sha256(file.read_bytes()).hexdigest()})
 
 
-def test_a_checkpoint_whose_fold_is_none_is_passed_over_by_runs_and_intervals(
-    small: Engine, tmp_path: Path, archive: Archive, published: Path
-) -> None:
+def test_a_checkpoint_whose_fold_is_none_is_passed_over_by_runs_and_intervals(small, tmp_path, archive, published):
     full = run(small, tmp_path / "full", archive, instant(3), is_full=True, since_ms=instant(2))
     wrong_index(published)
     record = run(small, tmp_path / "r3", archive, instant(3), since_ms=instant(2))
@@ -379,9 +373,7 @@ def test_run_ids_have_checkpoints_of_their_own(small: Engine, tmp_path: Path, ar
     assert len(known) == len(names)
 
 
-def test_another_attempt_by_the_same_name_has_a_checkpoint_of_its_own(
-    small: Engine, tmp_path: Path, archive: Archive
-) -> None:
+def test_another_attempt_by_the_same_name_has_a_checkpoint_of_its_own(small, tmp_path, archive):
     profiles = ("group_coordinator", "group_coordinator:4.1", "group_coordinator")
     folders = [
         publish(tmp_path / "manual", run(small, tmp_path / "manual", archive, instant(1), profile=profile), archive)
@@ -396,9 +388,7 @@ def test_another_attempt_by_the_same_name_has_a_checkpoint_of_its_own(
 # --- the weekly check
 
 
-def test_the_check_finds_a_checkpoint_that_is_not_what_the_log_says(
-    small: Engine, tmp_path: Path, archive: Archive, published: Path
-) -> None:
+def test_the_check_finds_a_checkpoint_that_is_not_what_the_log_says(small, tmp_path, archive, published):
     out = RunFolder(tmp_path / "check")
     with pytest.raises(NoCoverage, match="no checkpoint is published"):
         compare_checkpoint(small, out, archive=str(tmp_path / "nowhere"))

@@ -95,13 +95,9 @@ def a_world(rng: Random, folder: Path) -> tuple[Archive, World, list[Committed]]
         for key in KEYS
     }
     world = World(
-        as_of_ms=as_of_ms,
-        partitions=partitions,
-        points=points,
-        topics=topics,
-        sees_all_topics=rng.random() < 0.5,
+        as_of_ms=as_of_ms, partitions=partitions, points=points, topics=topics, sees_all_topics=rng.random() < 0.5,
         slack_ms=rng.choice((0, 1_000)),
-    )
+    )  # fmt: skip
     return archive, world, [some_offset(rng, number) for number in range(rng.randrange(60))]
 
 

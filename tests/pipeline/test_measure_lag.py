@@ -116,9 +116,7 @@ def test_would_reset(archive: Archive, committed_offset: int, rest: dict[str, ob
         (None, 41, None, None), (3, 9, "behind_log_start", None), (3, 101, "beyond_log_end", None),
     ],
 )  # fmt: skip
-def test_truncated(
-    archive: Archive, leader_epoch: int | None, committed_offset: int, reason: str | None, diverged_at: int | None
-) -> None:
+def test_truncated(archive, leader_epoch, committed_offset, reason, diverged_at):
     """The log leaves epoch 3 at 40, has no epoch 4, and nobody asked for epoch 5."""
     look(archive, left(3, 40), left(4, -1))
     row = only(archive, offset(committed_offset, leader_epoch=leader_epoch))

@@ -8,7 +8,6 @@ import pytest
 from sexton.coordinator import profiles
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
-from sexton.errors import UsageError
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set
 from sexton.pipeline.audit import AuditRequest, run_audit
@@ -168,15 +167,6 @@ def test_an_unproven_release_is_told() -> None:
     assert choose(AUTO).source == AMBIGUOUS
 
 
-@pytest.mark.parametrize(
-    "profile",
-    ["mine", "group_coordinator:3.9", "group_coordinator:9", "group_metadata_manager:4.0", "offset_manager:x", ":"],
-)
-def test_what_is_no_profile(profile: str) -> None:
-    with pytest.raises(UsageError):
-        choose(profile)
-
-
 def audit(engine: Engine, out: Path, segments: Path, profile: str, **options: object) -> RunRecord:
     replay = ReplayRequest(run_id="test", segments=str(segments), taken_at_ms=BASE_MS * 2, profile=profile, **options)
     return run_audit(engine, AuditRequest(replay=replay, out=out))
@@ -228,9 +218,7 @@ def emptied(group_id: str) -> tuple[bytes, bytes | None]:
     return group_entry(2, group_id, classic_fields(generation=3))
 
 
-def test_the_tombstone_of_a_misplaced_group_without_offsets_goes_to_its_own_log_partition(
-    engine: Engine, tmp_path: Path
-) -> None:
+def test_the_tombstone_of_a_misplaced_group_without_offsets_goes_to_its_own_log_partition(engine, tmp_path):
     """Also where nothing else lies there; and of a group that lies in both, the cache has the copy at home."""
     alone, both = misplaced(1, 3)[:2]
     (elsewhere,) = misplaced(2, 3)[:1]

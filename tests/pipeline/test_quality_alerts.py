@@ -79,9 +79,7 @@ def broken(change: Callable[[world.Rows], object]) -> world.Rows:
     return rows
 
 
-def test_checks_that_crash_end_the_job_and_nothing_is_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checks_that_crash_end_the_job_and_nothing_is_published(tmp_path, monkeypatch):
     def crash(*_: object, **__: object) -> None:
         raise MemoryError("no memory")
 

@@ -42,9 +42,7 @@ SWEEPS = [(name, number, at_ms) for name in RECORDINGS for number, (at_ms, _) in
 
 
 @pytest.mark.parametrize("recording, number, as_of_ms", SWEEPS)
-def test_plan_equals_the_brokers_sweep(
-    small: Engine, tmp_path: Path, recording: str, number: int, as_of_ms: int
-) -> None:
+def test_plan_equals_the_brokers_sweep(small, tmp_path, recording, number, as_of_ms):
     options = {"as_of_ms": as_of_ms, "retention_minutes": 1, "profile": RECORDINGS[recording]}
     record = audit(small, tmp_path, GOLDEN / recording / "swept", **options)
     assert check_sweep(GOLDEN / recording, tmp_path, number)[0] == 0

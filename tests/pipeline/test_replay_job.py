@@ -78,9 +78,7 @@ def test_the_cluster_is_that_of_the_runs_own_snapshot(replay_job: ModuleType, tm
 
 
 @pytest.mark.parametrize("options", [["--full", "--check"], ["--segments", "x"]], ids=["full and check", "two inputs"])
-def test_options_that_exclude_each_other(
-    replay_job: ModuleType, tmp_path: Path, archive: Archive, options: list[str]
-) -> None:
+def test_options_that_exclude_each_other(replay_job, tmp_path, archive, options):
     with pytest.raises(SystemExit) as ended:
         submit(replay_job, archive, tmp_path / "r", *options)
     assert ended.value.code == 2

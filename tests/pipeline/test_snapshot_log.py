@@ -124,9 +124,7 @@ def test_what_another_snapshot_has_archived_meanwhile_stays(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("driver_bytes", [1 << 30, -1], ids=["in the driver", "by tasks"])
-def test_a_broker_that_is_silent_for_a_while_costs_one_range(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver_bytes: int
-) -> None:
+def test_a_broker_that_is_silent_for_a_while_costs_one_range(tmp_path, monkeypatch, driver_bytes):
     monkeypatch.setattr(fetch_log, "DRIVER_BYTES", driver_bytes)
     cluster = FakeCluster(1)
     for log in cluster.logs:
@@ -185,9 +183,7 @@ def taken(
     ],
     ids=["in-time", "began-late", "read-late", "setting-raised", "setting-lowered", "long"],
 )
-def test_a_log_goes_on_if_it_was_read_before_a_tombstone_could_go(
-    before_ms: int, now_ms: int, instants: list[int], breaks: bool, tmp_path: Path
-) -> None:
+def test_a_log_goes_on_if_it_was_read_before_a_tombstone_could_go(before_ms, now_ms, instants, breaks, tmp_path):
     """From one look at the log to the end of the next reading, and by the lower setting: what a cleaner has written
     into a batch stays."""
     cluster = FakeCluster(1)
@@ -216,9 +212,7 @@ def test_a_reading_that_takes_longer_than_tombstones_stay_is_told(tmp_path: Path
     assert "reading took 0.1 s, longer than the topic's delete.retention.ms" in warning
 
 
-def test_the_alerts_of_an_attempt_that_died_are_told_by_the_next(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_alerts_of_an_attempt_that_died_are_told_by_the_next(monkeypatch, tmp_path):
     main = load_job("snapshot_log")
     deaths = iter([True, False])
 

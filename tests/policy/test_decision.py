@@ -145,13 +145,10 @@ def test_every_hold_and_rule_says_why():
         ("r5", "not reached"),
     ]
     assert [one.why for one in told] == [
-        "group: the id is not 'x'",
-        "until: the hold has ended at 2027-01-16T08:00:00Z",
-        "state: it is Empty, not 'Stable'",
-        "idle: last active 2027-01-15T07:00:00Z, less than 7d before",
-        "kept for 2d from 2027-01-06T08:00:00Z, which have passed",
-        "r4 decides before it",
-    ]
+        "group: the id is not 'x'", "until: the hold has ended at 2027-01-16T08:00:00Z",
+        "state: it is Empty, not 'Stable'", "idle: last active 2027-01-15T07:00:00Z, less than 7d before",
+        "kept for 2d from 2027-01-06T08:00:00Z, which have passed", "r4 decides before it",
+    ]  # fmt: skip
 
 
 def test_when_a_group_was_last_active():

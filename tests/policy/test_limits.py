@@ -32,17 +32,14 @@ def test_limits(counts, said):
 @SOME
 @given(
     st.builds(
-        Limits,
-        max_offsets=NUMBERS,
-        max_groups=NUMBERS,
-        max_share_of_groups=st.floats(0, 1),
+        Limits, max_offsets=NUMBERS, max_groups=NUMBERS, max_share_of_groups=st.floats(0, 1),
         max_share_of_owner=st.floats(0, 1),
     ),
     NUMBERS,
     NUMBERS,
     NUMBERS,
     st.lists(st.tuples(NUMBERS, NUMBERS), max_size=3),
-)
+)  # fmt: skip
 def test_what_exceeds_no_limit_is_within_all(limits, offset_count, group_count, groups_total, owners):
     counts = Counts(
         offset_count=offset_count,

@@ -70,13 +70,9 @@ def policies(draw, *, max_holds=2, max_rules=4):
 def groups(draw):
     state = draw(st.sampled_from(STATES))
     return group(
-        draw(st.sampled_from(GROUP_IDS)),
-        group_type=draw(st.sampled_from(GROUP_TYPES)),
-        state=state,
-        protocol_type=None,
-        last_active_ms=draw(st.none() | STAMPS_MS),
-        member_count=0 if state == "Empty" else 1,
-    )
+        draw(st.sampled_from(GROUP_IDS)), group_type=draw(st.sampled_from(GROUP_TYPES)), state=state,
+        protocol_type=None, last_active_ms=draw(st.none() | STAMPS_MS), member_count=0 if state == "Empty" else 1,
+    )  # fmt: skip
 
 
 @st.composite

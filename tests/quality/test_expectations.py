@@ -80,21 +80,29 @@ BY_ROWS: dict[tuple[str, str], Break] = {
 """What breaks each law that rows can break."""
 
 
+WITH_CHANGES = replace(RUN, has_changes=True)
+DECLARED = (*CHECKED_TABLES, TABLES["offset_changes"])
+"""Of a run with an interval."""
+
+
 def columns_with(rule: str) -> list[tuple[str, str]]:
     """(table, column) of every column under a rule, also where several columns share one sentence."""
     has = {
-        "nulls": lambda column: not column.nullable,
+        "nulls": lambda column: not column.nullable and column.known_from != "looks",
+        "looks": lambda column: column.known_from == "looks",
         "minimum": lambda column: column.minimum is not None,
         "allowed": lambda column: bool(column.allowed),
         "absence": lambda column: column.absent is not None,
         "cut": lambda column: column.below_cut,
     }[rule]
-    return [(table.name, column.name) for table in CHECKED_TABLES for column in table.columns if has(column)]
+    return [(table.name, column.name) for table in DECLARED for column in table.columns if has(column)]
 
 
 def one_row(table: str) -> world.Rows:
     """The sound run with at least one row in `table`."""
     rows = sound()
+    if table == "offset_changes":
+        rows[table] = [row(table, kind="deleted", old_committed_offset=5, log_offset=3, log_partition=0, partition=0)]
     if not rows[table]:
         rows[table].append(row(table))
     return rows
@@ -102,7 +110,12 @@ def one_row(table: str) -> world.Rows:
 
 @cache
 def sound_counts(table: str) -> dict[tuple[str, str], int]:
-    return world.counts(tables_of(one_row(table)), table=table)
+    return world.counts(tables_of(one_row(table)), WITH_CHANGES, table=table)
+
+
+@cache
+def sound_run_counts() -> dict[tuple[str, str], int]:
+    return world.counts(tables_of(sound()))
 
 
 def declared(table: str, column: str) -> tuple[Table, Column]:
@@ -114,7 +127,7 @@ def count_after(table: str, name: str, **values: object) -> int:
     rows = one_row(table)
     assert sound_counts(table)[table, name] == 0
     rows[table][0].update(values)
-    return world.counts(tables_of(rows), table=table)[table, name]
+    return world.counts(tables_of(rows), WITH_CHANGES, table=table)[table, name]
 
 
 def test_a_sound_run_keeps_every_expectation() -> None:
@@ -135,7 +148,7 @@ BY_THE_RUN = {("runs", "coverage"), ("tombstones", "held_groups")}
 )
 def test_laws_see_what_breaks_them(law: Expectation) -> None:
     rows = sound()
-    assert world.counts(tables_of(rows), table=law.table)[law.table, law.name] == 0
+    assert sound_run_counts()[law.table, law.name] == 0
     BY_ROWS[law.table, law.name](rows)
     assert world.counts(tables_of(rows), table=law.table)[law.table, law.name] > 0
 
@@ -248,19 +261,24 @@ def test_a_record_from_beyond_the_cut(table: str, column: str) -> None:
     assert count_after(table, "below_cut", **{column: 100}) == 1
 
 
-@pytest.mark.parametrize("table", [table for table in CHECKED_TABLES if table.per_log_partition], ids=lambda t: t.name)
+@pytest.mark.parametrize(("table", "column"), columns_with("looks"))
+def test_what_no_log_tells(table: str, column: str) -> None:
+    assert count_after(table, "origin", **{column: world.DEFAULTS[declared(table, column)[1].type]}) == 1
+
+
+@pytest.mark.parametrize("table", [table for table in DECLARED if table.per_log_partition], ids=lambda t: t.name)
 def test_a_row_of_a_log_partition_that_was_not_read(table: Table) -> None:
     assert count_after(table.name, "of_the_run", log_partition=7) == 1
 
 
-@pytest.mark.parametrize("table", [table for table in CHECKED_TABLES if table.key], ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [table for table in DECLARED if table.key], ids=lambda table: table.name)
 def test_a_key_that_comes_twice(table: Table) -> None:
     rows = one_row(table.name)
     rows[table.name].append(rows[table.name][0])
-    assert world.counts(tables_of(rows))[table.name, "unique"] == 1
+    assert world.counts(tables_of(rows), WITH_CHANGES, table=table.name)[table.name, "unique"] == 1
 
 
-@pytest.mark.parametrize("table", CHECKED_TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", DECLARED, ids=lambda table: table.name)
 def test_rows_of_another_run(table: Table) -> None:
     for values in ({"cluster_id": "c2"}, {"as_of_ms": 1}, {"run_id": "r2"}):
         assert count_after(table.name, "of_the_run", **values) == 1
@@ -295,3 +313,10 @@ def test_every_expectation_is_one_that_a_test_breaks() -> None:
     }  # broken above, table by table and column by column
     found = {(each.table, each.name) for suite in suites_of(RUN).values() for each in suite}
     assert found == derived | set(BY_ROWS) | BY_THE_RUN
+    names = {each.name for each in declared_expectations(TABLES["offset_changes"], WITH_CHANGES)}
+    columns = [column for column in TABLES["offset_changes"].columns if column.known_from != "looks"]
+    assert names == {
+        *("written", "columns", "origin", "of_the_run", "not_null", "unique", "below_cut"),
+        *(f"minimum_{column.minimum}_{column.severity}" for column in columns if column.minimum is not None),
+        *(f"allowed_{column.name}" for column in columns if column.allowed),
+    }

@@ -86,9 +86,7 @@ def tombstones_of(rows: list[dict[str, Any]]) -> pa.Table:
 
 @settings(max_examples=40)
 @given(histories(max_size=10), st.sampled_from([None, 1, 3]), st.sampled_from(PROFILES))
-def test_a_correct_replay_breaks_no_critical_expectation(
-    history: list[BatchSpec], partition_count: int | None, profile: Profile
-) -> None:
+def test_a_correct_replay_breaks_no_critical_expectation(history, partition_count, profile):
     tables, run = run_of(history, partition_count, profile)
     counts = world.counts(tables, run)
     critical = [e for suite in suites_of(run).values() for e in suite if e.severity == "critical"]

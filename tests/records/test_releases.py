@@ -40,9 +40,7 @@ NEW_FIELDS: list[tuple[int, tuple[int, int], dict[str, Any], dict[str, Any]]] = 
 
 
 @pytest.mark.parametrize("number, new_in, fields, absent", NEW_FIELDS)
-def test_a_tag_is_unknown_to_releases_before_it(
-    number: int, new_in: tuple[int, int], fields: dict[str, Any], absent: dict[str, Any]
-) -> None:
+def test_a_tag_is_unknown_to_releases_before_it(number, new_in, fields, absent):
     value, older = encode_value(number, 0, fields), fields | absent
     for release in RELEASES:
         if RECORD_TYPES[number].is_read_by(release):

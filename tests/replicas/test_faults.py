@@ -84,9 +84,7 @@ def test_a_corrupt_batch_is_reported_where_it_is_and_as_nothing_else(at: int, tm
     [(log(("a", 1), ("b", 2), ("a", None), ("b", 3)), 1), (log(("a", 1), ("b", 2), ("b", 3)), 0)],
     ids=["tombstone", "no-gap"],
 )
-def test_the_good_batches_of_a_corrupt_log_are_no_evidence(
-    whole: bytes, spoiled_at: int, name: str, tmp_path: Path
-) -> None:
+def test_the_good_batches_of_a_corrupt_log_are_no_evidence(whole, spoiled_at, name, tmp_path):
     """In one they would show the tombstone of a, in the other that nothing can have deleted it."""
     last = commit("b", 3, 3 if spoiled_at else 2)
     for replica, data in (("A", last), ("B", last), ("C", commit("a", 1, 0) + last)):
@@ -225,9 +223,7 @@ TRUNCATIONS = {
 
 
 @pytest.mark.parametrize(("own", "leader", "kept"), TRUNCATIONS.values(), ids=TRUNCATIONS)
-def test_a_follower_truncates_where_the_last_epoch_that_both_know_ends(
-    own: list[tuple[int, int]], leader: list[tuple[int, int]], kept: int, tmp_path: Path
-) -> None:
+def test_a_follower_truncates_where_the_last_epoch_that_both_know_ends(own, leader, kept, tmp_path):
     folder = ReplicaFolder.open(str(tmp_path), "A")
     common = {"replica": "A", "log_partition": 0, "fs": folder.fs, "root": folder.root}
     follower = ReplicaLog(**common, end=40, epochs=own)

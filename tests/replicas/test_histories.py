@@ -19,7 +19,7 @@ from tests.replicas.disks import compared, log_of, write_replica
 from tests.strategies import BASE_MS
 
 SEED = 20_261_123
-CLEAN, AWAY = 200, 100
+CLEAN, AWAY = {False: 60, True: 200}, {False: 60, True: 100}
 CAP_BYTES = 1 << 24
 _FILLER = b"\0\1\0\6filler\0\1t\0\0\0\0"
 
@@ -54,9 +54,9 @@ def active_of(whole: Pack) -> int:
     return whole.placed[-1].last + 1
 
 
-def test_replicas_that_compact_on_their_own_are_the_same(tmp_path: Path) -> None:
+def test_replicas_that_compact_on_their_own_are_the_same(full: bool, tmp_path: Path) -> None:
     packs, compared_count = clean_packs(SEED), 0
-    while compared_count < CLEAN:
+    while compared_count < CLEAN[full]:
         whole, rng = next(packs)
         root, end = tmp_path / "log", end_of(whole)
         reach = rng.choice([batch.base_offset for batch in whole.placed]) if rng.random() < 0.3 else end
@@ -77,9 +77,9 @@ def test_replicas_that_compact_on_their_own_are_the_same(tmp_path: Path) -> None
         shutil.rmtree(root)
 
 
-def test_a_replica_that_was_away_is_named_with_every_key(tmp_path: Path) -> None:
+def test_a_replica_that_was_away_is_named_with_every_key(full: bool, tmp_path: Path) -> None:
     packs, hazards, kinds, dated = clean_packs(SEED + 1, together=(4, 8)), 0, set[str](), 0
-    for number in range(AWAY):
+    for number in range(AWAY[full]):
         whole, rng = next(packs)
         root = tmp_path / "log"
         cleaned = compact(whole, rng, is_thorough=True)
@@ -112,7 +112,7 @@ def test_a_replica_that_was_away_is_named_with_every_key(tmp_path: Path) -> None
             assert {row["kind"] for row in found.differences.to_pylist()} <= {"unloadable"}
             assert found.state.filter([True] * 3)["loads"].to_pylist() == [True, True, False]
         shutil.rmtree(root)
-    assert hazards > AWAY / 4
+    assert hazards > AWAY[full] / 4
     assert dated == hazards
     assert {"resurrected", "aborted_to_committed", "committed_hidden", "stuck"} <= kinds
 

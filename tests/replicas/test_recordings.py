@@ -54,9 +54,7 @@ def test_replicas_that_have_compacted_on_their_own_are_the_same(name: str, folde
 
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("folder", ["unclean/diverged", "resurrected", "stuck", "clean"])
-def test_how_much_is_compared_at_a_time_does_not_matter(
-    folder: str, most: int, recorded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_how_much_is_compared_at_a_time_does_not_matter(folder, most, recorded, monkeypatch):
     name, _, inner = folder.partition("/")
     root = unpack(name, recorded) / inner
     at_once = compared(root)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.log.batch import encode_batch
-from sexton.records.transactions import TransactionLogValue, encode_transaction_key
+from sexton.records.transactions import encode_transaction_key
 from sexton.transactions.states import LoadedStates, LoadRules, State, load_states, rules_of
 from tests.transactions.logs import BASE_MS, OFFSETS, state_log, value
 
@@ -76,9 +76,7 @@ def test_what_cannot_be_read_ends_the_load_and_the_rest_is_not_known(bad: bytes)
         ((4, 4, 0), True, True, True),
     ],
 )
-def test_versions_that_a_release_does_not_know(
-    release: tuple[int, ...], unknown_key: bool, unknown_value: bool, version_1: bool
-) -> None:
+def test_versions_that_a_release_does_not_know(release, unknown_key, unknown_value, version_1):
     after = state_log(("b", value()), first=2)
     for unknown, goes_on in ((UNKNOWN_KEY, unknown_key), (UNKNOWN_VALUE, unknown_value)):
         loaded = load(state_log(("x", value())) + unknown + after, rules=rules_of(release))
@@ -98,9 +96,7 @@ RECORDS = st.lists(
 
 
 @given(records=RECORDS, version=st.sampled_from([0, 1]), cut=st.integers(0, 50))
-def test_the_last_record_of_an_id_wins(
-    records: list[tuple[str, TransactionLogValue | None]], version: int, cut: int
-) -> None:
+def test_the_last_record_of_an_id_wins(records, version, cut):
     """Whatever segments the log is cut into."""
     last = dict(records)
     loaded = load(

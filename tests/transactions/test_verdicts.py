@@ -16,14 +16,9 @@ MINUTE = 60_000
 NOW = BASE_MS + 60 * MINUTE
 SLACK = MINUTE
 OPEN = OpenTransaction(
-    log_partition=3,
-    producer_id=1,
-    producer_epoch=5,
-    first_log_offset=10,
-    last_log_offset=12,
-    since_ms=BASE_MS,
+    log_partition=3, producer_id=1, producer_epoch=5, first_log_offset=10, last_log_offset=12, since_ms=BASE_MS,
     group_ids=["g"],
-)
+)  # fmt: skip
 
 
 def owner(state: State, *, epoch: int = 5, listed: bool = True, **fields: int | None) -> TransactionalId:
@@ -119,9 +114,7 @@ def test_a_state_after_which_not_all_was_read_proves_nothing(older: Transactiona
     ],
     ids=["ended later", "clocks", "next transaction", "next epoch", "began later", "no timestamp"],
 )
-def test_what_changed_while_the_logs_were_read_is_not_hanging(
-    known: KnownStates, one: OpenTransaction, read_until_ms: int
-) -> None:
+def test_what_changed_while_the_logs_were_read_is_not_hanging(known, one, read_until_ms):
     assert (judge(known, one, read_until_ms=read_until_ms).verdict) == "unknown"
     assert judge(known, one, read_until_ms=read_until_ms).reason == "recent"
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from sexton.coordinator import expiry
 from sexton.coordinator.expiry import SweepBlock
 from sexton.coordinator.loading import Loaded, load
-from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.coordinator.tombstones import group_tombstones
 from sexton.tables import TABLES
@@ -51,9 +50,7 @@ def compare(loaded: Loaded, *, retention_ms: int, now_ms: int, partition_count: 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
 @settings(max_examples=25)
 @given(histories(max_size=10), RETENTIONS, INSTANTS, st.sampled_from([None, 1, 4]))
-def test_sweep_equals_the_plain_rules(
-    profile: Profile, history: list[BatchSpec], retention_ms: int, now_ms: int, partition_count: int | None
-) -> None:
+def test_sweep_equals_the_plain_rules(profile, history, retention_ms, now_ms, partition_count):
     loaded = load([encode_log(history)], cap_bytes=CAP_BYTES, profile=profile)
     compare(loaded, retention_ms=retention_ms, now_ms=now_ms, partition_count=partition_count)
 

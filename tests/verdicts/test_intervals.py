@@ -122,16 +122,11 @@ INSTANTS = st.integers(DUE_MS - 30_000, DUE_MS + 30_000)
 
 
 @given(
-    st.lists(INSTANTS, min_size=3, max_size=3),
-    st.lists(INSTANTS, min_size=3, max_size=3),
-    st.sampled_from(["Classic", "Consumer"]),
-    st.sampled_from([None, "consumer"]),
-    st.sampled_from([[], ["t"]]),
+    st.lists(INSTANTS, min_size=3, max_size=3), st.lists(INSTANTS, min_size=3, max_size=3),
+    st.sampled_from(["Classic", "Consumer"]), st.sampled_from([None, "consumer"]), st.sampled_from([[], ["t"]]),
     st.booleans(),
-)
-def test_no_truth_in_the_interval_contradicts(
-    commits: list[int], empties: list[int], kind: str, protocol: str | None, topics: list[str], has_members: bool
-) -> None:
+)  # fmt: skip
+def test_no_truth_in_the_interval_contradicts(commits, empties, kind, protocol, topics, has_members):
     (after_ms, committed_ms, by_ms), (empty_after_ms, emptied_ms, empty_by_ms) = sorted(commits), sorted(empties)
     group = {
         "group_type": kind,

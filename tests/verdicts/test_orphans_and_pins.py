@@ -15,7 +15,6 @@ from sexton.coordinator import orphans
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.orphans import KnownTopic
 from sexton.coordinator.pins import pin_of
-from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.records import kafka_uuid
 from sexton.tables import TABLES
@@ -107,9 +106,7 @@ def plainly(loaded: Loaded, row: dict[str, Any], known: orphans.KnownTopics) -> 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
 @settings(max_examples=25)
 @given(histories(max_size=10), known_topics, st.sampled_from([None, 1, 4]))
-def test_whole_tables_equal_the_plain_rules(
-    profile: Profile, history: list[BatchSpec], known: orphans.KnownTopics, partition_count: int | None
-) -> None:
+def test_whole_tables_equal_the_plain_rules(profile, history, known, partition_count):
     loaded = load([encode_log(history)], cap_bytes=CAP_BYTES, profile=profile)
     for row in told(loaded, known, partition_count=partition_count):
         expected = plainly(loaded, row, known)
@@ -181,9 +178,7 @@ T = {"t": KnownTopic(topic_id=kafka_uuid(HERE), log_starts=(6,))}
         ({"t": KnownTopic(topic_id=None, log_starts=())}, {}, HERE, "topic_gone", None),
     ],
 )
-def test_orphans(
-    by_name: dict[str, KnownTopic], options: dict[str, Any], topic_id: UUID, orphan: str | None, behind: bool | None
-) -> None:
+def test_orphans(by_name, options, topic_id, orphan, behind):
     loaded = of(commit("a", 5, version=4, topic_id=topic_id, commit_timestamp_ms=T0))
     (row,) = told(loaded, orphans.KnownTopics(by_name=by_name, **options))
     assert (row["orphan"], row["behind_log_start"]) == (orphan, behind)

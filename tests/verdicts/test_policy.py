@@ -4,11 +4,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.policy import GroupInput, OffsetInput, Policy, decide, parse_policy
+from sexton.policy import GroupInput, OffsetInput, Policy, decide
 from sexton.tables import TABLES
 from sexton.verdicts.policy import judge_by_policy
 from tests.policy import worlds
@@ -90,39 +89,5 @@ def test_whole_tables_equal_the_plain_rules(policy: Policy, world: World) -> Non
         }
 
 
-POLICY = parse_policy(
-    """
-version: 1
-holds:
-  - {name: litigation, match: {prefix: bill}, kind: legal, owner: legal, reason: LEG-17}
-rules:
-  - {name: orphans, match: {orphan: topic_gone}, retention: 1d, owner: platform, reason: nobody reads them}
-  - {name: idle, match: {prefix: ci-, idle: 3d}, retention: 2d, owner: build, reason: builds are short}
-""",
-    where="policy",
-)
-PENDING = {"orphan": "topic_gone", "is_pending": True}
-SUBSCRIBED = {"orphan": "topic_gone", "broker_reason": "subscribed"}
-
-
-@pytest.mark.parametrize(
-    ("group_id", "changed", "row"),
-    [
-        ("billing", {}, ["hold", "held_legal", "litigation", None, "legal"]),
-        ("other", {}, ["keep", "no_rule", None, None, None]),
-        ("other", {"orphan": "topic_gone"}, ["expire", "expired", "orphans", NOW_MS - DAY_MS, "platform"]),
-        ("other", {"orphan": "partition_gone"}, ["keep", "no_rule", None, None, None]),
-        ("other", PENDING, ["keep", "pending_transaction", "orphans", None, "platform"]),
-        ("other", SUBSCRIBED, ["keep", "subscribed", "orphans", None, "platform"]),
-        ("ci-1", {}, ["keep", "no_rule", None, NOW_MS + DAY_MS, None]),
-    ],
-)
-def test_plain_cases(group_id: str, changed: dict[str, Any], row: list[Any]) -> None:
-    """A group that has been idle for two days matches a rule for three tomorrow: until then none."""
-    offset = worlds.offset(2 * DAY_MS, **changed)
-    (found,) = World(groups=[worlds.group(group_id)], stamps=[None], offsets=[[offset]]).judged(POLICY)
-    assert [found[name] for name in NAMES] == row
-
-
 def test_no_offsets_at_all() -> None:
-    assert World(groups=[], stamps=[], offsets=[]).judged(POLICY) == []
+    assert World(groups=[], stamps=[], offsets=[]).judged(Policy(version=1)) == []

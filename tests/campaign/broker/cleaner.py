@@ -77,12 +77,9 @@ def judge_cleaned(judge: Judge, logs: Logs, rng: Random) -> Cleaning:
     )
     after = judge.judge(cleaned)
     return Cleaning(
-        before,
-        after,
-        sum(len(one.log) for one in logs.packs.values()),
-        sum(len(one.log) for one in cleaned.packs.values()),
-        _changes(before.told, after.told),
-    )
+        before, after, sum(len(one.log) for one in logs.packs.values()),
+        sum(len(one.log) for one in cleaned.packs.values()), _changes(before.told, after.told),
+    )  # fmt: skip
 
 
 def _segments(whole: Pack, rng: Random) -> dict[int, bytes]:

@@ -112,12 +112,9 @@ class Verdict:
 
     def __add__(self, other: "Verdict") -> "Verdict":
         return Verdict(
-            self.histories + other.histories,
-            self.answers + other.answers,
-            self.failed_loads + other.failed_loads,
-            self.tombstones + other.tombstones,
-            self.differences + other.differences,
-        )
+            self.histories + other.histories, self.answers + other.answers, self.failed_loads + other.failed_loads,
+            self.tombstones + other.tombstones, self.differences + other.differences,
+        )  # fmt: skip
 
     def without_answers(self) -> "Verdict":
         return replace(self, told={})

@@ -13,7 +13,7 @@ from tests.coordinator.api.broker import WAYS, coordinator_of
 from tests.kernels.compare import PROFILES
 from tests.strategies import GROUP_IDS, MEMBER_IDS, PARTITIONS, TOPICS, encode_log
 
-SOME = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 ASKED = [AskedPartition(topic=topic, partition=partition) for topic in TOPICS for partition in PARTITIONS]
 COMMITTED = tuple(CommitPartition(topic=topic, partition=0) for topic in TOPICS)
 LOG_PARTITIONS = 2

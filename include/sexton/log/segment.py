@@ -81,7 +81,7 @@ def list_segments(fs: pafs.FileSystem, root: str, topic: str = OFFSETS_TOPIC) ->
 
     Raises UsageError when there is no such folder, or no segment in it.
     """
-    found = {number: _segments_of(fs, path, number) for number, path in partition_folders(fs, root, topic).items()}
+    found = {number: segments_of(fs, path, number) for number, path in partition_folders(fs, root, topic).items()}
     if not any(found.values()):
         raise UsageError(f"no segment of {topic} here", where=root, fix=f"give {_WANTED}")
     return {number: segments for number, segments in sorted(found.items()) if segments}
@@ -101,7 +101,7 @@ def partition_folders(fs: pafs.FileSystem, root: str, topic: str = OFFSETS_TOPIC
     }
 
 
-def _segments_of(fs: pafs.FileSystem, folder: str, log_partition: int) -> list[Segment]:
+def segments_of(fs: pafs.FileSystem, folder: str, log_partition: int) -> list[Segment]:
     segments = [
         Segment(log_partition=log_partition, path=file.path, size_bytes=file.size, base_offset=int(name[1]))
         for file in fs.get_file_info(pafs.FileSelector(folder))

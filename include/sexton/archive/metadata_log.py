@@ -1,0 +1,263 @@
+"""What `__cluster_metadata-0` on a KRaft broker's disk proves of the cluster at an instant.
+
+The newest snapshot (`.checkpoint`) whose last record is older than the instant, then the segments from there on, up to
+the first record that is not older. A transaction counts when it ends. What cannot be read, is missing between two
+batches, or contradicts what came before it is a LogError that names the file and the place: then nothing of the log is
+taken. Follows FileRawSnapshotReader, MetadataLoader and the deltas of Kafka's org.apache.kafka.image.
+
+A disk does not say how far the quorum had committed its last records: a controller that fails over may drop them.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from pyarrow import fs as pafs
+
+from sexton.errors import LogError
+from sexton.log.batch import read_batches, read_records
+from sexton.log.entry import BadRecord, Batch, Damage, Record
+from sexton.log.segment import file_bytes, partition_folders, segments_of
+from sexton.records.cluster_metadata import (
+    AbortTransaction,
+    BeginTransaction,
+    Config,
+    EndTransaction,
+    FeatureLevel,
+    MetadataRecord,
+    Partition,
+    RegisterBroker,
+    RemoveTopic,
+    Topic,
+    UnregisterBroker,
+    decode_metadata,
+    decode_snapshot_header,
+)
+from sexton.records.uuids import kafka_uuid
+
+METADATA_TOPIC, METADATA_VERSION = "__cluster_metadata", "metadata.version"
+_TOPIC_RESOURCE = 2
+_CHECKPOINT = re.compile(r"(\d{20})-\d{10}\.checkpoint")
+_SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = 3, 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOfLog:
+    """A topic: its id in Kafka's text form, and the partitions that were made."""
+
+    topic_id: str
+    partitions: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True, kw_only=True)
+class MetadataLog:
+    """The cluster as the log has it, read up to `next_offset`; `last_ms` is the newest timestamp.
+
+    `is_cut`: there are later records, so that this is all that held at the instant. `brokers` are the registered ones
+    with the metadata.version that each supports at most, None where it does not say. `deleted` are names by topic id,
+    of topics that were deleted since the snapshot.
+    """
+
+    topics: dict[str, TopicOfLog] = field(default_factory=dict)
+    deleted: dict[str, str] = field(default_factory=dict)
+    settings: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    """By type and name of the resource."""
+    features: dict[str, int] = field(default_factory=dict)
+    brokers: dict[int, int | None] = field(default_factory=dict)
+    next_offset: int = 0
+    last_ms: int = -1
+    is_cut: bool = False
+    _names: dict[UUID, str] = field(default_factory=dict)
+
+    def settings_of_topic(self, name: str) -> Mapping[str, str]:
+        """The settings that the topic has of its own."""
+        return self.settings.get((_TOPIC_RESOURCE, name), {})
+
+    def apply(self, record: MetadataRecord) -> None:
+        """Take a record that follows; LogError for one that contradicts those before it."""
+        match record:
+            case Topic():
+                topic_id = kafka_uuid(record.topic_id)
+                if topic_id is None or record.name in self.topics:
+                    raise LogError("contradiction", f"topic {record.name!r} has no id, or is there already")
+                self.topics[record.name], self._names[record.topic_id] = TopicOfLog(topic_id=topic_id), record.name
+            case Partition():
+                self.topics[self._name(record.topic_id)].partitions.add(record.partition_id)
+            case RemoveTopic():
+                name = self._name(record.topic_id)
+                self.deleted[self.topics.pop(name).topic_id] = self._names.pop(record.topic_id)
+                self.settings.pop((_TOPIC_RESOURCE, name), None)
+            case Config():
+                own = self.settings.setdefault((record.resource_type, record.resource_name), {})
+                own.pop(record.name, None)
+                if record.value is not None:
+                    own[record.name] = record.value
+            case FeatureLevel():
+                self.features[record.name] = record.feature_level
+            case RegisterBroker():
+                levels = {one.name: one.max_supported_version for one in record.features}
+                self.brokers[record.broker_id] = levels.get(METADATA_VERSION)
+            case UnregisterBroker():
+                self.brokers.pop(record.broker_id, None)
+
+    def check(self) -> None:
+        """LogError unless every topic has the partitions from 0 on."""
+        for name, topic in self.topics.items():
+            if not topic.partitions or topic.partitions != set(range(len(topic.partitions))):
+                raise LogError("contradiction", f"topic {name!r} lacks partitions below its highest")
+
+    def _name(self, topic_id: UUID) -> str:
+        if topic_id not in self._names:
+            raise LogError("contradiction", f"there is no topic of id {kafka_uuid(topic_id)}")
+        return self._names[topic_id]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A record, and the file in which it is; `control_type` is that of a control record."""
+
+    path: str
+    record: Record
+    control_type: int | None
+
+    @property
+    def timestamp_ms(self) -> int:
+        return self.record.timestamp_ms
+
+
+_Kept = list[tuple[_Place, MetadataRecord]] | None
+"""The records of the transaction that is open; None without one."""
+
+
+def read_metadata_log(fs: pafs.FileSystem, root: str, *, as_of_ms: int | None, cap_bytes: int) -> MetadataLog | None:
+    """The metadata log in a log directory, before an instant or all of it; None where nothing of then is there.
+
+    No batch is inflated beyond `cap_bytes`. LogError, with the place, where it cannot be read.
+    """
+    folder = partition_folders(fs, root, METADATA_TOPIC).get(0)
+    if folder is None:
+        return None
+    found = _from_snapshot(fs, folder, as_of_ms, cap_bytes)
+    segments = segments_of(fs, folder, 0)
+    first = max((k for k, segment in enumerate(segments) if segment.base_offset <= found.next_offset), default=0)
+    kept: _Kept = None
+    for segment in segments[first:]:
+        for place in _records(fs, segment.path, segment.size_bytes, found, cap_bytes, floor=segment.base_offset):
+            if as_of_ms is not None and place.timestamp_ms >= as_of_ms:
+                found.is_cut = True
+                break
+            found.next_offset, found.last_ms = place.record.log_offset + 1, max(found.last_ms, place.timestamp_ms)
+            kept = _take(found, place, kept)
+        if found.is_cut:
+            break
+    try:
+        found.check()
+    except LogError as error:
+        raise LogError(error.reason, f"{folder}: {error.detail}") from None
+    return found if found.next_offset else None
+
+
+def read_bootstrap(fs: pafs.FileSystem, root: str, *, cap_bytes: int) -> MetadataLog | None:
+    """What the log directory was formatted with (`bootstrap.checkpoint`); None without it, LogError likewise."""
+    file = fs.get_file_info(f"{root}/bootstrap.checkpoint")
+    return _snapshot(fs, file, None, cap_bytes) if file.type == pafs.FileType.File else None
+
+
+def _from_snapshot(fs: pafs.FileSystem, folder: str, as_of_ms: int | None, cap_bytes: int) -> MetadataLog:
+    """The newest snapshot of before the instant; without one, the beginning of the log."""
+    files = [
+        (int(name[1]), file.base_name, file)
+        for file in fs.get_file_info(pafs.FileSelector(folder))
+        if file.type == pafs.FileType.File and (name := _CHECKPOINT.fullmatch(file.base_name))
+    ]
+    for end, _, file in sorted(files, key=lambda item: item[:2], reverse=True):
+        found = _snapshot(fs, file, as_of_ms, cap_bytes)
+        if found is not None:
+            found.next_offset = end
+            return found
+    return MetadataLog()
+
+
+def _snapshot(fs: pafs.FileSystem, file: pafs.FileInfo, as_of_ms: int | None, cap_bytes: int) -> MetadataLog | None:
+    """A snapshot; None for one that is not from before the instant."""
+    found, last_type, last_ms = MetadataLog(), None, None
+    for place in _records(fs, file.path, file.size, found, cap_bytes, floor=0):
+        if last_ms is None:
+            last_ms = _snapshot_instant(place)
+            if as_of_ms is not None and last_ms >= as_of_ms:
+                return None
+        last_type = place.control_type
+        found.next_offset = place.record.log_offset + 1
+        _take(found, place, None)
+    if last_ms is None or last_type != _SNAPSHOT_FOOTER:
+        raise LogError("malformed_batch", f"{file.path}: the snapshot has no end")
+    found.last_ms = last_ms
+    return found
+
+
+def _snapshot_instant(place: _Place) -> int:
+    if place.control_type != _SNAPSHOT_HEADER:
+        raise LogError("malformed_batch", f"{place.path}: a snapshot begins with its header")
+    return decode_snapshot_header(place.record.value or b"").last_contained_log_timestamp
+
+
+def _records(
+    fs: pafs.FileSystem, path: str, size_bytes: int, found: MetadataLog, cap_bytes: int, *, floor: int
+) -> Iterator[_Place]:
+    """The records of a file from `found.next_offset` on, which the caller moves; LogError for anything else in it."""
+    for batch in read_batches(file_bytes(fs, path, size_bytes), floor_offset=floor):
+        if isinstance(batch, Damage):
+            raise LogError("malformed_batch", f"{path}: {batch.detail}")
+        if not isinstance(batch, Batch) or batch.next_offset <= found.next_offset:
+            continue
+        if batch.base_offset > found.next_offset:
+            raise LogError(
+                "gap", f"{path}: expected offset {found.next_offset} at byte {batch.position}, got {batch.base_offset}"
+            )
+        if not batch.crc_ok:
+            raise LogError("bad_crc", f"{path}: the batch at byte {batch.position} has a bad CRC")
+        for record in read_records(batch, cap_bytes=cap_bytes):
+            if isinstance(record, BadRecord):
+                raise LogError(record.reason, f"{path}: in the batch at byte {batch.position}: {record.detail}")
+            if record.log_offset >= found.next_offset:
+                kind = int.from_bytes((record.key or b"")[2:4], "big") if batch.is_control else None
+                yield _Place(path=path, record=record, control_type=kind)
+        found.next_offset = batch.next_offset
+
+
+def _take(found: MetadataLog, place: _Place, kept: _Kept) -> _Kept:
+    """Apply a record, or keep it while its transaction is open; returns what is kept."""
+    if place.control_type is not None:
+        return kept
+    try:
+        record = decode_metadata(place.record.value or b"")
+    except LogError as error:
+        raise _at(place, error) from None
+    match record:
+        case BeginTransaction():
+            return []
+        case AbortTransaction():
+            return None
+        case EndTransaction():
+            for one in kept or ():
+                _apply(found, *one)
+            return None
+        case None:
+            return kept
+    if kept is None:
+        _apply(found, place, record)
+    else:
+        kept.append((place, record))
+    return kept
+
+
+def _apply(found: MetadataLog, place: _Place, record: MetadataRecord) -> None:
+    try:
+        found.apply(record)
+    except LogError as error:
+        raise _at(place, error) from None
+
+
+def _at(place: _Place, error: LogError) -> LogError:
+    return LogError(error.reason, f"{place.path}: offset {place.record.log_offset}: {error.detail}")

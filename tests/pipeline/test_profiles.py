@@ -1,5 +1,6 @@
 """Whose rules a run follows, and what becomes of groups that lie where they do not hash to."""
 
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,11 +16,13 @@ from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.runs.choose_profile import AMBIGUOUS, AUTO, Evidence, choose, of_evidence, of_version
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunRecord
+from sexton.runs.release_bounds import UNBOUNDED, ReleaseBounds
 from sexton.runs.source import open_segments
 from sexton.views.log_parts import LogParts
 from sexton.views.log_profile import choice_of
 from tests.archived import Archive
 from tests.kernels.compare import fold_bytes
+from tests.record_fields import encode_key, encode_value
 from tests.strategies import (
     BASE_MS,
     classic_fields,
@@ -81,6 +84,64 @@ def test_auto_decides_on_proof_only(log: bytes, profile: str, expected: str) -> 
     assert choice.source.startswith(expected)
     is_open = expected == AMBIGUOUS or profile == "group_metadata_manager:3.9"
     assert bool(choice.warnings) == (is_open or not choice.profile.is_proven)
+
+
+def at(day: str, *entries: tuple[bytes, bytes | None]) -> Evidence:
+    """A log that was written at noon of a day."""
+    stamp_ms = int(datetime.fromisoformat(f"{day}T12:00:00+00:00").timestamp() * 1000)
+    return evidence(encode_batch(entries, base_offset=0, timestamp_ms=stamp_ms))
+
+
+def group_value(version: int) -> tuple[bytes, bytes]:
+    """The value of a group without members."""
+    return encode_key(2, {"group_id": "g"}), encode_value(2, version, classic_fields())
+
+
+FROM_4 = UNBOUNDED.and_from((4, 0), "metadata.version 22")
+UP_TO_3_9 = UNBOUNDED.and_to((3, 9), "ZooKeeper")
+
+
+@pytest.mark.parametrize(
+    ("log", "disk", "profile", "source", "told"),
+    [
+        (at("2019-05-25", commit("g")), UNBOUNDED, "group_metadata_manager:2.2", "newest record is of 2019-05-25",
+         "(2.2 or earlier)"),
+        (at("2025-03-17", commit("g")), UNBOUNDED, "group_metadata_manager:3.9", "proof", "(3.9 or earlier)"),
+        (at("2025-03-18", commit("g")), UNBOUNDED, "group_coordinator:4.0", AMBIGUOUS, "2025-03-18"),
+        (at("2026-05-22", commit("g")), UNBOUNDED, "group_coordinator:4.3.1", AMBIGUOUS, "taken for the newest"),
+        (at("2016-01-01", commit("g")), UNBOUNDED, "group_coordinator:4.3.1", AMBIGUOUS, "taken for the newest"),
+        (at("2026-09-01", group_value(2)), UNBOUNDED, "group_metadata_manager:2.2", "of 2.1 and 2.2", "2.2 or earlier"),
+        (at("2026-09-01", group_value(1)), UNBOUNDED, "group_metadata_manager:2.0", "before 2.1", "2.0 or earlier"),
+        (at("2026-09-01", group_value(3)), UNBOUNDED, "group_coordinator:4.3.1", AMBIGUOUS, "taken for the newest"),
+        (at("2026-09-01", group_value(2), group_value(3)), UNBOUNDED, "group_coordinator:4.3.1", AMBIGUOUS, "newest"),
+        (at("2026-09-01", commit("g")), UP_TO_3_9, "group_metadata_manager:3.9", "proof: ZooKeeper", "3.9 or earlier"),
+        (at("2026-09-01", commit("g")), FROM_4, "group_coordinator:4.3.1", "metadata.version 22", "4.0 or later"),
+        (at("2025-09-03", commit("g")), FROM_4, "group_coordinator:4.1", "metadata.version 22", "(4.0 to 4.1)"),
+        (at("2025-04-01", commit("g")), FROM_4, "group_coordinator:4.0", "newest record is of 2025-04-01", None),
+        (at("2024-01-01", commit("g")), FROM_4, "group_coordinator:4.3.1", "metadata.version 22", "4.0 or later"),
+        (at("2025-04-01", NEW_TYPE, group_value(2)), UNBOUNDED, "group_coordinator:4.0", "types from 3", "2025-04-01"),
+        (at("2024-12-01", NEW_TYPE), UNBOUNDED, "group_coordinator:4.0", "types from 3", "2024-12-01"),
+        (at("2026-09-01", NEW_TYPE), UNBOUNDED.and_from((4, 4), "level 31"), "group_coordinator:4.4", "types", "31"),
+    ],
+)  # fmt: skip
+def test_what_else_bounds_the_release(
+    log: Evidence, disk: ReleaseBounds, profile: str, source: str, told: str | None
+) -> None:
+    choice = of_evidence([evidence(), log], disk)
+    assert choice.profile == profile_of(profile)
+    assert source in choice.source
+    assert [str(told) in text for text in choice.open_points] == [True] * (told is not None)
+
+
+@pytest.mark.parametrize("day", ["2019-05-25", "2026-09-01"])
+def test_questions_take_the_newest_record_of_the_whole_log(day: str, tmp_path: Path) -> None:
+    """It may lie behind the heads that are read first."""
+    old, new = (int(datetime.fromisoformat(f"{one}T12:00+00:00").timestamp() * 1000) for one in ("2018-05-25", day))
+    filler = [encode_batch([commit(f"g{n}")] * 200, base_offset=200 * n, timestamp_ms=old) for n in range(20)]
+    log = b"".join([*filler, encode_batch([commit("g")], base_offset=4_000, timestamp_ms=new)])
+    source = open_segments(str(write_log(tmp_path, {0: log})), topics_file=None)
+    parts = LogParts(source, profile=profiles.NEWEST, as_of_ms=None, taken_at_ms=BASE_MS)
+    assert choice_of(source, None, parts) == of_evidence([Evidence.of(fold_bytes(log))])
 
 
 @pytest.mark.parametrize(

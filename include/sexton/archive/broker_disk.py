@@ -9,20 +9,27 @@ Bytes that are no batch belong to the log, except a torn tail: they are taken wi
 of a file with the last batch. A file that holds nothing else is one slice.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import struct
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from pyarrow import fs as pafs
 
 from sexton.archive.files import is_file
+from sexton.log.entry import LAST_DELTA_AT, MAGIC_AT, SIZE_AT
 from sexton.log.framing import DAMAGE, KIND, POSITION, TORN, frames
 from sexton.log.headers import batch_headers, headers_of
-from sexton.log.segment import Segment, file_bytes, list_segments
+from sexton.log.segment import Segment, file_bytes, list_segments, segments_of
 
 TOPIC = "__consumer_offsets"
 _CHECKPOINT_BYTES = 16 * 1024 * 1024
+_INDEX_ENTRY = struct.Struct(">ii")  # offset relative to the segment's, position in it
+_MAX_HEADS = 100_000
+"""An index has an entry for every 4 KiB of batches; without one a segment may hold tens of millions of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,11 +217,81 @@ def offset_checkpoint(fs: pafs.FileSystem, path: str) -> Mapping[int, int]:
 
 def broker_id(fs: pafs.FileSystem, root: str) -> int | None:
     """The node id of the broker in `meta.properties`; None without one."""
-    for line in _lines(fs, f"{root}/meta.properties"):
-        name, _, value = line.partition("=")
-        if name.strip() in {"node.id", "broker.id"} and value.strip().isdecimal():
-            return int(value)
-    return None
+    found = meta_properties(fs, root)
+    text = found.get("node.id", found.get("broker.id", ""))
+    return int(text) if text.isdecimal() else None
+
+
+def meta_properties(fs: pafs.FileSystem, root: str) -> Mapping[str, str]:
+    """What a broker wrote of itself into a log directory; empty without the file."""
+    lines = (line.partition("=") for line in _lines(fs, f"{root}/meta.properties"))
+    return {name.strip(): value.strip() for name, equals, value in lines if equals}
+
+
+def log_ends(fs: pafs.FileSystem, root: str, topics: Collection[str]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Log start and end of every partition of `topics` that lies under `root`, by topic and partition.
+
+    An end is -1 where the last segment has too many batches behind its index to be read.
+    """
+    starts = {
+        (words[0], words[1]): int(words[2])
+        for line in _lines(fs, f"{root}/log-start-offset-checkpoint")
+        if len(words := line.split()) == 3 and words[2].isdecimal()
+    }
+    found = {}
+    for entry in fs.get_file_info(pafs.FileSelector(root)):
+        topic, _, number = entry.base_name.rpartition("-")
+        if entry.type != pafs.FileType.Directory or topic not in topics or not re.fullmatch(r"\d{1,9}", number):
+            continue
+        if segments := segments_of(fs, entry.path, int(number)):
+            start = max(segments[0].base_offset, starts.get((topic, number), 0))
+            end = _end_by_index(fs, segments[-1])
+            found[topic, int(number)] = start, max(end, start) if end >= 0 else end
+    return found
+
+
+def _end_by_index(fs: pafs.FileSystem, last: Segment) -> int:
+    """The log_offset after the last whole batch of a segment, from header to header; -1 after too many."""
+    end, at = last.base_offset, 0
+    with fs.open_input_file(last.path) as file:
+        for relative, position in _last_index_entries(fs, last):
+            base_offset, body_bytes, _ = _batch_head(file, position)
+            if body_bytes > 0 and last.base_offset <= base_offset <= last.base_offset + relative:
+                at = position
+        for _ in range(_MAX_HEADS):
+            base_offset, body_bytes, last_delta = _batch_head(file, at)
+            after = at + SIZE_AT + 4 + body_bytes
+            if body_bytes <= 0 or after > last.size_bytes or base_offset + last_delta < end:
+                return end
+            end, at = base_offset + last_delta + 1, after
+    return -1
+
+
+def _batch_head(file: pa.NativeFile, at: int) -> tuple[int, int, int]:
+    """Base offset, bytes after the size field, and last offset delta of the batch at a byte; zeros at the end."""
+    head = file.read_at(LAST_DELTA_AT + 4, at)
+    if len(head) < LAST_DELTA_AT:
+        return 0, 0, 0
+    base_offset, body_bytes = struct.unpack_from(">qi", head)
+    is_modern = head[MAGIC_AT] == 2 and len(head) == LAST_DELTA_AT + 4
+    return base_offset, body_bytes, max(struct.unpack_from(">i", head, LAST_DELTA_AT)[0], 0) if is_modern else 0
+
+
+def _last_index_entries(fs: pafs.FileSystem, segment: Segment) -> list[tuple[int, int]]:
+    """The last entry (relative offset, position) of the segment's offset index, which may end in zeros; or none."""
+    path = f"{segment.path.removesuffix('.log')}.index"
+    if not is_file(fs, path):
+        return []
+    with fs.open_input_file(path) as file:
+        low, high, found = 0, file.size() // _INDEX_ENTRY.size, []
+        while low < high:
+            middle = (low + high) // 2
+            relative, position = _INDEX_ENTRY.unpack(file.read_at(_INDEX_ENTRY.size, middle * _INDEX_ENTRY.size))
+            if relative > 0 and 0 < position < segment.size_bytes:
+                low, found = middle + 1, [(relative, position)]
+            else:
+                high = middle
+    return found
 
 
 def _epoch_checkpoint(fs: pafs.FileSystem, path: str) -> list[tuple[int, int]]:

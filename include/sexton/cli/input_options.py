@@ -95,7 +95,7 @@ class LogInput:
         from sexton.runs.source import open_archive, open_segments
 
         if self.segments is not None:
-            return open_segments(str(self.segments), topics_file=_text(self.topics))
+            return open_segments(str(self.segments), topics_file=_text(self.topics), as_of_ms=as_of_ms)
         return open_archive(
             str(self.archive), as_of_ms=as_of_ms, topics_file=_text(self.topics), cluster_id=self.cluster_id
         )

@@ -18,8 +18,9 @@ from sexton.kernels.checkpoint import files
 from sexton.kernels.checkpoint.restore import from_tables
 from sexton.kernels.checkpoint.tables import Tables, to_tables
 from sexton.kernels.growth import copy_state
-from sexton.kernels.layout import Int64s, State
+from sexton.kernels.layout import Bytes, Int64s, State
 from sexton.kernels.profile_flags import new_state_of
+from sexton.records.classic import GROUP_METADATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +120,15 @@ class PartialFold:
     def group_record_types(self) -> frozenset[int]:
         """The types of the group records that were seen."""
         records, data = self.state.records[: self.state.counts[L.RECORDS]], self.state.record_bytes
-        types = data[records[:, L.R_AT]].astype(np.int64) << 8 | data[records[:, L.R_AT] + 1]
-        return frozenset(np.unique(types).tolist())
+        return frozenset(np.unique(_int16s(data, records[:, L.R_AT])).tolist())
+
+    @property
+    def group_value_versions(self) -> frozenset[int]:
+        """The versions of the values of classic groups that were seen."""
+        records, data = self.state.records[: self.state.counts[L.RECORDS]], self.state.record_bytes
+        is_value = (_int16s(data, records[:, L.R_AT]) == GROUP_METADATA.number) & (records[:, L.R_VALUE_SIZE] >= 2)
+        values = records[is_value]
+        return frozenset(np.unique(_int16s(data, values[:, L.R_AT] + values[:, L.R_KEY_SIZE])).tolist())
 
     @property
     def unknown_types(self) -> dict[int, int]:
@@ -180,3 +188,8 @@ class PartialFold:
             cut=marks["cut"],
             is_prefix=bool(marks["is_prefix"]),
         )
+
+
+def _int16s(data: Bytes, at: Int64s) -> Int64s:
+    """The numbers of two bytes, from 0 on, at some positions."""
+    return data[at].astype(np.int64) << 8 | data[at + 1]

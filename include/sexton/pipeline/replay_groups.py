@@ -79,7 +79,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     merged, base, passed_over = _fold(engine, folder, source, request, choice.profile)
     evidence = [part.evidence for part in merged]
     if request.profile == AUTO and source.broker_version is None:
-        proven = of_evidence(evidence)
+        proven = of_evidence(evidence, source.release_bounds)
         if proven.profile != choice.profile:
             merged, base, passed_over = _fold(engine, folder, source, request, proven.profile)
         choice = proven
@@ -158,7 +158,7 @@ def _open(request: ReplayRequest) -> LogSource:
     if (request.segments is None) == (request.archive is None):
         raise UsageError("give either segments or an archive", fix="--segments DIR or --archive URI")
     if request.segments is not None:
-        return open_segments(request.segments, topics_file=request.topics_file)
+        return open_segments(request.segments, topics_file=request.topics_file, as_of_ms=request.as_of_ms)
     assert request.archive is not None
     return open_archive(
         request.archive,

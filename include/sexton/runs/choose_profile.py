@@ -1,9 +1,10 @@
 """Chooses the profile whose rules a run follows: the one asked for, or with `auto` the one that is proven.
 
-Proof is the recorded broker's version, a record that only a newer coordinator writes, or a log without a batch of the
-newest record format. Otherwise it is open, because 2.x and 4.0 can write the same log. Then the newest rules apply,
-with the longer of Kafka's default retentions: a warning says so, and no plan is kept that could be applied. A profile
-that was asked for is used as it is; where the log or the recorded broker contradicts it, every command says so.
+Proof is the recorded broker's version, a record that only a newer coordinator writes, a log without a batch of the
+newest record format, or what else excludes all coordinators but one (release_bounds). Otherwise it is open, because 2.x
+and 4.0 can write the same log. Then the newest rules apply that can be, with the longer of Kafka's default retentions:
+a warning says so, and no plan is kept that could be applied. A profile that was asked for is used as it is; where the
+log or the recorded broker contradicts it, every command says so.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING
 from sexton.coordinator import profiles
 from sexton.coordinator.dated_rules import group_coordinator
 from sexton.coordinator.decoding import UNKNOWN_TYPE
-from sexton.coordinator.profile import Profile
+from sexton.coordinator.profile import Profile, Release
+from sexton.runs.release_bounds import UNBOUNDED, ReleaseBounds, text_of
 
 if TYPE_CHECKING:
     from sexton.kernels.fold import PartialFold
@@ -60,6 +62,10 @@ class Evidence:
     """Offset values of version 4, written from 4.1 on."""
     legacy_records: int
     offset_records: int
+    newest_ms: int = -1
+    """The newest timestamp of a batch."""
+    group_versions: frozenset[int] = frozenset()
+    """Versions of the values of type 2."""
 
     @property
     def new_types(self) -> frozenset[int]:
@@ -80,6 +86,8 @@ class Evidence:
             version_4=counters["values_of_version_4"] > 0,
             legacy_records=counters["legacy_records"],
             offset_records=counters["offset_values"] + counters["offset_tombstones"],
+            newest_ms=fold.max_timestamp_ms,
+            group_versions=fold.group_value_versions,
         )
 
 
@@ -91,6 +99,8 @@ def joined(buckets: Sequence[Evidence]) -> Evidence:
         version_4=any(one.version_4 for one in buckets),
         legacy_records=sum(one.legacy_records for one in buckets),
         offset_records=sum(one.offset_records for one in buckets),
+        newest_ms=max(one.newest_ms for one in buckets),
+        group_versions=frozenset().union(*(one.group_versions for one in buckets)),
     )
 
 
@@ -106,15 +116,15 @@ def of_version(broker_version: str) -> Choice:
     return Choice(profile=profiles.of_broker(broker_version), source=f"recorded broker version {broker_version}")
 
 
-def of_evidence(parts: Iterable[Evidence]) -> Choice:
-    """What the log itself proves."""
+def of_evidence(parts: Iterable[Evidence], disk: ReleaseBounds = UNBOUNDED) -> Choice:
+    """What the log itself proves, with the bounds that the disk sets."""
     parts = list(parts)
     if any(part.new_types for part in parts):
-        return _proven("group_coordinator", "record types from 3 on")
+        return _java("record types from 3 on", (4, 0), parts, disk)
     if any(part.version_4 for part in parts):
-        return _proven("group_coordinator", "offset values of version 4")
+        return _java("offset values of version 4", (4, 1), parts, disk)
     if not is_of_old_formats(parts):
-        return ambiguous()
+        return _of_bounds(bounds_of(parts, disk))
     if any(part.format_1 for part in parts):
         choice = _proven("group_metadata_manager", "record format 1")
         release = (
@@ -125,6 +135,49 @@ def of_evidence(parts: Iterable[Evidence]) -> Choice:
     if all(part.legacy_records == part.offset_records for part in parts):
         return _proven("offset_manager:0.8.2", "record type 0 alone")
     return _proven("offset_manager", "record format 0 alone")
+
+
+def _java(proof: str, since: Release, parts: Sequence[Evidence], disk: ReleaseBounds) -> Choice:
+    """The Java coordinator from `since` on."""
+    choice = _proven("group_coordinator", proof)
+    bounds = bounds_of(parts, disk)
+    at_least, at_most = max(since, bounds.lowest or since), bounds.highest
+    newest = choice.profile.release[:2]
+    if at_least <= newest and (at_most is None or at_most >= newest):
+        return choice
+    profile = profiles.of_broker(text_of(at_least if at_most is None else max(at_least, at_most)))
+    reasons = filter(None, (bounds.lowest_why, bounds.highest_why))
+    return replace(choice, profile=profile, open_points=[f"taken for {profile.text}: {'; '.join(reasons)}"])
+
+
+def bounds_of(parts: Iterable[Evidence], disk: ReleaseBounds) -> ReleaseBounds:
+    """Between which releases the broker of a log of the newest format was."""
+    parts = list(parts)
+    is_java = any(part.new_types or part.version_4 for part in parts)  # group values are then from before an upgrade
+    return disk.and_log(
+        newest_ms=max((part.newest_ms for part in parts), default=-1),
+        group_versions=() if is_java else frozenset().union(*(part.group_versions for part in parts)),
+    )
+
+
+def _of_bounds(bounds: ReleaseBounds) -> Choice:
+    """The newest profile within the bounds; proven where only one coordinator is."""
+    reasons = [why for why in (bounds.lowest_why, bounds.highest_why) if why]
+    profile = profiles.NEWEST if bounds.highest is None else profiles.of_broker(text_of(bounds.highest))
+    if bounds.lowest is not None and bounds.lowest > profile.release[:2]:
+        profile = profiles.of_broker(text_of(bounds.lowest))
+    if not (bounds.is_before_4 or bounds.is_from_4):
+        return ambiguous(profile, reasons)
+    since, until = bounds.lowest, bounds.highest
+    span = " to ".join(map(text_of, filter(None, (since, until)))) if since and until else (
+        f"{text_of(since)} or later" if since else f"{text_of(until or ())} or earlier"
+    )
+    release = f"the release is not proven ({span}): taken for {profile.text} (--profile NAME:RELEASE)"
+    return Choice(
+        profile=profile,
+        source=f"proof: {'; '.join(reasons)}",
+        open_points=[] if since == until else [release],
+    )
 
 
 def is_of_old_formats(parts: Iterable[Evidence]) -> bool:
@@ -183,7 +236,8 @@ def _proven(profile: str, proof: str) -> Choice:
     return Choice(profile=profiles.profile_of(profile), source=f"proof: {proof}")
 
 
-def ambiguous() -> Choice:
-    """The newest profile, which nothing proves."""
-    unknown = "nothing in the log proves whose coordinator wrote it: taken for the newest; --profile says otherwise"
-    return Choice(profile=profiles.NEWEST, source=AMBIGUOUS, open_points=[unknown])
+def ambiguous(profile: Profile = profiles.NEWEST, reasons: Sequence[str] = ()) -> Choice:
+    """The newest profile that can be, which nothing proves; `reasons` bound it."""
+    taken = "the newest" if profile == profiles.NEWEST else f"{profile.text} ({'; '.join(reasons)})"
+    unknown = f"nothing in the log proves whose coordinator wrote it: taken for {taken}; --profile says otherwise"
+    return Choice(profile=profile, source=AMBIGUOUS, open_points=[unknown])

@@ -24,6 +24,8 @@ from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.endless_load import BUFFER, DEFAULT_BUFFER_BYTES
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.segment import Segment, disk_identity, list_segments, odd_files
+from sexton.runs.disk_evidence import disk_evidence
+from sexton.runs.release_bounds import UNBOUNDED, ReleaseBounds
 from sexton.settings import settings
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -54,6 +56,8 @@ class LogSource:
     recorded: Recorded = field(default_factory=Recorded)
     load_buffer_bytes: int = DEFAULT_BUFFER_BYTES
     broker_version: str | None = None
+    release_bounds: ReleaseBounds = UNBOUNDED
+    """Between which releases the broker was, where its version is not recorded."""
     is_archive: bool = False
     taken_at_ms: int | None = None
     warnings: list[str] = field(default_factory=list)
@@ -77,13 +81,14 @@ class LogSource:
         }
 
 
-def open_segments(root: str, *, topics_file: str | None) -> LogSource:
-    """A log directory as a broker leaves it, or a backup of one."""
+def open_segments(root: str, *, topics_file: str | None, as_of_ms: int | None = None) -> LogSource:
+    """A log directory as a broker leaves it, or a backup of one, with what else it shows of the instant."""
     fs, path = filesystem(root)
     segments = list_segments(fs, path)
     cluster_id, topic_id = disk_identity(fs, path)
-    topics = topics_from_file(topics_file) if topics_file else None
-    own = _offsets_topic(topics)
+    disk = disk_evidence(fs, [path], as_of_ms=as_of_ms, topic_id=topic_id, highest=max(segments))
+    topics = topics_from_file(topics_file) if topics_file else disk.topics
+    own = _offsets_topic(topics) or _offsets_topic(disk.topics)
     return LogSource(
         uri=root,
         segments=segments,
@@ -91,8 +96,15 @@ def open_segments(root: str, *, topics_file: str | None) -> LogSource:
         topic_id=topic_id or (own or {}).get("id") or "unknown",
         partition_count=len(own["partitions"]) if own else None,
         topics=topics,
-        sees_all_topics=True if topics_file else None,
-        warnings=[f"passed over, no log_offset is so high: {name}" for name in odd_files(fs, path)],
+        topics_at_ms=None if topics_file else disk.topics_at_ms,
+        sees_all_topics=None if topics is None else True,
+        recorded=Recorded(topic_settings=disk.topic_settings, max_message_bytes=disk.max_message_bytes),
+        broker_version=disk.broker_version,
+        release_bounds=disk.bounds,
+        warnings=[
+            *disk.notes,
+            *(f"passed over, no log_offset is so high: {name}" for name in odd_files(fs, path)),
+        ],
     )
 
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from sexton.log.batch import Batch, Record, read_records
 from sexton.records import OFFSET_TYPES
+from sexton.records.classic import GROUP_METADATA
 from sexton.runs.choose_profile import (
-    AMBIGUOUS,
     AUTO,
     Choice,
     Evidence,
+    bounds_of,
     choose,
     is_of_old_formats,
     of_evidence,
@@ -43,12 +44,13 @@ def choice_of(source: LogSource, asked: str | None, parts: "LogParts") -> Choice
     seen: list[Evidence] = []
     for head in _heads(source, parts):
         seen.append(head)
-        choice = of_evidence([head])
-        if choice.source != AMBIGUOUS and not is_of_old_formats([head]):
-            return choice
-    if source.segments and (is_of_old_formats(seen) or not any(head.batches for head in seen)):
-        return of_evidence(Evidence.of(parts.fold(log_partition)) for log_partition in source.segments)
-    return of_evidence(seen)
+        if head.new_types or head.version_4:
+            break
+    is_open = is_of_old_formats(seen) or not any(head.batches for head in seen)
+    if source.segments and (is_open or bounds_of(seen, source.release_bounds) != source.release_bounds):
+        whole = [Evidence.of(parts.fold(log_partition)) for log_partition in source.segments]
+        return of_evidence(whole, source.release_bounds)
+    return of_evidence(seen, source.release_bounds)
 
 
 def _heads(source: LogSource, parts: "LogParts") -> Iterator[Evidence]:
@@ -60,9 +62,12 @@ def evidence_of(batches: Iterable[Batch], *, cap_bytes: int) -> Evidence:
     """The evidence in some batches."""
     counts: Counter[str] = Counter()
     types: set[int] = set()
+    group_versions: set[int] = set()
+    newest_ms = -1
     for batch in batches:
         counts["batches"] += 1
         counts[f"format_{batch.magic}"] += 1
+        newest_ms = max(newest_ms, batch.max_timestamp_ms)
         if batch.is_control:
             continue
         for record in read_records(batch, cap_bytes=cap_bytes):
@@ -70,6 +75,8 @@ def evidence_of(batches: Iterable[Batch], *, cap_bytes: int) -> Evidence:
                 number = int.from_bytes(record.key[:2], signed=True)
                 if number not in OFFSET_TYPES:
                     types.add(number)
+                    if number == GROUP_METADATA.number and record.value is not None and len(record.value) >= 2:
+                        group_versions.add(int.from_bytes(record.value[:2]))
                     continue
                 counts["offsets"] += 1
                 counts["legacy"] += number == 0
@@ -82,4 +89,6 @@ def evidence_of(batches: Iterable[Batch], *, cap_bytes: int) -> Evidence:
         version_4=counts["version_4"] > 0,
         legacy_records=counts["legacy"],
         offset_records=counts["offsets"],
+        newest_ms=newest_ms,
+        group_versions=frozenset(group_versions),
     )

@@ -73,7 +73,7 @@ def _partition_count(source: LogSource, parts: LogParts, shards: LazyShards) -> 
 
 def _source(request: ViewRequest) -> LogSource:
     if request.segments is not None:
-        return open_segments(request.segments, topics_file=request.topics_file)
+        return open_segments(request.segments, topics_file=request.topics_file, as_of_ms=request.as_of_ms)
     assert request.archive is not None
     return open_archive(
         request.archive,

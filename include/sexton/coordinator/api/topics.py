@@ -35,4 +35,4 @@ class Topics:
     def log_end_offset(self, topic: str, partition: int) -> int | None:
         """The log end offset of a partition; None where it is not known."""
         ends = self.log_end_offsets.get(topic, [])
-        return ends[partition] if 0 <= partition < len(ends) else None
+        return ends[partition] if 0 <= partition < len(ends) and ends[partition] >= 0 else None

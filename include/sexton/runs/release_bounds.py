@@ -1,0 +1,137 @@
+"""Which releases a broker may have had, by what it wrote and when; every bound has its reason.
+
+A date is that of the announcement of a release; snapshots and release candidates of before are not thought of. A clock
+that was wrong is believed unless it is contradicted: no broker wrote record format 2 before 0.11.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+
+from sexton.coordinator.profile import Release
+
+FIRST_WITHOUT_ZOOKEEPER: Release = (4, 0)
+ZOOKEEPER: Release = (3, 9)
+"""The last release that had it."""
+_GROUP_VALUES_OF_2_3 = 3
+"""The version that 2.3 and all later releases write."""
+_ANNOUNCED: tuple[tuple[Release, date], ...] = (
+    ((0, 11), date(2017, 6, 28)),
+    ((1, 0), date(2017, 11, 1)),
+    ((1, 1), date(2018, 3, 28)),
+    ((2, 0), date(2018, 7, 30)),
+    ((2, 1), date(2018, 11, 20)),
+    ((2, 2), date(2019, 3, 22)),
+    ((2, 3), date(2019, 6, 25)),
+    ((2, 4), date(2019, 12, 16)),
+    ((2, 5), date(2020, 4, 15)),
+    ((2, 6), date(2020, 8, 3)),
+    ((2, 7), date(2020, 12, 21)),
+    ((2, 8), date(2021, 4, 19)),
+    ((3, 0), date(2021, 9, 21)),
+    ((3, 1), date(2022, 1, 24)),
+    ((3, 2), date(2022, 5, 17)),
+    ((3, 3), date(2022, 10, 3)),
+    ((3, 4), date(2023, 2, 7)),
+    ((3, 5), date(2023, 6, 15)),
+    ((3, 6), date(2023, 10, 10)),
+    ((3, 7), date(2024, 2, 27)),
+    ((3, 8), date(2024, 7, 29)),
+    ((3, 9), date(2024, 11, 6)),
+    ((4, 0), date(2025, 3, 18)),
+    ((4, 1), date(2025, 9, 2)),
+    ((4, 2), date(2026, 2, 17)),
+    ((4, 3), date(2026, 5, 22)),
+)
+"""Later releases are not dated: whatever was written after the last of these may be of any."""
+_METADATA_VERSIONS: tuple[tuple[int, Release], ...] = (
+    (1, (3, 0)),
+    (2, (3, 1)),
+    (3, (3, 2)),
+    (4, (3, 3)),
+    (8, (3, 4)),
+    (9, (3, 5)),
+    (12, (3, 6)),
+    (15, (3, 7)),
+    (20, (3, 8)),
+    (21, (3, 9)),
+    (22, (4, 0)),
+    (26, (4, 1)),
+    (28, (4, 2)),
+    (30, (4, 3)),
+    (31, (4, 4)),
+)
+"""The first level of each release (MetadataVersion)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseBounds:
+    """Minor releases from `lowest` to `highest`, None where nothing bounds them; each with what shows it."""
+
+    lowest: Release | None = None
+    highest: Release | None = None
+    lowest_why: str = ""
+    highest_why: str = ""
+
+    def and_from(self, release: Release, why: str) -> "ReleaseBounds":
+        """The same, not before `release`; what is already shown wins over a contradiction."""
+        if (self.lowest is not None and release < self.lowest) or (self.highest is not None and release > self.highest):
+            return self
+        return replace(self, lowest=release, lowest_why=self.lowest_why if release == self.lowest else why)
+
+    def and_to(self, release: Release, why: str) -> "ReleaseBounds":
+        """The same, not after `release`; what is already shown wins over a contradiction."""
+        if (self.highest is not None and release > self.highest) or (self.lowest is not None and release < self.lowest):
+            return self
+        also = f"{self.highest_why}, {why}" if release == self.highest else why
+        return replace(self, highest=release, highest_why=also)
+
+    def and_log(self, *, newest_ms: int, group_versions: Collection[int]) -> "ReleaseBounds":
+        """The same, by the newest record of a log of format 2 and the versions of its group values."""
+        found, newest = self, release_at(newest_ms)
+        if group_versions and max(group_versions) < _GROUP_VALUES_OF_2_3:
+            release, whose = ((2, 2), "2.1 and 2.2") if 2 in group_versions else ((2, 0), "releases before 2.1")
+            why = f"no group value is newer than version {max(group_versions)}, the inter-broker protocol's of {whose}"
+            found = found.and_to(release, why)
+        return found if newest is None else found.and_to(newest, f"the newest record is of {day_of(newest_ms)}")
+
+    @property
+    def is_before_4(self) -> bool:
+        return self.highest is not None and self.highest < FIRST_WITHOUT_ZOOKEEPER
+
+    @property
+    def is_from_4(self) -> bool:
+        return self.lowest is not None and self.lowest >= FIRST_WITHOUT_ZOOKEEPER
+
+
+UNBOUNDED = ReleaseBounds()
+
+
+def release_at(instant_ms: int) -> Release | None:
+    """The newest release when a record of format 2 was written; None where it may be any, or the clock was wrong."""
+    day = day_of(instant_ms)
+    if not str(_ANNOUNCED[0][1]) <= day < str(_ANNOUNCED[-1][1]):
+        return None
+    return max(release for release, since in _ANNOUNCED if str(since) <= day)
+
+
+def release_of_level(metadata_version: int) -> tuple[Release | None, bool]:
+    """The release that brought a level of metadata.version, and whether it is that one; None below 1.
+
+    A level after the last known one may be of any later release.
+    """
+    release = max((release for level, release in _METADATA_VERSIONS if level <= metadata_version), default=None)
+    return release, release is not None and metadata_version < _METADATA_VERSIONS[-1][0]
+
+
+def text_of(release: Release) -> str:
+    """`4.3`."""
+    return ".".join(map(str, release))
+
+
+def day_of(instant_ms: int) -> str:
+    """The day of an instant, as ISO 8601; empty for one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(instant_ms / 1000, UTC).date().isoformat()
+    except (OverflowError, ValueError, OSError):
+        return ""

@@ -19,7 +19,7 @@ LOCAL, CAP = pafs.LocalFileSystem(), 1 << 20
 GONE_MS, ANEW_MS = 1_795_826_919_100, 1_795_826_920_188
 NUMBERS = {"Topic": 2, "Partition": 3, "Config": 4, "RemoveTopic": 9, "BeginTransaction": 23, "EndTransaction": 24,
            "AbortTransaction": 25}  # fmt: skip
-A, B = UUID(int=1), UUID(int=2)
+A, B, C = UUID(int=1), UUID(int=2), UUID(int=3)
 
 
 def read(root: Path, as_of_ms: int | None = None) -> MetadataLog | None:
@@ -141,11 +141,16 @@ def test_a_log_that_ends_in_half_a_batch_is_read_up_to_it(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("end", "there"),
-    [([(records.EndTransaction(),)], {"a": 1, "b": 1}), ([(records.AbortTransaction(),)], {"a": 1}), ([], {"a": 1})],
+    [
+        ([(records.EndTransaction(),)], {"a": 1, "b": 1, "c": 1}),
+        ([(records.AbortTransaction(),)], {"a": 1, "c": 1}),
+        ([], {"a": 1}),
+    ],
 )
 def test_a_transaction_counts_when_it_ends(tmp_path: Path, end: list[tuple[object]], there: dict[str, int]) -> None:
     begun = (records.BeginTransaction(), records.Topic(name="b", topic_id=B), partition(0, B))
-    disk = written(tmp_path, (records.Topic(name="a", topic_id=A), partition(0, A)), begun, *end)
+    last = (records.Topic(name="c", topic_id=C), partition(0, C))
+    disk = written(tmp_path, (records.Topic(name="a", topic_id=A), partition(0, A)), begun, *end, last)
     assert topics(read(disk)) == there
 
 

@@ -102,35 +102,35 @@ UP_TO_3_9 = UNBOUNDED.and_to((3, 9), "ZooKeeper")
 
 
 @pytest.mark.parametrize(
-    ("log", "disk", "profile", "source", "told"),
+    ("log", "disk", "profile", "source", "point"),
     [
         (at("2019-05-25", commit("g")), UNBOUNDED, "group_metadata_manager:2.2", "newest record is of 2019-05-25",
-         "(2.2 or earlier)"),
-        (at("2025-03-17", commit("g")), UNBOUNDED, "group_metadata_manager:3.9", "proof", "(3.9 or earlier)"),
+         "(up to 2.2)"),
+        (at("2025-03-17", commit("g")), UNBOUNDED, "group_metadata_manager:3.9", "proof", "(up to 3.9)"),
         (at("2025-03-18", commit("g")), UNBOUNDED, "group_coordinator:4.0", AMBIGUOUS, "2025-03-18"),
         (at("2026-05-22", commit("g")), UNBOUNDED, "group_coordinator:4.3.1", AMBIGUOUS, "taken for the newest"),
         (at("2016-01-01", commit("g")), UNBOUNDED, "group_coordinator:4.3.1", AMBIGUOUS, "taken for the newest"),
-        (at("2026-09-01", group_value(2)), UNBOUNDED, "group_metadata_manager:2.2", "of 2.1 and 2.2", "2.2 or earlier"),
-        (at("2026-09-01", group_value(1)), UNBOUNDED, "group_metadata_manager:2.0", "before 2.1", "2.0 or earlier"),
+        (at("2026-09-01", group_value(2)), UNBOUNDED, "group_metadata_manager:2.2", "of 2.1 and 2.2", "(up to 2.2)"),
+        (at("2026-09-01", group_value(1)), UNBOUNDED, "group_metadata_manager:2.0", "before 2.1", "(up to 2.0)"),
         (at("2026-09-01", group_value(3)), UNBOUNDED, "group_coordinator:4.3.1", AMBIGUOUS, "taken for the newest"),
         (at("2026-09-01", group_value(2), group_value(3)), UNBOUNDED, "group_coordinator:4.3.1", AMBIGUOUS, "newest"),
-        (at("2026-09-01", commit("g")), UP_TO_3_9, "group_metadata_manager:3.9", "proof: ZooKeeper", "3.9 or earlier"),
-        (at("2026-09-01", commit("g")), FROM_4, "group_coordinator:4.3.1", "metadata.version 22", "4.0 or later"),
-        (at("2025-09-03", commit("g")), FROM_4, "group_coordinator:4.1", "metadata.version 22", "(4.0 to 4.1)"),
+        (at("2026-09-01", commit("g")), UP_TO_3_9, "group_metadata_manager:3.9", "proof: ZooKeeper", "(up to 3.9)"),
+        (at("2026-09-01", commit("g")), FROM_4, "group_coordinator:4.3.1", "metadata.version 22", "(from 4.0)"),
+        (at("2025-09-03", commit("g")), FROM_4, "group_coordinator:4.1", "metadata.version 22", "(from 4.0 up to 4.1)"),
         (at("2025-04-01", commit("g")), FROM_4, "group_coordinator:4.0", "newest record is of 2025-04-01", None),
-        (at("2024-01-01", commit("g")), FROM_4, "group_coordinator:4.3.1", "metadata.version 22", "4.0 or later"),
+        (at("2024-01-01", commit("g")), FROM_4, "group_coordinator:4.3.1", "metadata.version 22", "(from 4.0)"),
         (at("2025-04-01", NEW_TYPE, group_value(2)), UNBOUNDED, "group_coordinator:4.0", "types from 3", "2025-04-01"),
         (at("2024-12-01", NEW_TYPE), UNBOUNDED, "group_coordinator:4.0", "types from 3", "2024-12-01"),
         (at("2026-09-01", NEW_TYPE), UNBOUNDED.and_from((4, 4), "level 31"), "group_coordinator:4.4", "types", "31"),
     ],
 )  # fmt: skip
 def test_what_else_bounds_the_release(
-    log: Evidence, disk: ReleaseBounds, profile: str, source: str, told: str | None
+    log: Evidence, disk: ReleaseBounds, profile: str, source: str, point: str | None
 ) -> None:
     choice = of_evidence([evidence(), log], disk)
     assert choice.profile == profile_of(profile)
     assert source in choice.source
-    assert [str(told) in text for text in choice.open_points] == [True] * (told is not None)
+    assert [str(point) in text for text in choice.open_points] == [True] * (point is not None)
 
 
 @pytest.mark.parametrize("day", ["2019-05-25", "2026-09-01"])

@@ -60,8 +60,8 @@ def test_records_are_what_kafka_prints(release: str) -> None:
             assert (None if found is None else type(found).__name__) == READ.get(payload["type"])
             if found is not None:
                 schema = Schema(type(found), flexible_since=0)
-                told = as_kafka_json(schema, payload["version"], as_fields(found))
-                assert {key: bool(one) if key in FLAGS else one for key, one in told.items()} == payload["data"]
+                shown = as_kafka_json(schema, payload["version"], as_fields(found))
+                assert {key: bool(one) if key in FLAGS else one for key, one in shown.items()} == payload["data"]
                 seen.add(type(found).__name__)
     assert {"RegisterBroker", "Topic", "Partition", "Config", "FeatureLevel"} <= seen
     assert release != "4.3.1" or "RemoveTopic" in seen

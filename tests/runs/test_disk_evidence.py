@@ -1,4 +1,4 @@
-"""What a disk shows besides its offsets log is used where it goes with it, and told."""
+"""What a disk shows besides its offsets log is used where it goes with it, and reported."""
 
 import shutil
 from pathlib import Path
@@ -82,9 +82,9 @@ def test_metadata_of_strangers_is_not_used(tmp_path: Path, hurt, why: str | None
     hurt(tmp_path / "disk")
     source = source_of(tmp_path / "disk")
     assert (source.partition_count, source.topics is None) == ((4, False) if why is None else (None, True))
-    (told,) = source.warnings
-    assert told.startswith("by __cluster_metadata" if why is None else "__cluster_metadata is not used: ")
-    assert str(why or "") in told
+    (note,) = source.warnings
+    assert note.startswith("by __cluster_metadata" if why is None else "__cluster_metadata is not used: ")
+    assert str(why or "") in note
     assert source.release_bounds.lowest == (4, 3)  # bootstrap.checkpoint still shows it
 
 

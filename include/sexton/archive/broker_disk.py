@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs as pafs
 
-from sexton.archive.files import is_file
+from sexton.archive.files import is_file, read_file
 from sexton.log.entry import LAST_DELTA_AT, MAGIC_AT, SIZE_AT
 from sexton.log.framing import DAMAGE, KIND, POSITION, TORN, frames
 from sexton.log.headers import batch_headers, headers_of
@@ -27,7 +27,6 @@ from sexton.log.segment import Segment, file_bytes, list_segments, segments_of
 
 TOPIC = "__consumer_offsets"
 _CHECKPOINT_BYTES = 16 * 1024 * 1024
-_INDEX_ENTRY = struct.Struct(">ii")  # offset relative to the segment's, position in it
 _MAX_HEADS = 100_000
 """An index has an entry for every 4 KiB of batches; without one a segment may hold tens of millions of them."""
 
@@ -254,10 +253,10 @@ def _end_by_index(fs: pafs.FileSystem, last: Segment) -> int:
     """The log_offset after the last whole batch of a segment, from header to header; -1 after too many."""
     end, at = last.base_offset, 0
     with fs.open_input_file(last.path) as file:
-        for relative, position in _last_index_entries(fs, last):
-            base_offset, body_bytes, _ = _batch_head(file, position)
-            if body_bytes > 0 and last.base_offset <= base_offset <= last.base_offset + relative:
-                at = position
+        relative, position = _last_index_entry(fs, f"{last.path.removesuffix('.log')}.index")
+        base_offset, body_bytes, _ = _batch_head(file, position)
+        if body_bytes > 0 and last.base_offset <= base_offset <= last.base_offset + relative:
+            at = position
         for _ in range(_MAX_HEADS):
             base_offset, body_bytes, last_delta = _batch_head(file, at)
             after = at + SIZE_AT + 4 + body_bytes
@@ -270,28 +269,20 @@ def _end_by_index(fs: pafs.FileSystem, last: Segment) -> int:
 def _batch_head(file: pa.NativeFile, at: int) -> tuple[int, int, int]:
     """Base offset, bytes after the size field, and last offset delta of the batch at a byte; zeros at the end."""
     head = file.read_at(LAST_DELTA_AT + 4, at)
-    if len(head) < LAST_DELTA_AT:
+    if len(head) < LAST_DELTA_AT + 4:
         return 0, 0, 0
     base_offset, body_bytes = struct.unpack_from(">qi", head)
-    is_modern = head[MAGIC_AT] == 2 and len(head) == LAST_DELTA_AT + 4
-    return base_offset, body_bytes, max(struct.unpack_from(">i", head, LAST_DELTA_AT)[0], 0) if is_modern else 0
+    (last_delta,) = struct.unpack_from(">i", head, LAST_DELTA_AT)
+    return base_offset, body_bytes, max(last_delta, 0) if head[MAGIC_AT] == 2 else 0
 
 
-def _last_index_entries(fs: pafs.FileSystem, segment: Segment) -> list[tuple[int, int]]:
-    """The last entry (relative offset, position) of the segment's offset index, which may end in zeros; or none."""
-    path = f"{segment.path.removesuffix('.log')}.index"
-    if not is_file(fs, path):
-        return []
-    with fs.open_input_file(path) as file:
-        low, high, found = 0, file.size() // _INDEX_ENTRY.size, []
-        while low < high:
-            middle = (low + high) // 2
-            relative, position = _INDEX_ENTRY.unpack(file.read_at(_INDEX_ENTRY.size, middle * _INDEX_ENTRY.size))
-            if relative > 0 and 0 < position < segment.size_bytes:
-                low, found = middle + 1, [(relative, position)]
-            else:
-                high = middle
-    return found
+def _last_index_entry(fs: pafs.FileSystem, path: str) -> tuple[int, int]:
+    """The last entry (relative offset, position) of an offset index, which may end in zeros; zeros without one."""
+    data = read_file(fs, path) if is_file(fs, path) else b""
+    entries = np.frombuffer(data[: len(data) // 8 * 8], ">i4").reshape(-1, 2)
+    places = np.flatnonzero(entries[:, 1] > 0)
+    relative, position = entries[places[-1]].tolist() if len(places) else (0, 0)
+    return relative, position
 
 
 def _epoch_checkpoint(fs: pafs.FileSystem, path: str) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ A disk does not say how far the quorum had committed its last records: a control
 """
 
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -32,7 +33,6 @@ from sexton.records.cluster_metadata import (
     Topic,
     UnregisterBroker,
     decode_metadata,
-    decode_snapshot_header,
 )
 from sexton.records.uuids import kafka_uuid
 
@@ -40,6 +40,7 @@ METADATA_TOPIC, METADATA_VERSION = "__cluster_metadata", "metadata.version"
 _TOPIC_RESOURCE = 2
 _CHECKPOINT = re.compile(r"(\d{20})-\d{10}\.checkpoint")
 _SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = 3, 4
+_HEADER_FIELDS = struct.Struct(">hq")  # version, timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +102,6 @@ class MetadataLog:
             case UnregisterBroker():
                 self.brokers.pop(record.broker_id, None)
 
-    def check(self) -> None:
-        """LogError unless every topic has the partitions from 0 on."""
-        for name, topic in self.topics.items():
-            if not topic.partitions or topic.partitions != set(range(len(topic.partitions))):
-                raise LogError("contradiction", f"topic {name!r} lacks partitions below its highest")
-
     def _name(self, topic_id: UUID) -> str:
         if topic_id not in self._names:
             raise LogError("contradiction", f"there is no topic of id {kafka_uuid(topic_id)}")
@@ -126,7 +121,7 @@ class _Place:
         return self.record.timestamp_ms
 
 
-_Kept = list[tuple[_Place, MetadataRecord]] | None
+_Kept = list[MetadataRecord] | None
 """The records of the transaction that is open; None without one."""
 
 
@@ -151,10 +146,9 @@ def read_metadata_log(fs: pafs.FileSystem, root: str, *, as_of_ms: int | None, c
             kept = _take(found, place, kept)
         if found.is_cut:
             break
-    try:
-        found.check()
-    except LogError as error:
-        raise LogError(error.reason, f"{folder}: {error.detail}") from None
+    for name, topic in found.topics.items():
+        if not topic.partitions or topic.partitions != set(range(len(topic.partitions))):
+            raise LogError("contradiction", f"{folder}: topic {name!r} lacks partitions below its highest")
     return found if found.next_offset else None
 
 
@@ -197,9 +191,12 @@ def _snapshot(fs: pafs.FileSystem, file: pafs.FileInfo, as_of_ms: int | None, ca
 
 
 def _snapshot_instant(place: _Place) -> int:
-    if place.control_type != _SNAPSHOT_HEADER:
+    """The timestamp of the last record that went into the snapshot, by its header (SnapshotHeaderRecord)."""
+    value = place.record.value or b""
+    if place.control_type != _SNAPSHOT_HEADER or len(value) < _HEADER_FIELDS.size:
         raise LogError("malformed_batch", f"{place.path}: a snapshot begins with its header")
-    return decode_snapshot_header(place.record.value or b"").last_contained_log_timestamp
+    _, last_ms = _HEADER_FIELDS.unpack_from(value)
+    return int(last_ms)
 
 
 def _records(
@@ -232,32 +229,19 @@ def _take(found: MetadataLog, place: _Place, kept: _Kept) -> _Kept:
         return kept
     try:
         record = decode_metadata(place.record.value or b"")
+        match record:
+            case BeginTransaction():
+                return []
+            case AbortTransaction():
+                return None
+            case EndTransaction():
+                for one in kept or ():
+                    found.apply(one)
+                return None
+        if record is not None and kept is not None:
+            kept.append(record)
+        elif record is not None:
+            found.apply(record)
     except LogError as error:
-        raise _at(place, error) from None
-    match record:
-        case BeginTransaction():
-            return []
-        case AbortTransaction():
-            return None
-        case EndTransaction():
-            for one in kept or ():
-                _apply(found, *one)
-            return None
-        case None:
-            return kept
-    if kept is None:
-        _apply(found, place, record)
-    else:
-        kept.append((place, record))
+        raise LogError(error.reason, f"{place.path}: offset {place.record.log_offset}: {error.detail}") from None
     return kept
-
-
-def _apply(found: MetadataLog, place: _Place, record: MetadataRecord) -> None:
-    try:
-        found.apply(record)
-    except LogError as error:
-        raise _at(place, error) from None
-
-
-def _at(place: _Place, error: LogError) -> LogError:
-    return LogError(error.reason, f"{place.path}: offset {place.record.log_offset}: {error.detail}")

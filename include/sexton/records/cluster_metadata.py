@@ -133,41 +133,15 @@ class AbortTransaction:
     reason: str | None = wire_field(Text(nullable=True), tag=0, default=None)
 
 
-@record
-class SnapshotHeader:
-    """The control record with which a snapshot begins."""
-
-    version: int = wire_field(INT16)
-    last_contained_log_timestamp: int = wire_field(INT64)
-
-
-MetadataRecord = (
-    RegisterBroker
-    | UnregisterBroker
-    | Topic
-    | Partition
-    | Config
-    | RemoveTopic
-    | FeatureLevel
-    | BeginTransaction
-    | EndTransaction
-    | AbortTransaction
-)
+_Change = RegisterBroker | UnregisterBroker | Topic | Partition | Config | RemoveTopic | FeatureLevel
+MetadataRecord = _Change | BeginTransaction | EndTransaction | AbortTransaction
 _TYPES: dict[int, tuple[type[Any], int]] = {
-    0: (RegisterBroker, 4),
-    1: (UnregisterBroker, 0),
-    2: (Topic, 0),
-    3: (Partition, 2),
-    4: (Config, 0),
-    9: (RemoveTopic, 0),
-    12: (FeatureLevel, 0),
-    23: (BeginTransaction, 0),
-    24: (EndTransaction, 0),
-    25: (AbortTransaction, 0),
-}
+    0: (RegisterBroker, 4), 1: (UnregisterBroker, 0), 2: (Topic, 0), 3: (Partition, 2), 4: (Config, 0),
+    9: (RemoveTopic, 0), 12: (FeatureLevel, 0),
+    23: (BeginTransaction, 0), 24: (EndTransaction, 0), 25: (AbortTransaction, 0),
+}  # fmt: skip
 """The class of a type, and the newest version of it that is known."""
 _SCHEMAS = {number: Schema(cls, flexible_since=0) for number, (cls, _) in _TYPES.items()}
-_SNAPSHOT_HEADER = Schema(SnapshotHeader, flexible_since=0)
 
 
 def decode_metadata(value: bytes) -> MetadataRecord | None:
@@ -182,22 +156,12 @@ def decode_metadata(value: bytes) -> MetadataRecord | None:
             return UNREAD
         cls, newest = _TYPES[number]
         if not 0 <= version <= newest:
-            known = f"versions up to {newest} are known"
-            raise LogError("malformed_value", f"version {version} of {cls.__name__}: {known}")
+            what = f"version {version} of {cls.__name__}: versions up to {newest} are known"
+            raise LogError("malformed_value", what)
         found: MetadataRecord
         found, pos = _SCHEMAS[number].reader(version)(wire.measured(value), pos)
     except (wire.Unreadable, wire.TooManyItems) as error:
         raise LogError("malformed_value", str(error)) from None
     if pos != len(value):
         raise LogError("malformed_value", f"{len(value) - pos} bytes are left after a {type(found).__name__}")
-    return found
-
-
-def decode_snapshot_header(value: bytes) -> SnapshotHeader:
-    """The header of a snapshot; LogError (malformed_control) for anything else."""
-    try:
-        found: SnapshotHeader
-        found, _ = _SNAPSHOT_HEADER.reader(0)(value, 0)
-    except wire.Unreadable as error:
-        raise LogError("malformed_control", str(error)) from None
     return found

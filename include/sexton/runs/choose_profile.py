@@ -168,16 +168,12 @@ def _of_bounds(bounds: ReleaseBounds) -> Choice:
         profile = profiles.of_broker(text_of(bounds.lowest))
     if not (bounds.is_before_4 or bounds.is_from_4):
         return ambiguous(profile, reasons)
-    since, until = bounds.lowest, bounds.highest
-    span = " to ".join(map(text_of, filter(None, (since, until)))) if since and until else (
-        f"{text_of(since)} or later" if since else f"{text_of(until or ())} or earlier"
-    )
+    since = "" if bounds.lowest is None else f"from {text_of(bounds.lowest)}"
+    until = "" if bounds.highest is None else f"up to {text_of(bounds.highest)}"
+    span = " ".join(filter(None, (since, until)))
     release = f"the release is not proven ({span}): taken for {profile.text} (--profile NAME:RELEASE)"
-    return Choice(
-        profile=profile,
-        source=f"proof: {'; '.join(reasons)}",
-        open_points=[] if since == until else [release],
-    )
+    is_one = bounds.lowest == bounds.highest
+    return Choice(profile=profile, source=f"proof: {'; '.join(reasons)}", open_points=[] if is_one else [release])
 
 
 def is_of_old_formats(parts: Iterable[Evidence]) -> bool:

@@ -1,5 +1,5 @@
 """What a broker's log directories show besides the offsets log: `__cluster_metadata`, `bootstrap.checkpoint` and
-`meta.properties`. Each is used as a whole or not at all, and what was concluded is told."""
+`meta.properties`. Each is used as a whole or not at all, and notes say what was concluded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,7 +84,7 @@ def disk_evidence(
         max_message_bytes=int(max_bytes) if max_bytes.isdecimal() and len(max_bytes) <= _MAX_SETTING_CHARS else None,
         broker_version=version,
         bounds=bounds,
-        notes=[*notes, _told(found, version)],
+        notes=[*notes, _summary(found, version)],
     )
 
 
@@ -140,14 +140,11 @@ def _rows(fs: pafs.FileSystem, paths: Sequence[str], found: MetadataLog) -> list
     ]
 
 
-def _told(found: MetadataLog, version: str | None) -> str:
+def _summary(found: MetadataLog, version: str | None) -> str:
     until = datetime.fromtimestamp(found.last_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    level = found.features.get(METADATA_VERSION)
+    text = f"by {METADATA_TOPIC}, read up to offset {found.next_offset} ({until}): {len(found.topics)} topics, "
+    text += f"{len(found.topics[TOPIC].partitions)} log partitions"
+    if METADATA_VERSION in found.features:
+        text += f", metadata.version {found.features[METADATA_VERSION]}"
     brokers = f"broker{'s' * (len(found.brokers) > 1)} {', '.join(map(str, sorted(found.brokers)))}"
-    parts = [
-        f"{len(found.topics)} topics",
-        f"{len(found.topics[TOPIC].partitions)} log partitions",
-        *([] if level is None else [f"metadata.version {level}"]),
-        *([] if version is None else [f"{brokers} of Kafka {version}"]),
-    ]
-    return f"by {METADATA_TOPIC}, read up to offset {found.next_offset} ({until}): {', '.join(parts)}"
+    return text if version is None else f"{text}, {brokers} of Kafka {version}"

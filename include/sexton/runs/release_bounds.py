@@ -4,9 +4,10 @@ A date is that of the announcement of a release; snapshots and release candidate
 that was wrong is believed unless it is contradicted: no broker wrote record format 2 before 0.11.
 """
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 
 from sexton.coordinator.profile import Release
 
@@ -15,52 +16,25 @@ ZOOKEEPER: Release = (3, 9)
 """The last release that had it."""
 _GROUP_VALUES_OF_2_3 = 3
 """The version that 2.3 and all later releases write."""
-_ANNOUNCED: tuple[tuple[Release, date], ...] = (
-    ((0, 11), date(2017, 6, 28)),
-    ((1, 0), date(2017, 11, 1)),
-    ((1, 1), date(2018, 3, 28)),
-    ((2, 0), date(2018, 7, 30)),
-    ((2, 1), date(2018, 11, 20)),
-    ((2, 2), date(2019, 3, 22)),
-    ((2, 3), date(2019, 6, 25)),
-    ((2, 4), date(2019, 12, 16)),
-    ((2, 5), date(2020, 4, 15)),
-    ((2, 6), date(2020, 8, 3)),
-    ((2, 7), date(2020, 12, 21)),
-    ((2, 8), date(2021, 4, 19)),
-    ((3, 0), date(2021, 9, 21)),
-    ((3, 1), date(2022, 1, 24)),
-    ((3, 2), date(2022, 5, 17)),
-    ((3, 3), date(2022, 10, 3)),
-    ((3, 4), date(2023, 2, 7)),
-    ((3, 5), date(2023, 6, 15)),
-    ((3, 6), date(2023, 10, 10)),
-    ((3, 7), date(2024, 2, 27)),
-    ((3, 8), date(2024, 7, 29)),
-    ((3, 9), date(2024, 11, 6)),
-    ((4, 0), date(2025, 3, 18)),
-    ((4, 1), date(2025, 9, 2)),
-    ((4, 2), date(2026, 2, 17)),
-    ((4, 3), date(2026, 5, 22)),
-)
+_DATES = """
+0.11 2017-06-28  1.0 2017-11-01  1.1 2018-03-28  2.0 2018-07-30  2.1 2018-11-20  2.2 2019-03-22  2.3 2019-06-25
+2.4 2019-12-16   2.5 2020-04-15  2.6 2020-08-03  2.7 2020-12-21  2.8 2021-04-19  3.0 2021-09-21  3.1 2022-01-24
+3.2 2022-05-17   3.3 2022-10-03  3.4 2023-02-07  3.5 2023-06-15  3.6 2023-10-10  3.7 2024-02-27  3.8 2024-07-29
+3.9 2024-11-06   4.0 2025-03-18  4.1 2025-09-02  4.2 2026-02-17  4.3 2026-05-22
+"""
+_LEVELS = """
+3.0 1  3.1 2  3.2 3  3.3 4  3.4 8  3.5 9  3.6 12  3.7 15  3.8 20  3.9 21  4.0 22  4.1 26  4.2 28  4.3 30  4.4 31
+"""
+
+
+def _table(text: str) -> dict[str, Release]:
+    """What follows each release, with the release."""
+    return {what: tuple(map(int, name.split("."))) for name, what in re.findall(r"(\S+) +(\S+)", text)}
+
+
+_ANNOUNCED = _table(_DATES)
 """Later releases are not dated: whatever was written after the last of these may be of any."""
-_METADATA_VERSIONS: tuple[tuple[int, Release], ...] = (
-    (1, (3, 0)),
-    (2, (3, 1)),
-    (3, (3, 2)),
-    (4, (3, 3)),
-    (8, (3, 4)),
-    (9, (3, 5)),
-    (12, (3, 6)),
-    (15, (3, 7)),
-    (20, (3, 8)),
-    (21, (3, 9)),
-    (22, (4, 0)),
-    (26, (4, 1)),
-    (28, (4, 2)),
-    (30, (4, 3)),
-    (31, (4, 4)),
-)
+_METADATA_VERSIONS = {int(level): release for level, release in _table(_LEVELS).items()}
 """The first level of each release (MetadataVersion)."""
 
 
@@ -110,9 +84,8 @@ UNBOUNDED = ReleaseBounds()
 def release_at(instant_ms: int) -> Release | None:
     """The newest release when a record of format 2 was written; None where it may be any, or the clock was wrong."""
     day = day_of(instant_ms)
-    if not str(_ANNOUNCED[0][1]) <= day < str(_ANNOUNCED[-1][1]):
-        return None
-    return max(release for release, since in _ANNOUNCED if str(since) <= day)
+    is_dated = min(_ANNOUNCED) <= day < max(_ANNOUNCED)
+    return max(release for since, release in _ANNOUNCED.items() if since <= day) if is_dated else None
 
 
 def release_of_level(metadata_version: int) -> tuple[Release | None, bool]:
@@ -120,8 +93,8 @@ def release_of_level(metadata_version: int) -> tuple[Release | None, bool]:
 
     A level after the last known one may be of any later release.
     """
-    release = max((release for level, release in _METADATA_VERSIONS if level <= metadata_version), default=None)
-    return release, release is not None and metadata_version < _METADATA_VERSIONS[-1][0]
+    release = max((release for level, release in _METADATA_VERSIONS.items() if level <= metadata_version), default=None)
+    return release, release is not None and metadata_version < max(_METADATA_VERSIONS)
 
 
 def text_of(release: Release) -> str:

@@ -11,6 +11,14 @@ import sys
 import tempfile
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from sexton.kafka.broker import free_port
+from sexton.lake.catalog import Lake, open_lake
+from sexton.local.system import System
+from sexton.settings import PROJECT_ROOT, Settings
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "tests"
 MIGRATE_TIMEOUT_S = 300
@@ -26,6 +34,26 @@ def migrated_home(airflow_home: Path) -> None:
     """Create the database of an AIRFLOW_HOME that the embedded Airflow takes as migrated by its release."""
     migrated_database(airflow_home / "airflow.db")
     (airflow_home / "migrated").write_text(metadata.version("apache-airflow-core"), encoding="utf-8")
+
+
+def project_home(home: Path) -> None:
+    """A SEXTON_HOME with the DAGs and jobs of this project."""
+    for name in ("dags", "spark_jobs", "plugins", ".cache"):
+        (home / name).symlink_to(PROJECT_ROOT / name)
+
+
+def system_in(home: Path, **options: Any) -> System:
+    """A Kafka and an Airflow for `home`, on ports that are free; neither is started."""
+    project_home(home)
+    config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
+    system = System(config, Console(quiet=True), **options)
+    migrated_home(system.home.root)
+    return system
+
+
+def lake_of(config: Settings) -> Lake:
+    """The lake of such a home."""
+    return open_lake({"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri})
 
 
 def airflow_environment(home: Path, **more: str) -> dict[str, str]:

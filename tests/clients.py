@@ -1,7 +1,9 @@
 """What clients and administrators do on the broker of a test."""
 
 from collections.abc import Mapping
+from typing import Any
 
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.consumer import OffsetCommitRequest
 
@@ -9,13 +11,28 @@ from sexton.kafka.client import ClientConfig
 from sexton.kafka.group_state import find_coordinator
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import QUIET, wait
+from tests.waiting import until
+
+
+def admin_of(config: ClientConfig) -> AdminClient:
+    return AdminClient({**config.for_confluent(), **QUIET})
 
 
 def make_topics(config: ClientConfig, topics: Mapping[str, int]) -> AdminClient:
     """Topics with so many partitions each; the client that made them."""
-    admin = AdminClient({**config.for_confluent(), **QUIET})
+    admin = admin_of(config)
     wait(admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]))
     return admin
+
+
+def joined(config: ClientConfig, group_id: str, topic: str, *, protocol: str = "classic", **own: Any) -> Consumer:
+    """A member of a group that has its partitions; `own` are settings with _ for the dots."""
+    settings = {"group.id": group_id, "group.protocol": protocol, "enable.auto.commit": False}
+    settings |= {name.replace("_", "."): value for name, value in own.items()}
+    consumer = Consumer({**config.for_confluent(), **QUIET, **settings})
+    consumer.subscribe([topic])
+    until(lambda: (consumer.poll(0.2), consumer.assignment())[1], f"{group_id} gets no partitions", every_s=0)
+    return consumer
 
 
 def commit_for(
@@ -25,9 +42,7 @@ def commit_for(
     Topic = OffsetCommitRequest.OffsetCommitRequestTopic
     Part = Topic.OffsetCommitRequestPartition
     topics = [
-        Topic(
-            name=topic, partitions=[Part(partition_index=part, committed_offset=offset, committed_metadata=metadata)]
-        )
+        Topic(name=topic, partitions=[Part(partition_index=part, committed_offset=offset, committed_metadata=metadata)])
         for (topic, part), (offset, metadata) in offsets.items()
     ]
     own = {"generation_id_or_member_epoch": -1, "member_id": "", "retention_time_ms": kept_ms}

@@ -41,13 +41,9 @@ _OF_THE_RUN = {
     "run_id", "created_at", "created_at_ms", "started_at", "seconds", "elapsed_s", "version", "source", "out",
 }  # fmt: skip
 _ANSWERS = (
-    ("groups", "list"),
-    ("groups", "describe"),
-    ("fetch", "{group}"),
-    ("explain", "{group}"),
-    ("forecast",),
+    ("groups", "list"), ("groups", "describe"), ("fetch", "{group}"), ("explain", "{group}"), ("forecast",),
     ("what-if", "--retention-minutes", "5"),
-)
+)  # fmt: skip
 
 
 def digest(value: Any) -> str:

@@ -23,11 +23,7 @@ from sexton.settings import settings
 
 def lake_at(folder: Path) -> Lake:
     """A lake with nothing in it, under a name of its own: a session keeps the first catalog that it saw of a name."""
-    properties = {
-        "type": "jdbc",
-        "uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
-        "warehouse": str(folder / "warehouse"),
-    }
+    properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder / 'catalog.db'}", "warehouse": str(folder / "warehouse")}
     return replace(open_lake(properties), name=f"lake_{sha256(str(folder).encode()).hexdigest()[:8]}")
 
 

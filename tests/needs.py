@@ -19,12 +19,8 @@ from sexton.settings import settings, variable
 from tests.ui import chromium
 
 PROGRAMS = {
-    "broker": "kafka.Kafka",
-    "spark": "pyspark-shell",
-    "airflow": "airflow",
-    "browser": "node",
-    "postgres": "initdb",
-}
+    "broker": "kafka.Kafka", "spark": "pyspark-shell", "airflow": "airflow", "browser": "node", "postgres": "initdb",
+}  # fmt: skip
 """Marker -> the last name in an argument of a command that starts it."""
 PREFIX = "needs_"
 

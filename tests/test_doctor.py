@@ -25,8 +25,7 @@ def config(tmp_path: Path) -> Settings:
 
 
 @pytest.mark.parametrize(
-    "version, state",
-    [((3, 10, 9), "problem"), ((3, 11, 0), "ok"), ((3, 13, 2), "ok"), ((3, 14, 0), "problem")],
+    "version, state", [((3, 10, 9), "problem"), ((3, 11, 0), "ok"), ((3, 13, 2), "ok"), ((3, 14, 0), "problem")]
 )
 def test_python(version: tuple[int, ...], state: str) -> None:
     assert doctor.check_python(version).state == state

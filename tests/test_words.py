@@ -1,7 +1,6 @@
 """One word for one thing: words that the project once used for something that has a better name, gone for good.
 
-Each pattern is looked for in the package, the DAGs, the jobs, the dashboard's files and the documentation. A word of
-Kafka, Airflow, Spark or Iceberg that matches has its reason in ALLOWED.
+Each pattern is looked for in the package, the DAGs, the jobs, the dashboard's files and the documentation.
 """
 
 import re
@@ -36,9 +35,6 @@ GONE = {
 }  # fmt: skip
 """Pattern -> what is said instead."""
 
-ALLOWED: dict[tuple[str, str], str] = {}
-"""(file, matching text) -> why it may stay."""
-
 
 @cache
 def texts() -> dict[str, str]:
@@ -55,7 +51,6 @@ def test_the_word_is_gone(pattern: str) -> None:
         f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
         for name, text in texts().items()
         for match in re.finditer(pattern, text)
-        if (name, match[0]) not in ALLOWED
     ]
     assert not found, f"say {GONE[pattern]}:\n" + "\n".join(found)
 

@@ -130,12 +130,9 @@ def test_who_may_approve_alone_is_said_by_a_setting() -> None:
 
 
 DOCUMENTS = [
-    REQUEST,
-    GIVEN,
-    Asked(**RUN, request_sha256="c" * 64),
-    Withdrawn(**RUN, request_sha256="c" * 64),
+    REQUEST, GIVEN, Asked(**RUN, request_sha256="c" * 64), Withdrawn(**RUN, request_sha256="c" * 64),
     Trigger(**RUN, triggered_through="ui"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: type(each).__name__)

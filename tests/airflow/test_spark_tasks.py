@@ -116,12 +116,7 @@ def test_a_step_is_told_what_it_may_remove(home, monkeypatch, delete: bool, pass
     log = submit_that(home, monkeypatch, 0)
     task = spark_job("expire_runs", PLAIN)
     params = SimpleNamespace(delete=delete, subset=subset)
-    names = {
-        "params": params,
-        "now_ms": lambda *_: 5,
-        "run_folder": lambda *_: "x",
-        "dag": SimpleNamespace(dag_id="d"),
-    }
+    names = {"params": params, "now_ms": lambda *_: 5, "run_folder": lambda *_: "x", "dag": SimpleNamespace(dag_id="d")}
     task.application_args = [Template(text).render(**names) for text in task.application_args]
     task.execute(context_of(task))
     submitted = json.loads(log.read_text())

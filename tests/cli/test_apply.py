@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from sexton.execution import kafka_admin as real
 from sexton.lake import catalog
 from sexton.settings import settings
 from tests.environment import with_settings
-from tests.faults.apply_cluster import SimCluster
 from tests.faults.apply_worlds import World
 from tests.faults.test_apply_tampering import kept
 
@@ -31,11 +29,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     for entry in Path(world.ledger.folder).glob("*.json"):
         entry.unlink()
 
-    @contextmanager
-    def connected(config: Any) -> Iterator[SimCluster]:
-        yield world.cluster
-
-    monkeypatch.setattr(real, "connected", connected)
+    monkeypatch.setattr(real, "connected", lambda config: nullcontext(world.cluster))
     monkeypatch.setattr(command, "time", SimpleNamespace(time_ns=lambda: world.cluster.now_ms * 1_000_000))
     monkeypatch.setattr(catalog, "settings", lambda: settings().model_copy(update={"home": tmp_path}))
     with with_settings(SEXTON_MAX_SHARE_OF_GROUPS="1"):

@@ -18,31 +18,16 @@ EARLY, LATE = BASE_MS + 5 * MINUTE_MS, BASE_MS + 15 * MINUTE_MS
 AT = ("--as-of", str(LATE))
 DIFF = ("diff", str(EARLY), str(LATE))
 OF_THE_LOG = [
-    ("fetch", "g", *AT),
-    ("groups", "list", *AT),
-    ("groups", "describe", "g", *AT),
-    ("groups", "coordinator", "g", *AT),
-    ("groups", "unload", "0", *AT),
-    ("groups", "check-commit", "g", "t:0", *AT),
-    ("groups", "metadata-record", "g", *AT),
-    ("policy", "show", "g", "--policy", "{policy}", *AT),
-    ("explain", "g", *AT),
-    DIFF,
-    ("forecast", "g", *AT),
-    ("what-if", "--retention-minutes", "1", *AT),
-    ("lag", *AT),
+    ("fetch", "g", *AT), ("groups", "list", *AT), ("groups", "describe", "g", *AT), ("groups", "coordinator", "g", *AT),
+    ("groups", "unload", "0", *AT), ("groups", "check-commit", "g", "t:0", *AT),
+    ("groups", "metadata-record", "g", *AT), ("policy", "show", "g", "--policy", "{policy}", *AT),
+    ("explain", "g", *AT), DIFF, ("forecast", "g", *AT), ("what-if", "--retention-minutes", "1", *AT), ("lag", *AT),
     ("transactions", *AT),
-]
+]  # fmt: skip
 BY_LOOKS = [
-    ("fetch", "g"),
-    ("groups", "list"),
-    ("groups", "describe", "g"),
-    ("groups", "coordinator", "g"),
-    ("explain", "g"),
-    DIFF,
-    ("forecast", "g"),
-    ("what-if", "--retention-minutes", "1"),
-]
+    ("fetch", "g"), ("groups", "list"), ("groups", "describe", "g"), ("groups", "coordinator", "g"), ("explain", "g"),
+    DIFF, ("forecast", "g"), ("what-if", "--retention-minutes", "1"),
+]  # fmt: skip
 SAME_IN_BOTH = {("groups", "coordinator"), ("groups", "check-commit"), ("groups", "metadata-record")}
 Asked = Callable[..., tuple[int, str, str]]
 

@@ -59,15 +59,10 @@ def test_the_story_of_a_group(asked, story):
     assert told["state"] == "simple group, Empty"
     events = [(event["what"], event["log_offset"], event["timestamp_ms"] - BASE_MS) for event in told["events"]]
     assert events == [
-        ("appeared", 0, 0),
-        ("became", 0, 0),
-        ("committed", 1, MINUTE_MS),
-        ("became", 5, 3 * MINUTE_MS),
-        ("expired or group_deleted", 6, 15 * MINUTE_MS),
-        ("removed", 8, 15 * MINUTE_MS),
-        ("became", 10, 16 * MINUTE_MS),
+        ("appeared", 0, 0), ("became", 0, 0), ("committed", 1, MINUTE_MS), ("became", 5, 3 * MINUTE_MS),
+        ("expired or group_deleted", 6, 15 * MINUTE_MS), ("removed", 8, 15 * MINUTE_MS), ("became", 10, 16 * MINUTE_MS),
         ("committed", 10, 16 * MINUTE_MS),
-    ]
+    ]  # fmt: skip
     details = [event["detail"] for event in told["events"]]
     assert details[1:4] == [
         "Classic group (consumer), Stable, 1 member",
@@ -336,9 +331,7 @@ def second_cluster(lake):
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("explain", "g"), ("diff", BASE_MS + 11 * MINUTE_MS, BASE_MS + 35 * MINUTE_MS)],
-    ids=["explain", "diff"],
+    "words", [("explain", "g"), ("diff", BASE_MS + 11 * MINUTE_MS, BASE_MS + 35 * MINUTE_MS)], ids=["explain", "diff"]
 )
 def test_published_tables_of_several_clusters(run, refused, second_cluster, words):
     """One has to be named: the newest run may be of another cluster than the one that is meant."""

@@ -59,11 +59,8 @@ def test_an_audit_of_a_load_that_never_ends(run: Run, segments: Path, tmp_path: 
 def test_questions_of_a_load_that_never_ends(run: Run, tmp_path: Path) -> None:
     segments = ("--segments", write_log(tmp_path, {0: LOG}), *OLD, *SMALL_BUFFER)
     questions = (
-        ("fetch", "g"),
-        ("groups", "list"),
-        ("groups", "describe", "g"),
-        ("groups", "check-commit", "g", "t:0"),
-    )
+        ("fetch", "g"), ("groups", "list"), ("groups", "describe", "g"), ("groups", "check-commit", "g", "t:0"),
+    )  # fmt: skip
     for words in questions:
         code, told, err = run(*words, *segments)
         assert code == 0, words
@@ -103,19 +100,12 @@ def test_every_command_warns_of_a_profile_that_the_log_contradicts(run: Run, tmp
     wrong = ("--profile", "group_metadata_manager")
     at = str(BASE_MS + 1)
     commands = (
-        ("audit", *log, "--out", tmp_path / "audit"),
-        ("plan", *log, "--out", tmp_path / "plan"),
-        ("forecast", *log),
-        ("what-if", "--retention-minutes", 1, *log),
-        ("diff", at, at, *log),
-        ("explain", "g", *log),
-        ("fetch", "g", *log),
-        ("groups", "list", *log),
-        ("groups", "describe", "g", *log),
-        ("groups", "coordinator", "g", *log),
-        ("groups", "unload", 0, *log),
+        ("audit", *log, "--out", tmp_path / "audit"), ("plan", *log, "--out", tmp_path / "plan"), ("forecast", *log),
+        ("what-if", "--retention-minutes", 1, *log), ("diff", at, at, *log), ("explain", "g", *log),
+        ("fetch", "g", *log), ("groups", "list", *log), ("groups", "describe", "g", *log),
+        ("groups", "coordinator", "g", *log), ("groups", "unload", 0, *log),
         ("groups", "check-commit", "g", "t:0", *log),
-    )
+    )  # fmt: skip
     for words in (*commands, (*commands[2], "--json"), (*commands[6], "--json")):
         _, _, err = run(*words, *wrong)
         told = [line for line in err.splitlines() if "contradicts the profile group_metadata_manager:3.9" in line]

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,22 +35,14 @@ def archive_of(folder: Path, told: dict[str, str]) -> Archive:
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def broker(monkeypatch: pytest.MonkeyPatch) -> SimCluster:
     """A broker behind `sexton apply` that says who it is and what its retention is; no group is ever reached."""
-    found = SimpleNamespace(retention_ms=7 * 86_400_000)
     cluster = SimCluster(1, log_partitions=1)
-    cluster.cluster_id, cluster.topic_id = "cluster", "topic"
+    cluster.cluster_id, cluster.topic_id, cluster.retention_ms = "cluster", "topic", 7 * 86_400_000
     monkeypatch.setattr(apply_command, "time", SimpleNamespace(time_ns=lambda: instant(4) * 1_000_000))
     cluster.now_ms = instant(4)
-
-    @contextmanager
-    def connected(config: Any) -> Iterator[SimCluster]:
-        cluster.retention_ms = found.retention_ms
-        yield cluster
-
-    monkeypatch.setattr(real, "connected", connected)
-    found.cluster = cluster
-    return found
+    monkeypatch.setattr(real, "connected", lambda config: nullcontext(cluster))
+    return cluster
 
 
 @pytest.fixture
@@ -68,7 +60,7 @@ def made(run: Run, archive: Archive, out: Path, *options: object) -> dict[str, A
 
 
 def test_a_minutes_retention_takes_what_the_broker_would_keep(
-    run: Run, broker: SimpleNamespace, tmp_path: Path
+    run: Run, broker: SimCluster, tmp_path: Path
 ) -> None:
     archive = archive_of(tmp_path / "archive", BROKERS)
     found = made(run, archive, tmp_path / "out", "--retention-minutes", 1)
@@ -85,11 +77,11 @@ def test_a_minutes_retention_takes_what_the_broker_would_keep(
     assert (code, "over its limits" in err) == (6, True), err
     code, told, _ = run("show", "plan", found["plan_id"], "--archive", archive.root)
     assert told.startswith("**Deletes 200 offsets of 200 groups that the broker would keep (")
-    assert not [call for call in broker.cluster.calls if call.startswith("delete")]
+    assert not [call for call in broker.calls if call.startswith("delete")]
 
 
 def test_a_what_if_is_looked_at_and_not_applied(
-    run: Run, broker: SimpleNamespace, tmp_path: Path, every_group: None
+    run: Run, broker: SimCluster, tmp_path: Path, every_group: None
 ) -> None:
     archive = archive_of(tmp_path / "archive", BROKERS)
     plan_id = made(run, archive, tmp_path / "out", "--retention-minutes", 1)["plan_id"]
@@ -100,11 +92,11 @@ def test_a_what_if_is_looked_at_and_not_applied(
     assert "made by a retention of 1m, the broker keeps offsets for 7d" in told
     code, _, err = run("apply", plan_id, "--archive", archive.root, "--sink=coordinator", "--approved-by=ann")
     assert (code, "it is a what-if" in err, "write" not in err) == (6, True, True), err
-    assert not [call for call in broker.cluster.calls if call.startswith("delete")]
+    assert not [call for call in broker.calls if call.startswith("delete")]
 
 
 def test_without_a_record_of_it_the_broker_is_asked(
-    run: Run, broker: SimpleNamespace, tmp_path: Path, every_group: None
+    run: Run, broker: SimCluster, tmp_path: Path, every_group: None
 ) -> None:
     """As of an archive that was imported from a disk: a plan of it is by Kafka's default, or by what was asked for."""
     archive = archive_of(tmp_path / "archive", {})

@@ -137,9 +137,7 @@ def test_forecast_of_a_group_says_what_would_turn_it(
     assert "it has no offsets" in out_of("forecast", "nobody", "--archive", archive.root)
 
 
-def test_forecast_of_a_run_folder(
-    run: Run, asked: Asked, archive: Archive, policy: Path, tmp_path: Path
-) -> None:
+def test_forecast_of_a_run_folder(run: Run, asked: Asked, archive: Archive, policy: Path, tmp_path: Path) -> None:
     assert run("plan", "--archive", archive.root, "--policy", policy, "--out", tmp_path / "out", "--json")[0] == 0
     found = asked("forecast", "--run", tmp_path / "out")
     assert {(own["group_id"], tuple(own["by"])) for own in found["groups"]} == {
@@ -202,9 +200,7 @@ def test_what_if_at_a_past_instant(asked: Asked, archive: Archive) -> None:
     assert found["counts"]["offsets_newly_lost"] == 0
 
 
-def test_what_if_a_policy_changed(
-    out_of: OutOf, asked: Asked, archive: Archive, policy: Path, tmp_path: Path
-) -> None:
+def test_what_if_a_policy_changed(out_of: OutOf, asked: Asked, archive: Archive, policy: Path, tmp_path: Path) -> None:
     (tmp_path / "new.yaml").write_text(POLICY.replace("group: a", "group: c"))
     argv = ("--archive", archive.root, "--policy", tmp_path / "new.yaml", "--against-policy", policy)
     found = asked("what-if", *argv)

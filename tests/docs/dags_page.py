@@ -12,15 +12,6 @@ from typing import Any
 
 from sexton.settings import PROJECT_ROOT
 
-ORDER = (
-    "offset_retention",
-    "maintenance",
-    "audit_replicas",
-    "audit_transactions",
-    "audit_lag",
-    "apply_tombstones",
-    "restore_offsets",
-)
 _HEAD = """# DAGs
 
 Use this page to trigger a DAG: it lists what each DAG does, its schedule, its tasks and the fields of its trigger
@@ -48,7 +39,7 @@ _ABOUT = {
 
 def page(dags: dict[str, Any]) -> str:
     """The whole page, of the DAGs by their ids."""
-    return _HEAD + "".join(_section(dags[name]) for name in ORDER)
+    return _HEAD + "".join(_section(dags[name]) for name in _ABOUT)
 
 
 @cache

@@ -15,11 +15,8 @@ from sexton.settings import settings
 from tests.docs.pages import ASSIGNMENT, Command
 
 PLACES = {
-    "/var/lib/kafka/data": "disk",
-    "/var/kafka-logs": "disk",
-    "s3://keep/offsets": "archive",
-    "$(date +%u)/7": "1/7",
-}
+    "/var/lib/kafka/data": "disk", "/var/kafka-logs": "disk", "s3://keep/offsets": "archive", "$(date +%u)/7": "1/7",
+}  # fmt: skip
 """What stands in the pages, and what a test has in its place. Other relative names are those of the world's folder."""
 
 

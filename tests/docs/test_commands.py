@@ -326,20 +326,13 @@ def test_exit_codes_are_told_alike() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "airflow dags triger offset_retention",
-        'airflow dags trigger offset_retention --conf \'{"as_of": "soon"}\'',
-        "docker compose exec nowhere sh",
-        "docker compose up --detach --scale nobody=3",
-        "spark-submit spark_jobs/expire_runs.py --archive a --run-dir b --nope",
-        "make nothing",
-        "python -m sexton.nowhere",
-        "pip install 'sexton[nothing]'",
-        "pytest tests/nowhere.py",
-        'curl "$AIRFLOW/sexton/api/nowhere"',
-        "kafka-nothing.sh --list",
-        "kubectl get pods",
+        "airflow dags triger offset_retention", 'airflow dags trigger offset_retention --conf \'{"as_of": "soon"}\'',
+        "docker compose exec nowhere sh", "docker compose up --detach --scale nobody=3",
+        "spark-submit spark_jobs/expire_runs.py --archive a --run-dir b --nope", "make nothing",
+        "python -m sexton.nowhere", "pip install 'sexton[nothing]'", "pytest tests/nowhere.py",
+        'curl "$AIRFLOW/sexton/api/nowhere"', "kafka-nothing.sh --list", "kubectl get pods",
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_others_is_noticed(text: str) -> None:
     with pytest.raises((AssertionError, pytest.fail.Exception, ParamValidationError)):
         test_others(Command("here", 1, text), {})

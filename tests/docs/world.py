@@ -7,17 +7,14 @@ pages name. `my-group` is an empty classic group that committed to `orders` and 
 import json
 import shutil
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from sexton import cli
 from sexton.coordinator.partitioner import partition_of
 from sexton.lake.branch import RunKey
 from sexton.records import kafka_uuid
@@ -134,13 +131,6 @@ def write_policies(folder: Path) -> None:
     (folder / "old-policy.yaml").write_text(policy.replace("retention: 2d", "retention: 5d"))
     for name in ("team.yaml", "team-a.yaml"):
         (folder / name).write_text(tests)
-
-
-def sexton(*argv: str) -> dict[str, Any]:
-    """What a command answers as JSON."""
-    with redirect_stdout(StringIO()) as out:
-        assert cli.main([*argv, "--json"]) == 0, argv
-    return dict(json.loads(out.getvalue()))
 
 
 def publish(folder: Path, run_folders: dict[str, Path]) -> None:

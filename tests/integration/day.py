@@ -19,16 +19,16 @@ from typing import Any
 
 from rich.console import Console
 
-from sexton.lake.catalog import open_lake
 from sexton.lake.read import PublishedRun, published_runs, read_published
 from sexton.local.airflow_api import AirflowApi
 from sexton.local.system import MAIN_DAG, System
 from sexton.settings import Settings
 from tests import airflow_calls
-from tests.airflow_database import migrated_home
+from tests.airflow_database import lake_of, migrated_home
 from tests.integration.day_clock import SETTLE_MS, Boundary, Day, LogOffsets, Say, archived_offsets
-from tests.integration.day_script import DayScript, until
+from tests.integration.day_script import DayScript
 from tests.integration.random_work import UNSTABLE
+from tests.waiting import until
 
 RUN_TIMEOUT_S = 1_200
 """Of one run, on a machine that is busy with something else."""
@@ -66,9 +66,7 @@ def schedule_of(begin_s: int, intervals: int, hour_s: int) -> str:
 
 
 @contextmanager
-def live_a_day(
-    home: Path, *, intervals: int, hour_s: int, rng: random.Random, say: Say
-) -> Iterator[Lived]:
+def live_a_day(home: Path, *, intervals: int, hour_s: int, rng: random.Random, say: Say) -> Iterator[Lived]:
     """Play the day while Airflow starts, compact, stop the broker for good, then have Airflow run every interval.
 
     One of them is backfilled once more when all have been run.
@@ -161,7 +159,7 @@ class Published:
 def published(lived: Lived) -> dict[int, Published]:
     """The ends of the day's hours, read as any reader would: through `runs`. The scheduler may have run others, too."""
     config, ends = lived.config, {end_ms for _, end_ms in lived.intervals}
-    lake = open_lake({"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri})
+    lake = lake_of(config)
     return {
         run.key.as_of_ms: Published(
             run=run, tables={name: read_published(lake, run, name).to_pylist() for name in TABLES}

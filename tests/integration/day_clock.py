@@ -27,10 +27,12 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.local.workload import TIMEOUT_S
 from sexton.log.batch import Batch, Record, read_batches, read_records
-from sexton.settings import PROJECT_ROOT, Settings, environment, settings, variable
+from sexton.settings import Settings, environment, settings, variable
+from tests.airflow_database import project_home
 from tests.archived import list_archived
 from tests.integration.day_script import LOG_PARTITIONS, SESSION_TIMEOUT_MS, DayScript, Step
 from tests.integration.random_work import Answers, told_by_broker
+from tests.waiting import until
 
 SETTLE_MS = 500
 CLEAN_TIMEOUT_S = 120
@@ -60,8 +62,7 @@ class Day:
 
     def __init__(self, home: Path, *, hour_s: int, say: Say) -> None:
         assert 60 % hour_s == 0, "else offsets become due in the wrong half of an hour"
-        for name in ("dags", "spark_jobs", ".cache"):
-            (home / name).symlink_to(PROJECT_ROOT / name)
+        project_home(home)
         self.config = Settings(
             home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port(), settle_ms=SETTLE_MS
         )
@@ -127,14 +128,13 @@ class Day:
         resource = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC, incremental_configs=entries)
         self.script.admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
         _, replaced = archived_offsets(self.config.archive_uri)
-        deadline = time.monotonic() + CLEAN_TIMEOUT_S
-        while True:
+
+        def cleaned() -> LogOffsets:
             self.script.evening()  # the newest segment is never cleaned
             left = _offsets_on_disk(self.broker.data)
-            if not any(left[part] & gone for part, gone in replaced.items()):
-                return left
-            assert time.monotonic() < deadline, "the broker does not clean its log"
-            time.sleep(1)
+            return {} if any(left[part] & gone for part, gone in replaced.items()) else left
+
+        return until(cleaned, "the broker does not clean its log", within_s=CLEAN_TIMEOUT_S, every_s=1)
 
     def close(self) -> None:
         if self._snapshot:
@@ -213,16 +213,12 @@ class Day:
 def _broker_settings(hour_s: int) -> dict[str, str]:
     """Offsets stay for a minute; segments are small, and cleaned once two snapshots have copied them."""
     return {
-        "offsets.topic.num.partitions": str(LOG_PARTITIONS),
-        "offsets.retention.minutes": "1",
-        "offsets.retention.check.interval.ms": "3000",
-        "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-        "group.consumer.max.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-        "log.roll.ms": "5000",
-        "log.cleaner.backoff.ms": "500",
-        "log.cleaner.min.cleanable.ratio": "0.01",
+        "offsets.topic.num.partitions": str(LOG_PARTITIONS), "offsets.retention.minutes": "1",
+        "offsets.retention.check.interval.ms": "3000", "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        "group.consumer.max.session.timeout.ms": str(SESSION_TIMEOUT_MS), "log.roll.ms": "5000",
+        "log.cleaner.backoff.ms": "500", "log.cleaner.min.cleanable.ratio": "0.01",
         "log.cleaner.min.compaction.lag.ms": str(2 * hour_s * 1000),
-    }
+    }  # fmt: skip
 
 
 def archived_offsets(archive: str) -> tuple[LogOffsets, LogOffsets]:

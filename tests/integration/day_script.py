@@ -8,7 +8,6 @@ is swept together: each log partition has its part.
     ALONE   what administrators do, and one group at a time that a sweep takes in part
 """
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
@@ -22,9 +21,11 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
-from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS
+from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS, group_metadata
+from tests.clients import joined
 from tests.integration.random_work import UNSTABLE_CODE
 from tests.integration.test_changes import D, E, G, Script, T
+from tests.waiting import until
 
 LOG_PARTITIONS = 3
 PAIRS, WHOLES, ALONE = range(LOG_PARTITIONS)
@@ -33,7 +34,6 @@ SHARE = "shared-by-many"
 LONG_MS = 86_400_000
 SESSION_TIMEOUT_MS = 1_800_000
 """The longest that a broker allows: a member that stays is not lost on a slow machine, nor are its offsets."""
-WAIT_S = 60
 
 Step = Callable[[], None]
 
@@ -44,6 +44,7 @@ class DayScript(Script):
     def __init__(self, config: ClientConfig, session: ClusterSession) -> None:
         super().__init__(config, session)
         self.back: set[tuple[str, str, int]] = set()
+        self._config = config
         self._settings: dict[str, Any] = {**config.for_confluent(), **QUIET}
         self._members: dict[str, Any] = {}
         self._open: tuple[Producer, str, bool] | None = None
@@ -237,27 +238,13 @@ class DayScript(Script):
         self._members.pop(SHARE).close()
 
     def _member(self, group_id: str, protocol: str) -> Consumer:
-        consumer = Consumer(
-            {
-                **self._settings,
-                "group.id": group_id,
-                "group.protocol": protocol,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "max.poll.interval.ms": LONG_MS,
-                **({"session.timeout.ms": SESSION_TIMEOUT_MS} if protocol == "classic" else {}),
-            }
-        )
-        consumer.subscribe(["a"])
-        until(lambda: bool(consumer.consume(1, timeout=0.2)), f"{group_id} has a message")
+        own = {"session_timeout_ms": SESSION_TIMEOUT_MS} if protocol == "classic" else {}
+        consumer = joined(self._config, group_id, "a", protocol=protocol, max_poll_interval_ms=LONG_MS, **own)
         consumer.commit(offsets=_offsets(A0, A1), asynchronous=False)
         return consumer
 
     def _send(self, producer: Producer, group_id: str, *places: tuple[str, int]) -> None:
-        """Librdkafka takes what names a group to a transaction only from a consumer."""
-        consumer = Consumer({**self._settings, "group.id": group_id, "enable.auto.commit": False})
-        producer.send_offsets_to_transaction(_offsets(*places), consumer.consumer_group_metadata(), TIMEOUT_S)
-        consumer.close()
+        producer.send_offsets_to_transaction(_offsets(*places), group_metadata(self._settings, group_id), TIMEOUT_S)
 
     def _wait_for_markers(self, group_id: str) -> None:
         """A transaction is confirmed to its client before its markers are written."""
@@ -289,11 +276,3 @@ def _named(stem: str, hour: int, on: int) -> str:
 
 def _offsets(*places: tuple[str, int]) -> list[TopicPartition]:
     return [TopicPartition(topic, part, 7) for topic, part in places]
-
-
-def until(is_so: Callable[[], bool], what: str) -> None:
-    """Wait for something; AssertionError when it does not come."""
-    deadline = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {WAIT_S} s: {what}"
-        time.sleep(0.05)

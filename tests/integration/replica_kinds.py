@@ -3,7 +3,6 @@ answer, and how that is held against what its broker answers."""
 
 import re
 import shlex
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -22,13 +21,13 @@ from sexton.kafka.admin import commit_offsets
 from sexton.kafka.broker import run_tool
 from sexton.kafka.session import ClusterSession
 from sexton.log.batch import Record, read_records
-from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.pipeline.snapshot_log import run as run_snapshot
+from sexton.pipeline.replay_groups import now_ms
 from sexton.records import decode_key
 from sexton.replicas import Comparison, archived_logs, compare, open_replicas
 from sexton.replicas.copy import copy_replicas
-from sexton.runs.processes import SerialEngine
+from tests.clients import joined
 from tests.environment import with_settings
+from tests.integration.stages import snapshot
 from tests.replicas.recordings import coordinator_of
 from tests.replicas_cluster import (
     LOG_PARTITIONS,
@@ -91,16 +90,7 @@ class Groups:
 
     def join(self, group: str, protocol: str) -> Consumer:
         """A member with an assignment, which has committed."""
-        own = {"group.id": group, "group.protocol": protocol, "enable.auto.commit": False, "log_level": 0}
-        consumer = Consumer({**self._cluster.config.for_confluent(), **own})
-        consumer.subscribe([TOPIC])
-
-        def is_assigned() -> bool:
-            consumer.poll(0.2)
-            return len(consumer.assignment()) == PARTITIONS
-
-        self._cluster.wait_for(is_assigned, f"an assignment in {group}")
-        return consumer
+        return joined(self._cluster.config, group, TOPIC, protocol=protocol)
 
     def tombstones(self, groups: Sequence[str], node: int) -> int:
         """How many of these groups are in the log of a broker."""
@@ -275,9 +265,7 @@ def require_alike(cluster: ThreeBrokers, groups: Sequence[str], right: Answers, 
 
 def archive_log(cluster: ThreeBrokers, archive: Path) -> None:
     """A snapshot, as if taken two hours from now: every instant of today has settled."""
-    with SerialEngine("test", quiet=True) as engine:
-        request = SnapshotRequest(config=cluster.config, archive=str(archive))
-        run_snapshot(engine, request, now_ms=lambda: (time.time_ns() // 1_000_000) + SETTLED_MS)
+    snapshot(cluster.config, archive, now_ms=lambda: now_ms() + SETTLED_MS)
 
 
 def restore_as_printed(advice: str, cluster: ThreeBrokers, *, archive: Path, as_of_ms: int) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -21,6 +22,8 @@ from cryptography.x509.oid import NameOID
 from sexton.java import JavaHome
 from sexton.kafka.broker import HOST, EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
+from sexton.local.workload import wait
+from tests.clients import admin_of
 from tests.kafka.token_server import AUDIENCE, ISSUER, TokenServer, serving
 
 READER, APPLIER, NOBODY = "sexton-reader", "sexton-applier", "nobody"
@@ -28,6 +31,9 @@ PASSWORDS = {name: f"{name}-canary-{token_hex(8)}" for name in (READER, APPLIER,
 """Drawn anew in every process: the tools that make a broker's users show them as arguments, to tests beside it too."""
 SECURITY = "org.apache.kafka.common.security"
 LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "SSL")
+BROKER = "BROKER", "kafka-cluster"
+SEEING = ("TOPIC", "*", "DESCRIBE DESCRIBE_CONFIGS"), ("GROUP", "*", "DESCRIBE"), (*BROKER, "DESCRIBE DESCRIBE_CONFIGS")
+"""What a look takes: no READ of any topic."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +52,10 @@ class SecureCluster:
         """The settings with which `name` logs in, as a client.properties file has them."""
         if login == "SSL":
             return {
-                "bootstrap.servers": f"{HOST}:{self.tls_port}",
-                "security.protocol": "SSL",
-                "ssl.truststore.type": "PEM",
-                "ssl.truststore.location": str(self.pki / "ca.pem"),
-                "ssl.keystore.type": "PEM",
-                "ssl.keystore.location": str(self.pki / f"{name}.pem"),
-            }
+                "bootstrap.servers": f"{HOST}:{self.tls_port}", "security.protocol": "SSL",
+                "ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.pki / "ca.pem"),
+                "ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.pki / f"{name}.pem"),
+            }  # fmt: skip
         reached = {"bootstrap.servers": f"{HOST}:{self.sasl_port}", "security.protocol": "SASL_PLAINTEXT"}
         if login == "OAUTHBEARER":
             return reached | {
@@ -68,6 +71,20 @@ class SecureCluster:
 
     def config(self, name: str, login: str = "SCRAM-SHA-512") -> ClientConfig:
         return client_config(self.properties(name, login))
+
+
+def grant(
+    config: ClientConfig, principal: str, *rights: tuple[str, str, str],
+    permission: AclPermissionType = AclPermissionType.ALLOW,
+) -> None:  # fmt: skip
+    """Rights are (resource, its whole name, operations with blanks between them)."""
+    literal = ResourcePatternType.LITERAL
+    acls = [
+        AclBinding(ResourceType[kind], name, literal, f"User:{principal}", "*", AclOperation[does], permission)
+        for kind, name, operations in rights
+        for does in operations.split()
+    ]
+    wait(admin_of(config).create_acls(acls))
 
 
 @contextmanager

@@ -7,7 +7,6 @@ own jar, so they are always those of the broker that is spoken to.
 import importlib
 import sys
 import tempfile
-import time
 import uuid
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from kafka.protocol.consumer import OffsetCommitRequest
 from sexton.kafka.failures import error_name
 from sexton.kafka.group_state import find_coordinator
 from sexton.kafka.session import ClusterSession
+from tests.waiting import until
 
 SUBTOPOLOGY = "0"
 JOIN, LEAVE = 0, -1
@@ -63,11 +63,7 @@ class StreamsMember:
     def join(self) -> None:
         """Until all that it is assigned is its own."""
         self._heartbeat(topology=self._topology(), active_tasks=[], standby_tasks=[], warmup_tasks=[])
-        deadline = time.monotonic() + JOIN_TIMEOUT_S
-        while not self.tasks:
-            assert time.monotonic() < deadline, "no task was assigned"
-            time.sleep(0.1)
-            self.heartbeat()
+        until(lambda: self.heartbeat() or self.tasks, "no task", within_s=JOIN_TIMEOUT_S, every_s=0.1)
         self.heartbeat()
 
     def heartbeat(self) -> None:

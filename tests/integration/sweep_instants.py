@@ -13,6 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from sexton.java import JavaHome, find_java
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.settings import settings, variable
 from tests.coordinator.sweep_instants import COMMIT, EXPIRE, RETENTION_MS, Ladder, ladders, sweeps_of
+from tests.waiting import until
 from tests.zookeeper_broker import broker_class
 
 KINDS = (EXPIRE, COMMIT, EXPIRE, COMMIT)
@@ -84,19 +86,8 @@ def _logs(broker: EmbeddedBroker, packed: Sequence[Ladder]) -> Recorded:
 def make_offsets_topic(broker: EmbeddedBroker) -> None:
     """A broker makes the topic when somebody looks for a coordinator."""
     asked = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "nobody", "log_level": 0}
-    deadline = time.monotonic() + 60
-    consumer = Consumer(asked)
-    try:
-        while True:
-            try:
-                consumer.committed([TopicPartition("t", 0)], timeout=10)
-                return
-            except KafkaException:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
-    finally:
-        consumer.close()
+    with closing(Consumer(asked)) as consumer:
+        until(lambda: consumer.committed([TopicPartition("t", 0)], timeout=10), every_s=0.2, passing=(KafkaException,))
 
 
 def pack(folder: Path, segment: bytes) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +20,6 @@ from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
@@ -32,13 +32,7 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.tombstones import encode_batches
 from sexton.errors import BrokerError, UsageError
 from sexton.java import JavaHome
-from sexton.kafka.admin import (
-    GroupError,
-    commit_offsets,
-    delete_group,
-    delete_offsets,
-    group_now,
-)
+from sexton.kafka.admin import GroupError, commit_offsets, delete_group, delete_offsets, group_now
 from sexton.kafka.append import append_tombstones
 from sexton.kafka.broker import run_tool
 from sexton.kafka.broker_limits import controller_time_ms, max_message_bytes, retention_minutes
@@ -51,12 +45,14 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.local.workload import wait
-from sexton.pipeline import archive_transactions, snapshot_log
+from sexton.pipeline import archive_transactions
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.processes import SerialEngine
 from sexton.transactions import TOPIC as TRANSACTIONS_TOPIC
-from tests.clients import make_topics
+from tests import waiting
+from tests.clients import admin_of, make_topics
 from tests.integration.secure_broker import APPLIER, LOGINS, NOBODY, PASSWORDS, READER, SecureCluster, secure_cluster
+from tests.integration.stages import snapshot
 from tests.integration.test_admin import wait_for_coordinators
 from tests.record_fields import encode_key
 from tests.transactions_broker import RawProducer, make_topic
@@ -148,56 +144,35 @@ def cluster(
         yield cluster
 
 
-def admin_of(cluster: SecureCluster) -> AdminClient:
-    return AdminClient({**cluster.all_powerful.for_confluent(), "log_level": 0})
-
-
 def commit_both(session: ClusterSession, group_id: str) -> Mapping[tuple[str, int], str | None]:
     return commit_offsets(session, group_id, {(OWN_TOPIC, 0): (1, -1, ""), (OTHER_TOPIC, 0): (2, -1, "")})
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait until something is so, a refusal meanwhile included: ACLs take a moment."""
-    deadline = time.monotonic() + SETTLE_S
-    while True:
-        try:
-            if is_so():
-                return
-        except (GroupError, NotAllowed):
-            pass
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.05)
+until = partial(waiting.until, within_s=SETTLE_S, passing=(GroupError, NotAllowed))
+"""ACLs take a moment: a refusal may come before what is waited for."""
 
 
 def becomes(work: Callable[[], T], is_there: Callable[[T], bool]) -> T:
-    """The result of `work` once it is as expected; an error that tells of a missing ACL is a result, too."""
-    result: T
-
-    def tried() -> bool:
-        nonlocal result
-        result = work()
-        return is_there(result)
-
-    until(tried)
-    return result
+    """The result of `work` once it is as expected."""
+    return until(lambda: [found] if is_there(found := work()) else [])[0]
 
 
 def told_by(work: Callable[[], object]) -> str:
     """What the refusal of `work` says, once it is refused."""
-    deadline = time.monotonic() + SETTLE_S
-    while time.monotonic() < deadline:
+
+    def refusal() -> str:
         try:
-            work()
-        except (GroupError, NotAllowed) as refusal:
-            return str(refusal)
-        time.sleep(0.05)
-    raise AssertionError("nothing was refused")
+            return work() and ""
+        except (GroupError, NotAllowed) as refused:
+            return str(refused)
+
+    return waiting.until(refusal, "nothing was refused", within_s=SETTLE_S)
 
 
 @contextmanager
 def without(cluster: SecureCluster, acl: str) -> Iterator[None]:
     """The cluster without one ACL of the page."""
-    admin, missing = admin_of(cluster), BY[acl]
+    admin, missing = admin_of(cluster.all_powerful), BY[acl]
     (gone,) = wait(admin.delete_acls([missing.binding(AclBindingFilter)]))
     assert len(gone) == 1
     try:
@@ -286,9 +261,7 @@ def test_another_protocol_on_the_port_is_suspected(cluster: SecureCluster) -> No
 
 
 def test_the_reader_takes_a_snapshot(cluster: SecureCluster, tmp_path: Path) -> None:
-    with SerialEngine("test", quiet=True) as engine:
-        request = SnapshotRequest(config=cluster.config(READER), archive=str(tmp_path))
-        taken = snapshot_log.run(engine, request, now_ms=lambda: 1_800_000_000_000)
+    taken = snapshot(cluster.config(READER), tmp_path, now_ms=lambda: 1_800_000_000_000)
     assert taken.warnings == []
     facts = newest_metadata(pafs.LocalFileSystem(), str(tmp_path))
     assert facts is not None
@@ -403,12 +376,11 @@ def test_transactions_whose_states_may_not_be_read(
         return code, *capsys.readouterr()
 
     def archived() -> object:
+        at = {"now_ms": lambda: 1_800_000_000_000}
+        taken = snapshot(cluster.config(READER), archive, **at)
         request = SnapshotRequest(config=cluster.config(READER), archive=archive)
         with SerialEngine("test", quiet=True) as engine:
-            taken = snapshot_log.run(engine, request, now_ms=lambda: 1_800_000_000_000)
-            return archive_transactions.run(
-                engine, request, cluster_id=taken.cluster_id, now_ms=lambda: 1_800_000_000_000
-            )
+            return archive_transactions.run(engine, request, cluster_id=taken.cluster_id, **at)
 
     def answer(told: tuple[int, str, str]) -> tuple[int, list[tuple[object, ...]], list[str]]:
         found = json.loads(told[1])
@@ -524,7 +496,7 @@ def test_bounds_that_the_applier_is_not_told(
 
 
 def test_the_log_sink_needs_one_more(cluster: SecureCluster, applier: ClusterSession) -> None:
-    admin = admin_of(cluster)
+    admin = admin_of(cluster.all_powerful)
     wait(admin.create_acls([WRITE_TO_THE_LOG.binding()]))
     try:
         assert becomes(lambda: append(applier.config, OWN), lambda log_offset: log_offset > 0)
@@ -538,21 +510,14 @@ def test_the_log_sink_needs_one_more(cluster: SecureCluster, applier: ClusterSes
 def test_every_acl_of_the_page_is_taken_away_here() -> None:
     """A new command on the page needs a test above."""
     assert set(BY) == {
-        "sexton-reader: Read topic __consumer_offsets",
-        "sexton-reader: Describe topic *",
-        "sexton-reader: Describe group *",
-        "sexton-reader: DescribeConfigs topic __consumer_offsets",
-        "sexton-reader: DescribeConfigs cluster",
-        "sexton-reader: Read topic __transaction_state",
-        "sexton-reader: DescribeConfigs topic __transaction_state",
-        "sexton-applier: Delete group team-a-",
-        "sexton-applier: Read group team-a-",
-        "sexton-applier: Read topic team-a-",
-        "sexton-applier: Read topic __consumer_offsets",
-        "sexton-applier: DescribeConfigs topic __consumer_offsets",
-        "sexton-applier: DescribeConfigs cluster",
-        "sexton-applier: Describe cluster",
-    }
+        "sexton-reader: Read topic __consumer_offsets", "sexton-reader: Describe topic *",
+        "sexton-reader: Describe group *", "sexton-reader: DescribeConfigs topic __consumer_offsets",
+        "sexton-reader: DescribeConfigs cluster", "sexton-reader: Read topic __transaction_state",
+        "sexton-reader: DescribeConfigs topic __transaction_state", "sexton-applier: Delete group team-a-",
+        "sexton-applier: Read group team-a-", "sexton-applier: Read topic team-a-",
+        "sexton-applier: Read topic __consumer_offsets", "sexton-applier: DescribeConfigs topic __consumer_offsets",
+        "sexton-applier: DescribeConfigs cluster", "sexton-applier: Describe cluster",
+    }  # fmt: skip
     assert str(WRITE_TO_THE_LOG) == "sexton-applier: Write topic __consumer_offsets"
 
 
@@ -566,6 +531,6 @@ def test_kafkas_own_tool_takes_the_commands(
     words[words.index("HOST:PORT")] = cluster.broker.bootstrap_servers
     with without(cluster, acl):
         run_tool(java, kafka_jars, "org.apache.kafka.tools.AclCommand", *words)
-        admin = admin_of(cluster)
+        admin = admin_of(cluster.all_powerful)
         found = admin.describe_acls(BY[acl].binding(AclBindingFilter)).result(TIMEOUT_S)
         assert len(found) == 1

@@ -2,12 +2,11 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
 from kafka.protocol.consumer import OffsetDeleteRequest
 
 from sexton.coordinator.partitioner import partition_of
@@ -15,14 +14,7 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.tombstones import encode_batches
 from sexton.errors import Refused
 from sexton.java import JavaHome
-from sexton.kafka.admin import (
-    GroupError,
-    GroupNow,
-    commit_offsets,
-    delete_group,
-    delete_offsets,
-    group_now,
-)
+from sexton.kafka.admin import GroupError, GroupNow, commit_offsets, delete_group, delete_offsets, group_now
 from sexton.kafka.append import append_tombstones
 from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker
 from sexton.kafka.client import ClientConfig, client_config
@@ -32,9 +24,10 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.log.batch import encode_batch
-from tests.clients import make_topics
+from tests.clients import joined, make_topics
 from tests.integration.streams_client import streams_member
 from tests.record_fields import encode_key
+from tests.waiting import until
 
 PARTITIONS = 4
 TIMEOUT_S = 60
@@ -137,11 +130,7 @@ def test_a_group_is_deleted(session: ClusterSession) -> None:
 def test_a_group_with_members_keeps_what_it_reads(there: ClientConfig, session: ClusterSession, protocol: str) -> None:
     group_id = f"busy-{protocol}"
     commit_offsets(session, group_id, {("numbers", 0): (1, -1, ""), ("somewhere", 0): (2, -1, "")})
-    consumer = Consumer({**there.for_confluent(), "group.id": group_id, "group.protocol": protocol, "log_level": 0})
-    try:
-        consumer.subscribe(["numbers"])
-        while not consumer.assignment():
-            consumer.poll(0.2)
+    with closing(joined(there, group_id, "numbers", protocol=protocol)):
         now = group_now(session, group_id)
         assert (now.group_type, now.state) == (protocol, "Stable")
         assert now.member_count == (1 if protocol == "classic" else None)
@@ -149,8 +138,6 @@ def test_a_group_with_members_keeps_what_it_reads(there: ClientConfig, session: 
         assert answers == {("numbers", 0): "GROUP_SUBSCRIBED_TO_TOPIC", ("somewhere", 0): None}
         assert delete_group(session, group_id) == "NON_EMPTY_GROUP"
         assert set(commit_offsets(session, group_id, {("numbers", 1): (1, -1, "")}).values()) == {"UNKNOWN_MEMBER_ID"}
-    finally:
-        consumer.close()
     assert committed_offsets(session, group_id).keys() == {("numbers", 0)}
 
 
@@ -224,9 +211,7 @@ def test_a_streams_group(session: ClusterSession, kafka_jars: list[Path]) -> Non
         assert group_now(session, "streaming") == GroupNow(
             exists=True, group_type="streams", state="Stable", protocol_type="streams"
         )
-        assert delete_offsets(session, "streaming", {"numbers": [0]}) == {
-            ("numbers", 0): "GROUP_SUBSCRIBED_TO_TOPIC",
-        }
+        assert delete_offsets(session, "streaming", {"numbers": [0]}) == {("numbers", 0): "GROUP_SUBSCRIBED_TO_TOPIC"}
         assert delete_group(session, "streaming") == "NON_EMPTY_GROUP"
     assert group_now(session, "streaming").state == "Empty"
     assert delete_offsets(session, "streaming", {"numbers": [0]}) == {("numbers", 0): None}
@@ -252,7 +237,4 @@ def test_a_request_that_gets_no_answer_may_have_been_carried_out(
                 impatient.call_once(OffsetDeleteRequest(group_id="silent", topics=topics), node_id=node_id)
         finally:
             os.kill(running.pid, signal.SIGCONT)
-    deadline = time.monotonic() + 20
-    while committed_offsets(session, "silent"):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not committed_offsets(session, "silent"), within_s=20)

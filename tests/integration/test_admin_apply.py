@@ -7,26 +7,17 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AclPermissionType
 from pyarrow import fs as pafs
 
 from sexton.execution.delete.apply_plan import apply_plan
@@ -44,17 +35,15 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.ledger.ledger import Ledger
-from sexton.local.workload import QUIET, TIMEOUT_S
-from sexton.pipeline import snapshot_log
-from sexton.pipeline.snapshot_log import SnapshotRequest
+from sexton.pipeline.replay_groups import now_ms
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
-from sexton.runs.processes import SerialEngine
 from sexton.settings import environment
+from tests.clients import joined, make_topics
 from tests.faults.apply_worlds import ANY, HOUR_MS
 from tests.faults.test_apply_broker import Rival, Watched
-from tests.integration.secure_broker import APPLIER, READER, SecureCluster, secure_cluster
-from tests.integration.test_admin_only import ALL, grant
+from tests.integration.secure_broker import APPLIER, READER, SEEING, SecureCluster, grant, secure_cluster
+from tests.integration.stages import snapshot
 from tests.record_fields import decode_key
 
 LOCAL = pafs.LocalFileSystem()
@@ -126,10 +115,6 @@ def group_ids() -> list[str]:
     return [*(f"plain-{n}" for n in range(PLAIN)), *(f"raced-{n}" for n in range(RACED)), *SPECIAL]
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("looks")
@@ -138,11 +123,11 @@ def world(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: 
             lines = (f"{key}={value}\n" for key, value in cluster.properties(name).items())
             (folder / f"{name}.properties").write_text("".join(lines), encoding="utf-8")
         made = World(cluster=cluster, folder=folder)
-        admin = AdminClient({**cluster.all_powerful.for_confluent(), **QUIET})
-        for topic in admin.create_topics([NewTopic("kept", 3, 1), NewTopic("other", 1, 1)]).values():
-            topic.result(TIMEOUT_S)
-        grant(cluster, *ALL)
-        grant_applier(admin)
+        make_topics(cluster.all_powerful, {"kept": 3, "other": 1})
+        grant(cluster.all_powerful, READER, *SEEING)
+        grant(cluster.all_powerful, APPLIER, *SEEING, ("TOPIC", "kept", "READ"), ("GROUP", "*", "READ DELETE"))
+        deny = AclPermissionType.DENY
+        grant(cluster.all_powerful, APPLIER, ("GROUP", "not-mine", "DELETE"), permission=deny)
         come_and_go(cluster.all_powerful, "first")  # with it the offsets topic is made
         look_earlier(made)
         with ThreadPoolExecutor(6) as pool:
@@ -156,52 +141,17 @@ def world(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: 
         yield made
 
 
-def grant_applier(admin: AdminClient) -> None:
-    """What deleting and restoring takes; no READ on the offsets topic, and nothing of one group."""
-    allow, deny = AclPermissionType.ALLOW, AclPermissionType.DENY
-    rights = [
-        (ResourceType.TOPIC, "*", AclOperation.DESCRIBE, allow),
-        (ResourceType.TOPIC, "kept", AclOperation.READ, allow),
-        (ResourceType.GROUP, "*", AclOperation.DESCRIBE, allow),
-        (ResourceType.GROUP, "*", AclOperation.READ, allow),
-        (ResourceType.GROUP, "*", AclOperation.DELETE, allow),
-        (ResourceType.GROUP, "not-mine", AclOperation.DELETE, deny),
-        (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE, allow),
-        (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS, allow),
-    ]
-    acls = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{APPLIER}", "*", operation, permission)
-        for kind, name, operation, permission in rights
-    ]
-    for made in admin.create_acls(acls).values():
-        made.result(TIMEOUT_S)
-
-
 def come_and_go(config: ClientConfig, group_id: str) -> None:
     """A member of a group that commits and leaves; every second group is of the new protocol."""
-    with member(config, group_id, protocol_of(group_id)) as consumer:
+    with member(config, group_id) as consumer:
         offsets = [TopicPartition(*key, offset, text, epoch) for key, (offset, epoch, text) in OFFSETS.items()]
         consumer.commit(offsets=offsets, asynchronous=False)
 
 
-def protocol_of(group_id: str) -> str:
-    return "consumer" if sum(group_id.encode()) % 2 else "classic"
-
-
-@contextmanager
-def member(config: ClientConfig, group_id: str, protocol: str) -> Iterator[Consumer]:
+def member(config: ClientConfig, group_id: str) -> closing:
     """A member of a group that has its partitions, until the block ends."""
-    asked = {"group.id": group_id, "group.protocol": protocol, "enable.auto.commit": False}
-    consumer = Consumer({**config.for_confluent(), **QUIET, **asked})
-    try:
-        consumer.subscribe(["kept"])
-        deadline = time.monotonic() + TIMEOUT_S
-        while not consumer.assignment():
-            consumer.poll(0.2)
-            assert time.monotonic() < deadline
-        yield consumer
-    finally:
-        consumer.close()
+    protocol = "consumer" if sum(group_id.encode()) % 2 else "classic"
+    return closing(joined(config, group_id, "kept", protocol=protocol))
 
 
 def look(made: World) -> None:
@@ -212,9 +162,8 @@ def look(made: World) -> None:
 
 def look_earlier(made: World) -> None:
     """A look whose instants are those of more than a retention ago. It has no others: by Admin API nothing has any."""
-    request = SnapshotRequest(config=made.cluster.config(READER), archive=str(made.archive))
-    with SerialEngine("test", quiet=True) as engine:
-        assert snapshot_log.run(engine, request, now_ms=lambda: now_ms() - BEHIND_MS).coverage == "admin"
+    taken = snapshot(made.cluster.config(READER), made.archive, now_ms=lambda: now_ms() - BEHIND_MS)
+    assert taken.coverage == "admin"
 
 
 def planned(made: World, name: str, regex: str) -> Plan:
@@ -255,10 +204,7 @@ def test_the_plan_is_kept_with_its_coverage(world: World) -> None:
     plan = world.plans["plain"]
     assert plan.record.coverage == "admin"
     assert plan.record.look is not None
-    assert {row["group_id"] for row in plan.undo.to_pylist()} == {
-        *(f"plain-{n}" for n in range(PLAIN)),
-        *SPECIAL,
-    }
+    assert {row["group_id"] for row in plan.undo.to_pylist()} == {*(f"plain-{n}" for n in range(PLAIN)), *SPECIAL}
     code, shown, _ = world.sexton("show", "plan", plan.record.plan_id)
     assert (code, shown["coverage"]) == (0, "admin")
 
@@ -284,32 +230,15 @@ def test_what_a_look_at_one_group_says(world: World) -> None:
     assert (nobody.state, nobody.offsets, nobody.error) == (None, {}, None)
 
 
-def test_a_dry_run_deletes_nothing(world: World) -> None:
-    code, told = world.apply("plain")
-    assert (code, told["counts"]) == (0, {"would_be_done": 3 * (PLAIN + len(SPECIAL))})
-    assert world.ledger(world.plans["plain"]).entries() == []
-    assert world.offsets() == world.before
-
-
-def test_it_is_refused_without_an_approval_and_by_the_log(world: World) -> None:
-    plan_id = world.plans["plain"].record.plan_id
-    policy = f"--policy={world.folder / 'plain.yaml'}"
-    assert world.sexton("apply", plan_id, policy, "--sink=coordinator", by=APPLIER)[0] == 2
-    asked = ("--sink=log", "--allow-log-sink", "--approved-by=ann")
-    code, _, errors = world.sexton("apply", plan_id, policy, *asked, by=APPLIER)
-    assert (code, "no known place in the log" in errors) == (6, True), errors
-    assert world.offsets() == world.before
-
-
 def test_it_dies_in_the_middle_and_goes_on_past_a_restart(world: World) -> None:
     """A commit since the plan, a member that stays, one that came and went as a look saw, a group that is not ours."""
     config = world.cluster.all_powerful
-    with member(config, "changed", protocol_of("changed")) as consumer:
+    with member(config, "changed") as consumer:
         consumer.commit(offsets=[TopicPartition("kept", 1, 99, "newer")], asynchronous=False)
-    with member(config, "again", protocol_of("again")):
+    with member(config, "again"):
         look(world)  # which sees it active; then everything is as it was
     options = ("--sink=coordinator", "--approved-by=ann", f"--plan-sha256={world.plans['plain'].sha256}")
-    with member(config, "active", protocol_of("active")):
+    with member(config, "active"):
         assert world.apply("plain", *options, SEXTON_FAILPOINT="apply.intended:2")[0] == -signal.SIGKILL
         assert world.apply("plain", *options, SEXTON_FAILPOINT="apply.called:3")[0] == -signal.SIGKILL
         world.cluster.broker.stop()

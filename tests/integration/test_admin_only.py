@@ -4,19 +4,12 @@ import random
 import time
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka import TopicPartition
 from pyarrow import fs as pafs
 
 from sexton.archive.admin_looks import Looks, admin_look_instants, read_admin_look
@@ -26,20 +19,17 @@ from sexton.cli import main
 from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.session import ClusterSession
-from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets, drive, wait
+from sexton.local.workload import commit_offsets, drive
 from sexton.log.batch import Batch, Record, read_batches, read_records
-from sexton.pipeline import find_expired, replay_groups, snapshot_log
-from sexton.pipeline.replay_groups import ReplayRequest, now_ms
-from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.records import decode_key
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.look_tables import tables_of, with_nulls
-from sexton.runs.processes import SerialEngine
 from sexton.tables import TABLES
 from sexton.verdicts.intervals import CLOCK_SLACK_MS, judge_between
-from tests.clients import make_topics
+from tests.clients import admin_of, joined, make_topics
 from tests.integration.random_work import RandomWork, make_topics_once
-from tests.integration.secure_broker import READER, SecureCluster, secure_cluster
+from tests.integration.secure_broker import READER, SEEING, SecureCluster, grant, secure_cluster
+from tests.integration.stages import replay, snapshot
 
 pytestmark = pytest.mark.thorough
 
@@ -51,43 +41,13 @@ GROUP = ("group_type", "state", "protocol_type", "member_count", "subscription_k
 MEMBER = ("group_id", "member_id", "group_instance_id", "client_id", "client_host", "rack_id", "member_epoch")
 
 
-def grant(cluster: SecureCluster, *resources: tuple[Any, str]) -> None:
-    """DESCRIBE on these, and nothing else: no READ of any topic."""
-    admin = AdminClient({**cluster.all_powerful.for_confluent(), **QUIET})
-    allow = AclPermissionType.ALLOW
-    acls = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{READER}", "*", operation, allow)
-        for kind, name in resources
-        for operation in (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
-        if kind is not ResourceType.GROUP or operation is AclOperation.DESCRIBE
-    ]
-    wait(admin.create_acls(acls))
-
-
-ALL = (ResourceType.TOPIC, "*"), (ResourceType.GROUP, "*"), (ResourceType.BROKER, "kafka-cluster")
-
-
 @pytest.fixture(scope="module")
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]
 ) -> Iterator[SecureCluster]:
     with secure_cluster(tmp_path_factory.mktemp("secure"), java=java, jars=kafka_jars) as cluster:
-        grant(cluster, *ALL)
+        grant(cluster.all_powerful, READER, *SEEING)
         yield cluster
-
-
-def take(config: ClientConfig, archive: Path, **options: Any) -> Snapshot:
-    request = SnapshotRequest(config=config, archive=str(archive), **options)
-    with SerialEngine("test", quiet=True) as engine:
-        return snapshot_log.run(engine, request, now_ms=now_ms)
-
-
-def replay(archive: Path, out: Path, **options: Any) -> tuple[RunFolder, RunRecord]:
-    with SerialEngine("test", quiet=True) as engine:
-        folder = RunFolder(out)
-        request = ReplayRequest(run_id=out.name, archive=str(archive), taken_at_ms=now_ms(), **options)
-        replay_groups.run(engine, folder, request)
-        return folder, find_expired.run(engine, folder)
 
 
 def rows(folder: RunFolder, record: RunRecord, table: str) -> list[dict[str, Any]]:
@@ -143,10 +103,10 @@ def test_looks_say_what_the_log_says(cluster: SecureCluster, tmp_path: Path, ful
         with ClusterSession(cluster.all_powerful) as session:
             RandomWork(cluster.all_powerful, session, seed).run()
         time.sleep(0.3)  # a transaction is confirmed before its markers are written
-        looked = take(cluster.config(READER), tmp_path / "looks")
+        looked = snapshot(cluster.config(READER), tmp_path / "looks")
         assert (looked.coverage, looked.segments) == ("admin", 0)
         assert "READ on topic __consumer_offsets" in str(looked.looked_because)
-        read = take(cluster.all_powerful, tmp_path / "log")
+        read = snapshot(cluster.all_powerful, tmp_path / "log")
         assert read.coverage == "log"
         ours = replay(tmp_path / "looks", tmp_path / f"looks-{seed}")
         assert (ours[1].coverage, ours[1].as_of_ms) == ("admin", looked.taken_at_ms)
@@ -161,8 +121,8 @@ def test_looks_say_what_the_log_says(cluster: SecureCluster, tmp_path: Path, ful
 def test_every_kind_of_group(cluster: SecureCluster, tmp_path: Path) -> None:
     """Open members of both protocols, a share group, hostile names, an open transaction; then the whole audit."""
     with drive(cluster.all_powerful, seed=5, rounds=40):
-        take(cluster.config(READER), tmp_path / "looks")
-        take(cluster.all_powerful, tmp_path / "log")
+        snapshot(cluster.config(READER), tmp_path / "looks")
+        snapshot(cluster.all_powerful, tmp_path / "log")
     looked = replay(tmp_path / "looks", tmp_path / "by-looks")
     read = replay(tmp_path / "log", tmp_path / "by-log")
     # What a regular expression resolves to is not answered.
@@ -177,7 +137,7 @@ SIMPLE_GROUPS, PARTITIONS, MEMBERS_GROUPS = 200, 25, 24
 
 def commit_at_random(config: ClientConfig, rng: random.Random, until_s: float) -> None:
     """Commits of simple groups: new values, the same ones again, and none for a while."""
-    admin = AdminClient({**config.for_confluent(), **QUIET})
+    admin = admin_of(config)
     groups = [f"simple-{number}" for number in range(SIMPLE_GROUPS)]
     for group in groups:
         commit_offsets(admin, group, [TopicPartition("many", n, 7) for n in range(PARTITIONS)])
@@ -190,16 +150,8 @@ def commit_at_random(config: ClientConfig, rng: random.Random, until_s: float) -
 def join_and_leave(config: ClientConfig, group: str, protocol: str, delay_s: float) -> None:
     """A member that commits every partition and leaves."""
     time.sleep(delay_s)
-    asked = {"group.id": group, "group.protocol": protocol, "enable.auto.commit": False, "auto.offset.reset": "latest"}
-    consumer = Consumer({**config.for_confluent(), **QUIET, **asked})
-    try:
-        consumer.subscribe(["many"])
-        deadline = time.time() + TIMEOUT_S
-        while not consumer.assignment() and time.time() < deadline:
-            consumer.poll(0.2)
+    with closing(joined(config, group, "many", protocol=protocol, auto_offset_reset="latest")) as consumer:
         consumer.commit(offsets=[TopicPartition("many", n, 5) for n in range(PARTITIONS)], asynchronous=False)
-    finally:
-        consumer.close()
 
 
 def tombstones(archive: Path) -> dict[tuple[str, str, int], list[int]]:
@@ -229,10 +181,10 @@ def test_the_brokers_own_tombstones_come_in_the_intervals(
         "group.initial.rebalance.delay.ms": "0",
     }
     with secure_cluster(tmp_path / "broker", java=java, jars=kafka_jars, settings=quick) as cluster:
-        grant(cluster, *ALL)
         config = cluster.all_powerful
+        grant(config, READER, *SEEING)
         make_topics(config, {"many": PARTITIONS})
-        take(cluster.config(READER), tmp_path / "looks", admin_only=True)
+        snapshot(cluster.config(READER), tmp_path / "looks", admin_only=True)
         until_s = time.time() + 40
         with ThreadPoolExecutor(8) as pool:
             work = [pool.submit(commit_at_random, config, rng, until_s)]
@@ -242,12 +194,12 @@ def test_the_brokers_own_tombstones_come_in_the_intervals(
                 work.append(pool.submit(join_and_leave, config, f"{protocol}-{number}", protocol, delay_s))
             held, deadline = 1, time.time() + 300
             while held or not all(each.done() for each in work):
-                held = take(cluster.config(READER), tmp_path / "looks", admin_only=True).offsets
+                held = snapshot(cluster.config(READER), tmp_path / "looks", admin_only=True).offsets
                 assert time.time() < deadline
                 time.sleep(1)
             for each in work:
                 each.result()
-        take(config, tmp_path / "log")
+        snapshot(config, tmp_path / "log")
     written = tombstones(tmp_path / "log")
     expired = checked = 0
     (cluster_id,) = (folder.name for folder in (tmp_path / "looks").iterdir())

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
 from kafka.protocol.producer import ProduceRequest
 from pyarrow import fs as pafs
 
@@ -35,26 +34,22 @@ from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import own_actions
 from sexton.log.batch import encode_batch
-from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
-from sexton.pipeline.replay_groups import ReplayRequest, now_ms
-from sexton.pipeline.snapshot_log import SnapshotRequest
+from sexton.pipeline.replay_groups import now_ms
 from sexton.plans.plan import Plan
-from sexton.plans.read_plan import own_plan, read_plan
-from sexton.plans.write_plan import keep_plan
+from sexton.plans.read_plan import read_plan
 from sexton.policy import read_policy
-from sexton.runs.engine import Engine
-from sexton.runs.folder import RunFolder
 from sexton.settings import environment
 from tests.aged import age
-from tests.clients import make_topics
+from tests.clients import joined, make_topics
+from tests.integration import stages
 from tests.integration.streams_client import streams_member
 from tests.record_fields import decode_key
 from tests.strategies import commit
+from tests.waiting import until
 
 LOCAL = pafs.LocalFileSystem()
 LOG_PARTITIONS = 4
 RETENTION_S = 60
-TIMEOUT_S = 60
 HOUR_MS = 3_600_000
 KINDS = ("classic", "consumer", "streams", "simple")
 TWIN = "twin-"
@@ -145,7 +140,7 @@ def answers(session: ClusterSession) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def world(
-    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path], needs_spark: None
+    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]
 ) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("apply")
     (folder / "policy.yaml").write_text(POLICY, encoding="utf-8")
@@ -221,28 +216,13 @@ def begin(clients: ClientConfig, jars: list[Path]) -> None:
 
 def commit_when_ready(session: ClusterSession, group_id: str, offsets: dict[tuple[str, int], Any]) -> None:
     """A coordinator that has just started refuses for a moment, as does a group whose last member has just left."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            found = set(commit_offsets(session, group_id, offsets).values())
-        except BrokerError:
-            found = {"unsettled"}
-        if found == {None}:
-            return
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
+    until(lambda: set(commit_offsets(session, group_id, offsets).values()) == {None}, passing=(BrokerError,))
 
 
 @contextmanager
 def member(clients: ClientConfig, group_id: str, topic: str, *, protocol: str) -> Iterator[None]:
     """A member that polls until the block ends."""
-    settings = {**clients.for_confluent(), "group.id": group_id, "enable.auto.commit": "false", "log_level": 0}
-    consumer = Consumer({**settings, "group.protocol": protocol})
-    consumer.subscribe([topic])
-    deadline = time.monotonic() + TIMEOUT_S
-    while not consumer.assignment():
-        consumer.poll(0.1)
-        assert time.monotonic() < deadline
+    consumer = joined(clients, group_id, topic, protocol=protocol)
     over = threading.Event()
 
     def poll() -> None:
@@ -261,20 +241,10 @@ def member(clients: ClientConfig, group_id: str, topic: str, *, protocol: str) -
 
 def plan_of_now(clients: ClientConfig, out: Path) -> Plan:
     """What the stages make of the cluster as it is, kept in the archive as publishing keeps it."""
-    folder, archive, at_ms = RunFolder(out / "run"), str(out / "archive"), now_ms()
-    with Engine("test", iceberg=True, quiet=True) as engine:
-        asked = SnapshotRequest(config=clients, archive=archive, as_of_ms=at_ms, settle_ms=300)
-        snapshot_log.run(engine, asked, now_ms=now_ms)
-        replay_groups.run(
-            engine,
-            folder,
-            ReplayRequest(run_id="run", archive=archive, as_of_ms=at_ms, taken_at_ms=now_ms(), settle_ms=300),
-        )
-        find_expired.run(engine, folder, policy=read_policy(out / "policy.yaml"))
-        record = plan_tombstones.run(engine, folder)
-    plan = own_plan(folder)
-    keep_plan(folder, plan.record, archive)
-    return read_plan(LOCAL, archive, None, str(record.plan_id))
+    at = {"as_of_ms": now_ms(), "settle_ms": 300}
+    stages.snapshot(clients, out / "archive", **at)
+    record = stages.plan(out / "archive", out / "run", policy=read_policy(out / "policy.yaml"), **at)
+    return read_plan(LOCAL, str(out / "archive"), None, str(record.plan_id))
 
 
 def planned(world: World, *group_ids: str) -> set[bytes]:
@@ -365,10 +335,7 @@ def test_the_brokers_own_sweep_writes_the_same_of_twins(world: World, java: Java
     )
     broker.start()
     try:
-        deadline = time.monotonic() + TIMEOUT_S
-        while any(name.startswith(TWIN) for name in world.offsets()):
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
+        until(lambda: not any(name.startswith(TWIN) for name in world.offsets()), every_s=0.5)
         by_group: dict[str, list[Any]] = {}
         for record in world.written():
             if record.value is None and record.key is not None and not record.is_control:

@@ -6,42 +6,37 @@ deleted is restored (in test_walks.py once more, in a browser), and all the whil
 
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from pyarrow import fs as pafs
-from rich.console import Console
 
 from sexton.airflow.runs import run_folder
 from sexton.errors import SextonError
 from sexton.java import JavaHome
-from sexton.kafka.broker import EmbeddedBroker, free_port
+from sexton.kafka.broker import EmbeddedBroker
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.ledger.ledger import Ledger
 from sexton.local.system import System
 from sexton.local.workload import commit_offsets
-from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
-from sexton.pipeline.replay_groups import ReplayRequest, now_ms
-from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.plans.read_plan import own_plan
-from sexton.plans.write_plan import keep_plan
-from sexton.runs.folder import RunFolder, RunRecord
-from sexton.runs.processes import SerialEngine
-from sexton.settings import PROJECT_ROOT, Settings
+from sexton.pipeline.replay_groups import now_ms
+from sexton.runs.folder import RunRecord
+from sexton.settings import Settings
 from tests import airflow_calls
 from tests.aged import age
 from tests.airflow.parking import has_parked
-from tests.airflow_database import migrated_home
+from tests.airflow_database import system_in
+from tests.clients import admin_of, make_topics
 from tests.environment import with_settings
+from tests.integration.stages import plan, snapshot
+from tests.waiting import until
 
 APPLY, RESTORE = "apply_tombstones", "restore_offsets"
 USERS = {"admin": "admin", "approver": "user", "ops": "op", "watcher": "viewer"}
@@ -58,6 +53,7 @@ AHEAD = 3
 """Runs that get to their question side by side: as many as are answered well before that is too late."""
 NEW_RUN = "another question, which Airflow goes on showing: trigger a new run"
 
+wait_for = partial(until, within_s=PATIENCE_S, every_s=0.5, passing=(SextonError,))  # a busy machine may not answer
 Offsets = dict[str, dict[tuple[str, int], tuple[int, str]]]
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(2_400)]
@@ -97,6 +93,10 @@ class World:
 
     def ledger(self, name: str) -> list[Any]:
         return Ledger(pafs.LocalFileSystem(), str(self.archive), self.record.cluster_id, name).entries()
+
+    def nothing_is_done(self) -> None:
+        assert self.offsets() == self.committed
+        assert self.ledger(self.plan_id) == []
 
     def trigger(self, sink: str = "coordinator") -> "Run":
         return Run(self.system, APPLY, {"plan_id": self.plan_id, "sink": sink})
@@ -138,26 +138,13 @@ class Run:
         return self._system.api(by).call(method, place, body)  # what only tests ask of Airflow
 
 
-def wait_for(condition: Callable[[], bool], told: Callable[[], str]) -> None:
-    deadline, is_so = time.monotonic() + PATIENCE_S, False
-    while not is_so:
-        with suppress(SextonError):  # a machine that is busy may not answer in time
-            is_so = condition()
-        assert is_so or time.monotonic() < deadline, told()[-4_000:]
-        time.sleep(0 if is_so else 0.5)
-
-
 @pytest.fixture(scope="module")
 def world(
     tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path], needs_airflow: None
 ) -> Iterator[World]:
     home = tmp_path_factory.mktemp("home")
-    for name in ("dags", "spark_jobs", ".cache"):
-        (home / name).symlink_to(PROJECT_ROOT / name)
-    config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
-    system = System(config, Console(quiet=True), users=USERS)
-    migrated_home(system.home.root)
-    clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
+    system = system_in(home, users=USERS)
+    config, clients = system.config, client_config({}, bootstrap_servers=system.config.bootstrap_servers)
     applier = {"bootstrap.servers": config.bootstrap_servers, "client.id": "applier", "sasl.password": CANARY}
     broker = EmbeddedBroker(
         system.broker_directory, port=system.broker_port, java=java, jars=kafka_jars, settings=NO_SWEEP
@@ -204,9 +191,7 @@ def run(world: World) -> Run:
 
 def commit_everything(clients: ClientConfig) -> None:
     """Some offsets of each group."""
-    admin = AdminClient({**clients.for_confluent(), "log_level": 0})
-    for made in admin.create_topics([NewTopic("orders", 3, 1)]).values():
-        made.result(30)
+    admin = make_topics(clients, {"orders": 3})
     with ClusterSession(clients) as session:
         committed_offsets(session, GROUPS[0])  # whoever asks for a coordinator first waits until its topic is made
     for number, group in enumerate(GROUPS):
@@ -215,17 +200,10 @@ def commit_everything(clients: ClientConfig) -> None:
 
 def plan_of_now(config: Settings, clients: ClientConfig, out: Path) -> RunRecord:
     """A plan of what the broker's retention of a minute would take, kept in the archive as publishing keeps it."""
-    folder, archive, at_ms = RunFolder(out), config.archive_uri, now_ms()
-    with with_settings(**EVERY_GROUP), SerialEngine("test", quiet=True) as engine:
-        snapshot_log.run(
-            engine, SnapshotRequest(config=clients, archive=archive, as_of_ms=at_ms, settle_ms=500), now_ms=now_ms
-        )
-        asked = ReplayRequest(run_id="planned", archive=archive, as_of_ms=at_ms, taken_at_ms=now_ms(), settle_ms=500)
-        replay_groups.run(engine, folder, asked)
-        find_expired.run(engine, folder)
-        record = plan_tombstones.run(engine, folder)
-    keep_plan(folder, own_plan(folder).record, archive)
-    return record
+    at = {"as_of_ms": now_ms(), "settle_ms": 500}
+    snapshot(clients, config.archive_uri, **at)
+    with with_settings(**EVERY_GROUP):
+        return plan(config.archive_uri, out, **at)
 
 
 def test_a_dry_run_ends_by_itself(world: World, silent: Run) -> None:
@@ -233,8 +211,7 @@ def test_a_dry_run_ends_by_itself(world: World, silent: Run) -> None:
     assert run.end() == "success", run.log()
     assert run.states() == {"preview": "success", "approve": "skipped", "apply": "skipped", "notify": "skipped"}
     assert "it would be now: " in run.log()
-    assert world.offsets() == world.committed
-    assert world.ledger(world.plan_id) == []
+    world.nothing_is_done()
 
 
 def test_rejecting_deletes_nothing(world: World, run: Run) -> None:
@@ -251,8 +228,7 @@ def test_rejecting_deletes_nothing(world: World, run: Run) -> None:
     run.answer("Reject", by="approver")
     assert run.end() == "success"
     assert run.states() == {"preview": "success", "approve": "success", "apply": "skipped", "notify": "skipped"}
-    assert world.offsets() == world.committed
-    assert world.ledger(world.plan_id) == []
+    world.nothing_is_done()
 
 
 def test_the_same_person_is_refused(world: World, run: Run) -> None:
@@ -260,8 +236,7 @@ def test_the_same_person_is_refused(world: World, run: Run) -> None:
     assert run.end() == "failed"
     assert run.states() == {"preview": "success", "approve": "success", "apply": "failed", "notify": "upstream_failed"}
     assert "another person must" in run.log()
-    assert world.offsets() == world.committed
-    assert world.ledger(world.plan_id) == []
+    world.nothing_is_done()
 
 
 def test_a_forged_approval_is_refused(world: World, run: Run) -> None:
@@ -277,48 +252,26 @@ def test_a_forged_approval_is_refused(world: World, run: Run) -> None:
     assert run.end() == "failed"
     assert run.states()["apply"] == "failed"
     assert "nobody has answered" in run.log()
-    assert world.offsets() == world.committed
-    assert world.ledger(world.plan_id) == []
+    world.nothing_is_done()
 
 
-def test_a_plan_that_changed_meanwhile_is_refused(world: World, run: Run) -> None:
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_run_that_is_cleared_does_not_ask_about_something_else(world: World, run: Run, is_forgotten: bool) -> None:
+    """Airflow goes on showing what it showed first, also where nothing else remembers it: the run's folder may be gone,
+    as after it has expired."""
+    if is_forgotten:
+        shutil.rmtree(Path(run_folder(APPLY, run.run_id, root=world.system.config.runs_uri)) / "approval")
     whole = world.plan_json.read_bytes()
-    world.plan_json.write_bytes(whole + b"\n")  # the same plan, told in other bytes
-    try:
-        run.answer("Approve", by="approver")
-        assert run.end() == "failed"
-    finally:
-        world.plan_json.write_bytes(whole)
-    assert run.states()["apply"] == "failed", run.log()
-    assert "has changed since" in run.log()
-    assert world.offsets() == world.committed
-
-
-def test_a_run_that_is_cleared_does_not_ask_about_something_else(world: World, run: Run) -> None:
-    """Airflow would go on showing what it showed first, whatever is asked now."""
-    whole = world.plan_json.read_bytes()
-    world.plan_json.write_bytes(whole + b"\n")
+    world.plan_json.write_bytes(whole.replace(b'"warnings"', b' "warnings"'))  # the same plan, told in other bytes
     try:
         run.clear("preview", "approve")
         assert run.end() == "failed"
     finally:
         world.plan_json.write_bytes(whole)
-    assert run.states()["preview"] == "failed"
-    assert run.states()["approve"] == "upstream_failed"
+    refused_by = "approve" if is_forgotten else "preview"
+    assert run.states()[refused_by] == "failed"
     assert NEW_RUN in run.log()
-
-
-def test_airflow_shows_what_a_run_asked_first_and_that_is_refused(world: World, run: Run) -> None:
-    """Also where nothing but Airflow remembers it: the run's folder is gone, as after it has expired."""
-    shutil.rmtree(Path(run_folder(APPLY, run.run_id, root=world.system.config.runs_uri)) / "approval")
-    whole = world.plan_json.read_bytes()
-    world.plan_json.write_bytes(whole.replace(b'"warnings"', b' "warnings"'))
-    try:
-        run.clear("preview", "approve")
-        assert run.end() == "failed"
-    finally:
-        world.plan_json.write_bytes(whole)
-    assert world.offsets() == world.committed
+    world.nothing_is_done()
 
 
 def test_what_another_person_approves_is_deleted(world: World) -> None:
@@ -338,8 +291,7 @@ def test_a_question_that_is_swapped_while_people_read_it(world: World) -> None:
     restore = {"from_ledger": world.plan_id}
     run = Run(world.system, RESTORE, restore)
     shown = run.wait_until_it_asks()
-    admin = AdminClient({**world.clients.for_confluent(), "log_level": 0})
-    commit_offsets(admin, "billing", [TopicPartition("orders", 0, 77)])
+    commit_offsets(admin_of(world.clients), "billing", [TopicPartition("orders", 0, 77)])
     now = world.offsets()
     run.clear("diff")
     wait_for(lambda: run.states()["diff"] == "failed", run.log)

@@ -1,6 +1,5 @@
 """A broker that compresses its offsets topic: its settings are archived, and its sweep writes the plan's batches."""
 
-import time
 from dataclasses import fields
 from pathlib import Path
 
@@ -16,13 +15,12 @@ from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import client_config
 from sexton.log.batch import Batch, Record, encode_batch, read_batches, read_records
 from sexton.log.codec import CODECS
-from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
-from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.plans.read_plan import own_plan
 from sexton.runs.folder import RunFolder
-from sexton.runs.processes import SerialEngine
+from tests.integration.stages import plan, snapshot
 from tests.integration.sweep_instants import SETTINGS, make_offsets_topic, pack
 from tests.record_fields import decode_key, encode_key, encode_value
+from tests.waiting import until
 
 pytestmark = pytest.mark.thorough
 
@@ -61,14 +59,13 @@ def idle_group() -> bytes:
 
 def swept(broker: EmbeddedBroker) -> list[Batch]:
     """The batches of the sweep, once it has come."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+
+    def written() -> list[Batch]:
         log = b"".join(path.read_bytes() for path in sorted((broker.data / folder()).glob("*.log")))
         found = [one for one in read_batches(log) if isinstance(one, Batch) and one.base_offset >= OFFSETS]
-        if sum(one.record_count for one in found) > OFFSETS:  # the group's own tombstone comes last
-            return found
-        time.sleep(0.2)
-    raise AssertionError("no sweep came")
+        return found if sum(one.record_count for one in found) > OFFSETS else []  # the group's own tombstone comes last
+
+    return until(written, "no sweep came", every_s=0.2)
 
 
 def folder() -> str:
@@ -79,16 +76,6 @@ def records_of(batch: Batch) -> list[Record]:
     found = list(read_records(batch, cap_bytes=1 << 20))
     assert all(isinstance(one, Record) for one in found)
     return [one for one in found if isinstance(one, Record)]
-
-
-def plan_of(root: Path, archive: str, as_of_ms: int) -> RunFolder:
-    """A run of the archive up to its plan; reading stops where that instant begins."""
-    run = RunFolder(root)
-    asked = ReplayRequest(run_id="run", taken_at_ms=as_of_ms, archive=archive, as_of_ms=as_of_ms, settle_ms=0)
-    replay_groups.run(SerialEngine("tests", quiet=True), run, asked)
-    find_expired.run(SerialEngine("tests", quiet=True), run)
-    plan_tombstones.run(SerialEngine("tests", quiet=True), run)
-    return run
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -105,8 +92,7 @@ def test_the_plan_has_the_batches_that_the_broker_wrote(
     with broker:
         found = swept(broker)
         config = client_config({}, bootstrap_servers=broker.bootstrap_servers)
-        request = snapshot_log.SnapshotRequest(config=config, archive=archive)
-        snapshot_log.run(SerialEngine("tests", quiet=True), request, now_ms=lambda: time.time_ns() // 1_000_000)
+        snapshot(config, archive)
 
     facts = newest_metadata(pafs.LocalFileSystem(), archive)
     assert facts is not None
@@ -115,7 +101,8 @@ def test_the_plan_has_the_batches_that_the_broker_wrote(
     assert facts.leaders == dict.fromkeys(range(PARTITION_COUNT), 1)
     assert facts.brokers_differ == {}
 
-    run = plan_of(tmp_path / "run", archive, found[0].max_timestamp_ms)
+    run, at_ms = RunFolder(tmp_path / "run"), found[0].max_timestamp_ms  # reading stops where that instant begins
+    plan(archive, run.local, as_of_ms=at_ms, taken_at_ms=at_ms, settle_ms=0)
     assert own_plan(run).record.codec == codec
     planned = [one for one in read_batches(run.read("batches", f"{PART}.log")) if isinstance(one, Batch)]
     assert len(planned) == len(found)

@@ -25,6 +25,7 @@ from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets, wait
 from sexton.log.segment import list_segments
 from tests.clients import commit_for
+from tests.waiting import until
 
 pytestmark = pytest.mark.thorough
 
@@ -72,10 +73,7 @@ class Script:
 
     def wait_for_sweep(self, group_id: str) -> None:
         """Until the due offsets of a group are gone."""
-        deadline = time.monotonic() + 4 * SWEEP_EVERY_MS / 1000
-        while committed_offsets(self.session, group_id):
-            assert time.monotonic() < deadline, "no sweep came"
-            time.sleep(0.05)
+        until(lambda: not committed_offsets(self.session, group_id), within_s=4 * SWEEP_EVERY_MS / 1000)
 
 
 def play(script: Script) -> None:

@@ -10,9 +10,10 @@ through the dashboard in a browser, from the group that loses offsets next to a 
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ import psutil
 import pyspark
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from pyarrow import fs as pafs
 
 from sexton.airflow.runs import run_folder
@@ -40,9 +41,11 @@ from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from sexton.settings import settings
+from tests.clients import make_topics
 from tests.deploy.services import AIRFLOW, SPARK, WORKERS, Services, running_services
 from tests.deploy.wheel import python_with_wheel
 from tests.ui import chromium
+from tests.waiting import until
 
 RETAIN, APPLY = "offset_retention", "apply_tombstones"
 STAGES = ["snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables"]
@@ -85,6 +88,8 @@ pytestmark = [
 ]
 
 OffsetKey = tuple[str, str, int]
+
+wait_for = partial(until, within_s=PATIENCE_S, every_s=0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,9 +165,7 @@ def ran(services: Services) -> Ran:
 def run_pipeline(services: Services) -> Ran:
     """Commit, start Airflow, let what is due fall due, and let the DAG describe it."""
     clients = client_config({}, bootstrap_servers=f"127.0.0.1:{services.ports.kafka}")
-    admin = AdminClient({**clients.for_confluent(), "log_level": 0})
-    for made in admin.create_topics([NewTopic("orders", PARTITIONS, 1)]).values():
-        made.result(30)
+    admin = make_topics(clients, {"orders": PARTITIONS})
     with ClusterSession(clients) as session:
         committed_offsets(session, DUE[0])  # whoever asks for a coordinator first waits until its topic is made
     for group in DUE:
@@ -238,13 +241,6 @@ def run_folder_of(ran: Ran) -> RunFolder:
 def lake_of(services: Services) -> Lake:
     """The lake as any reader would open it, by the properties that the services have."""
     return open_lake(json.loads(services.environment("airflow-scheduler")["SEXTON_CATALOG_PROPERTIES"]))
-
-
-def wait_for(condition: Callable[[], bool], told: Callable[[], str]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, told()
-        time.sleep(0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

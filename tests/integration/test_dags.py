@@ -8,7 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -16,38 +16,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka import TopicPartition
 from pyarrow import fs as pafs
-from rich.console import Console
 
-from sexton.errors import SextonError
 from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
-from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import published_runs, read_published
 from sexton.ledger.ledger import Ledger
 from sexton.local.system import MAIN_DAG, System
-from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets
-from sexton.pipeline import snapshot_log
+from sexton.local.workload import commit_offsets
 from sexton.pipeline.replay_groups import now_ms
-from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.plans.read_plan import read_plan
-from sexton.runs.processes import SerialEngine
-from sexton.settings import PROJECT_ROOT, Settings
+from sexton.settings import Settings
 from tests import airflow_calls
-from tests.airflow_database import migrated_home
+from tests.airflow_database import lake_of, system_in
+from tests.clients import joined, make_topics
+from tests.integration.secure_broker import SEEING, grant
+from tests.integration.stages import snapshot
 from tests.integration.test_apply_dag import APPLY, EVERY_GROUP, NO_SWEEP, USERS, Run, wait_for
 
 READER, APPLIER = "reader", "applier"
@@ -57,6 +45,7 @@ OPEN, OPEN_DAG = "open", f"{MAIN_DAG}__open"
 """The cluster whose log may be read."""
 BEHIND_MS = 63_000
 """So much the clock of the first look is behind: a retention, and something for the look itself."""
+ENDS = {"success", "failed"}
 RUN_TIMEOUT_S = 1_200
 """Of one run, on a machine that is busy with something else."""
 OFFSETS = [TopicPartition("orders", part, 10 + part, f"m{part}") for part in range(3)]
@@ -79,12 +68,8 @@ class World:
     def end_of(self, run_id: str) -> dict[str, str]:
         """The states of the tasks of a run of the main DAG that went well."""
         api = self.system.api()
-        deadline, state = time.monotonic() + RUN_TIMEOUT_S, ""
-        while state not in ("success", "failed"):
-            assert time.monotonic() < deadline, self.log(run_id)[-4_000:]
-            time.sleep(2)
-            with suppress(SextonError):  # a machine that is busy may not answer in time
-                state = api.run_state(MAIN_DAG, run_id)
+        wait_for(lambda: api.run_state(MAIN_DAG, run_id) in ENDS, lambda: self.log(run_id), within_s=RUN_TIMEOUT_S)
+        state = api.run_state(MAIN_DAG, run_id)
         states = {name: str(task["state"]) for name, task in api.task_states(MAIN_DAG, run_id).items()}
         assert state == "success", self.log(run_id)[-8_000:]
         return states
@@ -104,13 +89,8 @@ def world(
     tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path], needs_airflow: None
 ) -> Iterator[World]:
     home = tmp_path_factory.mktemp("home")
-    for name in ("dags", "spark_jobs", ".cache"):
-        (home / name).symlink_to(PROJECT_ROOT / name)
-    config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
-    sasl = free_port()
-    system = System(config, Console(quiet=True), users=USERS)
-    migrated_home(system.home.root)
-    clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
+    sasl, system = free_port(), system_in(home, users=USERS)
+    config, clients = system.config, client_config({}, bootstrap_servers=system.config.bootstrap_servers)
     properties = {**NO_SWEEP, **secured(sasl), "group.initial.rebalance.delay.ms": "0"}
     hidden = EmbeddedBroker(
         system.broker_directory, port=system.broker_port, java=java, jars=kafka_jars, settings=properties
@@ -141,13 +121,7 @@ def world(
         for dag_id in (MAIN_DAG, APPLY, OPEN_DAG):
             wait_for(lambda dag_id=dag_id: system.api().has_dag(dag_id), lambda: "no such DAG")
             system.api().set_paused(dag_id, False)
-        yield World(
-            system=system,
-            clients=clients,
-            cluster_id=hidden.cluster_id,
-            open_id=other.cluster_id,
-            ticks=ticks,
-        )
+        yield World(system=system, clients=clients, cluster_id=hidden.cluster_id, open_id=other.cluster_id, ticks=ticks)
 
 
 @pytest.fixture(scope="module")
@@ -158,9 +132,7 @@ def retained(world: World) -> str:
 
 def committed_by_tick(clients: ClientConfig) -> list[int]:
     """One group commits before the end of the first interval, one more before that of the second; when they meet."""
-    admin = AdminClient({**clients.for_confluent(), **QUIET})
-    for made in admin.create_topics([NewTopic("orders", 3, 1)]).values():
-        made.result(TIMEOUT_S)
+    admin = make_topics(clients, {"orders": 3})
     commit_offsets(admin, "warm-up", [TopicPartition("orders", 0, 1)])
     while time.time() % 60 > 40:  # a cron has no two ticks of two minutes alone
         time.sleep(0.2)
@@ -197,12 +169,9 @@ def secured(sasl_port: int) -> dict[str, str]:
 
 def properties_of(name: str, sasl_port: int) -> dict[str, str]:
     return {
-        "bootstrap.servers": f"127.0.0.1:{sasl_port}",
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": name,
-        "sasl.password": PASSWORDS[name],
-    }
+        "bootstrap.servers": f"127.0.0.1:{sasl_port}", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
+        "sasl.username": name, "sasl.password": PASSWORDS[name],
+    }  # fmt: skip
 
 
 def connection(properties: dict[str, str]) -> str:
@@ -212,36 +181,14 @@ def connection(properties: dict[str, str]) -> str:
 def prepare(clients: ClientConfig, config: Settings, sasl_port: int) -> None:
     """Rights, a topic, groups whose member has committed and left, and a first look, which is dated back: by Admin API
     nothing tells when what it sees was committed."""
-    admin = AdminClient({**clients.for_confluent(), **QUIET})
-    for made in admin.create_topics([NewTopic("orders", 3, 1)]).values():
-        made.result(TIMEOUT_S)
-    seen = [
-        (ResourceType.TOPIC, "*", AclOperation.DESCRIBE),
-        (ResourceType.TOPIC, "*", AclOperation.DESCRIBE_CONFIGS),
-        (ResourceType.GROUP, "*", AclOperation.DESCRIBE),
-        (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
-        (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
-    ]
-    changed = [(ResourceType.GROUP, "*", AclOperation.DELETE), (ResourceType.TOPIC, "orders", AclOperation.READ)]
-    acls = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
-        for user, rights in ((READER, seen), (APPLIER, [*seen, *changed]))
-        for kind, name, operation in rights
-    ]
-    for made in admin.create_acls(acls).values():
-        made.result(TIMEOUT_S)
+    make_topics(clients, {"orders": 3})
+    grant(clients, READER, *SEEING)
+    grant(clients, APPLIER, *SEEING, ("GROUP", "*", "DELETE"), ("TOPIC", "orders", "READ"))
     for group in GROUPS:
-        asked = {"group.id": group, "enable.auto.commit": False}
-        with closing(Consumer({**clients.for_confluent(), **QUIET, **asked})) as consumer:
-            consumer.subscribe(["orders"])
-            deadline = time.monotonic() + TIMEOUT_S
-            while not consumer.assignment():
-                consumer.poll(0.2)
-                assert time.monotonic() < deadline
+        with closing(joined(clients, group, "orders")) as consumer:
             consumer.commit(offsets=OFFSETS, asynchronous=False)
-    request = SnapshotRequest(config=client_config(properties_of(READER, sasl_port)), archive=config.archive_uri)
-    with SerialEngine("test", quiet=True) as engine:
-        assert snapshot_log.run(engine, request, now_ms=lambda: now_ms() - BEHIND_MS).coverage == "admin"
+    reader = client_config(properties_of(READER, sasl_port))
+    assert snapshot(reader, config.archive_uri, now_ms=lambda: now_ms() - BEHIND_MS).coverage == "admin"
 
 
 @pytest.mark.usefixtures("retained")
@@ -258,7 +205,7 @@ def test_each_interval_is_run_once_by_the_schedule_or_a_backfill(world: World) -
 
     wait_for(lambda: last in states(), logs)  # a DAG that is switched on runs its last interval
     backfill = airflow_calls.backfill(api, OPEN_DAG, first[0], last[0])
-    wait_for(lambda: set(states().values()) <= {"success", "failed"} and len(states()) == 2, logs)
+    wait_for(lambda: {*states().values()} <= ENDS and len(states()) == 2, logs)
     assert states() == {first: "success", last: "success"}
     wait_for(lambda: airflow_calls.is_backfill_over(api, backfill), logs)
     lake = lake_of(world.system.config)
@@ -274,10 +221,6 @@ def test_each_interval_is_run_once_by_the_schedule_or_a_backfill(world: World) -
         lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
         assert [line for line in lines if line["level"] not in ("debug", "info")] == [], log
         assert [line for line, count in Counter(line["event"] for line in lines).items() if count > 3] == [], log
-
-
-def lake_of(config: Settings) -> Lake:
-    return open_lake({"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri})
 
 
 def test_a_run_by_looks_plans_and_what_is_approved_is_deleted(world: World, retained: str) -> None:

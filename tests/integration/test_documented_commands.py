@@ -3,28 +3,23 @@
 `sexton broker up` is the first of them. What is told of other commands is in tests/docs.
 """
 
-import json
 import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
 
 from sexton import cli
 from sexton.kafka.admin import commit_offsets, group_now
 from sexton.kafka.broker import free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
-from sexton.local.workload import QUIET, TIMEOUT_S
 from sexton.settings import settings
-from tests.clients import commit_for, make_topics
+from tests.clients import commit_for, joined, make_topics
+from tests.commands import sexton as told
 from tests.docs.pages import Command
 from tests.docs.running import run
 from tests.docs.sorting import sexton_commands
@@ -51,12 +46,6 @@ def rank(command: Command) -> tuple[int, int]:
     return order.index(words[1]), int("--apply" in words or "--sink" in words)
 
 
-def told(*argv: str) -> dict[str, Any]:
-    with redirect_stdout(StringIO()) as out:
-        assert cli.main([*argv, "--json"]) == 0, argv
-    return dict(json.loads(out.getvalue()))
-
-
 class World:
     """A folder with an archive, a broker that the commands start and stop, and what placeholders stand for."""
 
@@ -72,13 +61,7 @@ class World:
     def fill(self) -> None:
         """Groups whose offsets have expired, one that has none, and the instant at which they all had them."""
         make_topics(self.config, {"orders": 4, "clicks": 1})
-        consumer = Consumer({**self.config.for_confluent(), **QUIET, "group.id": IDLE, "enable.auto.commit": False})
-        consumer.subscribe(["orders"])
-        deadline = time.monotonic() + TIMEOUT_S
-        while not consumer.assignment():
-            assert time.monotonic() < deadline, "nothing was assigned"
-            consumer.poll(0.2)
-        consumer.close()
+        joined(self.config, IDLE, "orders").close()
         with ClusterSession(self.config) as session:
             for group_id in GROUPS:
                 assert set(commit_offsets(session, group_id, ORDERS | CLICKS).values()) == {None}

@@ -1,6 +1,5 @@
 """`make up` on a fresh machine, in a real Airflow with a real broker: what somebody finds who has never seen it."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,14 +10,15 @@ from sexton.kafka.broker import free_port
 from sexton.kafka.client import client_config
 from sexton.kafka.group_state import list_groups
 from sexton.kafka.session import ClusterSession
-from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import published_runs, read_published
 from sexton.local import up
 from sexton.local.airflow_home import USER
 from sexton.local.example_clients import JOBS, SERVICES
 from sexton.local.system import COMPONENTS, System
-from sexton.settings import PROJECT_ROOT, Settings
+from sexton.settings import Settings
+from tests.airflow_database import lake_of, project_home
 from tests.ui import chromium
+from tests.waiting import until
 
 RUNS = 2
 EMPTY_PAGES = {"overview": "", "groups": "groups", "runs": "runs", "plans": "plans", "what-if": "what-if"}
@@ -32,8 +32,7 @@ def system(
     tmp_path_factory: pytest.TempPathFactory, needs_broker: None, needs_airflow: None, needs_browser: None
 ) -> Iterator[System]:
     home = tmp_path_factory.mktemp("home")
-    for name in ("dags", "plugins", "spark_jobs", ".cache"):
-        (home / name).symlink_to(PROJECT_ROOT / name)
+    project_home(home)
     config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
     system = System(config, Console(quiet=True))
     try:
@@ -44,12 +43,6 @@ def system(
     finally:
         system.stop()
     assert not system.is_anything_running()
-
-
-@pytest.fixture
-def lake(system: System) -> Lake:
-    config = system.config
-    return open_lake({"type": "jdbc", "uri": config.iceberg_catalog_uri, "warehouse": config.warehouse_uri})
 
 
 def test_everything_is_healthy_and_an_empty_page_says_what_to_do(system: System, tmp_path: Path) -> None:
@@ -69,20 +62,16 @@ def test_everything_is_healthy_and_an_empty_page_says_what_to_do(system: System,
 
 def test_the_broker_has_groups_of_every_kind(system: System) -> None:
     with ClusterSession(client_config({}, bootstrap_servers=system.config.bootstrap_servers)) as session:
-        wanted, deadline = set(SERVICES) | set(JOBS), time.monotonic() + 120
+        wanted = {*SERVICES, *JOBS}
+        until(lambda: wanted <= {group.group_id for group in list_groups(session).groups}, within_s=120, every_s=1)
         listed = list_groups(session).groups
-        while wanted - {group.group_id for group in listed}:
-            assert time.monotonic() < deadline, listed
-            time.sleep(1)
-            listed = list_groups(session).groups
     assert {"classic", "consumer"} <= {group.group_type.lower() for group in listed}
     assert {"Stable", "Empty"} <= {group.state for group in listed}
 
 
 @pytest.mark.full
-def test_runs_of_several_instants_are_published_once(
-    system: System, lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_of_several_instants_are_published_once(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = lake_of(system.config)
     monkeypatch.setattr(up, "FIRST_RUNS", RUNS)
     assert up.publish_first_runs(system, Console(quiet=True)) == 0
     runs = published_runs(lake)

@@ -6,32 +6,28 @@ first sweep against what-if, all of them against the forecast. Nobody's clock is
 broker is down: once for what is old, and once more for what would be due in a minute.
 """
 
-import io
-import json
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
-from sexton.cli import main
 from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
-from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS
+from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS, group_metadata
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.pipeline.replay_groups import now_ms
-from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.pipeline.snapshot_log import run as run_snapshot
-from sexton.runs.processes import SerialEngine
 from tests.aged import age
+from tests.clients import admin_of, joined
+from tests.commands import sexton as ask
+from tests.integration.stages import snapshot
 from tests.integration.test_admin import wait_for_coordinators
 from tests.integration.test_changes import Script
 from tests.record_fields import decode_key
@@ -57,13 +53,13 @@ class Clients(Script):
 
     def __init__(self, config: ClientConfig, session: ClusterSession, stack: ExitStack) -> None:
         super().__init__(config, session)
-        self._settings: dict[str, Any] = {**config.for_confluent(), **QUIET}
+        self._config = config
         self._stack = stack
         self._leaves: list[Consumer] = []
 
     def connect_anew(self, session: ClusterSession) -> None:
         """After a restart of the broker, which librdkafka's client for administrators notices late."""
-        self.session, self.admin = session, AdminClient(self._settings)
+        self.session, self.admin = session, admin_of(self._config)
 
     def old(self) -> None:
         self.commit("old", A0, B0)
@@ -89,25 +85,18 @@ class Clients(Script):
 
     def _member(self, group_id: str, protocol: str) -> Any:
         """A member of its own group that is subscribed to topic a, and has its partitions."""
-        own = {"group.id": group_id, "group.protocol": protocol, "enable.auto.commit": False}
-        sessions = {"session.timeout.ms": 300_000} if protocol == "classic" else {}
-        consumer = Consumer({**self._settings, **own, **sessions, "max.poll.interval.ms": 600_000})
+        own = {"session_timeout_ms": 300_000} if protocol == "classic" else {}
+        consumer = joined(self._config, group_id, "a", protocol=protocol, max_poll_interval_ms=600_000, **own)
         self._stack.callback(consumer.close)
-        consumer.subscribe(["a"])
-        deadline = time.monotonic() + 60
-        while not consumer.assignment():
-            assert time.monotonic() < deadline, f"{group_id} gets no partitions"
-            consumer.poll(0.2)
         return consumer
 
     def _pin(self, group_id: str, where: tuple[str, int]) -> None:
         own = {"transactional.id": "open", "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
-        producer = Producer({**self._settings, **own})
+        settings = {**self._config.for_confluent(), **QUIET}
+        producer = Producer({**settings, **own})
         producer.init_transactions(TIMEOUT_S)
-        consumer = Consumer({**self._settings, "group.id": group_id, "enable.auto.commit": False})
         producer.begin_transaction()
-        producer.send_offsets_to_transaction([_at(where, 99)], consumer.consumer_group_metadata(), TIMEOUT_S)
-        consumer.close()
+        producer.send_offsets_to_transaction([_at(where, 99)], group_metadata(settings, group_id), TIMEOUT_S)
         self._producer = producer  # it must not be collected, which would end the transaction
 
 
@@ -129,9 +118,7 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(
-    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]
-) -> Iterator[Played]:
+def played(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]) -> Iterator[Played]:
     folder = tmp_path_factory.mktemp("forecast")
     archive, directory, port = folder / "archive", folder / "broker", free_port()
     clients = client_config({}, bootstrap_servers=f"127.0.0.1:{port}")
@@ -176,19 +163,6 @@ def played(
 
 def is_soon(one: dict[str, Any]) -> bool:
     return one["expires_at_ms"] is not None and one["expires_at_ms"] < now_ms() + DAY_MS / 2
-
-
-def snapshot(config: ClientConfig, archive: Path) -> None:
-    with SerialEngine("test", quiet=True) as engine:
-        run_snapshot(engine, SnapshotRequest(config=config, archive=str(archive)), now_ms=now_ms)
-
-
-def ask(*argv: str) -> dict[str, Any]:
-    """One command, as JSON, in this process."""
-    with redirect_stdout(io.StringIO()) as out:
-        assert main([*argv, "--json"]) == 0
-    found: dict[str, Any] = json.loads(out.getvalue())
-    return found
 
 
 def answers(session: ClusterSession) -> set[Item]:

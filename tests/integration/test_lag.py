@@ -1,13 +1,11 @@
 """`sexton lag` on a real broker, by a principal that may read no message: every interval contains the truth, which is
 read back from the messages by another one."""
 
-import json
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field
-from io import StringIO
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from random import Random
@@ -24,9 +22,10 @@ from sexton.kafka.session import ClusterSession
 from sexton.local.workload import wait
 from sexton.pipeline.measure_lag import measure
 from sexton.pipeline.replay_groups import now_ms
-from tests.clients import make_topics
+from tests.clients import admin_of, make_topics
+from tests.commands import sexton
 from tests.integration.secure_broker import READER, SecureCluster, secure_cluster
-from tests.integration.test_acls import SHELL, admin_of
+from tests.integration.test_acls import SHELL
 from tests.integration.test_admin import wait_for_coordinators
 from tests.lag_tables import instant_of
 from tests.plain_lag import Committed, LogRange
@@ -69,7 +68,7 @@ def cluster(
 ) -> Iterator[SecureCluster]:
     """The reader has what docs/security.md grants it: DESCRIBE on all topics, READ on the offsets topic alone."""
     with secure_cluster(tmp_path_factory.mktemp("lag"), java=java, jars=kafka_jars) as cluster:
-        admin = admin_of(cluster)
+        admin = admin_of(cluster.all_powerful)
         topics = [
             NewTopic(APPENDED, PARTITIONS, 1, config={"message.timestamp.type": "LogAppendTime"}),
             NewTopic(CREATED, PARTITIONS, 1, config={"message.timestamp.after.max.ms": str(DAY_MS)}),
@@ -123,10 +122,7 @@ def read_back(cluster: SecureCluster, ends: dict[tuple[str, int], int]) -> dict[
     return found
 
 
-def told(*words: object) -> dict[str, Any]:
-    with redirect_stdout(StringIO()) as out:
-        assert main(["lag", *map(str, words), "--json"]) == 0
-    return dict(json.loads(out.getvalue()))
+told = partial(sexton, "lag")
 
 
 @pytest.fixture(scope="module")

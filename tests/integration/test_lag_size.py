@@ -38,20 +38,11 @@ def config(tmp_path: Path, java: JavaHome, kafka_jars: list[Path]) -> Iterator[C
         for node_id, port in enumerate(ports[::-1], start=1):
             node = 4 - node_id  # the controller first
             settings = {
-                "process.roles": "controller" if node == controller else "broker",
-                "node.id": str(node),
+                "process.roles": "controller" if node == controller else "broker", "node.id": str(node),
                 "controller.quorum.voters": f"{controller}@{HOST}:{ports[2]}",
-            }
-            stack.enter_context(
-                EmbeddedBroker(
-                    tmp_path / str(node),
-                    port=port,
-                    java=java,
-                    jars=kafka_jars,
-                    settings=settings,
-                    cluster_id=cluster_id,
-                )
-            )
+            }  # fmt: skip
+            own = {"port": port, "java": java, "jars": kafka_jars, "settings": settings, "cluster_id": cluster_id}
+            stack.enter_context(EmbeddedBroker(tmp_path / str(node), **own))
         yield client_config({}, bootstrap_servers=f"{HOST}:{ports[0]},{HOST}:{ports[1]}")
 
 

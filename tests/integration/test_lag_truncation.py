@@ -35,12 +35,9 @@ TIMEOUT_S = 60
 CAME_BACK = "came-back"
 """A group that read everything before the loss, with a consumer that commits leader epochs."""
 PLANTED = {
-    "knows-its-epoch": (BEFORE, 0),
-    "first-that-is-gone": (LEFT + 1, 0),
-    "up-to-the-loss": (LEFT, 0),
-    "before-the-loss": (LEFT - 1, 0),
-    "knows-no-epoch": (BEFORE, -1),
-}
+    "knows-its-epoch": (BEFORE, 0), "first-that-is-gone": (LEFT + 1, 0), "up-to-the-loss": (LEFT, 0),
+    "before-the-loss": (LEFT - 1, 0), "knows-no-epoch": (BEFORE, -1),
+}  # fmt: skip
 TRUNCATED = {CAME_BACK, "knows-its-epoch", "first-that-is-gone"}
 
 

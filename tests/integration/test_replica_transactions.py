@@ -71,7 +71,7 @@ class Transactions:
     """The transactions of a case, and how C misses their ends."""
 
     def __init__(self, cluster: ThreeBrokers, groups: Groups, rng: Random, folder: Path, *, version: int) -> None:
-        self._cluster, self._groups, self._rng, self._version = cluster, groups, rng, version
+        self._cluster, self.groups, self._rng, self._version = cluster, groups, rng, version
         self.archive = folder / "archive"
         self.markers: dict[int, int] = {}
         """The log_offset of the marker of each producer."""
@@ -81,9 +81,9 @@ class Transactions:
         known = {one.producer_id for one in self._cluster.open_transactions(A)}
         offsets = {}
         for number in range(3):
-            group = self._groups.new(log_partition, f"{name}-{number}")
+            group = self.groups.new(log_partition, f"{name}-{number}")
             if number:
-                self._groups.commit(group)
+                self.groups.commit(group)
             offsets[group] = self._some_offsets()
         first, *others = offsets
         producer = self._begun(f"{name}-{log_partition}", first, offsets[first])
@@ -137,13 +137,13 @@ class Transactions:
             B,
             until=lambda node: (
                 not any(self._cluster.markers(producer, node) for producer in self.markers)
-                and not self._groups.tombstones(tombstones_of, node)
+                and not self.groups.tombstones(tombstones_of, node)
             ),
         )
 
     def end_next(self, one: Open, *, commit: bool) -> None:
         """The next transaction of a producer, with an offset of another group, and its end."""
-        group = self._groups.new(one.log_partition, "next")
+        group = self.groups.new(one.log_partition, "next")
         one.producer.begin_transaction()
         self.send(one.producer, group, {(TOPIC, 0): self._rng.randrange(1_000)})
         one.producer.commit_transaction(TIMEOUT_S) if commit else one.producer.abort_transaction(TIMEOUT_S)
@@ -151,6 +151,11 @@ class Transactions:
     def _some_offsets(self) -> dict[tuple[str, int], int]:
         some = self._rng.sample(range(PARTITIONS), self._rng.randint(1, 3))
         return {(TOPIC, number): self._rng.randrange(1_000_000, 2_000_000) for number in some}
+
+
+@pytest.fixture
+def transactions(cluster: ThreeBrokers, rng: Random, tmp_path: Path, version: int) -> Transactions:
+    return Transactions(cluster, Groups(cluster, rng), rng, tmp_path, version=version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,11 +214,12 @@ def require_next(
     return count
 
 
-def test_an_aborted_transaction_is_open_again(cluster: ThreeBrokers, rng: Random, tmp_path: Path, version: int) -> None:
+def test_an_aborted_transaction_is_open_again(
+    cluster: ThreeBrokers, transactions: Transactions, tmp_path: Path
+) -> None:
     """`aborted_to_committed`: the next COMMIT of the producer serves the aborted offsets, its next ABORT ends it. Once
     A leads again its answers are others than C's."""
-    groups = Groups(cluster, rng)
-    transactions = Transactions(cluster, groups, rng, tmp_path, version=version)
+    groups = transactions.groups
     then_commit, then_abort = (
         [transactions.begin(name, part) for part in range(LOG_PARTITIONS)] for name in ("commits", "aborts")
     )
@@ -245,12 +251,11 @@ def test_an_aborted_transaction_is_open_again(cluster: ThreeBrokers, rng: Random
 
 
 def test_a_committed_transaction_is_open_again(
-    cluster: ThreeBrokers, rng: Random, tmp_path: Path, version: int
+    cluster: ThreeBrokers, transactions: Transactions, rng: Random, tmp_path: Path
 ) -> None:
     """`committed_hidden`: each offset of it was superseded, by a newer one or a deletion, so that A and B could clean
     its marker away. The next COMMIT brings back what was deleted."""
-    groups = Groups(cluster, rng)
-    transactions = Transactions(cluster, groups, rng, tmp_path, version=version)
+    groups = transactions.groups
     then_commit, then_abort = (
         [transactions.begin(name, part) for part in range(LOG_PARTITIONS)] for name in ("commits", "aborts")
     )
@@ -287,12 +292,12 @@ def test_a_committed_transaction_is_open_again(
 
 
 def test_a_transaction_whose_producer_does_not_return_is_stuck(
-    cluster: ThreeBrokers, rng: Random, tmp_path: Path, java: JavaHome, kafka_jars: list[Path], version: int
-) -> None:
+    cluster: ThreeBrokers, transactions: Transactions, rng: Random, tmp_path: Path, java: JavaHome,
+    kafka_jars: list[Path],
+) -> None:  # fmt: skip
     """`stuck`: C's last stable offset stays and its cleaner stops there. The printed steps, on C as the leader, leave
     what A answers."""
-    groups = Groups(cluster, rng)
-    transactions = Transactions(cluster, groups, rng, tmp_path, version=version)
+    groups = transactions.groups
     aborted, committed = (
         [transactions.begin(name, part) for part in range(LOG_PARTITIONS)] for name in ("aborted", "committed")
     )

@@ -20,22 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
 
 from sexton.java import JavaHome
 from sexton.kafka import jars
 from sexton.kafka.session import ClusterSession
 from sexton.settings import PROJECT_ROOT, settings
-from tests.airflow_database import migrated_database
-from tests.integration.secure_broker import PASSWORDS, READER, SecureCluster, secure_cluster
-from tests.integration.test_acls import OTHER_TOPIC, OWN_TOPIC, admin_of, commit_both, until
+from tests.airflow_database import migrated_database, project_home
+from tests.clients import make_topics
+from tests.integration.secure_broker import PASSWORDS, READER, SEEING, SecureCluster, grant, secure_cluster
+from tests.integration.test_acls import OTHER_TOPIC, OWN_TOPIC, commit_both, until
 from tests.integration.test_admin import wait_for_coordinators
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
@@ -54,20 +47,8 @@ def cluster(
     tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]
 ) -> Iterator[SecureCluster]:
     with secure_cluster(tmp_path_factory.mktemp("secure"), java=java, jars=kafka_jars) as found:
-        everything = [
-            AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{READER}", "*", does, AclPermissionType.ALLOW)
-            for kind, name, does in (
-                (ResourceType.TOPIC, "*", AclOperation.READ),
-                (ResourceType.TOPIC, "*", AclOperation.DESCRIBE_CONFIGS),
-                (ResourceType.GROUP, "*", AclOperation.DESCRIBE),
-                (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
-            )
-        ]
-        admin = admin_of(found)
-        for made in admin.create_topics([NewTopic(OWN_TOPIC, 1, 1), NewTopic(OTHER_TOPIC, 1, 1)]).values():
-            made.result(60)
-        for made in admin.create_acls(everything).values():
-            made.result(60)
+        make_topics(found.all_powerful, {OWN_TOPIC: 1, OTHER_TOPIC: 1})
+        grant(found.all_powerful, READER, *SEEING, ("TOPIC", "*", "READ"))
         with ClusterSession(found.all_powerful) as session:
             wait_for_coordinators(session)
             until(lambda: set(commit_both(session, "a-group").values()) == {None})
@@ -186,8 +167,7 @@ def environment_of(
     cluster: SecureCluster, java: JavaHome, c: Mapping[str, str], home: Path, *, login: str
 ) -> dict[str, str]:
     """A deployment of everything that takes a secret."""
-    for name in ("dags", "spark_jobs", ".cache"):
-        (home / name).symlink_to(PROJECT_ROOT / name)
+    project_home(home)
     (home / "events").mkdir()
     conf = home / "spark-conf"
     conf.mkdir()
@@ -209,13 +189,9 @@ def environment_of(
     smtp["extra"] = {"retry_limit": 0, "timeout": 1, "from_email": "a@x.org"}
     apprise = {"conn_type": "apprise", "extra": {"config": {"path": f"json://u:{c['apprise']}@127.0.0.1:9/x"}}}
     lake = {
-        "type": "jdbc",
-        "uri": f"jdbc:sqlite:{home / 'catalog.db'}",
-        "warehouse": str(home / "warehouse"),
-        "jdbc.password": c["catalog password"],
-        "token": c["catalog token"],
-        "s3.secret-access-key": c["s3 secret"],
-    }
+        "type": "jdbc", "uri": f"jdbc:sqlite:{home / 'catalog.db'}", "warehouse": str(home / "warehouse"),
+        "jdbc.password": c["catalog password"], "token": c["catalog token"], "s3.secret-access-key": c["s3 secret"],
+    }  # fmt: skip
     places = {}
     if login == "in a URI":
         places["SEXTON_ARCHIVE"] = f"s3://KEY:a/{c['archive key']}@b@bucket/archive"

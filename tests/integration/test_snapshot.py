@@ -30,6 +30,7 @@ from tests.archived import list_archived, read_manifest
 from tests.integration.test_broker import commit
 
 LOCAL = pafs.LocalFileSystem()
+Take = Callable[[ClientConfig], Snapshot]
 PROJECT = Path(__file__).parents[2]
 
 
@@ -55,14 +56,9 @@ def assert_same(archive: Path, broker: EmbeddedBroker, *, at_least: dict[int, by
         assert now[log_partition].startswith(data)
 
 
+@pytest.mark.usefixtures("workload")
 def test_every_byte_once_and_then_only_the_new_ones(
-    broker: EmbeddedBroker,
-    config: ClientConfig,
-    workload: Workload,
-    snapshot: Callable[[ClientConfig], Snapshot],
-    tmp_path: Path,
-    java: JavaHome,
-    kafka_jars: list[Path],
+    broker: EmbeddedBroker, config: ClientConfig, snapshot: Take, tmp_path: Path, java: JavaHome, kafka_jars: list[Path]
 ) -> None:
     archive = tmp_path / "archive"
     before = disk_bytes(broker)
@@ -92,33 +88,23 @@ def test_every_byte_once_and_then_only_the_new_ones(
 
 
 @pytest.mark.parametrize(
-    "limits, at_least",
-    [({"DRIVER_BYTES": 0, "LOG_OFFSETS_A_TASK": 60}, 1), ({"SEGMENT_BYTES": 1, "LOG_OFFSETS_A_TASK": 23}, 2)],
-    ids=["ranges by Spark tasks", "small segments"],
+    "limit, log_offsets, at_least", [("DRIVER_BYTES", 60, 1), ("SEGMENT_BYTES", 23, 2)], ids=["by Spark tasks", "small"]
 )
 @pytest.mark.usefixtures("workload")
 def test_pieces_hold_the_same_bytes(
-    broker: EmbeddedBroker,
-    config: ClientConfig,
-    snapshot: Callable[[ClientConfig], Snapshot],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    limits: dict[str, int],
-    at_least: int,
-) -> None:
-    for name, value in limits.items():
-        monkeypatch.setattr(fetch_log, name, value)
+    broker: EmbeddedBroker, config: ClientConfig, snapshot: Take, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    limit: str, log_offsets: int, at_least: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(fetch_log, limit, at_least - 1)
+    monkeypatch.setattr(fetch_log, "LOG_OFFSETS_A_TASK", log_offsets)
     before = disk_bytes(broker)
     assert snapshot(config).segments > at_least * len(before)
     assert_same(tmp_path / "archive", broker, at_least=before)
 
 
+@pytest.mark.usefixtures("workload")
 def test_a_disk_is_taken_in_and_snapshots_go_on(
-    broker: EmbeddedBroker,
-    config: ClientConfig,
-    workload: Workload,
-    snapshot: Callable[[ClientConfig], Snapshot],
-    tmp_path: Path,
+    broker: EmbeddedBroker, config: ClientConfig, snapshot: Take, tmp_path: Path
 ) -> None:
     """The copy of a disk that is being written is as good as a snapshot."""
     shutil.copytree(broker.data, tmp_path / "copy", ignore=lambda _, names: [n for n in names if n.endswith("index")])
@@ -143,10 +129,7 @@ def test_a_disk_is_taken_in_and_snapshots_go_on(
 
 
 def test_a_quota_is_waited_for(
-    own_broker: EmbeddedBroker,
-    snapshot: Callable[[ClientConfig], Snapshot],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    own_broker: EmbeddedBroker, snapshot: Take, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker asks this client to wait, and no request is sent, refused or lost in between."""
     bytes_per_second = 8_000
@@ -179,16 +162,15 @@ def test_a_quota_is_waited_for(
 
 
 def test_a_log_that_lost_its_end_starts_a_new_lineage(
-    own_broker: EmbeddedBroker, snapshot: Callable[[ClientConfig], Snapshot], tmp_path: Path
+    own_broker: EmbeddedBroker, snapshot: Take, tmp_path: Path
 ) -> None:
     config = client_config({}, bootstrap_servers=own_broker.bootstrap_servers)
     commit(config, group_id="g", count=8)
     snapshot(config)
     again = snapshot(config)
     assert (again.segments, again.size_bytes, again.log_offsets) == (0, 0, 0)
-    assert (
-        newest_metadata(LOCAL, str(tmp_path / "archive")).taken_at_ms == again.taken_at_ms
-    )  # facts are kept every time
+    newest = newest_metadata(LOCAL, str(tmp_path / "archive"))
+    assert newest.taken_at_ms == again.taken_at_ms  # facts are kept every time
     own_broker.kill()  # without a clean shutdown the log is recovered from its segments alone
     (log,) = (path for path in own_broker.data.glob(f"{OFFSETS_TOPIC}-*/*.log") if path.stat().st_size)
     log.write_bytes(log.read_bytes()[:-1])

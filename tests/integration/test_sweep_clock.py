@@ -24,10 +24,8 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.pipeline.replay_groups import now_ms
-from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.pipeline.snapshot_log import run as run_snapshot
-from sexton.runs.processes import SerialEngine
 from tests.clients import commit_for, make_topics
+from tests.integration.stages import snapshot
 from tests.integration.test_admin import wait_for_coordinators
 from tests.record_fields import decode_key
 from tests.replicas_cluster import LOG_PARTITIONS as CLUSTER_LOG_PARTITIONS
@@ -140,9 +138,7 @@ def test_sweeps_of_a_leader_on_another_broker(
                     if time.monotonic() > ends:
                         break
         archive = str(tmp_path / "archive")
-        taken = run_snapshot(
-            SerialEngine("test"), SnapshotRequest(config=cluster.config, archive=archive), now_ms=now_ms
-        )
+        taken = snapshot(cluster.config, archive)
         with ClusterSession(cluster.config) as session:
             topic_id = describe_topic(session, "__consumer_offsets").topic_id
         reigns = [

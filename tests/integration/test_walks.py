@@ -6,34 +6,35 @@ over when they are needed, and no more for a day. The steps of a walk are those 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-from rich.console import Console
 
 from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.admin import delete_group
-from sexton.kafka.broker import EmbeddedBroker, free_port
+from sexton.kafka.broker import EmbeddedBroker
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.local.airflow_home import APPROVER, USER
 from sexton.local.system import MAIN_DAG, System
 from sexton.local.workload import commit_offsets
-from sexton.settings import PROJECT_ROOT, Settings, settings, variable
+from sexton.settings import settings, variable
 from tests import airflow_calls
-from tests.airflow_database import migrated_home
+from tests.airflow_database import system_in
+from tests.clients import make_topics
 from tests.ui import chromium
 from tests.ui.walks import keep_pictures, steps_of
+from tests.waiting import until
 
 FIRST_S, LENGTH_S = 60, 10
 """The intervals meet at a full minute, ten seconds later, and the same of the next minute."""
@@ -64,6 +65,7 @@ ENDING = PRESSED[1:]
 """Those of them whose runs are waited for here; of the first, the schedule's and the backfill's are."""
 DASHBOARD_TIME = "%Y-%m-%d %H:%M:%S"
 
+wait_for = partial(until, within_s=RUN_TIMEOUT_S, every_s=1)
 Offsets = dict[str, dict[tuple[str, int], int]]
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(2_400)]
@@ -113,16 +115,12 @@ def world(
     tmp_path_factory: pytest.TempPathFactory, needs_broker: None, needs_airflow: None, needs_browser: None
 ) -> Iterator[World]:
     home = tmp_path_factory.mktemp("home")
-    for name in ("dags", "spark_jobs", "plugins", ".cache"):
-        (home / name).symlink_to(PROJECT_ROOT / name)
+    system = system_in(home)
     policy = home / "policy.yaml"
     policy.write_text(POLICY, "utf-8")
-    config = Settings(home=home, bootstrap_servers=f"127.0.0.1:{free_port()}", airflow_port=free_port())
-    system = System(config, Console(quiet=True))
-    migrated_home(system.home.root)
-    clients = client_config({}, bootstrap_servers=config.bootstrap_servers)
+    clients = client_config({}, bootstrap_servers=system.config.bootstrap_servers)
     broker = EmbeddedBroker(
-        config.var / "kafka",
+        system.config.var / "kafka",
         port=system.broker_port,
         java=find_java(settings().cache, variable("JAVA_HOME"), variable("PATH")),
         jars=jars.ensure(settings().cache, "kafka"),
@@ -144,11 +142,7 @@ def world(
                 AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL="30",  # what is next is found when a file is read
             )
             yield World(
-                system=system,
-                clients=clients,
-                ticks=ticks,
-                deletion=deletion,
-                out=tmp_path_factory.mktemp("pictures"),
+                system=system, clients=clients, ticks=ticks, deletion=deletion, out=tmp_path_factory.mktemp("pictures")
             )
     finally:
         system.stop()
@@ -170,9 +164,7 @@ def schedule_of(ticks: list[int]) -> str:
 
 def commit(clients: ClientConfig) -> None:
     """Some offsets of each group."""
-    admin = AdminClient({**clients.for_confluent(), "log_level": 0})
-    for made in admin.create_topics([NewTopic("orders", PARTITIONS, 1)]).values():
-        made.result(30)
+    admin = make_topics(clients, {"orders": PARTITIONS})
     producer = Producer({**clients.for_confluent(), "log_level": 0})
     for number in range(PARTITIONS * MESSAGES):
         producer.produce("orders", b"an order", partition=number % PARTITIONS)
@@ -282,12 +274,10 @@ def test_clean_up_and_restore(world: World) -> None:
 def test_runs_of_the_forms_sent_untouched(world: World) -> None:
     api = world.system.api()
     sent = {dag_id: world.sent[dag_id] for dag_id in (*ENDING, "restore_offsets")}
-    try:
-        wait_for(lambda: {api.run_state(*run) for run in sent.items()} <= DONE)
-    except AssertionError:
-        scheduler = (world.system.config.var / "log" / "airflow-scheduler.log").read_text("utf-8", "replace")
-        waiting = [unfinished(world.system, *run) for run in sent.items()]
-        pytest.fail("\n".join([*waiting, "scheduler:", scheduler[-6_000:]]), pytrace=False)
+    wait_for(
+        lambda: {api.run_state(*run) for run in sent.items()} <= DONE,
+        lambda: "\n".join(unfinished(world.system, *run) for run in sent.items()),
+    )
     states = {dag_id: api.run_state(dag_id, run_id) for dag_id, run_id in sent.items()}
     assert states == {**dict.fromkeys(ENDING, "success"), "restore_offsets": "failed"}
     for dag_id in ENDING:
@@ -311,10 +301,3 @@ def task_log(system: System, dag_id: str, run_id: str) -> str:
 
 def _instant(told: str | None) -> datetime | None:
     return datetime.fromisoformat(told) if told else None
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + RUN_TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(1)

@@ -98,13 +98,9 @@ def test_words_of_the_two_clients() -> None:
     files = {"ssl.keystore.location": "/me.pem", "ssl.ca.location": "/ca.pem"}
     config = client_config(BROKER | {"security.protocol": "SSL"} | files)
     assert config.for_confluent() == {
-        "bootstrap.servers": "a:1, b:2",
-        "client.id": "sexton",
-        "security.protocol": "SSL",
-        "ssl.ca.location": "/ca.pem",
-        "ssl.certificate.location": "/me.pem",
-        "ssl.key.location": "/me.pem",
-    }
+        "bootstrap.servers": "a:1, b:2", "client.id": "sexton", "security.protocol": "SSL",
+        "ssl.ca.location": "/ca.pem", "ssl.certificate.location": "/me.pem", "ssl.key.location": "/me.pem",
+    }  # fmt: skip
     assert config.for_kafka_python()["bootstrap_servers"] == ["a:1", "b:2"]
     assert config.for_kafka_python()["ssl_certfile"] == "/me.pem"
 
@@ -169,13 +165,10 @@ def test_properties_file(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert read_properties(file) == {
-        "bootstrap.servers": "a:1",
-        "client.id": "me",
-        "sasl.username": "u",
+        "bootstrap.servers": "a:1", "client.id": "me", "sasl.username": "u",
         "sasl.jaas.config": 'x.PlainLoginModule required username="u" password="p=1:2";',
-        "ssl.ca.location": "C:\\ca.pem",
-        "empty": "",
-    }
+        "ssl.ca.location": "C:\\ca.pem", "empty": "",
+    }  # fmt: skip
 
 
 def test_unreadable_properties_file(tmp_path: Path) -> None:

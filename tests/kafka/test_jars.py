@@ -10,6 +10,7 @@ import pytest
 from sexton.errors import DownloadError, UsageError
 from sexton.kafka import jars
 
+Serve = Callable[[dict[str, bytes]], list[str]]
 CONTENT = {"org.one:alpha:1.0": b"alpha", "org.two:beta:2.0": b"beta beta"}
 
 
@@ -51,7 +52,7 @@ def lock(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, bytes]], list[str]]:
+def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
     """Make the next fetches answer with this content; returns the list of coordinates asked for."""
     monkeypatch.setattr(jars, "CONNECTIONS", 1)
     monkeypatch.setattr(jars, "wait_random_exponential", lambda **_: 0)
@@ -70,7 +71,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, bytes]], list[
     return serve
 
 
-def test_fetched_once_then_found(tmp_path: Path, lock: Path, serve: Callable[[dict[str, bytes]], list[str]]) -> None:
+def test_fetched_once_then_found(tmp_path: Path, lock: Path, serve: Serve) -> None:
     asked = serve(CONTENT)
     found = jars.ensure(tmp_path, "kafka", lock=lock)
     assert [path.read_bytes() for path in found] == list(CONTENT.values())
@@ -79,7 +80,7 @@ def test_fetched_once_then_found(tmp_path: Path, lock: Path, serve: Callable[[di
 
 
 def test_only_the_damaged_one_is_fetched_again(
-    tmp_path: Path, lock: Path, serve: Callable[[dict[str, bytes]], list[str]]
+    tmp_path: Path, lock: Path, serve: Serve
 ) -> None:
     serve(CONTENT)
     first, second = jars.ensure(tmp_path, "kafka", lock=lock)
@@ -100,7 +101,7 @@ def test_only_the_damaged_one_is_fetched_again(
     ids=["absent", "exchanged", "cut off"],
 )
 def test_failure_names_the_coordinate_and_leaves_nothing_wrong(
-    tmp_path: Path, lock: Path, serve: Callable[[dict[str, bytes]], list[str]], served: dict[str, bytes], said: str
+    tmp_path: Path, lock: Path, serve: Serve, served: dict[str, bytes], said: str
 ) -> None:
     asked = serve(served)
     with pytest.raises(DownloadError) as caught:
@@ -131,14 +132,10 @@ def test_the_committed_lock_pins_every_root() -> None:
 @pytest.mark.parametrize(
     "mirror_of, used",
     [
-        ("central", True),
-        ("*", True),
-        ("external:*", True),
-        ("other,central", True),
-        ("other", False),
+        ("central", True), ("*", True), ("external:*", True), ("other,central", True), ("other", False),
         ("*,!central", False),
     ],
-)
+)  # fmt: skip
 def test_mirror_of_central(tmp_path: Path, mirror_of: str, used: bool) -> None:
     file = tmp_path / "settings.xml"
     file.write_text(

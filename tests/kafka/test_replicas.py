@@ -97,16 +97,9 @@ class FakeReplicas(FakeCluster):
         return Answer(error_code=0, throttle_time_ms=0, responses=[Answer(partitions=answers)])
 
     def _metadata(self) -> Answer:
-        partitions = [
-            Answer(
-                partition_index=n,
-                leader_id=A,
-                leader_epoch=self.replicas[A][n].log.epoch,
-                replica_nodes=list(BROKERS),
-                isr_nodes=[A, B],
-            )
-            for n in range(len(self.logs))
-        ]
+        told = {"leader_id": A, "replica_nodes": list(BROKERS), "isr_nodes": [A, B]}
+        epochs = [replica.log.epoch for replica in self.replicas[A]]
+        partitions = [Answer(partition_index=n, leader_epoch=epoch, **told) for n, epoch in enumerate(epochs)]
         topic = Answer(error_code=0, name=OFFSETS_TOPIC, topic_id=self.topic_id, partitions=partitions)
         return Answer(cluster_id=self.cluster_id, topics=[topic])
 
@@ -121,12 +114,11 @@ class FakeReplicas(FakeCluster):
         if not code and not log.start <= asked.fetch_offset <= log.end:
             code = OUT_OF_RANGE
         readable = asked.fetch_offset < replica.end and not code
+        size_bytes = min(asked.partition_max_bytes, self.response_bytes)
         return Answer(
             partition_index=asked.partition,
             error_code=code,
-            records=log.read(asked.fetch_offset, min(asked.partition_max_bytes, self.response_bytes))
-            if readable
-            else b"",
+            records=log.read(asked.fetch_offset, size_bytes) if readable else b"",
             log_start_offset=-1 if code else log.start,
             high_watermark=-1 if code else replica.end,
             last_stable_offset=-1 if code else min([replica.end, *replica.open]),

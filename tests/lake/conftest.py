@@ -17,8 +17,7 @@ def postgres(needs_postgres: None) -> Iterator[Postgres]:
 
 
 @pytest.fixture(
-    scope="module",
-    params=["sqlite", pytest.param("postgres", marks=[pytest.mark.thorough, pytest.mark.postgres])],
+    scope="module", params=["sqlite", pytest.param("postgres", marks=[pytest.mark.thorough, pytest.mark.postgres])]
 )
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     folder = tmp_path_factory.mktemp("lake")

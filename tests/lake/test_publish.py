@@ -19,14 +19,7 @@ from sexton.lake import publish as publishing
 from sexton.lake.branch import RunKey, drop_branch, ensure_tables, read_branch, write_branch
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish
-from sexton.lake.read import (
-    PublishedRun,
-    load,
-    owner,
-    published_at,
-    published_runs,
-    read_published,
-)
+from sexton.lake.read import PublishedRun, load, owner, published_at, published_runs, read_published
 from sexton.tables import TABLES
 from sexton.tables.ddl import spark_schema
 from tests.killed import Killed

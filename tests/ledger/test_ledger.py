@@ -46,15 +46,9 @@ def filled(root: Path) -> list[Path]:
 def test_an_attempt_is_told_entry_by_entry(tmp_path: Path) -> None:
     names = [path.name for path in filled(tmp_path)]
     assert names == [
-        "0001-000000-claim.json",
-        "0001-000001-intent.json",
-        "0001-000002-outcome.json",
-        "0001-000003-intent.json",
-        "0002-000000-claim.json",
-        "0002-000001-intent.json",
-        "0002-000002-outcome.json",
-        "0002-000003-close.json",
-    ]
+        "0001-000000-claim.json", "0001-000001-intent.json", "0001-000002-outcome.json", "0001-000003-intent.json",
+        "0002-000000-claim.json", "0002-000001-intent.json", "0002-000002-outcome.json", "0002-000003-close.json",
+    ]  # fmt: skip
     entries = ledger(tmp_path).entries()
     assert [entry.name for entry in entries] == names
     told = recorded_steps(entries)

@@ -11,6 +11,7 @@ import pytest
 
 from sexton.local.processes import MARK, Patience, Processes
 from tests.test_process_id import step_clock
+from tests.waiting import until
 
 QUICK = Patience(polite_s=1.0, firm_s=3.0)
 SLEEPER = "import time; print('ready', flush=True); time.sleep(60)"
@@ -97,9 +98,7 @@ def test_the_stubborn_are_killed(make, tmp_path) -> None:
 def test_runaways_are_found_by_their_mark(make, tmp_path) -> None:
     processes = make()
     start(processes, "a", RUNAWAY, tmp_path)
-    deadline = time.monotonic() + 10
-    while len(processes.descendants()) > 1 and time.monotonic() < deadline:
-        time.sleep(0.02)  # its parent may end after it has begun
+    until(lambda: len(processes.descendants()) == 1, within_s=10)  # its parent may end after it has begun
     (runaway,) = processes.descendants()
     assert processes.running() == {}
     assert processes.stop(Patience(polite_s=0.2, firm_s=3))

@@ -1,7 +1,8 @@
 """Rounds of a reconciliation with simulated brokers: drift, groups that only moved on, and what cannot be compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.archived import CLUSTER, TOPIC, Archive
 from tests.pipeline.archive_runs import instant, minute
 from tests.strategies import commit
 
+Play = Callable[..., tuple[Reconciliation, list[list[str]]]]
 SIMPLE: Kind = ("classic", "Empty", "")
 END = 3
 AWAY = "away"
@@ -91,26 +93,29 @@ def played(
     return found, asked
 
 
-def test_all_is_as_it_should_be(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
-    found, asked = played(monkeypatch, archive, said(a=A, b=B, c=C))
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> Play:
+    return partial(played, monkeypatch, archive)
+
+
+def test_all_is_as_it_should_be(play: Play) -> None:
+    found, asked = play(said(a=A, b=B, c=C))
     assert asked == [["a", "b", "c"]]
     assert (found.compared, found.offsets, found.drifted, found.rounds) == (3, 3, 0, 1)
     assert found.alerts == []
 
 
-def test_each_answer_is_held_against_the_log_up_to_where_it_stood(
-    monkeypatch: pytest.MonkeyPatch, archive: Archive
-) -> None:
-    found, _ = played(monkeypatch, archive, said(a=A, b=B, c=answer(10), end=END + 1))
+def test_each_answer_is_held_against_the_log_up_to_where_it_stood(play: Play) -> None:
+    found, _ = play(said(a=A, b=B, c=answer(10), end=END + 1))
     assert found.drifted == 0
-    found, _ = played(monkeypatch, archive, said(a=A, b=B, c=answer(10), end=END))
+    found, _ = play(said(a=A, b=B, c=answer(10), end=END))
     assert [(one.group_id, one.log_offset, one.by_log, one.by_broker) for one in found.differences] == [
         ("c", END, (9, None, ""), (10, None, ""))
     ]
 
 
-def test_what_differs_once_and_then_no_more_is_no_drift(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
-    found, asked = played(monkeypatch, archive, said(a=A, b=answer(5), c=C), said(b=B))
+def test_what_differs_once_and_then_no_more_is_no_drift(play: Play) -> None:
+    found, asked = play(said(a=A, b=answer(5), c=C), said(b=B))
     assert asked == [["a", "b", "c"], ["b"]]
     assert (found.drifted, found.unsettled, found.alerts) == (0, 0, [])
 
@@ -127,10 +132,8 @@ def test_what_differs_once_and_then_no_more_is_no_drift(monkeypatch: pytest.Monk
     ],
     ids=["offset", "type", "state", "no offset", "one more", "no group"],
 )
-def test_what_stays_different_is_drift(
-    monkeypatch: pytest.MonkeyPatch, archive: Archive, wrong: GroupAnswer, whats: list[str | None]
-) -> None:
-    found, asked = played(monkeypatch, archive, said(a=A, b=wrong, c=C), said(b=wrong), alerts=["the log ends at 5"])
+def test_what_stays_different_is_drift(play: Play, wrong: GroupAnswer, whats: list[str | None]) -> None:
+    found, asked = play(said(a=A, b=wrong, c=C), said(b=wrong), alerts=["the log ends at 5"])
     assert asked == [["a", "b", "c"], *[["b"]] * (ROUNDS - 1)]
     assert [(one.group_id, one.topic) for one in found.differences] == [("b", what) for what in whats]
     assert found.drifted == 1
@@ -140,46 +143,44 @@ def test_what_stays_different_is_drift(
     assert "about 1 of 3 groups" in drift
 
 
-def test_a_group_that_the_brokers_do_not_list_is_looked_at_too(
-    monkeypatch: pytest.MonkeyPatch, archive: Archive
-) -> None:
-    found, asked = played(monkeypatch, archive, said(a=A, c=C), said(b=GONE), listed=("a", "c"))
+def test_a_group_that_the_brokers_do_not_list_is_looked_at_too(play: Play) -> None:
+    found, asked = play(said(a=A, c=C), said(b=GONE), listed=("a", "c"))
     assert asked[:2] == [["a", "c"], ["b"]]
     assert {one.group_id for one in found.differences} == {"b"}
-    found, asked = played(monkeypatch, archive, said(a=A, c=C), said(b=B), listed=("a", "c"))
+    found, asked = play(said(a=A, c=C), said(b=B), listed=("a", "c"))
     assert (found.groups, found.compared, found.drifted) == (3, 3, 0)
 
 
-def test_what_never_stands_still_is_unsettled_and_no_drift(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
-    found, asked = played(monkeypatch, archive, said(a=A, b=B, moved=["c"]), said(moved=["c"]))
+def test_what_never_stands_still_is_unsettled_and_no_drift(play: Play) -> None:
+    found, asked = play(said(a=A, b=B, moved=["c"]), said(moved=["c"]))
     assert len(asked) == ROUNDS
     assert (found.compared, found.unsettled, found.drifted, found.alerts) == (2, 1, 0, [])
-    found, _ = played(monkeypatch, archive, said(a=A, b=B, c=answer(1)), said(moved=["c"]))
+    found, _ = play(said(a=A, b=B, c=answer(1)), said(moved=["c"]))
     assert (found.unsettled, found.drifted) == (1, 0), "seen to differ once only"
 
 
-def test_what_cannot_be_told_is_an_alert(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
-    found, _ = played(monkeypatch, archive, said(a=A, refused=["b", "c"]))
+def test_what_cannot_be_told_is_an_alert(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = play(said(a=A, refused=["b", "c"]))
     assert (found.refused, found.unsettled) == (2, 0)
     assert ["2 groups" in alert for alert in found.alerts] == [True]
     monkeypatch.setattr(reconcile, "by_log", lambda *_: None)
-    found, _ = played(monkeypatch, archive, said(a=A, b=B, c=C))
+    found, _ = play(said(a=A, b=B, c=C))
     assert found.unloadable == 3
     assert ["no coordinator could load" in alert for alert in found.alerts] == [True]
 
 
-def test_what_is_hidden_is_said_and_not_compared(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
+def test_what_is_hidden_is_said_and_not_compared(play: Play) -> None:
     nothing = LiveAnswers(
         settled={"a": GroupAnswer(kind=SIMPLE, offsets={})}, ends={0: END}, seen_topics=frozenset({"other"})
     )
-    found, _ = played(monkeypatch, archive, nothing, listed=["a"], unseen=["not every topic can be seen"])
+    found, _ = play(nothing, listed=["a"], unseen=["not every topic can be seen"])
     assert (found.compared, found.drifted, found.alerts) == (1, 0, ["not every topic can be seen"])
 
 
-def test_some_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
-    found, asked = played(monkeypatch, archive, said(), most_groups=2)
+def test_some_are_drawn_by_the_seed(play: Play) -> None:
+    found, asked = play(said(), most_groups=2)
     assert len(asked[0]) == 2
-    assert played(monkeypatch, archive, said(), most_groups=2)[1] == asked
+    assert play(said(), most_groups=2)[1] == asked
     assert found.groups == 3
 
 
@@ -253,6 +254,6 @@ def test_a_group_that_a_failing_broker_may_have_is_not_taken_for_gone(monkeypatc
     assert (found.settled, found.moved, found.failed) == ({}, {"a"}, {2: "it gives no answer"})
 
 
-def test_a_broker_that_fails_is_told_once(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
-    found, _ = played(monkeypatch, archive, said(a=A, b=B, c=C), failed={2: "it gives no answer"})
+def test_a_broker_that_fails_is_told_once(play: Play) -> None:
+    found, _ = play(said(a=A, b=B, c=C), failed={2: "it gives no answer"})
     assert found.alerts == ["broker 2 lists no groups, so its groups are missing: it gives no answer"]

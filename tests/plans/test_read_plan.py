@@ -6,7 +6,7 @@ import shutil
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,17 +51,25 @@ def read(root: Path | str, plan_id: str) -> Plan:
     return read_plan(LOCAL, str(root), None, plan_id)
 
 
+@dataclass
+class Copy:
+    """A copy of an archive with the kept plan, which may be damaged."""
+
+    root: Path
+    plan_id: str
+
+    @property
+    def folder(self) -> Path:
+        return Path(plan_folder(str(self.root), CLUSTER, self.plan_id))
+
+    def read(self) -> Plan:
+        return read(self.root, self.plan_id)
+
+
 @pytest.fixture
-def copy(made: tuple[Archive, RunFolder, Plan], tmp_path: Path) -> tuple[Path, str]:
-    """A copy of the kept plan that may be damaged: its folder, and its plan_id."""
-    archive, _, plan = made
-    shutil.copytree(archive.folder, tmp_path / "archive")
-    plan_id = plan.record.plan_id
-    return Path(plan_folder(str(tmp_path / "archive"), CLUSTER, plan_id)), plan_id
-
-
-def root_of(folder: Path) -> Path:
-    return folder.parents[2]
+def copy(made: tuple[Archive, RunFolder, Plan], tmp_path: Path) -> Copy:
+    shutil.copytree(made[0].folder, tmp_path / "archive")
+    return Copy(tmp_path / "archive", made[2].record.plan_id)
 
 
 def test_what_is_read_is_what_was_planned(made: tuple[Archive, RunFolder, Plan]) -> None:
@@ -73,14 +81,9 @@ def test_what_is_read_is_what_was_planned(made: tuple[Archive, RunFolder, Plan])
     rows = [(row["group_id"], row["topic"], row["record_type"]) for row in kept.tombstones.to_pylist()]
     assert rows == [*of_c, ("f", "t", 1), *of_a]
     assert kept.record.counts == {
-        "tombstones": 7,
-        "offsets": 5,
-        "group_records": 2,
-        "groups_losing": 3,
-        "groups_deleted": 2,
-        "groups_total": 3,
+        "tombstones": 7, "offsets": 5, "group_records": 2, "groups_losing": 3, "groups_deleted": 2, "groups_total": 3,
         "held_expiring": 0,
-    }
+    }  # fmt: skip
     assert [(one.cause, one.offsets, one.groups, one.deleted_groups) for one in kept.record.losses] == [
         ("broker_retention", 5, 3, 2)
     ]
@@ -90,18 +93,9 @@ def test_what_is_read_is_what_was_planned(made: tuple[Archive, RunFolder, Plan])
 def test_undo_has_every_value_in_full(made: tuple[Archive, RunFolder, Plan]) -> None:
     first, second = made[2].undo.to_pylist()[:2]
     assert first | {"commit_timestamp_ms": None} == {
-        "group_id": "c",
-        "topic": "t",
-        "partition": 0,
-        "committed_offset": 5,
-        "leader_epoch": 3,
-        "metadata": "метка",
-        "commit_timestamp_ms": None,
-        "expire_timestamp_ms": None,
-        "topic_id": None,
-        "log_partition": 0,
-        "log_offset": 0,
-    }
+        "group_id": "c", "topic": "t", "partition": 0, "committed_offset": 5, "leader_epoch": 3, "metadata": "метка",
+        "commit_timestamp_ms": None, "expire_timestamp_ms": None, "topic_id": None, "log_partition": 0, "log_offset": 0,
+    }  # fmt: skip
     assert (second["expire_timestamp_ms"], second["leader_epoch"]) == (first["commit_timestamp_ms"] + 1, None)
 
 
@@ -119,49 +113,47 @@ def test_the_same_interval_gives_the_same_bytes(
 
 
 def test_keeping_again_changes_nothing_and_another_telling_replaces(
-    copy: tuple[Path, str], made: tuple[Archive, RunFolder, Plan], tmp_path: Path
+    copy: Copy, made: tuple[Archive, RunFolder, Plan], tmp_path: Path
 ) -> None:
-    folder, plan_id = copy
     shutil.copytree(made[1].local, tmp_path / "run")
-    run, archive = RunFolder(tmp_path / "run"), str(root_of(folder))
-    stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    run, archive = RunFolder(tmp_path / "run"), str(copy.root)
+    stamps = {path: path.stat().st_mtime_ns for path in copy.folder.rglob("*")}
     keep_plan(run, own_plan(run).record, archive)
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == stamps
+    assert {path: path.stat().st_mtime_ns for path in copy.folder.rglob("*")} == stamps
     newer = made[2].record.model_copy(update={"code_version": "9.9.9"})
     run.write(newer.to_json(), "plan", "plan.json")
     with pytest.raises(Refused, match="another plan"):
         keep_plan(run, made[2].record, archive)
     keep_plan(run, newer, archive)
-    kept = read(archive, plan_id)
+    kept = read(archive, copy.plan_id)
     assert kept.record == newer
     assert kept.sha256 != made[2].sha256
     assert kept.record.plan_id == made[2].record.plan_id
 
 
-def test_every_byte_counts(copy: tuple[Path, str]) -> None:
+def test_every_byte_counts(copy: Copy) -> None:
     """Whatever byte of whatever file is another, the plan is refused, and the error names the file.
 
     One bit of plan.json may leave a plan that agrees with itself (a warning's letter): then its SHA-256 is another.
     """
-    folder, plan_id = copy
-    approved = read(root_of(folder), plan_id).sha256
-    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+    approved = copy.read().sha256
+    for file in sorted(path for path in copy.folder.rglob("*") if path.is_file()):
         whole = file.read_bytes()
         for at in range(0, len(whole), max(1, len(whole) // 60)):
             file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
             if file.name == "plan.json":
-                assert sha256_or_refused(root_of(folder), plan_id) != approved
+                assert sha256_or_refused(copy) != approved
                 continue
             with pytest.raises(Refused, match="SHA-256") as refused:
-                read(root_of(folder), plan_id)
+                copy.read()
             assert refused.value.where == str(file)
         file.write_bytes(whole)
-    assert read(root_of(folder), plan_id).sha256 == approved
+    assert copy.read().sha256 == approved
 
 
-def sha256_or_refused(root: Path, plan_id: str) -> str | None:
+def sha256_or_refused(copy: Copy) -> str | None:
     try:
-        return read(root, plan_id).sha256
+        return copy.read().sha256
     except Refused:
         return None
 
@@ -219,14 +211,13 @@ NO_CUT = "by log partition|without a cut"
     ],
 )
 def test_a_forger_who_hashes_anew_is_refused(
-    copy: tuple[Path, str], name: str, change: Callable[[pa.Table], pa.Table], complaint: str
+    copy: Copy, name: str, change: Callable[[pa.Table], pa.Table], complaint: str
 ) -> None:
-    folder, plan_id = copy
-    forge(folder, name, change)
+    forge(copy.folder, name, change)
     with pytest.raises(Refused, match=complaint) as refused:
-        read(root_of(folder), plan_id)
+        copy.read()
     assert refused.value.where is not None
-    assert str(folder) in refused.value.where
+    assert str(copy.folder) in refused.value.where
 
 
 @pytest.mark.parametrize(
@@ -248,75 +239,68 @@ def test_a_forger_who_hashes_anew_is_refused(
         ({"files": {"batches/2.log": "0" * 64}}, "no such file"),
     ],
 )
-def test_a_plan_json_that_lies(copy: tuple[Path, str], changes: dict[str, Any], complaint: str) -> None:
-    folder, plan_id = copy
-    tell(folder, **changes)
+def test_a_plan_json_that_lies(copy: Copy, changes: dict[str, Any], complaint: str) -> None:
+    tell(copy.folder, **changes)
     with pytest.raises(Refused, match=complaint):
-        read(root_of(folder), plan_id)
+        copy.read()
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", b"[" * 100_000])
-def test_a_plan_json_that_is_none(copy: tuple[Path, str], data: bytes) -> None:
-    folder, plan_id = copy
-    (folder / "plan.json").write_bytes(data)
+def test_a_plan_json_that_is_none(copy: Copy, data: bytes) -> None:
+    (copy.folder / "plan.json").write_bytes(data)
     with pytest.raises(Refused, match="not a plan"):
-        read(root_of(folder), plan_id)
+        copy.read()
 
 
-def test_batches_are_those_of_the_rows(copy: tuple[Path, str]) -> None:
-    folder, plan_id = copy
-    file = folder / "batches" / "0.log"
+def test_batches_are_those_of_the_rows(copy: Copy) -> None:
+    file = copy.folder / "batches" / "0.log"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
-    tell(folder, files={"batches/0.log": hashlib.sha256(file.read_bytes()).hexdigest()})
+    tell(copy.folder, files={"batches/0.log": hashlib.sha256(file.read_bytes()).hexdigest()})
     with pytest.raises(Refused, match="not the batches of"):
-        read(root_of(folder), plan_id)
+        copy.read()
     file.unlink()
-    told = json.loads((folder / "plan.json").read_text())
+    told = json.loads((copy.folder / "plan.json").read_text())
     del told["files"]["batches/0.log"]
-    (folder / "plan.json").write_text(json.dumps(told))
+    (copy.folder / "plan.json").write_text(json.dumps(told))
     with pytest.raises(Refused, match="rows of others"):
-        read(root_of(folder), plan_id)
+        copy.read()
 
 
 @pytest.mark.parametrize("name", ["undo/0.parquet", "batches/0.log", "plan.json"])
-def test_no_link_is_followed(copy: tuple[Path, str], tmp_path: Path, name: str) -> None:
-    folder, plan_id = copy
-    (folder / name).rename(tmp_path / "elsewhere")
-    (folder / name).symlink_to(tmp_path / "elsewhere")
+def test_no_link_is_followed(copy: Copy, tmp_path: Path, name: str) -> None:
+    (copy.folder / name).rename(tmp_path / "elsewhere")
+    (copy.folder / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Refused, match="a link leads"):
-        read(root_of(folder), plan_id)
+        copy.read()
 
 
-def test_nor_is_a_linked_folder_but_an_archive_may_be_one(copy: tuple[Path, str], tmp_path: Path) -> None:
-    folder, plan_id = copy
-    (tmp_path / "linked").symlink_to(root_of(folder))
-    assert read(f"{tmp_path}/linked/", plan_id).record.plan_id == plan_id
-    folder.rename(tmp_path / "elsewhere")
-    folder.symlink_to(tmp_path / "elsewhere")
+def test_nor_is_a_linked_folder_but_an_archive_may_be_one(copy: Copy, tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(copy.root)
+    assert read(f"{tmp_path}/linked/", copy.plan_id).record.plan_id == copy.plan_id
+    copy.folder.rename(tmp_path / "elsewhere")
+    copy.folder.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Refused, match="a link leads"):
-        read(root_of(folder), plan_id)
+        copy.read()
 
 
-def test_a_plan_of_another_name(copy: tuple[Path, str]) -> None:
-    folder, plan_id = copy
-    folder.rename(folder.with_name("0" * 64))
-    with pytest.raises(Refused, match=f"this is plan {plan_id}"):
-        read(root_of(folder), "0" * 64)
+def test_a_plan_of_another_name(copy: Copy) -> None:
+    copy.folder.rename(copy.folder.with_name("0" * 64))
+    with pytest.raises(Refused, match=f"this is plan {copy.plan_id}"):
+        read(copy.root, "0" * 64)
 
 
 @pytest.mark.parametrize("plan_id", ["0" * 64, "..", "", "A" * 64])
-def test_what_is_not_there(copy: tuple[Path, str], plan_id: str) -> None:
+def test_what_is_not_there(copy: Copy, plan_id: str) -> None:
     with pytest.raises(UsageError, match="no plan"):
-        read(root_of(copy[0]), plan_id)
+        read(copy.root, plan_id)
 
 
-def test_the_archive_lists_and_verifies_as_before(copy: tuple[Path, str]) -> None:
-    folder, plan_id = copy
-    root = str(root_of(folder))
+def test_the_archive_lists_and_verifies_as_before(copy: Copy) -> None:
+    root = str(copy.root)
     for name in ("ledger", "restores"):
-        (folder.parents[1] / name / plan_id).mkdir(parents=True)
+        (copy.folder.parents[1] / name / copy.plan_id).mkdir(parents=True)
     assert topics_of(LOCAL, root, CLUSTER) == [TOPIC]
-    assert plans_of(root, CLUSTER) == [plan_id]
+    assert plans_of(root, CLUSTER) == [copy.plan_id]
     (cluster,) = inventory(LOCAL, root, settle_ms=0)
     assert {line.topic_id for line in cluster.lineages} == {TOPIC}
     assert verify(LOCAL, root).findings == []

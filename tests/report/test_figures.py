@@ -22,13 +22,10 @@ def test_duration(span_ms: int | None, text: str) -> None:
 @pytest.mark.parametrize(
     "at_ms, text",
     [
-        (None, "-"),
-        (0, "1970-01-01 00:00:00 UTC"),
-        (1_700_000_000_001, "2023-11-14 22:13:20.001 UTC"),
-        (-1, "1969-12-31 23:59:59.999 UTC"),
-        (2**63 - 1, f"{2**63 - 1} ms"),
+        (None, "-"), (0, "1970-01-01 00:00:00 UTC"), (1_700_000_000_001, "2023-11-14 22:13:20.001 UTC"),
+        (-1, "1969-12-31 23:59:59.999 UTC"), (2**63 - 1, f"{2**63 - 1} ms"),
     ],
-)
+)  # fmt: skip
 def test_instant(at_ms: int | None, text: str) -> None:
     assert figures.instant(at_ms) == text
 

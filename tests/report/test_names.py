@@ -15,24 +15,13 @@ MOVING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e
 @pytest.mark.parametrize(
     "name, shown",
     [
-        ("orders-service", "orders-service"),
-        ("", "‹empty›"),
-        ("日本😀", "日本😀"),
-        ("שלום", "שלום"),
-        ("a b", "a b"),
-        (" a  b ", "␣a ␣b␣"),
-        ("line\nbreak", "line‹U+000A›break"),
-        ("nul\x00", "nul‹U+0000›"),
-        ("\x1b[31m", "‹U+001B›[31m"),
-        ("right\u202eleft", "right‹U+202E›left"),
-        ("zero\u200bwidth", "zero‹U+200B›width"),
-        ("no\u00a0break", "no‹U+00A0›break"),
-        ("blank\u3164", "blank‹U+3164›"),
-        ("e\u0301", "e\u0301"),
-        ("\ue000", "‹U+E000›"),
-        ("v\ufe0f", "v‹U+FE0F›"),
+        ("orders-service", "orders-service"), ("", "‹empty›"), ("日本😀", "日本😀"), ("שלום", "שלום"), ("a b", "a b"),
+        (" a  b ", "␣a ␣b␣"), ("line\nbreak", "line‹U+000A›break"), ("nul\x00", "nul‹U+0000›"),
+        ("\x1b[31m", "‹U+001B›[31m"), ("right\u202eleft", "right‹U+202E›left"),
+        ("zero\u200bwidth", "zero‹U+200B›width"), ("no\u00a0break", "no‹U+00A0›break"),
+        ("blank\u3164", "blank‹U+3164›"), ("e\u0301", "e\u0301"), ("\ue000", "‹U+E000›"), ("v\ufe0f", "v‹U+FE0F›"),
     ],
-)
+)  # fmt: skip
 def test_visible(name: str, shown: str) -> None:
     assert visible(name) == shown
 

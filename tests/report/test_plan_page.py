@@ -64,30 +64,14 @@ def plan_of(
         "tombstones": len(rows), "offsets": len(offsets), "group_records": len(deleted),
         "groups_losing": len(groups), "groups_deleted": len(deleted), "groups_total": 77,
     }  # fmt: skip
+    batches = Batches(log_partition=0, tombstones=len(rows), batches=1, size_bytes=2_048, largest_batch_bytes=2_048)
     facts: dict[str, Any] = {
-        "plan_id": PLAN_ID,
-        "cluster_id": "cluster",
-        "topic_id": "topic",
-        "as_of_ms": AS_OF_MS,
-        "cuts": {0: 99},
-        "profile": "group_coordinator",
-        "retention_ms": 7 * DAY_MS,
-        "policy_sha256": None,
-        "code_version": "1.2.3",
-        "counts": counts,
-        "losses": losses_of(tombstones),
-        "batches": [
-            Batches(log_partition=0, tombstones=len(rows), batches=1, size_bytes=2_048, largest_batch_bytes=2_048)
-        ]
-        if rows
-        else [],
-        "largest_batch_bytes": 2_048 if rows else 0,
-        "max_message_bytes": None,
-        "over_limits": [],
-        "warnings": [],
-        "files": {},
-        **record,
-    }
+        "plan_id": PLAN_ID, "cluster_id": "cluster", "topic_id": "topic", "as_of_ms": AS_OF_MS, "cuts": {0: 99},
+        "profile": "group_coordinator", "retention_ms": 7 * DAY_MS, "policy_sha256": None, "code_version": "1.2.3",
+        "counts": counts, "losses": losses_of(tombstones), "batches": [batches] if rows else [],
+        "largest_batch_bytes": 2_048 if rows else 0, "max_message_bytes": None, "over_limits": [], "warnings": [],
+        "files": {}, **record,
+    }  # fmt: skip
     schema = [TABLES["offset_verdicts"].column(name).field for name in VERDICT]
     of_groups = [TABLES["groups"].column(name).field for name in GROUP]
     undo = pa.Table.from_pylist(

@@ -62,12 +62,8 @@ def everywhere(name: str, root: Path) -> str:
         "topic_partitions": [{"topic": "other", "partition": 0}],
     }
     run: dict[str, Any] = {
-        "cluster_id": name,
-        "topic_id": name,
-        "source": name,
-        "warnings": [name],
-        "coverage": name or "complete",
-    }
+        "cluster_id": name, "topic_id": name, "source": name, "warnings": [name], "coverage": name or "complete",
+    }  # fmt: skip
     run |= {
         "policy": POLICY.canonical, "retention_source": name, "plan_id": name, "profile": name,
         "blocked": {0: name}, "run_id": name,
@@ -173,9 +169,11 @@ def test_what_is_odd_about_offsets(tmp_path: Path) -> None:
     told = {"has_topics": True, "sees_all_topics": True}
     text = Html(render_page(summarize(write_run_folder(tmp_path / "odd", tables, **told)))).text
     for words in (
-        "1 offset whose topic or partition the cluster did not have", "the topic has no such partition",
+        "1 offset whose topic or partition the cluster did not have",
+        "the topic has no such partition",
         "1 offset of topics that the active group no longer subscribes to",
-        "1 offset before the start of the topic's log", "They pin 1 committed offset, 0 of which would be due.",
+        "1 offset before the start of the topic's log",
+        "They pin 1 committed offset, 0 of which would be due.",
     ):
         assert words in text
     nobody = Html(render_page(summarize(write_run_folder(tmp_path / "none", has_topics=True)))).text

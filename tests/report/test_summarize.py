@@ -32,18 +32,10 @@ from tests.report.run_folder import (
 )
 
 VERDICTS = [
-    due("a", 0),
-    due("a", 1),
-    due("b", 0),
-    kept("a", 2, "not_due", HOUR_MS),
-    kept("a", 3, "not_due", HOUR_MS + 1),
-    kept("b", 1, "not_due", DAY_MS),
-    kept("b", 2, "not_due", 8 * DAY_MS),
-    kept("c", 0, "not_due", 400 * DAY_MS),
-    kept("c", 1, "subscribed"),
-    kept("c", 2, "subscribed"),
-    kept("c", 3, "pending_transaction"),
-]
+    due("a", 0), due("a", 1), due("b", 0), kept("a", 2, "not_due", HOUR_MS), kept("a", 3, "not_due", HOUR_MS + 1),
+    kept("b", 1, "not_due", DAY_MS), kept("b", 2, "not_due", 8 * DAY_MS), kept("c", 0, "not_due", 400 * DAY_MS),
+    kept("c", 1, "subscribed"), kept("c", 2, "subscribed"), kept("c", 3, "pending_transaction"),
+]  # fmt: skip
 
 
 def test_every_live_offset_is_in_one_place(tmp_path: Path) -> None:
@@ -88,12 +80,9 @@ def test_bars_cover_any_span(span_ms: int) -> None:
 
 def test_groups(tmp_path: Path) -> None:
     groups = [
-        group("a", 4, pending_count=1),
-        group("b", 3),
-        group("c", 4, state="Stable", member_count=2),
-        group("d", 0, group_type="Consumer", log_partition=1),
-        group("e", 0, pending_count=7),
-    ]
+        group("a", 4, pending_count=1), group("b", 3), group("c", 4, state="Stable", member_count=2),
+        group("d", 0, group_type="Consumer", log_partition=1), group("e", 0, pending_count=7),
+    ]  # fmt: skip
     found = summarize(write_run_folder(tmp_path, {"groups": groups, "offset_verdicts": VERDICTS}))
     assert found.group_count == 5
     counted = {(count.group_type, count.state): (count.groups, count.offsets) for count in found.groups}

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from textwrap import dedent
@@ -24,6 +24,7 @@ from sexton.process_id import TASK, host, process_id
 from sexton.runs.engine import REMOTE, spark_environment
 from sexton.settings import Settings, environment, settings
 from tests.java_home import ROOT
+from tests.waiting import until
 
 CLIENT = "from sexton.runs.engine import Engine\nwith Engine('tests', iceberg={iceberg}, quiet=True) as engine:\n"
 
@@ -41,10 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, needs_spark: None) -> Itera
             environment=found.environment({**environment(), **spark_environment(), REMOTE: "sc://localhost:1"}),
             log=var / "spark.log",
         )
-        deadline = time.monotonic() + 90
-        while not found.is_ready():
-            assert time.monotonic() < deadline, (var / "spark.log").read_text()[-2_000:]
-            time.sleep(0.2)
+        until(found.is_ready, (var / "spark.log").read_text, within_s=90, every_s=0.2)
         yield found
     finally:
         processes.stop()
@@ -130,20 +128,13 @@ def test_a_job_ends_its_work_with_its_task(server: SparkServer, tmp_path: Path, 
         given = {**os.environ, "PYTHONPATH": str(ROOT), REMOTE: url, TASK: task}
         with subprocess.Popen([sys.executable, "-c", JOB, f"--run-dir={tmp_path / 'run'}"], env=given) as started:
             try:
-                assert met_within(200, beats.exists)
+                until(beats.exists, within_s=200)
                 (started if way == "cancelled" else worker).terminate()
                 assert started.wait(30) == 143
-                assert met_within(30, lambda: is_still(beats))
+                until(lambda: is_still(beats), within_s=30)
             finally:
                 started.kill()
                 worker.kill()
-
-
-def met_within(seconds: float, condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not (met := condition()) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return met
 
 
 def is_still(file: Path) -> bool:

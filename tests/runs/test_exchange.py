@@ -55,11 +55,8 @@ def test_every_task_gets_its_pieces_in_the_order_asked_for(either: Engine, tmp_p
         ("an empty one", [(0, 1)]),
     ]
     assert exchanged(either, Folder(tmp_path / "pieces"), asked) == [
-        ("last first", [b"ddd", b"b", b"n" * 13]),
-        ("none", []),
-        ("the same", [b"b", b"ddd"]),
-        ("an empty one", [b""]),
-    ]
+        ("last first", [b"ddd", b"b", b"n" * 13]), ("none", []), ("the same", [b"b", b"ddd"]), ("an empty one", [b""]),
+    ]  # fmt: skip
 
 
 def test_a_piece_larger_than_a_row_may_be_is_whole_again(

@@ -10,16 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-)
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual, Not
 from pyspark.sql.types import StructType
 
 from sexton.cli import main
@@ -195,11 +186,7 @@ def test_spark_sql(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"as_of": "yesterday"}, "yesterday"),
-        ({"table": "nothing"}, "no table"),
-    ],
+    ("options", "problem"), [({"as_of": "yesterday"}, "yesterday"), ({"table": "nothing"}, "no table")]
 )
 def test_options_that_are_none_are_named(spark: SparkSession, options: dict[str, str], problem: str) -> None:
     with pytest.raises(Exception, match=problem):

@@ -1,11 +1,9 @@
 """Declarations are whole, and what is derived from them is current."""
 
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from scripts.docs import tables_page as page
 from sexton.tables import SNAPSHOT_TABLES, TABLES, Table
 from sexton.tables.ddl import create_table, spark_schema, spark_type
 
@@ -127,8 +125,3 @@ def test_what_a_run_writes_anew() -> None:
         "offset_changes", "expiry_sweeps", "commit_counts", "apply_ledger", "replica_state", "replica_differences",
         "transactions", "transactional_ids", "time_lag", "runs",
     }  # fmt: skip
-
-
-def test_the_page_is_current() -> None:
-    path = Path(__file__).resolve().parents[2] / "docs" / "tables.md"
-    assert path.read_text(encoding="utf-8") == page(), "run: python scripts/docs.py"

@@ -6,7 +6,6 @@ import secrets
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from sexton.kafka.broker import free_port
 from sexton.lake.catalog import Lake
 from tests.airflow_database import airflow_environment, migrated_database
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_S = 180
@@ -30,14 +30,7 @@ class ApiServer:
     tokens: Mapping[str, str]
     pid: int
 
-    def status(
-        self,
-        path: str,
-        *,
-        token: str | None = None,
-        cookie: str | None = None,
-        method: str = "GET",
-    ) -> int:
+    def status(self, path: str, *, token: str | None = None, cookie: str | None = None, method: str = "GET") -> int:
         """How it answers, to a bearer token, a cookie or neither; asked from a page of its own."""
         headers = {"Sec-Fetch-Site": "same-origin"}
         if token is not None:
@@ -110,16 +103,12 @@ def _token(url: str, name: str, password: str) -> str:
 
 
 def _wait(url: str, server: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + READY_S
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            break
-        try:
-            with _direct.open(f"{url}/api/v2/version", timeout=10):
-                return
-        except OSError:
-            time.sleep(0.5)
-    raise AssertionError(f"the API server did not start: {log.read_text('utf-8', 'replace')[-2000:]}")
+    def answers() -> bool:
+        assert server.poll() is None, log.read_text("utf-8", "replace")[-2_000:]
+        with _direct.open(f"{url}/api/v2/version", timeout=10):
+            return True
+
+    until(answers, log.read_text, within_s=READY_S, every_s=0.5, passing=(OSError,))
 
 
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -89,21 +89,12 @@ def as_table(name: str, rows: pa.Table | Sequence[Row], key: RunKey) -> pa.Table
 def run_row(key: RunKey, **facts: Any) -> dict[str, Any]:
     """A row of `runs` of a complete run over two log partitions."""
     return {
-        "cluster_id": key.cluster_id,
-        "as_of_ms": key.as_of_ms,
-        "run_id": key.run_id,
-        "topic_id": "topic-id",
-        "taken_at_ms": key.as_of_ms + 60_000,
-        "profile": "group_coordinator",
-        "retention_ms": RETENTION_MS,
-        "cuts": [{"log_partition": number, "cut": 1_000_000} for number in range(2)],
-        "coverage": "complete",
-        "changes_since_ms": key.as_of_ms - 3_600_000,
-        "missing_log_partitions": [],
-        "code_version": "0.1",
-        "warnings": [],
-        **facts,
-    }
+        "cluster_id": key.cluster_id, "as_of_ms": key.as_of_ms, "run_id": key.run_id, "topic_id": "topic-id",
+        "taken_at_ms": key.as_of_ms + 60_000, "profile": "group_coordinator", "retention_ms": RETENTION_MS,
+        "cuts": [{"log_partition": number, "cut": 1_000_000} for number in range(2)], "coverage": "complete",
+        "changes_since_ms": key.as_of_ms - 3_600_000, "missing_log_partitions": [], "code_version": "0.1",
+        "warnings": [], **facts,
+    }  # fmt: skip
 
 
 def _nothing(kind: pa.DataType, nullable: bool) -> Any:

@@ -14,10 +14,7 @@ from sexton.settings import PROJECT_ROOT
 from tests.ui import chromium
 from tests.ui.lake_server import get, serving
 
-SHOTS = {
-    "dashboard-overview": ("/", "light", 1280),
-    "dashboard-group-dark": ("/group?id={group}", "dark", 1280),
-}
+SHOTS = {"dashboard-overview": ("/", "light", 1280), "dashboard-group-dark": ("/group?id={group}", "dark", 1280)}
 
 
 def main(lake: Path, folder: Path) -> int:

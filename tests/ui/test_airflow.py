@@ -6,15 +6,12 @@ from http.client import HTTPConnection
 
 import pytest
 
-from sexton.ui.access import Access
-from sexton.ui.app import make_app
-from sexton.ui.published_tables import PublishedTables
 from tests.ui.api_server import ApiServer, api_server
 from tests.ui.by_dag import MAY_READ
 from tests.ui.lakes import WrittenLake
-from tests.ui.worlds import LIVING, MAIN, OTHER, PLAIN, PLAN_IDS, PREFIX, allow
+from tests.ui.test_access import PLANNING, paths
+from tests.ui.worlds import LIVING, MAIN, OTHER, PREFIX
 
-PLANNING = ("/plans", "/api/plans", "/ledger", "/api/ledger")
 BODY_LIMIT = 65_536
 ROLES = ("anonymous", "forged", "nobody", "stranger", "reader", "planner", "admin")
 
@@ -27,15 +24,6 @@ def server(world: WrittenLake, tmp_path_factory: pytest.TempPathFactory, needs_a
     told = {"auth_manager": "tests.ui.by_dag.ByDag", "clusters": clusters, "body_limit": BODY_LIMIT}
     with api_server(folder, world.lake, users, **told) as found:
         yield found
-
-
-def routes(world: WrittenLake) -> list[tuple[str, str]]:
-    app = make_app(PublishedTables(lambda: world.lake), Access(may_read=allow, clusters=PLAIN))
-    return [
-        (method, route.path.replace("{name}", "ui.js").replace("{plan_id}", PLAN_IDS[1]))
-        for route in app.routes
-        for method in sorted(route.methods)
-    ]
 
 
 def expected(role: str, method: str, path: str) -> int:
@@ -51,7 +39,7 @@ def expected(role: str, method: str, path: str) -> int:
 def test_every_route_by_role(server: ApiServer, world: WrittenLake, role: str) -> None:
     known = {"anonymous": None, "forged": server.tokens["reader"][:-8] + "AAAAAAAA"}
     token = known[role] if role in known else server.tokens[role]
-    for method, path in routes(world):
+    for method, path in paths(world):
         asked = f"{PREFIX}{path}?id={LIVING}&before=9000000000000"
         want = expected(role, method, path)
         assert server.status(asked, token=token, method=method) == want, (role, method, path)
@@ -61,7 +49,7 @@ def test_every_route_by_role(server: ApiServer, world: WrittenLake, role: str) -
 def test_another_clusters_reader(server: ApiServer, world: WrittenLake) -> None:
     """Who may read eu's DAG finds eu and nothing else; its plans would take its own DAG, not the first cluster's."""
     token = server.tokens["european"]
-    for method, path in routes(world):
+    for method, path in paths(world):
         if method == "GET" and "static" not in path and path not in ("/api/openapi.json", "/metrics"):
             asked = f"{PREFIX}{path}?id={LIVING}&before=9000000000000&cluster="
             assert server.status(asked + MAIN, token=token) == 404, path

@@ -86,12 +86,8 @@ def test_another_expiration_of_transactional_ids(
     at = {"as_of": FIRST_MS + RUNS * HOUR_MS, "expiration_ms": asked}
     in_force, *others = data(client, "/transaction-audit", **at)["forecasts"]
     assert in_force == {
-        "expiration_ms": 168 * HOUR_MS,
-        "ids": 4,
-        "open": 2,
-        "due": 0,
-        "within_days": {"1": 0, "7": 2, "30": 2},
-    }
+        "expiration_ms": 168 * HOUR_MS, "ids": 4, "open": 2, "due": 0, "within_days": {"1": 0, "7": 2, "30": 2},
+    }  # fmt: skip
     assert [(each["due"], list(each["within_days"].values())) for each in others] == ([(due, within)] if asked else [])
     for language in ("en", "zh-CN"):
         html = page(client, "/transactions", lang=language, **at)
@@ -253,7 +249,10 @@ def test_lag_in_time(client: TestClient) -> None:
     assert "2 h to 2 h 5 min" in text(client, "/groups", q=LIVING)
     dying = text(client, "/group", id=DYING)
     for words in (
-        "would reset: what it read was truncated @ 4", "waits for an open transaction", "stands still", "in 1 h",
+        "would reset: what it read was truncated @ 4",
+        "waits for an open transaction",
+        "stands still",
+        "in 1 h",
     ):
         assert words in dying
     assert data(client, "/group", id=LIVING, as_of=FIRST_MS)["longest"] is None

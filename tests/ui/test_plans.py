@@ -11,6 +11,7 @@ from sexton.lake.read import PublishedRun
 from sexton.plans.plan import Losses, PlanRecord
 from sexton.plans.read_plan import plan_sha256
 from sexton.ui.plan_queries import PlanLine
+from tests.report.test_plan_page import content
 from tests.ui.test_hostile import told
 from tests.ui.worlds import DYING, FIRST_MS, MAIN, PLAN_IDS, PREFIX, RUNS, key
 
@@ -23,28 +24,10 @@ def asked(client: TestClient, path: str, **query: Any) -> Any:
     return answer.json()
 
 
-def record(plan_id: str, **changes: Any) -> PlanRecord:
-    values: dict[str, Any] = {
-        "plan_id": plan_id,
-        "cluster_id": MAIN,
-        "topic_id": "t",
-        "as_of_ms": FIRST_MS,
-        "cuts": {0: 5},
-        "profile": "group_coordinator",
-        "retention_ms": 1,
-        "policy_sha256": None,
-        "code_version": "0",
-        "counts": {"tombstones": 2, "offsets": 2, "groups_losing": 1, "groups_deleted": 0},
-        "losses": [Losses(cause=f"rule:{EVIL}", owner=EVIL, reason=EVIL, offsets=2, groups=1, deleted_groups=0)],
-        "batches": [],
-        "largest_batch_bytes": 10,
-        "max_message_bytes": 5,
-        "over_limits": [EVIL],
-        "warnings": [EVIL],
-        "files": {},
-        **changes,
-    }
-    return PlanRecord.model_validate(values)
+def record(plan_id: str) -> PlanRecord:
+    losses = [Losses(cause=f"rule:{EVIL}", owner=EVIL, reason=EVIL, offsets=2, groups=1, deleted_groups=0)]
+    told = {"losses": losses, "over_limits": [EVIL], "warnings": [EVIL], "max_message_bytes": 5}
+    return content({"g": 2}, plan_id=plan_id, cluster_id=MAIN, as_of_ms=FIRST_MS, **told).record
 
 
 @pytest.fixture

@@ -105,21 +105,15 @@ def test_a_log_partition_that_is_not_here_is_no_empty_answer(tmp_path):
 def test_a_log_partition_without_a_segment_in_the_archive_is_empty(tmp_path):
     logs = logs_of(GROUPS, 4)
     del logs[2]
-    opened = view(archive=write_archive(tmp_path, logs, partition_count=4), profile="group_coordinator")
-    away = next(name for name in GROUPS if opened.coordinator.log_partition_of(name) == 2)
-    opened.check_coverage([away])
-    assert (fetch(opened.coordinator, away).error, opened.warnings) == (Error.NONE, [])
-
-
-def test_the_same_of_a_run_over_the_archive(tmp_path):
-    logs = logs_of(GROUPS, 4)
-    del logs[2]
-    run = write_run(tmp_path / "run", archive=write_archive(tmp_path / "archive", logs, partition_count=4))
-    opened = view(run=str(run))
-    away = next(name for name in GROUPS if opened.coordinator.log_partition_of(name) == 2)
-    opened.check_coverage([away])
-    assert fetch(opened.coordinator, away).error is Error.NONE
-    assert opened.topics.log_end_offset("t", 0) == 100
+    archive = write_archive(tmp_path / "archive", logs, partition_count=4)
+    of_archive = view(archive=archive, profile="group_coordinator")
+    of_run = view(run=str(write_run(tmp_path / "run", archive=archive)))
+    away = next(name for name in GROUPS if of_archive.coordinator.log_partition_of(name) == 2)
+    for opened in (of_archive, of_run):
+        opened.check_coverage([away])
+        assert fetch(opened.coordinator, away).error is Error.NONE
+    assert of_archive.warnings == []
+    assert of_run.topics.log_end_offset("t", 0) == 100
 
 
 def test_as_of(tmp_path, way):

@@ -37,6 +37,15 @@ def made(tmp_path: Path, *, partitions: int = 2, kind: str = "simple", group_id:
     return World(cluster=cluster, plan=plan, root=tmp_path)
 
 
+def of_groups(tmp_path: Path, *group_ids: str) -> World:
+    """A cluster with groups of one offset, and a plan of all of them."""
+    cluster = SimCluster(1)
+    cluster.topics = {"t1": 1}
+    for group_id in group_ids:
+        cluster.commit(group_id, "t1", 0, 1)
+    return World(cluster=cluster, plan=plan_for(cluster), root=tmp_path)
+
+
 def only_offsets(world: World) -> World:
     """The same plan without the group itself."""
     keep = [row["record_type"] == 1 for row in world.plan.tombstones.to_pylist()]
@@ -128,12 +137,8 @@ def test_a_group_out_of_reach_is_refused_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: type[BrokerError]
 ) -> None:
     is_by_looks = call == "delete_offsets"  # which deletes whole groups otherwise
-    cluster = SimCluster(1)
-    cluster.topics = {"t1": 1}
-    for group_id in ("mine", "theirs"):
-        cluster.commit(group_id, "t1", 0, 1)
-    world = World(cluster=cluster, plan=plan_for(cluster), root=tmp_path)
-    world = by_looks(world) if is_by_looks else world
+    world = of_groups(tmp_path, "mine", "theirs")
+    world, cluster = by_looks(world) if is_by_looks else world, world.cluster
     ask = getattr(cluster, call)
 
     def answer(group_id: str, *arguments: Any, **named: Any) -> Any:
@@ -149,14 +154,16 @@ def test_a_group_out_of_reach_is_refused_and_the_others_go_on(
     assert {each.error for each in summary.notable} == {told}
 
 
-def test_a_commit_at_every_moment_of_a_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("planned", [only_offsets, by_looks], ids=["log", "looks"])
+def test_a_commit_at_every_moment_of_a_call(tmp_path: Path, planned: Callable[[World], World]) -> None:
     """From the claim to the close: it is seen before the call, or found after it and put back. Only between the last
-    look and the call is it too late for the first."""
+    look and the call is it too late for the first; and by looks nobody sees it then, which the summary says."""
     seen: Counter[str] = Counter()
-    raced = []
-    calls = len(_run(made(tmp_path / "count", partitions=1)).cluster.calls)
-    for at in range(calls + 1):
-        world = only_offsets(made(tmp_path / str(at), partitions=1))
+    too_late = []
+    whole = planned(made(tmp_path / "count", partitions=1))
+    whole.apply(sink="coordinator")
+    for at in range(len(whole.cluster.calls) + 1):
+        world = planned(made(tmp_path / str(at), partitions=1))
 
         def between(name: str, world: World = world, at: int = at) -> None:
             if len(world.cluster.calls) == at + 1:
@@ -166,19 +173,18 @@ def test_a_commit_at_every_moment_of_a_call(tmp_path: Path) -> None:
         summary = world.apply(sink="coordinator")
         found = account(world)
         assert found.violations == []
-        assert world.cluster.offsets().get((GROUP, "t1", 0), (99, None, "")) == (99, None, "") or not found.newer
+        left = world.cluster.offsets().get((GROUP, "t1", 0), (99,))[0]
+        assert left == 99 or not found.newer or found.unseen
         seen.update(summary.counts)
+        if found.unseen:
+            too_late.append(world.cluster.calls[at])
+            assert (planned, summary.counts) == (by_looks, {"done": 1})
+            assert "deleted unseen, if there was one" in summary.warnings[0]
         if summary.counts.get("raced"):
-            raced.append(world.cluster.calls[at])
-            assert summary.restored == {"done": 1}
-            assert world.cluster.offsets()[GROUP, "t1", 0][0] == 99
-    assert raced == ["delete_offsets"]
+            too_late.append(world.cluster.calls[at])
+            assert (planned, summary.restored, left) == (only_offsets, {"done": 1}, 99)
+    assert too_late == ["delete_offsets"]
     assert seen["changed_since"] > 3
-
-
-def _run(world: World) -> World:
-    world.apply(sink="coordinator")
-    return world
 
 
 def right_before(world: World, call: str, act: Callable[[], object]) -> None:
@@ -403,11 +409,8 @@ def test_clocks_that_disagree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_broker_that_stamps_another_time_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = SimCluster(1)
-    cluster.topics = {"t1": 1}
-    for number in range(5):
-        cluster.commit(f"g{number}", "t1", 0, 1)
-    world = World(cluster=cluster, plan=plan_for(cluster), root=tmp_path)
+    world = of_groups(tmp_path, *"abcde")
+    cluster = world.cluster
     cluster.now_ms += 1_000
     cluster.skew_ms = 120_000
     monkeypatch.setattr(cluster, "broker_time", lambda: BrokerTime(at_least_ms=-1, now_ms=cluster.now_ms))
@@ -473,13 +476,9 @@ def test_a_look_makes_no_call_and_no_ledger(tmp_path: Path) -> None:
 def test_asked_to_end_it_ends_between_groups(tmp_path: Path) -> None:
     from sexton.execution.delete.apply_plan import apply_plan
 
-    cluster = SimCluster(1)
-    cluster.topics = {"t1": 1}
-    for number in range(4):
-        cluster.commit(f"g{number}", "t1", 0, 1)
-    world = World(cluster=cluster, plan=plan_for(cluster), root=tmp_path)
+    world = of_groups(tmp_path, *"abcd")
     own = {"rules": world.rules(), "clocks": world.clocks, "progress": lambda done, total: done < 2}
-    summary = apply_plan(cluster, world.plan, world.ledger, sink="coordinator", **own)
+    summary = apply_plan(world.cluster, world.plan, world.ledger, sink="coordinator", **own)
     assert summary.counts == {"done": 4, "left": 4}
     assert summary.exit_code == 1
     assert world.apply(sink="coordinator").counts == {"done": 8}

@@ -133,35 +133,6 @@ def test_no_answer_and_no_look_afterwards_is_settled_by_the_next_attempt(tmp_pat
     assert account(world).violations == []
 
 
-def test_a_commit_at_every_moment_of_a_call(tmp_path: Path) -> None:
-    """Before the last look it is seen, after the call it stays; in between nobody sees it, which the summary says."""
-    calls = len(_run(looked(tmp_path / "count", partitions=1)).cluster.calls)
-    unseen = []
-    for at in range(calls + 1):
-        world = looked(tmp_path / str(at), partitions=1)
-
-        def between(name: str, world: World = world, at: int = at) -> None:
-            if len(world.cluster.calls) == at + 1:
-                world.cluster.commit(GROUP, "t1", 0, 99)
-
-        world.cluster.between = between
-        summary = world.apply()
-        found = account(world)
-        assert found.violations == []
-        if found.unseen:
-            unseen.append(world.cluster.calls[at])
-            assert summary.counts == {"done": 1}
-            assert "deleted unseen, if there was one" in summary.warnings[0]
-        else:
-            assert world.cluster.offsets().get((GROUP, "t1", 0), (99,))[0] == 99 or not found.newer
-    assert unseen == ["delete_offsets"]
-
-
-def _run(world: World) -> World:
-    world.apply()
-    return world
-
-
 def test_a_group_that_became_active_during_the_call_says_so(tmp_path: Path) -> None:
     world = looked(tmp_path)
     right_before(world, "delete_offsets", lambda: world.cluster.commit(GROUP, "t0", 0, 5))

@@ -187,9 +187,7 @@ def test_a_commit_right_after_is_no_loss(tmp_path: Path, hides_log: bool) -> Non
 
 
 @BY
-@pytest.mark.parametrize(
-    ("way", "came"), [("request", "not_done"), ("answer", "done"), ("nobody there", "not_done")]
-)
+@pytest.mark.parametrize(("way", "came"), [("request", "not_done"), ("answer", "done"), ("nobody there", "not_done")])
 def test_an_answer_that_never_came_is_settled_by_reading(tmp_path: Path, way: str, came: str, hides_log: bool) -> None:
     own = world(tmp_path, "a", lost=[way], hides_log=hides_log)
     plan = own.plan(thens("a"))

@@ -170,17 +170,10 @@ PLAN = "ab" * 32
 @pytest.mark.parametrize(
     ("outcome", "found", "expected"),
     [
-        ("done", None, 5),
-        ("raced", 7, 7),
-        ("raced", None, 5),
-        (None, None, 5),
-        ("unknown", None, 5),
-        ("gone", None, None),
-        ("changed_since", 9, None),
-        ("refused", None, None),
-        ("not_done", None, None),
+        ("done", None, 5), ("raced", 7, 7), ("raced", None, 5), (None, None, 5), ("unknown", None, 5),
+        ("gone", None, None), ("changed_since", 9, None), ("refused", None, None), ("not_done", None, None),
     ],
-)
+)  # fmt: skip
 def test_a_ledger_has_what_was_really_removed(
     tmp_path: Path, outcome: str | None, found: int | None, expected: int | None
 ) -> None:

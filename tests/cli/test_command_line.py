@@ -12,31 +12,22 @@ from typing import Any
 
 import pytest
 
-from sexton import __version__, cli
+from sexton import __version__
 from sexton.cli.audit import MARKER, claim
 from sexton.cli.options import parse_instant
 from sexton.errors import BrokerError, DownloadError, NoCoverage, Refused, SetupError, SextonError, UsageError
 from sexton.runs.folder import RunFolder
+from tests.cli.conftest import Run
 from tests.report.run_folder import AS_OF_MS, due, group, offsets_of, write_run_folder
 
-Run = Callable[..., tuple[int, str, str]]
+Audited = Callable[[Any], list[Any]]
 BAD = {"undecodable_records": [{"log_partition": 0, "reason": "bad_crc"}]}
 FAILED = {"dq_results": [{"table": "t", "expectation": "e", "severity": "critical", "success": False}]}
 DUE = {"groups": [group("g", 1)], "offset_verdicts": [due("g", 0)], "committed_offsets": offsets_of([due("g", 0)])}
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def command(*argv: object) -> tuple[int, str, str]:
-        code = cli.main([str(word) for word in argv])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return command
-
-
-@pytest.fixture
-def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[Any]]:
+def audited(monkeypatch: pytest.MonkeyPatch) -> Audited:
     """Make the audit leave these tables behind, or raise this error; returns the requests that it was given."""
 
     def install(ending: Any) -> list[Any]:
@@ -63,7 +54,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[Any]]:
     ids=["empty", "fine", "data quality", "undecodable", "undecodable before data quality"],
 )
 def test_exit_code_of_a_finished_audit(
-    run: Run, audited: Callable[[Any], list[Any]], tmp_path: Path, tables: Mapping[str, Any], code: int
+    run: Run, audited: Audited, tmp_path: Path, tables: Mapping[str, Any], code: int
 ) -> None:
     audited(tables)
     got, out, err = run("audit", "--segments", tmp_path / "in", "--out", tmp_path / "out")
@@ -94,13 +85,13 @@ def test_exit_code_of_a_finished_audit(
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
 def test_an_error_is_one_line(
-    run: Run, audited: Callable[[Any], list[Any]], tmp_path: Path, error: BaseException, code: int, line: str
+    run: Run, audited: Audited, tmp_path: Path, error: BaseException, code: int, line: str
 ) -> None:
     audited(error)
     assert run("audit", "--archive", tmp_path / "in", "--out", tmp_path / "out") == (code, "", line)
 
 
-def test_debug_shows_the_traceback(run: Run, audited: Callable[[Any], list[Any]], tmp_path: Path) -> None:
+def test_debug_shows_the_traceback(run: Run, audited: Audited, tmp_path: Path) -> None:
     audited(ValueError("why"))
     for argv in (["audit", "--debug"], ["--debug", "audit"]):
         code, _, err = run(*argv, "--segments", tmp_path / "in", "--out", tmp_path / "out")
@@ -109,7 +100,7 @@ def test_debug_shows_the_traceback(run: Run, audited: Callable[[Any], list[Any]]
         assert err.endswith("error: ValueError: why (--debug shows where)\n")
 
 
-def test_what_the_audit_is_asked(run: Run, audited: Callable[[Any], list[Any]], tmp_path: Path) -> None:
+def test_what_the_audit_is_asked(run: Run, audited: Audited, tmp_path: Path) -> None:
     requests = audited(DUE)
     topics = tmp_path / "topics.jsonl"
     topics.touch()
@@ -126,7 +117,7 @@ def test_what_the_audit_is_asked(run: Run, audited: Callable[[Any], list[Any]], 
     assert first.run_id != second.run_id
 
 
-def test_json_is_all_that_stdout_gets(run: Run, audited: Callable[[Any], list[Any]], tmp_path: Path) -> None:
+def test_json_is_all_that_stdout_gets(run: Run, audited: Audited, tmp_path: Path) -> None:
     audited({**DUE, **BAD})
     code, out, err = run("audit", "--segments", tmp_path / "in", "--out", tmp_path / "out", "--json")
     told = json.loads(out)
@@ -163,12 +154,7 @@ def test_json_is_all_that_stdout_gets(run: Run, audited: Callable[[Any], list[An
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, list) else "",
 )
 def test_usage(
-    run: Run,
-    audited: Callable[[Any], list[Any]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    argv: list[str],
-    said: str,
+    run: Run, audited: Audited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     requests = audited({})
@@ -223,7 +209,7 @@ def test_out_that_is_not_ours_is_left_alone(tmp_path: Path, make: Callable[[Path
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_earlier_run_is_replaced(run: Run, audited: Callable[[Any], list[Any]], tmp_path: Path) -> None:
+def test_an_earlier_run_is_replaced(run: Run, audited: Audited, tmp_path: Path) -> None:
     audited(DUE)
     argv = ("audit", "--segments", tmp_path / "in", "--out", tmp_path / "out")
     assert run(*argv)[0] == 0
@@ -250,15 +236,11 @@ def test_a_run_of_the_pipeline_is_a_run_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text, at_ms",
     [
-        ("0", 0),
-        ("1700000000000", AS_OF_MS),
-        ("2023-11-14T22:13:20Z", AS_OF_MS),
-        ("2023-11-14 22:13:20", AS_OF_MS),
-        ("2023-11-14T23:13:20+01:00", AS_OF_MS),
-        ("2023-11-14T22:13:20.0019Z", AS_OF_MS + 1),
+        ("0", 0), ("1700000000000", AS_OF_MS), ("2023-11-14T22:13:20Z", AS_OF_MS), ("2023-11-14 22:13:20", AS_OF_MS),
+        ("2023-11-14T23:13:20+01:00", AS_OF_MS), ("2023-11-14T22:13:20.0019Z", AS_OF_MS + 1),
         ("2023-11-14", 1_699_920_000_000),
     ],
-)
+)  # fmt: skip
 def test_instants(text: str, at_ms: int) -> None:
     assert parse_instant(text, "--as-of") == at_ms
 

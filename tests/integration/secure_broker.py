@@ -84,7 +84,8 @@ def grant(
         for kind, name, operations in rights
         for does in operations.split()
     ]
-    wait(admin_of(config).create_acls(acls))
+    admin = admin_of(config)  # has to live until it is answered
+    wait(admin.create_acls(acls))
 
 
 @contextmanager

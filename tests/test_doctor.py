@@ -16,6 +16,7 @@ from sexton.kafka.client import ClientConfig
 from sexton.kafka.jars import Jar
 from sexton.settings import Settings
 
+FETCHED = {"a-1.jar": b"abc", "b-1.jar": b"abc"}
 ABC_SHA256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
@@ -91,16 +92,12 @@ def test_iceberg(versions: dict[str, str], version: str, state: str) -> None:
 @pytest.mark.parametrize(
     "files, state, words",
     [
-        ({"a-1.jar": b"abc", "b-1.jar": b"abc"}, "ok", "2 in "),
+        (FETCHED, "ok", "2 in "),
         ({"b-1.jar": b"abc"}, "ok", "none for the embedded broker"),
         ({"a-1.jar": b"abc"}, "problem", "1 of 2 not fetched yet, such as b-1.jar"),
         ({"a-1.jar": b"abd", "b-1.jar": b"abc"}, "problem", "1 of 2 damaged, such as a-1.jar"),
         ({"a-1.jar": b"abd"}, "problem", "1 of 2 damaged, such as a-1.jar"),
-        (
-            {"a-1.jar": b"abc", "b-1.jar": b"abc", "asked-1.jar": b"abd"},
-            "problem",
-            "1 of 3 damaged, such as asked-1.jar",
-        ),
+        ({**FETCHED, "asked-1.jar": b"abd"}, "problem", "1 of 3 damaged, such as asked-1.jar"),
     ],
     ids=["all", "no broker of its own", "missing", "damaged", "both", "one that need not be there"],
 )

@@ -43,25 +43,18 @@ Offsets = dict[tuple[str, int], CommittedOffset]
 
 
 @pytest.fixture(scope="module")
-def restore_broker(
-    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]
-) -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(tmp_path_factory.mktemp("restore"), port=free_port(), java=java, jars=kafka_jars) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def there(restore_broker: EmbeddedBroker) -> ClientConfig:
+def there(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]) -> Iterator[ClientConfig]:
     """A cluster with two topics of some records, and a first group: with it the coordinators are there."""
-    config = client_config({}, bootstrap_servers=restore_broker.bootstrap_servers)
-    make_topics(config, {ORDERS: 3, CLICKS: 1})
-    producer = Producer({**config.for_confluent(), **QUIET})
-    for topic, partition in [(ORDERS, 0), (ORDERS, 1), (ORDERS, 2), (CLICKS, 0)]:
-        for _ in range(RECORDS):
-            producer.produce(topic, b"x", partition=partition)
-    producer.flush(TIMEOUT_S)
-    commit(config, group_id="first", count=1)
-    return config
+    with EmbeddedBroker(tmp_path_factory.mktemp("restore"), port=free_port(), java=java, jars=kafka_jars) as broker:
+        config = client_config({}, bootstrap_servers=broker.bootstrap_servers)
+        make_topics(config, {ORDERS: 3, CLICKS: 1})
+        producer = Producer({**config.for_confluent(), **QUIET})
+        for topic, partition in [(ORDERS, 0), (ORDERS, 1), (ORDERS, 2), (CLICKS, 0)]:
+            for _ in range(RECORDS):
+                producer.produce(topic, b"x", partition=partition)
+        producer.flush(TIMEOUT_S)
+        commit(config, group_id="first", count=1)
+        yield config
 
 
 @pytest.fixture(scope="module")

@@ -179,21 +179,13 @@ class FakeCluster:
         )
 
     def list_offsets(self, request: ListOffsetsRequest) -> Answer:
-        topics = []
-        for topic in request.topics:
-            found = [
-                Answer(
-                    partition_index=asked.partition_index,
-                    error_code=0,
-                    offset=self._listed(self.logs[asked.partition_index], asked.timestamp),
-                )
-                for asked in topic.partitions
-            ]
-            topics.append(Answer(name=topic.name, partitions=found))
-        return Answer(topics=topics)
+        def listed(asked: Any) -> Answer:
+            log = self.logs[asked.partition_index]
+            offset = log.start if asked.timestamp == -2 else log.end
+            return Answer(partition_index=log.log_partition, error_code=0, offset=offset)
 
-    def _listed(self, log: FakeLog, timestamp: int) -> int:
-        return log.start if timestamp == -2 else log.end
+        found = [Answer(name=one.name, partitions=[*map(listed, one.partitions)]) for one in request.topics]
+        return Answer(topics=found)
 
     def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, "Future[Any]"]:
         """As AdminClient.describe_configs."""

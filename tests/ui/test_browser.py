@@ -185,12 +185,7 @@ def test_what_fails_is_shown_and_what_was_there_is_not(
 
 
 def test_airflows_language_is_followed(base: str, tmp_path: Path) -> None:
-    pages = [
-        {
-            "name": "zh",
-            "url": f"{base}/",
-            "steps": [{"store": ["i18nextLng", "zh-CN"]}, {"shows": ["html[lang=zh-CN]", ""]}],
-        }
-    ]
-    (found,) = look(tmp_path, pages, looks=[(1360, "light")])
+    steps = [{"store": ["i18nextLng", "zh-CN"]}, {"shows": ["html[lang=zh-CN]", ""]}]
+    page = {"name": "zh", "url": f"{base}/", "steps": steps}
+    (found,) = look(tmp_path, [page], looks=[(1360, "light")])
     assert found["language"] == "zh-CN"

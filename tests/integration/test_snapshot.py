@@ -88,7 +88,9 @@ def test_every_byte_once_and_then_only_the_new_ones(
 
 
 @pytest.mark.parametrize(
-    "limit, log_offsets, at_least", [("DRIVER_BYTES", 60, 1), ("SEGMENT_BYTES", 23, 2)], ids=["by Spark tasks", "small"]
+    "limit, log_offsets, at_least",
+    [pytest.param("DRIVER_BYTES", 60, 1, marks=pytest.mark.thorough), ("SEGMENT_BYTES", 23, 2)],
+    ids=["by Spark tasks", "small"],
 )
 @pytest.mark.usefixtures("workload")
 def test_pieces_hold_the_same_bytes(

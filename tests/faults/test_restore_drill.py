@@ -2,43 +2,29 @@
 
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sexton.kafka.admin import commit_offsets, delete_group
-from sexton.kafka.client import ClientConfig
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
+from sexton.pipeline.replay_groups import now_ms
 from tests.integration.test_restore import (  # noqa: F401 (fixtures)
+    HOUR_MS,
     ORDERS,
     RECORDS,
-    archive,
-    plan_all,
-    restore,
-    restore_broker,
+    Case,
+    case,
+    groups,
     session,
-    snapshot,
     there,
 )
 
 pytestmark = pytest.mark.thorough
 
 
-def drill(
-    session: ClusterSession,  # noqa: F811
-    config: ClientConfig,
-    folder: Path,
-    count: int,
-    restore: Callable[..., dict[str, Any]],  # noqa: F811
-    *,
-    prefix: str = "drill",
-) -> dict[str, float]:
-    """Commit for so many groups, plan all of them, delete them, and restore from the plan: figures.
-
-    `folder` has the archive that `restore` looks into.
-    """
+def drill(case: Case, session: ClusterSession, count: int, *, prefix: str = "drill") -> dict[str, float]:  # noqa: F811
+    """Commit for so many groups, plan all of them, delete them, and restore from the plan: figures."""
     names = [f"{prefix}-{number:04d}" for number in range(count)]
     given = [
         {(ORDERS, part): (number % (RECORDS - 3) + part, number % 4 - 1, f"{number}") for part in range(number % 3 + 1)}
@@ -47,15 +33,15 @@ def drill(
     for name, own in zip(names, given, strict=True):
         assert set(commit_offsets(session, name, own).values()) == {None}
     before = {name: committed_offsets(session, name) for name in names}
-    snapshot(config, folder / "archive")
-    plan_id = plan_all(folder / "archive", folder / "run")
+    case.snapshot()
+    plan_id = case.plan(as_of_ms=now_ms() + HOUR_MS, retention_minutes=1)
     for name in names:
         assert delete_group(session, name) is None
     assert not {group.group_id for group in list_groups(session).groups} & set(names)
     begun = time.perf_counter()
-    shown = restore("--from-plan", plan_id, "--pattern", f"{prefix}-.*")
+    shown = case.restore("--from-plan", plan_id, "--pattern", f"{prefix}-.*")
     shown_at = time.perf_counter()
-    done = restore("--id", shown["restore_id"], "--apply", "--approved-by", "ann")
+    done = case.restore("--id", shown["restore_id"], "--apply", "--approved-by", "ann")
     ended = time.perf_counter()
     offsets = sum(map(len, given))
     assert shown["counts"] == {"restore": offsets}
@@ -73,13 +59,6 @@ def drill(
     }
 
 
-def test_every_group_comes_back(
-    full: bool,
-    tell: Callable[[str], None],
-    session: ClusterSession,  # noqa: F811
-    there: ClientConfig,  # noqa: F811
-    tmp_path: Path,
-    restore: Callable[..., dict[str, Any]],  # noqa: F811
-) -> None:
-    figures = drill(session, there, tmp_path, 1_000 if full else 25, restore)
+def test_every_group_comes_back(full: bool, tell: Callable[[str], None], session: ClusterSession, case: Case) -> None:  # noqa: F811
+    figures = drill(case, session, 1_000 if full else 25)
     tell(", ".join(f"{name} {number}" for name, number in figures.items()))

@@ -29,6 +29,7 @@ from sexton.policy import parse_policy
 from sexton.quality.suites import needs, read_expectations
 from sexton.runs.processes import SerialEngine
 from sexton.settings import settings
+from tests.commands import sexton
 from tests.deploy.compose import COMPOSE, SERVICES
 from tests.docs import world
 from tests.docs.pages import PAGES, ROOT, Command, all_blocks, name_of
@@ -66,10 +67,10 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         runs = {}
         for number, instant in enumerate(world.PUBLISHED):
             runs[instant] = folder / f"published-{number}"
-            world.sexton("audit", "--archive", "archive", "--as-of", instant, "--out", str(runs[instant]))
+            sexton("audit", "--archive", "archive", "--as-of", instant, "--out", str(runs[instant]))
         world.publish(folder / "lake", runs)
         world.copies(folder, "published-2", "audit", "run-before", "run-after")
-        made = world.sexton("plan", "--archive", "archive", "--policy", "policy.yaml", "--out", "plan")
+        made = sexton("plan", "--archive", "archive", "--policy", "policy.yaml", "--out", "plan")
         plan_id, sha256 = made["plan_id"], made["plan_sha256"]
         yield {"PLAN_ID": plan_id, "3f9c...": plan_id, "3f2a...": plan_id, "PLAN_SHA256": sha256}
     settings.cache_clear()

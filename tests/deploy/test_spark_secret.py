@@ -13,6 +13,8 @@ import pytest
 from sexton.local.compose_init import SPARK_DEFAULTS
 from tests.deploy.services import WORKERS, Ports, Services
 
+pytestmark = pytest.mark.thorough
+
 JOB = """
 import sys
 from pyspark.sql import SparkSession

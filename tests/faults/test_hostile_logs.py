@@ -36,6 +36,8 @@ from tests.faults.memory import ROOT, PeakMemory, needs_proc, run_alone
 from tests.kernels.compare import assert_equal, fold_bytes, fold_slices, loaded, slice_of, tables_of
 from tests.strategies import BASE_MS, classic_fields, commit, group_entry
 
+pytestmark = pytest.mark.thorough
+
 MOST_GROWTH = 6
 """Times the work of a log that is four times as large."""
 CAP_BYTES = 64 << 20

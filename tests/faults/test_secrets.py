@@ -27,6 +27,8 @@ from tests.environment import with_settings
 from tests.faults.test_stalls import hung_up, nonsense, server, silent
 from tests.ui.worlds import PREFIX, app_over
 
+pytestmark = pytest.mark.thorough
+
 MODULES = "org.apache.kafka.common.security"
 KINDS = (
     *("sasl.password", "jaas password", "jaas clientSecret", "ssl.key.password", "pem key", "pem truststore"),

@@ -27,6 +27,7 @@ from tests.postgres import Postgres
 from tests.quality import world
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.usefixtures("needs_postgres"),
     pytest.mark.parametrize("lake", ["postgres"], indirect=True, scope="module"),
 ]

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
 from sexton.maintenance import compact_tables
@@ -10,6 +12,8 @@ from sexton.maintenance.compact_tables import SMALL_FILES, CompactedTables
 from sexton.maintenance.run_retention import DAY_MS
 from sexton.runs.engine import Engine
 from tests.maintenance.lakes import CHANGES, STATE, Runs, append, fill, row
+
+pytestmark = pytest.mark.thorough
 
 CLUSTER = "compacted"
 FIRST, SECOND, THIRD = 1_000, 2_000, 3_000

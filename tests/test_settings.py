@@ -5,6 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
+from rich.pretty import pretty_repr
 
 from sexton.errors import UsageError
 from sexton.settings import Settings, settings
@@ -99,3 +100,11 @@ def test_whoever_reads_them_is_told_in_one_line(read, clusters: str, told: str) 
 def test_a_cluster_may_have_one_connection_for_both(read) -> None:
     (_, eu) = read({"main": MAIN, "eu": {**EU, "applier_conn_id": "kafka_eu"}}).every_cluster
     assert eu.kafka_conn_id == eu.applier_conn_id == "kafka_eu"
+
+
+def test_a_traceback_that_shows_what_is_in_scope_shows_no_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEXTON_CATALOG_PROPERTIES", '{"jdbc.password": "canary"}')
+    monkeypatch.setenv("SEXTON_ARCHIVE", "s3://key:canary@bucket/archive")
+    found = Settings()
+    assert found.catalog_properties == {"jdbc.password": "canary"}
+    assert "canary" not in repr(found) + str(found) + pretty_repr(found)

@@ -241,6 +241,10 @@ class Settings(BaseSettings):
         "", description="--jars of the tasks that write to the lake: the Iceberg runtime, a JDBC driver"
     )
 
+    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+        """Nothing: some hold a login, and tracebacks of Airflow show what is in scope."""
+        return []
+
     @model_validator(mode="after")
     def _no_two_clusters_are_one(self) -> "Settings":
         """Refuse a name, cluster id or connection that two clusters share: nothing else would detect it."""

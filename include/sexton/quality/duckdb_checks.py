@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sexton.errors import SextonError
 from sexton.quality.expectation import MOST_SHOWN, Expectation, Result, result_of
-from sexton.quality.relations import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups
+from sexton.quality.relations import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups, relation_of
 from sexton.quality.suites import Shapes, Suites, needs
 from sexton.tables import TABLES
 
@@ -90,7 +90,7 @@ def _count_values(database: "DuckDBPyConnection", table: str, suite: Sequence[Ex
     """Return by condition how many values break it, in one pass; under "" the rows of the table."""
     conditions = list(dict.fromkeys(condition for each in suite for condition in each.by_column.values()))
     counts = ", ".join(["count(*)", *(f"count(*) FILTER (WHERE {condition})" for condition in conditions)])
-    (row,) = database.execute(f"SELECT {counts} FROM {'run' if table == 'runs' else table} t").fetchall()
+    (row,) = database.execute(f"SELECT {counts} FROM {relation_of(table)} t").fetchall()
     return dict(zip(["", *conditions], row, strict=True))
 
 

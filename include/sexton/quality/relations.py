@@ -90,6 +90,11 @@ class CheckedRun:
         }
 
 
+def relation_of(table: str) -> str:
+    """What the expectations of a table are measured on: `runs` is written last, `run` has what is known of it."""
+    return "run" if table == "runs" else table
+
+
 def held_groups(policy: str, groups: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Of rows with GROUP_COLUMNS, those under a hold of the policy, as HELD_GROUPS. Holds do not match by idle time."""
     compiled = CompiledPolicy(Policy.from_canonical(policy))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sexton.errors import printable
 from sexton.quality.data_docs import docs_config, write_docs
 from sexton.quality.expectation import MOST_SHOWN, Expectation, Result, result_of
-from sexton.quality.relations import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups
+from sexton.quality.relations import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups, relation_of
 from sexton.quality.suites import Shapes, Suites, needs
 from sexton.settings import set_variables
 from sexton.tables import TABLES
@@ -62,9 +62,11 @@ def check(
         for table, suite in measured.items():
             validation = _Validation(context, table, suite, counts)
             failed = [each for each in suite if each.name not in validation.passed]
-            results[table] |= {each.name: result_of(each, success=True) for each in suite if each not in failed}
+            results[table] |= {
+                each.name: result_of(each, success=True) for each in suite if each.name in validation.passed
+            }
             if failed:
-                rows = views[_relation(table)]
+                rows = views[relation_of(table)]
                 if any(each.rule == "below_cut" for each in failed):
                     rows = rows.join(broadcast(views["cuts"]), "log_partition", "left")
                 results[table] |= validation.details(rows, failed)
@@ -89,7 +91,7 @@ def _queries(table: str, suite: Sequence[Expectation]) -> Iterator[_Query]:
     by_value = [each for each in suite if each.by_column or not each.sql]
     counts = [" + ".join(["0L", *(f"count_if({broken})" for broken in each.by_column.values())]) for each in by_value]
     if by_value:
-        yield [(table, each.name) for each in by_value], f"array({', '.join(counts)}) FROM {_relation(table)} t"
+        yield [(table, each.name) for each in by_value], f"array({', '.join(counts)}) FROM {relation_of(table)} t"
     for each in suite:
         if each not in by_value:
             yield [(table, each.name)], f"array(count(*)) FROM ({each.sql})"
@@ -106,10 +108,6 @@ def _count(spark: "SparkSession", queries: Sequence[_Query]) -> dict[tuple[str, 
         half = len(queries) // 2
         return _count(spark, queries[:half]) | _count(spark, queries[half:]) if half else {}
     return {name: count for at, counts in found for name, count in zip(queries[at][0], counts, strict=True)}
-
-
-def _relation(table: str) -> str:
-    return "run" if table == "runs" else table
 
 
 def create_views(spark: "SparkSession", tables: Mapping[str, "DataFrame"], run: CheckedRun) -> dict[str, "DataFrame"]:
@@ -319,8 +317,8 @@ def _expectations(gx: Any, expectation: Expectation) -> list[Any]:
 def _rows_that_break() -> Any:
     """Return the library's UnexpectedRowsExpectation, but with one query instead of two: rows alone, no count.
 
-    A query names the views that it reads, of which each is one batch, where the library wants {batch}: on Spark that is
-    one temporary view of the session, which suites that are validated at the same time would take from one another.
+    A query names the views that it reads, several for a law between tables, where the library wants {batch}, which is
+    one.
     """
     from great_expectations.compatibility.pydantic import validator
     from great_expectations.expectations import UnexpectedRowsExpectation

@@ -53,6 +53,8 @@ from tests.seeds import FIXED_SEED
 from tests.strategies import BASE_MS
 from tests.ui.worlds import PREFIX, app_over, client_of
 
+pytestmark = pytest.mark.thorough
+
 COUNT = 520
 EVERY = 75
 """One name of so many is asked for by commands of its own; all are with --full."""

@@ -64,6 +64,7 @@ def test_each_run_goes_on_from_the_one_before(iceberg: Engine, lake: Lake, tmp_p
     assert len(checkpoints(archive)) == 3
 
 
+@pytest.mark.thorough
 def test_a_run_that_tells_no_changes_publishes_none(iceberg: Engine, tmp_path: Path, archive: Archive) -> None:
     judged(iceberg, tmp_path / "alone", archive, 2)
     found = published(iceberg, tmp_path / "alone")
@@ -71,6 +72,7 @@ def test_a_run_that_tells_no_changes_publishes_none(iceberg: Engine, tmp_path: P
     assert "offset_changes" not in found.snapshots
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("harm", ["wrong", "missing"])
 def test_changes_that_break_a_law_stop_the_run(iceberg, lake, tmp_path, archive, harm):
     before = published_runs(lake, "cluster")

@@ -158,6 +158,7 @@ def test_publishing_twice_is_publishing_once(runs: Runs) -> None:
     assert before == [load(runs.lake, name).metadata_location for name in (*NAMES, "runs")]
 
 
+@pytest.mark.thorough
 @any_catalog
 @pytest.mark.parametrize("name", ["plan_id", "policy_sha256"])
 def test_what_is_published_is_not_judged_anew_by_the_same_name(runs: Runs, name: str) -> None:
@@ -186,6 +187,7 @@ def test_a_run_without_a_branch_is_refused(runs: Runs) -> None:
     assert runs.published() == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["in order", "in reverse"])
 def test_runs_of_two_instants_overlap(runs: Runs, order: tuple[int, int]) -> None:
     """Both branches are made before either is published: neither's main is the other's."""
@@ -197,6 +199,7 @@ def test_runs_of_two_instants_overlap(runs: Runs, order: tuple[int, int]) -> Non
     assert runs.on_main(keys[1]) == ("late", "late")
 
 
+@pytest.mark.thorough
 @any_catalog
 def test_rows_that_nobody_replaced_are_not_written_again(runs: Runs) -> None:
     early, late = runs.write("early", 1), runs.write("late", 2)
@@ -223,6 +226,7 @@ def test_a_later_attempt_replaces_an_earlier_one(runs: Runs, second: tuple[int, 
     assert runs.seen() == {("second", 1): second}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rows", [(3, 2), (0, 0)], ids=["rows", "empty"])
 def test_main_replaced_the_partition_since_the_branch_was_made(runs: Runs, rows: tuple[int, int]) -> None:
     runs.both("before")
@@ -233,6 +237,7 @@ def test_main_replaced_the_partition_since_the_branch_was_made(runs: Runs, rows:
     assert runs.on_main(slow) == tuple("slow" if count else None for count in rows)
 
 
+@pytest.mark.thorough
 @any_catalog
 def test_an_empty_first_attempt_is_filled_by_a_second(runs: Runs) -> None:
     slow = runs.write("slow", groups=2)
@@ -257,6 +262,7 @@ def test_other_clusters_are_left_alone(runs: Runs) -> None:
 
 
 STEPS = ("_publish_table groups", "_publish_table tombstones", "_write_row", "drop_branch")
+QUICK = "_publish_table tombstones"
 
 
 def failpoint(monkeypatch: pytest.MonkeyPatch, step: str, *, after: bool) -> None:
@@ -276,7 +282,9 @@ def failpoint(monkeypatch: pytest.MonkeyPatch, step: str, *, after: bool) -> Non
 
 @any_catalog
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", [step if step == QUICK else pytest.param(step, marks=pytest.mark.thorough) for step in STEPS]
+)
 def test_a_crash_anywhere_and_again(runs: Runs, monkeypatch: pytest.MonkeyPatch, step: str, after: bool) -> None:
     """Until `runs` names the new run, readers see all of the old one; afterwards, all of the new one."""
     runs.both("old", groups=1, tombstones=0)
@@ -293,6 +301,7 @@ def test_a_crash_anywhere_and_again(runs: Runs, monkeypatch: pytest.MonkeyPatch,
     assert runs.branches(key) == []
 
 
+@pytest.mark.thorough
 def test_a_crash_and_then_another_attempt(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     key = runs.write("dead", groups=4, tombstones=3)
     failpoint(monkeypatch, "_publish_table tombstones", after=False)
@@ -304,6 +313,7 @@ def test_a_crash_and_then_another_attempt(runs: Runs, monkeypatch: pytest.Monkey
     assert runs.on_main(key) == ("alive", "alive")
 
 
+@pytest.mark.thorough
 def test_publishers_side_by_side(runs: Runs) -> None:
     """Two at once get into each other's way; both land."""
     keys = [runs.write(f"r{hour}", hour, groups=hour) for hour in (1, 2)]
@@ -352,6 +362,7 @@ def test_columns_can_be_chosen(runs: Runs) -> None:
     assert sorted(found["group_id"].to_pylist()) == ["g0", "g1"]
 
 
+@pytest.mark.thorough
 @any_catalog
 def test_an_older_table_gets_new_columns(runs: Runs) -> None:
     identifier = runs.lake.identifier("members")

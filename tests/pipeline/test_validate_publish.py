@@ -185,6 +185,7 @@ def test_a_sound_run_is_published_whole(iceberg: Engine, lake: Lake, tmp_path: P
     assert run.row["checkpoint_sha256"] == "c0ffee"
 
 
+@pytest.mark.thorough
 def test_a_run_names_the_audit_of_lag_of_a_run_before_it(
     iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +223,7 @@ def test_a_failure_leaves_main_alone_and_keeps_the_branch(iceberg: Engine, lake:
     assert [run.key.run_id for run in published_runs(lake, "failing")] == ["good"]
 
 
+@pytest.mark.thorough
 def test_what_is_checked_is_the_branch(
     iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +242,7 @@ def test_what_is_checked_is_the_branch(
     assert published_runs(lake, "lossy") == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("table", ["groups", "topic_partitions"])
 def test_a_table_that_is_not_as_declared_never_reaches_the_lake(
     iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
@@ -252,6 +255,7 @@ def test_a_table_that_is_not_as_declared_never_reaches_the_lake(
         validate_tables.run(iceberg, folder)
 
 
+@pytest.mark.thorough
 def test_a_second_attempt_takes_the_place_of_the_first(
     iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,6 +151,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return archive
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", POINTS)
 def test_killed_anywhere(name: str, whole: Archive, tmp_path: Path) -> None:
     archive = archive_of_commits(tmp_path / "archive")

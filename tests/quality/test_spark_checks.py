@@ -78,6 +78,7 @@ def all_broken(*, at_once: int) -> Iterator[world.Rows]:
     yield rows
 
 
+@pytest.mark.thorough
 def test_every_query_returns_as_many_rows_in_both(spark: SparkSession) -> None:
     """Of worlds in which every law is broken. Without Great Expectations: the next tests are about what it adds."""
     suites = suites_of(world.RUN)

@@ -119,6 +119,7 @@ sys.exit(job.main("test", job.parser("test", "", ""), run))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["cancelled", "without a worker"])
 def test_a_job_ends_its_work_with_its_task(server: SparkServer, tmp_path: Path, way: str) -> None:
     beats = tmp_path / "run.beats"
@@ -192,6 +193,7 @@ def crawl(root: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.thorough
 def test_what_a_killed_attempt_kept_in_the_server_is_not_read_again(server: SparkServer, tmp_path: Path) -> None:
     """The lake is written over Connect, too."""
     write = dedent("""

@@ -70,6 +70,7 @@ def test_fields_are_json(spark: SparkSession) -> None:
     assert {"protocol_type", "generation", "members"} <= fields[0].keys()
 
 
+@pytest.mark.thorough
 def test_log_partitions_and_time(spark: SparkSession) -> None:
     def read(**options: object) -> set[tuple[int, int, int]]:
         rows = spark.read.format("consumer_offsets").options(**options).load(DISK)
@@ -110,7 +111,10 @@ def read(*filters: Filter, **options: str) -> list[dict[str, Any]]:
     reader = ConsumerOffsets({"path": DISK, "pushdown": "true", **options}).reader(StructType())
     assert reader.pushFilters(list(filters)) == list(filters)
     rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    return fitting(rows, *filters)
 
+
+def fitting(rows: list[dict[str, Any]], *filters: Filter) -> list[dict[str, Any]]:
     def fits(row: dict[str, Any], one: Filter) -> bool:
         value = row[one.attribute[0]] if type(one) in KEEPS else None
         return type(one) not in KEEPS or (value is not None and KEEPS[type(one)](value, one.value))
@@ -118,13 +122,17 @@ def read(*filters: Filter, **options: str) -> list[dict[str, Any]]:
     return [row for row in rows if all(fits(row, one) for one in filters)]
 
 
+@pytest.fixture(scope="module")
+def whole() -> list[dict[str, Any]]:
+    return read()
+
+
 @pytest.mark.parametrize("name", list(FILTERS))
-def test_filters_that_are_pushed_down_change_no_answer(name: str) -> None:
-    whole = read()
+def test_filters_that_are_pushed_down_change_no_answer(name: str, whole: list[dict[str, Any]]) -> None:
     commits = sorted((row for row in whole if row["record_type"] == 1), key=lambda row: row["timestamp_ms"])
     middle = commits[len(commits) // 2]
     filters = FILTERS[name](middle["group_id"], middle["timestamp_ms"])
-    wanted = read(*filters, pushdown="false")
+    wanted = fitting(whole, *filters)
     assert read(*filters) == wanted
     few = ["log_offset", *{one.attribute[0]: None for one in filters if type(one) in KEEPS}]
     assert read(*filters, columns=",".join(few)) == [{column: row[column] for column in few} for row in wanted]
@@ -144,6 +152,7 @@ def test_spark_pushes_filters_down_where_it_is_told_to(spark: SparkSession) -> N
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("moved", "parts"), [(False, 1), (True, 4)])
 def test_a_group_is_in_one_log_partition_if_old_records_prove_it(tmp_path: Path, moved: bool, parts: int) -> None:
     """Not after the topic has grown, when records of a group may lie where it hashed to before."""
@@ -193,6 +202,7 @@ def test_options_that_are_none_are_named(spark: SparkSession, options: dict[str,
         spark.read.format("consumer_groups").options(**options).load(DISK).count()
 
 
+@pytest.mark.thorough
 def test_the_queries_of_the_docs(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     code = blocks("The log itself, in Spark").replace("/var/lib/kafka/data", DISK)
     names: dict[str, Any] = {}

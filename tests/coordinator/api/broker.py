@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from sexton.coordinator.api.coordinator import Coordinator, Shard, shard_after_load
 from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.tables_view import TablesView
@@ -14,6 +16,8 @@ from tests.kernels.compare import fold_bytes
 from tests.strategies import BatchSpec, Entry, encode_log
 
 ShardOf = Callable[[bytes, Profile], Shard]
+_TABLES: dict[tuple[bytes, str], Mapping[str, pa.Table]] = {}
+"""Most log partitions are empty, and several tests ask the same broker."""
 
 
 def plain_shard(data: bytes, profile: Profile) -> Shard:
@@ -26,7 +30,10 @@ def plain_shard(data: bytes, profile: Profile) -> Shard:
 
 def tables_shard(data: bytes, profile: Profile) -> Shard:
     """Never for a load that fails where a coordinator serves the prefix: the kernels read on."""
-    tables = finish(fold_bytes(data, profile=profile), log_partition=0, partition_count=None)
+    key = data, repr(profile)  # a profile has no hash
+    if key not in _TABLES:
+        _TABLES[key] = finish(fold_bytes(data, profile=profile), log_partition=0, partition_count=None)
+    tables = _TABLES[key]
     failed = tables["load_profile"]["load_would_fail"][0].as_py()
     return shard_after_load(TablesView(tables), profile=profile, load_failed=failed)
 

@@ -22,7 +22,12 @@ def options() -> argparse.ArgumentParser:
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--archive", metavar="URI", help="archive filled by snapshot_log")
-    source.add_argument("--segments", metavar="DIR", help="a broker's log directory, or a backup of one")
+    source.add_argument(
+        "--segments",
+        action="append",
+        metavar="DIR",
+        help="a broker's log directory, or a backup of one; may be repeated",
+    )
     parser.add_argument("--as-of", type=int, metavar="MS", help="instant to describe (default: the log's end)")
     parser.add_argument("--since", type=int, metavar="MS", help="also write what changed from here to --as-of")
     parser.add_argument("--run-id", default="manual", metavar="ID", help="name of this attempt (default: manual)")

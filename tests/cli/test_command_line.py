@@ -205,7 +205,7 @@ def test_out_that_is_not_ours_is_left_alone(tmp_path: Path, make: Callable[[Path
     make(tmp_path / "out")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UsageError, match=said):
-        claim(tmp_path / "out", apart_from=None)
+        claim(tmp_path / "out", apart_from=())
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -221,9 +221,9 @@ def test_an_earlier_run_is_replaced(run: Run, audited: Audited, tmp_path: Path) 
 
 
 def test_a_run_that_was_killed_can_be_replaced(tmp_path: Path) -> None:
-    claim(tmp_path / "out", apart_from=None)
+    claim(tmp_path / "out", apart_from=())
     (tmp_path / "out" / "fold").mkdir()
-    claim(tmp_path / "out", apart_from=None)
+    claim(tmp_path / "out", apart_from=())
     assert (tmp_path / "out" / MARKER).is_file()
 
 

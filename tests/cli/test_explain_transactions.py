@@ -49,6 +49,10 @@ STATES = state_log(
         ),
     ),
     (HOSTILE, value(State.COMPLETE_COMMIT, producer_id=LATE, partitions={}, updated_at_ms=BASE_MS + 4 * MINUTE_MS)),
+    *(
+        (f"{name}-job", value(State.COMPLETE_COMMIT, producer_id=100 + name, partitions={}))
+        for name in range(10)  # these prove that there is one partition
+    ),
     version=1,
     at_ms=BASE_MS + 5 * MINUTE_MS,
 )  # fmt: skip

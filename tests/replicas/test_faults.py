@@ -225,7 +225,7 @@ TRUNCATIONS = {
 @pytest.mark.parametrize(("own", "leader", "kept"), TRUNCATIONS.values(), ids=TRUNCATIONS)
 def test_a_follower_truncates_where_the_last_epoch_that_both_know_ends(own, leader, kept, tmp_path):
     folder = ReplicaFolder.open(str(tmp_path), "A")
-    common = {"replica": "A", "log_partition": 0, "fs": folder.fs, "root": folder.root}
+    common = {"replica": "A", "log_partition": 0, "fs": folder.fs, "root": folder.roots[0]}
     follower = ReplicaLog(**common, end=40, epochs=own)
     other = ReplicaLog(**common, end=60, epochs=leader)
     assert follower.diverges_from(other) == kept

@@ -34,7 +34,7 @@ def test_held_bytes_count_from_the_batch_of_the_first_record(tmp_path: Path, spl
 
 
 def read(folder: Path) -> StateLog | None:
-    return on_disk(str(folder), taken_at_ms=BASE_MS, cap_bytes=1 << 20, as_of_ms=None, release=(4, 3))
+    return on_disk([str(folder)], taken_at_ms=BASE_MS, cap_bytes=1 << 20, as_of_ms=None, release=(4, 3))
 
 
 def disk(root: Path, names: Iterable[str], *, count: int, folders: Iterable[int]) -> StateLog:
@@ -54,7 +54,7 @@ def load(log: StateLog) -> KnownStates:
     return log.load(lambda work, items: map(work, items))
 
 
-MANY, FEW = [f"app-{n}" for n in range(60)], ["payments", "orders"]
+MANY, FEW = [f"app-{n}" for n in range(300)], ["payments", "orders"]
 
 
 def test_a_disk_without_the_topic_and_one_without_a_record(tmp_path: Path) -> None:

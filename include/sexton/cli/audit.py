@@ -2,6 +2,7 @@
 
 import json as jsonlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -52,12 +53,12 @@ def audit(
     """
     replay.check("audit")
     rules = read_policy_file(replay.policy)
-    claim(out, apart_from=replay.folder)
+    claim(out, apart_from=replay.folders)
 
     # From here on the work itself: numba and pyarrow take seconds to import, here and in the engine at the same time.
     from sexton.runs.processes import engine_here
 
-    with engine_here("sexton audit", quiet=json, reads=replay.folder) as engine:
+    with engine_here("sexton audit", quiet=json, reads=replay.folders) as engine:
         from sexton.pipeline.audit import AuditRequest, run_audit
         from sexton.report import summary_json, write_report
 
@@ -78,13 +79,13 @@ def audit(
     return summary.exit_code
 
 
-def claim(out: Path, *, apart_from: Path | None) -> None:
+def claim(out: Path, *, apart_from: Sequence[Path]) -> None:
     """Take `out` for a run: it must be new, empty, or hold nothing but an earlier run; anything else is refused.
 
-    `apart_from` is the input, which must neither be in `out` nor contain it.
+    `apart_from` are the folders of the input, which must neither be in `out` nor contain it.
     """
-    if apart_from is not None:
-        one, other = out.resolve(), apart_from.resolve()
+    for folder in apart_from:
+        one, other = out.resolve(), folder.resolve()
         if one == other or one in other.parents or other in one.parents:
             raise UsageError("overlaps the input", where=out, fix="give --out a folder of its own")
     if out.exists() and not out.is_dir():

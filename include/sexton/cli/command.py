@@ -1,5 +1,7 @@
 """Turns functions into commands: objects of options become options, and every command gets --debug.
 
+An option that is given twice is refused, unless it takes several values: only the last one would count.
+
 Typer has no parameter objects. Here a parameter whose type is a dataclass stands for all its fields, each declared as
 Typer declares options, so that options of several commands are declared once.
 """
@@ -7,10 +9,14 @@ Typer declares options, so that options of several commands are declared once.
 import dataclasses
 import functools
 import inspect
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any, get_args
 
 import typer
+from typer.core import TyperCommand
+
+from sexton.errors import UsageError
 
 Function = Callable[..., int]
 _HEADING = "[b]Examples[/b]\n\n"
@@ -25,6 +31,17 @@ class State:
 
 class Without(frozenset[str]):
     """The fields of an object of options that a command does not have: `Annotated[LogInput, Without({"run"})]`."""
+
+
+class _Command(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            _, _, given = self.make_parser(ctx).parse_args(args=[*args])
+            for parameter, times in Counter(given).items():
+                has_values = parameter.param_type_name == "option" and not parameter.multiple
+                if times > 1 and has_values and (not parameter.is_flag or parameter.secondary_opts):
+                    raise UsageError(f"given {times} times", where=parameter.opts[0], fix="give it once")
+        return super().parse_args(ctx, args)
 
 
 def _remember_debug(context: typer.Context, wanted: bool) -> bool:
@@ -42,7 +59,7 @@ def command(app: typer.Typer, name: str, examples: str) -> Callable[[Function], 
     """Add a function to `app` as the command `name`; --help ends with its examples."""
 
     def add(function: Function) -> Function:
-        app.command(name, epilog=_HEADING + examples)(_with_plain_options(function))
+        app.command(name, cls=_Command, epilog=_HEADING + examples)(_with_plain_options(function))
         return function
 
     return add

@@ -40,17 +40,17 @@ def demo(
     The broker was set to keep the offsets of idle groups for one minute, so that the recording shows it delete them.
     """
     log, run = out / "log", out / "audit"
-    claim(run, apart_from=None)
+    claim(run, apart_from=())
     shutil.copytree(RECORDING, log, dirs_exist_ok=True)
     topics, rules = log / "topics.jsonl", f"--retention-minutes {RETENTION_MINUTES} --profile {RULES}"
     replay = ReplayInput(
-        segments=log, topics=topics, as_of=BEFORE_THE_SWEEPS, retention_minutes=RETENTION_MINUTES, profile=RULES
+        segments=[log], topics=topics, as_of=BEFORE_THE_SWEEPS, retention_minutes=RETENTION_MINUTES, profile=RULES
     )
     if json:
         return audit(replay=replay, out=run, json=True)
     print_line(f"{log} is what a Kafka 4.4.0 broker wrote that kept the offsets of idle groups for one minute.")
     _print_command(f"What became of {GROUP}?", f"explain {GROUP} --segments {log} {rules}")
-    explain(GROUP, log=LogInput(segments=log, topics=topics, profile=RULES), retention_minutes=RETENTION_MINUTES)
+    explain(GROUP, log=LogInput(segments=[log], topics=topics, profile=RULES), retention_minutes=RETENTION_MINUTES)
     _print_command(
         "What was due, a moment before the broker deleted it?",
         f"audit --segments {log} --as-of {BEFORE_THE_SWEEPS} {rules} --out {run}",

@@ -86,11 +86,16 @@ def explain(
     view = log.view()
     with working("Reading the log", is_quiet=json):
         view.check_coverage([group])
-        home, story, reader = _read(view, log, group, asked, retention_minutes)
+        belongs = view.coordinator.log_partition_of(group)
+        home, story, reader = _read(view, log, group, asked, retention_minutes, belongs)
     found = _Explanation()
     if story is not None and reader is not None and home is not None:
         found = _explanation(view, home, story, reader)
         found.transactions = _transactions(view, log, home, reader, quiet=json)
+    if belongs is not None and not found.events:
+        for other in view.coordinator.holders_of(group):
+            _, story, _ = _read(view, log, group, asked, retention_minutes, other)
+            found.events += [*(story.events if story else ()), *_cut_off(view, group, other, belongs)]
     found.keep_between(since_ms, until_ms)
     if json:
         return print_view_json(view, OPERATION, {"group_id": group, "log_partition": home, **found.fields()})
@@ -132,9 +137,14 @@ class _Explanation:
 
 
 def _read(
-    view: "CoordinatorView", log: LogInput, group: str, asked: Target, retention_minutes: int | None
+    view: "CoordinatorView",
+    log: LogInput,
+    group: str,
+    asked: Target,
+    retention_minutes: int | None,
+    home: int | None,
 ) -> "tuple[int | None, LogStory | None, StoryReader | None]":
-    """The group's story in the log partition where it belongs, else in the first that mentions it."""
+    """The group's story in the log partition `home`, without one in the first that mentions it."""
     from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
     from sexton.archive.folder import filesystem
     from sexton.history.log_story import StoryReader
@@ -142,7 +152,7 @@ def _read(
     from sexton.ledger.recorded_steps import own_actions
 
     source, before, after, actions = log.source(view.as_of_ms), None, None, None
-    fs, path = filesystem(str(log.segments or log.archive))
+    fs, path = filesystem(source.uri)
     if source.is_archive:
         before = oldest_metadata_after(fs, path, cluster_id=source.cluster_id, at_ms=-1)
         after = newest_metadata(fs, path, cluster_id=source.cluster_id)
@@ -154,7 +164,6 @@ def _read(
         removed=actions and actions[0],
         restored=actions and actions[1],
     )
-    home = view.coordinator.log_partition_of(group)
     for log_partition in sorted(source.segments) if home is None else [home]:
         if not source.segments.get(log_partition):
             continue
@@ -173,6 +182,24 @@ def _read(
         if home is not None or story.events:
             return log_partition, story, reader
     return home, None, None
+
+
+def _cut_off(view: "CoordinatorView", group: str, log_partition: int, home: int) -> "list[Event]":
+    """What cut a group off from its offsets in a log partition that it does not hash to."""
+    from sexton.coordinator.partitioner import fitting_partition_counts
+    from sexton.history.events import Event
+    from sexton.runs.folder import PARTITION_COUNT_CHANGED
+
+    count = view.coordinator.partition_count or 0
+    if view.coordinator.profile.one_cache:
+        return []
+    grew = fitting_partition_counts({log_partition: [group]}, range(log_partition + 1, count))
+    detail = (
+        f"its offsets are in log partition {log_partition}; with {count} log partitions clients are routed to {home}: "
+        "commit them again (kafka-consumer-groups.sh --reset-offsets) while no consumer of the group runs"
+    )
+    causes = (PARTITION_COUNT_CHANGED,) if grew else ()
+    return [Event(timestamp_ms=None, log_offset=-1, what="lost", detail=detail, causes=causes)]
 
 
 def _explanation(view: "CoordinatorView", home: int, story: "LogStory", reader: "StoryReader") -> _Explanation:
@@ -222,7 +249,7 @@ def _transactions(
         return []
     source, release = log.source(view.as_of_ms), view.coordinator.profile.release
     states = state_log(
-        source.uri,
+        source.uris,
         source.cluster_id if source.is_archive else None,
         as_of_ms=view.as_of_ms,
         taken_at_ms=now_ms(),

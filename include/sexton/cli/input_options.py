@@ -15,6 +15,7 @@ from sexton.cli.options import (
     Codec,
     Full,
     LoadBuffer,
+    PartitionCount,
     PolicyFile,
     Profile,
     RetentionMinutes,
@@ -47,6 +48,7 @@ class LogInput:
     run: RunDir = None
     cluster_id: ClusterId = None
     topics: TopicsFile = None
+    partition_count: PartitionCount = None
     as_of: AsOf = None
     profile: Profile = None
     load_buffer_bytes: LoadBuffer = None
@@ -64,6 +66,8 @@ class LogInput:
             raise UsageError(
                 "a run has a recorded load buffer", where="--load-buffer-bytes", fix="use --segments or --archive"
             )
+        if self.run is not None and self.partition_count is not None:
+            raise UsageError("a run has a recorded count", where="--partition-count", fix="leave it out")
         check_topics_file(self.topics)
         as_of_ms = parse_optional_instant(self.as_of, "--as-of")
 
@@ -71,7 +75,7 @@ class LogInput:
 
         return open_view(
             ViewRequest(
-                segments=_text(self.segments),
+                segments=_texts(self.segments),
                 archive=self.archive,
                 run=_text(self.run),
                 cluster_id=self.cluster_id,
@@ -79,6 +83,7 @@ class LogInput:
                 taken_at_ms=now_ms(),
                 profile=self.profile,
                 topics_file=_text(self.topics),
+                partition_count=self.partition_count,
                 load_buffer_bytes=self.load_buffer_bytes,
             )
         )
@@ -94,10 +99,19 @@ class LogInput:
         """The segments of the log, or of the archive as of an instant."""
         from sexton.runs.source import open_archive, open_segments
 
-        if self.segments is not None:
-            return open_segments(str(self.segments), topics_file=_text(self.topics), as_of_ms=as_of_ms)
+        if (segments := _texts(self.segments)) is not None:
+            return open_segments(
+                segments,
+                topics_file=_text(self.topics),
+                partition_count=self.partition_count,
+                as_of_ms=as_of_ms,
+            )
         return open_archive(
-            str(self.archive), as_of_ms=as_of_ms, topics_file=_text(self.topics), cluster_id=self.cluster_id
+            str(self.archive),
+            as_of_ms=as_of_ms,
+            topics_file=_text(self.topics),
+            cluster_id=self.cluster_id,
+            partition_count=self.partition_count,
         )
 
     def check_cluster(self) -> None:
@@ -113,7 +127,12 @@ class LogInput:
                 fix=f"see `sexton {name} --help`",
             )
         self.check_cluster()
-        given = {"--topics": self.topics, "--profile": self.profile, "--load-buffer-bytes": self.load_buffer_bytes}
+        given = {
+            "--topics": self.topics,
+            "--partition-count": self.partition_count,
+            "--profile": self.profile,
+            "--load-buffer-bytes": self.load_buffer_bytes,
+        }
         option = next((option for option, value in given.items() if value is not None), None)
         if not self.is_log and option is not None:
             raise UsageError("applies only to a log", where=option, fix="give --segments or --archive")
@@ -130,6 +149,7 @@ class ReplayInput:
     cluster_id: ClusterId = None
     full: Full = False
     topics: TopicsFile = None
+    partition_count: PartitionCount = None
     taken_at: Annotated[
         str | None,
         option(
@@ -146,10 +166,10 @@ class ReplayInput:
     policy: PolicyFile = None
 
     @property
-    def folder(self) -> Path | None:
-        """The folder that is read; None for a URI."""
-        place = str(self.segments or self.archive)
-        return None if "://" in place else Path(place)
+    def folders(self) -> list[Path]:
+        """The folders that are read; none for a URI."""
+        places = _texts(self.segments) or [str(self.archive)]
+        return [Path(place) for place in places if "://" not in place]
 
     def check(self, name: str) -> None:
         """UsageError for options that do not go together, before anything that takes long."""
@@ -172,7 +192,7 @@ class ReplayInput:
         taken_at_ms = parse_optional_instant(self.taken_at, "--taken-at")
         return ReplayRequest(
             run_id=f"{name}-{uuid.uuid4().hex[:16]}",
-            segments=_text(self.segments),
+            segments=_texts(self.segments),
             archive=self.archive,
             as_of_ms=parse_optional_instant(self.as_of, "--as-of"),
             taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
@@ -181,9 +201,14 @@ class ReplayInput:
             load_buffer_bytes=self.load_buffer_bytes,
             codec=codec_number(self.codec),
             topics_file=_text(self.topics),
+            partition_count=self.partition_count,
             cluster_id=self.cluster_id,
             is_full=self.full,
         )
+
+
+def _texts(paths: Sequence[Path] | None) -> list[str] | None:
+    return None if paths is None else [str(path) for path in paths]
 
 
 def _text(path: Path | None) -> str | None:

@@ -34,6 +34,7 @@ def replayed(
         archive=log.archive,
         cluster_id=log.cluster_id,
         topics=log.topics,
+        partition_count=log.partition_count,
         as_of=log.as_of,
         retention_minutes=retention_minutes,
         profile=log.profile,
@@ -46,7 +47,7 @@ def replayed(
     from sexton.runs.folder import RunFolder
     from sexton.runs.processes import engine_here
 
-    with temporary_folder() as place, engine_here(f"sexton {name}", quiet=quiet, reads=replay.folder) as engine:
+    with temporary_folder() as place, engine_here(f"sexton {name}", quiet=quiet, reads=replay.folders) as engine:
         folder = RunFolder(place)
         record = judged_run(engine, folder, replay.request(name), rules, names_owners=False)
         if quiet:  # else they are among the warnings after the answer

@@ -68,7 +68,14 @@ GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
 Json = Annotated[bool, option("--json", "Print one JSON document on stdout, and nothing else.")]
 ShownRows = Annotated[int, option("--limit N", "Rows to show; 0: all. --json has all.", at_least=0)]
 
-Segments = Annotated[Path | None, option("--segments DIR", "A log directory with __consumer_offsets-N folders.", INPUT)]
+Segments = Annotated[
+    list[Path] | None,
+    option(
+        "--segments DIR",
+        "A log directory with __consumer_offsets-N folders; may be repeated: all the log.dirs of one broker.",
+        INPUT,
+    ),
+]
 Archive = Annotated[str | None, option("--archive URI", "Sexton's archive: a folder or s3://, gs://, ...", INPUT)]
 RunDir = Annotated[Path | None, option("--run DIR", "A folder of `sexton audit --out`.", INPUT)]
 ClusterId = Annotated[
@@ -80,6 +87,16 @@ TopicsFile = Annotated[
         "--topics FILE",
         "The cluster's topics as JSON lines (topic, id, partitions): for lag, topic ids and orphaned offsets.",
         INPUT,
+    ),
+]
+PartitionCount = Annotated[
+    int | None,
+    option(
+        "--partition-count N",
+        "How many log partitions there are. Default: as --topics or the archive says, or the group ids prove.",
+        INPUT,
+        at_least=1,
+        at_most=10_000,
     ),
 ]
 Full = Annotated[

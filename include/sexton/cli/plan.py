@@ -49,11 +49,11 @@ def plan(
     """
     replay.check("plan")
     rules = read_policy_file(replay.policy)
-    claim(out, apart_from=replay.folder)
+    claim(out, apart_from=replay.folders)
 
     from sexton.runs.processes import engine_here
 
-    with engine_here("sexton plan", quiet=json, reads=replay.folder) as engine:
+    with engine_here("sexton plan", quiet=json, reads=replay.folders) as engine:
         from sexton.pipeline.standalone_plan import PlanRequest, make_plan
         from sexton.report.plan_page import render_plan
 

@@ -48,7 +48,10 @@ app = command_group("Compare the replicas of `__consumer_offsets`.", GROUP_EXAMP
 Folders = Annotated[
     list[Path],
     option(
-        "--segments DIR", "A broker's log directory, or a copy of it; give two or more, one for each broker.", INPUT
+        "--segments DIR[,DIR...]",
+        "A broker's log directory, or a copy of it; of a broker with several all of them, with commas as in log.dirs. "
+        "Give two or more, one for each broker.",
+        INPUT,
     ),
 ]
 Names = Annotated[
@@ -122,7 +125,7 @@ def _choice(folder: "ReplicaFolder", uri: str, profile: str | None) -> "Choice":
     from sexton.views.log_parts import LogParts
     from sexton.views.log_profile import choice_of
 
-    source = LogSource(uri=uri, segments=list_segments(folder.fs, folder.root))
+    source = LogSource(uri=uri, segments=list_segments(folder.fs, folder.roots))
     return choice_of(source, profile, LogParts(source, profile=NEWEST, as_of_ms=None, taken_at_ms=now_ms()))
 
 

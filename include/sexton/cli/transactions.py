@@ -198,7 +198,7 @@ def _state_log(
     from sexton.transactions.reading import state_log
 
     return state_log(
-        source.uri,
+        source.uris,
         source.cluster_id if source.is_archive else None,
         as_of_ms=parse_optional_instant(log.as_of, "--as-of"),
         taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,

@@ -4,15 +4,19 @@ Transactional ids have the same rule (TransactionStateManager.partitionFor).
 Compiled: kernels.text.partition_of.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 HIGHEST_COUNT = 10_000
 """No cluster has more log partitions than this: where the search for their number ends."""
 
 _SAMPLE = 5_000
-_GROUPS_PER_MISPLACED = 10  # one group in ten may be misplaced
+_NAMES_PER_MISPLACED = 10  # one name in ten may be misplaced
+_BLOCK = 100
+
+_Int64s = npt.NDArray[np.int64]
 
 
 def java_hash(text: str) -> int:
@@ -29,39 +33,42 @@ def partition_of(group_id: str, partition_count: int) -> int:
     return _java_abs(java_hash(group_id)) % partition_count
 
 
-def infer_partition_count(groups_by_log_partition: Mapping[int, Collection[str]], highest: int) -> int | None:
-    """The smallest count above `highest` under which groups hash to the log partition they were found in, or None.
-
-    One group in ten may be misplaced. Fewer than ten groups must all agree.
-    """
-    found = [
-        (_java_abs(java_hash(group_id)), log_partition)
-        for log_partition, group_ids in sorted(groups_by_log_partition.items())
-        for group_id in group_ids
-    ]
-    if not found:
-        return None
-    step = -(-len(found) // _SAMPLE)
-    hashes, partitions = np.array(found[::step], dtype=np.int64).T
-    for count in range(highest + 1, HIGHEST_COUNT + 1):
-        misplaced = np.count_nonzero(hashes % count != partitions)
-        if misplaced * _GROUPS_PER_MISPLACED <= len(hashes):
-            return count
-    return None
+def fitting_partition_counts(names_by_partition: Mapping[int, Collection[str]], counts: range) -> list[int]:
+    """The counts under which at least nine of ten names hash to the partition they were found in."""
+    hashes, partitions = _sample(names_by_partition)
+    left = np.arange(counts.start, counts.stop)
+    misplaced = np.zeros(len(left), np.int64)
+    for at in range(0, len(hashes), _BLOCK):
+        block = slice(at, at + _BLOCK)
+        misplaced += np.count_nonzero(hashes[block] % left[:, np.newaxis] != partitions[block], axis=1)
+        fits = misplaced * _NAMES_PER_MISPLACED <= len(hashes)
+        left, misplaced = left[fits], misplaced[fits]
+    found: list[int] = left.tolist()
+    return found
 
 
 def proven_partition_count(names_by_partition: Mapping[int, Collection[str]], highest: int) -> int | None:
-    """The only count above `highest` under which every name hashes to the partition it was found in, or None.
+    """The count above `highest` that alone fits the names (`fitting_partition_counts`); None without such a count.
 
-    Unlike `infer_partition_count` this takes no likely count: of few names, and of the first partitions of a topic that
-    has a multiple of them, several counts are possible.
+    The names in the first partitions of a topic fit each divisor of its count too, and few names fit many counts. Fewer
+    than ten names prove nothing: one that is misplaced would decide.
     """
-    possible: Sequence[int] = range(highest + 1, HIGHEST_COUNT + 1)
-    for partition, names in names_by_partition.items():
-        for name in names:
-            hashed = _java_abs(java_hash(name))
-            possible = [count for count in possible if hashed % count == partition]
-    return possible[0] if len(possible) == 1 else None
+    if sum(map(len, names_by_partition.values())) < _NAMES_PER_MISPLACED:
+        return None
+    fitting = fitting_partition_counts(names_by_partition, range(highest + 1, HIGHEST_COUNT + 1))
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _sample(names_by_partition: Mapping[int, Collection[str]]) -> tuple[_Int64s, _Int64s]:
+    """Hashes of the names, and the partitions they were found in; of many names a sample."""
+    found = [
+        (_java_abs(java_hash(name)), partition)
+        for partition, names in sorted(names_by_partition.items())
+        for name in names
+    ]
+    step = max(-(-len(found) // _SAMPLE), 1)
+    hashes, partitions = np.array(found[::step], dtype=np.int64).reshape(-1, 2).T
+    return hashes, partitions
 
 
 def _java_abs(value: int) -> int:

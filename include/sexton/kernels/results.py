@@ -4,7 +4,7 @@ A group without a group record is a simple classic group. There may be hundreds 
 offsets, so nothing here makes a Python object for them.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from sexton.coordinator.api.unloading import unexpected_unloads
 from sexton.coordinator.endless_load import Endless
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.groups.group import Group
-from sexton.coordinator.loading import GROUP_REMOVED, LOADED, MISPLACED, SHARE_GROUP
+from sexton.coordinator.loading import GROUP_REMOVED, LOADED, MISPLACED, SHARE_GROUP, UNDETERMINED
 from sexton.coordinator.profile import Profile
 from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
@@ -75,7 +75,7 @@ def finish(
     *,
     log_partition: int,
     partition_count: int | None,
-    held_elsewhere: Container[str] = frozenset(),
+    held_elsewhere: Collection[str] = frozenset(),
     endless: Endless | None = None,
 ) -> dict[str, pa.Table]:
     """The rows of one log partition for every table of group state, by table; `fold` is that of the whole of it.
@@ -93,13 +93,14 @@ def finish_bucket(
     *,
     log_partition: int,
     partition_count: int | None,
-    held_elsewhere: Container[str] = frozenset(),
+    held_elsewhere: Collection[str] = frozenset(),
     is_first: bool = True,
 ) -> Finished:
     """What one bucket of a log partition gives; `is_first`: it is the first one, or the only one.
 
-    Without `partition_count` no group is known to be misplaced. A coordinator with one cache (Profile.one_cache) serves
-    misplaced groups, except those `held_elsewhere`: there it serves the copy of another log partition.
+    A coordinator with one cache (Profile.one_cache) serves misplaced groups, except those `held_elsewhere`: there it
+    serves the copy of another log partition. Without `partition_count` no group is known to be misplaced, and it is
+    undetermined which copy of those `held_elsewhere` is served.
 
     Besides the published tables there is `group_tombstones`, the records that delete each group that is not
     classic, in their order.
@@ -213,7 +214,7 @@ def _offsets_table(state: State, rows: Int64s) -> pa.Table:
 
 def _reasons(found: SortedRows) -> pa.Array:
     """Why no client can fetch each of the unreachable rows."""
-    others = pc.if_else(pa.array(found.is_shared), SHARE_GROUP, MISPLACED)
+    others = pc.if_else(pa.array(found.is_shared), SHARE_GROUP, UNDETERMINED if found.group_home is None else MISPLACED)
     return pc.if_else(pa.array(found.is_removed), GROUP_REMOVED, others)
 
 

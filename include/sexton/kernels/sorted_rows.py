@@ -3,7 +3,7 @@
 There may be millions of offsets and hundreds of thousands of groups: nothing here makes a Python object for them.
 """
 
-from collections.abc import Container
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ class SortedRows:
     is_removed: Mask
     """For each row of `unreachable`: whether its group is gone."""
     is_shared: Mask
-    """For each row of `unreachable`: whether its group is a share group; what is neither is misplaced."""
+    """For each row of `unreachable`: whether its group is a share group; what is neither is misplaced, or may be."""
     pending: Int64s
     """Rows of `pending`."""
     group_exists: Mask
@@ -50,7 +50,7 @@ def sort_rows(
     *,
     log_partition: int,
     partition_count: int | None,
-    held_elsewhere: Container[str],
+    held_elsewhere: Collection[str],
 ) -> SortedRows:
     """Sort the rows of `state`, whose group records are `replay`; see `results.finish` for the rest.
 
@@ -79,6 +79,8 @@ def sort_rows(
         homes = np.empty(len(groups), np.int64)
         _place(state.key_bytes, groups, partition_count, homes)
         lost |= _is_away(state, homes != log_partition, replay.profile, held_elsewhere)[of_group]
+    else:
+        lost |= _are_in(state, np.arange(len(groups)), held_elsewhere)[of_group]
     unreachable = _by_key(state, stored[lost])
     return SortedRows(
         committed=_by_key(state, stored[~lost]),
@@ -102,14 +104,19 @@ def _share_groups(replay: GroupRecords, count: int) -> Mask:
     return found
 
 
-def _is_away(state: State, is_misplaced: Mask, profile: Profile, held_elsewhere: Container[str]) -> Mask:
+def _is_away(state: State, is_misplaced: Mask, profile: Profile, held_elsewhere: Collection[str]) -> Mask:
     """Groups that clients look up in another log partition."""
     if not profile.one_cache:
         return is_misplaced
-    away = is_misplaced.copy()
-    misplaced = np.flatnonzero(is_misplaced)
-    away[misplaced] = [cols.group_name(state, row) in held_elsewhere for row in misplaced.tolist()]
-    return away
+    return is_misplaced & _are_in(state, np.flatnonzero(is_misplaced), held_elsewhere)
+
+
+def _are_in(state: State, rows: Int64s, group_ids: Collection[str]) -> Mask:
+    """Which groups, of some rows, are among `group_ids`."""
+    found = np.zeros(state.counts[L.GROUPS], bool)
+    if group_ids:
+        found[rows] = [cols.group_name(state, row) in group_ids for row in rows.tolist()]
+    return found
 
 
 @compiled

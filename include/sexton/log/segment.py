@@ -76,15 +76,30 @@ class FoldTask:
     is_last: bool
 
 
-def list_segments(fs: pafs.FileSystem, root: str, topic: str = OFFSETS_TOPIC) -> dict[int, list[Segment]]:
-    """The segments of every log partition under `root`, by log partition, each list by base offset.
+def list_segments(
+    fs: pafs.FileSystem, roots: str | Sequence[str], topic: str = OFFSETS_TOPIC
+) -> dict[int, list[Segment]]:
+    """The segments of every log partition in the log directories of one broker, each list by base offset.
 
-    Raises UsageError when there is no such folder, or no segment in it.
+    Raises UsageError when a folder does not exist, when none has a segment, and when two hold the same log partition.
     """
-    found = {number: segments_of(fs, path, number) for number, path in partition_folders(fs, root, topic).items()}
-    if not any(found.values()):
-        raise UsageError(f"no segment of {topic} here", where=root, fix=f"give {_WANTED}")
-    return {number: segments for number, segments in sorted(found.items()) if segments}
+    roots = (roots,) if isinstance(roots, str) else roots
+    found: dict[int, list[Segment]] = {}
+    for root in roots:
+        for number, folder in partition_folders(fs, root, topic).items():
+            segments = segments_of(fs, folder, number)
+            if segments and number in found:
+                here = found[number][0].path.rpartition("/")[0]
+                raise UsageError(
+                    f"{topic}-{number} is also in {here.rpartition('/')[0]}: no broker has it in two log directories",
+                    where=root,
+                    fix="give the log.dirs of one broker, each once",
+                )
+            if segments:
+                found[number] = segments
+    if not found:
+        raise UsageError(f"no segment of {topic} here", where=", ".join(roots), fix=f"give {_WANTED}")
+    return dict(sorted(found.items()))
 
 
 def partition_folders(fs: pafs.FileSystem, root: str, topic: str = OFFSETS_TOPIC) -> dict[int, str]:

@@ -78,7 +78,7 @@ def _owners(engine: Engine, folder: RunFolder, record: RunRecord) -> tuple[Owner
     rows = [row for part in record.log_partitions for row in folder.read_table("open_transactions", part).to_pylist()]
     try:
         found = state_log(
-            record.source,
+            record.log_dirs or [record.source],
             record.cluster_id if record.positions else None,
             as_of_ms=record.as_of_ms,
             taken_at_ms=record.taken_at_ms,

@@ -38,10 +38,22 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
         epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    options.register("action", None, _Once)
     options.add_argument("--run-dir", required=True, type=whole, metavar="URI", help="folder or URI of the run")
     options.add_argument("--json", action="store_true", help="print the outcome as one JSON line")
     options.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return options
+
+
+class _Once(argparse._StoreAction):
+    """Stores a value, and refuses a second one, which would replace it."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        if self.option_strings and getattr(namespace, self.dest) is not self.default:
+            parser.error(f"argument {option}: given more than once")
+        super().__call__(parser, namespace, values, option)
 
 
 def whole(place: str) -> str:
@@ -139,9 +151,10 @@ def _complete(arguments: argparse.Namespace) -> None:
     arguments.run_dir = with_login_of(settings().runs_uri, arguments.run_dir)
     if getattr(arguments, "archive", None):
         arguments.archive = with_login_of(settings().archive_uri, arguments.archive)
-    for name in ("archive", "segments"):
-        if place := getattr(arguments, name, None):
-            setattr(arguments, name, whole(place))
+    if getattr(arguments, "archive", None):
+        arguments.archive = whole(arguments.archive)
+    if getattr(arguments, "segments", None):
+        arguments.segments = [whole(place) for place in arguments.segments]
 
 
 def _print_error(arguments: argparse.Namespace, line: str) -> None:

@@ -3,12 +3,17 @@
 Those brokers keep the groups of all their log partitions in one cache.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
-from sexton.coordinator.partitioner import partition_of
+from sexton.coordinator.loading import MISPLACED
+from sexton.coordinator.partitioner import fitting_partition_counts, partition_of
 from sexton.kernels.fold import PartialFold
 from sexton.kernels.results import finish
-from sexton.runs.folder import RunFolder, RunRecord, Shard
+from sexton.runs.folder import LostGroups, RunFolder, RunRecord, Shard
+from sexton.runs.partition_count import SETTLES
+
+_SHOWN, _KEPT = 5, 100
 
 
 def homes_of(fold: PartialFold, log_partition: int, partition_count: int | None) -> dict[str, int]:
@@ -38,6 +43,87 @@ def held_elsewhere(folder: RunFolder, record: RunRecord, log_partition: int, hom
             groups = finish(fold, log_partition=other, partition_count=None)["groups"]
             held |= wanted & set(groups["group_id"].to_pylist())
     return held
+
+
+def in_several(folder: RunFolder, record: RunRecord) -> dict[str, list[int]]:
+    """The groups of a run that are in several log partitions, with these, where it is not known where each belongs."""
+    if record.partition_count is not None or record.is_admin:
+        return {}
+    found: dict[str, list[int]] = {}
+    for shard in record.shards:
+        for group_id in folder.read_table("groups", shard, ["group_id"])["group_id"].to_pylist():
+            found.setdefault(group_id, []).append(shard.log_partition)
+    return {group_id: parts for group_id, parts in sorted(found.items()) if len(parts) > 1}
+
+
+def in_several_text(groups: Mapping[str, Sequence[int]]) -> list[str]:
+    """A warning about the groups of `in_several`."""
+    if not groups:
+        return []
+    shown = [f"{group_id!r} ({', '.join(map(str, parts))})" for group_id, parts in list(groups.items())[:_SHOWN]]
+    more = f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
+    return [
+        f"{len(groups)} groups are in several log partitions: {', '.join(shown)}{more}: which copy clients read "
+        f"depends on how many there are, so nothing is planned for them; what settles it: {SETTLES}"
+    ]
+
+
+def lost_groups(folder: RunFolder, record: RunRecord) -> LostGroups | None:
+    """The groups that have offsets in log partitions of an earlier, smaller count, and nothing where they belong.
+
+    None where no such count fits what is misplaced.
+    """
+    if record.partition_count is None or record.is_admin:
+        return None
+    at_home: set[str] = set()
+    away: dict[int, list[str]] = {}
+    found: dict[str, list[int]] = {}
+    offsets = Counter[str]()
+    for shard in record.shards:
+        part = shard.log_partition
+        for row in folder.read_table("groups", shard, ["group_id", "home_log_partition"]).to_pylist():
+            if row["home_log_partition"] == part:
+                at_home.add(row["group_id"])
+            else:
+                away.setdefault(part, []).append(row["group_id"])
+        for row in folder.read_table("unreachable_offsets", shard, ["group_id", "reason"]).to_pylist():
+            if row["reason"] == MISPLACED:
+                offsets[row["group_id"]] += 1
+                found.setdefault(row["group_id"], []).append(part)
+    lost = {
+        group_id: sorted(set(parts))
+        for group_id, parts in sorted(found.items())
+        if group_id not in at_home
+    }
+    earlier = fitting_partition_counts(away, range(max(away, default=0) + 1, record.partition_count))
+    if not lost or not earlier:
+        return None
+    first = dict(list(lost.items())[:_KEPT])
+    homes = {group_id: partition_of(group_id, record.partition_count) for group_id in first}
+    return LostGroups(
+        earlier_count=earlier[0] if len(earlier) == 1 else None,
+        groups=len(lost),
+        offsets=sum(offsets[group_id] for group_id in lost),
+        first=first,
+        not_here={group_id: home for group_id, home in homes.items() if home in record.missing_log_partitions},
+    )
+
+
+def lost_text(lost: LostGroups, partition_count: int | None) -> str:
+    """A warning about the groups of `lost_groups`, with what to do."""
+    shown = [
+        f"{name!r} (log partition {', '.join(map(str, parts))}"
+        + (f"; unless log partition {lost.not_here[name]}, not here, has others)" if name in lost.not_here else ")")
+        for name, parts in list(lost.first.items())[:_SHOWN]
+    ]
+    more = f" and {lost.groups - _SHOWN} more" if lost.groups > _SHOWN else ""
+    had = "fewer" if lost.earlier_count is None else lost.earlier_count
+    return (
+        f"{lost.groups} {'group' if lost.groups == 1 else 'groups'} lost their offsets ({lost.cause}): "
+        f"{', '.join(shown)}{more}: the topic had {had} log partitions and has {partition_count}, and no client is "
+        "routed to these copies now; while no consumer of a group runs, commit its values of unreachable_offsets again "
+        "(kafka-consumer-groups.sh --reset-offsets --from-file)"
+    )
 
 
 def sources_of(homes_by_part: Iterable[tuple[int, Iterable[int]]]) -> dict[int, list[int]]:

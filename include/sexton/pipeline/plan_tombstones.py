@@ -26,6 +26,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import TombstonesHash, plan_id
 from sexton.failpoints import failpoint
 from sexton.kernels.encode_batches import EncodedBatches, encode_tombstone_batches
+from sexton.pipeline.misplaced import in_several
 from sexton.plans.encode_keys import encode_keys
 from sexton.plans.limits import policy_of
 from sexton.plans.plan import FOLDER, TOMBSTONES_FOLDER, WRITTEN_TOMBSTONES, Batches
@@ -50,8 +51,9 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
     record = folder.read_run()
     work_bytes = UNPACKED * folder.size_bytes("offset_verdicts", "groups")
     folder.remove(FOLDER)
+    several = pa.array(list(in_several(folder, record)), pa.string())
     planned = engine.map(
-        "Planning tombstones", record.shards, lambda shard: _plan(folder, record, shard), work_bytes=work_bytes
+        "Planning tombstones", record.shards, lambda shard: _plan(folder, record, shard, several), work_bytes=work_bytes
     )
     counts, starts = Counter[int](), {}
     for each in planned:
@@ -88,12 +90,14 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
     return record
 
 
-def _plan(folder: RunFolder, record: RunRecord, shard: Shard) -> "_Planned":
-    """Plan one shard, nothing at all where planning is blocked."""
+def _plan(folder: RunFolder, record: RunRecord, shard: Shard, several: pa.Array) -> "_Planned":
+    """Plan one shard: nothing at all where planning is blocked, nor for groups of `in_several`."""
     held, groups = read_numbered(folder, record, shard), folder.read_table("groups", shard)
     rows = _swept(folder, record, shard, held, groups)
     if shard.log_partition in record.blocked:
         rows = rows.slice(0, 0)
+    if len(several):
+        rows = rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=several)))
     here = pa.repeat(pa.scalar(shard.log_partition, pa.int32()), rows.num_rows)
     rows = rows.append_column("key", encode_keys(rows)).append_column("log_partition", here)
     part, undo = part_of(folder, record, shard, rows, held, groups)

@@ -27,7 +27,15 @@ from sexton.history.interval import open_interval, write_changes
 from sexton.kernels import results
 from sexton.kernels.fold import PartialFold
 from sexton.pipeline import merge_looks
-from sexton.pipeline.misplaced import held_elsewhere, homes_of, sources_of
+from sexton.pipeline.misplaced import (
+    held_elsewhere,
+    homes_of,
+    in_several,
+    in_several_text,
+    lost_groups,
+    lost_text,
+    sources_of,
+)
 from sexton.pipeline.run_record import (
     Finished,
     ReplayRequest,
@@ -116,14 +124,23 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
         lambda shard: _write(folder, record, shard, folds.pop(shard.log_partition, None)),
         work_bytes=fold_bytes,
     )
+    several = in_several(folder, record)
+    if several:
+        written = [
+            _write(folder, record, one.shard, None, several) if _has_any(folder, one.shard, several) else one
+            for one in written
+        ]
     finished = [
         _join(folder, record, list(buckets), mean_bytes, endless[part])
         for part, buckets in groupby(written, lambda one: one.shard.log_partition)
     ]
     sources = sources_of((part.log_partition, part.homes) for part in finished)
+    empty = set(source.empty)
     if source.is_archive:  # which leaves out log partitions that were empty; tombstones may have to go there
-        record, empty = _with_empty(folder, record, set(sources) - set(record.log_partitions))
-        finished += empty
+        empty |= set(sources) - set(record.log_partitions)
+    record, more = _with_empty(folder, record, empty)
+    finished += more
+    lost = lost_groups(folder, record) if any(part.stray_groups for part in finished) else None
     counts: Counter[str] = Counter()
     for part in finished:
         counts.update(part.counts)
@@ -138,11 +155,14 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
             "counts": dict(counts),
             "changes_since_ms": None if changes is None else request.since_ms,
             "misplaced_sources": sources,
+            "lost": lost,
             "endless": [part.log_partition for part in finished if part.load_outcome == NEVER_ENDS],
             "blocked": {part.log_partition: reason for part in finished if (reason := blocked(part))},
             "warnings": [
                 *record.warnings,
                 *findings_of(finished, choice.profile),
+                *in_several_text(several),
+                *([] if lost is None else [lost_text(lost, record.partition_count)]),
                 *homeless(finished, record.log_partitions),
                 *oversized(merged, source, choice.profile),
                 *passed_over,
@@ -158,7 +178,12 @@ def _open(request: ReplayRequest) -> LogSource:
     if (request.segments is None) == (request.archive is None):
         raise UsageError("give either segments or an archive", fix="--segments DIR or --archive URI")
     if request.segments is not None:
-        return open_segments(request.segments, topics_file=request.topics_file, as_of_ms=request.as_of_ms)
+        return open_segments(
+            request.segments,
+            topics_file=request.topics_file,
+            partition_count=request.partition_count,
+            as_of_ms=request.as_of_ms,
+        )
     assert request.archive is not None
     return open_archive(
         request.archive,
@@ -166,6 +191,7 @@ def _open(request: ReplayRequest) -> LogSource:
         topics_file=request.topics_file,
         cluster_id=request.cluster_id,
         settle_ms=request.settle_ms,
+        partition_count=request.partition_count,
     )
 
 
@@ -256,8 +282,19 @@ class _Written:
     homes: list[int]
 
 
-def _write(folder: RunFolder, record: RunRecord, shard: Shard, fold: PartialFold | None) -> _Written:
-    """Write the rows of groups of one shard; without its fold at hand it is read."""
+def _has_any(folder: RunFolder, shard: Shard, group_ids: Collection[str]) -> bool:
+    here = folder.read_table("groups", shard, ["group_id"])["group_id"].to_pylist()
+    return not set(here).isdisjoint(group_ids)
+
+
+def _write(
+    folder: RunFolder,
+    record: RunRecord,
+    shard: Shard,
+    fold: PartialFold | None,
+    several: Collection[str] = (),
+) -> _Written:
+    """Write the rows of groups of one shard; without its fold at hand it is read. `several` is `in_several`."""
     if fold is None:
         fold = PartialFold.read_parquet(folder.fold(shard))
     log_partition, count = shard.log_partition, record.partition_count
@@ -266,7 +303,7 @@ def _write(folder: RunFolder, record: RunRecord, shard: Shard, fold: PartialFold
         fold,
         log_partition=log_partition,
         partition_count=count,
-        held_elsewhere=held_elsewhere(folder, record, log_partition, homes),
+        held_elsewhere=several or held_elsewhere(folder, record, log_partition, homes),
         is_first=shard.is_first,
     )
     state = bucket.tables

@@ -2,7 +2,7 @@
 counts, findings and warnings.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,13 +13,13 @@ from sexton.archive.coverage import COMPLETE, PARTIAL, Coverage, worst
 from sexton.coordinator.api.broker_settings import broker_settings
 from sexton.coordinator.api.unloading import unexpected_unload_text
 from sexton.coordinator.endless_load import BUFFER, NEVER_ENDS
-from sexton.coordinator.partitioner import infer_partition_count
 from sexton.coordinator.profile import AfterFailure, Profile
-from sexton.errors import NoCoverage, UsageError
+from sexton.errors import NoCoverage
 from sexton.runs.choose_profile import AUTO, Choice
 from sexton.runs.fold_log import Merged
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import KAFKAS_DEFAULT
+from sexton.runs.partition_count import partition_count, unknown_count_text
 from sexton.runs.source import LogSource
 from sexton.settings import settings
 from sexton.tables import TABLES
@@ -37,7 +37,8 @@ _AFTER_FAILURE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """What to replay. Exactly one of `segments` and `archive`; without `as_of_ms` the whole log is read.
+    """What to replay. Exactly one of `segments`, the log directories of a broker, and `archive`; without `as_of_ms` the
+    whole log is read.
 
     `profile` is a name, with a release or without, or choose_profile.AUTO. Of an archive that holds several clusters
     `cluster_id` names one; `is_full` leaves checkpoints alone; `settle_ms` is by default that of the settings. With
@@ -46,7 +47,7 @@ class ReplayRequest:
     """
 
     run_id: str
-    segments: str | None = None
+    segments: str | Sequence[str] | None = None
     archive: str | None = None
     as_of_ms: int | None = None
     taken_at_ms: int
@@ -57,6 +58,7 @@ class ReplayRequest:
     settle_ms: int | None = None
     is_full: bool = False
     since_ms: int | None = None
+    partition_count: int | None = None
     load_buffer_bytes: int | None = None
     codec: int | None = None
 
@@ -88,18 +90,11 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         newest = max(part.max_timestamp_ms for part in merged)
         as_of_ms = (newest if newest >= 0 else max(part.max_commit_timestamp_ms for part in merged)) + 1
     parts = [part.log_partition for part in merged]
-    count = source.partition_count
-    if count is None:
-        count = infer_partition_count({part.log_partition: part.group_ids for part in merged}, max(parts))
-    elif count <= max(parts):
-        raise UsageError(
-            f"{count} log partitions by the topics file, but there is a folder for {max(parts)}",
-            where=source.uri,
-            fix="is the topics file of this cluster?",
-        )
-    missing = [] if count is None or source.is_archive else sorted(set(range(count)) - set(parts))
+    counted = partition_count(source, lambda: {part.log_partition: part.group_ids for part in merged})
+    count = counted.value
+    missing = [] if count is None or source.is_archive else sorted(set(range(count)) - source.here)
     minutes, retention_source = retention_of(source.retention_minutes, request, choice.profile)
-    coverage = _coverage(source, merged, missing)
+    coverage = _coverage(source, merged, missing, count)
     return RunRecord(
         run_id=request.run_id,
         cluster_id=source.cluster_id,
@@ -112,8 +107,10 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         retention_ms=minutes * 60_000,
         retention_source=retention_source,
         broker_retention_ms=None if source.retention_minutes is None else source.retention_minutes * 60_000,
-        source=uri_without_login(source.uri),
+        source=source.where,
+        log_dirs=[uri_without_login(uri) for uri in source.uris] if source.more_uris else [],
         partition_count=count,
+        partition_count_warnings=counted.warnings,
         log_partitions=parts,
         missing_log_partitions=missing,
         cuts={part.log_partition: part.cut for part in merged},
@@ -130,13 +127,16 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
             *source.warnings,
             *choice.warnings,
             *broker_settings(source.recorded, profile=choice.profile).warnings,
-            *_doubts(merged, count=count, missing=missing, is_archive=source.is_archive),
+            *counted.warnings,
+            *_doubts(merged, missing=missing, is_archive=source.is_archive),
         ],
     )
 
 
-def _coverage(source: LogSource, merged: list[Merged], missing: list[int]) -> Coverage:
+def _coverage(source: LogSource, merged: list[Merged], missing: list[int], count: int | None) -> Coverage:
     """Complete where the log is whole from its beginning to the cut; else the state is exact and its history is not."""
+    if count is None:
+        return Coverage(value=PARTIAL, reason=unknown_count_text(len(source.here)))
     if missing:
         return Coverage(value=PARTIAL, reason=f"log partitions not here: {', '.join(map(str, missing))}")
     if source.coverage is not None and source.coverage.value != COMPLETE:
@@ -150,11 +150,9 @@ def _coverage(source: LogSource, merged: list[Merged], missing: list[int]) -> Co
     return worst((part, Coverage(value=PARTIAL, reason=reason)) for part, reason in reasons.items())
 
 
-def _doubts(merged: list[Merged], *, count: int | None, missing: list[int], is_archive: bool) -> list[str]:
+def _doubts(merged: list[Merged], *, missing: list[int], is_archive: bool) -> list[str]:
     snapshot = "the snapshot that brought them" if is_archive else "the snapshot"
     found = []
-    if count is None:
-        found.append("the number of log partitions could not be inferred from the group ids: no stray verdicts")
     if missing:
         found.append(f"log partitions not here: {', '.join(map(str, missing))}")
     for part in merged:
@@ -182,13 +180,13 @@ def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Mer
         more = f"; and {len(damage) - _TOLD_PARTS} more log partitions" if len(damage) > _TOLD_PARTS else ""
         raise NoCoverage(
             f"no record of it could be read: {'; '.join(damage[:_TOLD_PARTS])}{more}",
-            where=source.uri,
+            where=source.where,
             fix="take another copy of the log",
         )
     if not any(part.records for part in merged):
         raise NoCoverage(
             f"no record was written before {_text(request.as_of_ms)}",
-            where=source.uri,
+            where=source.where,
             fix="choose a later as-of" if request.as_of_ms is not None else "is this the right folder?",
         )
     newest_ms = max(part.max_commit_timestamp_ms for part in merged)
@@ -196,7 +194,7 @@ def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Mer
     if request.as_of_ms is not None and not has_stamps and request.as_of_ms <= newest_ms:
         raise NoCoverage(
             f"batches of record format 0 bear no timestamp, and offsets were committed up to {_text(newest_ms)}",
-            where=source.uri,
+            where=source.where,
             fix="choose a later as-of",
         )
 

@@ -249,6 +249,7 @@ LAWS: tuple[Expectation, ...] = (
             "group_removed": "no offset is left behind by the removal of its group",
             "stray": "no offset lies outside the log partition its group hashes to",
             "share_group": "no offset lies under a share group",
+            "undetermined": "it is known from which log partition clients read each offset",
         }.items()
     ),
     rule(

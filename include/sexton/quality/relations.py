@@ -17,7 +17,8 @@ VIEWS: Mapping[str, str] = {
     "held_offsets": f"""
         SELECT {_KEY}, log_offset, committed_offset FROM committed_offsets
         UNION ALL
-        SELECT {_KEY}, log_offset, committed_offset FROM unreachable_offsets WHERE reason <> 'group_removed'""",
+        SELECT {_KEY}, log_offset, committed_offset FROM unreachable_offsets
+        WHERE reason NOT IN ('group_removed', 'undetermined')""",
     "decisions": f"""
         SELECT {_KEY}, coalesce(policy_verdict, broker_verdict) AS verdict FROM offset_verdicts""",
     "planned_offsets": """

@@ -6,8 +6,7 @@ checkpoint file the batches decide: the high watermark is then the end of the lo
 """
 
 import itertools
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pyarrow import fs as pafs
@@ -15,29 +14,30 @@ from pyarrow import fs as pafs
 from sexton.archive.broker_disk import broker_id, disk_log, offset_checkpoint
 from sexton.archive.folder import filesystem
 from sexton.errors import UsageError
-from sexton.log.segment import Segment, list_segments
+from sexton.log.segment import Segment, list_segments, partition_folders
 from sexton.uris import uri_without_login
-
-_LOG_FOLDER = re.compile(r"__consumer_offsets-(\d{1,9})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFolder:
-    """The log directory of one broker, or a copy of it. Can be pickled."""
+    """The log directories of one broker, or copies of them. Can be pickled."""
 
     name: str
     """How results call the broker."""
     fs: pafs.FileSystem
-    root: str
+    roots: Sequence[str]
 
     @classmethod
     def open(cls, uri: str, name: str | None = None) -> "ReplicaFolder":
-        """The folder at a path or URI; by default named after the node id in its meta.properties, else its folder."""
-        fs, root = filesystem(uri)
+        """The folder at a path or URI, or several between commas as in log.dirs; by default named after the node id in
+        its meta.properties, else its folder."""
+        fs, path = filesystem(uri)
+        is_one = fs.get_file_info(path).type == pafs.FileType.Directory
+        roots = [path] if is_one else [filesystem(each)[1] for each in uri.split(",")]
         if name is None:
-            number = broker_id(fs, root)
-            name = root.rstrip("/").rpartition("/")[2] if number is None else f"broker-{number}"
-        return cls(name=name, fs=fs, root=root)
+            number = broker_id(fs, roots[0])
+            name = roots[0].rstrip("/").rpartition("/")[2] if number is None else f"broker-{number}"
+        return cls(name=name, fs=fs, roots=roots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +116,15 @@ def open_replicas(uris: Sequence[str], names: Sequence[str]) -> list[ReplicaFold
 
 def log_partitions(folder: ReplicaFolder) -> dict[int, ReplicaLog]:
     """Every log partition that has a folder, also without a segment; UsageError without any segment at all."""
-    segments = list_segments(folder.fs, folder.root)
-    starts = offset_checkpoint(folder.fs, f"{folder.root}/log-start-offset-checkpoint")
-    watermarks = offset_checkpoint(folder.fs, f"{folder.root}/replication-offset-checkpoint")
+    segments = list_segments(folder.fs, folder.roots)
+    starts, watermarks = (
+        {part: at for root in folder.roots for part, at in offset_checkpoint(folder.fs, f"{root}/{name}").items()}
+        for name in ("log-start-offset-checkpoint", "replication-offset-checkpoint")
+    )
+    roots = {part: root for root in folder.roots for part in partition_folders(folder.fs, root)}
     logs = {}
-    for log_partition in sorted({*segments, *_partition_folders(folder)}):
-        common = {"replica": folder.name, "log_partition": log_partition, "fs": folder.fs, "root": folder.root}
+    for log_partition, root in sorted(roots.items()):
+        common = {"replica": folder.name, "log_partition": log_partition, "fs": folder.fs, "root": root}
         if log_partition not in segments:
             logs[log_partition] = ReplicaLog(**common)
             continue
@@ -135,13 +138,6 @@ def log_partitions(folder: ReplicaFolder) -> dict[int, ReplicaLog]:
             epochs=disk.epochs,
         )
     return logs
-
-
-def _partition_folders(folder: ReplicaFolder) -> Iterable[int]:
-    for entry in folder.fs.get_file_info(pafs.FileSelector(folder.root)):
-        name = _LOG_FOLDER.fullmatch(entry.base_name)
-        if name is not None and entry.type == pafs.FileType.Directory:
-            yield int(name[1])
 
 
 def leader_of(logs: Sequence[ReplicaLog]) -> ReplicaLog:

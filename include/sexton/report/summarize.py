@@ -68,10 +68,14 @@ def summarize(root: Folder | Path | str) -> Summary:
     folder = RunFolder(root.uri if isinstance(root, Folder) else root)
     run = folder.read_run()
     tables = _Tables(folder)
-    groups = tables.read(
+    copies = tables.read(
         "groups",
-        ["group_id", "group_type", "state", "member_count", "offset_count", "pending_count", "log_partition"],
+        [
+            *("group_id", "group_type", "state", "member_count", "offset_count", "pending_count"),
+            *("log_partition", "home_log_partition"),
+        ],
     )
+    groups = _one_of_each(copies)
     tombstones = tables.read("tombstones", ["cause", "record_type"])
     bad = tables.read(
         "undecodable_records", ["log_partition", "base_offset", "log_offset", "record_type", "reason", "detail"]
@@ -97,8 +101,8 @@ def summarize(root: Folder | Path | str) -> Summary:
         expiring=_expiring(tables, as_of_ms=run.as_of_ms),
         tombstone_count=tombstones.num_rows,
         tombstones=_tombstone_counts(tombstones),
-        biggest_groups=_biggest_groups(groups, tables),
-        losing_groups=_losing_groups(groups, tables),
+        biggest_groups=_biggest_groups(copies, tables),
+        losing_groups=_losing_groups(copies, tables),
         open_transactions=transactions,
         pinned_groups=pinned,
         undecodable=_undecodable(bad, total=undecodable),
@@ -111,10 +115,23 @@ def summarize(root: Folder | Path | str) -> Summary:
         warnings=[without_login(warning) for warning in run.warnings],
         oddities=odd,
         policy=_policy_outcome(tables, run.policy),
+        lost=run.lost,
         replicas=run.replicas,
         transactions=run.transactions,
         lag=run.lag,
     )
+
+
+def _one_of_each(copies: pa.Table) -> pa.Table:
+    """One row a group: the copy where it belongs, else that of the lowest log partition."""
+    names = copies["group_id"].cast(pa.string())
+    if pc.count_distinct(names).as_py() == copies.num_rows:
+        return copies
+    away = pc.fill_null(pc.not_equal(copies["home_log_partition"], copies["log_partition"]), True)
+    rows = pa.table({"name": names, "away": away, "part": copies["log_partition"], "row": range(copies.num_rows)})
+    order = [("away", "ascending"), ("part", "ascending")]
+    first = rows.sort_by(order).group_by("name", use_threads=False).aggregate([("row", "first")])
+    return copies.take(first["row_first"].combine_chunks().sort())
 
 
 class _Tables:

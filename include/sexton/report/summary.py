@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from sexton.report.figures import some
-from sexton.runs.folder import LagCounts, ReplicaCounts, TransactionCounts
+from sexton.runs.folder import LagCounts, LostGroups, ReplicaCounts, TransactionCounts
 
 Row = TypeVar("Row", bound=BaseModel)
 
@@ -277,6 +277,7 @@ class Summary(SummaryPart):
     warnings: list[str]
     oddities: Findings = Findings()
     policy: PolicyOutcome | None = None
+    lost: LostGroups | None = None
     replicas: ReplicaCounts | None = None
     """Of the newest audit of the brokers' replicas, which the run itself does not read; None without a lake or any."""
     transactions: TransactionCounts | None = None

@@ -122,6 +122,27 @@ class LagCounts(BaseModel):
     resets: dict[str, int]
 
 
+PARTITION_COUNT_CHANGED = "partition_count_changed"
+"""Why a group lost its offsets: the topic has grown, and clients are routed to another log partition now."""
+
+
+class LostGroups(BaseModel):
+    """Groups whose only offsets are misplaced, `offsets` in all; `first` are some, with the log partitions of these.
+
+    `earlier_count` is the number of log partitions that the topic had before, where only one fits. `not_here` are some
+    of `first`, with the log partition that each belongs to, which is not here and may have newer offsets.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    cause: str = PARTITION_COUNT_CHANGED
+    earlier_count: int | None
+    groups: int
+    offsets: int
+    first: dict[str, list[int]]
+    not_here: dict[str, int] = {}
+
+
 class RunRecord(BaseModel):
     """What one run describes and what it found out; the single source for later stages, summary.json and `runs`."""
 
@@ -140,7 +161,10 @@ class RunRecord(BaseModel):
     retention_source: str
     broker_retention_ms: int | None = Field(default=None, description="the broker's own, where it was recorded")
     source: str
+    log_dirs: list[str] = Field(default_factory=list, description="those of the broker, where `source` is of several")
     partition_count: int | None
+    partition_count_warnings: list[str] = Field(default_factory=list)
+    """What the count rests on where nothing says or proves it, or that it is not known; `warnings` has it too."""
     log_partitions: list[int]
     missing_log_partitions: list[int] = Field(default_factory=list)
     cuts: dict[int, int] = Field(default_factory=dict, description="log partition -> log_offset where reading stopped")
@@ -163,6 +187,7 @@ class RunRecord(BaseModel):
     )
     endless: list[int] = Field(default_factory=list)
     """Log partitions whose load never ends."""
+    lost: LostGroups | None = Field(default=None, description="groups that lost their offsets as the topic grew")
     blocked: dict[int, str] = Field(default_factory=dict, description="log partition -> why nothing is planned for it")
     checkpoint_sha256: str | None = None
     base_as_of_ms: int | None = Field(default=None, description="of the checkpoint that the replay went on from")

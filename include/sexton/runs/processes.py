@@ -40,22 +40,22 @@ KEPT_BYTES = 512 * 1024 * 1024
 _LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
 
 
-def engine_here(app_name: str, *, quiet: bool = False, reads: Path | None = None) -> Engine:
+def engine_here(app_name: str, *, quiet: bool = False, reads: Sequence[Path] = ()) -> Engine:
     """The processes of this machine, as many as the local master has cores, or Spark where a cluster is configured.
 
-    `reads` is the folder of the log, where it is known: of a small one threads take care, and no process is started.
+    `reads` are the folders of the log, where they are known: threads take care of a small one, without a process.
     """
     master = _LOCAL_MASTER.fullmatch(settings().spark_master)
     if master is None:
         return Engine(app_name, quiet=quiet)
     cores = os.cpu_count() or 1 if master[1] == "*" else int(master[1] or 1)
-    return ProcessEngine(app_name, cores=cores, quiet=quiet, starts_early=reads is None or not _is_small(reads))
+    return ProcessEngine(app_name, cores=cores, quiet=quiet, starts_early=not (reads and _are_small(reads)))
 
 
-def _is_small(folder: Path) -> bool:
-    """Whether the segments below a folder are worked on by threads."""
+def _are_small(folders: Sequence[Path]) -> bool:
+    """Whether the segments below some folders are worked on by threads."""
     total = 0
-    for file in folder.rglob("*.log"):
+    for file in (file for folder in folders for file in folder.rglob("*.log")):
         with suppress(FileNotFoundError):  # a broker deletes segments, too
             total += file.stat().st_size
         if total >= THREADS_BYTES:

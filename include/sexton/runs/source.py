@@ -1,7 +1,9 @@
 """The input of a run, in one form: a broker's disk (`--segments`) or the archive."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Any
 
 from pyarrow import fs as pafs
@@ -23,12 +25,14 @@ from sexton.archive.log_position import LogPosition
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.endless_load import BUFFER, DEFAULT_BUFFER_BYTES
 from sexton.errors import NoCoverage, UsageError
-from sexton.log.segment import Segment, disk_identity, list_segments, odd_files
+from sexton.log.segment import Segment, disk_identity, list_segments, odd_files, partition_folders
 from sexton.runs.disk_evidence import disk_evidence
 from sexton.runs.release_bounds import UNBOUNDED, ReleaseBounds
 from sexton.settings import settings
+from sexton.uris import uri_without_login
 
 OFFSETS_TOPIC = "__consumer_offsets"
+_OPTION, _TOPICS_FILE, _METADATA = "--partition-count", "the topics file", "__cluster_metadata"
 METADATA_SLACK_MS = 3_600_000
 """How long after as_of cluster metadata may have been recorded and still be used: the snapshot that settles an as_of is
 taken after it. Later metadata is not: today's cluster never leaks into yesterday's answer."""
@@ -43,10 +47,18 @@ class LogSource:
     """
 
     uri: str
+    """The archive, or the log directory; where a broker has several, the first of them."""
+    more_uris: tuple[str, ...] = ()
+    """The other log directories."""
     segments: dict[int, list[Segment]]
     cluster_id: str = "unknown"
     topic_id: str = "unknown"
+    empty: frozenset[int] = frozenset()
+    """Log partitions that are here, without a segment."""
     partition_count: int | None = None
+    """The number of log partitions by what says it; runs.partition_count has the other ways."""
+    partition_count_from: str = ""
+    """What says it."""
     topics: list[dict[str, Any]] | None = None
     topics_at_ms: int | None = None
     """When `topics` were recorded; None for those of a file, which are believed."""
@@ -65,6 +77,20 @@ class LogSource:
     positions: dict[int, LogPosition] = field(default_factory=dict)
     lineages: dict[int, ArchivedLineage] = field(default_factory=dict)
 
+    @property
+    def uris(self) -> tuple[str, ...]:
+        return (self.uri, *self.more_uris)
+
+    @property
+    def here(self) -> frozenset[int]:
+        """The log partitions that are here."""
+        return self.empty.union(self.segments)
+
+    @property
+    def where(self) -> str:
+        """Where it was read, without logins."""
+        return ", ".join(map(uri_without_login, self.uris))
+
     def with_buffer(self, load_buffer_bytes: int | None) -> "LogSource":
         """The same, read by a coordinator with a load buffer of that size; None keeps the recorded one."""
         return self if load_buffer_bytes is None else replace(self, load_buffer_bytes=load_buffer_bytes)
@@ -81,20 +107,43 @@ class LogSource:
         }
 
 
-def open_segments(root: str, *, topics_file: str | None, as_of_ms: int | None = None) -> LogSource:
-    """A log directory as a broker leaves it, or a backup of one, with what else it shows of the instant."""
-    fs, path = filesystem(root)
-    segments = list_segments(fs, path)
-    cluster_id, topic_id = disk_identity(fs, path)
-    disk = disk_evidence(fs, [path], as_of_ms=as_of_ms, topic_id=topic_id, highest=max(segments))
+def open_segments(
+    roots: str | Sequence[str],
+    *,
+    topics_file: str | None,
+    partition_count: int | None = None,
+    as_of_ms: int | None = None,
+) -> LogSource:
+    """The log directory as a broker leaves it, or a backup of one, with what else it shows of the instant.
+
+    Several of the same broker are one disk.
+    """
+    roots = (roots,) if isinstance(roots, str) else tuple(roots)
+    opened = [filesystem(root) for root in roots]
+    fs, paths = opened[0][0], [path for _, path in opened]
+    if not all(other.equals(fs) for other, _ in opened):
+        raise UsageError("in different stores", where=", ".join(map(uri_without_login, roots)), fix="copy them to one")
+    segments = list_segments(fs, paths)
+    clusters, topic_ids = zip(*(disk_identity(fs, path) for path in paths), strict=True)
+    cluster_id, topic_id = _same("cluster", clusters, roots), _same("topic id", topic_ids, roots)
+    disk = disk_evidence(fs, paths, as_of_ms=as_of_ms, topic_id=topic_id, highest=max(segments))
     topics = topics_from_file(topics_file) if topics_file else disk.topics
     own = _offsets_topic(topics) or _offsets_topic(disk.topics)
+    count, count_from = _first_known(
+        (_OPTION, partition_count),
+        (_TOPICS_FILE, _count_of(_offsets_topic(topics) if topics_file else None)),
+        (_METADATA, disk.partition_count),
+    )
+    empty = frozenset(part for path in paths for part in partition_folders(fs, path)) - segments.keys()
     return LogSource(
-        uri=root,
+        uri=roots[0],
+        more_uris=roots[1:],
         segments=segments,
         cluster_id=cluster_id or "unknown",
         topic_id=topic_id or (own or {}).get("id") or "unknown",
-        partition_count=len(own["partitions"]) if own else None,
+        empty=empty,
+        partition_count=count,
+        partition_count_from=count_from,
         topics=topics,
         topics_at_ms=None if topics_file else disk.topics_at_ms,
         sees_all_topics=None if topics is None else True,
@@ -103,9 +152,44 @@ def open_segments(root: str, *, topics_file: str | None, as_of_ms: int | None = 
         release_bounds=disk.bounds,
         warnings=[
             *disk.notes,
-            *(f"passed over, no log_offset is so high: {name}" for name in odd_files(fs, path)),
+            *_log_dirs_text(roots, paths, segments),
+            *_empty_text(empty),
+            *(f"passed over, no log_offset is so high: {name}" for path in paths for name in odd_files(fs, path)),
         ],
     )
+
+
+def _log_dirs_text(roots: Sequence[str], paths: Sequence[str], segments: Mapping[int, list[Segment]]) -> list[str]:
+    """How many log directories were read, where there are several."""
+    if len(roots) == 1:
+        return []
+    held = Counter(PurePosixPath(some[0].path).parent.parent for some in segments.values())
+    each = (
+        f"{uri_without_login(root)} ({held[PurePosixPath(path)]})" for root, path in zip(roots, paths, strict=True)
+    )
+    return [f"{len(roots)} log directories, with their log partitions: {', '.join(each)}"]
+
+
+def _empty_text(empty: Collection[int]) -> list[str]:
+    if not empty:
+        return []
+    parts = ", ".join(map(str, sorted(empty)))
+    return [f"no segment in the folders of log partitions {parts}: they count as empty, as a broker would take them"]
+
+
+def _first_known(*counts: tuple[str, int | None]) -> tuple[int | None, str]:
+    """The number of log partitions by the first of some sources that says it, and which that is."""
+    return next(((count, source) for source, count in counts if count is not None), (None, ""))
+
+
+def _same(what: str, ids: Sequence[str | None], roots: Sequence[str]) -> str | None:
+    """The id that all log directories have which have one."""
+    known = {one for one in ids if one is not None}
+    if len(known) > 1:
+        where = ", ".join(map(uri_without_login, roots))
+        ids_text = ", ".join(sorted(known))
+        raise UsageError(f"of different {what}s: {ids_text}", where=where, fix="give those of one broker")
+    return next(iter(known), None)
 
 
 def open_archive(
@@ -115,6 +199,7 @@ def open_archive(
     topics_file: str | None,
     cluster_id: str | None = None,
     settle_ms: int | None = None,
+    partition_count: int | None = None,
 ) -> LogSource:
     """The archive at an instant, up to its settled cuts, with the metadata that speak for it; for None all of it.
 
@@ -132,12 +217,18 @@ def open_archive(
     of_topics = metadata if metadata and not topics_file else None
     of_log = metadata if metadata and metadata.topic_id == settled.topic_id else None
     lineages = lineages_of(fs, path, settled)
+    count, count_from = _first_known(
+        (_OPTION, partition_count),
+        (_TOPICS_FILE, _count_of(_offsets_topic(topics)) if topics_file else None),
+        ("the archive", settled.partition_count),
+    )
     return LogSource(
         uri=root,
         segments={part: segments_between(lineages[part], position) for part, position in settled.cuts.items()},
         cluster_id=cluster,
         topic_id=settled.topic_id,
-        partition_count=settled.partition_count,
+        partition_count=count,
+        partition_count_from=count_from,
         topics=topics,
         topics_at_ms=of_topics.taken_at_ms if of_topics else None,
         sees_all_topics=of_topics.sees_all_topics if of_topics else True if topics_file else None,
@@ -199,6 +290,10 @@ def _metadata(
         if found is not None and found.taken_at_ms - as_of_ms > METADATA_SLACK_MS:
             found = None
     return found, [] if found else ["no_metadata: nothing was recorded of the cluster for this instant"]
+
+
+def _count_of(topic: dict[str, Any] | None) -> int | None:
+    return None if topic is None else len(topic["partitions"])
 
 
 def _offsets_topic(topics: list[dict[str, Any]] | None) -> dict[str, Any] | None:

@@ -80,7 +80,7 @@ def transactions_archive(archive: str, cluster_id: str) -> str:
 
 
 def state_log(
-    uri: str,
+    uris: Sequence[str],
     cluster_id: str | None,
     *,
     as_of_ms: int | None,
@@ -91,25 +91,27 @@ def state_log(
     `taken_at_ms`. None where it is not there at that instant."""
     cap_bytes = settings().inflated_cap_bytes
     if cluster_id is not None:
-        return in_archive(uri, cluster_id, cap_bytes=cap_bytes, as_of_ms=as_of_ms, release=release)
-    return on_disk(uri, taken_at_ms=taken_at_ms, cap_bytes=cap_bytes, as_of_ms=as_of_ms, release=release)
+        return in_archive(uris[0], cluster_id, cap_bytes=cap_bytes, as_of_ms=as_of_ms, release=release)
+    return on_disk(uris, taken_at_ms=taken_at_ms, cap_bytes=cap_bytes, as_of_ms=as_of_ms, release=release)
 
 
-def on_disk(root: str, *, taken_at_ms: int, cap_bytes: int, as_of_ms: int | None, release: Release) -> StateLog | None:
-    """The topic in a broker's log directory; None where it is not there.
+def on_disk(
+    uris: Sequence[str], *, taken_at_ms: int, cap_bytes: int, as_of_ms: int | None, release: Release
+) -> StateLog | None:
+    """The topic in a broker's log directories; None where it is not there.
 
     Which partitions are missing the folders do not show: a broker has those of its replicas, a copy those that were
     copied.
     """
-    fs, path = filesystem(root)
-    folders = partition_folders(fs, path, TOPIC)
+    (fs, _), *_ = opened = [filesystem(uri) for uri in uris]
+    folders = {number for _, path in opened for number in partition_folders(fs, path, TOPIC)}
     if not folders:
         return None
-    found = list_segments(fs, path, TOPIC)
+    found = list_segments(fs, [path for _, path in opened], TOPIC)
     return StateLog(
         partitions=[
             PartitionBytes(
-                uri=root, log_partition=n, segments=found.get(n, ()), cap_bytes=cap_bytes, as_of_ms=as_of_ms,
+                uri=uris[0], log_partition=n, segments=found.get(n, ()), cap_bytes=cap_bytes, as_of_ms=as_of_ms,
                 release=release,
             )
             for n in sorted(folders)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator.expiry import SWEEP_BLOCKED, SweepBlock, first_block
-from sexton.coordinator.loading import GROUP_REMOVED
+from sexton.coordinator.loading import GROUP_REMOVED, UNDETERMINED
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Expiry, Profile
 from sexton.coordinator.profiles import NEWEST
@@ -29,7 +29,8 @@ Mask = npt.NDArray[np.bool_]
 
 def held_offsets(committed: pa.Table, unreachable: pa.Table) -> pa.Table:
     """Offsets under a group: what a client can fetch, then those of misplaced and share groups, in their orders."""
-    others = unreachable.filter(pc.not_equal(unreachable["reason"], GROUP_REMOVED))
+    reason = unreachable["reason"]
+    others = unreachable.filter(pc.invert(pc.is_in(reason, value_set=pa.array([GROUP_REMOVED, UNDETERMINED]))))
     return pa.concat_tables([committed, others.select(committed.column_names)]).combine_chunks()
 
 

@@ -24,7 +24,7 @@ AUTO = "auto"
 class ViewRequest:
     """What to open: exactly one of `segments`, `archive` and `run`; the other options do not apply to a run."""
 
-    segments: str | None = None
+    segments: str | Sequence[str] | None = None
     archive: str | None = None
     run: str | None = None
     cluster_id: str | None = None
@@ -34,6 +34,7 @@ class ViewRequest:
     profile: str | None = None
     """A profile's name; AUTO or None for the proven one; for a run, AUTO or None for the run's profile."""
     topics_file: str | None = None
+    partition_count: int | None = None
     load_buffer_bytes: int | None = None
     """The coordinator's load buffer; None for the one that the archive recorded, else Kafka's default."""
 
@@ -104,15 +105,21 @@ class CoordinatorView:
     topics: Topics
     parts: Parts
     recorded: Recorded = field(default_factory=Recorded)
+    unknown_count: str = ""
+    """What is here, where the number of log partitions is not known: then a group that is not here may be elsewhere."""
     doubts: list[str] = field(default_factory=list)
     """Evidence against the profile."""
     warnings: list[str] = field(default_factory=list)
 
     def check_coverage(self, group_ids: Iterable[str]) -> None:
-        """Raise NoCoverage if the log partition of a group is missing or has no record from before the instant."""
+        """Raise NoCoverage if the log partition of a group is missing, not known, or has no record from before the
+        instant."""
         for group_id in group_ids:
             home = self.coordinator.log_partition_of(group_id)
-            if home is None:
+            if self.unknown_count:
+                self.check_read()
+                self._check_is_in_one(group_id)
+            elif home is None:
                 self.check_read()
             elif home not in self.coordinator.shards:
                 raise NoCoverage(
@@ -123,6 +130,22 @@ class CoordinatorView:
             else:
                 _ = self.coordinator.shards[home]
                 self._check(home)
+
+    def _check_is_in_one(self, group_id: str) -> None:
+        for log_partition in self.coordinator.shards:
+            _ = self.coordinator.shards[log_partition]
+        # By what was read: a shard whose load failed shows nothing.
+        held = {number: part.held for number, part in sorted(self.parts.read.items())}
+        holders = [number for number, part in held.items() if part.group(group_id) or part.offsets(group_id)]
+        if len(holders) == 1:
+            return
+        found = f"is in log partitions {', '.join(map(str, holders))}" if holders else "is not here"
+        raise NoCoverage(
+            f"group {group_id!r} {found}, and where it belongs is not known: {self.unknown_count} "
+            f"({', '.join(map(str, sorted(self.coordinator.shards)))})",
+            where=self.where,
+            fix="give --partition-count N, or --topics FILE with a line for __consumer_offsets",
+        )
 
     def check_read(self) -> None:
         """Raise NoCoverage if no log partition that was read has a record from before the requested instant."""
@@ -157,14 +180,9 @@ class CoordinatorView:
         return any(part.undecodable for part in self.parts.read.values())
 
 
-def doubts_of(count: int | None, missing: Collection[int]) -> list[str]:
-    """Warnings about an unknown number of log partitions, and about missing ones."""
-    doubts = []
-    if count is None:
-        doubts.append("the group ids do not show the number of log partitions: a group is where it is found")
-    if missing:
-        doubts.append(f"log partitions not here: {', '.join(map(str, missing))}")
-    return doubts
+def missing_text(missing: Collection[int]) -> list[str]:
+    """A warning where log partitions are missing."""
+    return [f"log partitions not here: {', '.join(map(str, missing))}"] if missing else []
 
 
 def open_view(request: ViewRequest) -> CoordinatorView:

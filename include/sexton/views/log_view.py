@@ -4,12 +4,10 @@ from collections.abc import Collection
 
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.topics import Topics
-from sexton.coordinator.partitioner import infer_partition_count
 from sexton.coordinator.profiles import NEWEST
-from sexton.errors import UsageError
+from sexton.runs.partition_count import partition_count, unknown_count_text
 from sexton.runs.source import LogSource, open_archive, open_segments
-from sexton.uris import uri_without_login
-from sexton.views.coordinator_view import CoordinatorView, LazyShards, ViewRequest, doubts_of
+from sexton.views.coordinator_view import CoordinatorView, LazyShards, ViewRequest, missing_text
 from sexton.views.log_parts import LogParts
 from sexton.views.log_profile import choice_of
 
@@ -28,38 +26,28 @@ def view_of_log(request: ViewRequest) -> CoordinatorView:
     )
     choice = choice_of(source, request.profile, parts)
     parts.profile = choice.profile
-    here = {*source.segments, *(range(source.partition_count or 0) if source.is_archive else ())}
+    here = {*source.here, *(range(source.partition_count or 0) if source.is_archive else ())}
     shards = LazyShards(sorted(here), parts.shard)
-    count = _partition_count(source, parts, shards)
+    counted = partition_count(source, lambda: _group_ids(source, parts, shards))
+    count = counted.value
     missing = sorted(set(range(count or 0)) - here)
     return CoordinatorView(
-        where=uri_without_login(source.uri),
+        where=source.where,
         as_of_ms=request.as_of_ms,
         coordinator=Coordinator(profile=parts.profile, partition_count=count, shards=shards),
         topics=Topics.from_rows(source.topics),
         parts=parts,
+        unknown_count=unknown_count_text(len(here)) if count is None else "",
         recorded=source.recorded,
         doubts=choice.doubts,
-        warnings=[*source.warnings, *doubts_of(count, missing), *choice.open_points],
+        warnings=[*source.warnings, *counted.warnings, *missing_text(missing), *choice.open_points],
     )
 
 
-def _partition_count(source: LogSource, parts: LogParts, shards: LazyShards) -> int | None:
-    """The number of log partitions: as recorded, else the one under which groups are where they hash to.
-
-    Some groups at the head of each log partition are enough; in a log with few groups all are read.
-    """
+def _group_ids(source: LogSource, parts: LogParts, shards: LazyShards) -> dict[int, Collection[str]]:
+    """Some groups at the head of each log partition, which is enough; in a log with few groups all are read."""
     if not source.segments:  # nothing was written before that instant
-        return source.partition_count
-    highest = max(source.segments)
-    if source.partition_count is not None:
-        if source.partition_count <= highest:
-            raise UsageError(
-                f"{source.partition_count} log partitions by the topics file, but there is a folder for {highest}",
-                where=source.uri,
-                fix="is the topics file of this cluster?",
-            )
-        return source.partition_count
+        return {}
     limit = max(4, 4 * _ENOUGH_GROUPS // len(source.segments))
     found: dict[int, Collection[str]] = {
         number: parts.group_ids_at_head(number, limit=limit) for number in source.segments
@@ -68,16 +56,22 @@ def _partition_count(source: LogSource, parts: LogParts, shards: LazyShards) -> 
         for number in source.segments:
             _ = shards[number]
             found[number] = parts.read[number].group_ids
-    return infer_partition_count(found, highest)
+    return found
 
 
 def _source(request: ViewRequest) -> LogSource:
     if request.segments is not None:
-        return open_segments(request.segments, topics_file=request.topics_file, as_of_ms=request.as_of_ms)
+        return open_segments(
+            request.segments,
+            topics_file=request.topics_file,
+            partition_count=request.partition_count,
+            as_of_ms=request.as_of_ms,
+        )
     assert request.archive is not None
     return open_archive(
         request.archive,
         as_of_ms=request.as_of_ms,
         topics_file=request.topics_file,
         cluster_id=request.cluster_id,
+        partition_count=request.partition_count,
     )

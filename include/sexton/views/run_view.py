@@ -14,7 +14,8 @@ from sexton.coordinator.profile import AfterFailure
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
-from sexton.views.coordinator_view import AUTO, CoordinatorView, LazyShards, LoadedPartition, ViewRequest, doubts_of
+from sexton.runs.partition_count import unknown_count_text
+from sexton.views.coordinator_view import AUTO, CoordinatorView, LazyShards, LoadedPartition, ViewRequest, missing_text
 
 
 def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
@@ -28,6 +29,9 @@ def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
     parts = RunParts(folder, record)
     empty = set(range(record.partition_count or 0)) - {*record.log_partitions, *record.missing_log_partitions}
     shards = LazyShards(sorted({*record.log_partitions, *empty}), parts.shard)
+    unknown_count = ""
+    if record.partition_count is None and not record.is_admin:
+        unknown_count = unknown_count_text(len(record.log_partitions))
     return CoordinatorView(
         where=str(folder),
         as_of_ms=record.as_of_ms,
@@ -36,7 +40,8 @@ def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
         parts=parts,
         recorded=record.recorded,
         doubts=record.profile_doubts,
-        warnings=doubts_of(record.partition_count, record.missing_log_partitions),
+        unknown_count=unknown_count,
+        warnings=[*record.partition_count_warnings, *missing_text(record.missing_log_partitions)],
     )
 
 

@@ -137,7 +137,14 @@ class Coordinator:
 
     def _holder(self, group_id: str) -> int | None:
         """The lowest log partition that holds something of the group."""
-        return next((number for number in sorted(self.shards) if _has(self.shards[number].view, group_id)), None)
+        return next(self._holders(group_id), None)
+
+    def holders_of(self, group_id: str) -> list[int]:
+        """The log partitions that hold something of the group."""
+        return list(self._holders(group_id))
+
+    def _holders(self, group_id: str) -> Iterator[int]:
+        return (number for number in sorted(self.shards) if _has(self.shards[number].view, group_id))
 
 
 def _has(view: PartitionView, group_id: str) -> bool:

@@ -1,0 +1,65 @@
+"""How many log partitions `__consumer_offsets` has: what says so, else what the group ids prove, else Kafka's default.
+
+A broker's disk has some of them: contiguous folders from 0 prove nothing, nor does a smaller count that fits.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from sexton.coordinator.partitioner import fitting_partition_counts, proven_partition_count
+from sexton.errors import UsageError
+from sexton.runs.source import LogSource
+
+KAFKAS_DEFAULT_COUNT = 50
+"""offsets.topic.num.partitions."""
+SETTLES = "--partition-count N, or --topics FILE with a line for __consumer_offsets"
+"""What settles a count that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCount:
+    """The number of log partitions, None where it is not known; `warning` says what it rests on."""
+
+    value: int | None
+    warning: str | None = None
+
+    @property
+    def warnings(self) -> list[str]:
+        return [] if self.warning is None else [self.warning]
+
+
+def partition_count(source: LogSource, groups: Callable[[], Mapping[int, Collection[str]]]) -> PartitionCount:
+    """The number of log partitions; `groups` are group ids by the log partition that they were found in.
+
+    UsageError where there are more than what was recorded says.
+    """
+    highest = max(source.here, default=-1)
+    if source.partition_count is not None:
+        if source.partition_count <= highest:
+            raise UsageError(
+                f"{source.partition_count} log partitions by {source.partition_count_from}, but there is a folder for "
+                f"{highest}",
+                where=source.where,
+                fix="is that of this cluster?",
+            )
+        return PartitionCount(value=source.partition_count)
+    found = groups()
+    if (proven := proven_partition_count(found, highest)) is not None:
+        return PartitionCount(value=proven)
+    only_default = range(KAFKAS_DEFAULT_COUNT, KAFKAS_DEFAULT_COUNT + 1)
+    if source.here == set(range(KAFKAS_DEFAULT_COUNT)) and fitting_partition_counts(found, only_default):
+        assumed = (
+            f"{KAFKAS_DEFAULT_COUNT} log partitions are assumed, Kafka's default: 0 to {KAFKAS_DEFAULT_COUNT - 1} are "
+            f"here, and nothing speaks against it; what settles it: {SETTLES}"
+        )
+        return PartitionCount(value=KAFKAS_DEFAULT_COUNT, warning=assumed)
+    return PartitionCount(
+        value=None,
+        warning=f"{unknown_count_text(len(source.here))}: no group is known to be elsewhere or misplaced; "
+        f"what settles it: {SETTLES}",
+    )
+
+
+def unknown_count_text(here: int) -> str:
+    """How many of the log partitions are here, where their number is not known."""
+    return f"{here} {'folder' if here == 1 else 'folders'} of an unknown number of log partitions"

@@ -38,7 +38,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Audited:
             if isinstance(ending, BaseException):
                 raise ending
             RunFolder(request.out).reset()
-            write_run_folder(request.out, ending, source=request.replay.segments or request.replay.archive)
+            write_run_folder(request.out, ending, source=(request.replay.segments or [request.replay.archive])[0])
             return SimpleNamespace(profile_doubts=())
 
         monkeypatch.setattr("sexton.pipeline.audit.run_audit", double)
@@ -109,7 +109,7 @@ def test_what_the_audit_is_asked(run: Run, audited: Audited, tmp_path: Path) -> 
     assert run("audit", "--segments", tmp_path / "in", "--out", tmp_path / "out", *options, *instants)[0] == 0
     assert run("audit", "--archive", "s3://bucket/x", "--out", tmp_path / "out")[0] == 0
     first, second = (request.replay for request in requests)
-    assert (first.segments, first.archive) == (str(tmp_path / "in"), None)
+    assert (first.segments, first.archive) == ([str(tmp_path / "in")], None)
     assert (first.as_of_ms, first.taken_at_ms, first.retention_minutes) == (AS_OF_MS, AS_OF_MS + 5, 5)
     assert (first.profile, first.topics_file) == ("group_coordinator:4.1", str(topics))
     assert (second.segments, second.archive, second.as_of_ms) == (None, "s3://bucket/x", None)
@@ -136,6 +136,7 @@ def test_json_is_all_that_stdout_gets(run: Run, audited: Audited, tmp_path: Path
         (["--segments", "a", "--out", "o", "--policy", "absent"], "absent: No such file or directory"),
         (["--segments", "a", "--out", "o", "--as-of", "soon"], "--as-of: not an instant: 'soon'"),
         (["--segments", "a", "--out", "o", "--as-of", "-1"], "--as-of: out of range"),
+        (["--segments", "a", "--out", "o", "--as-of", "1", "--as-of", "2"], "--as-of: given 2 times"),
         (["--segments", "a", "--out", "o", "--taken-at", str(2**63)], "--taken-at: out of range"),
         (["--segments", "a", "--out", "o", "--retention-minutes", "0"], "--retention-minutes"),
         (["--segments", "a", "--out", "o", "--retention-minutes", "x"], "--retention-minutes"),
@@ -230,7 +231,7 @@ def test_a_run_that_was_killed_can_be_replaced(tmp_path: Path) -> None:
 def test_a_run_of_the_pipeline_is_a_run_too(tmp_path: Path) -> None:
     write_run_folder(tmp_path)
     (tmp_path / "outcome").mkdir()
-    claim(tmp_path, apart_from=tmp_path.parent / "somewhere")
+    claim(tmp_path, apart_from=[tmp_path.parent / "somewhere"])
 
 
 @pytest.mark.parametrize(

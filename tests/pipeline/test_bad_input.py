@@ -74,7 +74,7 @@ def audited(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder.mkdir(parents=True)
         (folder / f"{0:020d}.log").write_bytes(damaged(part))
     replay = ReplayRequest(
-        run_id="bad", segments=str(root / "log"), as_of_ms=LATER_MS, taken_at_ms=LATER_MS,
+        run_id="bad", segments=str(root / "log"), as_of_ms=LATER_MS, taken_at_ms=LATER_MS, partition_count=8,
         retention_minutes=RETENTION_MINUTES,
     )  # fmt: skip
     record = run_audit(engine, AuditRequest(replay=replay, out=root / "out"))

@@ -36,7 +36,8 @@ class Without(frozenset[str]):
 class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
-            _, _, given = self.make_parser(ctx).parse_args(args=[*args])
+            _, _, order = self.make_parser(ctx).parse_args(args=[*args])
+            given: list[Any] = [*order]
             for parameter, times in Counter(given).items():
                 has_values = parameter.param_type_name == "option" and not parameter.multiple
                 if times > 1 and has_values and (not parameter.is_flag or parameter.secondary_opts):

@@ -70,7 +70,10 @@ BY_ROWS: dict[tuple[str, str], Break] = {
         ("unreachable_offsets", reason): append(
             "unreachable_offsets", world.offset("unreachable_offsets", group_id, 0, 9, reason=reason)
         )
-        for reason, group_id in (("group_removed", "gone"), ("stray", LIVING), ("share_group", LIVING))
+        for reason, group_id in (
+            *(("group_removed", "gone"), ("stray", LIVING)),
+            *(("share_group", LIVING), ("undetermined", LIVING)),
+        )
     },
     ("load_profile", "load_failures"): change("load_profile", 0, load_would_fail=True),
     ("load_profile", "sweep_failures"): change("load_profile", 0, sweep_blocked_by="g"),

@@ -33,29 +33,33 @@ def partition_of(group_id: str, partition_count: int) -> int:
     return _java_abs(java_hash(group_id)) % partition_count
 
 
-def fitting_partition_counts(names_by_partition: Mapping[int, Collection[str]], counts: range) -> list[int]:
-    """The counts under which at least nine of ten names hash to the partition they were found in."""
+def fitting_partition_counts(
+    names_by_partition: Mapping[int, Collection[str]], counts: range, *, all_agree: bool = False
+) -> list[int]:
+    """The counts under which nine of ten names, or all, hash to the partition they were found in."""
     hashes, partitions = _sample(names_by_partition)
     left = np.arange(counts.start, counts.stop)
     misplaced = np.zeros(len(left), np.int64)
     for at in range(0, len(hashes), _BLOCK):
         block = slice(at, at + _BLOCK)
         misplaced += np.count_nonzero(hashes[block] % left[:, np.newaxis] != partitions[block], axis=1)
-        fits = misplaced * _NAMES_PER_MISPLACED <= len(hashes)
+        fits = misplaced * _NAMES_PER_MISPLACED <= (0 if all_agree else len(hashes))
         left, misplaced = left[fits], misplaced[fits]
     found: list[int] = left.tolist()
     return found
 
 
-def proven_partition_count(names_by_partition: Mapping[int, Collection[str]], highest: int) -> int | None:
+def proven_partition_count(
+    names_by_partition: Mapping[int, Collection[str]], highest: int, *, all_agree: bool = False
+) -> int | None:
     """The count above `highest` that alone fits the names (`fitting_partition_counts`); None without such a count.
 
     The names in the first partitions of a topic fit each divisor of its count too, and few names fit many counts. Fewer
-    than ten names prove nothing: one that is misplaced would decide.
+    than ten names prove nothing where some may be misplaced: one of them would decide.
     """
-    if sum(map(len, names_by_partition.values())) < _NAMES_PER_MISPLACED:
+    if not all_agree and sum(map(len, names_by_partition.values())) < _NAMES_PER_MISPLACED:
         return None
-    fitting = fitting_partition_counts(names_by_partition, range(highest + 1, HIGHEST_COUNT + 1))
+    fitting = fitting_partition_counts(names_by_partition, range(highest + 1, HIGHEST_COUNT + 1), all_agree=all_agree)
     return fitting[0] if len(fitting) == 1 else None
 
 

@@ -73,7 +73,7 @@ def proven_count(source: LogSource) -> int | None:
     """
     found = {part: islice(_oldest_groups(source, segments), HEAD_NAMES) for part, segments in source.segments.items()}
     names = {part: set(some) for part, some in found.items()}
-    return proven_partition_count(names, max(names, default=0))
+    return proven_partition_count(names, max(names, default=0), all_agree=True)
 
 
 def _oldest_groups(source: LogSource, segments: list[Segment]) -> Iterator[str]:

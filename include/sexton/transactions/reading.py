@@ -70,7 +70,7 @@ class StateLog:
         count = self.partition_count
         if count is None:
             ids = {part.log_partition: part.ids for part in loaded}
-            count = proven_partition_count(ids, max(ids, default=0))
+            count = proven_partition_count(ids, max(ids, default=0), all_agree=True)
         return KnownStates(partitions=loaded, partition_count=count, read_at_ms=self.read_at_ms)
 
 

@@ -108,7 +108,7 @@ def test_an_audit_is_the_same_over_spark(
 def test_a_small_log_needs_no_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "ProcessPoolExecutor", lambda *_, **__: pytest.fail("processes were started"))
     request = ReplayRequest(run_id="one", segments=str(LOG), taken_at_ms=1 << 60)
-    with engine_here("test", quiet=True, reads=LOG) as engine:
+    with engine_here("test", quiet=True, reads=[LOG]) as engine:
         assert run_audit(engine, AuditRequest(replay=request, out=tmp_path / "out")).counts["committed_offsets"]
 
 

@@ -50,7 +50,7 @@ STORY = [
 
 @pytest.fixture
 def story(tmp_path):
-    return "--segments", write_log(tmp_path, {0: encode_log(STORY)})
+    return "--segments", write_log(tmp_path, {0: encode_log(STORY)}), "--partition-count", 1
 
 
 def test_the_story_of_a_group(asked, story):
@@ -103,7 +103,7 @@ def test_a_large_log_tells_the_same(asked, story, monkeypatch):
 
 @pytest.mark.parametrize("codec", range(5))
 def test_compressed_logs(asked, tmp_path, codec, story):
-    packed = "--segments", write_log(tmp_path / "packed", {0: encode_log(STORY, codec=codec)})
+    packed = "--segments", write_log(tmp_path / "packed", {0: encode_log(STORY, codec=codec)}), "--partition-count", 1
     assert asked("explain", "g", *packed) == asked("explain", "g", *story)
 
 

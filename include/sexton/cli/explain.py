@@ -85,9 +85,12 @@ def explain(
             return _explain_by_looks(group, asked, since_ms, until_ms, log, look, retention_minutes, json=json)
     view = log.view()
     with working("Reading the log", is_quiet=json):
-        view.check_coverage([group])
+        if not view.unknown_count:
+            view.check_coverage([group])
         belongs = view.coordinator.log_partition_of(group)
         home, story, reader = _read(view, log, group, asked, retention_minutes, belongs)
+        if view.unknown_count and (home is None or len(view.coordinator.holders_of(group)) > 1):
+            view.check_coverage([group])  # a group that is gone has its story where its records are
     found = _Explanation()
     if story is not None and reader is not None and home is not None:
         found = _explanation(view, home, story, reader)

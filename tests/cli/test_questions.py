@@ -108,10 +108,11 @@ def test_fetch_by_topic_id(asked, tmp_path):
 
 def test_undecodable_input_is_exit_code_5_and_still_answered(run, tmp_path):
     log = write_log(tmp_path, {0: log_of(commit("g", 5), (offset_key("g"), b"\x00\x63"))})
-    code, out, err = run("fetch", "g", "--segments", log)
+    code, out, err = run("fetch", "g", "--segments", log, "--partition-count", "1")
     assert (code, out) == (5, "g (log partition 0): NOT_COORDINATOR (16)\n")
     assert "! log partition 0: a coordinator's load would fail: log_offset 1: unknown_value_version" in err
-    code, out, err = run("fetch", "g", "--segments", log, "--profile", "group_metadata_manager:2.8", "--json")
+    rules = "--profile", "group_metadata_manager:2.8", "--partition-count", "1"
+    code, out, err = run("fetch", "g", "--segments", log, *rules, "--json")
     told = json.loads(out)
     assert (code, err, told["error"], told["offsets"]) == (5, "", "NONE", [])
     assert told["warnings"][0].startswith("log partition 0: a coordinator's load would fail")
@@ -409,7 +410,8 @@ def test_a_group_that_is_not_there_is_answered_as_by_the_broker(run, asked, tmp_
     assert asked("groups", "metadata-record", "nobody", *SEGMENTS)["error"] == "GROUP_ID_NOT_FOUND"
     code, out, _ = run("groups", "metadata-record", "nobody", *SEGMENTS)
     assert (code, out) == (0, "nobody: GROUP_ID_NOT_FOUND\n")
-    old = ("--segments", write_log(tmp_path, {0: log_of(commit("g"))}), "--profile", "group_metadata_manager:2.8")
+    log = write_log(tmp_path, {0: log_of(commit("g"))})
+    old = ("--segments", log, "--partition-count", 1, "--profile", "group_metadata_manager:2.8")
     answer = asked("groups", "metadata-record", "nobody", *old)
     assert (answer["error"], answer["state"]) == ("NONE", "Dead")
 

@@ -63,6 +63,11 @@ def proven_partition_count(
     return fitting[0] if len(fitting) == 1 else None
 
 
+def unknown_count_text(here: int) -> str:
+    """How many of the log partitions are here, where their number is not known."""
+    return f"{here} {'folder' if here == 1 else 'folders'} of an unknown number of log partitions"
+
+
 def _sample(names_by_partition: Mapping[int, Collection[str]]) -> tuple[_Int64s, _Int64s]:
     """Hashes of the names, and the partitions they were found in; of many names a sample."""
     found = [

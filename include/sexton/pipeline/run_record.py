@@ -13,13 +13,14 @@ from sexton.archive.coverage import COMPLETE, PARTIAL, Coverage, worst
 from sexton.coordinator.api.broker_settings import broker_settings
 from sexton.coordinator.api.unloading import unexpected_unload_text
 from sexton.coordinator.endless_load import BUFFER, NEVER_ENDS
+from sexton.coordinator.partitioner import unknown_count_text
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import NoCoverage
 from sexton.runs.choose_profile import AUTO, Choice
 from sexton.runs.fold_log import Merged
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import KAFKAS_DEFAULT
-from sexton.runs.partition_count import partition_count, unknown_count_text
+from sexton.runs.partition_count import partition_count
 from sexton.runs.source import LogSource
 from sexton.settings import settings
 from sexton.tables import TABLES

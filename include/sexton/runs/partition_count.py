@@ -6,7 +6,7 @@ A broker's disk has some of them: contiguous folders from 0 prove nothing, nor d
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from sexton.coordinator.partitioner import fitting_partition_counts, proven_partition_count
+from sexton.coordinator.partitioner import fitting_partition_counts, proven_partition_count, unknown_count_text
 from sexton.errors import UsageError
 from sexton.runs.source import LogSource
 
@@ -58,8 +58,3 @@ def partition_count(source: LogSource, groups: Callable[[], Mapping[int, Collect
         warning=f"{unknown_count_text(len(source.here))}: no group is known to be elsewhere or misplaced; "
         f"what settles it: {SETTLES}",
     )
-
-
-def unknown_count_text(here: int) -> str:
-    """How many of the log partitions are here, where their number is not known."""
-    return f"{here} {'folder' if here == 1 else 'folders'} of an unknown number of log partitions"

@@ -4,8 +4,9 @@ from collections.abc import Collection
 
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.topics import Topics
+from sexton.coordinator.partitioner import unknown_count_text
 from sexton.coordinator.profiles import NEWEST
-from sexton.runs.partition_count import partition_count, unknown_count_text
+from sexton.runs.partition_count import partition_count
 from sexton.runs.source import LogSource, open_archive, open_segments
 from sexton.views.coordinator_view import CoordinatorView, LazyShards, ViewRequest, missing_text
 from sexton.views.log_parts import LogParts

@@ -10,11 +10,11 @@ from sexton.coordinator.api.tables_view import TABLES, TablesView
 from sexton.coordinator.api.topics import Topics
 from sexton.coordinator.api.view import EmptyView
 from sexton.coordinator.endless_load import NEVER_ENDS
+from sexton.coordinator.partitioner import unknown_count_text
 from sexton.coordinator.profile import AfterFailure
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
-from sexton.runs.partition_count import unknown_count_text
 from sexton.views.coordinator_view import AUTO, CoordinatorView, LazyShards, LoadedPartition, ViewRequest, missing_text
 
 

@@ -14,10 +14,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from sexton.errors import UsageError
+from sexton.numbers import whole_number
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 HOME = PROJECT_ROOT if (PROJECT_ROOT / "pyproject.toml").is_file() else Path.home() / ".sexton"
@@ -244,6 +254,12 @@ class Settings(BaseSettings):
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Nothing: some hold a login, and tracebacks of Airflow show what is in scope."""
         return []
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_digits(cls, value: Any, info: ValidationInfo) -> Any:
+        is_number = cls.model_fields[str(info.field_name)].annotation in (int, int | None)
+        return whole_number(value) if is_number and isinstance(value, str) and value else value
 
     @model_validator(mode="after")
     def _no_two_clusters_are_one(self) -> "Settings":

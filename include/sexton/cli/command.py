@@ -1,6 +1,7 @@
 """Turns functions into commands: objects of options become options, and every command gets --debug.
 
-An option that is given twice is refused, unless it takes several values: only the last one would count.
+An option that is given twice is refused, unless it takes several values: only the last one would count. So is a number
+that is not written in ASCII digits.
 
 Typer has no parameter objects. Here a parameter whose type is a dataclass stands for all its fields, each declared as
 Typer declares options, so that options of several commands are declared once.
@@ -17,6 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from sexton.errors import UsageError
+from sexton.numbers import whole_number
 
 Function = Callable[..., int]
 _HEADING = "[b]Examples[/b]\n\n"
@@ -36,13 +38,24 @@ class Without(frozenset[str]):
 class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
-            _, _, order = self.make_parser(ctx).parse_args(args=[*args])
+            values, _, order = self.make_parser(ctx).parse_args(args=[*args])
             given: list[Any] = [*order]
             for parameter, times in Counter(given).items():
                 has_values = parameter.param_type_name == "option" and not parameter.multiple
                 if times > 1 and has_values and (not parameter.is_flag or parameter.secondary_opts):
                     raise UsageError(f"given {times} times", where=parameter.opts[0], fix="give it once")
+            for parameter in self.get_params(ctx):
+                kind, text = getattr(parameter, "type_descriptor", None), values.get(parameter.name)
+                if kind is not None and kind.annotation is int and isinstance(text, str):
+                    _check_number(text, parameter.opts[0])
         return super().parse_args(ctx, args)
+
+
+def _check_number(text: str, option: str) -> None:
+    try:
+        whole_number(text)
+    except ValueError as error:
+        raise UsageError(str(error), where=option, fix="digits alone") from None
 
 
 def _remember_debug(context: typer.Context, wanted: bool) -> bool:

@@ -12,6 +12,7 @@ import typer
 from sexton.coordinator import profiles
 from sexton.errors import UsageError
 from sexton.log.entry import CODECS
+from sexton.numbers import whole_number
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
@@ -232,11 +233,11 @@ def check_retention(minutes: int | None, option: str = "--retention-minutes") ->
 
 def parse_instant(text: str, option: str) -> int:
     """Epoch milliseconds of an instant: itself epoch milliseconds, or ISO 8601 (UTC without a zone)."""
-    if text.strip().lstrip("-").isdigit():
-        at_ms = int(text)
-    else:
+    try:
+        at_ms = whole_number(text)
+    except ValueError:
         try:
-            moment = datetime.fromisoformat(text.strip())
+            moment = datetime.fromisoformat(text)
         except ValueError:
             raise UsageError(
                 f"not an instant: {text!r}",

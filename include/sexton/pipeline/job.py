@@ -20,6 +20,7 @@ from sexton.distributions import require_fit
 from sexton.errors import SextonError, printable, printable_traceback
 from sexton.kafka.client import ClientConfig, client_config, read_properties
 from sexton.kafka.topics import OFFSETS_TOPIC
+from sexton.numbers import whole_number
 from sexton.process_id import TASK, ProcessId, has_ended, host
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
@@ -39,6 +40,7 @@ def parser(stage: str, description: str, example: str) -> argparse.ArgumentParse
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     options.register("action", None, _Once)
+    options.register("type", int, whole_number)
     options.add_argument("--run-dir", required=True, type=whole, metavar="URI", help="folder or URI of the run")
     options.add_argument("--json", action="store_true", help="print the outcome as one JSON line")
     options.add_argument("--debug", action="store_true", help="show the traceback of an error")

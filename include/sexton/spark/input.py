@@ -9,6 +9,7 @@ from sexton.errors import LogError, UsageError
 from sexton.log.batch import read_batches, read_records
 from sexton.log.entry import Batch, Record
 from sexton.log.segment import Segment
+from sexton.numbers import whole_number
 from sexton.policy.durations import parse_instant
 from sexton.records import decode_key
 from sexton.runs.source import LogSource, open_archive, open_segments
@@ -31,7 +32,7 @@ def instant_of(options: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     try:
-        return int(text) if text.strip().isdecimal() else parse_instant(text.strip())
+        return whole_number(text) if text.isdecimal() else parse_instant(text)
     except ValueError as error:
         fix = "epoch milliseconds, or ISO 8601 like 2026-11-21T04:00:00Z"
         raise UsageError(f"{text!r} {error}", where=f"option {name}", fix=fix) from None
@@ -60,7 +61,7 @@ def chosen_segments(options: Mapping[str, str], source: LogSource) -> list[Segme
     """The segments of the option `log_partitions`, such as `0,3`, by default of all."""
     asked = options.get("log_partitions")
     try:
-        wanted = set(source.segments) if asked is None else {int(each) for each in asked.split(",")}
+        wanted = set(source.segments) if asked is None else {whole_number(each) for each in asked.split(",")}
     except ValueError:
         raise UsageError(f"{asked!r} are no numbers", where="option log_partitions", fix="such as 0,3") from None
     return [segment for part, some in source.segments.items() if part in wanted for segment in some]

@@ -6,7 +6,7 @@ pages name. `my-group` is an empty classic group that committed to `orders` and 
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,6 +101,11 @@ def make(folder: Path) -> None:
     for node_id in (1, 2, 3):
         for name in ("", "replicas/"):
             write_disk(folder / f"{name}broker-{node_id}", logs, node_id=node_id)
+    for number in (0, 1):
+        half = range(number, LOG_PARTITIONS, 2)
+        for name in (f"data-{number}", f"broker-1/data-{number}"):
+            write_disk(folder / name, logs, half)
+    write_disk(folder / "grown", logs, range(50))
     own = {"topic": "__consumer_offsets", "id": None, "partitions": [[0, 0]] * LOG_PARTITIONS}
     (folder / "topics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in [own, *topics()]))
     write_policies(folder)
@@ -114,8 +119,10 @@ def topics() -> list[dict[str, Any]]:
     ]
 
 
-def write_disk(folder: Path, logs: dict[int, bytes], *, node_id: int = 1) -> None:
-    for part in range(LOG_PARTITIONS):
+def write_disk(
+    folder: Path, logs: dict[int, bytes], parts: Iterable[int] = range(LOG_PARTITIONS), *, node_id: int = 1
+) -> None:
+    for part in parts:
         place = folder / f"__consumer_offsets-{part}"
         place.mkdir(parents=True)
         (place / f"{0:020d}.log").write_bytes(logs.get(part, b""))

@@ -82,15 +82,15 @@ def _open_transactions(loaded: Loaded, log_partition: int) -> Rows:
 def _load_profile(loaded: Loaded, log_partition: int, partition_count: int | None) -> dict[str, Any]:
     counters = loaded.counters
     fates = loaded.fates(log_partition=log_partition, partition_count=partition_count)
-    stray = None
+    misplaced = None
     if partition_count is not None:
-        stray = sum(partition_of(group_id, partition_count) != log_partition for group_id in loaded.groups.by_id)
+        misplaced = sum(partition_of(group_id, partition_count) != log_partition for group_id in loaded.groups.by_id)
     return {
         "log_partition": log_partition,
         **{name: counters[name] for name in _COUNTERS},
         **{name: getattr(loaded, name) for name in _AS_LOADED},
         "live_records": loaded.live_record_count,
-        "stray_groups": stray,
+        "misplaced_groups": misplaced,
         "garbage_share": 1 - loaded.live_record_count / counters["records"] if counters["records"] else None,
         "hottest_group_share": max(loaded.commits.values()) / loaded.commits.total() if loaded.commits else None,
         "first_unstable_log_offset": min(

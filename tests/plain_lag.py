@@ -262,7 +262,7 @@ def _would_reset(
     if log is None:
         return "topic_gone" if world.sees_all_topics else None
     if _is_another(offset.topic_id, log.topic_id):
-        return "topic_made_anew"
+        return "topic_recreated"
     if bounds is not None and offset.committed_offset < bounds.log_start_offset:
         return "behind_log_start"
     if bounds is not None and end is not None:

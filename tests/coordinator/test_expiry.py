@@ -346,11 +346,11 @@ def test_sums_wrap_as_in_java_and_then_no_instant_is_told(commit_ms, now_ms):
 
 
 @pytest.mark.parametrize("release, written", [(JAVA, [OFFSET, GROUP]), (SCALA, [OFFSET])])
-def test_58_a_stray_group_is_swept_too(release, written):
+def test_58_a_misplaced_group_is_swept_too(release, written):
     case = edge_cases(release)["58"]
     loaded = case.load()
     reasons = loaded.unreachable(log_partition=case.log_partition, partition_count=case.partition_count)
-    assert set(reasons.values()) == ({"stray"} if release == JAVA else set())
+    assert set(reasons.values()) == ({"misplaced"} if release == JAVA else set())
     swept = sweep(loaded, retention_ms=R, now_ms=INT64_MAX // 2)
     assert [(item.record_type, item.topic) for item in swept if item.group_id == case.group_id] == written
 

@@ -40,7 +40,7 @@ FORETOLD = {
     **dict.fromkeys((CAME_BACK, "knows-its-epoch", "first-that-is-gone"), "truncated"),
     "behind": "behind_log_start",
     "beyond": "beyond_log_end",
-    OLD_TOPIC: "topic_made_anew",
+    OLD_TOPIC: "topic_recreated",
 }
 """Of every group that does not continue."""
 
@@ -198,12 +198,12 @@ def test_what_a_consumer_that_comes_back_does(
 @pytest.mark.parametrize(
     ("protocol", "first"), [("consumer", {"earliest": [0], "none": []}), ("classic", {"earliest": [2], "none": [2]})]
 )
-def test_a_consumer_of_the_topic_made_anew(
+def test_a_consumer_of_the_topic_recreated(
     lost: Lost, lags: dict[str, dict[str, Any]], protocol: str, first: dict[str, list[int]]
 ) -> None:
     """One of KIP-848 asks for its offset by the topic's id, and there is none. A classic one asks by name: it goes on
     at the offset of the old topic, and skips what the new one has before it."""
-    assert lags[OLD_TOPIC]["would_reset"] == "topic_made_anew"
+    assert lags[OLD_TOPIC]["would_reset"] == "topic_recreated"
     own = {"group.protocol": protocol}
     found = {reset: lost.console.read(OLD_TOPIC, ANEW, reset=reset, **own) for reset in first}
     assert found == first

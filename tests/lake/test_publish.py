@@ -364,12 +364,14 @@ def test_columns_can_be_chosen(runs: Runs) -> None:
 
 @pytest.mark.thorough
 @any_catalog
-def test_an_older_table_gets_new_columns(runs: Runs) -> None:
-    identifier = runs.lake.identifier("members")
-    runs.spark.sql(f"CREATE TABLE {identifier} (cluster_id STRING, as_of_ms BIGINT) USING iceberg")
-    ensure_tables(runs.spark, runs.lake, [TABLES["members"]])
-    found = {field.name for field in load(runs.lake, "members").schema().fields}
-    assert found == set(TABLES["members"].arrow_schema().names)
+def test_an_older_table_gets_new_columns_and_names(runs: Runs) -> None:
+    table = TABLES["load_profile"]
+    identifier = runs.lake.identifier(table)
+    runs.spark.sql(f"CREATE TABLE {identifier} (cluster_id STRING, as_of_ms BIGINT, stray_groups BIGINT) USING iceberg")
+    runs.spark.sql(f"INSERT INTO {identifier} VALUES ('a', 1, 7)")
+    ensure_tables(runs.spark, runs.lake, [table])
+    assert {field.name for field in load(runs.lake, table.name).schema().fields} == set(table.arrow_schema().names)
+    assert runs.spark.sql(f"SELECT misplaced_groups FROM {identifier}").collect()[0][0] == 7
 
 
 @any_catalog

@@ -226,7 +226,7 @@ def test_nothing_is_known_of_settings_before_they_were_seen(cluster: FakeCluster
     assert (facts.settings, facts.broker_version, facts.max_message_bytes) == ({}, None, None)
 
 
-def test_a_topic_made_anew_has_settings_of_its_own(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_a_topic_recreated_has_settings_of_its_own(cluster: FakeCluster, tmp_path: Path) -> None:
     _, before = with_settings(cluster, tmp_path)
     cluster.make_anew()
     for log in cluster.logs:

@@ -99,7 +99,7 @@ def test_nothing_but_a_snapshot(archive: Archive) -> None:
         (10, {}, None),
         (100, {}, None),
         (101, {}, "beyond_log_end"),
-        (50, {"topic_id": "another"}, "topic_made_anew"),
+        (50, {"topic_id": "another"}, "topic_recreated"),
         (50, {"topic_id": "id"}, None),
         (50, {"topic": "gone"}, "topic_gone"),
         (50, {"partition": 1}, "topic_gone"),
@@ -137,7 +137,7 @@ def test_of_another_topic_of_that_name_nothing_is_known(archive: Archive) -> Non
     mine, other = measured(instant(archive, offset(40), offset(40, topic_id="another")))
     assert (mine.lag, mine.lag_min_ms, mine.held_at) == (60, 9_000, 40)
     assert (other.lag, other.log_end_offset, other.lag_min_ms, other.lag_max_ms, other.held_at) == (None,) * 5
-    assert other.would_reset == "topic_made_anew"
+    assert other.would_reset == "topic_recreated"
 
 
 def test_the_log_start_of_the_newest_look_counts(archive: Archive) -> None:

@@ -239,8 +239,8 @@ def test_a_log_of_0_9_is_read_by_its_own_rules(engine: Engine, tmp_path: Path) -
     assert record.counts["committed_offsets"] == 281
 
 
-def test_stray_groups_of_an_old_coordinator(engine: Engine, tmp_path: Path) -> None:
-    """One cache serves a stray copy, and its tombstone goes to the group's own log partition; a copy there wins."""
+def test_misplaced_groups_of_an_old_coordinator(engine: Engine, tmp_path: Path) -> None:
+    """One cache serves a misplaced copy, and its tombstone goes to the group's own log partition; a copy there wins."""
     there, both = misplaced(1, 2)[:2]
     homely = misplaced(0, 2)[0]
     logs = {

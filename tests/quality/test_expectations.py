@@ -37,7 +37,7 @@ HOLDING = replace(RUN, policy=POLICY.canonical)
 
 BY_ROWS: dict[tuple[str, str], Break] = {
     ("committed_offsets", "without_group"): remove("groups", 0),
-    ("committed_offsets", "away_from_home"): change("committed_offsets", 0, log_partition=1),
+    ("committed_offsets", "misplaced_offsets"): change("committed_offsets", 0, log_partition=1),
     ("groups", "offset_counts"): change("groups", 0, offset_count=3),
     ("groups", "pending_counts"): change("groups", 2, pending_count=0),
     ("groups", "member_counts"): change("groups", 2, member_count=2),
@@ -71,7 +71,7 @@ BY_ROWS: dict[tuple[str, str], Break] = {
             "unreachable_offsets", world.offset("unreachable_offsets", group_id, 0, 9, reason=reason)
         )
         for reason, group_id in (
-            *(("group_removed", "gone"), ("stray", LIVING)),
+            *(("group_removed", "gone"), ("misplaced", LIVING)),
             *(("share_group", LIVING), ("undetermined", LIVING)),
         )
     },
@@ -202,10 +202,10 @@ def test_nothing_is_planned_of_a_held_group(planned: tuple[str, ...], count: int
     assert world.counts(tables_of(rows))["tombstones", "held_groups"] == 0
 
 
-def test_a_stray_group_holds_no_committed_offset_but_keeps_its_copy() -> None:
+def test_a_misplaced_group_holds_no_committed_offset_but_keeps_its_copy() -> None:
     rows = sound()
     rows["groups"].append(world.group(DYING, 1))
-    rows["unreachable_offsets"].append(world.offset("unreachable_offsets", DYING, 1, 5, reason="stray"))
+    rows["unreachable_offsets"].append(world.offset("unreachable_offsets", DYING, 1, 5, reason="misplaced"))
     rows["offset_verdicts"].append(world.verdict(DYING, 1, 5, "keep"))
     counts = world.counts(tables_of(rows))
     assert counts["groups", "offset_counts"] == counts["committed_offsets", "without_group"] == 0
@@ -213,9 +213,9 @@ def test_a_stray_group_holds_no_committed_offset_but_keeps_its_copy() -> None:
     assert world.counts(tables_of(rows))["tombstones", "group_with_offsets"] == 1
 
 
-def test_a_stray_copy_is_told_and_has_a_verdict_of_its_own() -> None:
+def test_a_misplaced_copy_is_told_and_has_a_verdict_of_its_own() -> None:
     rows = sound()
-    rows["unreachable_offsets"].append(world.offset("unreachable_offsets", DYING, 1, 5, reason="stray"))
+    rows["unreachable_offsets"].append(world.offset("unreachable_offsets", DYING, 1, 5, reason="misplaced"))
     assert world.counts(tables_of(rows))["offset_verdicts", "missing_verdicts"] == 1
     rows["offset_verdicts"].append(world.verdict(DYING, 1, 5, "keep"))
     assert world.counts(tables_of(rows))["offset_verdicts", "missing_verdicts"] == 0

@@ -45,6 +45,7 @@ def test_every_record_is_a_row(spark: SparkSession) -> None:
     assert {row[0] for row in rows.select("control_type").distinct().collect()} >= {"COMMIT", "ABORT"}
 
 
+@pytest.mark.thorough
 def test_the_last_values_are_the_replays(spark: SparkSession) -> None:
     """SQL of a user: the newest plain value of each key, for groups that have no transactions."""
     spark.read.format("consumer_offsets").load(DISK).createOrReplaceTempView("records")
@@ -63,6 +64,7 @@ def test_the_last_values_are_the_replays(spark: SparkSession) -> None:
     assert {(row[0], row[1], row[2]): row[3] for row in found}.items() <= wanted.items()
 
 
+@pytest.mark.thorough
 def test_fields_are_json(spark: SparkSession) -> None:
     rows = spark.read.format("consumer_offsets").load(DISK).where("record_name = 'GroupMetadata' AND NOT is_tombstone")
     fields = [json.loads(row.fields) for row in rows.collect()]
@@ -139,6 +141,7 @@ def test_filters_that_are_pushed_down_change_no_answer(name: str, whole: list[di
     assert bool(wanted) == ("no group" not in name and "other bytes" not in name)
 
 
+@pytest.mark.thorough
 def test_spark_pushes_filters_down_where_it_is_told_to(spark: SparkSession) -> None:
     """Spark 4.1 uses what a query has pushed for the next one of the DataFrame, too: so an option has to allow it."""
     load = spark.read.format("consumer_offsets").load
@@ -165,6 +168,7 @@ def test_a_group_is_in_one_log_partition_if_old_records_prove_it(tmp_path: Path,
     assert len({one.segment.log_partition for one in reader.partitions()}) == parts
 
 
+@pytest.mark.thorough
 def test_damage_has_its_row(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()
@@ -194,6 +198,7 @@ def test_spark_sql(spark: SparkSession) -> None:
     assert states["Empty"] > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "problem"), [({"as_of": "yesterday"}, "yesterday"), ({"table": "nothing"}, "no table")]
 )

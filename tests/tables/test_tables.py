@@ -29,7 +29,7 @@ CONTRACT = {
     "first_timestamp_ms group_ids",
     "undecodable_records": "log_partition base_offset log_offset record_type reason key value",
     "load_profile": "bytes batches records live_records tombstones control_records largest_batch_bytes "
-    "first_log_offset next_log_offset stray_groups load_would_fail predicted_load_ms",
+    "first_log_offset next_log_offset misplaced_groups load_would_fail predicted_load_ms",
     "offset_changes": "group_id topic partition old_committed_offset new_committed_offset kind candidates by_plan_id "
     "log_offset timestamp_ms",
     "expiry_sweeps": "log_partition first_log_offset last_log_offset started_at_ms offsets certain_offsets groups",

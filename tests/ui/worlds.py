@@ -183,7 +183,7 @@ def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[
             {
                 "log_partition": 1, "records": 5, "load_would_fail": True,
                 "load_failure": names[0] if names else "why", "load_outcome": "not_coordinator", "undecodable": 1,
-                "stray_groups": 2, "first_unstable_log_offset": 3,
+                "misplaced_groups": 2, "first_unstable_log_offset": 3,
             },
         ],
         "topic_partitions": [

@@ -78,7 +78,7 @@ def test_what_is_there_long_after_its_time_is_unknown() -> None:
     due = between(DUE_MS - 500_000, DUE_MS - 400_000)
     assert judged(**due)["broker_verdict"] == "expire"  # by another retention it may well be there
     late = judged(**due, sweep_ms=SWEEP_MS)
-    assert (late["broker_verdict"], late["broker_reason"]) == ("unknown", "outlived")
+    assert (late["broker_verdict"], late["broker_reason"]) == ("unknown", "overdue")
     assert judged(**between(DUE_MS - 100_000, DUE_MS - 50_000), sweep_ms=SWEEP_MS)["broker_verdict"] == "expire"
 
 

@@ -193,7 +193,7 @@ def test_auto_takes_the_recorded_broker(tmp_path):
     assert note.startswith("group_metadata_manager:2.5 is unproven")
 
 
-def test_a_stray_group_is_looked_for_in_all_log_partitions_where_one_cache_serves_it(tmp_path, way):
+def test_a_misplaced_group_is_looked_for_in_all_log_partitions_where_one_cache_serves_it(tmp_path, way):
     logs = {**logs_of(GROUPS, 2), 0: log_of(commit("stray-1", 5))}
     topics = tmp_path / "topics.jsonl"
     topics.write_text(json.dumps({"topic": "__consumer_offsets", "id": "x", "partitions": [[0, 1], [0, 1]]}) + "\n")

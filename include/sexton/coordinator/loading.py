@@ -25,7 +25,7 @@ from sexton.log.entry import MOST_BAD_RECORDS, NO_PRODUCER_ID
 FUTURE_MS = 3_600_000
 """A timestamp more than this after the snapshot is not the time of the write."""
 
-GROUP_REMOVED, SHARE_GROUP, MISPLACED, UNDETERMINED = "group_removed", "share_group", "stray", "undetermined"
+GROUP_REMOVED, SHARE_GROUP, MISPLACED, UNDETERMINED = "group_removed", "share_group", "misplaced", "undetermined"
 LOADED = "loaded"
 HOT_GROUPS = 5
 """How many of the groups with most commits are named."""

@@ -80,7 +80,7 @@ def load_stats(
     if is_first:
         counts["undecodable_records"] += len(fold.undecodable) + int(fold.batch_counters[L.READ_LEFT_OUT])
     if found.group_home is not None:
-        counts["stray_groups"] = int(((found.group_home != log_partition) & found.group_exists).sum())
+        counts["misplaced_groups"] = int(((found.group_home != log_partition) & found.group_exists).sum())
     hot_groups, commits = _hot_groups(fold.state)
     return LoadStats(
         profile=fold.profile,
@@ -117,7 +117,7 @@ def load_profile(stats: Sequence[LoadStats], *, log_partition: int, endless: End
         "log_partition": log_partition,
         **first.log,
         **{name: counts[name] for name in _ADDED_UP},
-        "stray_groups": counts["stray_groups"] if first.knows_homes else None,
+        "misplaced_groups": counts["misplaced_groups"] if first.knows_homes else None,
         "load_would_fail": endless is not None or failure is not None,
         "load_failure": failure[1] if failure else None,
         "load_outcome": first.profile.after_failure.value if failure else LOADED,

@@ -15,7 +15,15 @@ import pyarrow as pa
 from sexton.archive.folder import Folder
 from sexton.lake.catalog import Lake
 from sexton.tables import TABLES, Table
-from sexton.tables.ddl import add_columns, create_table, properties_of, set_properties, spark_schema
+from sexton.tables.ddl import (
+    RENAMED,
+    add_columns,
+    create_table,
+    properties_of,
+    rename_column,
+    set_properties,
+    spark_schema,
+)
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -62,7 +70,7 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 
 def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = tuple(TABLES.values())) -> None:
-    """Create missing tables, and add the columns and properties declared since to existing ones."""
+    """Create missing tables, and bring columns and properties of existing ones to what is declared since."""
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS `{lake.name}`.`{lake.namespace}`")
     with lake.reader() as catalog:
         there = {name for _, name in catalog.list_tables(lake.namespace)}
@@ -78,6 +86,9 @@ def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = t
             if since := {name: value for name, value in properties_of(table).items() if name not in known}:
                 spark.sql(set_properties(since, identifier))
             columns_now = set(found.schema().column_names)
+            for old in columns_now & RENAMED.keys():
+                spark.sql(rename_column(old, RENAMED[old], identifier))
+                columns_now.add(RENAMED[old])
             if missing := [column for column in table.all_columns if column.name not in columns_now]:
                 spark.sql(add_columns(missing, identifier))
 

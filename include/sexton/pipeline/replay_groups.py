@@ -140,7 +140,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
         empty |= set(sources) - set(record.log_partitions)
     record, more = _with_empty(folder, record, empty)
     finished += more
-    lost = lost_groups(folder, record) if any(part.stray_groups for part in finished) else None
+    lost = lost_groups(folder, record) if any(part.misplaced_groups for part in finished) else None
     counts: Counter[str] = Counter()
     for part in finished:
         counts.update(part.counts)
@@ -362,7 +362,7 @@ def _join(
         load_failure=profile["load_failure"],
         load_outcome=profile["load_outcome"],
         unknown_types=profile["unknown_types"],
-        stray_groups=profile["stray_groups"] or 0,
+        misplaced_groups=profile["misplaced_groups"] or 0,
         undescribable=[name for each in shards for name in each.undescribable],
         unexpected_unloads=tables["unexpected_unloads"]["group_id"].to_pylist(),
         homes=sorted({home for each in shards for home in each.homes}),

@@ -74,7 +74,7 @@ class Finished:
     load_failure: str | None
     load_outcome: str
     unknown_types: int
-    stray_groups: int
+    misplaced_groups: int
     unexpected_unloads: list[str]
     homes: list[int]
     """Log partitions that groups served from this one hash to."""
@@ -243,8 +243,8 @@ def findings_of(finished: Iterable[Finished], profile: Profile) -> list[str]:
             found.append(f"log partition {part.log_partition}: a load logs {text!r}{also}, and serves everything")
         if part.unknown_types:
             found.append(f"log partition {part.log_partition}: {part.unknown_types} records of unknown types skipped")
-        if part.stray_groups:
-            found.append(f"log partition {part.log_partition}: {part.stray_groups} misplaced groups")
+        if part.misplaced_groups:
+            found.append(f"log partition {part.log_partition}: {part.misplaced_groups} misplaced groups")
         if part.undescribable:
             first, *more = part.undescribable
             found.append(

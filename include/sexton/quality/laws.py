@@ -71,7 +71,7 @@ LAWS: tuple[Expectation, ...] = (
     ),
     _law(
         "committed_offsets",
-        "away_from_home",
+        "misplaced_offsets",
         "every group's offsets lie in the log partition it hashes to",
         """SELECT o.* FROM committed_offsets o
             SEMI JOIN groups g ON g.group_id = o.group_id AND g.home_log_partition <> o.log_partition
@@ -247,7 +247,7 @@ LAWS: tuple[Expectation, ...] = (
         )
         for reason, sentence in {
             "group_removed": "no offset is left behind by the removal of its group",
-            "stray": "no offset lies outside the log partition its group hashes to",
+            "misplaced": "no offset lies outside the log partition its group hashes to",
             "share_group": "no offset lies under a share group",
             "undetermined": "it is known from which log partition clients read each offset",
         }.items()

@@ -21,14 +21,14 @@ BROKER_REASONS: Mapping[str, str] = {
     "sweep_blocked": "when it is due, the broker's sweep of this log partition fails, so nothing expires there",
     "share_group": "share groups keep their state elsewhere: the coordinator never expires it here",
     "between_looks": "by looks alone: it may have been committed, or its group emptied, early enough or too late",
-    "outlived": "it should be gone and is there: a commit or a member that no look saw, or a longer retention",
+    "overdue": "it should be gone and is there: a commit or a member that no look saw, or a longer retention",
     "not_answered": "the coordinator did not answer about the group, or refused",
 }
 
 UNREACHABLE_REASONS: Mapping[str, str] = {
     "group_removed": "the group was removed after this offset was written: no fetch returns it and no sweep deletes it",
     "share_group": "its group is a share group, which answers no OffsetFetch and whose offsets no sweep deletes",
-    "stray": "it is in a log partition that its group id does not hash to, so no client is routed there",
+    "misplaced": "it is in a log partition that its group id does not hash to, so no client is routed there",
     "undetermined": "its group is in several log partitions: which copy clients read depends on how many there are",
 }
 

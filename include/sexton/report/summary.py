@@ -166,7 +166,7 @@ class LogPartition(SummaryPart):
     skew: float | None
     hot_groups: list[str]
     hottest_group_share: float | None
-    stray_groups: int | None
+    misplaced_groups: int | None
     first_unstable_log_offset: int | None
     predicted_load_ms: int | None
     undecodable: int

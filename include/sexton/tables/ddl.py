@@ -31,6 +31,9 @@ _OF_RUNS = {
     "write.parquet.row-group-size-bytes": "1048576",
 }
 
+RENAMED = {"stray_groups": "misplaced_groups"}
+"""Columns whose name an older table has, and what they are called since: Iceberg keeps their rows."""
+
 
 def spark_type(kind: pa.DataType) -> str:
     """The Spark SQL type of an Arrow type."""
@@ -72,6 +75,11 @@ def set_properties(properties: Mapping[str, str], identifier: str) -> str:
 def add_columns(columns: list[Column], identifier: str) -> str:
     """ALTER TABLE that gives an older table the columns declared since."""
     return f"ALTER TABLE {identifier} ADD COLUMNS ({', '.join(_column(column) for column in columns)})"
+
+
+def rename_column(old: str, new: str, identifier: str) -> str:
+    """ALTER TABLE that gives a column of an older table the name declared since."""
+    return f"ALTER TABLE {identifier} RENAME COLUMN `{old}` TO `{new}`"
 
 
 def _listed(properties: Mapping[str, str]) -> str:

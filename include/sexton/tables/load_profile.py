@@ -25,7 +25,7 @@ LOAD_PROFILE = Table(
         Column("first_log_offset", pa.int64(), "first record read", nullable=True, minimum=0),
         Column("next_log_offset", pa.int64(), "log_offset after the last record read", minimum=0),
         count_column(
-            "stray_groups", "groups that hash elsewhere; NULL when the partition count is unknown", nullable=True
+            "misplaced_groups", "groups that hash elsewhere; NULL when the partition count is unknown", nullable=True
         ),
         Column(
             "coordinator",

@@ -18,7 +18,7 @@ BROKER_REASONS = (
     "share_group",
     "sweep_blocked",
     "between_looks",
-    "outlived",
+    "overdue",
     "not_answered",
 )
 """The last three are of verdicts that are `unknown`, by looks at a cluster that hides its log: it was due at one end of

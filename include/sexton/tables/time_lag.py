@@ -8,7 +8,7 @@ from sexton.tables.columns import COMMITTED, COMMITTED_OFFSET, OFFSET_KEY, count
 from sexton.tables.table import Column, Table
 
 BASES = ("log_end", "timestamps", "appends")
-RESETS = ("behind_log_start", "beyond_log_end", "truncated", "topic_made_anew", "topic_gone")
+RESETS = ("behind_log_start", "beyond_log_end", "truncated", "topic_recreated", "topic_gone")
 _LEADER_EPOCH = next(column for column in COMMITTED if column.name == "leader_epoch")
 
 TIME_LAG = Table(

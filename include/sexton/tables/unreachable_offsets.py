@@ -15,9 +15,9 @@ UNREACHABLE_OFFSETS = Table(
             "reason",
             pa.string(),
             "group_removed: its group was deleted after it; share_group: its group is a share group, which answers "
-            "no OffsetFetch; stray: its group hashes to another log partition; undetermined: its group is in several "
-            "log partitions, and how many there are is not known, nor which copy clients read",
-            allowed=("group_removed", "share_group", "stray", "undetermined"),
+            "no OffsetFetch; misplaced: its group hashes to another log partition; undetermined: its group is in "
+            "several log partitions, and how many there are is not known, nor which copy clients read",
+            allowed=("group_removed", "share_group", "misplaced", "undetermined"),
         ),
     ),
 )

@@ -19,7 +19,7 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.verdicts.expiry import KEY, judge_unblocked
 
 UNKNOWN = "unknown"
-BETWEEN_LOOKS, OUTLIVED, NOT_ANSWERED = "between_looks", "outlived", "not_answered"
+BETWEEN_LOOKS, OVERDUE, NOT_ANSWERED = "between_looks", "overdue", "not_answered"
 CLOCK_SLACK_MS = 1_000
 """How far the clocks of whoever looked at different times may be apart: intervals are wider by it at both ends."""
 _LONG_AGO_MS = 0
@@ -56,7 +56,7 @@ def judge_between(
     failed = groups.filter(pc.is_valid(groups["look_error"]))["group_id"].combine_chunks()
     is_unanswered = np.asarray(pc.is_in(offsets["group_id"], value_set=failed))
     case = np.select([is_unanswered, is_late, low_expires != high_expires, high_expires], [0, 1, 2, 3], 4)
-    reasons = pa.array([NOT_ANSWERED, OUTLIVED, BETWEEN_LOOKS, None, None], pa.string()).take(pa.array(case))
+    reasons = pa.array([NOT_ANSWERED, OVERDUE, BETWEEN_LOOKS, None, None], pa.string()).take(pa.array(case))
     no_bound = pa.scalar(None, pa.int64())
     return pa.table(
         {

@@ -119,7 +119,7 @@ def test_a_share_group_has_no_offsets_to_fetch(way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_stray_copy_is_served_from_one_cache_alone(way):
+def test_a_misplaced_copy_is_served_from_one_cache_alone(way):
     """Group a belongs to log partition 1 of 2; a copy lies in 0."""
     assert (partition_of("a", 2), partition_of("b", 2)) == (1, 0)
     logs = {0: encode_log([BatchSpec(entries=(commit("a", 5),))]), 1: b""}

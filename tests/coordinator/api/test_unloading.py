@@ -37,7 +37,7 @@ def ids(groups):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_shard_goes_with_all_that_it_holds(way):
-    """Also what no client can reach: b is stray in 1, and c has lost its group but not its offset."""
+    """Also what no client can reach: b is misplaced in 1, and c has lost its group but not its offset."""
     assert [partition_of(group_id, 2) for group_id in "abc"] == [1, 0, 1]
     removed = [commit("c"), group_entry(2, "c", MEMBERLESS), group_entry(2, "c", None)]
     logs = {0: log(commit("b")), 1: log(commit("a"), commit("a", partition=1), commit("b"), *removed)}

@@ -78,14 +78,14 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         if arguments.check:
             return asdict(_check(engine, arguments, request))
         record = replay_groups.run(engine, RunFolder(arguments.run_dir), request)
-    is_unread = record.counts["undecodable_records"] or record.endless
-    ends = [f"log partition {part}: {record.blocked[part]}" for part in record.endless]
+    is_unread = record.counts["undecodable_records"] or record.unloadable
+    unloadable = [f"log partition {part}: {record.blocked[part]}" for part in record.unloadable]
     return {
         **record.counts,
         "coverage": record.coverage,
         "base_as_of_ms": record.base_as_of_ms,
         "warnings": record.warnings,
-        "alerts": ends,
+        "alerts": unloadable,
         "exit_code": 5 if is_unread else 0,
     }
 

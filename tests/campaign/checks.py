@@ -19,7 +19,7 @@ from sexton.coordinator.tombstones import Tombstone
 from sexton.kernels import fold as fold_module
 from sexton.kernels.fold import PartialFold, merge
 from sexton.kernels.results import finish
-from sexton.verdicts.expiry import held_offsets, judge, judge_unblocked, plan, sweep_block
+from sexton.verdicts.expiry import held_offsets, judge_unblocked, plan, sweep_block, under_block
 from tests.campaign.closed_form import Outcome, closed_form
 from tests.campaign.compaction import compact
 from tests.campaign.histories import is_old
@@ -146,11 +146,12 @@ def check_sweep(tables: Tables, plain: Loaded, *, retention_ms: int, now_ms: int
     offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
     state = offsets, tables["groups"], tables["pending_offsets"]
     where = f"{profile.text}, retention {retention_ms} ms at {now_ms}"
-    told = sweep_block(*state, **rules, profile=profile)
+    (profiles,) = tables["load_profile"].to_pylist()
+    told = expiry.block_in(profiles) or sweep_block(*state, **rules, profile=profile)
     _same(f"what makes the sweep fail by kernels and serial rules, {where}", told, block)
-    _check_verdicts(judge(*state, **rules, profile=profile), plain, block, where=where, **rules)
-    # One group is enough to make a sweep of thousands fail: what it would do without is compared as well.
     judged = judge_unblocked(*state, **rules, profile=profile)
+    _check_verdicts(under_block(judged, told, now_ms=now_ms), plain, block, where=where, **rules)
+    # One group is enough to make a sweep of thousands fail: what it would do without is compared as well.
     _check_verdicts(judged, plain, None, where=f"{where}, unblocked", **rules)
     expires = pc.equal(judged["broker_verdict"], "expire")
     planned = plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile).to_pylist()

@@ -23,7 +23,7 @@ from sexton.runs.judging import judge_offsets, read_held
 from sexton.tables import TABLES
 
 _MINUTE_MS = 60_000
-_STATE = ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups", "open_transactions")
+_STATE = ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups", "open_transactions", "load_profile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ def forecast(
         with replay as (folder, record):
             one = _group_of(FolderTables(folder, record), group)
             _print(forecast_folder(folder, record), one, record.warnings, limit=limit, json=json)
-            return UNDECODABLE if record.counts["undecodable_records"] or record.endless else 0
+            return UNDECODABLE if record.counts["undecodable_records"] or record.unloadable else 0
     if retention_minutes is not None or policy is not None:
         raise UsageError(
             "a run was already judged, with its own rules",

@@ -75,7 +75,7 @@ def _exit_code(made: "Planned") -> int:
         undecodable=counts["undecodable_records"],
         checks=counts["dq_results"],
         failed_critical=made.failed_checks,
-        endless=len(made.record.endless),
+        unloadable=len(made.record.unloadable),
     )
     if code:
         print_aside(f"error: {reason}")

@@ -89,7 +89,7 @@ def what_if(
         proposed = in_force.asked(retention_minutes, tried)
         found = compare(folder, record, in_force=in_force, proposed=proposed, group_id=group)
         _print(found, record, group, limit=limit, json=json)
-        return UNDECODABLE if record.counts.get("undecodable_records") or record.endless else 0
+        return UNDECODABLE if record.counts.get("undecodable_records") or record.unloadable else 0
 
     if log.is_log:
         with replayed(log, "what-if", quiet=json) as state:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from sexton.coordinator.groups.classic import CONSUMER, ClassicGroup
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.groups.share import ShareGroup
-from sexton.coordinator.loading import Loaded
+from sexton.coordinator.loading import HOLDS_NOTHING, Loaded
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Expiry, Profile
@@ -26,7 +26,7 @@ _NOWHERE = -1
 BROKER_RETENTION = "broker_retention"
 CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS = "offsets.retention.check.interval.ms", 600_000
 """How often a coordinator sweeps: the setting, and Kafka's default."""
-SWEEP_BLOCKED = "sweep_blocked"
+SWEEP_BLOCKED, LOAD_WOULD_FAIL = "sweep_blocked", "load_would_fail"
 Decision = Literal["keep", "expire"]
 
 
@@ -36,7 +36,8 @@ class Verdict:
 
     `reason` is expired (its retention has passed since the base timestamp), expired_explicit (its own expire timestamp
     has come), not_due, subscribed, group_active (a classic group with members and an unknown subscription),
-    pending_transaction, share_group or sweep_blocked (when it is due, the sweep of its log partition fails).
+    pending_transaction, share_group, sweep_blocked (when it is due, the sweep of its log partition fails) or
+    load_would_fail (no coordinator holds it).
     `base_timestamp_ms` is None under an explicit expiry; `expires_at_ms` is the instant when the offset is due, None
     while no instant alone can make it expire.
     """
@@ -51,15 +52,19 @@ class Verdict:
 class SweepBlock:
     """A group for which every sweep of its log partition fails, so that none writes anything.
 
-    `from_ms` is the instant from which they fail, since they delete that group only then; None where all fail.
+    `from_ms` is the instant from which they fail, since they delete that group only then; None where all fail. Without
+    `group_id` there is no sweep at all: the load of the log partition fails or never ends (NOT_LOADED).
     """
 
-    group_id: str
+    group_id: str | None
     from_ms: int | None
 
     def is_on(self, at_ms: int) -> bool:
         """Whether a sweep at `at_ms` fails."""
         return self.from_ms is None or at_ms >= self.from_ms
+
+
+NOT_LOADED = SweepBlock(group_id=None, from_ms=None)
 
 
 def verdict(
@@ -90,7 +95,9 @@ def verdict(
     else:
         reason = "not_due"
     goes_at_ms = now_ms if is_due else expires_at_ms
-    if block is not None and goes_at_ms is not None and block.is_on(goes_at_ms):
+    if block == NOT_LOADED:
+        is_due, reason, expires_at_ms = False, LOAD_WOULD_FAIL, None
+    elif block is not None and goes_at_ms is not None and block.is_on(goes_at_ms):
         is_due, reason, expires_at_ms = False, SWEEP_BLOCKED, None
     decision: Decision = "expire" if is_due else "keep"
     return Verdict(decision=decision, reason=reason, base_timestamp_ms=base_ms, expires_at_ms=expires_at_ms)
@@ -113,7 +120,7 @@ def changes_by(
     """What changes the verdict: time, or one event, or either of two; None where nothing does.
 
     time, commit (of this offset), subscription (to its topic, given up by all or taken up by some member), group_empty
-    (the last member leaves), transaction_end and sweep_unblocked (the cause of a failing sweep is gone).
+    (the last member leaves), transaction_end and sweep_unblocked (the cause of a failing sweep or load is gone).
     """
     empty_since_ms = _empty_since_ms(group, profile)
     match judged.reason:
@@ -130,7 +137,7 @@ def changes_by(
             return "transaction_end"
         case "share_group":
             return None
-        case "sweep_blocked":
+        case "sweep_blocked" | "load_would_fail":
             return "sweep_unblocked"
     if profile.expiry is Expiry.OWN_STAMP:
         return "commit"
@@ -194,6 +201,8 @@ def sweep_all(
     planned: dict[int, list[Tombstone]] = {log_partition: [] for log_partition in loads}
     cached_from: dict[str, int] = {}
     for log_partition, loaded in sorted(loads.items()):
+        if loaded.holds_nothing:
+            continue
         for group_id in loaded.groups.by_id:
             if partition_of(group_id, partition_count) == log_partition:
                 cached_from[group_id] = log_partition
@@ -215,8 +224,11 @@ def sweep_block(loaded: Loaded, *, retention_ms: int, now_ms: int) -> SweepBlock
     The sweep appends the tombstones of all groups at once. That of a target assignment throws when it is replayed while
     somebody has a target left (GroupMetadataManager.replay), which fails the batch (CoordinatorRuntime.append); so it
     does as soon as an Empty group with such a target has no offset to keep. A share group that has offsets throws when
-    it is asked for them (ShareGroup.offsetExpirationCondition), whatever their age.
+    it is asked for them (ShareGroup.offsetExpirationCondition), whatever their age. NOT_LOADED where the load leaves
+    nothing in memory that could be swept.
     """
+    if loaded.holds_nothing:
+        return NOT_LOADED
     profile, offsets_of = loaded.profile, _offsets_by_group(loaded)
     pending, held_groups = loaded.state.pending_keys(), loaded.state.open_groups()
     found = []
@@ -238,13 +250,15 @@ def first_block(blocks: Iterable[SweepBlock]) -> SweepBlock | None:
     """The block that begins first; of several the one with the lowest group id."""
     return min(
         blocks,
-        key=lambda one: (one.from_ms is not None, one.from_ms or 0, one.group_id.encode()),
+        key=lambda one: (one.from_ms is not None, one.from_ms or 0, (one.group_id or "").encode()),
         default=None,
     )
 
 
 def block_in(row: Mapping[str, Any]) -> SweepBlock | None:
     """The block of a log partition's sweep, from its row of load_profile."""
+    if row.get("load_outcome") in HOLDS_NOTHING:
+        return NOT_LOADED
     group_id = row.get("sweep_blocked_by")
     return None if group_id is None else SweepBlock(group_id=group_id, from_ms=row["sweep_blocked_from_ms"])
 

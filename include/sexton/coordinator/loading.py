@@ -17,7 +17,7 @@ from sexton.coordinator.groups.share import ShareGroup
 from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.offsets import OffsetKey, Offsets, OpenTransaction, StoredOffset
 from sexton.coordinator.partitioner import partition_of
-from sexton.coordinator.profile import PendingRule, Profile
+from sexton.coordinator.profile import AfterFailure, PendingRule, Profile
 from sexton.errors import LogError, TransitionError
 from sexton.log.batch import BadRecord, Batch, Damage, Record, TornTail, marker_of, read_batches, read_records
 from sexton.log.entry import MOST_BAD_RECORDS, NO_PRODUCER_ID
@@ -27,6 +27,8 @@ FUTURE_MS = 3_600_000
 
 GROUP_REMOVED, SHARE_GROUP, MISPLACED, UNDETERMINED = "group_removed", "share_group", "misplaced", "undetermined"
 LOADED = "loaded"
+HOLDS_NOTHING = frozenset({AfterFailure.NOTHING.value, AfterFailure.EMPTY.value, NEVER_ENDS})
+"""Outcomes of a load that leave nothing in memory: nothing of the log partition is served, listed or expires."""
 HOT_GROUPS = 5
 """How many of the groups with most commits are named."""
 
@@ -127,6 +129,11 @@ class Loaded:
         if self.endless is not None:
             return NEVER_ENDS
         return self.profile.after_failure.value if self.failures else LOADED
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether a coordinator has nothing in memory after the load, which fails or never ends."""
+        return self.load_outcome in HOLDS_NOTHING
 
     @property
     def hot_groups(self) -> list[str]:

@@ -17,7 +17,7 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator.endless_load import NEVER_ENDS, Endless
+from sexton.coordinator.endless_load import Endless
 from sexton.coordinator.expiry import SweepBlock, first_block
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
@@ -156,7 +156,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
             "changes_since_ms": None if changes is None else request.since_ms,
             "misplaced_sources": sources,
             "lost": lost,
-            "endless": [part.log_partition for part in finished if part.load_outcome == NEVER_ENDS],
+            "unloadable": [part.log_partition for part in finished if part.load_failure],
             "blocked": {part.log_partition: reason for part in finished if (reason := blocked(part))},
             "warnings": [
                 *record.warnings,

@@ -6,6 +6,8 @@ verdict, and so on: all of it is compared by key, with NOT EXISTS.
 
 from collections.abc import Sequence
 
+from sexton.coordinator.expiry import LOAD_WOULD_FAIL
+from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.policy.inputs import TIME_REASONS
 from sexton.quality.declared_expectations import rule
 from sexton.quality.expectation import LOG_TABLES, Expectation
@@ -24,6 +26,7 @@ _BY_REPLICA = ("log_partition", "replica")
 _OFFSETS_OF_REPLICA = ("log_start_offset", "high_watermark", "log_end_offset", "last_stable_offset")
 _READ_OF_REPLICA = (*_OFFSETS_OF_REPLICA, "open_transactions", "record_count", "batch_count", "loads")
 _REPLICA_KINDS = REPLICA_DIFFERENCES.column("kind").allowed
+_NOTHING_HELD = ", ".join(f"'{outcome}'" for outcome in sorted(HOLDS_NOTHING))
 _BY_TIME = ", ".join(f"'{reason}'" for reason in sorted(TIME_REASONS))
 
 
@@ -97,6 +100,13 @@ LAWS: tuple[Expectation, ...] = (
         "without_offset",
         "every verdict is about an offset that is there",
         f"SELECT v.* FROM offset_verdicts v ANTI JOIN held_offsets o ON {_same('v', 'o')}",
+    ),
+    _law(
+        "offset_verdicts",
+        "load_would_fail",
+        "where a load leaves nothing in memory, every offset is kept for that reason, and only there",
+        f"""SELECT v.* FROM offset_verdicts v JOIN load_profile p ON p.log_partition = v.log_partition
+            WHERE (v.broker_reason = '{LOAD_WOULD_FAIL}') <> (p.load_outcome IN ({_NOTHING_HELD}))""",
     ),
     _law(
         "load_profile",

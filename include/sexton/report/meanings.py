@@ -19,6 +19,7 @@ BROKER_REASONS: Mapping[str, str] = {
     "group_active": "the group has members and its subscription is unknown to the broker (Connect, for example)",
     "pending_transaction": "an open transaction has written this offset: kept until the transaction ends",
     "sweep_blocked": "when it is due, the broker's sweep of this log partition fails, so nothing expires there",
+    "load_would_fail": "no coordinator holds it: the load of this log partition would fail or never end",
     "share_group": "share groups keep their state elsewhere: the coordinator never expires it here",
     "between_looks": "by looks alone: it may have been committed, or its group emptied, early enough or too late",
     "overdue": "it should be gone and is there: a commit or a member that no look saw, or a longer retention",
@@ -212,7 +213,9 @@ def lag_text(found: "LagCounts") -> str:
 
 
 def sweep_block_text(block: "SweepBlock") -> str:
-    """That the sweep of a log partition fails, from when, for which group, and where to read what to do."""
+    """Why nothing in a log partition expires: the sweep fails, from when, for which group, and where to read what to do."""
+    if block.group_id is None:
+        return "A coordinator's load of this log partition would fail or never end, so nothing in it expires."
     since = "" if block.from_ms is None else f" from {instant(block.from_ms)} on"
     return (
         f"The broker's sweep of this log partition fails{since}, so nothing in it expires. The cause is "

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from sexton.archive.folder import Folder
+from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.errors import UsageError
 from sexton.policy import Policy
 from sexton.records import RECORD_TYPES
@@ -59,6 +60,9 @@ _BIN_STEPS_MS = tuple(n * MINUTE_MS for n in (1, 2, 5, 10, 15, 30)) + tuple(n * 
 _DAY_STEPS = (1, 2, 7, 14, 30, 90, 365)
 VERDICTS = "offset_verdicts"
 """The largest table: each part of a summary reads the columns that it needs, and lets them go."""
+_IN_MEMORY = frozenset(
+    {"groups", "committed_offsets", "pending_offsets", "unreachable_offsets", "open_transactions", VERDICTS}
+)
 _GROUP_KEY = ("log_partition", "group_id")
 _INSTANTS = ["broker_expires_at_ms", "due_by_ms"]
 
@@ -89,7 +93,7 @@ def summarize(root: Folder | Path | str) -> Summary:
         undecodable=undecodable,
         checks=len(checks),
         failed_critical=sum(not check.success and check.severity == "critical" for check in checks),
-        endless=len(run.endless),
+        unloadable=len(run.unloadable),
     )
     return Summary(
         exit_code=code,
@@ -139,8 +143,16 @@ class _Tables:
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
+        self._not_held: list[int] = []
+        loads = rows_of(self.read("load_profile", ["log_partition", "load_outcome"]))
+        self._not_held = [row["log_partition"] for row in loads if row["load_outcome"] in HOLDS_NOTHING]
 
     def dataset(self, table: str) -> ds.Dataset:
+        """The rows of a table; of what coordinators hold in memory, without log partitions whose load leaves nothing."""
+        is_held = ~pc.field("log_partition").isin(self._not_held)
+        return self._files(table).filter(is_held) if table in _IN_MEMORY and self._not_held else self._files(table)
+
+    def _files(self, table: str) -> ds.Dataset:
         own = self._folder.sub(table)
         files = [own.path(name) for name in own.files()]
         if not files:
@@ -156,7 +168,7 @@ class _Tables:
         return self.dataset(table).to_table(columns=list(columns), filter=where).unify_dictionaries()
 
     def read_by_file(self, table: str, columns: Sequence[str], where: pc.Expression) -> Iterator[pa.Table]:
-        for file in self.dataset(table).get_fragments():
+        for file in self._files(table).get_fragments():
             yield file.to_table(columns=list(columns), filter=where).unify_dictionaries()
 
     def count(self, table: str) -> int:

@@ -295,15 +295,15 @@ class Summary(SummaryPart):
         return [check for check in self.checks if not check.success]
 
 
-def outcome(*, undecodable: int, checks: int, failed_critical: int, endless: int = 0) -> tuple[int, str]:
+def outcome(*, undecodable: int, checks: int, failed_critical: int, unloadable: int = 0) -> tuple[int, str]:
     """The exit code of a finished run and its reason; 5 counts before 3."""
     rest = f"; {some(failed_critical, 'critical check')} failed too" if failed_critical else ""
     if undecodable:
         note = "everything else was written; nothing is planned for the affected log partitions"
         return 5, f"{some(undecodable, 'undecodable record')}: {note}{rest}"
-    if endless:
+    if unloadable:
         note = "no coordinator of this release can load it; everything else was written; nothing is planned for it"
-        return 5, f"{some(endless, 'log partition')} whose load never ends: {note}{rest}"
+        return 5, f"{some(unloadable, 'log partition')} whose load would fail or never end: {note}{rest}"
     if failed_critical:
         return 3, f"{some(failed_critical, 'critical data-quality check')} failed"
     if not checks:

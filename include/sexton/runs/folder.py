@@ -185,8 +185,8 @@ class RunRecord(BaseModel):
         default_factory=dict,
         description="log partition -> others that hold groups which hash to it and are served from there",
     )
-    endless: list[int] = Field(default_factory=list)
-    """Log partitions whose load never ends."""
+    unloadable: list[int] = Field(default_factory=list)
+    """Log partitions whose load would fail or never end."""
     lost: LostGroups | None = Field(default=None, description="groups that lost their offsets as the topic grew")
     blocked: dict[int, str] = Field(default_factory=dict, description="log partition -> why nothing is planned for it")
     checkpoint_sha256: str | None = None

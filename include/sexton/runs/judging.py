@@ -9,7 +9,14 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from sexton.coordinator.expiry import CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS, SweepBlock, block_in, first_block
+from sexton.coordinator.expiry import (
+    CHECK_INTERVAL,
+    DEFAULT_CHECK_INTERVAL_MS,
+    NOT_LOADED,
+    SweepBlock,
+    block_in,
+    first_block,
+)
 from sexton.coordinator.profiles import profile_of
 from sexton.policy import Policy
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord, Shard
@@ -113,6 +120,8 @@ def _nulls(count: int, names: Iterable[str]) -> pa.Table:
 
 def block_of(folder: RunFolder, record: RunRecord, log_partition: int) -> SweepBlock | None:
     """What makes the broker's sweep of a log partition fail, by the retention and instant of `record`."""
+    if _recorded_block(folder, log_partition) == NOT_LOADED:
+        return NOT_LOADED
     profile = profile_of(record.profile)
     blocks = []
     for shard in folder.shards_in("groups", log_partition):
@@ -132,9 +141,13 @@ def block_of(folder: RunFolder, record: RunRecord, log_partition: int) -> SweepB
 
 def sweep_fails(folder: RunFolder, record: RunRecord, log_partition: int) -> bool:
     """Whether the broker's sweep of one log partition at the instant of the run writes nothing, as its replay found."""
-    profiles = folder.read_table("load_profile", log_partition).to_pylist()
-    block = block_in(profiles[0]) if profiles else None  # a run by looks has none
+    block = _recorded_block(folder, log_partition)
     return block is not None and block.is_on(record.as_of_ms)
+
+
+def _recorded_block(folder: RunFolder, log_partition: int) -> SweepBlock | None:
+    profiles = folder.read_table("load_profile", log_partition).to_pylist()
+    return block_in(profiles[0]) if profiles else None  # a run by looks has none
 
 
 def read_held(folder: RunFolder, shard: Shard) -> pa.Table:

@@ -17,6 +17,7 @@ BROKER_REASONS = (
     "pending_transaction",
     "share_group",
     "sweep_blocked",
+    "load_would_fail",
     "between_looks",
     "overdue",
     "not_answered",
@@ -99,7 +100,7 @@ OFFSET_VERDICTS = Table(
             pa.string(),
             "what changes the broker's verdict, at once or after some time: time alone, a commit of the offset,"
             " a subscription to its topic that begins or ends, the last member leaving, the end of the transaction,"
-            " the end of what makes the sweep of its log partition fail; NULL where nothing does",
+            " the end of what makes the load or the sweep of its log partition fail; NULL where nothing does",
             nullable=True,
             allowed=CHANGES_BY,
         ),

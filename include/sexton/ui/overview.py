@@ -6,6 +6,7 @@ All figures are of one published run and computed once, in some 0.3 s for two mi
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.lake.read import PublishedRun
 from sexton.report.figures import DAY_MS, HOUR_MS
 from sexton.ui.database import Rows
@@ -61,7 +62,9 @@ def overview(tables: PublishedTables, run: PublishedRun) -> Overview:
 
 
 def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
-    groups, verdicts = groups_of(tables, run), tables.of_run(run, "offset_verdicts")
+    verdicts, loads = tables.of_run(run, "offset_verdicts"), tables.of_run(run, "load_profile")
+    not_held = f"SELECT log_partition FROM {loads} WHERE load_outcome IN {tuple(sorted(HOLDS_NOTHING))}"
+    groups = f"(SELECT * FROM {groups_of(tables, run)} WHERE log_partition NOT IN ({not_held}))"
     as_of_ms = run.key.as_of_ms
     bin_hours = _bin_hours(int(run.row["retention_ms"]))
     totals = tables.rows(

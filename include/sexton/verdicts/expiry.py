@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator.expiry import SWEEP_BLOCKED, SweepBlock, first_block
+from sexton.coordinator.expiry import LOAD_WOULD_FAIL, NOT_LOADED, SWEEP_BLOCKED, SweepBlock, first_block
 from sexton.coordinator.loading import GROUP_REMOVED, UNDETERMINED
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Expiry, Profile
@@ -92,16 +92,16 @@ def sweep_block(
 
 
 def under_block(verdicts: pa.Table, block: SweepBlock | None, *, now_ms: int) -> pa.Table:
-    """`verdicts` where every sweep from some instant on fails: what would go then stays."""
+    """`verdicts` where every sweep from some instant on fails: what would go then stays; of NOT_LOADED, all."""
     if block is None:
         return verdicts
     goes = pc.if_else(pc.equal(verdicts["broker_verdict"], "expire"), now_ms, verdicts["broker_expires_at_ms"])
-    is_on = pc.is_valid(goes)
+    is_on = pc.or_(pc.is_valid(goes), block == NOT_LOADED)
     if block.from_ms is not None:
         is_on = pc.fill_null(pc.greater_equal(goes, block.from_ms), False)
     for name, blocked in (
         ("broker_verdict", "keep"),
-        ("broker_reason", SWEEP_BLOCKED),
+        ("broker_reason", LOAD_WOULD_FAIL if block == NOT_LOADED else SWEEP_BLOCKED),
         ("broker_expires_at_ms", pa.scalar(None, pa.int64())),
         ("changes_by", "sweep_unblocked"),
     ):

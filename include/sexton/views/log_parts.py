@@ -16,7 +16,7 @@ from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.view import EmptyView
 from sexton.coordinator.endless_load import NEVER_ENDS
-from sexton.coordinator.expiry import sweep_block
+from sexton.coordinator.expiry import block_in, sweep_block
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import LogError
@@ -151,15 +151,17 @@ class LogParts:
             profile=self.profile,
         )
         tables = finish(fold, log_partition=log_partition, partition_count=None, endless=endless)
+        (profile,) = tables["load_profile"].to_pylist()
         offsets = held_offsets(tables["committed_offsets"], tables["unreachable_offsets"])
         return LoadedPartition(
             held=TablesView(tables),
-            load_failure=tables["load_profile"]["load_failure"][0].as_py(),
-            never_ends=tables["load_profile"]["load_outcome"][0].as_py() == NEVER_ENDS,
-            undecodable=tables["load_profile"]["undecodable_records"][0].as_py(),
+            load_failure=profile["load_failure"],
+            never_ends=profile["load_outcome"] == NEVER_ENDS,
+            undecodable=profile["undecodable_records"],
             is_covered=not self._is_cut or fold.first_log_offset is not None,
-            next_log_offset=tables["load_profile"]["next_log_offset"][0].as_py() or 0,
-            sweep_block=lambda retention_ms, now_ms: block_of(
+            next_log_offset=profile["next_log_offset"] or 0,
+            sweep_block=lambda retention_ms, now_ms: block_in(profile)
+            or block_of(
                 offsets,
                 tables["groups"],
                 tables["pending_offsets"],

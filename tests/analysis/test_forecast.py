@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from sexton.analysis.forecast import DAY_MS, forecast_of
 from sexton.coordinator import expiry
 from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.profiles import profile_of
+from sexton.coordinator.tombstones import Tombstone
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.tables.expiry_forecast import HORIZON_DAYS
@@ -22,6 +24,8 @@ from tests.plans.plan_runs import archive_of_commits, planned
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 from tests.verdicts.test_expiry import CAP_BYTES
 
+GOLDEN = Path(__file__).parents[1] / "golden"
+SCALA, OLD, EMPTY = "group_metadata_manager:2.8.2", "offset_manager:0.9.0.1", "group_metadata_manager:1.1.1"
 RETENTIONS = st.sampled_from([1, 60_000, DAY_MS - 60_000, 7 * DAY_MS, 29 * DAY_MS, 40 * DAY_MS])
 
 
@@ -29,6 +33,28 @@ def forecast(loaded: Loaded, *, retention_ms: int, as_of_ms: int) -> list[dict[s
     tables = judged(loaded, None, retention_ms=retention_ms, now_ms=as_of_ms)
     rows = forecast_of(tables["verdicts"], tables["held"], tables["groups"], as_of_ms=as_of_ms, profile=loaded.profile)
     return rows.to_pylist()
+
+
+def lost_in(swept: list[Tombstone]) -> Counter[str]:
+    return Counter(item.group_id for item in swept if item.topic is not None)
+
+
+def goes(loaded: Loaded, group_id: str) -> bool:
+    group = loaded.groups.by_id[group_id]
+    return group.state == "Empty" and group_id not in loaded.state.open_groups()
+
+
+@pytest.mark.parametrize("name, profile, left", [("2.8.2-plain", SCALA, 3), ("0.9.0.1", OLD, 0), ("1.1.1", EMPTY, 0)])
+def test_whole_groups_are_those_that_the_broker_lost(name: str, profile: str, left: int) -> None:
+    """Before 4.0 a group without a generation leaves without a tombstone."""
+    lost = total = 0
+    for file in sorted((GOLDEN / f"kafka-{name}" / "before").glob("*/*.log")):
+        loaded = load([file.read_bytes()], cap_bytes=CAP_BYTES, profile=profile_of(profile))
+        total += len(loaded.groups.by_id)
+        rows = forecast(loaded, retention_ms=60_000, as_of_ms=BASE_MS + 3_650 * DAY_MS)
+        lost += sum(bool(row["is_whole_group"]) for row in rows if row["horizon_days"] == 1)
+    print(name, lost, total)
+    assert lost == total - left
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)
@@ -47,8 +73,11 @@ def test_equals_a_sweep_on_that_day(profile, history, retention_ms, as_of_ms):
     expected = {}
     for days in HORIZON_DAYS:
         swept = expiry.sweep(loaded, retention_ms=retention_ms, now_ms=min(as_of_ms + days * DAY_MS, last_ms))
-        lost = Counter(item.group_id for item in swept if item.topic is not None)
+        lost = lost_in(swept)
         whole = {item.group_id for item in swept if item.topic is None}
+        if not profile.is_java:  # groups also go without a tombstone
+            held = Counter(group_id for group_id, _, _ in loaded.offsets)
+            whole |= {name for name in lost_in(swept) if lost_in(swept)[name] == held[name] and goes(loaded, name)}
         expected |= {(group_id, days): (count, group_id in whole) for group_id, count in lost.items()}
     assert {key: (row["offset_count"], row["is_whole_group"]) for key, row in told.items()} == expected
     for (_, days), row in told.items():

@@ -9,7 +9,16 @@ import pytest
 
 from tests.archived import Archive
 from tests.coordinator.test_endless_load import BUFFER, LOG, sizes
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry
+from tests.strategies import (
+    BAD_SUBSCRIPTION,
+    BASE_MS,
+    BatchSpec,
+    classic_fields,
+    commit,
+    encode_log,
+    group_entry,
+    offset_value,
+)
 from tests.views.worlds import write_log
 
 Run = Callable[..., tuple[int, str, str]]
@@ -34,7 +43,7 @@ def test_an_audit_of_a_load_that_never_ends(run: Run, segments: Path, tmp_path: 
     code, told, err = run("audit", "--segments", segments, *OLD, *SMALL_BUFFER, *MUCH_LATER, "--out", out, "--json")
     summary = json.loads(told)
     assert (code, summary["exit_code"]) == (5, 5)
-    assert "1 log partition whose load never ends" in err
+    assert "1 log partition whose load would fail or never end" in err
     endless, fine = summary["log_partitions"]
     assert (endless["load_outcome"], fine["load_outcome"]) == ("never_ends", "loaded")
     assert f"at least {max(sizes(LOG))}" in endless["load_failure"]
@@ -55,6 +64,42 @@ def test_an_audit_of_a_load_that_never_ends(run: Run, segments: Path, tmp_path: 
 
     large = ("--load-buffer-bytes", max(sizes(LOG)))
     assert run("audit", "--segments", segments, *OLD, *large, "--out", out)[0] == 0
+
+
+LARGE = BatchSpec(entries=(commit("n" * 999, version=1),))
+NULL_KEY = BatchSpec(entries=((None, offset_value(1)),))
+SHARE_RECORD = BatchSpec(entries=(group_entry(11, "h", {"epoch": 1, "metadata_hash": 1}),))
+MALFORMED = BatchSpec(entries=(group_entry(2, "m", classic_fields(("m", BAD_SUBSCRIPTION))),))
+
+
+@pytest.mark.parametrize(
+    "profile, bad, more",
+    [
+        ("group_metadata_manager:2.8.2", NULL_KEY, ()), ("group_coordinator:4.3.1", MALFORMED, ()),
+        ("group_coordinator:4.3.1", SHARE_RECORD, ()), (OLD[1], LARGE, SMALL_BUFFER),
+    ],
+    ids=["null key", "malformed subscription", "replay", "endless"],
+)  # fmt: skip
+def test_what_a_failed_load_holds_counts_for_nothing(
+    run: Run, tmp_path: Path, profile: str, bad: BatchSpec, more: tuple[object, ...]
+) -> None:
+    held = BatchSpec(entries=(commit("h", version=1), commit("x", version=1)))
+    fine = encode_log([BatchSpec(entries=(commit("y", version=1),))])
+    log = write_log(tmp_path / "disk", {0: encode_log([held, bad]), 1: fine})
+    asked = ("--segments", log, "--partition-count", 2, "--profile", profile, *more, *MUCH_LATER)
+    code, told, err = run("audit", *asked, "--out", tmp_path / "out", "--json")
+    summary = json.loads(told)
+    assert code == 5, err
+    assert (summary["group_count"], summary["offsets"]["live"], summary["expiring"]["never"]) == (1, 1, {})
+    assert [line["group_id"] for line in summary["losing_groups"]["rows"]] == ["y"]
+    columns = ["log_partition", "broker_verdict", "broker_reason", "broker_expires_at_ms", "changes_by"]
+    rows = pq.ParquetDataset(tmp_path / "out" / "offset_verdicts").read().select(columns).to_pylist()
+    failed = [tuple(row.values())[1:] for row in rows if row["log_partition"] == 0]
+    assert set(failed) == {("keep", "load_would_fail", None, "sweep_unblocked")}
+    code, told, _ = run("forecast", *asked, "--json")
+    assert (code, [group["group_id"] for group in json.loads(told)["groups"]]) == (5, ["y"])
+    code, told, _ = run("what-if", "--retention-minutes", 1, *asked, "--json")
+    assert (code, json.loads(told)["counts"]["offsets_lost_proposed"]) == (5, 1)
 
 
 def test_questions_of_a_load_that_never_ends(run: Run, tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ from sexton.archive.cluster_metadata import LogPartitionMetadata
 from sexton.archive.manifest import Lineage
 from sexton.coordinator.partitioner import partition_of
 from sexton.log.batch import read_batches
+from sexton.log.message_set import encode_message_set
 from sexton.records import decode_subscription, kafka_uuid
 from tests.coordinator.golden import GOLDEN, lines
 from tests.kafka.fake_cluster import FakeCluster
 from tests.record_fields import decode_value
 from tests.strategies import (
+    BASE_MS,
     TOPIC_IDS,
     BatchSpec,
     classic_fields,
@@ -24,6 +26,7 @@ from tests.strategies import (
     encode_log,
     group_entry,
     offset_key,
+    offset_value,
     subscription,
 )
 from tests.views.worlds import log_of, logs_of, write_archive, write_log, write_run
@@ -304,6 +307,50 @@ def test_a_transaction_on_an_old_format(asked, tmp_path):
     answer = asked("groups", "check-commit", "g", "t:0", "--transactional", "--message-format", "1", *log)
     assert answer["partitions"][0]["error"] == "UNSUPPORTED_FOR_MESSAGE_FORMAT"
     assert (answer["batch"], answer["records"]) == (None, [])
+
+
+def test_a_codec_that_the_release_does_not_write_is_refused(refused, asked, tmp_path):
+    log = ("--segments", write_log(tmp_path / "disk", {0: log_of(commit("g", version=1))}), "--partition-count", 1)
+    questions = ["groups", "check-commit", "g", "t:0"], ["groups", "metadata-record", "g"]
+    wrong = (
+        ("--profile", "group_metadata_manager:1.1.1", "--codec", "zstd"),
+        ("--profile", "group_metadata_manager:2.8.2", "--codec", "zstd", "--message-format", 1),
+        ("--profile", "offset_manager:0.9.0.1", "--message-format", 2),
+    )
+    for question in questions:
+        for options in wrong:
+            assert "does not write" in refused(2, *question, *options, *log)
+        assert asked(*question, "--profile", "group_metadata_manager:2.8.2", "--codec", "zstd", *log)["batch"]
+        small = asked(*question, *wrong[1][:2], "--max-message-bytes", 9, *log)
+        assert small["batch"] is None
+    assert small["error"] == "UNKNOWN_SERVER_ERROR"
+    audit = ("audit", *log, *wrong[0], "--out", tmp_path / "out")
+    assert "does not write zstd" in refused(2, *audit)
+
+
+OLD_COMMIT = (offset_key("g"), offset_value(7, version=1, commit_timestamp_ms=BASE_MS + 10))
+FORMAT_0 = encode_message_set([OLD_COMMIT], base_offset=0, magic=0)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [("fetch", "g"), ("groups", "list"), ("groups", "describe", "g"), ("explain", "g"), ("audit",), ("diff",)],
+)
+def test_record_format_0_does_not_say_what_was_there(run, refused, tmp_path, question):
+    """Another log partition with timestamps does not date the records of this one."""
+    folder = write_log(tmp_path / "disk", {1: FORMAT_0, 0: log_of(commit("h", version=1))})
+    log = ("--segments", folder, "--partition-count", 2, "--profile", "group_metadata_manager:0.11")
+    out = ("--out", tmp_path / "out") if question == ("audit",) else ()
+    at = (lambda ms: (ms, ms)) if question == ("diff",) else (lambda ms: ("--as-of", ms))
+    assert "bear no timestamp" in refused(4, *question, *at(str(BASE_MS + 10)), *log, *out)
+    assert run(*question, *at(str(BASE_MS + 11)), *log, *out)[0] == 0
+
+
+def test_explain_has_no_instant_of_record_format_0(asked, tmp_path):
+    log = ("--segments", write_log(tmp_path / "disk", {0: FORMAT_0}), "--profile", "offset_manager:0.9.0.1")
+    told = asked("explain", "g", "--partition-count", 1, "--from", "2020-01-01", *log)
+    assert {event["timestamp_ms"] for event in told["events"]} == {None}
+    assert [one["reason"] for one in told["next"]] == ["not_due"]
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from sexton.coordinator import expiry
 from sexton.coordinator.loading import Loaded
 from sexton.policy import GroupInput, OffsetInput, Policy, decide
 from sexton.policy.inputs import last_active_ms
 from sexton.tables import TABLES
-from sexton.verdicts.expiry import held_offsets, judge
+from sexton.verdicts.expiry import held_offsets, judge, under_block
 from tests.verdicts.test_expiry import tables_of
 
 Tables = dict[str, pa.Table]
@@ -22,6 +23,8 @@ def judged(loaded: Loaded, policy: Policy | None, *, retention_ms: int, now_ms: 
         held, tables["groups"], tables["pending_offsets"], retention_ms=retention_ms, now_ms=now_ms,
         profile=loaded.profile,
     )  # fmt: skip
+    block = expiry.sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms)
+    verdicts = under_block(verdicts, block, now_ms=now_ms)
     pending = {(row["group_id"], row["topic"], row["partition"]) for row in tables["pending_offsets"].to_pylist()}
     groups = facts_of(tables["groups"], held)
     rows = []

@@ -19,7 +19,7 @@ from sexton.policy import CompiledPolicy, Policy
 from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.tables import TABLES
 from sexton.tables.expiry_forecast import HORIZON_DAYS
-from sexton.verdicts.expiry import deleted_when_bare
+from sexton.verdicts.expiry import leaves_when_bare
 from sexton.verdicts.policy import RULE, group_facts, newest_commits
 
 TABLE = "expiry_forecast"
@@ -137,7 +137,7 @@ def _within(going: pa.Table, days: int, groups: "_Groups", by: pa.Array, *, as_o
     some = going.filter(pc.less_equal(going["at_ms"], as_of_ms + days * DAY_MS))
     counted = some.group_by(["group", "by"]).aggregate([([], "count_all"), ("at_ms", "min"), ("at_ms", "max")])
     own = np.asarray(counted["group"])
-    is_whole = groups.is_deleted & (np.bincount(some["group"], minlength=len(groups.counts)) == groups.counts)
+    is_whole = groups.leaves & (np.bincount(some["group"], minlength=len(groups.counts)) == groups.counts)
     return pa.table(
         {
             "group_id": groups.ids.take(pa.array(own)),
@@ -153,31 +153,31 @@ def _within(going: pa.Table, days: int, groups: "_Groups", by: pa.Array, *, as_o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Groups:
-    """The groups that hold offsets: id, number of offsets, and whether a sweep deletes the group once it has none.
+    """The groups that hold offsets: id, number of offsets, and whether the group leaves once it has none.
 
     `of_row` has the number of the group of each held offset.
     """
 
     ids: pa.Array
     counts: npt.NDArray[np.int64]
-    is_deleted: npt.NDArray[np.bool_]
+    leaves: npt.NDArray[np.bool_]
     of_row: npt.NDArray[np.int32]
 
     @classmethod
     def of(cls, held: pa.Table, groups: pa.Table, *, profile: Profile) -> "_Groups":
         named = held["group_id"].combine_chunks().dictionary_encode()
-        deleted = groups["group_id"].filter(deleted_when_bare(groups, held["group_id"], profile))
+        leaving = groups["group_id"].filter(leaves_when_bare(groups, held["group_id"], profile))
         of_row = np.asarray(named.indices)
         return cls(
             ids=named.dictionary,
             counts=np.bincount(of_row, minlength=len(named.dictionary)),
-            is_deleted=np.asarray(pc.is_in(named.dictionary, value_set=deleted.combine_chunks())),
+            leaves=np.asarray(pc.is_in(named.dictionary, value_set=leaving.combine_chunks())),
             of_row=of_row,
         )
 
 
 def whole_groups(lost: pa.Table, held: pa.Table, groups: pa.Table, *, profile: Profile) -> pa.Array:
-    """Groups that a sweep deletes once the offsets of `lost` (`row` in `held`) are gone."""
+    """Groups of which nothing is left once the offsets of `lost` (`row` in `held`) are gone."""
     own = _Groups.of(held, groups, profile=profile)
     lost_counts = np.bincount(own.of_row[np.asarray(lost["row"])], minlength=len(own.counts))
-    return own.ids.filter(pa.array(own.is_deleted & (lost_counts == own.counts)))
+    return own.ids.filter(pa.array(own.leaves & (lost_counts == own.counts)))

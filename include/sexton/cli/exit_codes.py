@@ -19,7 +19,10 @@ CODES: Mapping[int, tuple[str, str]] = MappingProxyType(
             "or a policy's test failed.",
         ),
         4: ("no coverage", "Nothing is known about that instant, or about that group's log partition."),
-        5: ("undecodable input", "All output is written, but some bytes could not be decoded, or a load would fail or never end."),
+        5: (
+            "undecodable input",
+            "All output is written, but some bytes could not be decoded, or a load would fail or never end.",
+        ),
         6: ("refused", "A guard refused; nothing was changed."),
         1: ("anything else", "Trying again may help."),
         INTERRUPTED: ("interrupted", "Ctrl-C."),

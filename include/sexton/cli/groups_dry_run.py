@@ -52,6 +52,12 @@ MessageFormat = Annotated[
         at_most=2,
     ),
 ]
+MaxMessageBytes = Annotated[
+    int | None,
+    option(
+        "--max-message-bytes N", f"max.message.bytes of the offsets topic. {_RECORDED}, 1048588.", _BROKER, at_least=1
+    ),
+]
 LeaderEpoch = Annotated[int, option("--leader-epoch N", "Leader epoch of the log partition.", _BROKER, at_least=0)]
 Out = Annotated[Path | None, option("--out DIR", "Also write the batch here, as a segment that kafka-dump-log reads.")]
 
@@ -93,15 +99,7 @@ def check_commit(
     ] = None,
     codec: Codec = None,
     message_format: MessageFormat = None,
-    max_message_bytes: Annotated[
-        int | None,
-        option(
-            "--max-message-bytes N",
-            f"max.message.bytes of the offsets topic. {_RECORDED}, 1048588.",
-            _BROKER,
-            at_least=1,
-        ),
-    ] = None,
+    max_message_bytes: MaxMessageBytes = None,
     leader_epoch: LeaderEpoch = 0,
     out: Out = None,
     log: LogInput,
@@ -124,7 +122,7 @@ def check_commit(
     ids = {topic: topic_id for topic_id, topic in view.topics.ids.items()}
     end = _log_end(view, group, leader_epoch)
     dry_run = commit_offsets(
-        view.coordinator,
+        replace(view.coordinator, profile=broker.profile),
         Commit(
             group_id=group,
             partitions=tuple(
@@ -173,6 +171,7 @@ def metadata_record(
     *,
     codec: Codec = None,
     message_format: MessageFormat = None,
+    max_message_bytes: MaxMessageBytes = None,
     leader_epoch: LeaderEpoch = 0,
     out: Out = None,
     log: LogInput,
@@ -188,8 +187,8 @@ def metadata_record(
 
     wanted = codec_number(codec)
     view = log.view_of([group], is_quiet=json)
-    settings = _broker(view, codec=wanted, message_format=message_format).topic
-    rules, described = view.coordinator.profile, describe_group(view.coordinator, group)
+    broker = _broker(view, codec=wanted, message_format=message_format, max_message_bytes=max_message_bytes)
+    settings, rules, described = broker.topic, broker.profile, describe_group(view.coordinator, group)
     if described.group is None:
         if json:
             fields = {"group_id": group, "state": described.state, **error_fields(described.error)}
@@ -214,13 +213,15 @@ def metadata_record(
     if json:
         record = {"version": version, "key": key.hex(), "value": value.hex()}
         after = {error.name: error_fields(answer) for error, answer in dry_run.after_failed_append.items()}
-        batch = {"base_offset": end.log_offset, "batch": dry_run.batch.hex(), "after_failed_append": after}
+        batch = {"base_offset": end.log_offset, "batch": dry_run.batch.hex() or None, "after_failed_append": after}
         return print_view_json(
-            view, "storeGroup", {"group_id": group, **error_fields(described.error), **record, **batch}
+            view, "storeGroup", {"group_id": group, **error_fields(dry_run.error), **record, **batch}
         )
     print_line(f"{short(group)}: type 2, version {version}, as Kafka {'.'.join(map(str, rules.release))} writes it")
     print_line(f"key    {key.hex()}")
     print_line(f"value  {value.hex()}")
+    if not dry_run.batch:
+        print_line(f"larger than max.message.bytes: the members receive {dry_run.error.name}")
     _print_append(dry_run.batch, 1, end=end, settings=settings, view=view)
     _print_failed_appends(dry_run.after_failed_append)
     return print_notes(view)
@@ -281,16 +282,20 @@ def _broker(
     view: "CoordinatorView", *, codec: int | None, message_format: int | None, max_message_bytes: int | None = None
 ) -> "BrokerSettings":
     """The recorded settings of the broker, overridden by the options."""
-    from sexton.coordinator.api.broker_settings import broker_settings
+    from sexton.coordinator.api.broker_settings import broker_settings, impossible_codec
 
     recorded = view.recorded
     if max_message_bytes is not None:
         recorded = replace(recorded, max_message_bytes=max_message_bytes)
-    settings = broker_settings(recorded, profile=view.coordinator.profile)
+    profile = view.coordinator.profile
+    settings = broker_settings(recorded, profile=profile)
     if codec is None:
         view.warnings.extend(settings.warnings)
     asked = {name: value for name, value in (("codec", codec), ("message_format", message_format)) if value is not None}
-    return replace(settings, topic=replace(settings.topic, **asked))
+    topic = replace(settings.topic, **asked)
+    if refused := impossible_codec(topic.codec, topic.magic(profile), profile):
+        raise UsageError(refused, where="--codec, --message-format", fix="leave them out, or choose another --profile")
+    return replace(settings, topic=topic)
 
 
 def _recorded_minutes(view: "CoordinatorView") -> int:

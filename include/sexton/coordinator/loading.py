@@ -59,6 +59,7 @@ class Loaded:
     first_log_offset: int | None = None
     next_log_offset: int = 0
     max_timestamp_ms: int = -1
+    max_commit_timestamp_ms: int = -1
     cut: int = 0
     _live_group_records: dict[bytes, bool] = field(default_factory=dict)
 
@@ -327,6 +328,7 @@ def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: Decode
         loaded.state.remove(key, log_offset=decoded.log_offset, only_of=batch.producer_id if is_pending else None)
         return
     loaded.commits[key[0]] += 1
+    loaded.max_commit_timestamp_ms = max(loaded.max_commit_timestamp_ms, decoded.value.commit_timestamp_ms)
     loaded.counters["read_values"] += 1
     loaded.groups.ensure_simple_group(key[0])
     loaded.state.put(

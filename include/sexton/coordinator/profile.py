@@ -191,6 +191,8 @@ class Profile:
     """That of batches of tombstones and of group metadata; that of commits is 0 in every release."""
 
     # what it answers
+    has_group_errors: bool = True
+    """Whether OffsetFetch has an error of the group (KIP-88, 0.10.2); before, each partition that is asked for has."""
     supports_stable_fetch: bool = True
     """Whether OffsetFetch knows `require_stable` (KIP-447, 2.5)."""
     checks_group_ids: bool = True
@@ -211,8 +213,8 @@ class Profile:
     """Whether an append that failed for its size is answered INVALID_COMMIT_OFFSET_SIZE, not as it is (0.9)."""
     maps_replica_errors: bool = True
     """Whether NOT_ENOUGH_REPLICAS of an append becomes COORDINATOR_NOT_AVAILABLE (0.10.1)."""
-    maps_storage_errors: bool = True
-    """Whether KAFKA_STORAGE_ERROR of an append becomes NOT_COORDINATOR (1.0)."""
+    has_storage_errors: bool = True
+    """Whether an append may end in KAFKA_STORAGE_ERROR (KIP-112, 1.0)."""
     unloads_every_group: bool = False
     """Whether unloading a log partition drops the groups of all of them, though not their offsets (0.9.0.0)."""
     offsets_excuse_unload: bool = True

@@ -49,7 +49,7 @@ class _Commits:
 
     by_restore: str | None = None
     count: int = 0
-    first: tuple[int, int] = (0, 0)
+    first: tuple[int, int | None] = (0, None)
     partitions: dict[TopicPartition, int] = field(default_factory=dict)
 
 
@@ -85,7 +85,9 @@ class EventBuilder:
         """The group's records of one batch; `is_pending` for the end of a transaction."""
         for record, found in records:
             self._add_disappearances(below=record.log_offset)
-            self.last_timestamp_ms = max(self.last_timestamp_ms, record.timestamp_ms)
+            own_ms = found.value.commit_timestamp_ms if isinstance(found, DecodedOffset) and found.value else -1
+            stamp = _stamp(record)
+            self.last_timestamp_ms = max(self.last_timestamp_ms, own_ms if stamp is None else stamp)
             if not self._has_appeared:
                 self._has_appeared = True
                 self._add(record, "appeared", "its first record in this log")
@@ -118,7 +120,7 @@ class EventBuilder:
         commits = self._commits
         commits.by_restore = by_restore
         if not commits.count:
-            commits.first = (record.log_offset, record.timestamp_ms)
+            commits.first = (record.log_offset, _stamp(record))
         commits.count += 1
         commits.partitions[topic, partition] = found.value.committed_offset
 
@@ -158,7 +160,7 @@ class EventBuilder:
             detail = f"it held no offset: {' or '.join(causes)}" if causes else "no operation of the coordinator"
         self.events.append(
             Event(
-                timestamp_ms=record.timestamp_ms,
+                timestamp_ms=_stamp(record),
                 log_offset=record.log_offset,
                 what="removed",
                 detail=f"the group is deleted; {detail}",
@@ -180,7 +182,7 @@ class EventBuilder:
 
     def _add(self, record: Record, what: str, detail: str) -> None:
         self.events.append(
-            Event(timestamp_ms=record.timestamp_ms, log_offset=record.log_offset, what=what, detail=detail)
+            Event(timestamp_ms=_stamp(record), log_offset=record.log_offset, what=what, detail=detail)
         )
 
     def _flush(self) -> None:
@@ -203,6 +205,11 @@ class EventBuilder:
         self._flush()
         self.events.sort(key=lambda event: (event.log_offset, event.what in (COMMITTED, RESTORED)))
         return self._groups.by_id.get(self._group_id) or simple_group(self._group_id, self._profile)
+
+
+def _stamp(record: Record) -> int | None:
+    """When a record was written; None in record format 0, which does not say."""
+    return record.timestamp_ms if record.timestamp_ms >= 0 else None
 
 
 def describe(group: Group) -> str:

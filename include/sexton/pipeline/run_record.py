@@ -15,13 +15,13 @@ from sexton.coordinator.api.unloading import unexpected_unload_text
 from sexton.coordinator.endless_load import BUFFER, NEVER_ENDS
 from sexton.coordinator.partitioner import unknown_count_text
 from sexton.coordinator.profile import AfterFailure, Profile
-from sexton.errors import NoCoverage
+from sexton.errors import NoCoverage, UsageError
 from sexton.runs.choose_profile import AUTO, Choice
 from sexton.runs.fold_log import Merged
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import KAFKAS_DEFAULT
 from sexton.runs.partition_count import partition_count
-from sexton.runs.source import LogSource
+from sexton.runs.source import LogSource, require_stamps
 from sexton.settings import settings
 from sexton.tables import TABLES
 from sexton.uris import uri_without_login
@@ -96,6 +96,9 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
     missing = [] if count is None or source.is_archive else sorted(set(range(count)) - source.here)
     minutes, retention_source = retention_of(source.retention_minutes, request, choice.profile)
     coverage = _coverage(source, merged, missing, count)
+    settings_warnings = broker_settings(source.recorded, profile=choice.profile).warnings
+    if request.codec is not None and settings_warnings:
+        raise UsageError(settings_warnings[0], where="--codec", fix="choose a codec that the release writes")
     return RunRecord(
         run_id=request.run_id,
         cluster_id=source.cluster_id,
@@ -127,7 +130,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         warnings=[
             *source.warnings,
             *choice.warnings,
-            *broker_settings(source.recorded, profile=choice.profile).warnings,
+            *settings_warnings,
             *counted.warnings,
             *_doubts(merged, missing=missing, is_archive=source.is_archive),
         ],
@@ -190,13 +193,12 @@ def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Mer
             where=source.where,
             fix="choose a later as-of" if request.as_of_ms is not None else "is this the right folder?",
         )
-    newest_ms = max(part.max_commit_timestamp_ms for part in merged)
-    has_stamps = any(part.max_timestamp_ms >= 0 for part in merged)
-    if request.as_of_ms is not None and not has_stamps and request.as_of_ms <= newest_ms:
-        raise NoCoverage(
-            f"batches of record format 0 bear no timestamp, and offsets were committed up to {_text(newest_ms)}",
+    for part in merged:
+        require_stamps(
+            request.as_of_ms,
+            has_stamps=part.max_timestamp_ms >= 0 or part.future_batches > 0,
+            max_commit_timestamp_ms=part.max_commit_timestamp_ms,
             where=source.where,
-            fix="choose a later as-of",
         )
 
 

@@ -213,7 +213,7 @@ def lag_text(found: "LagCounts") -> str:
 
 
 def sweep_block_text(block: "SweepBlock") -> str:
-    """Why nothing in a log partition expires: the sweep fails, from when, for which group, and where to read what to do."""
+    """Why nothing in a log partition expires; of a sweep that fails from when, for which group, and what to do."""
     if block.group_id is None:
         return "A coordinator's load of this log partition would fail or never end, so nothing in it expires."
     since = "" if block.from_ms is None else f" from {instant(block.from_ms)} on"

@@ -148,7 +148,7 @@ class _Tables:
         self._not_held = [row["log_partition"] for row in loads if row["load_outcome"] in HOLDS_NOTHING]
 
     def dataset(self, table: str) -> ds.Dataset:
-        """The rows of a table; of what coordinators hold in memory, without log partitions whose load leaves nothing."""
+        """The rows of a table; of what coordinators hold in memory without log partitions that they do not hold."""
         is_held = ~pc.field("log_partition").isin(self._not_held)
         return self._files(table).filter(is_held) if table in _IN_MEMORY and self._not_held else self._files(table)
 

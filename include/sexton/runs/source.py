@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -157,6 +158,17 @@ def open_segments(
             *(f"passed over, no log_offset is so high: {name}" for path in paths for name in odd_files(fs, path)),
         ],
     )
+
+
+def require_stamps(as_of_ms: int | None, *, has_stamps: bool, max_commit_timestamp_ms: int, where: str) -> None:
+    """NoCoverage where no batch of a log partition bears a timestamp, and offsets were committed at as_of or later."""
+    if as_of_ms is not None and not has_stamps and as_of_ms <= max_commit_timestamp_ms:
+        newest = datetime.fromtimestamp(max_commit_timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        raise NoCoverage(
+            f"batches of record format 0 bear no timestamp, and offsets were committed up to {newest}",
+            where=where,
+            fix="choose a later as-of",
+        )
 
 
 def _log_dirs_text(roots: Sequence[str], paths: Sequence[str], segments: Mapping[int, list[Segment]]) -> list[str]:

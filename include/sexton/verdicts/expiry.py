@@ -240,6 +240,11 @@ def deleted_when_bare(groups: pa.Table, held: pa.Array, profile: Profile) -> pa.
     return pc.and_(pc.invert(_has_left_targets(groups)), _may_be_deleted(groups, held, profile))
 
 
+def leaves_when_bare(groups: pa.Table, held: pa.Array, profile: Profile) -> pa.Array:
+    """For each group whether nothing of it is left once it keeps no offset: before 4.0 also without a tombstone."""
+    return pc.and_(pc.invert(_has_left_targets(groups)), _may_leave(groups, held, profile))
+
+
 def is_of_offset(tombstones: pa.Table) -> pa.ChunkedArray:
     """Which rows of a plan remove a committed offset; the others remove the records of a group."""
     return pc.is_in(tombstones["record_type"], value_set=_OFFSET_TYPES)
@@ -278,16 +283,21 @@ def _has_left_targets(groups: pa.Table) -> pa.Array:
 
 def _may_be_deleted(groups: pa.Table, held: pa.Array, profile: Profile) -> pa.Array:
     """For each group whether the sweep asks to delete it once it keeps no offset; `held` names the groups of all."""
+    bare = _may_leave(groups, held, profile)
+    if not profile.deletes_generation_0:
+        bare = pc.and_(bare, pc.fill_null(pc.greater(groups["generation"], 0), False))
+    return pc.and_(bare, pa.scalar(profile.deletes_groups))
+
+
+def _may_leave(groups: pa.Table, held: pa.Array, profile: Profile) -> pa.Array:
+    """For each group whether it is Empty, and no transaction keeps it."""
     bare = pc.equal(groups["state"], "Empty")
     if not profile.deletes_share_groups:
         bare = pc.and_(bare, pc.not_equal(groups["group_type"], "Share"))
     is_free = pc.invert(groups["has_open_transaction"])
     if profile.leaks_open_transactions:  # 4.0.0 looks at transactions only where there are offsets to expire
         is_free = pc.or_(is_free, pc.invert(pc.is_in(groups["group_id"], value_set=held.combine_chunks())))
-    bare = pc.and_(bare, is_free)
-    if not profile.deletes_generation_0:
-        bare = pc.and_(bare, pc.fill_null(pc.greater(groups["generation"], 0), False))
-    return pc.and_(bare, pa.scalar(profile.deletes_groups))
+    return pc.and_(bare, is_free)
 
 
 _GROUP_COLUMNS = [

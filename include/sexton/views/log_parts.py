@@ -23,7 +23,7 @@ from sexton.errors import LogError
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.log.segment import Segment, file_bytes
 from sexton.records import OFFSET_TYPES, decode_key
-from sexton.runs.source import LogSource
+from sexton.runs.source import LogSource, require_stamps
 from sexton.settings import settings
 from sexton.views.coordinator_view import LoadedPartition
 
@@ -43,7 +43,7 @@ class LogParts:
         self.profile = profile
         self.read: dict[int, LoadedPartition] = {}
         self._source = source
-        self._is_cut = as_of_ms is not None
+        self._asked_ms, self._is_cut = as_of_ms, as_of_ms is not None
         self._as_of_ms = None if source.is_archive else as_of_ms  # an archive's segments end where the cut is
         self._taken_at_ms = source.taken_at_ms or taken_at_ms
         self._fs, _ = filesystem(source.uri)
@@ -93,6 +93,7 @@ class LogParts:
 
     def _plain_part(self, log_partition: int) -> LoadedPartition:
         loaded = self._load(log_partition)
+        self._require_stamps(loaded)
         return LoadedPartition(
             held=PlainView(loaded),
             load_failure=loaded.load_failure,
@@ -117,6 +118,14 @@ class LogParts:
             load_buffer_bytes=self._source.load_buffer_bytes,
         )
 
+    def _require_stamps(self, read: "Loaded | PartialFold") -> None:
+        require_stamps(
+            self._asked_ms,
+            has_stamps=read.max_timestamp_ms >= 0 or read.counters["future_batches"] > 0,
+            max_commit_timestamp_ms=read.max_commit_timestamp_ms,
+            where=self._source.where,
+        )
+
     def fold(self, log_partition: int) -> "PartialFold":
         """The kernels' fold of a log partition."""
         # Only here: to import the kernels takes longer than a small log takes to be read.
@@ -127,7 +136,7 @@ class LogParts:
         if not segments:
             return PartialFold.empty(profile=self.profile, is_prefix=True)
         (task,) = plan_fold_tasks(segments, target_bytes=_WHOLE_LOG)
-        return fold_task(
+        fold = fold_task(
             (self._bytes(segment) for segment in segments),
             task=task,
             cap_bytes=self.cap_bytes,
@@ -135,6 +144,8 @@ class LogParts:
             taken_at_ms=self._taken_at_ms,
             profile=self.profile,
         )
+        self._require_stamps(fold)
+        return fold
 
     def _compiled_part(self, log_partition: int) -> LoadedPartition:
         from sexton.kernels.results import finish

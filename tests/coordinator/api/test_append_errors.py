@@ -46,7 +46,6 @@ def test_spec_6_2(log_error, answers):
         ("offset_manager:0.9", "MESSAGE_TOO_LARGE", "INVALID_COMMIT_OFFSET_SIZE"),
         ("offset_manager:0.9", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS"),
         ("group_metadata_manager:0.10.1", "NOT_ENOUGH_REPLICAS", "COORDINATOR_NOT_AVAILABLE"),
-        ("group_metadata_manager:0.11", "KAFKA_STORAGE_ERROR", "KAFKA_STORAGE_ERROR"),
         ("group_metadata_manager:1.0", "KAFKA_STORAGE_ERROR", "NOT_COORDINATOR"),
         ("offset_manager:0.8.2", "NOT_LEADER_OR_FOLLOWER", "NOT_COORDINATOR"),
     ],

@@ -2,11 +2,13 @@
 
 import pytest
 
+from sexton.coordinator.api.broker_settings import PROTOCOL, broker_settings
 from sexton.coordinator.api.commit import Commit, CommitPartition
 from sexton.coordinator.api.dry_run import commit_offsets, store_group
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord
 from sexton.coordinator.api.java_map import iteration_order
+from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember
 from sexton.coordinator.batches import KAFKA_DEFAULTS, LogEnd, TopicSettings
 from sexton.coordinator.groups.classic import ClassicGroup
@@ -194,6 +196,44 @@ def test_a_batch_that_the_topic_does_not_take(release, answer):
     run = dry(release, 0, 1, topic=TopicSettings(max_message_bytes=size - 1))
     assert set(run.outcome.values()) == {answer}
     assert run.batch == b""
+
+
+@pytest.mark.parametrize("release", ["4.3.1", "3.9", "0.10.2.2"])
+def test_a_group_that_the_topic_does_not_take(release):
+    profile, group = of_broker(release), GroupMetadataRecord(group_id="g" * 500)
+    fits = store_group(group, profile=profile, now_ms=NOW_MS)
+    assert (bool(fits.batch), fits.error) == (True, Error.NONE)
+    small = TopicSettings(max_message_bytes=500)
+    run = store_group(group, profile=profile, now_ms=NOW_MS, topic=small)
+    assert (run.batch, run.error, run.after_failed_append) == (b"", Error.UNKNOWN_SERVER_ERROR, {})
+
+
+def test_the_log_of_a_release_has_its_errors_alone():
+    assert Error.KAFKA_STORAGE_ERROR not in dry("0.11.0.3").after_failed_append
+    assert Error.KAFKA_STORAGE_ERROR in dry("1.0").after_failed_append
+    stored = store_group(GroupMetadataRecord(group_id="g"), profile=of_broker("0.11.0.3"), now_ms=NOW_MS)
+    assert Error.KAFKA_STORAGE_ERROR not in stored.after_failed_append
+
+
+@pytest.mark.parametrize("release", ["0.9", "0.10.2.2"])
+def test_before_0_11_there_are_no_transactions(release):
+    run = dry(release, 0, 1, is_transactional=True, api_version=0)
+    assert (set(run.outcome.values()), run.records, run.batch) == ({Error.UNSUPPORTED_VERSION}, (), b"")
+
+
+@pytest.mark.parametrize(
+    "release, protocol, of_offset, of_group",
+    [
+        ("2.8.2", "2.0", 1, 1), ("2.8.2", "0.10.0", 1, 0), ("2.8.2", "2.1-IV0", 2, 2), ("2.8.2", "2.1-IV1", 3, 2),
+        ("2.8.2", "2.3-IV0", 3, 3), ("2.8.2", None, 3, 3), ("1.1.1", "2.8", 1, 1), ("4.3.1", "2.0", 4, 3),
+    ],
+)  # fmt: skip
+def test_values_are_of_the_version_that_the_protocol_allows(release, protocol, of_offset, of_group):
+    recorded = Recorded(broker_settings={} if protocol is None else {PROTOCOL: protocol})
+    profile = broker_settings(recorded, profile=of_broker(release)).profile
+    run = commit_offsets(one_log(profile=profile), commit_of(asked(0)), now_ms=NOW_MS, retention_ms=DAY_MS)
+    stored = store_group(GroupMetadataRecord(group_id="g"), profile=profile, now_ms=NOW_MS)
+    assert (decode_value(1, run.records[0][1])[0], decode_value(2, stored.record[1])[0]) == (of_offset, of_group)
 
 
 def test_messages_of_old_formats_are_measured_one_by_one():

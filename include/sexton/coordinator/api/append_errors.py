@@ -61,7 +61,6 @@ def _passed_on(profile: Profile) -> tuple[Error, ...]:
     return (
         *(() if profile.maps_size_errors else _TOO_LARGE),
         *(() if profile.maps_replica_errors else (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)),
-        *(() if profile.maps_storage_errors else (Error.KAFKA_STORAGE_ERROR,)),
     )
 
 

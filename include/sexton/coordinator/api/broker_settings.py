@@ -8,7 +8,7 @@ Builder.withCompression from 4.0 on). The log compresses anew where the topic ha
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sexton.coordinator.api.commit import MAX_METADATA_LENGTH
 from sexton.coordinator.api.recorded_settings import CODEC, TOPIC_CODEC, Recorded
@@ -29,6 +29,8 @@ class BrokerSettings:
 
     topic: TopicSettings
     max_metadata_length: int
+    profile: Profile
+    """The rules, with the versions of values that the inter-broker protocol allows."""
     warnings: tuple[str, ...] = ()
 
 
@@ -38,16 +40,38 @@ def broker_settings(recorded: Recorded, *, profile: Profile) -> BrokerSettings:
     message_format = _message_format(broker, topic, profile)
     codec, warning = _codec(broker, topic)
     magic = profile.record_format if message_format is None else message_format
-    if warning is None and (codec > profile.newest_codec or (codec == codecs.ZSTD and magic < BATCH_FORMAT)):
-        warning = f"Kafka {'.'.join(map(str, profile.release))} does not write {codecs.CODECS[codec]} in format {magic}"
+    warning = warning or impossible_codec(codec, magic, profile)
     return BrokerSettings(
         topic=TopicSettings(
             codec=codecs.NONE if warning else codec,
             message_format=message_format,
             max_message_bytes=MAX_BATCH_BYTES if max_message_bytes is None else max_message_bytes,
         ),
+        profile=_writing(broker, profile),
         max_metadata_length=int(broker.get(METADATA) or MAX_METADATA_LENGTH),
         warnings=() if warning is None else (f"the offsets topic's codec is taken to be none: {warning}",),
+    )
+
+
+def impossible_codec(codec: int, magic: int, profile: Profile) -> str | None:
+    """That the release writes no batch of a codec in a record format; None where it does."""
+    fits = codec != codecs.ZSTD or magic >= BATCH_FORMAT
+    if fits and magic <= profile.record_format and codec <= profile.newest_codec:
+        return None
+    return f"Kafka {'.'.join(map(str, profile.release))} does not write {codecs.CODECS[codec]} in format {magic}"
+
+
+def _writing(broker: Mapping[str, str], profile: Profile) -> Profile:
+    """GroupMetadataManager.offsetCommitValue and groupMetadataValue up to 3.9: newer versions need the protocol."""
+    protocol, text = _release(broker.get(PROTOCOL)), broker.get(PROTOCOL, "")
+    if protocol is None or profile.is_java or profile.group_value_version is None:
+        return profile
+    of_offset = 2 if text.startswith("2.1-IV0") else 1 if protocol < (2, 1) else 3
+    of_group = sum(protocol >= since for since in ((0, 10, 1), (2, 1), (2, 3)))
+    return replace(
+        profile,
+        offset_value_version=min(profile.offset_value_version, of_offset),
+        group_value_version=min(profile.group_value_version, of_group),
     )
 
 

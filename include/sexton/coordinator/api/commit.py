@@ -15,7 +15,7 @@ from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import stale_error
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember, PartitionView, TopicPartition
-from sexton.coordinator.profile import Profile
+from sexton.coordinator.profile import PendingRule, Profile
 
 MAX_METADATA_LENGTH = 4096
 """Kafka's default of offset.metadata.max.bytes, which counts UTF-16 code units."""
@@ -79,6 +79,8 @@ def validate_commit(
     answered UNKNOWN_TOPIC_OR_PARTITION and the others continue without them. An error of the whole commit is the
     outcome of every other partition.
     """
+    if commit.is_transactional and coordinator.profile.pending_rule is PendingRule.NEVER:  # before KIP-98, 0.11
+        return {(item.topic, item.partition): Error.UNSUPPORTED_VERSION for item in commit.partitions}
     outcome: dict[TopicPartition, Error] = {}
     asked = []
     for partition in commit.partitions:

@@ -71,6 +71,9 @@ class GroupDryRun:
 
     record: tuple[bytes, bytes]
     batch: bytes
+    """Empty where it is larger than the topic takes."""
+    error: Error
+    """The answer to the members; NONE means that the record is appended."""
     after_failed_append: Mapping[Error, Error]
     """By the error that the log returns, the answer of JoinGroup and SyncGroup to the members."""
 
@@ -131,22 +134,23 @@ def store_group(
 ) -> GroupDryRun:
     """Encode the record of a classic group and its batch; ValueError where the release has no groups."""
     record = group.encode(profile)
-    return GroupDryRun(
-        record=record,
-        batch=encode_append(
-            [record], profile=profile, topic=topic, end=end, now_ms=now_ms, base_sequence=profile.base_sequence
-        ),
-        after_failed_append={
-            error: answered(error, Operation.STORE_GROUP, profile)
-            for error in _log_errors(profile, is_transactional=False)
-        },
+    batch = encode_append(
+        [record], profile=profile, topic=topic, end=end, now_ms=now_ms, base_sequence=profile.base_sequence
     )
+    after = {
+        error: answered(error, Operation.STORE_GROUP, profile) for error in _log_errors(profile, is_transactional=False)
+    }
+    if largest_entry_bytes(batch) > topic.max_message_bytes:
+        return GroupDryRun(record=record, batch=b"", error=after[Error.MESSAGE_TOO_LARGE], after_failed_append={})
+    return GroupDryRun(record=record, batch=batch, error=Error.NONE, after_failed_append=after)
 
 
 def _log_errors(profile: Profile, *, is_transactional: bool) -> tuple[Error, ...]:
     """The errors of the release's log; from 4.0 on a transaction is verified over the network (KIP-890)."""
-    is_verified = is_transactional and profile.is_java
-    return tuple(error for error in LOG_ERRORS if error is not Error.NETWORK_EXCEPTION or is_verified)
+    unknown = set() if is_transactional and profile.is_java else {Error.NETWORK_EXCEPTION}
+    if not profile.has_storage_errors:
+        unknown.add(Error.KAFKA_STORAGE_ERROR)
+    return tuple(error for error in LOG_ERRORS if error not in unknown)
 
 
 def _with(outcome: Mapping[TopicPartition, Error], error: Error) -> dict[TopicPartition, Error]:

@@ -44,7 +44,8 @@ class FetchedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswer:
-    """The answer for a group; with an `error` of the whole group there are no offsets.
+    """The answer for a group; with an `error` of the whole group there are no offsets. Up to 0.10.1 only partitions
+    have errors, so that a fetch of all offsets is answered with none.
 
     `waits`: a 4.x coordinator answers once the commits in flight are replicated; the offsets are those before it.
     """
@@ -78,6 +79,9 @@ def fetch(
     if error is Error.NONE:
         view = coordinator.view_of(group_id)
         error = _member_error(view, group_id, member_id, member_epoch)
+    if error is not Error.NONE and not coordinator.profile.has_group_errors:
+        asked = (FetchedOffset(topic=one.topic, partition=one.partition, error=error) for one in partitions or ())
+        return FetchAnswer(group_id=group_id, error=Error.NONE, offsets=tuple(asked))
     if error is not Error.NONE:
         return FetchAnswer(group_id=group_id, error=error)
     offsets = view.offsets(group_id) if _is_fetchable(coordinator, view, group_id) else {}

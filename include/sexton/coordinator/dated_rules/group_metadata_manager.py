@@ -36,7 +36,7 @@ DATED_RULES: DatedRules = (
             "maps_replica_errors": True,
         },
     ),
-    ((0, 10, 2), {"drops_deleted_topics": True, "offsets_excuse_unload": True}),
+    ((0, 10, 2), {"drops_deleted_topics": True, "offsets_excuse_unload": True, "has_group_errors": True}),
     (
         (0, 11),
         {
@@ -47,7 +47,7 @@ DATED_RULES: DatedRules = (
             "record_format": 2,
         },
     ),
-    ((1, 0), {"maps_storage_errors": True}),
+    ((1, 0), {"has_storage_errors": True}),
     ((1, 0, 1), {"forgets_protocol_type": False}),
     ((1, 1), {"has_delete_groups": True}),
     ((2, 0), {"checks_group_ids": True, "default_retention_minutes": 10_080}),

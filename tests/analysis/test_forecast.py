@@ -44,17 +44,16 @@ def goes(loaded: Loaded, group_id: str) -> bool:
     return group.state == "Empty" and group_id not in loaded.state.open_groups()
 
 
-@pytest.mark.parametrize("name, profile, left", [("2.8.2-plain", SCALA, 3), ("0.9.0.1", OLD, 0), ("1.1.1", EMPTY, 0)])
-def test_whole_groups_are_those_that_the_broker_lost(name: str, profile: str, left: int) -> None:
+@pytest.mark.parametrize("name, profile", [("2.8.2-plain", SCALA), ("1.1.1", EMPTY), ("0.9.0.1", OLD)])
+def test_whole_groups_are_those_that_the_broker_lost(name: str, profile: str) -> None:
     """Before 4.0 a group without a generation leaves without a tombstone."""
-    lost = total = 0
+    lost, total = 0, -len((GOLDEN / f"kafka-{name}" / "swept.jsonl").read_text().splitlines())
     for file in sorted((GOLDEN / f"kafka-{name}" / "before").glob("*/*.log")):
         loaded = load([file.read_bytes()], cap_bytes=CAP_BYTES, profile=profile_of(profile))
         total += len(loaded.groups.by_id)
         rows = forecast(loaded, retention_ms=60_000, as_of_ms=BASE_MS + 3_650 * DAY_MS)
         lost += sum(bool(row["is_whole_group"]) for row in rows if row["horizon_days"] == 1)
-    print(name, lost, total)
-    assert lost == total - left
+    assert lost == total > 20
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.text)

@@ -7,7 +7,7 @@ import pytest
 from sexton.coordinator.api.commit import Commit, CommitPartition, validate_commit
 from sexton.coordinator.api.coordinator import Coordinator, shard_after_load
 from sexton.coordinator.api.errors import Error
-from sexton.coordinator.api.fetch import fetch
+from sexton.coordinator.api.fetch import AskedPartition, fetch
 from sexton.coordinator.api.listing import describe_group, list_groups
 from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.endless_load import DEFAULT_BUFFER_BYTES, NEVER_ENDS, Endless, is_too_large
@@ -120,7 +120,9 @@ def test_every_question_is_answered_that_the_load_goes_on(release: str) -> None:
     shard = shard_after_load(PlainView(loaded), profile=profile, load_failed=True, never_ends=True)
     coordinator = Coordinator(profile=profile, partition_count=1, shards={0: shard})
     loading = Error.COORDINATOR_LOAD_IN_PROGRESS
-    assert (fetch(coordinator, "g").error, fetch(coordinator, "g").offsets) == (loading, ())
+    answer = fetch(coordinator, "g", partitions=[AskedPartition(topic="t", partition=0)])
+    told = [answer.error] if profile.has_group_errors else [one.error for one in answer.offsets]
+    assert (told, fetch(coordinator, "g").offsets) == ([loading], ())
     assert (list_groups(coordinator).error, list_groups(coordinator).groups) == (loading, ())
     assert describe_group(coordinator, "g").error == loading
     asked = Commit(group_id="g", partitions=(CommitPartition(topic="t", partition=0),), api_version=2)

@@ -8,7 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.archived import Archive
+from tests.campaign.test_mutants import log_that_ends_at
 from tests.coordinator.test_endless_load import BUFFER, LOG, sizes
+from tests.environment import with_settings
 from tests.strategies import (
     BAD_SUBSCRIPTION,
     BASE_MS,
@@ -157,3 +159,19 @@ def test_every_command_warns_of_a_profile_that_the_log_contradicts(run: Run, tmp
         told = [line for line in err.splitlines() if "contradicts the profile group_metadata_manager:3.9" in line]
         assert len(told) == 1, words
     assert "contradicts" not in run("fetch", "g", *log)[2]
+
+
+@pytest.mark.parametrize("task_bytes", [64, 1 << 20])
+def test_an_audit_of_a_log_that_a_broker_deletes(run: Run, tmp_path: Path, task_bytes: int) -> None:
+    """Its last batch ends below log_offset 0, whatever the pieces in which it is read; beside it is one that is kept,
+    though it ends before its last batch begins."""
+    disk = write_log(tmp_path / "disk", {0: log_that_ends_at(-8), 1: log_that_ends_at(7)})
+    with with_settings(SEXTON_FOLD_TASK_BYTES=str(task_bytes)):
+        options = ("--partition-count", 2, *MUCH_LATER, "--json")
+        code, told, _ = run("audit", "--segments", disk, *options, "--out", tmp_path / "out")
+    gone, kept = json.loads(told)["log_partitions"]
+    assert (code, gone["load_outcome"], kept["load_outcome"]) == (5, "loaded", "loaded")
+    assert (gone["first_log_offset"], gone["next_log_offset"], gone["records"], gone["undecodable"]) == (None, 0, 0, 1)
+    assert (kept["first_log_offset"], kept["next_log_offset"], kept["records"], kept["undecodable"]) == (10, 7, 1, 0)
+    disk = write_log(tmp_path / "one", {0: log_that_ends_at(-8)})
+    assert run("fetch", "g", "--segments", disk, "--partition-count", 1)[0] == 5

@@ -213,7 +213,15 @@ def read_look_table(
     data = read_file(fs, path)
     if hashlib.sha256(data).hexdigest() != look.sha256.get(table):
         raise UsageError("its SHA-256 is not the one in its manifest", where=path)
-    return pq.read_table(pa.BufferReader(data), columns=None if columns is None else list(columns))
+    try:
+        found = pq.read_table(pa.BufferReader(data))
+        found.validate(full=True)
+        is_expected = found.schema.equals(SCHEMAS[table]) and found.num_rows == look.rows.get(table)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UsageError(f"it cannot be read as Parquet: {error}", where=path) from None
+    if not is_expected:
+        raise UsageError("its columns or rows are not those of such a file", where=path)
+    return found if columns is None else found.select(list(columns))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,12 +27,13 @@ from sexton.records import (
 )
 
 BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, ZEROS = "bad_crc", "torn_segment", "unread_record", "zeros"
+NEGATIVE_END = "negative_end"
 _BATCH_HEAD_BYTES = 12
 """A broker ignores fewer bytes than these at the end of a segment."""
 TOO_MANY_ITEMS = "too_many_items"
 UNKNOWN_TYPE = "unknown_record_type"
 _LOST_TIMESTAMP_VERSION = 3
-_HARMLESS = (BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, TOO_MANY_ITEMS, OUT_OF_ORDER_BATCH, SKIPPED_BYTES)
+_HARMLESS = (BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, TOO_MANY_ITEMS, OUT_OF_ORDER_BATCH, SKIPPED_BYTES, NEGATIVE_END)
 
 MOST_UNDECODABLE = 10_000
 """Rows of undecodable_records of a log partition; the records after them are only counted."""
@@ -238,6 +239,16 @@ def empty_control_batch(batch: Batch) -> Undecodable:
     """The row for a control batch without its marker."""
     detail = "a control batch without a record, which this release cannot read"
     return _bare_row("empty_control_batch", detail, base_offset=batch.base_offset)
+
+
+def negative_end(next_log_offset: int) -> Undecodable:
+    """The row for a log whose last batch ends below log_offset 0 by its header, of which a broker keeps nothing.
+
+    A broker takes the end of that batch for the end of the log and, as it starts, deletes all segments of a log that
+    ends before its start (LogLoader).
+    """
+    detail = f"the log ends at log_offset {next_log_offset} by its last batch: a broker deletes all of it as it starts"
+    return _bare_row(NEGATIVE_END, detail)
 
 
 def torn_bytes(size_bytes: int, *, is_zeros: bool) -> int:

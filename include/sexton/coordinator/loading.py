@@ -175,17 +175,25 @@ def load(
     the first failure, as a coordinator does. With `load_buffer_bytes`, `endless` has the batch that an older
     coordinator could not read with a buffer of that size; it is replayed all the same.
     """
-    loaded = Loaded(
+    loaded = _nothing_loaded(profile, load_buffer_bytes)
+    cut = _read(loaded, chunks, cap_bytes, as_of_ms, taken_at_ms, stops_at_failure)
+    if cut < 0:
+        loaded = _nothing_loaded(profile, load_buffer_bytes)
+        note_damage(loaded, decoding.negative_end(cut))
+    loaded.cut = max(cut, 0)
+    held = {*loaded.offsets, *loaded.state.pending_keys()}
+    loaded.groups.complete({group_id for group_id, _, _ in held})
+    loaded.failures += loaded.groups.loading_failures()
+    return loaded
+
+
+def _nothing_loaded(profile: Profile, load_buffer_bytes: int | None) -> Loaded:
+    return Loaded(
         profile=profile,
         groups=profiles.new_groups(profile),
         state=profiles.new_offsets(profile),
         load_buffer_bytes=load_buffer_bytes,
     )
-    loaded.cut = _read(loaded, chunks, cap_bytes, as_of_ms, taken_at_ms, stops_at_failure)
-    held = {*loaded.offsets, *loaded.state.pending_keys()}
-    loaded.groups.complete({group_id for group_id, _, _ in held})
-    loaded.failures += loaded.groups.loading_failures()
-    return loaded
 
 
 def _read(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sexton.archive.folder import Folder
-from sexton.coordinator.decoding import Undecodable
+from sexton.coordinator.decoding import Undecodable, negative_end
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.errors import DamagedFold
@@ -20,6 +20,7 @@ from sexton.kernels.checkpoint.tables import Tables, to_tables
 from sexton.kernels.growth import copy_state
 from sexton.kernels.layout import Bytes, Int64s, State
 from sexton.kernels.profile_flags import new_state_of
+from sexton.kernels.slow_path import UNKNOWN_ORDER
 from sexton.records.classic import GROUP_METADATA
 
 
@@ -67,8 +68,8 @@ class PartialFold:
 
     @property
     def next_log_offset(self) -> int:
-        """The log_offset after the last batch that was read; 0 when none was."""
-        return max(int(self.batch_counters[L.READ_NEXT]), 0)
+        """The log_offset after the last batch that was read, by its header; 0 when none was."""
+        return int(self.batch_counters[L.READ_NEXT]) if self.batch_counters[L.READ_BATCHES] else 0
 
     @property
     def end(self) -> int:
@@ -145,6 +146,13 @@ class PartialFold:
         found = groups[is_made][:limit]
         ids: list[str] = cols.names(self.state, found[:, L.GROUP_AT], found[:, L.GROUP_LENGTH]).to_pylist()
         return ids
+
+    def as_kept_by_broker(self) -> "PartialFold":
+        """The fold of a whole log as a broker has it once it has started: empty where it ends below log_offset 0."""
+        if self.cut is not None or self.next_log_offset >= 0:
+            return self
+        nothing = PartialFold.empty(profile=self.profile, is_prefix=self.is_prefix)
+        return replace(nothing, undecodable=[(UNKNOWN_ORDER, negative_end(self.next_log_offset))])
 
     def to_bytes(self) -> bytes:
         """The fold as Arrow IPC, for `from_bytes` in another process."""

@@ -69,13 +69,17 @@ def open_batches(
 
 @compiled
 def count_batch(counters: Any, size: int, base_offset: int, last_offset: int, max_ms: int, future_ms: int) -> None:
-    """Count one batch that is read; `batch_counters` starts as `new_batch_counters` leaves it."""
+    """Count one batch that is read; `batch_counters` starts as `new_batch_counters` leaves it.
+
+    A `last_offset` below `base_offset`, which nobody writes and no broker checks, may be negative.
+    """
     counters[L.READ_BYTES] += size
     counters[L.READ_BATCHES] += 1
     counters[L.READ_LARGEST] = max(counters[L.READ_LARGEST], size)
     if counters[L.READ_FIRST] < 0:
         counters[L.READ_FIRST] = base_offset
-    counters[L.READ_NEXT] = counters[L.READ_REACHED] = last_offset + 1
+    counters[L.READ_NEXT] = last_offset + 1
+    counters[L.READ_REACHED] = max(base_offset, last_offset) + 1
     if max_ms > future_ms:
         counters[L.READ_FUTURE] += 1
     else:
@@ -83,7 +87,7 @@ def count_batch(counters: Any, size: int, base_offset: int, last_offset: int, ma
 
 
 def new_batch_counters() -> Any:
-    """Zeros, and -1 for the first and next log_offset and the timestamp."""
+    """Zeros, and -1 for the timestamp and for log_offsets, which mean nothing where READ_BATCHES is 0."""
     counters = np.zeros(L.READ_COUNTERS, np.int64)
     counters[[L.READ_FIRST, L.READ_NEXT, L.READ_REACHED, L.READ_MAX_MS]] = -1
     return counters
@@ -106,6 +110,5 @@ def add_batch_counters(left: Any, right: Any) -> None:
     if left[L.READ_FIRST] < 0:
         left[L.READ_FIRST] = right[L.READ_FIRST]
     left[L.READ_TORN] = right[L.READ_TORN] or left[L.READ_TORN]
-    for last in (L.READ_NEXT, L.READ_REACHED):
-        if right[last] >= 0:
-            left[last] = right[last]
+    if right[L.READ_BATCHES]:
+        left[[L.READ_NEXT, L.READ_REACHED]] = right[[L.READ_NEXT, L.READ_REACHED]]

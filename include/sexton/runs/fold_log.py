@@ -444,12 +444,14 @@ def _written(whole: _Whole, fold: PartialFold) -> Merged:
     """Write the fold of a shard."""
     if whole.cut is not None:
         fold = replace(fold, cut=whole.cut)
+    records = fold.counters["records"]  # of those also that a broker deletes: the log is no empty one
+    fold = fold.as_kept_by_broker()
     files = fold.write_parquet(whole.folder.fold(whole.shard))
     return Merged(
         log_partition=whole.shard.log_partition,
         cut=fold.end,
         first_log_offset=fold.first_log_offset,
-        records=fold.counters["records"],
+        records=records,
         max_timestamp_ms=fold.max_timestamp_ms,
         max_commit_timestamp_ms=fold.max_commit_timestamp_ms,
         future_batches=fold.counters["future_batches"],

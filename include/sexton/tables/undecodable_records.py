@@ -11,6 +11,7 @@ REASON_CODES = (
     "zeros",
     "out_of_order",
     "skipped_bytes",
+    "negative_end",
     "unread_record",
     "malformed_batch",
     "bad_codec",

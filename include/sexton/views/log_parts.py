@@ -143,7 +143,7 @@ class LogParts:
             as_of_ms=self._as_of_ms,
             taken_at_ms=self._taken_at_ms,
             profile=self.profile,
-        )
+        ).as_kept_by_broker()
         self._require_stamps(fold)
         return fold
 

@@ -80,7 +80,7 @@ def check_log_offsets(tables: Mapping[str, pa.Table], counters: npt.NDArray[np.i
     """
     if tables["undecodable"].num_rows or counters[[L.READ_LEFT_OUT, L.READ_MAGIC_0, L.READ_MAGIC_1]].any():
         return
-    low, high = int(counters[L.READ_FIRST]), int(counters[L.READ_NEXT]) - 1
+    low, high = int(counters[L.READ_FIRST]), int(counters[L.READ_REACHED]) - 1
     for name, columns in _LOG_OFFSETS.items():
         for column in columns:
             _check_range(name, tables[name], column, low, high)
@@ -88,7 +88,10 @@ def check_log_offsets(tables: Mapping[str, pa.Table], counters: npt.NDArray[np.i
 
 def _check_shape(name: str, table: pa.Table, schema: pa.Schema) -> None:
     if not table.schema.equals(schema):
-        here, wanted = ({(field.name, str(field.type)) for field in of} for of in (table.schema, schema))
+        try:
+            here, wanted = ({(field.name, str(field.type)) for field in of} for of in (table.schema, schema))
+        except UnicodeDecodeError:
+            raise DamagedFold("the name of a column is not UTF-8", where=name) from None
         differing = {column for column, _ in here ^ wanted}
         raise DamagedFold(f"its columns are not those of a fold: {', '.join(sorted(differing)) or 'order'}", where=name)
     if table.num_rows > _MOST_ROWS:

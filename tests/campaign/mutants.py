@@ -1,0 +1,308 @@
+"""Recordings that somebody has changed, with sums that are right again: every way of reading tells the same of them.
+
+    python -m tests.campaign.mutants --of log --count 1000000 --processes 2
+    python -m tests.campaign.mutants --of metadata --seed 5 --only 1234
+
+Header fields, bodies, codecs and the order of batches are changed, several at a time. Of `log` the plain rules, the
+kernels over the whole and the kernels over pieces must tell the same; what the others give to is a result or an error
+that says what is wrong. None may take MOST_S of the processor, or MOST_BYTES of memory. Without a seed one is drawn
+and printed.
+"""
+
+import argparse
+import hashlib
+import json
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from functools import cache, partial, reduce
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs as pafs
+
+from sexton.archive.admin_looks import SCHEMAS, read_admin_look, read_look_table
+from sexton.archive.metadata_log import read_bootstrap, read_metadata_log
+from sexton.coordinator.profiles import profile_of
+from sexton.errors import DamagedFold, LogError, UsageError
+from sexton.kernels.checkpoint.files import pack, unpack
+from sexton.kernels.fold import PartialFold, merge
+from sexton.kernels.results import finish
+from sexton.log import codec as codecs
+from sexton.log.batch import Batch, encode_batch, read_batches
+from sexton.log.crc import crc32c
+from sexton.log.entry import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES, SIZE_AT
+from sexton.transactions.states import load_states, rules_of
+from tests.archive.admin_looks import write_look
+from tests.archived import Archive
+from tests.faults.logs import every_kind, recordings, window
+from tests.faults.memory import peak_bytes
+from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_slices, loaded
+from tests.strategies import BASE_MS
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+MOST_S, MOST_BYTES = 20, 2 << 30
+A_TASK = 100
+PROFILES = [
+    profile_of(f"{name}:{release}")
+    for name, release in (
+        ("group_coordinator", "4.3.1"), ("group_coordinator", "4.0.0"), ("group_metadata_manager", "3.9"),
+        ("group_metadata_manager", "2.8"), ("offset_manager", "0.9"),
+    )
+]  # fmt: skip
+FIELDS = {  # of a batch of format 2: where, and how it is written
+    0: ">q", 12: ">i", 21: ">h", 23: ">i", 27: ">q", 35: ">q", 43: ">q", 51: ">h", 53: ">i", 57: ">i",
+}  # fmt: skip
+"""Base offset, leader epoch, attributes, last offset delta, base and max timestamp, producer id and epoch, base
+sequence, record count."""
+_LOCAL = pafs.LocalFileSystem()
+_WINDOW_BYTES = 1_000
+
+
+# --- changing
+
+
+def mutant(log: bytes, rng: Random, other: Callable[[], bytes]) -> bytes:
+    """The log with one to three changes; `other` gives another log, of which a splice takes a part."""
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        pieces = [bytes(one.data) for one in read_batches(log) if isinstance(one, Batch)] or [log]
+        at = rng.randrange(len(pieces))
+        change = rng.choice((_header, _header, _header, _body, _recompressed, None))
+        if change is None:
+            _splice(pieces, at, rng, other())
+        elif len(pieces[at]) > HEADER_BYTES and pieces[at][16] == 2:
+            pieces[at] = sealed(change(bytearray(pieces[at]), rng))
+        log = b"".join(pieces)
+    return log
+
+
+def sealed(batch: bytearray) -> bytes:
+    """The batch with the size and the CRC that it should have."""
+    struct.pack_into(">i", batch, SIZE_AT, len(batch) - SIZE_AT - 4)
+    struct.pack_into(">I", batch, CRC_AT, crc32c(bytes(batch[ATTRIBUTES_AT:])))
+    return bytes(batch)
+
+
+def _header(batch: bytearray, rng: Random) -> bytearray:
+    at, form = rng.choice(list(FIELDS.items()))
+    (now,) = struct.unpack_from(form, batch, at)
+    bits = 8 * struct.calcsize(form)
+    wanted = rng.choice(
+        (0, 1, -1, now + 1, now - 1, -now, now - rng.randrange(60), now ^ 1 << rng.randrange(bits), -1 << bits - 1,
+         (1 << bits - 1) - 1, rng.getrandbits(bits))
+    )  # fmt: skip
+    batch[at : at + bits // 8] = (wanted % (1 << bits)).to_bytes(bits // 8)
+    return batch
+
+
+def _body(batch: bytearray, rng: Random) -> bytearray:
+    at = rng.randrange(HEADER_BYTES, len(batch))
+    end = at + rng.choice((0, 1, 1, 1, rng.randrange(9)))
+    batch[at:end] = rng.choice((bytes([rng.choice((0, 1, 2, 127, 128, 255))]), rng.randbytes(end - at), b"\x80" * 9))
+    return batch
+
+
+def _recompressed(batch: bytearray, rng: Random) -> bytearray:
+    """With another codec, whose name is mostly in the header."""
+    codec, body = batch[ATTRIBUTES_AT + 1] & 7, bytes(batch[HEADER_BYTES:])
+    try:
+        body = codecs.inflate(codec, body, magic=2, cap_bytes=CAP_BYTES) if codec else body
+    except LogError:
+        return batch
+    codec = rng.choice((0, 1, 2, 3, 4))
+    batch[HEADER_BYTES:] = codecs.deflate(codec, bytes(body)) if codec else body
+    named = codec if rng.random() < 0.9 else rng.randrange(8)
+    batch[ATTRIBUTES_AT + 1] = batch[ATTRIBUTES_AT + 1] & ~7 | named
+    return batch
+
+
+def _splice(pieces: list[bytes], at: int, rng: Random, other: bytes) -> None:
+    """Part of another log, the batch twice, the batch cut, or two batches in the other order."""
+    cut = pieces[at][: rng.randrange(len(pieces[at]) + 1)]
+    pieces[at : at + 2] = rng.choice(
+        ([pieces[at], other], [other], [pieces[at]] * 2, [cut], [cut, other], pieces[at : at + 2][::-1])
+    )
+
+
+# --- reading
+
+
+def check_log(rng: Random) -> None:
+    """The plain rules, the kernels whole and in pieces that are handed on as bytes."""
+    logs = list(recordings().values())
+    drawn = partial(lambda: window(rng.choice((*logs, every_kind())), rng, size_bytes=_WINDOW_BYTES))
+    data, profile = mutant(drawn(), rng, drawn), rng.choice(PROFILES)
+    try:
+        plain = loaded(data, profile=profile)
+        assert_equal(fold_bytes(data, profile=profile).as_kept_by_broker(), plain, partition_count=4)
+        if profile.folds_in_slices:
+            borders = [rng.randrange(len(data) + 1) for _ in range(rng.randint(1, 3))]
+            folds = [PartialFold.from_bytes(one.to_bytes()) for one in fold_slices(data, borders, profile=profile)]
+            assert_equal(reduce(merge, folds).as_kept_by_broker(), plain, partition_count=4)
+    except Exception as error:
+        raise AssertionError(f"{profile.text}, {type(error).__name__}: {error}: {data.hex()}") from error
+
+
+def check_transactions(rng: Random) -> None:
+    """`__transaction_state`: all of it, or the ids of before a failure."""
+    logs = _files("transactions/*/__transaction_state-*/*.log")
+    drawn = partial(lambda: window(rng.choice(logs), rng, size_bytes=_WINDOW_BYTES))
+    data = mutant(drawn(), rng, drawn)
+    rules = rules_of(rng.choice(((4, 3), (3, 9), (2, 8))))
+    found = load_states([data], log_partition=0, cap_bytes=CAP_BYTES, rules=rules)
+    assert found.failure is None or found.failure, data.hex()
+    assert all(name == one.transactional_id and one.log_offset >= 0 for name, one in found.ids.items()), data.hex()
+
+
+def check_metadata(rng: Random) -> None:
+    """`__cluster_metadata-0` with a snapshot, and what a disk was formatted with: read, or a LogError."""
+    source = rng.choice(sorted(GOLDEN.glob("cluster-metadata/*")))
+    logs = _files("cluster-metadata/*/__cluster_metadata-0/*")
+    with tempfile.TemporaryDirectory(prefix="sexton-mutants-") as root:
+        paths = [*source.glob("__cluster_metadata-0/*"), source / "bootstrap.checkpoint"]
+        changed = rng.choice(paths)
+        for path in paths:
+            to = Path(root) / path.relative_to(source)
+            to.parent.mkdir(exist_ok=True)
+            data = path.read_bytes()
+            to.write_bytes(mutant(data, rng, lambda: rng.choice(logs)) if path == changed else data)
+        as_of_ms = rng.choice((None, 1_795_826_919_100))
+        for read in (partial(read_metadata_log, as_of_ms=as_of_ms), read_bootstrap):
+            with suppress(LogError):
+                read(_LOCAL, root, cap_bytes=CAP_BYTES)
+
+
+def check_looks(rng: Random) -> None:
+    """A snapshot by Admin API whose manifest has the right sums: read with its columns, or a UsageError."""
+    with tempfile.TemporaryDirectory(prefix="sexton-mutants-") as folder:
+        archive = Archive(Path(folder), partitions=1)
+        groups: Mapping[str, Mapping[str, Any]] = {"a": {}, "группа": {"state": "Stable", "member_count": 1}}
+        write_look(archive, 1_000, groups, {("a", "t", 0): 5, ("группа", "t", 1): 6})
+        (manifest,) = Path(folder).rglob("admin_looks/1000.json")
+        told, changed = json.loads(manifest.read_text("utf-8")), rng.choice((*SCHEMAS, "manifest"))
+        if changed == "manifest":
+            spoiled = _flipped(manifest.read_bytes(), rng)
+        else:
+            path = manifest.with_suffix("") / f"{changed}.parquet"
+            path.write_bytes(_flipped(path.read_bytes(), rng))
+            told["sha256"][changed] = hashlib.sha256(path.read_bytes()).hexdigest()
+            spoiled = json.dumps(told).encode()
+        manifest.write_bytes(spoiled)
+        with suppress(UsageError):
+            look = read_admin_look(archive.fs, archive.root, archive.cluster_id, 1_000)
+            for name, schema in SCHEMAS.items():
+                assert read_look_table(archive.fs, archive.root, look, name).schema.equals(schema), name
+
+
+def check_checkpoints(rng: Random) -> None:
+    """The tables of a fold with another number somewhere, or with other bytes: tables, or DamagedFold."""
+    data = rng.choice(_folds())
+    if rng.random() < 0.3:
+        data = _flipped(data, rng)
+    else:
+        tables = unpack(data)
+        name = rng.choice([name for name, table in tables.items() if table.num_rows])
+        tables[name] = _other_cell(tables[name], rng)
+        data = pack(tables)
+    with suppress(DamagedFold):
+        fold = merge(PartialFold.from_bytes(data), PartialFold.from_bytes(_folds()[0]))
+        finish(fold, log_partition=0, partition_count=4)
+
+
+def _other_cell(table: pa.Table, rng: Random) -> pa.Table:
+    at = rng.randrange(table.num_columns)
+    kind, cells = table.schema.field(at).type, table.column(at).to_pylist()
+    row = rng.randrange(len(cells))
+    if pa.types.is_integer(kind):
+        now, bits = cells[row] or 0, kind.bit_width
+        wanted = rng.choice((0, -1, now + 1, now - 1, 7, 1 << rng.randrange(bits - 1), -1 << bits - 1))
+        cells[row] = min(max(wanted, -1 << bits - 1), (1 << bits - 1) - 1)
+    else:
+        cells[row] = rng.choice((None, cells[rng.randrange(len(cells))], cells[row] and cells[row][:-1]))
+    return table.set_column(at, table.schema.field(at), pa.array(cells, kind))
+
+
+def _flipped(data: bytes, rng: Random) -> bytes:
+    out = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        out[rng.randrange(len(out))] ^= 1 << rng.randrange(8)
+    return bytes(out[: rng.randrange(len(out))] if rng.random() < 0.1 else out)
+
+
+@cache
+def _files(pattern: str) -> list[bytes]:
+    return [data for path in sorted(GOLDEN.glob(pattern)) if (data := path.read_bytes())]
+
+
+@cache
+def _folds() -> list[bytes]:
+    odd = encode_batch([(b"\0\x63odd", b"value")], base_offset=1_000, timestamp_ms=BASE_MS)
+    return [fold_bytes(log).to_bytes() for log in (odd, every_kind(), every_kind() + odd)]
+
+
+# --- many
+
+
+CHECKS: Mapping[str, Callable[[Random], None]] = {
+    "log": check_log, "transactions": check_transactions, "looks": check_looks, "checkpoints": check_checkpoints,
+    "metadata": check_metadata,
+}  # fmt: skip
+
+
+def failures(of: str, seed: int, indices: Iterable[int]) -> Iterator[str]:
+    """What is wrong with some mutants of a seed, each told by its index."""
+    with suppress(Exception):
+        CHECKS[of](Random(0))  # what is compiled and cached once is not to be measured
+    for index in indices:
+        began = time.process_time()
+        try:
+            CHECKS[of](Random(f"{seed}/{index}"))
+            assert time.process_time() - began < MOST_S, "it takes too long"
+            assert peak_bytes() < MOST_BYTES, "it takes too much memory"
+        except Exception as error:  # whatever it is, the others are to be tried
+            yield f"{of} {index}: {type(error).__name__}: {error}"
+
+
+def _all_failures(of: str, seed: int, indices: range) -> list[str]:
+    return [*failures(of, seed, indices)]
+
+
+def run(of: str, seed: int, count: int, *, processes: int) -> Iterator[tuple[int, list[str]]]:
+    """(mutants tried so far, what was wrong with the last of them)."""
+    tasks = [range(first, min(first + A_TASK, count)) for first in range(0, count, A_TASK)]
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for task, found in zip(tasks, pool.map(partial(_all_failures, of, seed), tasks), strict=True):
+            yield task.stop, found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--of", choices=list(CHECKS), default="log")
+    parser.add_argument("--count", type=int, default=2_000)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1 << 32))
+    parser.add_argument("--only", type=int, metavar="INDEX")
+    asked = parser.parse_args(arguments)
+    print(f"seed {asked.seed}", flush=True)
+    if asked.only is not None:
+        wrong = [*failures(asked.of, asked.seed, [asked.only])]
+        print(*wrong, sep="\n")
+        return bool(wrong)
+    began, count = time.monotonic(), 0
+    for done, wrong in run(asked.of, asked.seed, asked.count, processes=asked.processes):
+        count += len(wrong)
+        print(*(line[:1_000] for line in wrong), sep="\n", end="\n" * bool(wrong), flush=True)
+        if done % 10_000 == 0 or done == asked.count:
+            print(f"{done} mutants of {asked.of} in {time.monotonic() - began:.0f} s, {count} wrong", flush=True)
+    return bool(count)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

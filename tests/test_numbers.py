@@ -4,7 +4,7 @@ import pytest
 
 from sexton import cli
 from sexton.errors import UsageError
-from sexton.numbers import whole_number
+from sexton.numbers import ranges_text, whole_number
 from sexton.pipeline import job
 from sexton.settings import settings
 from sexton.spark.input import instant_of
@@ -37,3 +37,11 @@ def test_nothing_else_is(text, monkeypatch, capsys, tmp_path):
             settings()
     monkeypatch.undo()
     settings.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [((), ""), ((3,), "3"), ((2, 1), "1, 2"), ((0, 2, 1), "0 to 2"), ((9, 0, 1, 2, 5, 6), "0 to 2, 5, 6, 9")],
+)
+def test_neighbours_are_ranges(numbers, text):
+    assert ranges_text(numbers) == text

@@ -1,9 +1,10 @@
-"""Whole numbers in text that somebody gave: an option, a setting, a field of a form.
+"""Whole numbers in text: those that somebody gave (an option, a setting, a field of a form), and many in few words.
 
 Python's int also takes white space, underscores and the digits of every script, so that a slip becomes another number.
 """
 
 import re
+from collections.abc import Iterable
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
@@ -13,3 +14,15 @@ def whole_number(text: str) -> int:
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"no whole number: {text!r}")
     return int(text)
+
+
+def ranges_text(numbers: Iterable[int]) -> str:
+    """Numbers in order, neighbours as ranges: `0 to 24, 27, 30 to 49`."""
+    spans: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    joined = {True: ", ", False: " to "}
+    return ", ".join(joined[last - first == 1].join(map(str, dict.fromkeys((first, last)))) for first, last in spans)

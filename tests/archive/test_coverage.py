@@ -197,7 +197,7 @@ def test_a_log_partition_that_had_nothing_before_is_no_break(tmp_path: Path) -> 
 
 def test_reasons_name_the_log_partition_and_do_not_run_on() -> None:
     parts = [(number, Coverage(value=PARTIAL, reason="why")) for number in range(5)]
-    assert worst(parts).reason == "log partition 0: why; log partition 1: why; log partition 2: why; and 2 more"
+    assert worst(parts).reason == "log partition 0: why; log partition 1: why; log partition 2: why; and 2 more: 3, 4"
     assert worst([*parts, (9, Coverage(value=NONE, reason="gone"))]) == Coverage(
         value=NONE, reason="log partition 9: gone"
     )

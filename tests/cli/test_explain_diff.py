@@ -216,6 +216,28 @@ def test_undecodable_records_are_told(run, tmp_path):
     assert (code, err) == (5, "! 1 undecodable records\n")
 
 
+def test_the_only_record_of_a_group_is_shown_though_it_cannot_be_decoded(run, tmp_path):
+    value = commit("g", 5)[1][:10]
+    segments = write_log(tmp_path, {0: encode_log([at(0, committed("other", 1, 0), (commit("g")[0], value))])})
+    code, out, _ = run("explain", "g", "--segments", segments, "--partition-count", 1)
+    assert code == 5
+    assert "undecodable  malformed_value: " in out
+    assert f"value {value.hex()} (10 bytes)" in out
+
+
+def test_what_is_not_due_of_a_topic_that_is_gone(asked, tmp_path):
+    """Nobody can use it until then, and that is said instead."""
+    topics = tmp_path / "topics.jsonl"
+    topics.write_text('{"topic":"t","id":null,"partitions":[[0,9]]}\n', encoding="utf-8")
+    log = encode_log([at(0, committed("g", 5, 0), committed("g", 5, 0, "gone"), committed("g", 5, 0, partition=1))])
+    segments = "--segments", write_log(tmp_path / "log", {0: log}), "--partition-count", 1
+    told = asked("explain", "g", *segments, "--topics", topics)["next"]
+    assert {(row["topic"], row["partition"]): row["reason"] for row in told} == {
+        ("gone", 0): "topic_gone", ("t", 0): "not_due", ("t", 1): "partition_gone",
+    }  # fmt: skip
+    assert {row["reason"] for row in asked("explain", "g", *segments)["next"]} == {"not_due"}
+
+
 # --- published tables
 
 

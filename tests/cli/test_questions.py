@@ -121,6 +121,16 @@ def test_undecodable_input_is_exit_code_5_and_still_answered(run, tmp_path):
     assert told["warnings"][0].startswith("log partition 0: a coordinator's load would fail")
 
 
+@pytest.mark.parametrize("plain_bytes", [1 << 20, 0], ids=["plain", "compiled"])
+def test_batches_out_of_order_are_answered_as_the_broker_replays_them(run, tmp_path, monkeypatch, plain_bytes):
+    monkeypatch.setattr("sexton.views.log_parts.PLAIN_BYTES", plain_bytes)
+    log = log_of(commit("g", 5), commit("h", 1)) + log_of(commit("g", 33))
+    root = write_log(tmp_path, {0: log + encode_log([BatchSpec(entries=(commit("h", 2),))], base_offset=2)})
+    code, out, err = run("fetch", "g", "--segments", root, "--partition-count", "1")
+    assert (code, table(out)[1][2]) == (5, "33")
+    assert "log partition 0: 1 batch out of order: a broker replays them where they lie" in err
+
+
 def test_a_log_partition_that_is_not_here_is_exit_code_4(run, tmp_path):
     logs = logs_of([f"group-{number}" for number in range(300)], 3)
     del logs[1]
@@ -178,6 +188,24 @@ def test_groups_are_listed_as_the_broker_listed_them(printed, asked):
     only = asked("groups", "list", "--state", "stable", "--type", "consumer", *SEGMENTS)["groups"]
     assert {group["group_id"] for group in only} == {n for n, a in answers.items() if a[:2] == ("Consumer", "Stable")}
     assert only
+
+
+@pytest.mark.parametrize(
+    ("rules", "marks"),
+    [(("--partition-count", 2), {0: "0 (misplaced)", 1: "1"}), ((), {0: "0", 1: "1"}),
+     (("--partition-count", 2, "--profile", "group_metadata_manager:2.8"), {1: "1"})],
+    ids=["count known", "not known", "one cache serves it"],
+)  # fmt: skip
+def test_misplaced_copies_are_marked(out_of, tmp_path, rules, marks):
+    (home,) = (number for number in (0, 1) if partition_of("g", 2) == number)
+    assert home == 1
+    root = write_log(tmp_path, {number: log_of(commit("g", number)) for number in (0, 1)})
+    command = "groups", "list", "--segments", root, *rules
+    assert [row[-1] for row in table(out_of(*command))[1:]] == list(marks.values())
+    told = json.loads(out_of(*command, "--json"))["groups"]
+    assert {row["log_partition"]: row["is_misplaced"] for row in told} == {
+        number: "misplaced" in mark for number, mark in marks.items()
+    }
 
 
 def test_describe_has_kafka_s_columns(printed):
@@ -513,6 +541,14 @@ def test_a_long_name_does_not_widen_every_line(run, tmp_path):
     lines = out.splitlines()
     assert sorted(line.split()[0] for line in lines[1:]) == sorted(names)
     assert sorted(map(len, lines))[-2] < 120
+
+
+def test_long_text_on_a_terminal_is_shortened_with_its_length(run, tmp_path, monkeypatch):
+    segments = "--segments", write_log(tmp_path, logs_of(["n" * 32_767], 1))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    _, out, _ = run("groups", "list", *segments)
+    assert "…(32,767)…" in re.sub(r"\s", "", out)
+    assert len(out) < 4_000
 
 
 @pytest.fixture

@@ -364,6 +364,25 @@ def test_the_evidence_is_told() -> None:
     assert row.evidence == "the only offset of the group and the group itself; in one write with 1 other group; due"
 
 
+@pytest.mark.parametrize("known", [KNOWN, ChangeEvidence()], ids=["retention known", "retention unknown"])
+@pytest.mark.parametrize(
+    ("value", "due_at_ms", "said"),
+    [
+        ({"version": 1, "commit_timestamp_ms": 0, "expire_timestamp_ms": 86_400_000}, 86_400_000, "stamped 1970 by"),
+        ({"version": 1, "commit_timestamp_ms": BASE_MS, "expire_timestamp_ms": BASE_MS + 9}, BASE_MS + 9, ""),
+        ({"commit_timestamp_ms": 31_535_999_999}, None, "stamped 1970 by the client"),
+        ({"commit_timestamp_ms": 31_536_000_000}, None, ""),
+    ],
+    ids=["1970, with its expiry", "with its expiry", "the last of 1970", "1971"],
+)
+def test_what_the_value_says_of_its_end(value: dict[str, int], due_at_ms: int | None, said: str, known) -> None:
+    (row,) = told(log([commit("g", **value)], [tombstone("g"), gone("g")]), known=known, starts_at=1)
+    assert said in str(row.evidence)
+    assert ("1970" in str(row.evidence)) == bool(said)
+    if due_at_ms is not None or known is not KNOWN:
+        assert row.due_at_ms == due_at_ms
+
+
 def test_another_release_is_suspected_before_a_producer() -> None:
     """A sweep or a request of this release deletes nothing that is not there; another one may."""
     tombstones = (tombstone("g"), tombstone("g", "never committed"))

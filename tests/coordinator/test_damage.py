@@ -19,6 +19,9 @@ ONE, TWO, THREE, FOUR = encode_batches([BatchSpec(entries=(commit(name, 1),)) fo
 NOT_COORDINATOR = NEWEST.after_failure.value
 
 
+AGAIN = encode_batches([BatchSpec(entries=(commit("a", 9),))])[0]
+
+
 def head(size, magic=2, offset=0):
     return struct.pack(">qiib", offset, size, 0, magic) + b"\1" * 3
 
@@ -43,6 +46,15 @@ def test_damage_in_a_segment(data, reason, outcome):
     assert [row.reason for row in plain.undecodable] == [reason]
     assert plain.load_outcome == outcome
     assert bool(plain.failures) == (outcome != LOADED)
+
+
+@pytest.mark.parametrize("data", [ONE + TWO + AGAIN + THREE, ONE + TWO + AGAIN], ids=["followed", "at the end"])
+def test_a_batch_out_of_order_is_replayed_where_it_lies(data):
+    """Its base offset is 0, as that of the first: a coordinator does not compare them and has what it read last."""
+    for replays, offset in ((False, 1), (True, 9)):
+        loaded = load([data], cap_bytes=CAP_BYTES, replays_out_of_order=replays)
+        assert loaded.offsets["a", "t", 0].committed_offset == offset
+        assert [row.reason for row in loaded.undecodable] == ["out_of_order"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Listing a broker's log folders, cutting the work, and the ids a broker notes beside its logs."""
 
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import strategies as st
 from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
-from sexton.log.segment import Segment, disk_identity, list_segments, plan_fold_tasks
+from sexton.log.message_set import encode_message_set
+from sexton.log.segment import Segment, disk_identity, list_segments, plan_fold_tasks, zero_tail
+from tests.strategies import BatchSpec, commit, encode_log
 
 LOCAL = pafs.LocalFileSystem()
 
@@ -68,6 +71,74 @@ def test_nothing_to_read_is_a_usage_error_with_its_place(tmp_path, make, said):
     with pytest.raises(UsageError, match=said) as failure:
         list_segments(LOCAL, str(root))
     assert failure.value.where == str(root)
+
+
+def dump(root: Path, folder: str) -> Path:
+    root.write_text(f"Dumping {folder}__consumer_offsets-3/{0:020d}.log\nLog starting", "utf-8")
+    return root
+
+
+def packed(root: Path, name: str, mode: str) -> Path:
+    with tarfile.open(root, mode) as archive:  # type: ignore[call-overload]
+        archive.addfile(tarfile.TarInfo(f"{name}__consumer_offsets-3/{0:020d}.log"))
+    return root
+
+
+LOG_FILE = "__consumer_offsets-3/00000000000000000000.log"
+
+
+def put_one(root: Path, name: str) -> Path:
+    put(root, name)
+    return root / name
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        (lambda at: put_one(at, LOG_FILE).parent, "give {at}"),
+        (lambda at: put_one(at, LOG_FILE), "give the folder {at}"),
+        (lambda at: (put_one(at, f"data/{LOG_FILE}"), at)[1], "give {at}/data"),
+        (lambda at: (put_one(at, f"a/data-0/{LOG_FILE}"), put_one(at, f"a/data-1/{LOG_FILE}"), at)[2],
+         "give {at}/a/data-0 and {at}/a/data-1"),
+        (lambda at: packed(at / "x.tgz", "backup/data/", "w:gz"), "unpack it, and give the folder backup/data in it"),
+        (lambda at: packed(at / "x.tar", "", "w"), "unpack it, and give the folder . in it"),
+        (lambda at: dump(at / "dump.txt", "/var/kafka/"), "give the folder that was dumped, /var/kafka,"),
+        (lambda at: dump(at / "dump.txt", ""), "give the folder that was dumped, ., or a copy"),
+    ],
+    ids=["too low", "a segment", "too high", "two too high", "tar.gz", "tar", "dump", "relative dump"],
+)  # fmt: skip
+def test_the_folder_that_would_do_is_named(tmp_path, given, fix):
+    path = given(tmp_path)
+    with pytest.raises(UsageError) as failure:
+        list_segments(LOCAL, str(path))
+    assert fix.format(at=tmp_path) in str(failure.value.fix)
+
+
+@pytest.mark.parametrize("cut", [20, 60])
+def test_a_tar_that_breaks_off_names_no_folder(tmp_path, cut):
+    path = packed(tmp_path / "x.tgz", "backup/", "w:gz")
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(UsageError) as failure:
+        list_segments(LOCAL, str(path))
+    assert "backup" not in str(failure.value.fix)
+
+
+BATCH = encode_log([BatchSpec(entries=(commit("g", 5, version=1, commit_timestamp_ms=0, expire_timestamp_ms=0),))])
+OLD_BATCH = encode_message_set(
+    [commit("g", version=1, commit_timestamp_ms=0, expire_timestamp_ms=0)], base_offset=0, magic=1, timestamp_ms=0
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "zeros"),
+    [(BATCH, 0), (BATCH + bytes(11), 0), (BATCH + bytes(12), 12), (BATCH + bytes(1 << 20), 1 << 20),
+     (OLD_BATCH, 0), (OLD_BATCH + bytes(99), 99), (BATCH + BATCH[:30] + bytes(99), 0), (bytes(99), 0), (b"", 0)],
+    ids=["none", "too few", "a head", "many", "a batch ends so", "after such", "half a batch", "no batch", "empty"],
+)  # fmt: skip
+def test_zeros_after_the_last_batch(tmp_path, data, zeros):
+    path = put_one(tmp_path, LOG_FILE)
+    path.write_bytes(data)
+    assert zero_tail(LOCAL, Segment(log_partition=3, path=str(path), size_bytes=len(data), base_offset=0)) == zeros
 
 
 def segments(*sizes: int) -> list[Segment]:

@@ -25,6 +25,7 @@ from tests.kafka.fake_cluster import FakeCluster
 from tests.log.samples import STAMP_MS, pairs
 from tests.pipeline.archive_runs import minute, tables
 from tests.strategies import commit
+from tests.views.worlds import log_of, write_log
 
 LOCAL = pafs.LocalFileSystem()
 HOUR_MS = 3_600_000
@@ -250,6 +251,14 @@ def test_a_torn_tail_is_left(cluster: FakeCluster, tmp_path: Path, tail: bytes) 
     assert archived(tmp_path, 0) == b"".join(cluster.logs[0].batches)
     assert take(tmp_path).segments == 0
     assert taken.batches == 50
+    assert any("log partition 0: 100 zeros after the last batch" in text for text in taken.warnings) == bool(tail)
+
+
+def test_an_empty_log_partition_is_there_once_it_is_imported(tmp_path: Path) -> None:
+    write_log(tmp_path / "disk", {0: log_of(commit("g")), 1: b""})
+    take(tmp_path)
+    source = open_archive(str(tmp_path / "archive"), as_of_ms=None, topics_file=None)
+    assert (source.here, set(source.segments)) == ({0, 1}, {0})
 
 
 def test_damage_is_taken_as_it_is(cluster: FakeCluster, tmp_path: Path) -> None:

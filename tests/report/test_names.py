@@ -55,7 +55,7 @@ def test_a_long_name_keeps_both_ends(name: str) -> None:
     assert len(shown) <= NAME_CELLS
     assert shown.startswith(name[:8])
     assert shown.endswith(name[-8:])
-    assert "…" in shown
+    assert f"…({len(name):,})…" in shown
 
 
 def test_a_name_that_fits_is_not_cut() -> None:

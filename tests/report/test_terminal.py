@@ -64,6 +64,7 @@ def test_what_a_policy_makes_of_it(tmp_path: Path) -> None:
 
 def test_what_is_odd_is_told_where_there_is_any(tmp_path: Path) -> None:
     odd = [{"orphan": "partition_gone"}, {"left_topic": True}, {"behind_log_start": True}, {"pinned_by_producer_id": 7}]
+    odd += [{"beyond_log_end": True}, {"beyond_log_end": False}]
     text = printed(
         tmp_path / "odd",
         offset_verdicts=[kept("g", number, "not_due", 1) | columns for number, columns in enumerate(odd)],
@@ -73,6 +74,7 @@ def test_what_is_odd_is_told_where_there_is_any(tmp_path: Path) -> None:
         "! 1 orphan, partition_gone: the topic has no such partition",
         "! 1 offset of topics that the active group no longer subscribes to",
         "! 1 offset before the log's start",
+        "! 1 offset beyond the log's end",
         "1 group held back, 1 committed offset pinned",
     ):
         assert words in text

@@ -46,8 +46,8 @@ def audited(out: Path, segments: str | list[str], **request: object) -> RunRecor
     ("logs", "count", "warning"),
     [
         (some_of(MANY, (3, 17, 41)), 50, None),
-        (some_of(MANY, [3]), None, "1 folder of an unknown number of log partitions"),
-        (some_of(MANY, range(25)), None, "25 folders of an unknown number"),
+        (some_of(MANY, [3]), None, "1 folder of an unknown number of log partitions: 3; "),
+        (some_of(MANY, range(25)), None, "25 folders of an unknown number of log partitions: 0 to 24; "),
         (some_of(FEW, range(50)), 50, "50 log partitions are assumed, Kafka's default"),
         (some_of(FEW, range(50)) | {7: log_of(commit("elsewhere", 1))}, None, "50 folders of an unknown number"),
         (logs_of(FEW, 4), None, "4 folders of an unknown number"),

@@ -47,9 +47,12 @@ STATE = ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups"
 topics = st.dictionaries(
     st.sampled_from((*TOPICS, "v")),
     st.builds(
-        lambda topic_id, starts: KnownTopic(topic_id=topic_id, log_starts=tuple(starts)),
+        lambda topic_id, starts, end: KnownTopic(
+            topic_id=topic_id, log_starts=tuple(starts), log_ends=tuple(max(start, end) for start in starts)
+        ),
         st.sampled_from([None, *(kafka_uuid(each) for each in TOPIC_IDS[1:])]),
         st.lists(st.sampled_from([-1, 0, 1 << 39]), min_size=1, max_size=2),
+        st.sampled_from([-1, 3, 1 << 39]),
     ),
 )
 known_topics = st.builds(
@@ -67,7 +70,13 @@ def state_of(loaded: Loaded, partition_count: int | None = None) -> dict[str, pa
 
 def as_rows(known: orphans.KnownTopics) -> TopicsTable:
     rows = [
-        {"topic": name, "topic_id": topic.topic_id, "partition": number, "log_start_offset": start}
+        {
+            "topic": name,
+            "topic_id": topic.topic_id,
+            "partition": number,
+            "log_start_offset": start,
+            "log_end_offset": topic.log_ends[number] if topic.log_ends else -1,
+        }
         for name, topic in known.by_name.items()
         for number, start in enumerate(topic.log_starts)
     ]
@@ -97,6 +106,7 @@ def plainly(loaded: Loaded, row: dict[str, Any], known: orphans.KnownTopics) -> 
     return {
         "orphan": orphans.orphan_of(key, offset, known),
         "behind_log_start": orphans.is_behind_log_start(key, offset, known),
+        "beyond_log_end": orphans.is_beyond_log_end(key, offset, known),
         "pinned_by_producer_id": pin and pin.producer_id,
         "pinned_first_log_offset": pin and pin.first_log_offset,
         "pinned_since_ms": pin and pin.first_timestamp_ms,
@@ -182,6 +192,20 @@ def test_orphans(by_name, options, topic_id, orphan, behind):
     loaded = of(commit("a", 5, version=4, topic_id=topic_id, commit_timestamp_ms=T0))
     (row,) = told(loaded, orphans.KnownTopics(by_name=by_name, **options))
     assert (row["orphan"], row["behind_log_start"]) == (orphan, behind)
+
+
+@pytest.mark.parametrize(
+    ("ends", "options", "topic_id", "beyond"),
+    [((4,), {}, HERE, True), ((5,), {}, HERE, False), ((-1,), {}, HERE, None), ((4,), {}, ANOTHER, None),
+     ((4,), {"recorded_at_ms": T0}, HERE, None), ((4,), {"recorded_at_ms": T0 + 1}, HERE, True)],
+    ids=["beyond", "at the end", "not known", "an orphan", "recorded before the commit", "recorded after it"],
+)  # fmt: skip
+def test_beyond_the_log_end(ends, options, topic_id, beyond):
+    by_name = {"t": KnownTopic(topic_id=kafka_uuid(HERE), log_starts=(0,), log_ends=ends)}
+    loaded = of(commit("a", 5, version=4, topic_id=topic_id, commit_timestamp_ms=T0))
+    known = orphans.KnownTopics(by_name=by_name, **options)
+    (row,) = told(loaded, known)
+    assert row["beyond_log_end"] is beyond is plainly(loaded, row, known)["beyond_log_end"]
 
 
 def test_a_partition_beyond_the_count() -> None:

@@ -34,6 +34,7 @@ from sexton.archive.lineages import (
     every_lineage,
 )
 from sexton.archive.snapshots import Snapshot
+from sexton.numbers import ranges_text
 
 COMPLETE, PARTIAL, NONE, ADMIN = "complete", "partial", "none", "admin"
 """`admin`: by looks at what the Admin API answers, without the log (admin_looks)."""
@@ -159,10 +160,12 @@ def worst(found: Iterable[tuple[int, Coverage]]) -> Coverage:
     """The coverage of a run, from those of its log partitions."""
     parts = list(found)
     for value in (NONE, PARTIAL):
-        reasons = [f"log partition {part}: {one.reason}" for part, one in parts if one.value == value]
-        if reasons:
-            more = f"; and {len(reasons) - _SHOWN_REASONS} more" if len(reasons) > _SHOWN_REASONS else ""
-            return Coverage(value=value, reason="; ".join(reasons[:_SHOWN_REASONS]) + more)
+        found_so = [(part, one.reason) for part, one in parts if one.value == value]
+        if found_so:
+            reasons = [f"log partition {part}: {reason}" for part, reason in found_so[:_SHOWN_REASONS]]
+            if rest := [part for part, _ in found_so[_SHOWN_REASONS:]]:
+                reasons.append(f"and {len(rest)} more: {ranges_text(rest)}")
+            return Coverage(value=value, reason="; ".join(reasons))
     return _COMPLETE
 
 

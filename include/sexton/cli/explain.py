@@ -27,7 +27,9 @@ from sexton.report.names import short
 
 if TYPE_CHECKING:
     from sexton.archive.admin_looks import AdminLook
-    from sexton.coordinator.expiry import SweepBlock
+    from sexton.coordinator.expiry import SweepBlock, Verdict
+    from sexton.coordinator.offsets import OffsetKey, StoredOffset
+    from sexton.coordinator.orphans import KnownTopics
     from sexton.history.events import Event
     from sexton.history.log_story import LogStory, NextVerdict, StoryReader
     from sexton.transactions.reading import PartitionBytes
@@ -93,7 +95,7 @@ def explain(
             view.check_coverage([group])  # a group that is gone has its story where its records are
     found = _Explanation()
     if story is not None and reader is not None and home is not None:
-        found = _explanation(view, home, story, reader)
+        found = _explanation(view, log, home, story, reader)
         found.transactions = _transactions(view, log, home, reader, quiet=json)
     if belongs is not None and not found.events:
         for other in view.coordinator.holders_of(group):
@@ -205,10 +207,13 @@ def _cut_off(view: "CoordinatorView", group: str, log_partition: int, home: int)
     return [Event(timestamp_ms=None, log_offset=-1, what="lost", detail=detail, causes=causes)]
 
 
-def _explanation(view: "CoordinatorView", home: int, story: "LogStory", reader: "StoryReader") -> _Explanation:
+def _explanation(
+    view: "CoordinatorView", log: LogInput, home: int, story: "LogStory", reader: "StoryReader"
+) -> _Explanation:
     """The story of a group, and the verdicts on what it holds now."""
     from sexton.history.events import describe
     from sexton.history.log_story import NextVerdict, broker_verdicts
+    from sexton.views.judged_group import known_topics
 
     held, profile = view.coordinator.shards[home].view, view.coordinator.profile
     group = story.group if held.group(reader.group_id) is not None else None
@@ -220,21 +225,30 @@ def _explanation(view: "CoordinatorView", home: int, story: "LogStory", reader: 
     if group is not None:
         offsets = {key: one for key, one in sorted(held.offsets(reader.group_id).items()) if reader.is_requested(*key)}
         pending = held.pending(reader.group_id)
+        topics = known_topics(log.source(view.as_of_ms))
         verdicts = broker_verdicts(
             group, offsets, pending, retention_ms=retention_ms, now_ms=at_ms, profile=profile, block=block
         )
         found.state = describe(group)
         found.next_verdicts = [
             NextVerdict(
-                topic=topic,
-                partition=partition,
-                committed_offset=offsets[topic, partition].committed_offset,
-                reason=one.reason,
+                topic=key[0],
+                partition=key[1],
+                committed_offset=offsets[key].committed_offset,
+                reason=_reason(one, (reader.group_id, *key), offsets[key], topics),
                 expires_at_ms=one.expires_at_ms,
             )
-            for (topic, partition), one in verdicts.items()
+            for key, one in verdicts.items()
         ]
     return found
+
+
+def _reason(judged: "Verdict", key: "OffsetKey", offset: "StoredOffset", topics: "KnownTopics | None") -> str:
+    """The broker's reason; instead of `not_due`, why nobody can use the offset until then."""
+    from sexton.coordinator.orphans import orphan_of
+
+    orphan = None if topics is None or judged.reason != "not_due" else orphan_of(key, offset, topics)
+    return orphan or judged.reason
 
 
 def _transactions(

@@ -23,7 +23,7 @@ from sexton.errors import UsageError
 from sexton.report.names import short
 
 if TYPE_CHECKING:
-    from sexton.coordinator.api.listing import DescribedGroup
+    from sexton.coordinator.api.listing import DescribedGroup, ListedGroup
     from sexton.views.coordinator_view import CoordinatorView
 
 LIST_EXAMPLES = """\
@@ -46,7 +46,7 @@ sexton groups describe --all-groups --state --archive archive
 """
 app = command_group("List and describe groups; find, check and unload their coordinators.", LIST_EXAMPLES)
 LIST_COLUMNS = ("GROUP", "TYPE", "STATE", "PROTOCOL", "LOG-PARTITION")
-LIST_FIELDS = ("group.group_id", "group.group_type", "group.state", "group.protocol_type", "log_partition")
+LIST_FIELDS = ("group.group_id", "group.group_type", "group.state", "group.protocol_type")
 OFFSET_COLUMNS = (
     *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
     *("CONSUMER-ID", "HOST", "CLIENT-ID"),
@@ -88,12 +88,21 @@ def list_(
         answer = list_groups(view.coordinator, states=state or (), types=type_ or ())
     view.check_read()
     if json:
-        groups = [{**asdict(item.group), "log_partition": item.log_partition} for item in answer.groups]
+        groups = [{**asdict(item.group), **_place(item)} for item in answer.groups]
         return print_view_json(view, "ListGroups", {**error_fields(answer.error), "groups": groups})
-    print_table(LIST_COLUMNS, map(attrgetter(*LIST_FIELDS), answer.groups))
+    fields = attrgetter(*LIST_FIELDS)
+    print_table(LIST_COLUMNS, ((*fields(one), _place_text(one)) for one in answer.groups))
     if answer.error:
         print_aside(f"! the broker answers {answer.error.name}: a log partition is loading")
     return print_notes(view)
+
+
+def _place(listed: "ListedGroup") -> dict[str, Any]:
+    return {"log_partition": listed.log_partition, "is_misplaced": listed.is_misplaced}
+
+
+def _place_text(listed: "ListedGroup") -> str:
+    return f"{listed.log_partition}{' (misplaced)' if listed.is_misplaced else ''}"
 
 
 @command(app, "describe", DESCRIBE_EXAMPLES)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from sexton.errors import UndecodableInput
 from sexton.report.figures import count, size, some
-from sexton.report.names import NAME_CELLS, harmless, visible
+from sexton.report.names import NAME_CELLS, harmless, short, visible
 from sexton.uris import uri_without_login
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MISSING = "-"
 PIPE_COLUMNS = 120
+CELL_CELLS = 300
+"""Longest text of a cell on a terminal: sentences that quote names, and names."""
 UNDECODABLE = UndecodableInput.exit_code
 
 
@@ -70,7 +72,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, lim
     In a pipe lines are not wrapped, so that awk can read them.
     """
     rows = list(rows)
-    cells = [[_cell(value) for value in row] for row in rows[: limit or None]]
+    cells = [[_cell(value, is_short=sys.stdout.isatty()) for value in row] for row in rows[: limit or None]]
     if not sys.stdout.isatty():
         _print_plain([list(columns), *cells])
     else:
@@ -97,8 +99,11 @@ def _print_plain(rows: Sequence[Sequence[str]]) -> None:
         sys.stdout.write("  ".join(cells).rstrip() + "\n")
 
 
-def _cell(value: object) -> str:
-    return MISSING if value is None else visible(value) if isinstance(value, str) else str(value)
+def _cell(value: object, *, is_short: bool) -> str:
+    """A value as people see it: long text whole in a pipe, for other programs, and shortened on a terminal."""
+    if not isinstance(value, str):
+        return MISSING if value is None else str(value)
+    return short(value, CELL_CELLS) if is_short else visible(value)
 
 
 def print_archived(taken: Any, archive: str, *, json: bool, at: str = "") -> int:

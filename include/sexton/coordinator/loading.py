@@ -19,7 +19,18 @@ from sexton.coordinator.offsets import OffsetKey, Offsets, OpenTransaction, Stor
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import AfterFailure, PendingRule, Profile
 from sexton.errors import LogError, TransitionError
-from sexton.log.batch import BadRecord, Batch, Damage, Record, TornTail, marker_of, read_batches, read_records
+from sexton.log.batch import (
+    OUT_OF_ORDER_BATCH,
+    BadRecord,
+    Batch,
+    Damage,
+    Record,
+    TornTail,
+    batch_in,
+    marker_of,
+    read_batches,
+    read_records,
+)
 from sexton.log.entry import MOST_BAD_RECORDS, NO_PRODUCER_ID
 
 FUTURE_MS = 3_600_000
@@ -167,6 +178,7 @@ def load(
     taken_at_ms: int | None = None,
     stops_at_failure: bool = False,
     load_buffer_bytes: int | None = None,
+    replays_out_of_order: bool = False,
 ) -> Loaded:
     """Replay the segments of one log partition, given in log order, as a coordinator does when it becomes leader.
 
@@ -174,9 +186,11 @@ def load(
     more than an hour after `taken_at_ms` are skipped in that search, and counted. With `stops_at_failure`, it stops at
     the first failure, as a coordinator does. With `load_buffer_bytes`, `endless` has the batch that an older
     coordinator could not read with a buffer of that size; it is replayed all the same.
+    With `replays_out_of_order`, a batch whose base offset contradicts its neighbours is replayed where it lies, as a
+    coordinator does, which does not compare them; it is noted all the same.
     """
     loaded = _nothing_loaded(profile, load_buffer_bytes)
-    cut = _read(loaded, chunks, cap_bytes, as_of_ms, taken_at_ms, stops_at_failure)
+    cut = _read(loaded, chunks, cap_bytes, as_of_ms, taken_at_ms, stops_at_failure, replays_out_of_order)
     if cut < 0:
         loaded = _nothing_loaded(profile, load_buffer_bytes)
         note_damage(loaded, decoding.negative_end(cut))
@@ -203,6 +217,7 @@ def _read(
     as_of_ms: int | None,
     taken_at_ms: int | None,
     stops_at_failure: bool,
+    replays_out_of_order: bool,
 ) -> int:
     """Replay the chunks; returns the log_offset where reading stopped."""
     torn_bytes = 0
@@ -219,6 +234,11 @@ def _read(
                     torn_bytes = decoding.torn_bytes(found.size_bytes, is_zeros=is_zeros) or torn_bytes
                 case Damage():
                     note_damage(loaded, decoding.damage(found))
+                    if replays_out_of_order and found.reason == OUT_OF_ORDER_BATCH:
+                        lying = batch_in(chunk, found)
+                        if is_past(loaded, lying, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms):
+                            return loaded.next_log_offset
+                        replay_batch(loaded, lying, cap_bytes, stops_at_failure)
                 case Batch():
                     if is_past(loaded, found, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms):
                         return found.base_offset

@@ -12,13 +12,15 @@ from sexton.coordinator.offsets import OffsetKey, StoredOffset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTopic:
-    """A topic as it was recorded: its id in Kafka's text form (None before 2.8), and the start of each partition's log.
+    """A topic as it was recorded: its id in Kafka's text form (None before 2.8), and where each partition's log starts
+    and ends.
 
-    A start of -1 is not known.
+    A start or end of -1 is not known, nor is one that is missing.
     """
 
     topic_id: str | None
     log_starts: tuple[int, ...]
+    log_ends: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +59,12 @@ def is_behind_log_start(key: OffsetKey, offset: StoredOffset, known: KnownTopics
     if orphan_of(key, offset, known) is not None:
         return None
     return offset.committed_offset < topic.log_starts[key[2]]
+
+
+def is_beyond_log_end(key: OffsetKey, offset: StoredOffset, known: KnownTopics) -> bool | None:
+    """Whether the offset points behind the last record; None for an orphan, an unknown log end, or a later commit."""
+    topic = known.by_name.get(key[1])
+    is_later = known.recorded_at_ms is not None and offset.commit_timestamp_ms >= known.recorded_at_ms
+    if topic is None or is_later or not 0 <= key[2] < len(topic.log_ends) or topic.log_ends[key[2]] < 0:
+        return None
+    return None if orphan_of(key, offset, known) is not None else offset.committed_offset > topic.log_ends[key[2]]

@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from sexton.numbers import ranges_text
+
 HIGHEST_COUNT = 10_000
 """No cluster has more log partitions than this: where the search for their number ends."""
 
@@ -63,9 +65,10 @@ def proven_partition_count(
     return fitting[0] if len(fitting) == 1 else None
 
 
-def unknown_count_text(here: int) -> str:
-    """How many of the log partitions are here, where their number is not known."""
-    return f"{here} {'folder' if here == 1 else 'folders'} of an unknown number of log partitions"
+def unknown_count_text(here: Collection[int]) -> str:
+    """Which of the log partitions are here, where their number is not known."""
+    folders = f"{len(here)} {'folder' if len(here) == 1 else 'folders'}"
+    return f"{folders} of an unknown number of log partitions: {ranges_text(here)}"
 
 
 def _sample(names_by_partition: Mapping[int, Collection[str]]) -> tuple[_Int64s, _Int64s]:

@@ -9,7 +9,7 @@ from sexton.coordinator.changes.group_removal_causes import possible_removals, r
 from sexton.coordinator.changes.model import OwnAction, TopicPartition, action_at
 from sexton.coordinator.changes.replay import simple_group
 from sexton.coordinator.changes.rules import FINAL_TYPES
-from sexton.coordinator.decoding import Decoded, DecodedGroup, DecodedOffset
+from sexton.coordinator.decoding import Decoded, DecodedGroup, DecodedOffset, Undecodable
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.offsets import OffsetKey
@@ -19,7 +19,8 @@ from sexton.errors import LogError, TransitionError
 from sexton.log.batch import Record
 from sexton.tables.change_kinds import DISAPPEARANCES
 
-COMMITTED, RESTORED = "committed", "restored"
+COMMITTED, RESTORED, UNDECODABLE = "committed", "restored", "undecodable"
+_SHOWN_BYTES = 64
 NOWHERE = -1
 """The log_offset of an event that no record of the log is."""
 SHORT_ID = 12
@@ -28,8 +29,8 @@ SHORT_ID = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event of a group. `what` is appeared, committed, restored (by a plan of Sexton), became, removed, or a kind of
-    change.
+    """An event of a group. `what` is appeared, committed, restored (by a plan of Sexton), became, removed, undecodable
+    (a record that the coordinator cannot read), or a kind of change.
 
     `offsets` are the rows of offset_changes of a disappearance; commits have their partitions only in `detail`.
     `causes` are those of a removal: several if the log does not show which, none if no coordinator writes it.
@@ -81,7 +82,7 @@ class EventBuilder:
         self._has_appeared = False
         self.events: list[Event] = []
 
-    def take(self, records: Sequence[tuple[Record, Decoded]], *, is_pending: bool) -> None:
+    def take(self, records: Sequence[tuple[Record, Decoded | Undecodable]], *, is_pending: bool) -> None:
         """The group's records of one batch; `is_pending` for the end of a transaction."""
         for record, found in records:
             self._add_disappearances(below=record.log_offset)
@@ -91,7 +92,10 @@ class EventBuilder:
             if not self._has_appeared:
                 self._has_appeared = True
                 self._add(record, "appeared", "its first record in this log")
-            if isinstance(found, DecodedOffset):
+            if isinstance(found, Undecodable):
+                self._flush()
+                self._add(record, UNDECODABLE, _bytes_text(found))
+            elif isinstance(found, DecodedOffset):
                 self._keep(found, is_pending=is_pending)
                 self._take_offset(record, found)
             else:
@@ -132,7 +136,7 @@ class EventBuilder:
         except (TransitionError, LogError):
             return  # a coordinator's load would fail here; `sexton audit` reports where and why
 
-    def _add_state(self, records: Sequence[tuple[Record, Decoded]]) -> None:
+    def _add_state(self, records: Sequence[tuple[Record, Decoded | Undecodable]]) -> None:
         """Add an event if a batch changed the group's state; commits that start with the batch may be the cause."""
         group = self._groups.by_id.get(self._group_id)
         described = "" if group is None else describe(group)
@@ -215,6 +219,16 @@ def _stamp(record: Record) -> int | None:
 def describe(group: Group) -> str:
     """A group's kind and state in words; they change when the group does."""
     return state_words(group.group_type, group.protocol_type, group.state, group.member_count)
+
+
+def _bytes_text(row: Undecodable) -> str:
+    """What cannot be read of a record, and its key and value as hex."""
+    shown = (
+        f"{name} {data[:_SHOWN_BYTES].hex()}{'...' if len(data) > _SHOWN_BYTES else ''} ({counted(len(data), 'byte')})"
+        for name, data in (("key", row.key), ("value", row.value))
+        if data is not None
+    )
+    return "; ".join((f"{row.reason}: {row.detail}", *shown))
 
 
 def state_words(group_type: str, protocol_type: str | None, state: str, member_count: int) -> str:

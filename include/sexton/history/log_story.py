@@ -15,17 +15,19 @@ from pyarrow import fs as pafs
 from sexton.coordinator import decoding
 from sexton.coordinator.changes.model import ChangeEvidence, TopicPartition
 from sexton.coordinator.changes.replay import changes
-from sexton.coordinator.decoding import Decoded
+from sexton.coordinator.decoding import Decoded, Undecodable
 from sexton.coordinator.expiry import SweepBlock, Verdict, verdict
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.loading import load
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Profile
+from sexton.errors import LogError
 from sexton.history.events import Event, EventBuilder
 from sexton.history.group_batches import batches_about, stop_offset_of, whole_log
 from sexton.log.batch import Batch, Record, read_records
 from sexton.log.entry import NO_PRODUCER_ID
 from sexton.log.segment import Segment
+from sexton.records import decode_key
 from sexton.settings import settings
 from sexton.tables.change_kinds import DISAPPEARANCES
 
@@ -87,14 +89,14 @@ class StoryReader:
         group = reader.finish()
         return LogStory(events=reader.events, group=group, last_timestamp_ms=reader.last_timestamp_ms)
 
-    def _own_records(self, batch: Batch) -> Iterator[tuple[Record, Decoded]]:
+    def _own_records(self, batch: Batch) -> Iterator[tuple[Record, Decoded | Undecodable]]:
         """The group's records in a batch."""
         if batch.is_control:
             return
         for record in read_records(batch, cap_bytes=settings().inflated_cap_bytes):
             if isinstance(record, Record):
                 found = decoding.decode(record, base_offset=batch.base_offset, profile=self.profile)
-                if isinstance(found, Decoded) and found.key.group_id == self.group_id:
+                if isinstance(found, Decoded | Undecodable) and _group_of(record, found) == self.group_id:
                     yield record, found
 
     def is_requested(self, topic: object, partition: object) -> bool:
@@ -131,6 +133,16 @@ class StoryReader:
         own = table.filter(pc.equal(table["group_id"], self.group_id)).drop_columns(["log_partition"])
         rows: list[dict[str, object]] = own.to_pylist()
         return rows
+
+
+def _group_of(record: Record, found: Decoded | Undecodable) -> str | None:
+    """The group of a record, also where only its value cannot be decoded."""
+    if not isinstance(found, Undecodable):
+        return found.key.group_id
+    try:
+        return decode_key(record.key or b"")[1].group_id
+    except LogError:
+        return None
 
 
 def broker_verdicts(

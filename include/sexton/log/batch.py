@@ -97,6 +97,12 @@ def read_frame(whole: memoryview, row: Sequence[int]) -> Batch | Damage | TornTa
     return _batch_at(whole, position=position, size_bytes=size_bytes, crc_ok=kind == GOOD)
 
 
+def batch_in(data: bytes, damage: Damage) -> Batch:
+    """The batch at damage that is one out of order: its CRC is good."""
+    whole = memoryview(data)
+    return _batch_at(whole, position=damage.position, size_bytes=damage.size_bytes, crc_ok=True)
+
+
 def _damage(whole: memoryview, *, position: int, size_bytes: int, why: int) -> Damage:
     reason = SKIPPED_BYTES if _is_skipped(whole, position) else "malformed_batch"
     if why == OUT_OF_ORDER:

@@ -7,6 +7,8 @@ to the log.
 
 import itertools
 import re
+import tarfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -17,13 +19,18 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
+from sexton.log.framing import KIND, SIZE, TORN, frames
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _LOG_FOLDER = re.compile(rf"{OFFSETS_TOPIC}-(\d{{1,9}})")
 _SEGMENT_FILE = re.compile(r"(\d{20})\.log")
 _MOST_LOG_OFFSET = 1 << 62
 """A real log_offset never comes near (framing); beyond 1 << 63 Kafka itself cannot read the name of a file."""
+_TAIL_BYTES = 12
+"""Fewer bytes than these at the end of a segment are no head of a batch: a broker ignores them."""
 _READ_BYTES = 8 * 1024 * 1024
+_MOST_FOLDERS, _DUMP_HEAD_BYTES = 10_000, 4096
+"""How far the search for the folder that was meant goes."""
 _WANTED = "a folder with __consumer_offsets-N folders, as in a broker's log.dirs"
 
 
@@ -98,7 +105,9 @@ def list_segments(
             if segments:
                 found[number] = segments
     if not found:
-        raise UsageError(f"no segment of {topic} here", where=", ".join(roots), fix=f"give {_WANTED}")
+        better = [one for root in roots for one in _near(fs, root, topic)]
+        fix = f"give {' and '.join(better)}" if better else f"give {_WANTED}"
+        raise UsageError(f"no segment of {topic} here", where=", ".join(roots), fix=fix)
     return dict(sorted(found.items()))
 
 
@@ -106,14 +115,54 @@ def partition_folders(fs: pafs.FileSystem, root: str, topic: str = OFFSETS_TOPIC
     """The path of every partition's folder under `root`; UsageError when there is no such folder."""
     info = fs.get_file_info(root)
     if info.type != pafs.FileType.Directory:
-        wrong = "no such folder" if info.type == pafs.FileType.NotFound else "not a folder"
-        raise UsageError(wrong, where=root, fix=f"give {_WANTED}")
+        if info.type == pafs.FileType.NotFound:
+            raise UsageError("no such folder", where=root, fix=f"give {_WANTED}")
+        what, better = _file_of(fs, root, topic)
+        raise UsageError(what, where=root, fix=better or f"give {_WANTED}")
     folder = re.compile(rf"{re.escape(topic)}-(\d{{1,9}})")
     return {
         int(name[1]): entry.path
         for entry in fs.get_file_info(pafs.FileSelector(root))
         if entry.type == pafs.FileType.Directory and (name := folder.fullmatch(entry.base_name))
     }
+
+
+def _near(fs: pafs.FileSystem, root: str, topic: str) -> list[str]:
+    """The log directories one level above `root`, or up to two below it."""
+    path = PurePosixPath(root)
+    if re.fullmatch(rf"{re.escape(topic)}-\d{{1,9}}", path.name):
+        return [str(path.parent)]
+    level = [root]
+    for _ in range(2):
+        level = sorted(
+            entry.path
+            for folder in level[:_MOST_FOLDERS]
+            for entry in fs.get_file_info(pafs.FileSelector(folder))
+            if entry.type == pafs.FileType.Directory
+        )
+        if found := [folder for folder in level[:_MOST_FOLDERS] if partition_folders(fs, folder, topic)]:
+            return found
+    return []
+
+
+def _file_of(fs: pafs.FileSystem, path: str, topic: str) -> tuple[str, str | None]:
+    """What a file is that was given for a log directory, and which folder would do."""
+    of_partition = re.compile(rf"(?:^|/){re.escape(topic)}-\d{{1,9}}(?=/|$)")
+    if (within := of_partition.search(path)) is not None:
+        return "a file of a log partition", f"give the folder {path[: within.start()] or '.'}"
+    try:
+        with tarfile.open(path) as archive:
+            for member in itertools.islice(archive, _MOST_FOLDERS):
+                if (within := of_partition.search(member.name)) is not None:
+                    inner = member.name[: within.start()] or "."
+                    return "a tar archive", f"unpack it, and give the folder {inner} in it"
+    except (tarfile.TarError, OSError, EOFError, zlib.error):
+        pass  # no archive, a broken one, or one in a store
+    with fs.open_input_stream(path) as file:
+        head = str(file.read(_DUMP_HEAD_BYTES), "utf-8", errors="replace")
+    if (dumped := re.match(rf"Dumping (\S*?)/?{re.escape(topic)}-\d{{1,9}}/", head)) is not None:
+        return "a dump of a segment as text", f"give the folder that was dumped, {dumped[1] or '.'}, or a copy of it"
+    return "not a folder", None
 
 
 def segments_of(fs: pafs.FileSystem, folder: str, log_partition: int) -> list[Segment]:
@@ -238,6 +287,20 @@ def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int, *, is_archived: 
         what = f"the file has become shorter while it was read: {read} of {size_bytes} bytes are left"
         raise UsageError(what, where=path, fix=_WHILE_READ)
     return data
+
+
+def zero_tail(fs: pafs.FileSystem, segment: Segment) -> int:
+    """How many zeros follow the last batch of a segment; 0 without a batch, where other
+    bytes do, and where they are too few for a broker to notice."""
+    if segment.size_bytes < _TAIL_BYTES:
+        return 0
+    with fs.open_input_file(segment.path) as file:
+        if any(file.read_at(_TAIL_BYTES, segment.size_bytes - _TAIL_BYTES)):
+            return 0
+    data, torn = file_bytes(fs, segment.path, segment.size_bytes), 0
+    for rows in frames(data, floor_offset=segment.base_offset):
+        torn = int(rows[-1, SIZE]) if rows[-1, KIND] == TORN else 0
+    return torn if _TAIL_BYTES <= torn < len(data) and not data[-torn:].any() else 0
 
 
 def slice_bytes(fs: pafs.FileSystem, span: SegmentSlice) -> npt.NDArray[np.uint8]:

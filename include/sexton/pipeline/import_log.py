@@ -31,6 +31,7 @@ from sexton.failpoints import failpoint
 from sexton.log.segment import disk_identity, odd_files
 from sexton.pipeline.continuation import KAFKAS_DELETE_RETENTION_MS
 from sexton.pipeline.fetch_log import SEGMENT_BYTES
+from sexton.runs.source import zero_tails_text
 
 UNKNOWN = "unknown"
 NOT_KNOWN = -1
@@ -141,6 +142,7 @@ def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None =
         warnings=[
             *(f"passed over, no log_offset is so high: {name}" for name in odd_files(disk, folder)),
             *_warnings(logs.values(), topics, to),
+            *zero_tails_text(disk, {part: log.segments for part, log in logs.items()}),
         ],
     )
 

@@ -16,6 +16,7 @@ from sexton.coordinator.endless_load import BUFFER, NEVER_ENDS
 from sexton.coordinator.partitioner import unknown_count_text
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import NoCoverage, UsageError
+from sexton.numbers import ranges_text
 from sexton.runs.choose_profile import AUTO, Choice
 from sexton.runs.fold_log import Merged
 from sexton.runs.folder import RunFolder, RunRecord
@@ -140,9 +141,9 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
 def _coverage(source: LogSource, merged: list[Merged], missing: list[int], count: int | None) -> Coverage:
     """Complete where the log is whole from its beginning to the cut; else the state is exact and its history is not."""
     if count is None:
-        return Coverage(value=PARTIAL, reason=unknown_count_text(len(source.here)))
+        return Coverage(value=PARTIAL, reason=unknown_count_text(source.here))
     if missing:
-        return Coverage(value=PARTIAL, reason=f"log partitions not here: {', '.join(map(str, missing))}")
+        return Coverage(value=PARTIAL, reason=f"log partitions not here: {ranges_text(missing)}")
     if source.coverage is not None and source.coverage.value != COMPLETE:
         return source.coverage
     if source.is_archive:
@@ -158,7 +159,7 @@ def _doubts(merged: list[Merged], *, missing: list[int], is_archive: bool) -> li
     snapshot = "the snapshot that brought them" if is_archive else "the snapshot"
     found = []
     if missing:
-        found.append(f"log partitions not here: {', '.join(map(str, missing))}")
+        found.append(f"log partitions not here: {ranges_text(missing)}")
     for part in merged:
         if part.future_batches:
             found.append(

@@ -10,6 +10,7 @@ import unicodedata
 
 NAME_CELLS = 56
 """Longest name shown in full; group ids may have 32,767 bytes."""
+_CELLS_WITH_LENGTH = 24
 
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # Letters and symbols that draw nothing, so that two names could look the same.
@@ -42,13 +43,14 @@ def harmless(text: str) -> str:
 
 
 def short(text: str, cells: int = NAME_CELLS) -> str:
-    """`visible(text)`, without its middle if it is longer than `cells`: names differ at either end."""
+    """`visible(text)`, with its length for its middle if it is longer than `cells`: names differ at either end."""
     # Cut before spelling out too, so that a 32 KB name costs no more than a long one.
     shown = visible(text if len(text) <= 4 * cells else text[: 2 * cells] + text[-2 * cells :])
     if len(text) <= 4 * cells and len(shown) <= cells:
         return shown
-    tail = cells // 3
-    return f"{shown[: cells - tail - 1].rstrip()}…{shown[-tail:].lstrip()}"
+    gap = f"…({len(text):,})…" if cells >= _CELLS_WITH_LENGTH else "…"
+    tail = (cells - len(gap)) // 3
+    return f"{shown[: cells - tail - len(gap)].rstrip()}{gap}{shown[-tail:].lstrip()}"
 
 
 def _is_hidden(char: str, category: str) -> bool:

@@ -208,6 +208,7 @@ class Findings(SummaryPart):
     pinned_due: int = 0
     left_topic: int = 0
     behind_log_start: int = 0
+    beyond_log_end: int = 0
     orphans_by_kind: dict[str, int] = {}
     sees_all_topics: bool | None = None
 

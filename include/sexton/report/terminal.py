@@ -13,6 +13,8 @@ from sexton.report.run_page import status_of
 from sexton.report.summary import PolicyOutcome, Summary
 
 ROWS = 5
+_SENTENCE = 600
+"""Cells of a sentence that may quote names."""
 _STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
 
 
@@ -46,6 +48,8 @@ def _head(summary: Summary) -> Panel:
     read = f"{len(run.log_partitions)} of {run.partition_count or '?'} log partitions"
     read = "looks by Admin API" if run.coverage == "admin" else read
     _row(facts, "read", f"{short(run.source, 80)}: {read}, coverage {visible(run.coverage)}")
+    if run.coverage == "partial":
+        _row(facts, "partial", short(run.coverage_reason, _SENTENCE))
     _row(
         facts,
         "found",
@@ -131,6 +135,11 @@ def _odd(summary: Summary) -> Iterable[Text]:
             f"! {figures.some(odd.behind_log_start, 'offset')} before the log's start: what they point to is deleted",
             style="dim",
         )
+    if odd.beyond_log_end:
+        yield Text(
+            f"! {figures.some(odd.beyond_log_end, 'offset')} beyond the log's end: a consumer that comes back resets",
+            style="dim",
+        )
 
 
 def _attention(summary: Summary) -> Iterable[Text]:
@@ -163,7 +172,7 @@ def _attention(summary: Summary) -> Iterable[Text]:
         yield Text(f"! {text}" if is_bad else text, style="yellow" if is_bad else "dim")
     yield from _odd(summary)
     for warning in summary.warnings:
-        yield Text(f"! {visible(warning)}", style="yellow")
+        yield Text(f"! {short(warning, _SENTENCE)}", style="yellow")
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -48,12 +48,13 @@ def policy_outcome(verdicts: pa.Table, policy: Policy) -> PolicyOutcome:
 
 
 def oddities(verdicts: ds.Dataset, *, sees_all_topics: bool | None) -> Findings:
-    """Counts of offsets that are pinned by a transaction, no longer subscribed, before the log start, or orphans."""
+    """Counts of offsets that are pinned by a transaction, no longer subscribed, outside of their log, or orphans."""
     return Findings(
         pinned=verdicts.count_rows(filter=pc.field("pinned_by_producer_id").is_valid()),
         pinned_due=verdicts.count_rows(filter=pc.field("broker_reason") == "pending_transaction"),
         left_topic=verdicts.count_rows(filter=pc.field("left_topic")),
         behind_log_start=verdicts.count_rows(filter=pc.field("behind_log_start")),
+        beyond_log_end=verdicts.count_rows(filter=pc.field("beyond_log_end")),
         orphans_by_kind=counts_by(verdicts.to_table(["orphan"], filter=pc.field("orphan").is_valid()), "orphan"),
         sees_all_topics=sees_all_topics,
     )

@@ -55,6 +55,6 @@ def partition_count(source: LogSource, groups: Callable[[], Mapping[int, Collect
         return PartitionCount(value=KAFKAS_DEFAULT_COUNT, warning=assumed)
     return PartitionCount(
         value=None,
-        warning=f"{unknown_count_text(len(source.here))}: no group is known to be elsewhere or misplaced; "
+        warning=f"{unknown_count_text(source.here)}; no group is known to be elsewhere or misplaced; "
         f"what settles it: {SETTLES}",
     )

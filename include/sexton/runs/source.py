@@ -21,12 +21,12 @@ from sexton.archive.coverage import Coverage
 from sexton.archive.cut_search import segments_between
 from sexton.archive.cuts import SettledCuts, lineages_of, newest_cuts, settled_cuts, store_cuts
 from sexton.archive.folder import filesystem
-from sexton.archive.lineages import ArchivedLineage
+from sexton.archive.lineages import IMPORTED, ArchivedLineage, list_lineages
 from sexton.archive.log_position import LogPosition
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.endless_load import BUFFER, DEFAULT_BUFFER_BYTES
 from sexton.errors import NoCoverage, UsageError
-from sexton.log.segment import Segment, disk_identity, list_segments, odd_files, partition_folders
+from sexton.log.segment import Segment, disk_identity, list_segments, odd_files, partition_folders, zero_tail
 from sexton.runs.disk_evidence import disk_evidence
 from sexton.runs.release_bounds import UNBOUNDED, ReleaseBounds
 from sexton.settings import settings
@@ -155,6 +155,7 @@ def open_segments(
             *disk.notes,
             *_log_dirs_text(roots, paths, segments),
             *_empty_text(empty),
+            *zero_tails_text(fs, segments),
             *(f"passed over, no log_offset is so high: {name}" for path in paths for name in odd_files(fs, path)),
         ],
     )
@@ -187,6 +188,16 @@ def _empty_text(empty: Collection[int]) -> list[str]:
         return []
     parts = ", ".join(map(str, sorted(empty)))
     return [f"no segment in the folders of log partitions {parts}: they count as empty, as a broker would take them"]
+
+
+def zero_tails_text(fs: pafs.FileSystem, segments: Mapping[int, Sequence[Segment]]) -> list[str]:
+    """What a coordinator makes of zeros after the last batch of a log partition, where there are any."""
+    found = {part: size for part, some in segments.items() if some and (size := zero_tail(fs, some[-1]))}
+    return [
+        f"log partition {part}: {size} zeros after the last batch of the newest segment, as log.preallocate leaves "
+        "them: a broker that is elected while it runs reads them and fails its load (KAFKA-20841); a restart trims them"
+        for part, size in found.items()
+    ]
 
 
 def _first_known(*counts: tuple[str, int | None]) -> tuple[int | None, str]:
@@ -229,6 +240,7 @@ def open_archive(
     of_topics = metadata if metadata and not topics_file else None
     of_log = metadata if metadata and metadata.topic_id == settled.topic_id else None
     lineages = lineages_of(fs, path, settled)
+    archived = list_lineages(fs, path, cluster_id=cluster, topic_id=settled.topic_id)
     count, count_from = _first_known(
         (_OPTION, partition_count),
         (_TOPICS_FILE, _count_of(_offsets_topic(topics)) if topics_file else None),
@@ -239,6 +251,11 @@ def open_archive(
         segments={part: segments_between(lineages[part], position) for part, position in settled.cuts.items()},
         cluster_id=cluster,
         topic_id=settled.topic_id,
+        empty=frozenset(
+            part
+            for part, some in archived.items()
+            if not some[-1].segments and some[-1].origin is not None and some[-1].origin.reason == IMPORTED
+        ),
         partition_count=count,
         partition_count_from=count_from,
         topics=topics,

@@ -120,6 +120,13 @@ OFFSET_VERDICTS = Table(
             nullable=True,
         ),
         Column(
+            "beyond_log_end",
+            pa.bool_(),
+            "whether it is beyond the end of the topic's log, which was truncated or made anew; NULL where that is not "
+            "known",
+            nullable=True,
+        ),
+        Column(
             "pinned_by_producer_id",
             pa.int64(),
             "producer whose open transaction holds a value of the very same key, the oldest of several; NULL "

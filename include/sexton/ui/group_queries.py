@@ -19,6 +19,7 @@ Only = Literal[
     "orphans",
     "left_topics",
     "behind_log_start",
+    "beyond_log_end",
     "pinned",
     "pending",
     "empty",
@@ -52,6 +53,7 @@ _COUNTS: Mapping[str, str] = {
     "orphans": "count(orphan)",
     "left_topics": "count(*) FILTER (left_topic)",
     "behind_log_start": "count(*) FILTER (behind_log_start)",
+    "beyond_log_end": "count(*) FILTER (beyond_log_end)",
     "pinned": "count(pinned_by_producer_id)",
 }
 """Counts of a group's committed offsets -> SQL over its rows of offset_verdicts."""

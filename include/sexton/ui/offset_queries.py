@@ -12,7 +12,7 @@ from sexton.ui.lag_queries import OFFSET_LAG, lag_of
 from sexton.ui.paging import Page, PageSize, Search, conditions, page_of
 from sexton.ui.published_tables import PublishedTables
 
-Finding = Literal["due", "policy_due", "held", "orphan", "left_topic", "behind_log_start", "pinned"]
+Finding = Literal["due", "policy_due", "held", "orphan", "left_topic", "behind_log_start", "beyond_log_end", "pinned"]
 FINDINGS: tuple[str, ...] = get_args(Finding)
 _CONDITIONS: Mapping[str, str] = {
     "due": "broker_verdict = 'expire'",
@@ -21,6 +21,7 @@ _CONDITIONS: Mapping[str, str] = {
     "orphan": "orphan IS NOT NULL",
     "left_topic": "left_topic",
     "behind_log_start": "behind_log_start",
+    "beyond_log_end": "beyond_log_end",
     "pinned": "pinned_by_producer_id IS NOT NULL",
 }
 Order = Literal["group_id", "topic", "broker_expires_at_ms"]
@@ -34,8 +35,8 @@ MOST_PAGES = 2_000
 """Pages that can be reached; to see more, narrow the search or read the table."""
 
 _FIELDS = """group_id, topic, partition, broker_verdict, broker_reason, broker_expires_at_ms, due_after_ms,
-    due_by_ms, policy_verdict, policy_reason, policy_rule, orphan, left_topic, behind_log_start, pinned_by_producer_id,
-    pinned_by_transactional_id, pinned_verdict, log_partition"""
+    due_by_ms, policy_verdict, policy_reason, policy_rule, orphan, left_topic, behind_log_start, beyond_log_end,
+    pinned_by_producer_id, pinned_by_transactional_id, pinned_verdict, log_partition"""
 
 _COMMIT = ("committed_offset", "commit_timestamp_ms", "commit_after_ms", "commit_by_ms")
 

@@ -45,6 +45,7 @@ class Overview:
     orphans: Rows
     left_topic: int
     behind_log_start: int
+    beyond_log_end: int
     pinned: int
     losing: Rows
     soon: Rows
@@ -72,6 +73,7 @@ def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
             coalesce(sum(pending_count), 0)::BIGINT AS pending, coalesce(sum(due), 0)::BIGINT AS due,
             coalesce(sum(left_topics), 0)::BIGINT AS left_topic, coalesce(sum(pinned), 0)::BIGINT AS pinned,
             coalesce(sum(behind_log_start), 0)::BIGINT AS behind_log_start,
+            coalesce(sum(beyond_log_end), 0)::BIGINT AS beyond_log_end,
             coalesce(sum(orphans), 0)::BIGINT AS orphan_count, count(*) FILTER (due > 0) AS groups_losing
             FROM {groups}"""
     )[0]

@@ -27,14 +27,17 @@ class TopicsTable:
 
 
 def against_topics(offsets: pa.Table, known: TopicsTable | None) -> pa.Table:
-    """For each row of `offsets`, in its order: orphan (NULL for none, or where it is not known), behind_log_start.
+    """For each row of `offsets`, in its order: orphan (NULL for none, or where it is not known), behind_log_start,
+    beyond_log_end.
 
     `known` is None where nothing was recorded.
     """
     count = offsets.num_rows
     if known is None:
-        return pa.table({"orphan": pa.nulls(count, pa.string()), "behind_log_start": pa.nulls(count, pa.bool_())})
-    names, ids, first, sizes, log_starts = _by_topic(known.partitions)
+        unknown = pa.nulls(count, pa.bool_())
+        orphan = pa.nulls(count, pa.string())
+        return pa.table({"orphan": orphan, "behind_log_start": unknown, "beyond_log_end": unknown})
+    names, ids, first, sizes, log_starts, log_ends = _by_topic(known.partitions)
     at_topic = np.asarray(pc.fill_null(pc.index_in(offsets["topic"], value_set=names), len(names)))
     partition = np.asarray(offsets["partition"]).astype(np.int64)
     has_topic = at_topic < len(names)
@@ -46,11 +49,14 @@ def against_topics(offsets: pa.Table, known: TopicsTable | None) -> pa.Table:
         is_judged = np.asarray(pc.less(offsets["commit_timestamp_ms"], known.recorded_at_ms))
     kind = np.select([~is_judged, ~has_topic, is_another, ~has_partition], [3, 0 if known.sees_all else 3, 1, 2], 3)
     place = np.where(has_partition, np.append(first, 0)[at_topic] + partition, len(log_starts) - 1)
-    starts = log_starts[place]
-    has_start = has_partition & (starts >= 0) & (kind == _NONE)
-    is_behind = np.asarray(offsets["committed_offset"]) < starts
+    starts, ends, committed = log_starts[place], log_ends[place], np.asarray(offsets["committed_offset"])
+    is_here = has_partition & (kind == _NONE)
     return pa.table(
-        {"orphan": _KINDS.take(pa.array(kind)), "behind_log_start": pa.array(is_behind, pa.bool_(), mask=~has_start)}
+        {
+            "orphan": _KINDS.take(pa.array(kind)),
+            "behind_log_start": pa.array(committed < starts, pa.bool_(), mask=~(is_here & (starts >= 0))),
+            "beyond_log_end": pa.array(committed > ends, pa.bool_(), mask=~(is_here & is_judged & (ends >= 0))),
+        }
     )
 
 
@@ -59,16 +65,19 @@ _NONE = len(_KINDS) - 1
 _Numbers = npt.NDArray[np.int64]
 
 
-def _by_topic(partitions: pa.Table) -> tuple[pa.Array, pa.Array, _Numbers, _Numbers, _Numbers]:
-    """Of each topic its name, id, the row of its partition 0 and how many there are; of all rows the log starts.
+def _by_topic(partitions: pa.Table) -> tuple[pa.Array, pa.Array, _Numbers, _Numbers, _Numbers, _Numbers]:
+    """Of each topic its name, id, the row of its partition 0 and how many there are; of all rows the log's start and
+    end.
 
-    The log starts end with one more, of no partition.
+    Both of the latter end with one more, of no partition.
     """
     rows = partitions.sort_by([("topic", "ascending"), ("partition", "ascending")]).combine_chunks()
     runs = pc.run_end_encode(rows["topic"].combine_chunks()) if rows.num_rows else None
     ends = np.zeros(0, np.int64) if runs is None else np.asarray(runs.run_ends).astype(np.int64)
     first = np.append(0, ends)[:-1]
     of_first = rows.take(pa.array(first))
-    starts = np.append(np.asarray(rows["log_start_offset"]).astype(np.int64), -1)
+    starts, ends_of_logs = (
+        np.append(np.asarray(rows[name]).astype(np.int64), -1) for name in ("log_start_offset", "log_end_offset")
+    )
     names, ids = (of_first[name].combine_chunks() for name in ("topic", "topic_id"))
-    return names, ids, first, ends - first, starts
+    return names, ids, first, ends - first, starts, ends_of_logs

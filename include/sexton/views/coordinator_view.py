@@ -12,6 +12,7 @@ from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.api.topics import Topics
 from sexton.coordinator.api.view import PartitionView
 from sexton.errors import NoCoverage, UsageError
+from sexton.numbers import ranges_text
 
 if TYPE_CHECKING:  # a view of a run needs no rules of expiry, nor what they load
     from sexton.coordinator.expiry import SweepBlock
@@ -50,6 +51,8 @@ class LoadedPartition:
     """Whether a load of it never ends; `load_failure` says why."""
     undecodable: int = 0
     """Records, batches or byte ranges that could not be decoded."""
+    out_of_order: int = 0
+    """Batches among them whose base offset contradicts their neighbours."""
     is_covered: bool = True
     """False if there are bytes, but none from before the requested instant."""
     next_log_offset: int = 0
@@ -141,8 +144,7 @@ class CoordinatorView:
             return
         found = f"is in log partitions {', '.join(map(str, holders))}" if holders else "is not here"
         raise NoCoverage(
-            f"group {group_id!r} {found}, and where it belongs is not known: {self.unknown_count} "
-            f"({', '.join(map(str, sorted(self.coordinator.shards)))})",
+            f"group {group_id!r} {found}, and where it belongs is not known: {self.unknown_count}",
             where=self.where,
             fix="give --partition-count N, or --topics FILE with a line for __consumer_offsets",
         )
@@ -173,6 +175,12 @@ class CoordinatorView:
                 notes.append(f"log partition {number}: a coordinator's load would fail: {part.load_failure}")
             elif part.undecodable:
                 notes.append(f"log partition {number}: {part.undecodable} undecodable records")
+            if part.out_of_order:
+                batches = f"{part.out_of_order} {'batch' if part.out_of_order == 1 else 'batches'}"
+                notes.append(
+                    f"log partition {number}: {batches} out of order: a broker replays them where "
+                    "they lie, and so does this answer; a run leaves them out"
+                )
         return notes
 
     @property
@@ -182,7 +190,7 @@ class CoordinatorView:
 
 def missing_text(missing: Collection[int]) -> list[str]:
     """A warning where log partitions are missing."""
-    return [f"log partitions not here: {', '.join(map(str, missing))}"] if missing else []
+    return [f"log partitions not here: {ranges_text(missing)}"] if missing else []
 
 
 def open_view(request: ViewRequest) -> CoordinatorView:

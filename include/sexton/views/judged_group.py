@@ -105,7 +105,7 @@ def judged_in_log(
         return None
     profile = view.coordinator.profile
     retention_ms = (retention_minutes or source.retention_minutes or profile.default_retention_minutes) * _MINUTE_MS
-    topics = _known_topics(source)
+    topics = known_topics(source)
     pending = found.held.pending(group_id)
     block = view.parts.read[found.log_partition].sweep_block(retention_ms, now_ms)
     offsets = found.held.offsets(group_id)
@@ -152,7 +152,7 @@ def _group_of(view: CoordinatorView, source: LogSource, home: int, group_id: str
     return reader.read().group
 
 
-def _known_topics(source: LogSource) -> KnownTopics | None:
+def known_topics(source: LogSource) -> KnownTopics | None:
     if source.topics is None:
         return None
     return KnownTopics(

@@ -20,7 +20,7 @@ from sexton.coordinator.expiry import block_in, sweep_block
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import LogError
-from sexton.log.batch import Batch, Record, read_batches, read_records
+from sexton.log.batch import OUT_OF_ORDER_BATCH, Batch, Record, read_batches, read_records
 from sexton.log.segment import Segment, file_bytes
 from sexton.records import OFFSET_TYPES, decode_key
 from sexton.runs.source import LogSource, require_stamps
@@ -96,6 +96,7 @@ class LogParts:
         self._require_stamps(loaded)
         return LoadedPartition(
             held=PlainView(loaded),
+            out_of_order=sum(row.reason == OUT_OF_ORDER_BATCH for row in loaded.undecodable),
             load_failure=loaded.load_failure,
             never_ends=loaded.endless is not None,
             undecodable=loaded.counters["undecodable_records"],
@@ -116,6 +117,7 @@ class LogParts:
             taken_at_ms=self._taken_at_ms,
             stops_at_failure=stops_at_failure,
             load_buffer_bytes=self._source.load_buffer_bytes,
+            replays_out_of_order=True,
         )
 
     def _require_stamps(self, read: "Loaded | PartialFold") -> None:
@@ -154,6 +156,8 @@ class LogParts:
         from sexton.verdicts.expiry import sweep_block as block_of
 
         fold = self.fold(log_partition)
+        if any(row.reason == OUT_OF_ORDER_BATCH for _, row in fold.undecodable):
+            return self._plain_part(log_partition)  # slow, but the kernels have no state that goes back
         endless = endless_load(
             self._source,
             log_partition,

@@ -38,7 +38,7 @@ def view_of_log(request: ViewRequest) -> CoordinatorView:
         coordinator=Coordinator(profile=parts.profile, partition_count=count, shards=shards),
         topics=Topics.from_rows(source.topics),
         parts=parts,
-        unknown_count=unknown_count_text(len(here)) if count is None else "",
+        unknown_count=unknown_count_text(here) if count is None else "",
         recorded=source.recorded,
         doubts=choice.doubts,
         warnings=[*source.warnings, *counted.warnings, *missing_text(missing), *choice.open_points],

@@ -31,7 +31,7 @@ def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
     shards = LazyShards(sorted({*record.log_partitions, *empty}), parts.shard)
     unknown_count = ""
     if record.partition_count is None and not record.is_admin:
-        unknown_count = unknown_count_text(len(record.log_partitions))
+        unknown_count = unknown_count_text(record.log_partitions)
     return CoordinatorView(
         where=str(folder),
         as_of_ms=record.as_of_ms,

@@ -124,6 +124,11 @@ class Coordinator:
                 if self.serves_from(log_partition, group.group_id):
                     yield log_partition, group
 
+    def is_misplaced(self, log_partition: int, group_id: str) -> bool:
+        """Whether the copy in `log_partition` is served to nobody, since clients are routed to another."""
+        is_known = self.partition_count is not None and not self.profile.one_cache
+        return is_known and self.log_partition_of(group_id) != log_partition
+
     def serves_from(self, log_partition: int, group_id: str) -> bool:
         """Whether memory has the copy of the group that was loaded from `log_partition`."""
         if not self.profile.one_cache:

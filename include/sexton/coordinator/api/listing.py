@@ -22,6 +22,7 @@ class ListedGroup:
 
     group: LoadedGroup
     log_partition: int
+    is_misplaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,11 @@ def list_groups(coordinator: Coordinator, *, states: Collection[str] = (), types
     return ListAnswer(
         error=error,
         groups=tuple(
-            ListedGroup(group=group, log_partition=log_partition)
+            ListedGroup(
+                group=group,
+                log_partition=log_partition,
+                is_misplaced=coordinator.is_misplaced(log_partition, group.group_id),
+            )
             for log_partition, group in coordinator.groups()
             if _is_listed(coordinator, group) and is_wanted(group.state, group.group_type)
         ),

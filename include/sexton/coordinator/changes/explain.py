@@ -27,6 +27,7 @@ from sexton.log.entry import NO_PRODUCER_ID
 from sexton.tables.change_kinds import CAUSES, ChangeKind
 
 _Causes = frozenset[ChangeKind]
+_1971_MS = 31_536_000_000
 _SHARED = (ChangeKind.EXPIRED, ChangeKind.GROUP_DELETED, ChangeKind.TOPIC_DELETED)
 """Operations that may take offsets of several groups; OffsetDelete takes those of one."""
 
@@ -128,9 +129,11 @@ def _due_at_ms(
 ) -> int | None:
     """When a sweep could first have removed the offset, by its age alone."""
     group, at_ms = removal.group, context.write.timestamp_ms
-    if retention_ms is None or group is None or at_ms is None or since_unknown(offset, group, context.profile):
+    if group is None or since_unknown(offset, group, context.profile):
         return None
-    return verdict_of(key, offset, removal, group, context, retention_ms, at_ms).expires_at_ms
+    if offset.expire_timestamp_ms is None and (retention_ms is None or at_ms is None):
+        return None  # else the value says when: neither plays a part
+    return verdict_of(key, offset, removal, group, context, retention_ms or 0, at_ms or 0).expires_at_ms
 
 
 def evidence_of(removal: GroupRemoval, causes: Sequence[ChangeKind], context: WriteContext, *, fits: bool) -> str:
@@ -151,13 +154,20 @@ def evidence_of(removal: GroupRemoval, causes: Sequence[ChangeKind], context: Wr
         parts.append(f"no operation of {release} writes that: another release did (--profile), or a producer past it")
     elif not write.is_whole:
         parts.append("records are missing before it, so that little can be ruled out")
-    parts.append(_dueness(removal, context))
+    parts += [_dueness(removal, context), _stamped_1970(removal)]
     if ChangeKind.TOPIC_DELETED in causes:
         _, after = topics_around(context)
         gone = sorted({topic for topic, _ in removal.removed if after is not None and topic not in after.ids})
         if gone:
             parts.append(f"gone since: {', '.join(gone)}")
     return "; ".join(part for part in parts if part)
+
+
+def _stamped_1970(removal: GroupRemoval) -> str:
+    """That commits bear a timestamp which no clock gave, and so were due at once."""
+    count = sum(0 <= offset.commit_timestamp_ms < _1971_MS for offset in removal.removed.values())
+    which = "" if count == len(removal.removed) else f"{count} of them "
+    return f"{which}stamped 1970 by the client that committed: as old as any retention" if count else ""
 
 
 def _dueness(removal: GroupRemoval, context: WriteContext) -> str:

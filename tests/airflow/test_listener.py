@@ -68,6 +68,7 @@ def test_a_store_that_does_not_answer_delays_no_scheduler(config, monkeypatch, c
     assert written[-1] == run.run_id
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("needs_airflow")
 def test_a_real_scheduler_notes_it(tmp_path) -> None:
     """A run that `airflow dags trigger` made and one that the REST API's own function made, started by a scheduler."""

@@ -16,7 +16,7 @@ from sexton.coordinator.profile import PendingRule, Profile
 from sexton.kernels import fold, partial_fold
 from sexton.kernels.merge import absorb_state
 from sexton.kernels.profile_flags import new_state_of
-from sexton.verdicts.expiry import judge, plan
+from sexton.verdicts.expiry import judge_unblocked, plan
 from tests.campaign import __main__ as command
 from tests.campaign import checks, closed_form, narrow
 from tests.campaign.histories import PACK, history
@@ -76,11 +76,15 @@ MISTAKES: dict[str, tuple[Any, str, Any]] = {
     "closed form: 2.x as 4.x": (closed_form, "_judged_by_transaction", closed_form._judged_by_producer),
     "cleaner: markers go first": (checks, "compact", _without_markers),
     "cleaner: members go": (checks, "compact", _without_members),
-    "sweep: open transactions do not hold": (checks, "judge", _by(judge, pending_blocks_expiry=False)),
+    "sweep: open transactions do not hold": (
+        checks,
+        "judge_unblocked",
+        _by(judge_unblocked, pending_blocks_expiry=False),
+    ),
     "sweep: a millisecond late": (
         checks,
-        "judge",
-        lambda *tables, now_ms, **options: judge(*tables, now_ms=now_ms - 1, **options),
+        "judge_unblocked",
+        lambda *tables, now_ms, **options: judge_unblocked(*tables, now_ms=now_ms - 1, **options),
     ),
     "plan: groups without a generation go": (checks, "plan", _by(plan, deletes_generation_0=True)),
     "verdict: since the commit": (expiry, "_base_timestamp_ms", lambda offset, *_: offset.commit_timestamp_ms),

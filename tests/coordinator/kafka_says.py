@@ -6,7 +6,7 @@ from functools import cache
 import pyarrow as pa
 
 from sexton.coordinator import expiry
-from sexton.coordinator.loading import load
+from sexton.coordinator.loading import HOLDS_NOTHING, load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import Tombstone
 from sexton.kernels.results import finish
@@ -70,7 +70,8 @@ def _swept(segment: bytes, profile: Profile) -> tuple[pa.Table, pa.ChunkedArray]
     """The plan of what one log partition holds, and the ids of its groups."""
     tables = finish(fold_bytes(segment, profile=profile), log_partition=0, partition_count=None)
     rows = sweep_of_tables(tables, retention_ms=RETENTION_MS, now_ms=NOW_MS, profile=profile)
-    return rows, tables["groups"]["group_id"]
+    count = 0 if tables["load_profile"]["load_outcome"][0].as_py() in HOLDS_NOTHING else None
+    return rows.slice(0, count), tables["groups"]["group_id"].slice(0, count)
 
 
 def _committed_by_rules(segment: bytes, profile: Profile, log_partition: int, partition_count: int) -> Rows:

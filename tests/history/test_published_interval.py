@@ -45,6 +45,7 @@ def checkpoints(archive: Archive) -> list[str]:
     return sorted(path.parent.name for path in folder.glob("*/checkpoint.json"))
 
 
+@pytest.mark.thorough
 def test_each_run_goes_on_from_the_one_before(iceberg: Engine, lake: Lake, tmp_path: Path, archive: Archive) -> None:
     for number in (1, 2, 3):
         record = judged(iceberg, tmp_path / f"r{number}", archive, number, since_ms=instant(number - 1))

@@ -116,12 +116,14 @@ def test_a_broker_that_cannot_be_read_is_an_alert_and_the_others_are_compared(au
     assert {row["replica"] for row in rows(lake, "replica_state", 3_000)} == {"broker-1", "broker-3"}
 
 
+@pytest.mark.thorough
 def test_without_any_broker_that_can_be_read_nothing_is_compared(audit: Audit, lake: Lake) -> None:
     done = audit("clean", as_of_ms=4_000, down=(1, 2, 3))
     assert (done.replicas, done.left_out, len(done.alerts)) == (6, 6, 6)
     assert rows(lake, "replica_state", 4_000) == []
 
 
+@pytest.mark.thorough
 def test_what_breaks_a_law_is_not_published(audit: Audit, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows of an earlier attempt stay."""
     audit("resurrected", as_of_ms=5_000, run_id="sound")

@@ -131,6 +131,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     return lake
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("needs_spark")
 def test_a_run_is_checked_and_published(archive: Archive, tmp_path: Path, lake: Lake) -> None:
     """Every stage on Spark, the checks by Great Expectations on the run's branch."""

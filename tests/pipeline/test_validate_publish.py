@@ -205,6 +205,7 @@ def test_a_run_names_the_audit_of_lag_of_a_run_before_it(
     assert newest_lag(lake, RunKey(cluster_id="never", as_of_ms=at_ms + 1, run_id="next")) is None
 
 
+@pytest.mark.thorough
 def test_a_failure_leaves_main_alone_and_keeps_the_branch(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
     good, bad = (fill(tmp_path / name, name, cluster_id="failing") for name in ("good", "bad"))
     with pytest.MonkeyPatch.context() as patch:
@@ -288,6 +289,7 @@ def test_jobs_explain_themselves(name: str) -> None:
     assert "example:" in help_text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("broken", "codes"), [(None, [0, 0]), (PLAN_A_KEPT_OFFSET, [3, 3])], ids=["sound", "broken"])
 def test_jobs_end_with_their_exit_codes(
     iceberg: Engine,

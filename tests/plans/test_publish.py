@@ -62,6 +62,7 @@ def test_the_plan_is_kept_and_named(iceberg: Engine, lake: Lake, tmp_path: Path)
     assert files(archive.folder) == before
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_in_runs_and_nowhere_else_is_completed(
     iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +101,7 @@ def test_the_published_tables_answer_as_the_run_folder(iceberg: Engine, lake: La
     assert again.counts()["offsets_spared"] == 4
 
 
+@pytest.mark.thorough
 def test_an_empty_plan_is_not_kept(iceberg: Engine, lake: Lake, tmp_path: Path) -> None:
     archive = Archive(tmp_path / "archive")
     young = commit("young", commit_timestamp_ms=instant(5))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sexton.analysis.forecast import forecast_of
 from sexton.coordinator.api.plain_view import PlainView, removed_groups
 from sexton.coordinator.api.unloading import unexpected_unloads
+from sexton.coordinator.expiry import NOT_LOADED
 from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import group_tombstones
@@ -17,7 +18,7 @@ from sexton.quality.declared_expectations import CHECKED_TABLES
 from sexton.quality.relations import CheckedRun
 from sexton.quality.suites import suites_of
 from sexton.tables import TABLES
-from sexton.verdicts.expiry import held_offsets, judge, plan
+from sexton.verdicts.expiry import held_offsets, judge, plan, under_block
 from tests.campaign.histories import histories
 from tests.kernels.compare import CAP_BYTES, PROFILES
 from tests.oracle import oracle_tables
@@ -48,6 +49,8 @@ def run_of(
         offsets, state["groups"], state["pending_offsets"], retention_ms=60_000, now_ms=BASE_MS + 70_000,
         profile=profile,
     )  # fmt: skip
+    if loaded.holds_nothing:
+        verdicts = under_block(verdicts, NOT_LOADED, now_ms=BASE_MS + 70_000)
     rows["offset_verdicts"] = [{**row, "log_partition": 0} for row in verdicts.to_pylist()]
     own = tombstones_of(
         [

@@ -24,6 +24,7 @@ print("master is", context.master, "and UI", context.uiWebUrl)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("needs_spark")
 def test_a_submitted_job_is_as_it_was_submitted(tmp_path: Path) -> None:
     script = tmp_path / "job.py"

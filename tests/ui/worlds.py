@@ -181,7 +181,7 @@ def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[
         "load_profile": [
             {"log_partition": 0, "bytes": 1_000, "records": 9, "load_outcome": "loaded", "hot_groups": list(names[:1])},
             {
-                "log_partition": 1, "records": 5, "load_would_fail": True,
+                "log_partition": 2, "records": 5, "load_would_fail": True,
                 "load_failure": names[0] if names else "why", "load_outcome": "not_coordinator", "undecodable": 1,
                 "misplaced_groups": 2, "first_unstable_log_offset": 3,
             },

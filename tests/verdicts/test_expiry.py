@@ -39,7 +39,9 @@ def tables_of(loaded: Loaded, *, log_partition: int, partition_count: int | None
         if group.group_type != "Classic"
         for ordinal, item in enumerate(group_tombstones(group))
     ]
-    return {**tables, "group_tombstones": pa.Table.from_pylist(own, schema=pa.schema(kinds))}
+    load_profile = pa.Table.from_pylist([{"load_outcome": loaded.load_outcome}])
+    group_tombstones_of = pa.Table.from_pylist(own, schema=pa.schema(kinds))
+    return {**tables, "group_tombstones": group_tombstones_of, "load_profile": load_profile}
 
 
 def compare(loaded: Loaded, *, retention_ms: int, now_ms: int, partition_count: int | None = None) -> None:

@@ -63,8 +63,7 @@ def overview(tables: PublishedTables, run: PublishedRun) -> Overview:
 
 
 def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
-    verdicts, loads = tables.of_run(run, "offset_verdicts"), tables.of_run(run, "load_profile")
-    not_held = f"SELECT log_partition FROM {loads} WHERE load_outcome IN {tuple(sorted(HOLDS_NOTHING))}"
+    verdicts, not_held = tables.of_run(run, "offset_verdicts"), _not_held(tables, run)
     groups = f"(SELECT * FROM {groups_of(tables, run)} WHERE log_partition NOT IN ({not_held}))"
     as_of_ms = run.key.as_of_ms
     bin_hours = _bin_hours(int(run.row["retention_ms"]))
@@ -157,6 +156,12 @@ def transactions(tables: PublishedTables, run: PublishedRun, *, limit: int) -> R
     )
 
 
+def _not_held(tables: PublishedTables, run: PublishedRun) -> str:
+    """Log partitions of which a coordinator has nothing in memory, since their load fails or never ends."""
+    loads = tables.of_run(run, "load_profile")
+    return f"SELECT log_partition FROM {loads} WHERE load_outcome IN {tuple(sorted(HOLDS_NOTHING))}"
+
+
 def _kinds(tables: PublishedTables, run: PublishedRun) -> str:
     """A table in memory: offsets by verdict, rule and the hours until they expire; -1 without an expiry time."""
     far = max(HORIZON_HOURS[-1], BINS * _bin_hours(int(run.row["retention_ms"])))
@@ -170,7 +175,8 @@ def _kinds(tables: PublishedTables, run: PublishedRun) -> str:
                 CASE WHEN broker_verdict = 'keep' AND broker_expires_at_ms IS NOT NULL
                     THEN {hours} ELSE -1 END AS hours,
                 count(*) AS offsets
-            FROM {tables.of_run(run, "offset_verdicts")} GROUP BY ALL"""
+            FROM {tables.of_run(run, "offset_verdicts")} WHERE log_partition NOT IN ({_not_held(tables, run)})
+            GROUP BY ALL"""
         ),
     )
 

@@ -146,7 +146,7 @@ def check_log(rng: Random) -> None:
             borders = [rng.randrange(len(data) + 1) for _ in range(rng.randint(1, 3))]
             folds = [PartialFold.from_bytes(one.to_bytes()) for one in fold_slices(data, borders, profile=profile)]
             assert_equal(reduce(merge, folds).as_kept_by_broker(), plain, partition_count=4)
-    except Exception as error:
+    except Exception as error:  # said again with the bytes that it is about
         raise AssertionError(f"{profile.text}, {type(error).__name__}: {error}: {data.hex()}") from error
 
 

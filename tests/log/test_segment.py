@@ -79,7 +79,7 @@ def dump(root: Path, folder: str) -> Path:
 
 
 def packed(root: Path, name: str, mode: str) -> Path:
-    with tarfile.open(root, mode) as archive:  # type: ignore[call-overload]
+    with tarfile.open(root, mode) as archive:  # type: ignore[call-overload]  # a mode is one of literals
         archive.addfile(tarfile.TarInfo(f"{name}__consumer_offsets-3/{0:020d}.log"))
     return root
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sexton.coordinator.orphans import KnownTopics
     from sexton.history.events import Event
     from sexton.history.log_story import LogStory, NextVerdict, StoryReader
+    from sexton.runs.source import LogSource
     from sexton.transactions.reading import PartitionBytes
     from sexton.transactions.states import LoadedStates
     from sexton.views.coordinator_view import CoordinatorView
@@ -89,17 +90,17 @@ def explain(
     with working("Reading the log", is_quiet=json):
         if not view.unknown_count:
             view.check_coverage([group])
-        belongs = view.coordinator.log_partition_of(group)
-        home, story, reader = _read(view, log, group, asked, retention_minutes, belongs)
+        belongs, source = view.coordinator.log_partition_of(group), log.source(view.as_of_ms)
+        home, story, reader = _read(view, source, group, asked, retention_minutes, belongs)
         if view.unknown_count and (home is None or len(view.coordinator.holders_of(group)) > 1):
             view.check_coverage([group])  # a group that is gone has its story where its records are
     found = _Explanation()
     if story is not None and reader is not None and home is not None:
-        found = _explanation(view, log, home, story, reader)
-        found.transactions = _transactions(view, log, home, reader, quiet=json)
+        found = _explanation(view, source, home, story, reader)
+        found.transactions = _transactions(view, source, home, reader, quiet=json)
     if belongs is not None and not found.events:
         for other in view.coordinator.holders_of(group):
-            _, story, _ = _read(view, log, group, asked, retention_minutes, other)
+            _, story, _ = _read(view, source, group, asked, retention_minutes, other)
             found.events += [*(story.events if story else ()), *_cut_off(view, group, other, belongs)]
     found.keep_between(since_ms, until_ms)
     if json:
@@ -143,7 +144,7 @@ class _Explanation:
 
 def _read(
     view: "CoordinatorView",
-    log: LogInput,
+    source: "LogSource",
     group: str,
     asked: Target,
     retention_minutes: int | None,
@@ -156,7 +157,7 @@ def _read(
     from sexton.history.offset_changes import known_of
     from sexton.ledger.recorded_steps import own_actions
 
-    source, before, after, actions = log.source(view.as_of_ms), None, None, None
+    before, after, actions = None, None, None
     fs, path = filesystem(source.uri)
     if source.is_archive:
         before = oldest_metadata_after(fs, path, cluster_id=source.cluster_id, at_ms=-1)
@@ -208,7 +209,7 @@ def _cut_off(view: "CoordinatorView", group: str, log_partition: int, home: int)
 
 
 def _explanation(
-    view: "CoordinatorView", log: LogInput, home: int, story: "LogStory", reader: "StoryReader"
+    view: "CoordinatorView", source: "LogSource", home: int, story: "LogStory", reader: "StoryReader"
 ) -> _Explanation:
     """The story of a group, and the verdicts on what it holds now."""
     from sexton.history.events import describe
@@ -225,7 +226,7 @@ def _explanation(
     if group is not None:
         offsets = {key: one for key, one in sorted(held.offsets(reader.group_id).items()) if reader.is_requested(*key)}
         pending = held.pending(reader.group_id)
-        topics = known_topics(log.source(view.as_of_ms))
+        topics = known_topics(source)
         verdicts = broker_verdicts(
             group, offsets, pending, retention_ms=retention_ms, now_ms=at_ms, profile=profile, block=block
         )
@@ -252,7 +253,7 @@ def _reason(judged: "Verdict", key: "OffsetKey", offset: "StoredOffset", topics:
 
 
 def _transactions(
-    view: "CoordinatorView", log: LogInput, home: int, reader: "StoryReader", *, quiet: bool
+    view: "CoordinatorView", source: "LogSource", home: int, reader: "StoryReader", *, quiet: bool
 ) -> list[dict[str, Any]]:
     """The open transactions that hold offsets of the group, and whose they are where the input has the states."""
     from sexton.settings import settings
@@ -264,7 +265,7 @@ def _transactions(
     found = transactions_of(reader.group_id, part.open_transactions(), pending, reader.is_requested)
     if not found:
         return []
-    source, release = log.source(view.as_of_ms), view.coordinator.profile.release
+    release = view.coordinator.profile.release
     states = state_log(
         source.uris,
         source.cluster_id if source.is_archive else None,

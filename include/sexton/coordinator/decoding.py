@@ -13,7 +13,7 @@ from sexton.coordinator.profile import PendingRule, Profile
 from sexton.errors import LogError
 from sexton.log import codec
 from sexton.log.batch import OUT_OF_ORDER_BATCH, SKIPPED_BYTES, BadRecord, Batch, Damage, Record
-from sexton.log.entry import MOST_BAD_RECORDS, MOST_RAW_BYTES
+from sexton.log.entry import BATCH_HEAD_BYTES, MOST_BAD_RECORDS, MOST_RAW_BYTES
 from sexton.records import (
     OFFSET_TYPES,
     GroupMetadataValue,
@@ -28,8 +28,6 @@ from sexton.records import (
 
 BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, ZEROS = "bad_crc", "torn_segment", "unread_record", "zeros"
 NEGATIVE_END = "negative_end"
-_BATCH_HEAD_BYTES = 12
-"""A broker ignores fewer bytes than these at the end of a segment."""
 TOO_MANY_ITEMS = "too_many_items"
 UNKNOWN_TYPE = "unknown_record_type"
 _LOST_TIMESTAMP_VERSION = 3
@@ -255,7 +253,7 @@ def torn_bytes(size_bytes: int, *, is_zeros: bool) -> int:
     """The argument of `torn_segment` for a tail that is no whole batch; 0 where a broker ignores the tail."""
     if not is_zeros:
         return size_bytes
-    return -size_bytes if size_bytes >= _BATCH_HEAD_BYTES else 0
+    return -size_bytes if size_bytes >= BATCH_HEAD_BYTES else 0
 
 
 def torn_segment(size_bytes: int) -> Undecodable:

@@ -23,6 +23,8 @@ TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
+BATCH_HEAD_BYTES = 12
+"""Fewer bytes than these at the end of a segment are no head of a batch: a broker ignores them."""
 MOST_RAW_BYTES = 1 << 20
 """Bytes that are kept of a bad record: about the largest batch that a broker takes (message.max.bytes)."""
 MOST_BAD_RECORDS = 100

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from sexton.errors import UsageError
+from sexton.log.entry import BATCH_HEAD_BYTES
 from sexton.log.framing import KIND, SIZE, TORN, frames
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -26,10 +27,8 @@ _LOG_FOLDER = re.compile(rf"{OFFSETS_TOPIC}-(\d{{1,9}})")
 _SEGMENT_FILE = re.compile(r"(\d{20})\.log")
 _MOST_LOG_OFFSET = 1 << 62
 """A real log_offset never comes near (framing); beyond 1 << 63 Kafka itself cannot read the name of a file."""
-_TAIL_BYTES = 12
-"""Fewer bytes than these at the end of a segment are no head of a batch: a broker ignores them."""
 _READ_BYTES = 8 * 1024 * 1024
-_MOST_FOLDERS, _DUMP_HEAD_BYTES = 10_000, 4096
+_MAX_FOLDERS, _DUMP_HEAD_BYTES = 10_000, 4096
 """How far the search for the folder that was meant goes."""
 _WANTED = "a folder with __consumer_offsets-N folders, as in a broker's log.dirs"
 
@@ -136,11 +135,11 @@ def _near(fs: pafs.FileSystem, root: str, topic: str) -> list[str]:
     for _ in range(2):
         level = sorted(
             entry.path
-            for folder in level[:_MOST_FOLDERS]
+            for folder in level[:_MAX_FOLDERS]
             for entry in fs.get_file_info(pafs.FileSelector(folder))
             if entry.type == pafs.FileType.Directory
         )
-        if found := [folder for folder in level[:_MOST_FOLDERS] if partition_folders(fs, folder, topic)]:
+        if found := [folder for folder in level[:_MAX_FOLDERS] if partition_folders(fs, folder, topic)]:
             return found
     return []
 
@@ -152,7 +151,7 @@ def _file_of(fs: pafs.FileSystem, path: str, topic: str) -> tuple[str, str | Non
         return "a file of a log partition", f"give the folder {path[: within.start()] or '.'}"
     try:
         with tarfile.open(path) as archive:
-            for member in itertools.islice(archive, _MOST_FOLDERS):
+            for member in itertools.islice(archive, _MAX_FOLDERS):
                 if (within := of_partition.search(member.name)) is not None:
                     inner = member.name[: within.start()] or "."
                     return "a tar archive", f"unpack it, and give the folder {inner} in it"
@@ -292,15 +291,15 @@ def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int, *, is_archived: 
 def zero_tail(fs: pafs.FileSystem, segment: Segment) -> int:
     """How many zeros follow the last batch of a segment; 0 without a batch, where other
     bytes do, and where they are too few for a broker to notice."""
-    if segment.size_bytes < _TAIL_BYTES:
+    if segment.size_bytes < BATCH_HEAD_BYTES:
         return 0
     with fs.open_input_file(segment.path) as file:
-        if any(file.read_at(_TAIL_BYTES, segment.size_bytes - _TAIL_BYTES)):
+        if any(file.read_at(BATCH_HEAD_BYTES, segment.size_bytes - BATCH_HEAD_BYTES)):
             return 0
     data, torn = file_bytes(fs, segment.path, segment.size_bytes), 0
     for rows in frames(data, floor_offset=segment.base_offset):
         torn = int(rows[-1, SIZE]) if rows[-1, KIND] == TORN else 0
-    return torn if _TAIL_BYTES <= torn < len(data) and not data[-torn:].any() else 0
+    return torn if BATCH_HEAD_BYTES <= torn < len(data) and not data[-torn:].any() else 0
 
 
 def slice_bytes(fs: pafs.FileSystem, span: SegmentSlice) -> npt.NDArray[np.uint8]:

@@ -152,9 +152,7 @@ def _complete(arguments: argparse.Namespace) -> None:
     """Give URIs the login that the settings have, since arguments are visible; make paths absolute."""
     arguments.run_dir = with_login_of(settings().runs_uri, arguments.run_dir)
     if getattr(arguments, "archive", None):
-        arguments.archive = with_login_of(settings().archive_uri, arguments.archive)
-    if getattr(arguments, "archive", None):
-        arguments.archive = whole(arguments.archive)
+        arguments.archive = whole(with_login_of(settings().archive_uri, arguments.archive))
     if getattr(arguments, "segments", None):
         arguments.segments = [whole(place) for place in arguments.segments]
 

@@ -142,11 +142,13 @@ class CoordinatorView:
         holders = [number for number, part in held.items() if part.group(group_id) or part.offsets(group_id)]
         if len(holders) == 1:
             return
+        from sexton.runs.partition_count import SETTLES
+
         found = f"is in log partitions {', '.join(map(str, holders))}" if holders else "is not here"
         raise NoCoverage(
             f"group {group_id!r} {found}, and where it belongs is not known: {self.unknown_count}",
             where=self.where,
-            fix="give --partition-count N, or --topics FILE with a line for __consumer_offsets",
+            fix=f"give {SETTLES}",
         )
 
     def check_read(self) -> None:

@@ -94,6 +94,7 @@ def test_changes_that_break_a_law_stop_the_run(iceberg, lake, tmp_path, archive,
 
 
 def test_without_coverage_nothing_is_published(iceberg: Engine, lake: Lake, tmp_path: Path, archive: Archive) -> None:
+    iceberg.session.sql(f"CREATE NAMESPACE IF NOT EXISTS `{lake.name}`.`{lake.namespace}`")
     before = published_runs(lake, "cluster")
     with pytest.raises(NoCoverage):
         judged(iceberg, tmp_path / "later", archive, 9)

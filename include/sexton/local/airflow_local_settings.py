@@ -1,15 +1,23 @@
-"""Makes SQLite transactions of the embedded Airflow that begin at a savepoint begin as write transactions.
+"""Makes the embedded Airflow's processes wait for each other in its SQLite database.
 
-By default pysqlite begins them as read transactions. Such a transaction that writes after somebody else has written
-fails at once (`Database is locked`), whatever SQLite's busy timeout, as when a backfill is created; the rollback that
-follows can end the scheduler. A write transaction waits for its turn instead. AirflowHome copies this file to
+Transactions that begin at a savepoint begin as write transactions. By default pysqlite begins them as read
+transactions. Such a transaction that writes after somebody else has written fails at once (`Database is locked`),
+whatever SQLite's busy timeout, as when a backfill is created; the rollback that follows can end the scheduler. A write
+transaction waits for its turn instead.
+
+The API server waits for a few seconds only. Some of its requests write from the event loop: while one waits there,
+another that has written cannot get to its commit, until the waiting one gives up. Triggering a paused DAG in the form
+sends two such requests at once, and every task's requests stand still with them. AirflowHome copies this file to
 AIRFLOW_HOME/config, where Airflow loads it as `airflow_local_settings`; nobody imports it.
 """
 
+import sys
 from typing import Any
 
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
+
+API_SERVER_WAITS_MS = 3_000
 
 
 @event.listens_for(Engine, "savepoint")
@@ -17,3 +25,9 @@ def begin_to_write(connection: Any, _name: str) -> None:
     """Begin before the savepoint, unless something has been written already."""
     if connection.dialect.driver == "pysqlite" and not connection.connection.dbapi_connection.in_transaction:
         connection.connection.dbapi_connection.execute("BEGIN IMMEDIATE")
+
+
+@event.listens_for(Engine, "connect")
+def wait_in_the_api_server(connection: Any, _record: Any) -> None:
+    if "api-server" in sys.argv and type(connection).__module__ == "sqlite3":
+        connection.execute(f"PRAGMA busy_timeout = {API_SERVER_WAITS_MS}")

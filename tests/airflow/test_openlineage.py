@@ -86,6 +86,7 @@ def events(home: Path, environment: dict[str, str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (home / "lineage.jsonl").read_text("utf-8").splitlines()]
 
 
+@pytest.mark.thorough
 def test_every_task_begins_and_completes(events: list[dict[str, Any]]) -> None:
     seen = {(event["job"]["name"], event["eventType"]) for event in events}
     for stage in STAGES:
@@ -97,6 +98,7 @@ def datasets(events: list[dict[str, Any]], stage: str, side: str) -> list[tuple[
     return [(dataset["namespace"], dataset["name"]) for dataset in event[side]]
 
 
+@pytest.mark.thorough
 def test_they_say_what_was_read_and_written(events: list[dict[str, Any]], home: Path) -> None:
     topic, archive = ("kafka://broker.example:9093", "__consumer_offsets"), ("s3://bucket", "keep")
     runs = ("file", str(home / "runs" / "offset_retention"))
@@ -124,6 +126,7 @@ def test_a_task_names_the_tables_that_it_touches() -> None:
     assert not writes & {"offset_changes", "apply_ledger", "transactions"}
 
 
+@pytest.mark.thorough
 def test_they_name_no_secret_and_no_group(events: list[dict[str, Any]]) -> None:
     text = json.dumps(events)
     assert SECRET not in text

@@ -33,13 +33,14 @@ def test_every_offset_is_planned_for_deletion(tmp_path: Path) -> None:
 
 def test_replicas_that_are_compacted_in_their_own_ways_do_not_differ(tmp_path: Path) -> None:
     """A difference would end the comparison with another exit code, which raises."""
-    shape = replace(SMALL, records=600_000)
+    shape = replace(SMALL, records=300_000)
     write(shape, tmp_path / "log")
     found = measure_replicas(shape, tmp_path / "log", tmp_path)
     assert min(found.audit_s, found.compare_s, found.process_bytes, found.smaller_process_bytes) > 0
     assert [path.name for path in tmp_path.iterdir()] == ["log", "smaller"]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("needs_spark")
 def test_stages_run_on_both_workers_and_all_is_stopped(tmp_path: Path) -> None:
     write(SMALL, tmp_path / "log")

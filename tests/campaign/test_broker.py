@@ -13,8 +13,8 @@ from tests.campaign.broker.logs import lay_out
 from tests.campaign.broker.run import each_load, narrowed, partitions_for, run
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(2_400)]
-HISTORIES, FULL_HISTORIES, PROCESSES = 800, 2_000, 2
-CLEANED = 400
+HISTORIES, FULL_HISTORIES, PROCESSES = 400, 2_000, 2
+CLEANED = 200
 SHARED = 64
 
 

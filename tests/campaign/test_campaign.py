@@ -22,6 +22,7 @@ from tests.campaign import checks, closed_form, narrow
 from tests.campaign.histories import PACK, history
 from tests.campaign.packs import Pack
 from tests.campaign.run import run
+from tests.tiers import later
 
 FIXED_SEED = 20_261_121
 EACH = {False: 1_500, True: 4_000}
@@ -95,9 +96,7 @@ LATE = {"kernels: no transaction leaks", "replay: no transaction leaks"}
 """Seen after many packs only."""
 
 
-@pytest.mark.parametrize(
-    "mistake", [pytest.param(name, marks=pytest.mark.thorough) if name in LATE else name for name in MISTAKES]
-)
+@pytest.mark.parametrize("mistake", later(pytest.mark.thorough, MISTAKES, but=MISTAKES.keys() - LATE))
 def test_a_mistake_is_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*MISTAKES[mistake])
     packs = [range(first, first + PACK) for first in range(0, MOST_PACKS * PACK, PACK)]

@@ -180,6 +180,7 @@ def airflow_environment(secrets: Path, home: Path, port: int, archive: str) -> d
     return environment(**{**inherited, **given, **places})
 
 
+@pytest.mark.thorough
 def test_init(databases: Postgres, secrets: Path, store: str, tmp_path: Path) -> None:
     given = airflow_environment(secrets, tmp_path, databases.port, store)
     command = [sys.executable, "-m", "sexton.local.compose_init", "init"]

@@ -93,6 +93,7 @@ def test_what_is_kept_of_a_body_of_garbage_has_an_end() -> None:
     assert sum(len(row.value or b"") for row in load([log], cap_bytes=1 << 30).undecodable) <= 2 * MOST_RAW_BYTES
 
 
+@pytest.mark.thorough
 @needs_proc
 def test_a_flood_of_small_records_stays_within_the_cap() -> None:
     """Behind one without a key the compiled loop leaves the rest to the reader, which hands the good ones back."""

@@ -92,7 +92,7 @@ def run_history(seed: int, archive: Path) -> int:
 
 @pytest.mark.usefixtures("_way")
 def test_every_break_is_found(full: bool, seed: int, tmp_path: Path, tell: Callable[[str], None]) -> None:
-    count = 200 if full else 25
+    count = 200 if full else 10
     breaks = sum(run_history(seed + number, tmp_path / str(number)) for number in range(count))
     assert breaks > count
     tell(f"{count} histories, {breaks} breaks, all told, nothing else told")
@@ -132,7 +132,7 @@ def run_disturbed(seed: int, archive: Path) -> tuple[int, int]:
 
 @pytest.mark.usefixtures("_way")
 def test_breaks_in_the_middle_of_a_snapshot(full: bool, seed: int, tmp_path: Path, tell: Callable[[str], None]) -> None:
-    count = 500 if full else 25
+    count = 500 if full else 10
     totals = [run_disturbed(seed + number, tmp_path / str(number)) for number in range(count)]
     changes, breaks = (sum(part) for part in zip(*totals, strict=True))
     assert changes > count
@@ -146,7 +146,7 @@ def test_breaks_in_the_middle_of_a_snapshot(full: bool, seed: int, tmp_path: Pat
 def test_brokers_that_restart_in_the_middle(full: bool, seed: int, tmp_path: Path, tell: Callable[[str], None]) -> None:
     """Clean elections and requests that fail: no gap, no batch twice, no lineage but the first."""
     restarts = 0
-    for number in range(500 if full else 25):
+    for number in range(500 if full else 10):
         cluster = grown(seed + number)
         archivist = Archivist(cluster, tmp_path / str(number))
         rng = cluster.rng

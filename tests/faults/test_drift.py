@@ -16,6 +16,7 @@ import pytest
 
 from sexton.distributions import version_of
 from sexton.settings import PROJECT_ROOT
+from tests.tiers import later
 
 SPARK = version_of("pyspark")
 OTHER = "4.0.1"
@@ -71,11 +72,12 @@ def lay(folder: Path, mix: Mix) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(folder), "SEXTON_HOME": str(folder / "home-of-ours"), **variables}
 
 
-QUICK = ("another client", "jars of another")
-NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.thorough) for name in MIXES]
+each_mix = pytest.mark.parametrize(
+    "name", later(pytest.mark.thorough, MIXES, but=("another client", "jars of another"))
+)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_mix
 def test_a_stage_does_not_start(name: str, tmp_path: Path) -> None:
     """Nor does it when it would need no Spark: what it writes is read by stages that do."""
     mix, run = MIXES[name], tmp_path / "run"
@@ -92,7 +94,7 @@ def test_a_stage_does_not_start(name: str, tmp_path: Path) -> None:
     assert [path.name for path in run.iterdir()] == ["outcome"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_mix
 def test_doctor_says_so(name: str, tmp_path: Path) -> None:
     """In the same words, and with what to do."""
     mix = MIXES[name]

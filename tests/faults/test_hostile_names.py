@@ -55,7 +55,7 @@ from tests.ui.worlds import PREFIX, app_over, client_of
 
 pytestmark = pytest.mark.thorough
 
-COUNT = 520
+COUNT, FULL_COUNT = 150, 520
 EVERY = 75
 """One name of so many is asked for by commands of its own; all are with --full."""
 A_PAGE = 20
@@ -77,7 +77,8 @@ TAME_PATH = re.compile(r"[A-Za-z0-9_.=+:-]+")
 @pytest.fixture(scope="module")
 def world(drawn: int, full: bool, tmp_path_factory: pytest.TempPathFactory) -> Hostile:
     """The names are new in every run; with --full there are others that are always the same."""
-    always, new = hostile_names(Random(FIXED_SEED), COUNT if full else 0), hostile_names(Random(drawn), COUNT)
+    count = FULL_COUNT if full else COUNT
+    always, new = hostile_names(Random(FIXED_SEED), count if full else 0), hostile_names(Random(drawn), count)
     names = list({name.text: name for name in (*always, *new)}.values())
     return hostile_world(tmp_path_factory.mktemp("hostile"), names, Random(drawn))
 

@@ -69,7 +69,7 @@ def whole_story(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 @pytest.mark.parametrize("name", sorted(OF_SNAPSHOTS))
 def test_a_snapshot_killed_anywhere(name, of, full, seed, whole_story, tmp_path, tell):
     kills = 0
-    for number in range(20 if full else 2):
+    for number in range(20 if full else 1):
         rng = Random(f"{seed} {number}")
         whole = whole_story(of, seed + number)
         at = f"{name}:{rng.choice((1, 1, 2, 3)) if number else 1}"  # some are come by once only
@@ -108,7 +108,7 @@ def imported(seed: int, folder: Path, *, failpoint: str = "") -> tuple[Path, int
 @pytest.mark.parametrize("name", sorted(OF_IMPORTS | OF_WRITES))
 def test_an_import_killed_anywhere(name: str, full: bool, seed: int, tmp_path: Path) -> None:
     kills = 0
-    for number in range(20 if full else 2):
+    for number in range(20 if full else 1):
         whole, _ = imported(seed + number, tmp_path / f"{number}-whole")
         archive, killed_here = imported(seed + number, tmp_path / f"{number}-killed", failpoint=name)
         kills += killed_here

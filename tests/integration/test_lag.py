@@ -114,7 +114,7 @@ def read_back(cluster: SecureCluster, ends: dict[tuple[str, int], int]) -> dict[
     consumer.assign([TopicPartition(*key, 0) for key in ends])
     found: dict[tuple[str, int], list[int]] = {key: [] for key in ends}
     while any(len(found[key]) < end for key, end in ends.items()):
-        for message in consumer.consume(500, TIMEOUT_S):
+        for message in consumer.consume(500, 0.5):
             stamps = found[message.topic(), message.partition()]
             assert message.offset() == len(stamps)
             stamps.append(message.timestamp()[1])

@@ -101,6 +101,7 @@ def test_a_copy_is_what_each_broker_has_on_its_disk(cluster: ThreeBrokers, tmp_p
     assert states["cluster_id"] == cluster.cluster_id
 
 
+@pytest.mark.thorough
 def test_under_load_nothing_is_suspicious(cluster: ThreeBrokers) -> None:
     """Commits and transactions that end, one open for all the time, cleaners at work, followers behind the leader."""
     waiting = cluster.transaction("waiting", "waits", {(TOPIC, 3): 1})
@@ -157,6 +158,7 @@ def test_a_follower_that_stalls_is_named_and_the_others_are_copied(
     cluster.wait_until_in_sync()
 
 
+@pytest.mark.thorough
 def test_an_archive_that_paused_brings_nothing_back(
     cluster: ThreeBrokers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -349,6 +351,7 @@ def test_the_comparison_of_the_copies_predicts_what_c_answers(diverged: Diverged
             assert error is not None or answer["committed_offset"] == offset
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("needs_spark")
 def test_the_job_publishes_what_differs_and_raises_alerts(
     cluster: ThreeBrokers, diverged: Diverged, tmp_path: Path
@@ -422,6 +425,7 @@ def test_a_damaged_batch_is_copied_and_named(
     assert copied_log(tmp_path / "copy", C, part) == cluster.log(part, C)
 
 
+@pytest.mark.thorough
 def test_a_replica_that_is_made_anew_agrees_again(cluster: ThreeBrokers, diverged: Diverged) -> None:
     """C loses its replicas: asked for them it says so; it gets new ones, without what it had kept."""
     cluster.elect(A)

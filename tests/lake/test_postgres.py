@@ -25,6 +25,7 @@ from tests.lake_session import engine_of
 from tests.pipeline.test_validate_publish import fill
 from tests.postgres import Postgres
 from tests.quality import world
+from tests.tiers import later
 
 pytestmark = [
     pytest.mark.thorough,
@@ -169,7 +170,7 @@ def dying(lake: Lake, tables: None) -> Iterator[Other]:
     process.stop()
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", later(pytest.mark.full, POINTS, but=["publish.between"]))
 def test_a_killed_publication_is_run_again(runs: Runs, dying: Other, point: str) -> None:
     """Until `runs` names the new run, readers see all of the old one; afterwards, all of the new one."""
     runs.both("old", groups=1, tombstones=0)

@@ -24,6 +24,7 @@ from sexton.tables import TABLES
 from sexton.tables.ddl import spark_schema
 from tests.killed import Killed
 from tests.quality import world
+from tests.tiers import later
 
 NAMES = ("groups", "tombstones")
 HOUR = 3_600_000
@@ -262,7 +263,6 @@ def test_other_clusters_are_left_alone(runs: Runs) -> None:
 
 
 STEPS = ("_publish_table groups", "_publish_table tombstones", "_write_row", "drop_branch")
-QUICK = "_publish_table tombstones"
 
 
 def failpoint(monkeypatch: pytest.MonkeyPatch, step: str, *, after: bool) -> None:
@@ -282,9 +282,7 @@ def failpoint(monkeypatch: pytest.MonkeyPatch, step: str, *, after: bool) -> Non
 
 @any_catalog
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize(
-    "step", [step if step == QUICK else pytest.param(step, marks=pytest.mark.thorough) for step in STEPS]
-)
+@pytest.mark.parametrize("step", later(pytest.mark.thorough, STEPS, but=["_publish_table tombstones"]))
 def test_a_crash_anywhere_and_again(runs: Runs, monkeypatch: pytest.MonkeyPatch, step: str, after: bool) -> None:
     """Until `runs` names the new run, readers see all of the old one; afterwards, all of the new one."""
     runs.both("old", groups=1, tombstones=0)

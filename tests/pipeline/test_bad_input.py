@@ -67,7 +67,7 @@ def damaged(log_partition: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def audited(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def audited(small: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("bad")
     for part in range(LOG_PARTITIONS):
         folder = root / "log" / f"__consumer_offsets-{part}"
@@ -77,7 +77,7 @@ def audited(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
         run_id="bad", segments=str(root / "log"), as_of_ms=LATER_MS, taken_at_ms=LATER_MS, partition_count=8,
         retention_minutes=RETENTION_MINUTES,
     )  # fmt: skip
-    record = run_audit(engine, AuditRequest(replay=replay, out=root / "out"))
+    record = run_audit(small, AuditRequest(replay=replay, out=root / "out"))
     assert record.partition_count == LOG_PARTITIONS
     return root / "out"
 
@@ -127,7 +127,7 @@ def test_the_summary_ends_with_5_and_says_why(audited: Path) -> None:
 
 
 @pytest.mark.parametrize("make", ["missing", "empty", "a file"])
-def test_a_folder_without_a_log_is_told_in_one_line(engine: Engine, tmp_path: Path, make: str) -> None:
+def test_a_folder_without_a_log_is_told_in_one_line(small: Engine, tmp_path: Path, make: str) -> None:
     root = tmp_path / "log"
     if make == "empty":
         root.mkdir()
@@ -135,15 +135,15 @@ def test_a_folder_without_a_log_is_told_in_one_line(engine: Engine, tmp_path: Pa
         root.write_text("x")
     replay = ReplayRequest(run_id="bad", segments=str(root), taken_at_ms=LATER_MS)
     with pytest.raises(UsageError) as caught:
-        run_audit(engine, AuditRequest(replay=replay, out=tmp_path / "out"))
+        run_audit(small, AuditRequest(replay=replay, out=tmp_path / "out"))
     assert str(root) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_an_instant_before_everything_has_no_coverage(engine: Engine, tmp_path: Path) -> None:
+def test_an_instant_before_everything_has_no_coverage(small: Engine, tmp_path: Path) -> None:
     folder = tmp_path / "log" / "__consumer_offsets-0"
     folder.mkdir(parents=True)
     (folder / f"{0:020d}.log").write_bytes(damaged(GOOD))
     replay = ReplayRequest(run_id="bad", segments=str(tmp_path / "log"), as_of_ms=BASE_MS, taken_at_ms=LATER_MS)
     with pytest.raises(NoCoverage):
-        run_audit(engine, AuditRequest(replay=replay, out=tmp_path / "out"))
+        run_audit(small, AuditRequest(replay=replay, out=tmp_path / "out"))

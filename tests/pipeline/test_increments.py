@@ -38,6 +38,7 @@ from tests.pipeline.archive_runs import (
     told,
 )
 from tests.strategies import commit
+from tests.tiers import later
 
 
 @pytest.fixture
@@ -155,7 +156,11 @@ def recorded(folder: Path, recording: str, rng: Random) -> tuple[Archive, list[i
     return archive, instants
 
 
-@pytest.mark.parametrize("recording", RELEASES)
+MILESTONES = ("kafka-0.10.2.2", "kafka-1.1.1", "kafka-2.8.2-plain", "kafka-4.3.1-plain")
+"""Recordings between which formats and rules changed."""
+
+
+@pytest.mark.parametrize("recording", later(pytest.mark.thorough, RELEASES, but=MILESTONES))
 def test_recordings(small: Engine, tmp_path: Path, recording: str) -> None:
     rng = Random(recording)
     archive, instants = recorded(tmp_path / "archive", recording, rng)

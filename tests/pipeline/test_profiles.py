@@ -203,7 +203,7 @@ def test_a_recorded_broker_contradicts_a_profile_of_other_rules() -> None:
     assert "Kafka 4.3 follows group_coordinator:4.3.1" in asked.held_against([], "4.3").doubts[0]
 
 
-def test_the_default_retention_follows_the_release(engine: Engine, tmp_path: Path) -> None:
+def test_the_default_retention_follows_the_release(small: Engine, tmp_path: Path) -> None:
     """KIP-186: 24 hours before 2.0. A log of 0.8.2 that spans 27.8 hours has lost all that was committed first."""
     old_ms = BASE_MS - 27 * 3_600_000 - 48 * 60_000
     entries = [(offset_key("g", partition=n, record_type=0), offset_value(n, version=0, commit_timestamp_ms=old_ms))
@@ -211,13 +211,13 @@ def test_the_default_retention_follows_the_release(engine: Engine, tmp_path: Pat
     newest = (offset_key("h", record_type=0), offset_value(1, version=0, commit_timestamp_ms=BASE_MS))
     log = write_log(tmp_path / "log", {0: messages(*entries, newest, magic=0)})
 
-    record = audit(engine, tmp_path / "auto", log, AUTO)
+    record = audit(small, tmp_path / "auto", log, AUTO)
     assert (record.profile, record.retention_ms) == ("offset_manager:0.8.2", 86_400_000)
     assert (record.retention_source, record.profile_doubts) == ("Kafka's default in 0.8.2", [])
     assert len(rows(tmp_path / "auto", "tombstones")) == 61
-    asked = audit(engine, tmp_path / "asked", log, AUTO, retention_minutes=10_080)
+    asked = audit(small, tmp_path / "asked", log, AUTO, retention_minutes=10_080)
     assert (asked.retention_ms, asked.counts["tombstones"]) == (604_800_000, 0)
-    newer = audit(engine, tmp_path / "newer", log, "group_coordinator")
+    newer = audit(small, tmp_path / "newer", log, "group_coordinator")
     assert (newer.retention_ms, newer.counts["tombstones"]) == (604_800_000, 0)
     assert ["contradicts" in text for text in newer.profile_doubts] == [True]
 
@@ -233,13 +233,13 @@ def audit(engine: Engine, out: Path, segments: Path, profile: str, **options: ob
     return run_audit(engine, AuditRequest(replay=replay, out=out))
 
 
-def test_a_log_of_0_9_is_read_by_its_own_rules(engine: Engine, tmp_path: Path) -> None:
-    record = audit(engine, tmp_path, GOLDEN / "kafka-0.9.0.1" / "before", AUTO)
+def test_a_log_of_0_9_is_read_by_its_own_rules(small: Engine, tmp_path: Path) -> None:
+    record = audit(small, tmp_path, GOLDEN / "kafka-0.9.0.1" / "before", AUTO)
     assert (record.profile, record.profile_source) == ("offset_manager:0.9", "proof: record format 0 alone")
     assert record.counts["committed_offsets"] == 281
 
 
-def test_misplaced_groups_of_an_old_coordinator(engine: Engine, tmp_path: Path) -> None:
+def test_misplaced_groups_of_an_old_coordinator(small: Engine, tmp_path: Path) -> None:
     """One cache serves a misplaced copy, and its tombstone goes to the group's own log partition; a copy there wins."""
     there, both = misplaced(1, 2)[:2]
     homely = misplaced(0, 2)[0]
@@ -252,7 +252,7 @@ def test_misplaced_groups_of_an_old_coordinator(engine: Engine, tmp_path: Path) 
     topics.write_text('{"topic": "__consumer_offsets", "id": null, "partitions": [[0, 3], [0, 2]]}\n')
     options = {"as_of_ms": BASE_MS + 120_000, "retention_minutes": 1, "topics_file": str(topics)}
 
-    old = audit(engine, tmp_path / "old", tmp_path / "log", "group_metadata_manager:2.8", **options)
+    old = audit(small, tmp_path / "old", tmp_path / "log", "group_metadata_manager:2.8", **options)
     served = {(row["group_id"], row["committed_offset"]) for row in rows(tmp_path / "old", "committed_offsets")}
     assert served == {(there, 7), (both, 80), (homely, 9)}
     assert [row["group_id"] for row in rows(tmp_path / "old", "unreachable_offsets")] == [both]
@@ -260,7 +260,7 @@ def test_misplaced_groups_of_an_old_coordinator(engine: Engine, tmp_path: Path) 
     assert sorted(planned) == sorted([(1, there), (1, both), (0, homely)])
     assert old.misplaced_sources == {1: [0]}
 
-    new = audit(engine, tmp_path / "new", tmp_path / "log", "group_coordinator", **options)
+    new = audit(small, tmp_path / "new", tmp_path / "log", "group_coordinator", **options)
     assert new.misplaced_sources == {}
     served = {(row["group_id"], row["committed_offset"]) for row in rows(tmp_path / "new", "committed_offsets")}
     assert served == {(both, 80), (homely, 9)}
@@ -279,7 +279,7 @@ def emptied(group_id: str) -> tuple[bytes, bytes | None]:
     return group_entry(2, group_id, classic_fields(generation=3))
 
 
-def test_the_tombstone_of_a_misplaced_group_without_offsets_goes_to_its_own_log_partition(engine, tmp_path):
+def test_the_tombstone_of_a_misplaced_group_without_offsets_goes_to_its_own_log_partition(small, tmp_path):
     """Also where nothing else lies there; and of a group that lies in both, the cache has the copy at home."""
     alone, both = misplaced(1, 3)[:2]
     (elsewhere,) = misplaced(2, 3)[:1]
@@ -287,13 +287,13 @@ def test_the_tombstone_of_a_misplaced_group_without_offsets_goes_to_its_own_log_
     write_log(tmp_path / "log", logs)
     topics = tmp_path / "topics.jsonl"
     topics.write_text('{"topic": "__consumer_offsets", "id": null, "partitions": [[0, 3], [0, 1], [0, 0]]}\n')
-    record = audit(engine, tmp_path / "out", tmp_path / "log", "group_metadata_manager:3.9", topics_file=str(topics))
+    record = audit(small, tmp_path / "out", tmp_path / "log", "group_metadata_manager:3.9", topics_file=str(topics))
     planned = [(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "out", "tombstones")]
     assert sorted(planned) == sorted([(1, alone), (1, both)])
     assert any("hash to log partition 2, which is not here" in text for text in record.warnings)
 
 
-def test_an_archive_plans_tombstones_for_a_log_partition_that_was_empty(engine: Engine, tmp_path: Path) -> None:
+def test_an_archive_plans_tombstones_for_a_log_partition_that_was_empty(small: Engine, tmp_path: Path) -> None:
     """Where no snapshot found anything: a broker leads it all the same."""
     (lost,) = misplaced(1, 2)[:1]
     archive = Archive(tmp_path / "archive", partitions=2)
@@ -303,15 +303,15 @@ def test_an_archive_plans_tombstones_for_a_log_partition_that_was_empty(engine: 
         run_id="test", archive=archive.root, as_of_ms=BASE_MS + 400_000, since_ms=BASE_MS - 60_000,
         taken_at_ms=BASE_MS * 2, profile="group_metadata_manager:3.9",
     )  # fmt: skip
-    record = run_audit(engine, AuditRequest(replay=replay, out=tmp_path / "out"))
+    record = run_audit(small, AuditRequest(replay=replay, out=tmp_path / "out"))
     assert (record.log_partitions, record.cuts) == ([0, 1], {0: 2, 1: 0})
     planned = [(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "out", "tombstones")]
     assert planned == [(1, lost)]
 
 
-def test_a_run_warns_of_a_group_that_no_coordinator_can_describe(engine: Engine, tmp_path: Path) -> None:
+def test_a_run_warns_of_a_group_that_no_coordinator_can_describe(small: Engine, tmp_path: Path) -> None:
     stable = group_entry(2, "g", classic_fields(("m", subscription("t")), protocol=None))
-    record = audit(engine, tmp_path / "out", write_log(tmp_path / "log", {0: batch(stable)}), "group_coordinator")
+    record = audit(small, tmp_path / "out", write_log(tmp_path / "log", {0: batch(stable)}), "group_coordinator")
     assert any("to describe group g," in text for text in record.warnings)
 
 

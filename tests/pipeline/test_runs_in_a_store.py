@@ -57,6 +57,7 @@ def test_every_file_is_as_on_a_disk(runs: str, tmp_path: Path) -> None:
     assert own_plan(there).sha256 == own_plan(here).sha256
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["disk", "store"])
 def test_a_write_that_fails_once(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each file on a disk, where a run is quick, every fifteenth in a store: refused, or written and the answer lost.

@@ -26,6 +26,8 @@ from sexton.settings import Settings, environment, settings
 from tests.java_home import ROOT
 from tests.waiting import until
 
+pytestmark = pytest.mark.thorough  # a DAG's run in `make test` works over such a server
+
 CLIENT = "from sexton.runs.engine import Engine\nwith Engine('tests', iceberg={iceberg}, quiet=True) as engine:\n"
 
 
@@ -119,7 +121,6 @@ sys.exit(job.main("test", job.parser("test", "", ""), run))
 """
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["cancelled", "without a worker"])
 def test_a_job_ends_its_work_with_its_task(server: SparkServer, tmp_path: Path, way: str) -> None:
     beats = tmp_path / "run.beats"
@@ -193,7 +194,6 @@ def crawl(root: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.thorough
 def test_what_a_killed_attempt_kept_in_the_server_is_not_read_again(server: SparkServer, tmp_path: Path) -> None:
     """The lake is written over Connect, too."""
     write = dedent("""

@@ -89,6 +89,7 @@ def test_a_cluster_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch, m
     settings.cache_clear()
 
 
+@pytest.mark.thorough
 def test_an_audit_is_the_same_over_spark(
     processes: ProcessEngine, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 import itertools
 import subprocess
 import sys
-import time
 from datetime import timedelta
 from pathlib import Path
 

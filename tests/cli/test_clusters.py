@@ -20,7 +20,8 @@ DIFF = ("diff", str(EARLY), str(LATE))
 OF_THE_LOG = [
     ("fetch", "g", *AT), ("groups", "list", *AT), ("groups", "describe", "g", *AT), ("groups", "coordinator", "g", *AT),
     ("groups", "unload", "0", *AT), ("groups", "check-commit", "g", "t:0", *AT),
-    ("groups", "metadata-record", "g", *AT), ("policy", "show", "g", "--policy", "{policy}", *AT),
+    ("groups", "check-join", "g", *AT), ("groups", "metadata-record", "g", *AT),
+    ("policy", "show", "g", "--policy", "{policy}", *AT),
     ("explain", "g", *AT), DIFF, ("forecast", "g", *AT), ("what-if", "--retention-minutes", "1", *AT), ("lag", *AT),
     ("transactions", *AT),
 ]  # fmt: skip
@@ -28,7 +29,7 @@ BY_LOOKS = [
     ("fetch", "g"), ("groups", "list"), ("groups", "describe", "g"), ("groups", "coordinator", "g"), ("explain", "g"),
     DIFF, ("forecast", "g"), ("what-if", "--retention-minutes", "1"),
 ]  # fmt: skip
-SAME_IN_BOTH = {("groups", "coordinator"), ("groups", "check-commit"), ("groups", "metadata-record")}
+SAME_IN_BOTH = {("groups", word) for word in ("coordinator", "check-commit", "check-join", "metadata-record")}
 Asked = Callable[..., tuple[int, str, str]]
 
 

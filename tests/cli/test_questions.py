@@ -481,14 +481,45 @@ def test_metadata_record_of_a_group_with_members(asked):
     assert batch.base_offset == answer["base_offset"]
 
 
-def test_a_group_that_is_not_there_is_answered_as_by_the_broker(run, asked, tmp_path):
-    assert asked("groups", "metadata-record", "nobody", *SEGMENTS)["error"] == "GROUP_ID_NOT_FOUND"
-    code, out, _ = run("groups", "metadata-record", "nobody", *SEGMENTS)
-    assert (code, out) == (0, "nobody: GROUP_ID_NOT_FOUND\n")
-    log = write_log(tmp_path, {0: log_of(commit("g"))})
-    old = ("--segments", log, "--partition-count", 1, "--profile", "group_metadata_manager:2.8")
-    answer = asked("groups", "metadata-record", "nobody", *old)
-    assert (answer["error"], answer["state"]) == ("NONE", "Dead")
+def test_the_record_of_a_group_that_is_not_there_is_that_of_a_new_one(run, asked, refused, tmp_path):
+    answer = asked("groups", "metadata-record", "nobody", *SEGMENTS)
+    assert (answer["error"], answer["is_new"], bool(answer["batch"])) == ("NONE", True, True)
+    _, value = decode_value(2, bytes.fromhex(answer["value"]))
+    assert (value["generation"], value["protocol_type"], value["members"]) == (0, "", [])
+    assert "nobody: not there yet; the first JoinGroup writes it\n" in run(
+        "groups", "metadata-record", "nobody", *SEGMENTS
+    )[1]  # fmt: skip
+    assert not asked("groups", "metadata-record", "classic-2", *SEGMENTS)["is_new"]
+    old = ("--segments", write_log(tmp_path, {0: log_of(commit("g", version=1))}), "--partition-count", 1, "--profile")
+    _, out, _ = run("groups", "metadata-record", "nobody", *old, "group_metadata_manager:2.8")
+    assert "nobody: not there yet; in memory until its first generation\n" in out
+    first = "stores a group with its first generation, not before"
+    assert first in refused(2, "groups", "metadata-record", "nobody", *old, "offset_manager:0.10.0")
+
+
+def test_check_join(run, asked):
+    _, out, _ = run("groups", "check-join", "nobody", *SEGMENTS)
+    header, row, note = out.splitlines()
+    assert row.split() == ["nobody", "MEMBER_ID_REQUIRED", "Empty", "0", "yes"]
+    assert header.split() == ["GROUP", "ERROR", "STATE", "GENERATION", "NEW-GROUP"]
+    assert "the record of the new group is appended" in note
+    known = asked("groups", "check-join", "nobody", "--member-id", "m", *SEGMENTS)
+    assert (known["error"], known["state"], known["makes_group"]) == ("UNKNOWN_MEMBER_ID", None, False)
+    for options, error in (
+        (("--protocol", "x"), "INCONSISTENT_GROUP_PROTOCOL"),
+        (("--protocol", "x", "--protocol", "range", "--api-version", 3), "NONE"),
+        (("--protocol-type", "connect"), "INCONSISTENT_GROUP_PROTOCOL"),
+        (("--group-instance-id", "i"), "NONE"),
+    ):
+        assert asked("groups", "check-join", "classic-1", *options, *SEGMENTS)["error"] == error
+
+
+def test_a_commit_says_that_it_makes_the_group(run, asked):
+    counts = ("groups", "check-commit", "nobody", "t1:0")
+    assert asked(*counts, *SEGMENTS)["makes_group"]
+    assert "makes the group nobody: Empty, generation 0, without a record\n" in run(*counts, *SEGMENTS)[1]
+    assert not asked(*counts, "--generation", 3, *SEGMENTS)["makes_group"]
+    assert not asked("groups", "check-commit", "classic-2", "t1:0", *SEGMENTS)["makes_group"]
 
 
 def test_no_line_is_wrapped_in_a_pipe(run, tmp_path):

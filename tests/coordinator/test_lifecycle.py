@@ -8,6 +8,7 @@ from sexton.coordinator.groups.lifecycle import (
     GroupState,
     IllegalTransition,
     LiveMember,
+    await_sync,
     delete,
     heartbeat,
     join,
@@ -102,6 +103,51 @@ def test_who_has_joined_waits_for_the_others_without_a_session():
     assert (group.state, [own.member_id for own in group.members]) == (COMPLETING, ["a"])
 
 
+def completing(*members):
+    """A group whose members have all joined at 5, and wait for the leader's assignment."""
+    group = stable(*members)
+    for own in members:
+        group = join(group, own, at_ms=5)
+    assert group.state is COMPLETING
+    return group
+
+
+@pytest.mark.parametrize("profile", [JAVA, SCALA, BEFORE_EMPTY])
+def test_a_follower_that_waits_for_its_assignment_is_kept_alive(profile):
+    """shouldKeepMemberAlive: its session ends no earlier than anew after the answer."""
+    group = completing(member("leader", session_ms=100), member("follower", session_ms=10))
+    assert next_timer_ms(group) == 15
+    group = await_sync(group, "follower", at_ms=8)
+    assert next_timer_ms(group) == 105
+    group = await_sync(group, "leader", at_ms=50)
+    assert next_timer_ms(group) is None
+    group = sync(group, at_ms=60)
+    assert [(own.member_id, own.sync_error, own.session_ends_at_ms) for own in group.members] == [
+        ("leader", "NONE", 160), ("follower", "NONE", 70),
+    ]  # fmt: skip
+    assert tick(group, profile=profile).since_ms == 70
+
+
+def test_a_member_that_has_not_asked_for_its_assignment_keeps_its_session():
+    group = sync(await_sync(completing(member("a"), member("b")), "a", at_ms=8), at_ms=9)
+    assert [(own.sync_error, own.session_ends_at_ms) for own in group.members] == [("NONE", 10_009), (None, 10_005)]
+
+
+@pytest.mark.parametrize("profile", [JAVA, SCALA, BEFORE_EMPTY])
+def test_who_waits_for_an_assignment_is_told_of_the_next_rebalance(profile):
+    """prepareRebalance of AwaitingSync: REBALANCE_IN_PROGRESS, whatever starts it."""
+    both = completing(member("leader", session_ms=100), member("follower", session_ms=10))
+    waits = await_sync(both, "follower", at_ms=8)
+    joined = join(waits, member("new"), at_ms=20)
+    left = remove_member(waits, "leader", at_ms=20, profile=profile)
+    for group, at_ms in ((joined, 20), (left, 20), (tick(waits, profile=profile), 105)):
+        told = next(own for own in group.members if own.member_id == "follower")
+        assert group.state is PREPARING
+        assert (told.sync_error, told.awaits_sync) == ("REBALANCE_IN_PROGRESS", False)
+        assert told.session_ends_at_ms == at_ms + 10
+    assert [own.sync_error for own in joined.members] == [None, "REBALANCE_IN_PROGRESS", None]
+
+
 def test_only_what_is_empty_and_bare_is_swept():
     assert sweep(stable(), is_bare=True, at_ms=1, profile=JAVA).state is DEAD
     assert sweep(stable(), is_bare=False, at_ms=1, profile=JAVA).state is EMPTY
@@ -125,6 +171,7 @@ VALID_PREVIOUS = {
 """GroupMetadata.validPreviousStates, the same in ClassicGroupState."""
 EVENTS = {
     "join": lambda group, at_ms: join(group, member("n", at_ms=at_ms), at_ms=at_ms),
+    "await_sync": lambda group, at_ms: await_sync(group, "a", at_ms=at_ms),
     "sync": lambda group, at_ms: sync(group, at_ms=at_ms),
     "leave": lambda group, at_ms: remove_member(group, "a", at_ms=at_ms, profile=JAVA),
     "tick": lambda group, at_ms: tick(group, profile=JAVA),

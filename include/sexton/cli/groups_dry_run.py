@@ -1,4 +1,4 @@
-"""`sexton groups check-commit` and `metadata-record`: the batches that a coordinator would append."""
+"""`sexton groups check-commit`, `check-join`, `metadata-record`: answers, and the batches that would be appended."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +35,16 @@ sexton groups check-commit my-group orders:0 --transactional --producer-id 4000 
 METADATA_RECORD_EXAMPLES = """\
 [dim]# the record of a group, as Kafka 2.8 writes it[/dim]
 sexton groups metadata-record my-group --segments backup --profile group_metadata_manager:2.8
+
+[dim]# the record of a group that is not there yet[/dim]
+sexton groups metadata-record new-group --segments backup
+"""
+CHECK_JOIN_EXAMPLES = """\
+[dim]# would a new member be taken, and what becomes of the group?[/dim]
+sexton groups check-join my-group --segments backup
+
+[dim]# a member that the group may not know, with another assignor[/dim]
+sexton groups check-join my-group --member-id m-1 --protocol roundrobin --segments backup
 """
 _REQUEST, _BROKER = "Request", "Settings of the broker and of the offsets topic"
 
@@ -112,7 +122,7 @@ def check_commit(
     """
     places = [parse_exact_partition(text) for text in partitions]
 
-    from sexton.coordinator.api.commit import Commit, CommitPartition
+    from sexton.coordinator.api.commit import Commit, CommitPartition, group_made
     from sexton.coordinator.api.dry_run import commit_offsets
 
     wanted = codec_number(codec)
@@ -121,29 +131,31 @@ def check_commit(
     settings = broker.topic
     ids = {topic: topic_id for topic_id, topic in view.topics.ids.items()}
     end = _log_end(view, group, leader_epoch)
-    dry_run = commit_offsets(
-        replace(view.coordinator, profile=broker.profile),
-        Commit(
-            group_id=group,
-            partitions=tuple(
-                CommitPartition(
-                    topic=topic,
-                    partition=number,
-                    committed_offset=committed_offset,
-                    metadata="x" * metadata_length,
-                    topic_id=ids.get(topic),
-                )
-                for topic, number in places
-            ),
-            member_id=member_id,
-            group_instance_id=group_instance_id,
-            generation=generation,
-            is_transactional=transactional,
-            api_version=api_version,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            retention_ms=retention_ms,
+    coordinator = replace(view.coordinator, profile=broker.profile)
+    commit = Commit(
+        group_id=group,
+        partitions=tuple(
+            CommitPartition(
+                topic=topic,
+                partition=number,
+                committed_offset=committed_offset,
+                metadata="x" * metadata_length,
+                topic_id=ids.get(topic),
+            )
+            for topic, number in places
         ),
+        member_id=member_id,
+        group_instance_id=group_instance_id,
+        generation=generation,
+        is_transactional=transactional,
+        api_version=api_version,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        retention_ms=retention_ms,
+    )
+    dry_run = commit_offsets(
+        coordinator,
+        commit,
         now_ms=now_ms() if view.as_of_ms is None else view.as_of_ms,
         retention_ms=(retention_minutes or _recorded_minutes(view)) * 60_000,
         topic=settings,
@@ -151,15 +163,19 @@ def check_commit(
         max_metadata_length=broker.max_metadata_length if max_metadata_length is None else max_metadata_length,
         partition_counts=view.topics.partition_counts,
     )
+    made = group_made(coordinator, commit, dry_run.outcome)
     if out is not None:
         _write(out, end, dry_run.batch)
     if json:
         operation = "TxnOffsetCommit" if transactional else "OffsetCommit"
-        return print_view_json(view, operation, _commit_json(group, places, dry_run, end))
+        fields = {**_commit_json(group, places, dry_run, end), "makes_group": made is not None}
+        return print_view_json(view, operation, fields)
     print_table(
         ("TOPIC", "PARTITION", "ERROR"),
         ((topic, number, dry_run.outcome[topic, number].name) for topic, number in places),
     )
+    if made is not None:
+        print_line(f"makes the group {short(group)}: {made.state}, generation {made.generation}, without a record")
     _print_append(dry_run.batch, len(dry_run.records), end=end, settings=settings, view=view)
     first = places[0]
     _print_failed_appends({error: answers[first] for error, answers in dry_run.after_failed_append.items()})
@@ -179,9 +195,11 @@ def metadata_record(
 ) -> int:
     """Dry run of storing a classic group (storeGroup): its record, the batch, and the answer to each append error.
 
-    The record holds the group as it is, with its members. Nothing is written to a log.
+    The record holds the group as it is, with its members; of a group that is not there, that of a new group, which
+    4.x coordinators write with the first JoinGroup. Nothing is written to a log.
     """
     from sexton.coordinator.api.dry_run import store_group
+    from sexton.coordinator.api.errors import Error
     from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord, value_version
     from sexton.coordinator.api.listing import describe_group
 
@@ -189,19 +207,24 @@ def metadata_record(
     view = log.view_of([group], is_quiet=json)
     broker = _broker(view, codec=wanted, message_format=message_format, max_message_bytes=max_message_bytes)
     settings, rules, described = broker.topic, broker.profile, describe_group(view.coordinator, group)
-    if described.group is None:
+    made_ms = now_ms() if view.as_of_ms is None else view.as_of_ms
+    if described.group is None and described.error not in (Error.NONE, Error.GROUP_ID_NOT_FOUND):
         if json:
             fields = {"group_id": group, "state": described.state, **error_fields(described.error)}
             return print_view_json(view, "storeGroup", fields)
-        print_line(f"{short(group)}: {described.error.name if described.error else described.state}")
+        print_line(f"{short(group)}: {described.error.name}")
         return print_notes(view)
     end = _log_end(view, group, leader_epoch)
     try:
         version = value_version(rules)
+        if described.group is None:
+            stored = GroupMetadataRecord.of_new_group(group, now_ms=made_ms, profile=rules)
+        else:
+            stored = GroupMetadataRecord.of_group(described.group, described.members, profile=rules)
         dry_run = store_group(
-            GroupMetadataRecord.of_group(described.group, described.members, profile=rules),
-            profile=rules,
-            now_ms=now_ms() if view.as_of_ms is None else view.as_of_ms,
+            replace(view.coordinator, profile=rules),
+            stored,
+            now_ms=made_ms,
             topic=settings,
             end=end,
         )
@@ -211,19 +234,69 @@ def metadata_record(
         _write(out, end, dry_run.batch)
     key, value = dry_run.record
     if json:
-        record = {"version": version, "key": key.hex(), "value": value.hex()}
+        record = {"is_new": described.group is None, "version": version, "key": key.hex(), "value": value.hex()}
         after = {error.name: error_fields(answer) for error, answer in dry_run.after_failed_append.items()}
         batch = {"base_offset": end.log_offset, "batch": dry_run.batch.hex() or None, "after_failed_append": after}
         return print_view_json(
             view, "storeGroup", {"group_id": group, **error_fields(dry_run.error), **record, **batch}
         )
+    if described.group is None:
+        when = "the first JoinGroup writes it" if rules.is_java else "in memory until its first generation"
+        print_line(f"{short(group)}: not there yet; {when}")
     print_line(f"{short(group)}: type 2, version {version}, as Kafka {'.'.join(map(str, rules.release))} writes it")
     print_line(f"key    {key.hex()}")
     print_line(f"value  {value.hex()}")
-    if not dry_run.batch:
+    if dry_run.error:
         print_line(f"larger than max.message.bytes: the members receive {dry_run.error.name}")
     _print_append(dry_run.batch, 1, end=end, settings=settings, view=view)
     _print_failed_appends(dry_run.after_failed_append)
+    return print_notes(view)
+
+
+def check_join(
+    group: GroupId,
+    *,
+    member_id: Annotated[str, option("--member-id", "The member that joins; none: a new one.", _REQUEST)] = "",
+    group_instance_id: Annotated[
+        str | None, option("--group-instance-id ID", "group.instance.id of a static member.", _REQUEST)
+    ] = None,
+    protocol_type: Annotated[str, option("--protocol-type", "What the group is for.", _REQUEST)] = "consumer",
+    protocol: Annotated[
+        list[str] | None, option("--protocol", "An assignor that it has (range); may be repeated.", _REQUEST)
+    ] = None,
+    api_version: Annotated[int, option("--api-version N", "Version of the request.", _REQUEST, at_least=0)] = 9,
+    log: LogInput,
+    json: Json = False,
+) -> int:
+    """Dry run of JoinGroup: the answer to a classic member, and the group afterwards.
+
+    Without a member id, a group that is not there is made. The group is shown as the request leaves it, before other
+    members react and before timers end.
+    """
+    from sexton.coordinator.api.join import Join, join_group
+
+    view = log.view_of([group], is_quiet=json)
+    answer = join_group(
+        view.coordinator,
+        Join(
+            group_id=group,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            protocol_type=protocol_type,
+            protocols=tuple(protocol or ("range",)),
+            api_version=api_version,
+        ),
+    )
+    state, generation = (None, None) if answer.group is None else (answer.group.state, answer.group.generation)
+    if json:
+        after = {"state": state, "generation": generation, "makes_group": answer.is_new}
+        record = {"writes_record": answer.writes_record}
+        return print_view_json(view, "JoinGroup", {"group_id": group, **error_fields(answer.error), **after, **record})
+    columns = ("GROUP", "ERROR", "STATE", "GENERATION", "NEW-GROUP")
+    found = ("-", "-") if answer.group is None else (state, generation)
+    print_table(columns, [(short(group), answer.error.name, *found, "yes" if answer.is_new else "no")])
+    if answer.writes_record:
+        print_line("the record of the new group is appended: see `sexton groups metadata-record`")
     return print_notes(view)
 
 

@@ -215,6 +215,12 @@ class Profile:
     """Whether NOT_ENOUGH_REPLICAS of an append becomes COORDINATOR_NOT_AVAILABLE (0.10.1)."""
     has_storage_errors: bool = True
     """Whether an append may end in KAFKA_STORAGE_ERROR (KIP-112, 1.0)."""
+    requires_member_ids: bool = True
+    """Whether JoinGroup from version 4 on gives a new member its id first, with MEMBER_ID_REQUIRED (KIP-394, 2.2)."""
+    delays_first_rebalance: bool = True
+    """Whether the first rebalance of an Empty group waits for more members (KIP-134, 0.11)."""
+    converts_streams_groups: bool = True
+    """Whether a classic member takes over an empty streams group, as it does an empty consumer group (4.2)."""
     unloads_every_group: bool = False
     """Whether unloading a log partition drops the groups of all of them, though not their offsets (0.9.0.0)."""
     offsets_excuse_unload: bool = True

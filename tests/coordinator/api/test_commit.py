@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from sexton.coordinator.api.commit import Commit, CommitPartition, validate_commit
+from sexton.coordinator.api.commit import Commit, CommitPartition, group_made, validate_commit
 from sexton.coordinator.api.coordinator import LOADING, Coordinator, Shard, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember
-from sexton.coordinator.profiles import profile_of
+from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.log.message_set import encode_message_set
 from sexton.records import kafka_uuid
 from tests.coordinator.api.broker import WAYS, coordinator_of, one_log
@@ -202,3 +202,39 @@ def test_of_two_members_of_one_instance_the_last_has_it_where_that_may_be(way):
     static = {"generation": 5, "group_instance_id": "i"}
     assert asked(broker, member_id="m", **static) is Error.NONE
     assert asked(broker, member_id="n", **static) is Error.FENCED_INSTANCE_ID
+
+
+def made(release, *entries, partitions=(PARTITION,), partition_counts=None, **request):
+    """The group that the commit makes, as (state, generation, log_offset)."""
+    broker = one_log(*entries, profile=of_broker(release))
+    asked_for = Commit(group_id="g", partitions=partitions, **request)
+    outcome = validate_commit(broker, asked_for, partition_counts=partition_counts)
+    group = group_made(broker, asked_for, outcome)
+    return None if group is None else (group.state, group.generation, group.log_offset)
+
+
+@pytest.mark.parametrize(
+    "release, plain, of_a_member, transactional",
+    [
+        ("0.8.2", False, False, False), ("0.9", False, False, False), ("0.10.0", False, False, False),
+        ("0.10.1", True, False, False), ("1.1", True, False, True), ("2.8", True, False, True),
+        ("3.9", True, False, True), ("4.0", True, False, False), ("4.3.1", True, False, False),
+    ],
+)  # fmt: skip
+def test_a_commit_makes_the_group_that_is_not_there(release, plain, of_a_member, transactional):
+    """A plain commit without a generation does from 0.10.1 on, and from 0.11 to 3.9 any commit in a transaction."""
+    new = ("Empty", 0, None)
+    assert made(release) == (new if plain else None)
+    member = {"member_id": "m", "generation": 3}
+    assert made(release, **member) == (new if of_a_member else None)
+    assert made(release, is_transactional=True, **member) == (new if transactional else None)
+
+
+def test_which_refused_commits_make_a_group():
+    """Scala coordinators make it before they look at the metadata; no coordinator sees topics that do not exist."""
+    long = CommitPartition(topic="t", partition=0, metadata="x" * 5000)
+    assert made("2.8", partitions=(long,)) == ("Empty", 0, None)
+    assert made("4.3.1", partitions=(long,)) is None
+    for release in ("2.8", "4.3.1"):
+        assert made(release, partition_counts={}) is None
+        assert made(release, commit("g")) is None  # it is there

@@ -1,9 +1,12 @@
 """The write path: what brokers have written is written again from the requests behind it, byte for byte."""
 
+from dataclasses import replace
+
 import pytest
 
 from sexton.coordinator.api.broker_settings import PROTOCOL, broker_settings
 from sexton.coordinator.api.commit import Commit, CommitPartition
+from sexton.coordinator.api.coordinator import LOADING
 from sexton.coordinator.api.dry_run import commit_offsets, store_group
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord
@@ -89,29 +92,37 @@ def test_a_commit_is_written_as_the_broker_wrote_it(name, release):
 
 
 @pytest.mark.parametrize("name, release", RELEASES.items())
-def test_a_group_with_members_is_stored_as_the_broker_stored_it(name, release):
+def test_a_group_is_stored_as_the_broker_stored_it(name, release):
+    """With its members; and in 4.x a new group, before it has any."""
     profile = of_broker(release)
-    compared = 0
+    broker = one_log(profile=profile)
+    compared, new_count = 0, 0
     for batch, records in data_batches(name):
         for record in records:
             if record.key[:2] != b"\0\2" or record.value is None:
                 continue
             group_id, (_, fields) = decode_key(record.key)[1]["group_id"], decode_value(2, record.value)
             group = ClassicGroup.from_value(group_id, from_fields(GroupMetadataValue, fields), profile)
-            if not fields["members"]:
+            if fields["generation"] == 0:
+                stamp = fields["current_state_timestamp_ms"]
+                registration = GroupMetadataRecord.of_new_group(group_id, now_ms=stamp, profile=profile)
+                new_count += 1
+            elif not fields["members"]:
                 continue
-            registration = GroupMetadataRecord.of_group(
-                LoadedGroup.from_row(group.to_group_row()),
-                [LoadedMember.from_row(row) for row in group.to_member_rows()],
-                profile=profile,
-            )
+            else:
+                registration = GroupMetadataRecord.of_group(
+                    LoadedGroup.from_row(group.to_group_row()),
+                    [LoadedMember.from_row(row) for row in group.to_member_rows()],
+                    profile=profile,
+                )
             topic, end = TopicSettings(codec=batch.codec), end_before(batch)
-            run = store_group(registration, profile=profile, now_ms=record.timestamp_ms, topic=topic, end=end)
+            run = store_group(broker, registration, now_ms=record.timestamp_ms, topic=topic, end=end)
             assert run.record == (record.key, record.value)
             if batch.codec == codecs.NONE and len(records) == 1:
                 assert run.batch == bytes(batch.data)
             compared += 1
-    assert compared > 0
+    assert compared > new_count
+    assert bool(new_count) == profile.is_java
 
 
 def dry(release, *partitions, topic=KAFKA_DEFAULTS, **request):
@@ -200,18 +211,36 @@ def test_a_batch_that_the_topic_does_not_take(release, answer):
 
 @pytest.mark.parametrize("release", ["4.3.1", "3.9", "0.10.2.2"])
 def test_a_group_that_the_topic_does_not_take(release):
-    profile, group = of_broker(release), GroupMetadataRecord(group_id="g" * 500)
-    fits = store_group(group, profile=profile, now_ms=NOW_MS)
+    broker, group = one_log(profile=of_broker(release)), GroupMetadataRecord(group_id="g" * 500)
+    fits = store_group(broker, group, now_ms=NOW_MS)
     assert (bool(fits.batch), fits.error) == (True, Error.NONE)
     small = TopicSettings(max_message_bytes=500)
-    run = store_group(group, profile=profile, now_ms=NOW_MS, topic=small)
+    run = store_group(broker, group, now_ms=NOW_MS, topic=small)
     assert (run.batch, run.error, run.after_failed_append) == (b"", Error.UNKNOWN_SERVER_ERROR, {})
+
+
+@pytest.mark.parametrize("release", ["0.9", "2.8", "4.3.1"])
+def test_a_group_of_a_log_partition_that_is_not_served_is_not_stored(release):
+    served = one_log(profile=of_broker(release))
+    group = GroupMetadataRecord(group_id="g", protocol="range", leader="m")
+    assert store_group(served, group, now_ms=NOW_MS).error is Error.NONE
+    for shards, error in (({}, Error.NOT_COORDINATOR), ({0: LOADING}, Error.COORDINATOR_LOAD_IN_PROGRESS)):
+        run = store_group(replace(served, shards=shards), group, now_ms=NOW_MS)
+        assert (run.error, run.batch, run.after_failed_append) == (error, b"", {})
+
+
+def test_up_to_0_10_0_a_new_group_has_no_record():
+    with pytest.raises(ValueError, match="with its first generation"):
+        GroupMetadataRecord.of_new_group("g", now_ms=NOW_MS, profile=of_broker("0.10.0"))
+    record = GroupMetadataRecord.of_new_group("g", now_ms=NOW_MS, profile=of_broker("0.10.1"))
+    _, value = decode_value(2, record.encode(of_broker("0.10.1"))[1])
+    assert (value["generation"], value["protocol_type"], value["members"]) == (0, "", [])
 
 
 def test_the_log_of_a_release_has_its_errors_alone():
     assert Error.KAFKA_STORAGE_ERROR not in dry("0.11.0.3").after_failed_append
     assert Error.KAFKA_STORAGE_ERROR in dry("1.0").after_failed_append
-    stored = store_group(GroupMetadataRecord(group_id="g"), profile=of_broker("0.11.0.3"), now_ms=NOW_MS)
+    stored = store_group(one_log(profile=of_broker("0.11.0.3")), GroupMetadataRecord(group_id="g"), now_ms=NOW_MS)
     assert Error.KAFKA_STORAGE_ERROR not in stored.after_failed_append
 
 
@@ -232,7 +261,7 @@ def test_values_are_of_the_version_that_the_protocol_allows(release, protocol, o
     recorded = Recorded(broker_settings={} if protocol is None else {PROTOCOL: protocol})
     profile = broker_settings(recorded, profile=of_broker(release)).profile
     run = commit_offsets(one_log(profile=profile), commit_of(asked(0)), now_ms=NOW_MS, retention_ms=DAY_MS)
-    stored = store_group(GroupMetadataRecord(group_id="g"), profile=profile, now_ms=NOW_MS)
+    stored = store_group(one_log(profile=profile), GroupMetadataRecord(group_id="g"), now_ms=NOW_MS)
     assert (decode_value(1, run.records[0][1])[0], decode_value(2, stored.record[1])[0]) == (of_offset, of_group)
 
 

@@ -95,6 +95,26 @@ def validate_commit(
     return outcome
 
 
+def group_made(coordinator: Coordinator, commit: Commit, outcome: Mapping[TopicPartition, Error]) -> LoadedGroup | None:
+    """The group that `commit` makes, with its `outcome` by `validate_commit`; None where it is there, or stays missing.
+
+    Such a group has no record of its own: as long as it has offsets, each load makes it again. Scala coordinators add
+    it to their cache before they look at the metadata (GroupCoordinator.handleCommitOffsets), and for a transaction
+    whatever it names; 4.x coordinators only where an offset is written. Up to 0.10.0 offsets make no group.
+    """
+    profile, errors = coordinator.profile, set(outcome.values()) - {Error.UNKNOWN_TOPIC_OR_PARTITION}
+    if not profile.lists_simple_groups or not errors or coordinator.error_of(commit.group_id) is not Error.NONE:
+        return None
+    if coordinator.view_of(commit.group_id).group(commit.group_id) is not None:
+        return None
+    if profile.is_java:
+        is_made = Error.NONE in errors
+    else:
+        is_made = commit.is_transactional or commit.generation < 0
+    is_refused = not errors.isdisjoint((Error.INVALID_GROUP_ID, Error.UNSUPPORTED_VERSION))
+    return new_group(commit.group_id) if is_made and not is_refused else None
+
+
 def _fits(partition: CommitPartition, max_metadata_length: int) -> bool:
     units = len((partition.metadata or "").encode("utf-16-le", "surrogatepass")) // 2
     return units <= max_metadata_length
@@ -150,22 +170,22 @@ def _classic_error(commit: Commit, view: PartitionView, group: LoadedGroup) -> E
     if commit.generation < 0 and is_empty:
         return Error.NONE
     if commit.names_a_member:
-        error = _member_error(commit, view.members(group.group_id))
+        error = member_error(commit.member_id, commit.group_instance_id, view.members(group.group_id))
         if error is Error.NONE and commit.generation != group.generation:
             return Error.ILLEGAL_GENERATION
         return error
     return Error.NONE if commit.is_transactional or is_empty else Error.UNKNOWN_MEMBER_ID
 
 
-def _member_error(commit: Commit, members: tuple[LoadedMember, ...]) -> Error:
+def member_error(member_id: str, group_instance_id: str | None, members: tuple[LoadedMember, ...]) -> Error:
     """ClassicGroup.validateMember: a static member has to bring the member id that its instance has now."""
-    if commit.group_instance_id is not None:
-        holder = _holder_of(commit.group_instance_id, members)
+    if group_instance_id is not None:
+        holder = _holder_of(group_instance_id, members)
         if holder is None:
             return Error.UNKNOWN_MEMBER_ID
-        if holder != commit.member_id:
+        if holder != member_id:
             return Error.FENCED_INSTANCE_ID
-    is_member = any(member.member_id == commit.member_id for member in members)
+    is_member = any(member.member_id == member_id for member in members)
     return Error.NONE if is_member else Error.UNKNOWN_MEMBER_ID
 
 
@@ -220,7 +240,7 @@ def _scala_error(profile: Profile, commit: Commit, view: PartitionView, group: L
     if group is None:
         if not commit.is_transactional:
             return Error.NONE if commit.generation < 0 else Error.ILLEGAL_GENERATION
-        group = _new_group(commit.group_id)  # made first, then the commit is validated against it
+        group = new_group(commit.group_id)  # made first, then the commit is validated against it
     if profile.validates_commits_alike:
         return _classic_error(commit, view, group)
     members = view.members(group.group_id)
@@ -235,8 +255,8 @@ def _scala_error(profile: Profile, commit: Commit, view: PartitionView, group: L
     return Error.NONE if commit.generation == group.generation else Error.ILLEGAL_GENERATION
 
 
-def _new_group(group_id: str) -> LoadedGroup:
-    """A group that a commit has just made: Empty, of generation 0."""
+def new_group(group_id: str) -> LoadedGroup:
+    """A group that is not in the log yet, as a request makes it: Empty, of generation 0."""
     return LoadedGroup(
         group_id=group_id,
         group_type="Classic",

@@ -71,7 +71,7 @@ class GroupDryRun:
 
     record: tuple[bytes, bytes]
     batch: bytes
-    """Empty where it is larger than the topic takes."""
+    """Empty where nothing would be appended: the log partition is not served, or the batch is too large for it."""
     error: Error
     """The answer to the members; NONE means that the record is appended."""
     after_failed_append: Mapping[Error, Error]
@@ -125,15 +125,23 @@ def commit_offsets(
 
 
 def store_group(
+    coordinator: Coordinator,
     group: GroupMetadataRecord,
     *,
-    profile: Profile,
     now_ms: int,
     topic: TopicSettings = KAFKA_DEFAULTS,
     end: LogEnd = EMPTY_LOG,
 ) -> GroupDryRun:
-    """Encode the record of a classic group and its batch; ValueError where the release has no groups."""
+    """Encode the record of a classic group and its batch; ValueError where the release has no groups.
+
+    Nothing is appended where the broker does not serve the group's log partition: NOT_COORDINATOR, which storeGroup
+    answers where the broker has no such log (getMagic), or COORDINATOR_LOAD_IN_PROGRESS.
+    """
+    profile = coordinator.profile
     record = group.encode(profile)
+    error = coordinator.error_of(group.group_id)
+    if error is not Error.NONE:
+        return GroupDryRun(record=record, batch=b"", error=error, after_failed_append={})
     batch = encode_append(
         [record], profile=profile, topic=topic, end=end, now_ms=now_ms, base_sequence=profile.base_sequence
     )

@@ -55,6 +55,17 @@ class GroupMetadataRecord:
             members=tuple(_member_of(by_id[member_id]) for member_id in ids),
         )
 
+    @classmethod
+    def of_new_group(cls, group_id: str, *, now_ms: int, profile: Profile) -> "GroupMetadataRecord":
+        """The record of a group that is not there yet: Empty since `now_ms`, of generation 0.
+
+        A 4.x coordinator writes it with the first JoinGroup. Scala coordinators keep the group in memory until its
+        first generation; storeGroup writes this of it before. Up to 0.10.0 a group has no such record, ValueError.
+        """
+        if profile.refuses_null_protocol:
+            raise ValueError(f"{profile.text} stores a group with its first generation, not before")
+        return cls(group_id=group_id, current_state_timestamp_ms=now_ms)
+
     def encode(self, profile: Profile) -> tuple[bytes, bytes]:
         """Key and value as a broker writes them whose inter-broker protocol is that of the profile's release.
 

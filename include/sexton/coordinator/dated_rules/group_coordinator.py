@@ -44,6 +44,7 @@ DATED_RULES: DatedRules = (
             "describes_revoking": False,
             "drops_topics_by_id": False,
             "accepts_older_epochs": False,
+            "converts_streams_groups": False,
             "has_new_transaction_errors": False,
         },
     ),
@@ -63,7 +64,15 @@ DATED_RULES: DatedRules = (
         },
     ),
     ((4, 1, 2), {"newer_owners_win": True}),
-    ((4, 2), {"refuses_repeats": frozenset({8}), "checks_task_epochs": True, "validated_topology_epoch": 0}),
+    (
+        (4, 2),
+        {
+            "refuses_repeats": frozenset({8}),
+            "checks_task_epochs": True,
+            "validated_topology_epoch": 0,
+            "converts_streams_groups": True,
+        },
+    ),
     ((4, 2, 1), {"streams_replace_simple": True}),
     ((4, 2, 2), {"subscriptions": Subscriptions.UNKNOWN}),
     (

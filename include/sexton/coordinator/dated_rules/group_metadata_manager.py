@@ -45,6 +45,7 @@ DATED_RULES: DatedRules = (
             "pending_rule": PendingRule.IF_TRANSACTIONAL,
             "empty_control_batch_fails": True,
             "record_format": 2,
+            "delays_first_rebalance": True,
         },
     ),
     ((1, 0), {"has_storage_errors": True}),
@@ -65,7 +66,7 @@ DATED_RULES: DatedRules = (
             "expires_by_own_stamp": False,
         },
     ),
-    ((2, 2), {"keeps_expire_of_minus_1": False}),
+    ((2, 2), {"keeps_expire_of_minus_1": False, "requires_member_ids": True}),
     (
         (2, 3),
         {

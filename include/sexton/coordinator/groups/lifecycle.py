@@ -37,6 +37,16 @@ class LiveMember:
     """Whether it has a group.instance.id: then a rebalance that it misses does not remove it (KIP-345)."""
     has_joined: bool = False
     """Whether it has sent JoinGroup to the rebalance that is being prepared."""
+    awaits_sync: bool = False
+    """Whether it waits in SyncGroup for the leader's assignment (awaitingSyncCallback)."""
+    sync_error: str | None = None
+    """Kafka's name of the answer to its last SyncGroup, NONE with an assignment; None while it waits."""
+
+    @property
+    def is_kept_alive(self) -> bool:
+        """Whether its session cannot end, since it waits for an answer (shouldKeepMemberAlive; hasSatisfiedHeartbeat
+        from 2.3 on)."""
+        return self.has_joined or self.awaits_sync
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +80,22 @@ def join(group: LiveGroup, member: LiveMember, *, at_ms: int) -> LiveGroup:
     return _maybe_complete_join(_prepare(grown, at_ms), at_ms)
 
 
+def await_sync(group: LiveGroup, member_id: str, *, at_ms: int) -> LiveGroup:
+    """SyncGroup of a member: it waits until the leader's assignment is in the log, and its session cannot end."""
+    _require(group, "await_sync", GroupState.COMPLETING_REBALANCE)
+    return replace(
+        group,
+        members=tuple(
+            replace(_anew(own, at_ms), awaits_sync=True, sync_error=None) if own.member_id == member_id else own
+            for own in group.members
+        ),
+    )
+
+
 def sync(group: LiveGroup, *, at_ms: int) -> LiveGroup:
-    """SyncGroup of the leader: the assignment is there, the group is Stable."""
+    """The leader's assignment is stored: those who wait for it get it, the group is Stable."""
     _require(group, "sync", GroupState.COMPLETING_REBALANCE)
-    return replace(group, state=GroupState.STABLE, since_ms=at_ms)
+    return replace(_answer_sync(group, "NONE", at_ms), state=GroupState.STABLE, since_ms=at_ms)
 
 
 def heartbeat(group: LiveGroup, member_id: str, *, at_ms: int) -> LiveGroup:
@@ -81,10 +103,7 @@ def heartbeat(group: LiveGroup, member_id: str, *, at_ms: int) -> LiveGroup:
     _require(group, "heartbeat", GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
     return replace(
         group,
-        members=tuple(
-            replace(own, session_ends_at_ms=at_ms + own.session_timeout_ms) if own.member_id == member_id else own
-            for own in group.members
-        ),
+        members=tuple(_anew(own, at_ms) if own.member_id == member_id else own for own in group.members),
     )
 
 
@@ -101,7 +120,7 @@ def remove_member(group: LiveGroup, member_id: str, *, at_ms: int, profile: Prof
 
 def next_timer_ms(group: LiveGroup) -> int | None:
     """When the next session or the rebalance ends; None where no timer runs."""
-    waits = [own.session_ends_at_ms for own in group.members if not own.has_joined]
+    waits = [own.session_ends_at_ms for own in group.members if not own.is_kept_alive]
     if group.rebalance_ends_at_ms is not None:
         waits.append(group.rebalance_ends_at_ms)
     return min(waits, default=None)
@@ -112,7 +131,7 @@ def tick(group: LiveGroup, *, profile: Profile) -> LiveGroup:
     at_ms = next_timer_ms(group)
     if at_ms is None:
         return group
-    gone = next((own for own in group.members if not own.has_joined and own.session_ends_at_ms == at_ms), None)
+    gone = next((own for own in group.members if not own.is_kept_alive and own.session_ends_at_ms == at_ms), None)
     if gone is not None:
         return remove_member(group, gone.member_id, at_ms=at_ms, profile=profile)
     stays = tuple(own for own in group.members if own.has_joined or own.is_static)
@@ -140,11 +159,14 @@ def has_empty_state(profile: Profile) -> bool:
 
 
 def _prepare(group: LiveGroup, at_ms: int) -> LiveGroup:
-    """PreparingRebalance, unless it is in it already (maybePrepareRebalance)."""
+    """PreparingRebalance, unless it is in it already (maybePrepareRebalance, prepareRebalance).
+
+    Members that wait in SyncGroup are told to join again.
+    """
     if group.state is GroupState.PREPARING_REBALANCE:
         return group
     return replace(
-        group,
+        _answer_sync(group, "REBALANCE_IN_PROGRESS", at_ms),
         state=GroupState.PREPARING_REBALANCE,
         since_ms=at_ms,
         rebalance_ends_at_ms=at_ms + _longest_rebalance_ms(group.members),
@@ -162,12 +184,25 @@ def _complete_join(group: LiveGroup, at_ms: int) -> LiveGroup:
         group,
         state=GroupState.COMPLETING_REBALANCE if group.members else GroupState.EMPTY,
         generation=group.generation + 1,
-        members=tuple(
-            replace(own, has_joined=False, session_ends_at_ms=at_ms + own.session_timeout_ms) for own in group.members
-        ),
+        members=tuple(replace(_anew(own, at_ms), has_joined=False) for own in group.members),
         since_ms=at_ms,
         rebalance_ends_at_ms=None,
     )
+
+
+def _answer_sync(group: LiveGroup, error: str, at_ms: int) -> LiveGroup:
+    """Answer all that wait in SyncGroup; their sessions begin anew (propagateAssignment)."""
+    return replace(
+        group,
+        members=tuple(
+            replace(_anew(own, at_ms), awaits_sync=False, sync_error=error) if own.awaits_sync else own
+            for own in group.members
+        ),
+    )
+
+
+def _anew(member: LiveMember, at_ms: int) -> LiveMember:
+    return replace(member, session_ends_at_ms=at_ms + member.session_timeout_ms)
 
 
 def _longest_rebalance_ms(members: Iterable[LiveMember]) -> int:

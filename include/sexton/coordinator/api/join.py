@@ -1,0 +1,122 @@
+"""JoinGroup: whether a coordinator takes a classic member, and the group afterwards, before other members react.
+
+Follows GroupMetadataManager.classicGroupJoin (Kafka 4.x), GroupCoordinator.handleJoinGroup with doJoinGroup (0.9 to
+3.9). A group is made where there is none and the request names no member (getOrMaybeCreateGroup).
+
+After a load nobody waits in JoinGroup or SyncGroup, and no member id has been given out, so that answers to those do
+not occur. Timeouts and group.max.size are taken to be within the broker's bounds. A member that rejoins is taken to
+bring the metadata that it had.
+"""
+
+from dataclasses import dataclass, replace
+
+from sexton.coordinator.api.commit import member_error, new_group
+from sexton.coordinator.api.coordinator import Coordinator
+from sexton.coordinator.api.errors import Error
+from sexton.coordinator.api.listing import listed_group
+from sexton.coordinator.api.view import LoadedGroup, LoadedMember
+from sexton.coordinator.groups.lifecycle import GroupState
+from sexton.coordinator.profile import Profile
+
+_MEMBER_IDS_API = 4
+"""The first version of JoinGroup whose client can be asked to join again with the id that it is given (KIP-394)."""
+_CONSUMER = "consumer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """The request; without `member_id` of a new member. `protocols` are the names of the assignors that it has."""
+
+    group_id: str
+    member_id: str = ""
+    group_instance_id: str | None = None
+    protocol_type: str = _CONSUMER
+    protocols: tuple[str, ...] = ("range",)
+    api_version: int = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinAnswer:
+    """`group` is the group when the request has been taken or refused. It is None where there is none, and where a
+    consumer group has taken a classic member, which gives it another epoch and its members another assignment.
+
+    `is_new` says that the request has made it, also where it is refused. `writes_record` says that its record is
+    appended for that (4.x); otherwise it is in memory alone until its first generation.
+    """
+
+    error: Error
+    group: LoadedGroup | None = None
+    is_new: bool = False
+    writes_record: bool = False
+
+
+def join_group(coordinator: Coordinator, join: Join) -> JoinAnswer:
+    """Answer JoinGroup; UNSUPPORTED_VERSION in 0.8.2, which has no groups."""
+    profile = coordinator.profile
+    if not profile.reads(2):
+        return JoinAnswer(error=Error.UNSUPPORTED_VERSION)
+    if not join.group_id:
+        return JoinAnswer(error=Error.INVALID_GROUP_ID)
+    error = coordinator.error_of(join.group_id)
+    if error is not Error.NONE:
+        return JoinAnswer(error=error)
+    found = listed_group(coordinator, join.group_id)
+    members = coordinator.view_of(join.group_id).members(join.group_id)
+    if found is not None and found.group_type != "Classic":
+        if found.group_type == "Consumer" and members:
+            error = _consumer_error(join, members)
+            return JoinAnswer(error=error, group=None if error is Error.NONE else found)
+        is_converted = found.group_type == "Consumer" or profile.converts_streams_groups
+        if found.group_type == "Share" or members or not is_converted:
+            return JoinAnswer(error=Error.UNKNOWN_MEMBER_ID, group=found)
+        found = None  # its tombstones are written with the record of the classic group
+    if found is None and join.member_id:
+        return JoinAnswer(error=Error.UNKNOWN_MEMBER_ID)
+    group = found or new_group(join.group_id)
+    error = _error_of(profile, join, group, members, is_new=found is None)
+    if error is Error.NONE:
+        group = _joined(profile, join, group, members)
+    return JoinAnswer(error=error, group=group, is_new=found is None, writes_record=found is None and profile.is_java)
+
+
+def _error_of(
+    profile: Profile, join: Join, group: LoadedGroup, members: tuple[LoadedMember, ...], *, is_new: bool
+) -> Error:
+    """supportsProtocols, then the member; after a load members have the protocol that the group has chosen, alone."""
+    is_other = bool(members) and group.protocol not in join.protocols
+    if group.state != GroupState.EMPTY and not is_new and (join.protocol_type != group.protocol_type or is_other):
+        return Error.INCONSISTENT_GROUP_PROTOCOL
+    instance = join.group_instance_id if profile.fences_static_members else None
+    if join.member_id:
+        return member_error(join.member_id, instance, members)
+    needs_id = profile.requires_member_ids and join.api_version >= _MEMBER_IDS_API and instance is None
+    return Error.MEMBER_ID_REQUIRED if needs_id else Error.NONE
+
+
+def _joined(profile: Profile, join: Join, group: LoadedGroup, members: tuple[LoadedMember, ...]) -> LoadedGroup:
+    """The group with the member: a follower that rejoins changes nothing, nor does a new process of a static member."""
+    instance = join.group_instance_id if profile.fences_static_members else None
+    is_replaced = not join.member_id and instance is not None and any(one.holds(instance) for one in members)
+    if is_replaced or (join.member_id and join.member_id != group.leader):
+        return group
+    others = [one for one in members if one.member_id != join.member_id]
+    count = len(others) + 1
+    if others or (group.state == GroupState.EMPTY and profile.delays_first_rebalance):
+        return replace(group, state=GroupState.PREPARING_REBALANCE.value, member_count=count)
+    return replace(
+        group,
+        state=GroupState.COMPLETING_REBALANCE.value,
+        generation=(group.generation or 0) + 1,
+        member_count=count,
+        protocol_type=join.protocol_type,
+    )
+
+
+def _consumer_error(join: Join, members: tuple[LoadedMember, ...]) -> Error:
+    """classicGroupJoinToConsumerGroup: any member id is taken, since the one given out before is kept nowhere."""
+    if join.protocol_type != _CONSUMER:
+        return Error.INCONSISTENT_GROUP_PROTOCOL
+    if join.group_instance_id is None:
+        needs_id = not join.member_id and join.api_version >= _MEMBER_IDS_API
+        return Error.MEMBER_ID_REQUIRED if needs_id else Error.NONE
+    return member_error(join.member_id, join.group_instance_id, members) if join.member_id else Error.NONE

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from sexton.cli.demo import RECORDING
 from sexton.coordinator.partitioner import partition_of
 from sexton.lake.branch import RunKey
 from sexton.records import kafka_uuid
@@ -108,6 +109,7 @@ def make(folder: Path) -> None:
     write_disk(folder / "grown", logs, range(50))
     own = {"topic": "__consumer_offsets", "id": None, "partitions": [[0, 0]] * LOG_PARTITIONS}
     (folder / "topics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in [own, *topics()]))
+    shutil.copytree(RECORDING, folder / "sexton-demo" / "log")
     write_policies(folder)
 
 

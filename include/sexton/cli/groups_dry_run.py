@@ -37,7 +37,7 @@ METADATA_RECORD_EXAMPLES = """\
 sexton groups metadata-record my-group --segments backup --profile group_metadata_manager:2.8
 
 [dim]# the record of a group that is not there yet[/dim]
-sexton groups metadata-record new-group --segments backup
+sexton groups metadata-record new-group --segments backup --topics topics.jsonl
 """
 CHECK_JOIN_EXAMPLES = """\
 [dim]# would a new member be taken, and what becomes of the group?[/dim]

@@ -161,7 +161,7 @@ def has_empty_state(profile: Profile) -> bool:
 def _prepare(group: LiveGroup, at_ms: int) -> LiveGroup:
     """PreparingRebalance, unless it is in it already (maybePrepareRebalance, prepareRebalance).
 
-    Members that wait in SyncGroup are told to join again.
+    Members that wait in SyncGroup get REBALANCE_IN_PROGRESS, and join again.
     """
     if group.state is GroupState.PREPARING_REBALANCE:
         return group

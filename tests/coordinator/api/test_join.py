@@ -119,6 +119,12 @@ def test_an_empty_group_of_another_kind_becomes_a_classic_one(way):
     assert told(joined("4.3.1", share, **ask))[0] == "UNKNOWN_MEMBER_ID"
 
 
+@pytest.mark.parametrize("release, is_new", [("4.1", False), ("4.2", True), ("4.3.1", True)])
+def test_an_empty_streams_group_becomes_a_classic_one_from_4_2_on(release, is_new):
+    answer = joined(release, group_entry(17, "g", {"epoch": 5, "metadata_hash": 0}))
+    assert (answer.error is Error.MEMBER_ID_REQUIRED, answer.is_new) == (is_new, is_new)
+
+
 def test_what_is_not_served_is_not_made():
     profile = of_broker("2.8")
     empty = coordinator_of({0: b""}, profile=profile, partition_count=1)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import be32, copy_bytes, pointer
 from sexton.kernels import layout as L
-from sexton.kernels.layout import Bytes, Int64s, State
+from sexton.kernels.layout import Bytes, Int64s, State, sealed
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
@@ -74,19 +74,19 @@ def spans(arena: Bytes, starts: Int64s, sizes: Int64s) -> pa.Array:
     starts, sizes = np.ascontiguousarray(starts), np.ascontiguousarray(sizes)
     ends = np.zeros(len(starts) + 1, np.int64)
     out = np.empty(int(sizes.sum()), np.uint8)
-    _gather(arena, starts, sizes, ends, out)
+    _gather(sealed(arena), starts, sizes, ends, out)
     return pa.Array.from_buffers(pa.large_binary(), len(starts), [None, pa.py_buffer(ends), pa.py_buffer(out)])
 
 
 def strings(arena: Bytes, starts: Int64s, sizes: Int64s) -> pa.Array:
     """large_string: each span in its canonical form."""
     starts, sizes = np.ascontiguousarray(starts), np.ascontiguousarray(sizes)
-    room = _canonical_size(arena, starts, sizes)
+    room = _canonical_size(sealed(arena), starts, sizes)
     if room < 0:
         return spans(arena, starts, sizes).view(pa.large_string())
     ends = np.zeros(len(starts) + 1, np.int64)
     out = np.empty(room, np.uint8)
-    _gather_canonical(arena, starts, sizes, ends, out)
+    _gather_canonical(sealed(arena), starts, sizes, ends, out)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(out[: ends[-1]])]
     return pa.Array.from_buffers(pa.large_string(), len(starts), buffers)
 

@@ -19,7 +19,7 @@ from sexton.kernels import layout as L
 from sexton.kernels.codecs.lz4 import FALLBACK, NO_ROOM, inflate_frame
 from sexton.kernels.codecs.snappy import inflate_xerial
 from sexton.kernels.codecs.zstd import SEAL_BYTES, inflate_together
-from sexton.kernels.layout import Bytes, Int64s, batches_of
+from sexton.kernels.layout import Bytes, Int64s, batches_of, sealed
 from sexton.log import codec
 from sexton.log.entry import CODEC_MASK
 
@@ -49,17 +49,10 @@ def inflate_blocks(data: Bytes, batches: Int64s, *, cap_bytes: int) -> Iterator[
     first = 0
     while inflater.inflate():
         row = int(packed[inflater.done])
-        yield batches[first:row], _sealed(inflater.arena)
+        yield batches[first:row], sealed(inflater.arena)
         first = row
         inflater.used = 0
-    yield batches[first:], _sealed(inflater.arena)
-
-
-def _sealed(arena: Bytes) -> Bytes:
-    """A read-only view of an arena: the loop is compiled for read-only arrays alone."""
-    view = arena.view()
-    view.flags.writeable = False
-    return view
+    yield batches[first:], sealed(inflater.arena)
 
 
 class _Inflater:

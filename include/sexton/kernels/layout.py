@@ -269,6 +269,13 @@ def view_of(state: State) -> View:
     )
 
 
+def sealed(arena: Bytes) -> Bytes:
+    """A read-only view: compiled code that is given bytes of both kinds would be compiled twice."""
+    view = arena.view()
+    view.flags.writeable = False
+    return view
+
+
 @inlined
 def batches_of(array: Any) -> Any:
     """Pointer to rows of batches."""

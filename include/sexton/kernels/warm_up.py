@@ -8,13 +8,16 @@ import pyarrow as pa
 from sexton.archive.folder import Folder
 from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.kernels import layout as L
+from sexton.kernels.columns import spans, strings
+from sexton.kernels.commit_rows import commit_rows
 from sexton.kernels.encode_batches import encode_tombstone_batches
-from sexton.kernels.fold import PartialFold, fold_task, merge
+from sexton.kernels.fold import PartialFold, fold_task, merge, read_only
 from sexton.kernels.growth import move_texts, reserve
 from sexton.kernels.merge import prune_dead
 from sexton.kernels.results import finish
 from sexton.log.batch import encode_batch, encode_marker
 from sexton.log.codec import LZ4, NONE, SNAPPY, ZSTD
+from sexton.log.framing import frames
 from sexton.log.segment import FoldTask, SegmentSlice
 
 _KEY = b"\0\1\0\1g\0\1t\0\0\0\0"
@@ -50,6 +53,10 @@ def warm_up() -> None:
     state = reserve(state, rows=dict.fromkeys(L.ROW_TABLES, 1 << 12), sizes={})
     move_texts(state, np.empty_like(state.text_bytes))
     finish(fold, log_partition=0, partition_count=1)
+    data = read_only(log)
+    for _, _, rows, _ in commit_rows(data, next(frames(data)), cap_bytes=len(log)):
+        spans(data, rows[:1, L.Q_KEY], rows[:1, L.Q_KEY_SIZE])
+        strings(data, rows[:1, L.Q_TEXT_AT], rows[:1, L.Q_TEXT_SIZE])
     for profile, name in ((NEWEST, NONE), (profile_of("group_metadata_manager"), LZ4)):
         groups, keys = pa.array(["g"]), pa.array([_KEY])
         encode_tombstone_batches(groups, keys, base_offset=0, as_of_ms=0, profile=profile, codec=name)

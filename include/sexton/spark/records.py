@@ -7,13 +7,16 @@ answer.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import datasource as ds
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -22,11 +25,18 @@ from pyspark.sql.types import StructType
 from sexton.archive.folder import filesystem
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import LogError, UsageError
-from sexton.log.batch import marker_of, read_batches, read_records
-from sexton.log.entry import CODECS, BadRecord, Batch, Record
+from sexton.kernels import columns as cols
+from sexton.kernels import layout as L
+from sexton.kernels.commit_rows import commit_rows
+from sexton.kernels.fold import read_only
+from sexton.kernels.layout import Bytes, Int64s
+from sexton.log import framing
+from sexton.log.batch import marker_of, read_frame, read_records
+from sexton.log.entry import CODECS, COUNT_AT, MAGIC_AT, BadRecord, Batch, Record
 from sexton.log.segment import Segment, file_bytes
 from sexton.records import RECORD_TYPES, decode_key, decode_value
 from sexton.settings import settings
+from sexton.spark.commits import columns_of, numbers_at
 from sexton.spark.input import chosen_segments, instant_of, open_log, proven_count
 
 SCHEMA = pa.schema(
@@ -59,7 +69,7 @@ SCHEMA = pa.schema(
 )
 """`record_name` is Kafka's name of the type, `version` that of the value, `fields` its fields as JSON (bytes in hex),
 `control_type` COMMIT or ABORT. `problem` says why a row is no decoded record; columns that are not known are NULL."""
-_ROWS_A_BATCH = 10_000
+_ROWS_A_BATCH, _BYTES_A_ROW = 10_000, 128
 _OF_VALUES = {"version", "committed_offset", "fields", "problem"}
 _FROM_NAMES = {kind.name: number for number, kind in RECORD_TYPES.items()}
 
@@ -146,21 +156,65 @@ class RecordReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SegmentPartition), "made by `partitions`"
-        found = self._rows(partition)
-        while rows := list(islice(found, _ROWS_A_BATCH)):
-            yield pa.RecordBatch.from_pylist(rows, self._schema)
-
-    def _rows(self, partition: SegmentPartition) -> Iterator[dict[str, Any]]:
         segment, (fs, _) = partition.segment, filesystem(partition.uri)
-        data = file_bytes(fs, segment.path, segment.size_bytes, is_archived=segment.manifest_path is not None)
-        found = read_batches(data, start=segment.start_byte, end=segment.stop_byte, floor_offset=segment.base_offset)
-        for entry in found:
-            if isinstance(entry, Batch):
-                if self._may_be_asked_for(entry):
-                    yield from self._rows_of(entry, segment.log_partition)
-            else:
-                reason = getattr(entry, "reason", "torn_tail")
-                yield {"log_partition": segment.log_partition, "problem": f"{reason}: {entry.size_bytes} bytes"}
+        is_archived = segment.manifest_path is not None
+        data = read_only(file_bytes(fs, segment.path, segment.size_bytes, is_archived=is_archived))
+        start = replace(framing.beginning(data, floor_offset=segment.base_offset), at=segment.start_byte)
+        for frames in framing.frames(data, start=start, end=segment.stop_byte):
+            for some, is_small in _runs(data, frames):
+                if is_small:
+                    yield from self._read_small(data, some, segment.log_partition)
+                    continue
+                found = (row for frame in some.tolist() for row in self._rows(data, frame, segment.log_partition))
+                while rows := list(islice(found, _ROWS_A_BATCH)):
+                    yield pa.RecordBatch.from_pylist(rows, self._schema)
+
+    def _read_small(self, data: Bytes, frames: Int64s, log_partition: int) -> Iterator[pa.RecordBatch]:
+        """The rows of good batches by the kernels; what these leave out is read by the plain reader."""
+        for batches, left_out, rows, arena in commit_rows(data, frames, cap_bytes=settings().inflated_cap_bytes):
+            tables, places = [], []
+            for where, source in ((L.IN_PLACE, data), (L.IN_ARENA, arena)):
+                here = rows[batches[rows[:, L.Q_BATCH], L.B_SOURCE] == where]
+                if len(here) and len(here := here[self._are_asked_for(source, here)]):
+                    made = columns_of(data, source, batches, here, self._schema.names)
+                    made["log_partition"] = pa.repeat(log_partition, len(here))
+                    columns = [made.get(kind.name, pa.nulls(len(here))).cast(kind.type) for kind in self._schema]
+                    tables.append(pa.Table.from_arrays(columns, schema=self._schema))
+                    places.append(batches[here[:, L.Q_BATCH], L.B_POSITION])
+            plain = [
+                (at, row)
+                for at, size in left_out[:, [L.B_POSITION, L.B_SIZE]].tolist()
+                for row in self._rows(data, [framing.GOOD, at, size, 0], log_partition)
+            ]
+            if plain:
+                tables.append(pa.Table.from_pylist([row for _, row in plain], self._schema))
+                places.append(np.array([at for at, _ in plain]))
+            if tables:
+                order = np.argsort(np.concatenate(places), kind="stable")
+                yield from pa.concat_tables(tables).take(order).combine_chunks().to_batches()
+
+    def _are_asked_for(self, source: Bytes, rows: Int64s) -> npt.NDArray[np.bool_]:
+        """`_is_asked_for` of rows of the kernels."""
+        at_ms, types, groups = rows[:, L.Q_TIMESTAMP], self._wanted.get("record_type"), self._wanted.get("group_id")
+        kept = np.ones(len(rows), np.bool_)
+        if self._from_ms is not None:
+            kept &= at_ms >= self._from_ms
+        if self._to_ms is not None:
+            kept &= at_ms < self._to_ms
+        if types is not None:
+            kept &= np.isin(numbers_at(source, rows[:, L.Q_KEY], "i2"), [kind for kind in types if kind is not None])
+        if groups is not None:
+            names = cols.strings(source, rows[:, L.Q_KEY] + 4, rows[:, L.Q_GROUP_SIZE])
+            kept &= pc.is_in(names, pa.array(groups, names.type)).to_numpy(zero_copy_only=False)
+        return kept
+
+    def _rows(self, data: Bytes, frame: Sequence[int], log_partition: int) -> Iterator[dict[str, Any]]:
+        entry = read_frame(data.data, frame)
+        if not isinstance(entry, Batch):
+            reason = getattr(entry, "reason", "torn_tail")
+            yield {"log_partition": log_partition, "problem": f"{reason}: {entry.size_bytes} bytes"}
+        elif self._may_be_asked_for(entry):
+            yield from self._rows_of(entry, log_partition)
 
     def _may_be_asked_for(self, batch: Batch) -> bool:
         """Whether the batch may have a record that is wanted; a format without timestamps does not say when."""
@@ -196,6 +250,19 @@ class RecordReader(DataSourceReader):
         if self._group_bytes is not None and not key.startswith(self._group_bytes, 2):
             return False
         return (self._from_ms is None or at_ms >= self._from_ms) and (self._to_ms is None or at_ms < self._to_ms)
+
+
+def _runs(data: Bytes, frames: Int64s) -> Iterator[tuple[Int64s, bool]]:
+    """Runs of neighbours, and whether they are good batches of magic 2 that announce few records together."""
+    is_small, sizes = frames[:, framing.KIND] == framing.GOOD, frames[:, framing.SIZE] // _BYTES_A_ROW
+    is_small[is_small] = data[frames[is_small, framing.POSITION] + MAGIC_AT] == 2
+    counts = numbers_at(data, frames[is_small, framing.POSITION] + COUNT_AT, "i4")
+    sizes[is_small] += np.clip(counts, 0, _ROWS_A_BATCH)
+    is_small[is_small] = (counts >= 0) & (counts <= _ROWS_A_BATCH)
+    block = sizes.cumsum() // _ROWS_A_BATCH
+    edges = np.flatnonzero((np.diff(block) != 0) | (np.diff(is_small) != 0)) + 1
+    for start, end in pairwise([0, *edges.tolist(), len(frames)]):
+        yield frames[start:end], bool(is_small[start])
 
 
 def _columns_of(record: Record, *, is_control: bool, columns: Collection[str]) -> dict[str, Any]:

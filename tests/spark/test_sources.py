@@ -3,8 +3,10 @@
 import json
 import operator
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -15,14 +17,21 @@ from pyspark.sql.types import StructType
 
 from sexton.cli import main
 from sexton.coordinator.loading import load
-from sexton.log.batch import read_batches
+from sexton.kernels.commit_rows import commit_rows
+from sexton.log.batch import encode_batch, read_batches
+from sexton.log.codec import ZSTD
 from sexton.runs.engine import Engine
+from sexton.spark import records
 from sexton.spark.records import ConsumerOffsets
+from tests.campaign.mutants import mutant
 from tests.coordinator.golden import GOLDEN
+from tests.faults.logs import every_kind, offsets_of_all_versions, recordings, window
 from tests.lake.test_readers import blocks
+from tests.strategies import BASE_MS, TOPIC_IDS, offset_key, offset_value
 
 RECORDING = GOLDEN / "kafka-4.3.1-plain"
 DISK = str(RECORDING / "before")
+COMMIT_FIELDS = {"committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms", "topic_id"}
 
 
 @pytest.fixture(scope="module")
@@ -30,64 +39,118 @@ def spark(engine: Engine) -> SparkSession:
     return engine.session
 
 
-def test_every_record_is_a_row(spark: SparkSession) -> None:
-    """As many as `kafka-dump-log` would print, with what it would say of each."""
-    rows = spark.read.format("consumer_offsets").load(DISK)
-    rows.createOrReplaceTempView("records")
+def test_every_record_is_a_row(spark: SparkSession, whole: list[dict[str, Any]]) -> None:
+    """As many as `kafka-dump-log` would print, with what it would say of each; the tasks of Spark give what we read."""
+    rows = spark.read.format("consumer_offsets").load(DISK).toArrow().to_pylist()
     counted = 0
     for folder in Path(DISK).glob("__consumer_offsets-*"):
         for file in folder.glob("*.log"):
             counted += sum(max(batch.record_count, 0) for batch in read_batches(file.read_bytes()))
-    assert rows.count() == counted
-    assert rows.where("problem IS NOT NULL").count() == 0
-    by_name = {row[0] for row in spark.sql("SELECT DISTINCT record_name FROM records").collect()}
-    assert {"OffsetCommit", "GroupMetadata", "ConsumerGroupMetadata", "ShareGroupMetadata"} <= by_name
-    assert {row[0] for row in rows.select("control_type").distinct().collect()} >= {"COMMIT", "ABORT"}
+    assert len(rows) == counted
+    assert rows == whole
+    assert {row["problem"] for row in rows} == {None}
+    types = {"OffsetCommit", "GroupMetadata", "ConsumerGroupMetadata", "ShareGroupMetadata"}
+    assert types <= {row["record_name"] for row in rows}
+    assert {row["control_type"] for row in rows} >= {"COMMIT", "ABORT"}
 
 
 @pytest.mark.thorough
-def test_the_last_values_are_the_replays(spark: SparkSession) -> None:
-    """SQL of a user: the newest plain value of each key, for groups that have no transactions."""
-    spark.read.format("consumer_offsets").load(DISK).createOrReplaceTempView("records")
-    found = spark.sql("""
-        SELECT group_id, topic, partition, max_by(committed_offset, log_offset) AS committed_offset,
-            max_by(is_tombstone, log_offset) AS is_tombstone
-        FROM records WHERE record_type IN (0, 1)
-        GROUP BY ALL
-        HAVING NOT is_tombstone AND max(producer_id) = -1
-    """).collect()
+def test_the_last_values_are_the_replays(whole: list[dict[str, Any]]) -> None:
+    """The newest plain value of each key, for keys that have no transactions."""
+    commits = [row for row in whole if row["record_type"] in (0, 1)]
+    found = {(row["group_id"], row["topic"], row["partition"]): row["committed_offset"] for row in commits}
+    for row in commits:
+        if row["producer_id"] != -1:
+            found.pop((row["group_id"], row["topic"], row["partition"]), None)
+    found = {key: committed for key, committed in found.items() if committed is not None}
     wanted: dict[Any, int] = {}
     for folder in Path(DISK).glob("__consumer_offsets-*"):
         loaded = load(sorted(file.read_bytes() for file in folder.glob("*.log")), cap_bytes=1 << 24)
         wanted |= {key: offset.committed_offset for key, offset in loaded.offsets.items()}
     assert len(found) > 100
-    assert {(row[0], row[1], row[2]): row[3] for row in found}.items() <= wanted.items()
+    assert found.items() <= wanted.items()
 
 
 @pytest.mark.thorough
-def test_fields_are_json(spark: SparkSession) -> None:
-    rows = spark.read.format("consumer_offsets").load(DISK).where("record_name = 'GroupMetadata' AND NOT is_tombstone")
-    fields = [json.loads(row.fields) for row in rows.collect()]
-    assert fields
-    assert {"protocol_type", "generation", "members"} <= fields[0].keys()
+def test_fields_are_json(whole: list[dict[str, Any]]) -> None:
+    for name, keys in (("GroupMetadata", {"protocol_type", "generation", "members"}), ("OffsetCommit", COMMIT_FIELDS)):
+        fields = [json.loads(row["fields"]) for row in whole if row["record_name"] == name and not row["is_tombstone"]]
+        assert fields
+        assert keys <= fields[0].keys()
 
 
 @pytest.mark.thorough
-def test_log_partitions_and_time(spark: SparkSession) -> None:
-    def read(**options: object) -> set[tuple[int, int, int]]:
-        rows = spark.read.format("consumer_offsets").options(**options).load(DISK)
-        return {
-            (row[0], row[1], row[2]) for row in rows.select("log_partition", "log_offset", "timestamp_ms").collect()
-        }
+def test_log_partitions_and_time(whole: list[dict[str, Any]]) -> None:
+    assert read(log_partitions="0,2") == [row for row in whole if row["log_partition"] in (0, 2)]
+    middle = sorted(row["timestamp_ms"] for row in whole)[len(whole) // 2]
+    before, after = read(to=str(middle)), read(**{"from": str(middle)})
+    assert before == [row for row in whole if row["timestamp_ms"] < middle] != []
+    assert after == [row for row in whole if row["timestamp_ms"] >= middle] != []
 
-    whole = read()
-    assert read(log_partitions="0,2") == {row for row in whole if row[0] in (0, 2)}
-    middle = sorted(row[2] for row in whole)[len(whole) // 2]
-    before, after = read(to=middle), read(**{"from": middle})
-    assert before
-    assert after
-    assert before | after == whole
-    assert max(row[2] for row in before) < middle <= min(row[2] for row in after)
+
+def leave_out_all(data: Any, frames: Any, *, cap_bytes: int) -> Iterator[Any]:
+    for batches, _, rows, arena in commit_rows(data, frames, cap_bytes=cap_bytes):
+        yield batches, batches, rows[:0], arena
+
+
+def by_both(data: bytes, folder: Path, **options: str) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a segment, which the plain reader gives as well, and how many of them were the kernels'."""
+    path = folder / "__consumer_offsets-0" / f"{0:020d}.log"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    rows_of_kernels = []
+
+    def counting(data: Any, frames: Any, *, cap_bytes: int) -> Iterator[Any]:
+        for run in commit_rows(data, frames, cap_bytes=cap_bytes):
+            rows_of_kernels.append(len(run[2]))
+            yield run
+
+    found = []
+    for reader in (counting, leave_out_all):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(records, "commit_rows", reader)
+            found.append(read(path=str(folder), **options))
+    assert repr(found[0]) == repr(found[1]), data.hex()
+    return found[0], sum(rows_of_kernels)
+
+
+def test_the_kernels_rows_are_those_of_the_plain_reader(tmp_path: Path) -> None:
+    """On recordings, each kind of record in each format and codec, and every version of a value."""
+    own = [offset_key("g"), offset_key("группа", record_type=0)]
+    odd = offset_value(7, version=4, metadata='"\\\n\x00é😀', topic_id=TOPIC_IDS[2])
+    values = [None, odd, *(value for _, value in offsets_of_all_versions("g")), odd.replace(b"\xc3", b"\xff")]
+    versions = encode_batch([(own[0], value) for value in values], base_offset=0, timestamp_ms=BASE_MS)
+    legacy = encode_batch(
+        [(own[1], None), (own[1], offset_value(1, version=0, record_type=0))], base_offset=90, timestamp_ms=BASE_MS
+    )
+    compressed = encode_batch([(own[0], odd)] * 3, base_offset=95, timestamp_ms=BASE_MS, codec=ZSTD)
+    rows, by_kernels = by_both(versions + legacy + compressed, tmp_path)
+    assert by_kernels == len(rows) == len(values) + 5
+    rows, by_kernels = by_both(every_kind(), tmp_path)
+    assert 0 < by_kernels < len(rows)
+    for log in list(recordings().values())[::5]:
+        by_both(log, tmp_path)
+
+
+@pytest.mark.thorough
+def test_the_kernels_rows_of_damaged_logs(drawn: int, full: bool, tmp_path: Path) -> None:
+    random = Random(drawn)
+    logs, by_kernels = [*recordings().values(), every_kind()], 0
+    for _ in range(2_000 if full else 100):
+        some = partial(lambda: window(random.choice(logs), random, size_bytes=4_000))
+        columns = random.choice(({}, {"columns": "log_offset,group_id,value"}))
+        by_kernels += by_both(mutant(some(), random, some), tmp_path, **columns)[1]
+    assert by_kernels > 0
+
+
+def test_many_records_of_one_batch_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    entries = [(offset_key("g"), offset_value(1))] * 25_000
+    path = tmp_path / "__consumer_offsets-0" / f"{0:020d}.log"
+    path.parent.mkdir()
+    path.write_bytes(encode_batch(entries, base_offset=0, timestamp_ms=BASE_MS, codec=ZSTD))
+    reader = ConsumerOffsets({"path": str(tmp_path), "columns": "log_offset"}).reader(StructType())
+    (part,) = reader.partitions()
+    assert [batch.num_rows for batch in reader.read(part)] == [10_000, 10_000, 5_000]
 
 
 GROUP_ID, AT_MS, LOG_PARTITION, RECORD_TYPE = ("group_id",), ("timestamp_ms",), ("log_partition",), ("record_type",)
@@ -169,14 +232,14 @@ def test_a_group_is_in_one_log_partition_if_old_records_prove_it(tmp_path: Path,
 
 
 @pytest.mark.thorough
-def test_damage_has_its_row(spark: SparkSession, tmp_path: Path) -> None:
+def test_damage_has_its_row(tmp_path: Path) -> None:
     folder = tmp_path / "__consumer_offsets-0"
     folder.mkdir()
     (source,) = (Path(DISK) / "__consumer_offsets-0").glob("*.log")
     (folder / source.name).write_bytes(source.read_bytes()[:-20])
-    problems = spark.read.format("consumer_offsets").load(str(tmp_path)).where("problem IS NOT NULL").collect()
+    problems = [row["problem"] for row in read(path=str(tmp_path)) if row["problem"] is not None]
     assert len(problems) == 1
-    assert problems[0].problem.startswith("torn")
+    assert problems[0].startswith("torn")
 
 
 @pytest.mark.parametrize("table", ["groups", "committed_offsets"])

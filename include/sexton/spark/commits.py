@@ -18,8 +18,7 @@ from sexton.records.schema import ZERO_UUID
 
 def numbers_at(data: Bytes, at: Int64s, kind: str) -> npt.NDArray[np.int64]:
     """The big-endian numbers at some positions; `kind` is such as i4."""
-    found = data[at[:, None] + np.arange(np.dtype(kind).itemsize)]
-    return found.view(f">{kind}")[:, 0].astype(np.int64)
+    return np.array(data[at[:, None] + np.arange(int(kind[1:]))].view(f">{kind}")[:, 0], np.int64)
 
 
 def columns_of(
@@ -64,18 +63,14 @@ def _fields(source: Bytes, rows: Int64s, committed: Int64s, is_gone: npt.NDArray
     """The values as JSON; the names are those of OffsetCommitValue."""
     rows, encode = rows[~is_gone], json.JSONEncoder(ensure_ascii=False).encode
     expire_ms = np.where(rows[:, L.Q_EXPIRE_MS] == L.NONE, -1, rows[:, L.Q_EXPIRE_MS])
-    texts = cols.strings(source, rows[:, L.Q_TEXT_AT], rows[:, L.Q_TEXT_SIZE])
-    topic_ids = (
-        str(ZERO_UUID if at < 0 else UUID(bytes=source[at : at + 16].tobytes()))
-        for at in rows[:, L.Q_TOPIC_ID].tolist()
-    )
+    ids = (ZERO_UUID if at < 0 else UUID(bytes=source[at : at + 16].tobytes()) for at in rows[:, L.Q_TOPIC_ID].tolist())
     made = {
         "committed_offset": committed[~is_gone].tolist(),
         "leader_epoch": rows[:, L.Q_LEADER_EPOCH].tolist(),
-        "metadata": texts.to_pylist(),
+        "metadata": cols.strings(source, rows[:, L.Q_TEXT_AT], rows[:, L.Q_TEXT_SIZE]).to_pylist(),
         "commit_timestamp_ms": rows[:, L.Q_COMMIT_MS].tolist(),
         "expire_timestamp_ms": expire_ms.tolist(),
-        "topic_id": topic_ids,
+        "topic_id": map(str, ids),
     }
     found = np.full(len(is_gone), None, object)
     found[~is_gone] = [encode(dict(zip(made, values, strict=True))) for values in zip(*made.values(), strict=True)]

@@ -1,12 +1,13 @@
 """`consumer_offsets`: the records of `__consumer_offsets`, one row each, decoded; also what is no record.
 
-A task reads a segment. Batches from before the time asked for are not decompressed. Filters that Spark pushes down
-leave out log partitions, batches and records before they are decoded: those on `group_id`, `record_type`,
-`record_name`, `log_partition` and `timestamp_ms`. Spark applies them again, so that leaving out too little changes no
-answer.
+A task reads a segment: batches of offset commits and tombstones by the kernels, all else by the plain reader. Filters
+that Spark pushes down leave out log partitions and records before rows are made of them: those on `group_id`,
+`record_type`, `record_name`, `log_partition` and `timestamp_ms`. Spark applies them again, so that leaving out too
+little changes no answer.
 """
 
 import json
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -32,7 +33,7 @@ from sexton.kernels.fold import read_only
 from sexton.kernels.layout import Bytes, Int64s
 from sexton.log import framing
 from sexton.log.batch import marker_of, read_frame, read_records
-from sexton.log.entry import CODECS, COUNT_AT, MAGIC_AT, BadRecord, Batch, Record
+from sexton.log.entry import CODECS, COUNT_AT, MAGIC_AT, MAX_TIMESTAMP_AT, BadRecord, Batch, Record
 from sexton.log.segment import Segment, file_bytes
 from sexton.records import RECORD_TYPES, decode_key, decode_value
 from sexton.settings import settings
@@ -171,8 +172,11 @@ class RecordReader(DataSourceReader):
 
     def _read_small(self, data: Bytes, frames: Int64s, log_partition: int) -> Iterator[pa.RecordBatch]:
         """The rows of good batches by the kernels; what these leave out is read by the plain reader."""
+        if self._from_ms is not None:
+            max_ms = numbers_at(data, frames[:, framing.POSITION] + MAX_TIMESTAMP_AT, "i8")
+            frames = frames[(max_ms < 0) | (max_ms >= self._from_ms)]  # as in `_rows`
         for batches, left_out, rows, arena in commit_rows(data, frames, cap_bytes=settings().inflated_cap_bytes):
-            tables, places = [], []
+            tables, places, plain = [], [], []
             for where, source in ((L.IN_PLACE, data), (L.IN_ARENA, arena)):
                 here = rows[batches[rows[:, L.Q_BATCH], L.B_SOURCE] == where]
                 if len(here) and len(here := here[self._are_asked_for(source, here)]):
@@ -181,26 +185,19 @@ class RecordReader(DataSourceReader):
                     columns = [made.get(kind.name, pa.nulls(len(here))).cast(kind.type) for kind in self._schema]
                     tables.append(pa.Table.from_arrays(columns, schema=self._schema))
                     places.append(batches[here[:, L.Q_BATCH], L.B_POSITION])
-            plain = [
-                (at, row)
-                for at, size in left_out[:, [L.B_POSITION, L.B_SIZE]].tolist()
-                for row in self._rows(data, [framing.GOOD, at, size, 0], log_partition)
-            ]
-            if plain:
-                tables.append(pa.Table.from_pylist([row for _, row in plain], self._schema))
-                places.append(np.array([at for at, _ in plain]))
-            if tables:
+            for at, size in left_out[:, [L.B_POSITION, L.B_SIZE]].tolist():
+                plain += (found := list(self._rows(data, [framing.GOOD, at, size, 0], log_partition)))
+                places.append(np.full(len(found), at))
+            if tables or plain:
+                tables.append(pa.Table.from_pylist(plain, self._schema))
                 order = np.argsort(np.concatenate(places), kind="stable")
                 yield from pa.concat_tables(tables).take(order).combine_chunks().to_batches()
 
     def _are_asked_for(self, source: Bytes, rows: Int64s) -> npt.NDArray[np.bool_]:
         """`_is_asked_for` of rows of the kernels."""
         at_ms, types, groups = rows[:, L.Q_TIMESTAMP], self._wanted.get("record_type"), self._wanted.get("group_id")
-        kept = np.ones(len(rows), np.bool_)
-        if self._from_ms is not None:
-            kept &= at_ms >= self._from_ms
-        if self._to_ms is not None:
-            kept &= at_ms < self._to_ms
+        kept = at_ms >= (-math.inf if self._from_ms is None else self._from_ms)
+        kept &= at_ms < (math.inf if self._to_ms is None else self._to_ms)
         if types is not None:
             kept &= np.isin(numbers_at(source, rows[:, L.Q_KEY], "i2"), [kind for kind in types if kind is not None])
         if groups is not None:
@@ -213,17 +210,8 @@ class RecordReader(DataSourceReader):
         if not isinstance(entry, Batch):
             reason = getattr(entry, "reason", "torn_tail")
             yield {"log_partition": log_partition, "problem": f"{reason}: {entry.size_bytes} bytes"}
-        elif self._may_be_asked_for(entry):
+        elif self._from_ms is None or not 0 <= entry.max_timestamp_ms < self._from_ms:  # below 0 it is not known
             yield from self._rows_of(entry, log_partition)
-
-    def _may_be_asked_for(self, batch: Batch) -> bool:
-        """Whether the batch may have a record that is wanted; a format without timestamps does not say when."""
-        if self._from_ms is not None and 0 <= batch.max_timestamp_ms < self._from_ms:
-            return False
-        if self._group_bytes is None or batch.codec:
-            return True
-        data = bytes(batch.data)
-        return any(name in data for name in self._group_bytes)
 
     def _rows_of(self, batch: Batch, log_partition: int) -> Iterator[dict[str, Any]]:
         common = {

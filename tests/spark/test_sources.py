@@ -20,10 +20,11 @@ from sexton.coordinator.loading import load
 from sexton.kernels.commit_rows import commit_rows
 from sexton.log.batch import encode_batch, read_batches
 from sexton.log.codec import ZSTD
+from sexton.log.entry import MAX_TIMESTAMP_AT
 from sexton.runs.engine import Engine
 from sexton.spark import records
 from sexton.spark.records import ConsumerOffsets
-from tests.campaign.mutants import mutant
+from tests.campaign.mutants import mutant, sealed
 from tests.coordinator.golden import GOLDEN
 from tests.faults.logs import every_kind, offsets_of_all_versions, recordings, window
 from tests.lake.test_readers import blocks
@@ -126,6 +127,9 @@ def test_the_kernels_rows_are_those_of_the_plain_reader(tmp_path: Path) -> None:
     compressed = encode_batch([(own[0], odd)] * 3, base_offset=95, timestamp_ms=BASE_MS, codec=ZSTD)
     rows, by_kernels = by_both(versions + legacy + compressed, tmp_path)
     assert by_kernels == len(rows) == len(values) + 5
+    lying = bytearray(compressed)
+    lying[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8] = bytes(8)
+    assert by_both(sealed(lying), tmp_path, **{"from": "1"}) == ([], 0)
     rows, by_kernels = by_both(every_kind(), tmp_path)
     assert 0 < by_kernels < len(rows)
     for log in list(recordings().values())[::5]:

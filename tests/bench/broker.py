@@ -28,8 +28,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -193,10 +192,8 @@ class LoadingBroker:
             )
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._gate.__exit__(kind, error, trace)
+    def __exit__(self, *raised: Any) -> None:
+        self._gate.__exit__(*raised)
         assert self._process
         with suppress(ProcessLookupError):
             self._process.terminate()

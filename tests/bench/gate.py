@@ -3,7 +3,6 @@
 import socket
 import threading
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 HOST = "127.0.0.1"
@@ -56,9 +55,7 @@ class Gate:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.open()
         for end in self._sockets:
             end.close()

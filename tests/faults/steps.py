@@ -18,6 +18,7 @@ from typing import Any
 import numba
 import numba.extending
 import numpy as np
+from kafka.record._crc32c import crc as crc32c
 
 ROOT = Path(__file__).resolve().parents[2]
 _OURS = str(ROOT / "include" / "sexton")
@@ -80,24 +81,9 @@ def _copy(target: Pointer, to: int, source: Pointer, at: int, size: int) -> None
     target.array[to : to + size] = source.array[at : at + size]
 
 
-def _castagnoli() -> list[int]:
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = (byte >> 1) ^ (0x82F63B78 if byte & 1 else 0)
-        table.append(byte)
-    return table
-
-
-_TABLE = _castagnoli()
-
-
 def _crc32c(data: Pointer, start: int, end: int) -> int:
     Steps.count += (end - start) // 8
-    state = 0xFFFFFFFF
-    for byte in data.array[start:end].tobytes():
-        state = _TABLE[(state ^ byte) & 0xFF] ^ (state >> 8)
-    return state ^ 0xFFFFFFFF
+    return int(crc32c(data.array[start:end].tobytes()))
 
 
 def _crc32(data: Pointer, start: int, end: int) -> int:

@@ -257,12 +257,18 @@ def test_nobody_looked_for_longer_than_tombstones_last(tmp_path: Path) -> None:
     archivist.assert_is_the_log()
 
 
-def test_what_a_dead_snapshot_found_is_told_by_the_next(tmp_path: Path) -> None:
-    cluster = grown(6)
-    archivist = Archivist(cluster, tmp_path)
+def emptied(seed: int, folder: Path) -> tuple[FakeCluster, Archivist]:
+    """A cluster whose log partition 0 has lost all its records since a snapshot."""
+    cluster = grown(seed)
+    archivist = Archivist(cluster, folder)
     cluster.logs[0].append(4)
     archivist.snapshot()
     cluster.logs[0].elect(cut_at=0)
+    return cluster, archivist
+
+
+def test_what_a_dead_snapshot_found_is_told_by_the_next(tmp_path: Path) -> None:
+    cluster, archivist = emptied(6, tmp_path)
     cluster.logs[0].append(20)
 
     def die(request: object) -> None:
@@ -281,11 +287,7 @@ def test_what_a_dead_snapshot_found_is_told_by_the_next(tmp_path: Path) -> None:
 
 def test_a_log_that_was_emptied(tmp_path: Path) -> None:
     """There is nothing to archive, and still the old records are not the log any more."""
-    cluster = grown(7)
-    archivist = Archivist(cluster, tmp_path)
-    cluster.logs[0].append(4)
-    archivist.snapshot()
-    cluster.logs[0].elect(cut_at=0)
+    cluster, archivist = emptied(7, tmp_path)
     assert len(archivist.snapshot().alerts) == 1
     assert archivist.newest()[0].segments == ()
     assert archivist.snapshot().alerts == []

@@ -89,28 +89,25 @@ def _pool(seed: int) -> list[tuple[int, bytes, bytes]]:
     return made + random.sample(recorded, 500)
 
 
-def read_key(key: bytes, random: Random) -> str:
+def decoded(decode: Callable[..., object], *given: object) -> str:
+    """What comes of it: "read", or why it cannot be."""
     try:
-        decode_key(key)
+        decode(*given)
     except (MalformedRecord, UnknownRecordType) as error:
-        said = error.reason
-    else:
-        said = "read"
+        return error.reason
+    return "read"
+
+
+def read_key(key: bytes, random: Random) -> str:
     judge(key, None, random)
-    return said
+    return decoded(decode_key, key)
 
 
 def read_value(data: bytes, random: Random) -> str:
     """A value behind the number of its type, in two bytes of its own."""
     number, value = int.from_bytes(data[:2], "big"), data[2:]
-    try:
-        decode_value(number, value)
-    except (MalformedRecord, UnknownRecordType) as error:
-        said = error.reason
-    else:
-        said = "read"
     judge(random_key(number, random), value, random)
-    return said
+    return decoded(decode_value, number, value)
 
 
 def judge(key: bytes, value: bytes | None, random: Random) -> None:

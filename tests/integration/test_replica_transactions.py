@@ -98,6 +98,10 @@ class Transactions:
             offsets=offsets,
         )
 
+    def begin_everywhere(self, *names: str) -> list[list[Open]]:
+        """A transaction of each name in every log partition."""
+        return [[self.begin(name, part) for part in range(LOG_PARTITIONS)] for name in names]
+
     def _begun(
         self, transactional_id: str, group: str, offsets: Mapping[tuple[str, int], int]
     ) -> Producer | VersionTwoProducer:
@@ -190,6 +194,13 @@ def require_open(found: Predicted, transactions: Transactions, opened: Sequence[
     return {key for one in opened for key in one.keys}
 
 
+def require_both_told(cluster: ThreeBrokers, groups: Groups, found: Predicted) -> int:
+    """A answers what was predicted, and so does C once it leads; how many answers that were."""
+    told = require_told(cluster.answers(groups.ids), found.by_a)
+    cluster.elect(C)
+    return told + require_told(cluster.answers(groups.ids), found.by_c)
+
+
 def require_next(
     cluster: ThreeBrokers,
     transactions: Transactions,
@@ -220,9 +231,7 @@ def test_an_aborted_transaction_is_open_again(
     """`aborted_to_committed`: the next COMMIT of the producer serves the aborted offsets, its next ABORT ends it. Once
     A leads again its answers are others than C's."""
     groups = transactions.groups
-    then_commit, then_abort = (
-        [transactions.begin(name, part) for part in range(LOG_PARTITIONS)] for name in ("commits", "aborts")
-    )
+    then_commit, then_abort = transactions.begin_everywhere("commits", "aborts")
     opened = [*then_commit, *then_abort]
     transactions.lose_c()
     for one in opened:
@@ -234,9 +243,7 @@ def test_an_aborted_transaction_is_open_again(
     found = prediction(cluster, groups, transactions, tmp_path / "copy")
     assert offsets_in(found.rows) == require_open(found, transactions, opened)
     assert {tuple(row["kinds"]) for row in found.rows.values()} == {("aborted_to_committed", "stuck")}
-    told = require_told(cluster.answers(groups.ids), found.by_a)
-    cluster.elect(C)
-    told += require_told(cluster.answers(groups.ids), found.by_c)
+    told = require_both_told(cluster, groups, found)
     count = require_next(cluster, transactions, found, commit=then_commit, abort=then_abort)
     assert any(found.rows[key]["next_commit_offset"] is not None for one in then_commit for key in one.keys)
 
@@ -256,9 +263,7 @@ def test_a_committed_transaction_is_open_again(
     """`committed_hidden`: each offset of it was superseded, by a newer one or a deletion, so that A and B could clean
     its marker away. The next COMMIT brings back what was deleted."""
     groups = transactions.groups
-    then_commit, then_abort = (
-        [transactions.begin(name, part) for part in range(LOG_PARTITIONS)] for name in ("commits", "aborts")
-    )
+    then_commit, then_abort = transactions.begin_everywhere("commits", "aborts")
     opened = [*then_commit, *then_abort]
     transactions.lose_c()
     for one in opened:
@@ -279,9 +284,7 @@ def test_a_committed_transaction_is_open_again(
     assert {found.rows[key]["kind"] for key in pending} == {"committed_hidden"}
     assert {row["kind"] for key, row in found.rows.items() if key not in pending} == {"resurrected"}
     assert {group for group, _, _ in found.rows} == {group for one in opened for group in one.offsets}
-    told = require_told(cluster.answers(groups.ids), found.by_a)
-    cluster.elect(C)
-    told += require_told(cluster.answers(groups.ids), found.by_c)
+    told = require_both_told(cluster, groups, found)
     count = require_next(cluster, transactions, found, commit=then_commit, abort=then_abort)
 
     cluster.wait_until_in_sync()
@@ -298,9 +301,7 @@ def test_a_transaction_whose_producer_does_not_return_is_stuck(
     """`stuck`: C's last stable offset stays and its cleaner stops there. The printed steps, on C as the leader, leave
     what A answers."""
     groups = transactions.groups
-    aborted, committed = (
-        [transactions.begin(name, part) for part in range(LOG_PARTITIONS)] for name in ("aborted", "committed")
-    )
+    aborted, committed = transactions.begin_everywhere("aborted", "committed")
     opened = [*aborted, *committed]
     transactions.lose_c()
     for one in opened:
@@ -322,9 +323,7 @@ def test_a_transaction_whose_producer_does_not_return_is_stuck(
     kinds = {key: found.rows[key]["kinds"] for one in opened for key in one.keys}
     assert {tuple(kinds[key]) for one in aborted for key in one.keys} == {("aborted_to_committed", "stuck")}
     assert {tuple(kinds[key]) for one in committed for key in one.keys} == {("committed_hidden", "stuck")}
-    told = require_told(cluster.answers(groups.ids), found.by_a)
-    cluster.elect(C)
-    told += require_told(cluster.answers(groups.ids), found.by_c)
+    told = require_both_told(cluster, groups, found)
 
     ticks = [next(cluster.groups_of(part, "tick")) for part in range(LOG_PARTITIONS)]
     for _ in range(8):

@@ -1,6 +1,6 @@
 """What clients and administrators do on the broker of a test."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer
@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.consumer import OffsetCommitRequest
 
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.group_state import find_coordinator
+from sexton.kafka.group_state import CommittedOffset, committed_offsets, find_coordinator
 from sexton.kafka.session import ClusterSession
 from sexton.local.workload import QUIET, wait
 from tests.waiting import until
@@ -23,6 +23,13 @@ def make_topics(config: ClientConfig, topics: Mapping[str, int]) -> AdminClient:
     admin = admin_of(config)
     wait(admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]))
     return admin
+
+
+def offsets_of(config: ClientConfig, groups: Iterable[str]) -> dict[str, Mapping[tuple[str, int], CommittedOffset]]:
+    """What is committed of those groups that have offsets."""
+    with ClusterSession(config) as session:
+        found = {group: committed_offsets(session, group) for group in groups}
+    return {group: offsets for group, offsets in found.items() if offsets}
 
 
 def joined(config: ClientConfig, group_id: str, topic: str, *, protocol: str = "classic", **own: Any) -> Consumer:

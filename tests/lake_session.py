@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sexton.kafka.jars import ensure
 from sexton.lake.catalog import Lake, open_lake
-from sexton.pipeline import validate_tables
+from sexton.pipeline import publish_tables, validate_tables
 from sexton.quality import duckdb_checks
 from sexton.quality.expectation import Result
 from sexton.runs.engine import Engine, spark_session
@@ -37,6 +37,12 @@ def engine_of(session: SparkSession) -> Engine:
     engine = Engine("tests", iceberg=True, quiet=True)
     engine._session = session
     return engine
+
+
+def use_lake(patch: pytest.MonkeyPatch, lake: Lake) -> None:
+    """Have the stages that write to a lake open this one."""
+    for stage in (validate_tables, publish_tables):
+        patch.setattr(stage, "open_lake", lambda: lake)
 
 
 def check_by_duckdb(patch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +49,19 @@ def out_of(run: Run) -> Callable[..., str]:
 def asked(printed: Callable[..., str]) -> Callable[..., Any]:
     """The JSON answer of such a command."""
     return lambda *argv: json.loads(printed(*argv, "--json"))
+
+
+@pytest.fixture
+def misused(refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """The one line in which a command complains of its words, in a folder with nothing in it."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*argv: object) -> str:
+        err = refused(2, *argv)
+        assert err.count("\n") == 1
+        return err
+
+    return command
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from sexton.tables import INTERVAL_TABLES, SNAPSHOT_TABLES
 from tests.archived import Archive
+from tests.lake_session import use_lake
 from tests.pipeline.archive_runs import instant, run, three_minutes
 
 pytestmark = pytest.mark.thorough
@@ -35,8 +36,7 @@ OF_THE_ATTEMPT = {"cluster_id", "run_id", "plan_id", "plan_sha256", "snapshots",
 
 @pytest.fixture(autouse=True)
 def _own_lake(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    for stage in (validate_tables, publish_tables):
-        monkeypatch.setattr(stage, "open_lake", lambda: lake)
+    use_lake(monkeypatch, lake)
 
 
 def passed(*_: Any, **__: Any) -> list[Result]:
@@ -168,8 +168,7 @@ def play(deployment: Deployment, rng: Random) -> None:
 def serial(iceberg: Engine, lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
     """What readers see after one pass, minute by minute."""
     with pytest.MonkeyPatch.context() as patch:
-        for stage in (validate_tables, publish_tables):
-            patch.setattr(stage, "open_lake", lambda: lake)
+        use_lake(patch, lake)
         deployment = Deployment(iceberg, lake, tmp_path_factory.mktemp("serial"), "serial")
         for minute in MINUTES:
             attempt = Attempt(name=f"scheduled-{minute}", minute=minute)

@@ -12,14 +12,13 @@ from sexton.pipeline import find_expired, plan_tombstones, publish_tables, valid
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from tests.archived import Archive
-from tests.lake_session import check_by_duckdb
+from tests.lake_session import check_by_duckdb, use_lake
 from tests.pipeline.archive_runs import instant, run, three_minutes
 
 
 @pytest.fixture(autouse=True)
 def _own_lake(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    for stage in (validate_tables, publish_tables):
-        monkeypatch.setattr(stage, "open_lake", lambda: lake)
+    use_lake(monkeypatch, lake)
     check_by_duckdb(monkeypatch)
 
 

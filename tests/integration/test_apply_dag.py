@@ -33,7 +33,7 @@ from tests import airflow_calls
 from tests.aged import age
 from tests.airflow.parking import has_parked
 from tests.airflow_database import system_in
-from tests.clients import admin_of, make_topics
+from tests.clients import admin_of, make_topics, offsets_of
 from tests.environment import with_settings
 from tests.integration.stages import plan, snapshot
 from tests.waiting import until
@@ -83,12 +83,9 @@ class World:
         return self.archive / self.record.cluster_id / "plans" / self.plan_id / "plan.json"
 
     def offsets(self) -> Offsets:
-        with ClusterSession(self.clients) as session:
-            found = {group: committed_offsets(session, group) for group in GROUPS}
         return {
             group: {place: (offset.committed_offset, offset.metadata) for place, offset in answer.items()}
-            for group, answer in found.items()
-            if answer
+            for group, answer in offsets_of(self.clients, GROUPS).items()
         }
 
     def ledger(self, name: str) -> list[Any]:

@@ -22,8 +22,6 @@ from pyarrow import fs as pafs
 from sexton.java import JavaHome
 from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.group_state import committed_offsets
-from sexton.kafka.session import ClusterSession
 from sexton.lake.read import published_runs, read_published
 from sexton.ledger.ledger import Ledger
 from sexton.local.system import MAIN_DAG, System
@@ -33,7 +31,7 @@ from sexton.plans.read_plan import read_plan
 from sexton.settings import Settings
 from tests import airflow_calls
 from tests.airflow_database import lake_of, system_in
-from tests.clients import joined, make_topics
+from tests.clients import joined, make_topics, offsets_of
 from tests.integration.secure_broker import SEEING, grant
 from tests.integration.stages import snapshot
 from tests.integration.test_apply_dag import APPLY, EVERY_GROUP, NO_SWEEP, USERS, Run, wait_for
@@ -79,9 +77,7 @@ class World:
         return "\n".join(file.read_text("utf-8", "replace") for file in sorted(folder.rglob("*.log")))
 
     def offsets(self) -> dict[str, Any]:
-        with ClusterSession(self.clients) as session:
-            found = {group: committed_offsets(session, group) for group in GROUPS}
-        return {group: answer for group, answer in found.items() if answer}
+        return dict(offsets_of(self.clients, GROUPS))
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,6 @@ from sexton.kafka import jars
 from sexton.kafka.admin import delete_group
 from sexton.kafka.broker import EmbeddedBroker
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.local.airflow_home import APPROVER, USER
 from sexton.local.system import MAIN_DAG, System
@@ -31,7 +30,7 @@ from sexton.local.workload import commit_offsets
 from sexton.settings import settings, variable
 from tests import airflow_calls
 from tests.airflow_database import system_in
-from tests.clients import make_topics
+from tests.clients import make_topics, offsets_of
 from tests.ui import chromium
 from tests.ui.walks import keep_pictures, steps_of
 from tests.waiting import until
@@ -101,12 +100,9 @@ class World:
         return [instant.removesuffix(":00") for instant in told]
 
     def offsets(self) -> Offsets:
-        with ClusterSession(self.clients) as session:
-            found = {group: committed_offsets(session, group) for group in GROUPS}
         return {
             group: {place: offset.committed_offset for place, offset in offsets.items()}
-            for group, offsets in found.items()
-            if offsets
+            for group, offsets in offsets_of(self.clients, GROUPS).items()
         }
 
 

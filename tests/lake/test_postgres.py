@@ -21,7 +21,7 @@ from sexton.lake.read import load, published_runs, read_published
 from sexton.pipeline import publish_tables, validate_tables
 from sexton.settings import environment
 from tests.lake.test_publish import NAMES, Runs
-from tests.lake_session import engine_of
+from tests.lake_session import engine_of, use_lake
 from tests.pipeline.test_validate_publish import fill
 from tests.postgres import Postgres
 from tests.quality import world
@@ -122,8 +122,7 @@ def test_nothing_is_published_before_the_first_run(lake: Lake, tmp_path: Path, p
 def test_a_run_is_written_audited_and_published(
     spark: SparkSession, lake: Lake, tables: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for stage in (validate_tables, publish_tables):
-        monkeypatch.setattr(stage, "open_lake", lambda: lake)
+    use_lake(monkeypatch, lake)
     folder = fill(tmp_path, cluster_id="whole")
     validate_tables.run(engine_of(spark), folder)
     assert published_runs(lake, "whole") == []

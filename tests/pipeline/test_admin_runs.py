@@ -23,7 +23,7 @@ from sexton.runs.processes import SerialEngine
 from sexton.tables import TABLES
 from tests.archive.admin_looks import write_look
 from tests.archived import CLUSTER, Archive
-from tests.lake_session import engine_of, iceberg_session, lake_at
+from tests.lake_session import engine_of, iceberg_session, lake_at, use_lake
 
 MINUTE_MS = 60_000
 NOW_MS = 1_790_000_000_000
@@ -126,8 +126,7 @@ def test_an_instant_without_a_look(archive: Archive, tmp_path: Path) -> None:
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     lake = lake_at(tmp_path / "lake")
-    for stage in (validate_tables, publish_tables):
-        monkeypatch.setattr(stage, "open_lake", lambda: lake)
+    use_lake(monkeypatch, lake)
     return lake
 
 

@@ -21,7 +21,7 @@ from sexton.runs.engine import Engine
 from sexton.runs.folder import LagCounts, ReplicaCounts, RunFolder, RunRecord, TransactionCounts
 from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, SNAPSHOT_TABLES, TABLES, TRANSACTIONS
 from tests.jobs import load_job
-from tests.lake_session import check_by_duckdb, engine_of
+from tests.lake_session import check_by_duckdb, engine_of, use_lake
 from tests.quality import world
 from tests.ui.lakes import as_table
 
@@ -32,8 +32,7 @@ DAY_MS = 86_400_000
 def _own_lake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "lake" in request.fixturenames:
         lake = request.getfixturevalue("lake")
-        for stage in (validate_tables, publish_tables):
-            monkeypatch.setattr(stage, "open_lake", lambda: lake)
+        use_lake(monkeypatch, lake)
 
 
 @pytest.fixture

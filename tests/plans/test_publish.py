@@ -24,7 +24,7 @@ from tests.archived import CLUSTER, Archive
 from tests.faults.snapshots import files
 from tests.fork import ended
 from tests.killed import Killed
-from tests.lake_session import check_by_duckdb
+from tests.lake_session import check_by_duckdb, use_lake
 from tests.pipeline.archive_runs import instant, minute
 from tests.plans.plan_runs import archive_of_commits, planned, plans_of
 from tests.strategies import commit
@@ -37,8 +37,7 @@ POINTS = sorted(name for name in FAILPOINTS if name.startswith("plan."))
 def _own_lake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "lake" in request.fixturenames:
         lake = request.getfixturevalue("lake")
-        for stage in (validate_tables, publish_tables):
-            monkeypatch.setattr(stage, "open_lake", lambda: lake)
+        use_lake(monkeypatch, lake)
         check_by_duckdb(monkeypatch)
 
 

@@ -399,7 +399,8 @@ def test_a_copy_is_imported_into_an_archive_of_its_own(
             )
     assert '"segments": 0' in capsys.readouterr().out
     for node, archive in archives.items():
-        main(["fetch", GONE, "--archive", archive, "--json"])
+        count = str(LOG_PARTITIONS)
+        assert main(["fetch", GONE, "--archive", archive, "--partition-count", count, "--json"]) == 0
         offsets = json.loads(capsys.readouterr().out)["offsets"]
         assert {(one["topic"], one["partition"]): one["committed_offset"] for one in offsets} == {
             place: answer[0]

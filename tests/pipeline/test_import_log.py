@@ -18,8 +18,9 @@ from sexton.pipeline.import_log import Imported, ImportRequest
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
-from sexton.runs.source import open_archive
+from sexton.runs.source import open_archive, open_segments
 from tests.archived import list_archived, read_manifest
+from tests.coordinator.golden import GOLDEN
 from tests.faults.snapshots import START_MS, Archivist, disk_of, files, topics_of
 from tests.kafka.fake_cluster import FakeCluster
 from tests.log.samples import STAMP_MS, pairs
@@ -80,6 +81,21 @@ def test_every_byte_once_and_then_only_the_new_ones(cluster: FakeCluster, tmp_pa
     assert facts.log_partitions is not None
     assert (facts.taken_at_ms, facts.partition_count) == (START_MS + HOUR_MS, 2)
     assert facts.log_partitions[0].high_watermark == cluster.logs[0].end
+
+
+def test_a_disk_with_cluster_metadata_needs_no_topics(tmp_path: Path) -> None:
+    """The archive then knows what the disk shows, and is whole without another look at the cluster."""
+    disk = GOLDEN / "cluster-metadata" / "4.3.1"
+    shown = open_segments(str(disk), topics_file=None)
+    after_ms = 2 * (shown.topics_at_ms or 0)
+    request = ImportRequest(source=str(disk), archive=str(tmp_path / "archive"), taken_at_ms=after_ms)
+    assert import_log.run(request).warnings == shown.warnings
+    facts = newest_metadata(LOCAL, str(tmp_path / "archive"))
+    assert facts is not None
+    assert (facts.topics, facts.partition_count) == (shown.topics, shown.partition_count)
+    assert (facts.broker_version, facts.max_message_bytes) == (shown.broker_version, shown.recorded.max_message_bytes)
+    assert facts.topic_settings == shown.recorded.topic_settings
+    assert import_log.run(request).segments == 0
 
 
 def newest_topic(folder: Path) -> str:

@@ -197,7 +197,8 @@ def import_(
     *,
     archive: ArchiveUri = None,
     topics: Annotated[
-        Path | None, option("--topics FILE", "The cluster's topics then, as JSON lines (topic, id, partitions).")
+        Path | None,
+        option("--topics FILE", "The topics then, as JSON lines. Default: those of __cluster_metadata, if any."),
     ] = None,
     taken_at: Annotated[str | None, option("--taken-at ISO|MS", "When the disk was copied. Default: now.")] = None,
     cluster_id: Annotated[str | None, option("--cluster-id ID", "The cluster's id. Default: as on the disk.")] = None,

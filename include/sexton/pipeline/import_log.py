@@ -31,6 +31,7 @@ from sexton.failpoints import failpoint
 from sexton.log.segment import disk_identity, odd_files
 from sexton.pipeline.continuation import KAFKAS_DELETE_RETENTION_MS
 from sexton.pipeline.fetch_log import SEGMENT_BYTES
+from sexton.runs.disk_evidence import DiskEvidence, disk_evidence
 from sexton.runs.source import zero_tails_text
 
 UNKNOWN = "unknown"
@@ -43,8 +44,9 @@ _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 class ImportRequest:
     """What to import: `source` holds `__consumer_offsets-N/` folders, as they were at `taken_at_ms`.
 
-    The ids default to those on the disk; `topics_file` has the cluster's topics at that instant. With `new_lineage` a
-    log partition that does not continue its archive begins another lineage.
+    The ids default to those on the disk, and the cluster's topics at that instant to those of its
+    `__cluster_metadata`; `topics_file` wins. With `new_lineage` a log partition that does not continue its archive
+    begins another lineage.
     """
 
     source: str
@@ -104,7 +106,8 @@ def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None =
     if request.topic_id is not None and not _TOPIC_ID.fullmatch(request.topic_id):
         fix = "as Kafka writes it: letters, digits, - and _"
         raise UsageError(f"not a topic id: {request.topic_id!r}", where="--topic-id", fix=fix)
-    topics = topics_from_file(request.topics_file) if request.topics_file else None
+    shown = disk_evidence(disk, [folder], as_of_ms=request.taken_at_ms, topic_id=found_topic, highest=max(logs))
+    topics = topics_from_file(request.topics_file) if request.topics_file else shown.topics
     own = next((topic for topic in topics or [] if topic["topic"] == TOPIC), None)
     if topics is not None and own is None:
         raise UsageError(f"no line for {TOPIC}", where=request.topics_file)
@@ -129,7 +132,7 @@ def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None =
             progress(number + 1, len(work))
     failpoint("import.copied")
     if topics is not None and to.count is not None:
-        _record(to, request, work, topics, to.count)
+        _record(to, request, work, replace(shown, topics=topics, partition_count=to.count))
     return Imported(
         cluster_id=to.cluster_id,
         topic_id=to.topic_id,
@@ -141,6 +144,7 @@ def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None =
         lineages=sum(item.origin is not None for item in work),
         warnings=[
             *(f"passed over, no log_offset is so high: {name}" for name in odd_files(disk, folder)),
+            *shown.notes,
             *_warnings(logs.values(), topics, to),
             *zero_tails_text(disk, {part: log.segments for part, log in logs.items()}),
         ],
@@ -271,13 +275,11 @@ def _copy(disk: pafs.FileSystem, to: _Target, work: _Work, taken_at_ms: int) -> 
     ]
 
 
-def _record(
-    to: _Target, request: ImportRequest, work: Sequence[_Work], topics: list[dict[str, Any]], count: int
-) -> None:
+def _record(to: _Target, request: ImportRequest, work: Sequence[_Work], shown: DiskEvidence) -> None:
     """Write the metadata of the import, unless that of the instant, or the newest, says the same already.
 
-    A disk has no settings: those of the last metadata are valid until somebody looks again, the topic's as long as it
-    is the same topic. Whether `topics` are all of them is not inherited: nobody checked.
+    What the disk does not show, the brokers' settings above all, is that of the last metadata, until somebody looks
+    again; the topic's as long as it is the same topic. Whether topics are all of them is not inherited: nobody checked.
     """
     imported = {
         item.log.log_partition: LogPartitionMetadata(
@@ -295,15 +297,15 @@ def _record(
     metadata = ClusterMetadata(
         taken_at_ms=request.taken_at_ms,
         cluster_id=to.cluster_id,
-        broker_version=before.broker_version if before else None,
+        broker_version=shown.broker_version or (before.broker_version if before else None),
         settings=before.settings if before else {},
         topic_id=to.topic_id,
-        partition_count=count,
-        topics=topics,
+        partition_count=shown.partition_count,
+        topics=shown.topics,
         log_partitions=imported,
         delete_retention_ms=of_topic.delete_retention_ms if of_topic else None,
-        max_message_bytes=of_topic.max_message_bytes if of_topic else None,
-        topic_settings=of_topic.topic_settings if of_topic else {},
+        max_message_bytes=shown.max_message_bytes or (of_topic.max_message_bytes if of_topic else None),
+        topic_settings=dict(shown.topic_settings) or (of_topic.topic_settings if of_topic else {}),
         brokers_differ=before.brokers_differ if before else {},
     )
     newest = newest_metadata(to.fs, to.root, cluster_id=to.cluster_id)

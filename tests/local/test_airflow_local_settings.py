@@ -45,3 +45,21 @@ def test_a_transaction_that_reads_first_and_then_writes(tmp_path: Path, settings
     command = [sys.executable, "-c", TRANSACTION, str(tmp_path / "airflow.db"), *settings]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == told
+
+
+WAITS = """
+import runpy, sys
+from sqlalchemy import create_engine, text
+
+settings, file, *command = sys.argv[1:]
+sys.argv = ["airflow", *command]
+runpy.run_path(settings)
+with create_engine(f"sqlite:///{file}?timeout=60").connect() as connection:
+    print(connection.scalar(text("PRAGMA busy_timeout")))
+"""
+
+
+@pytest.mark.parametrize(("command", "waits_ms"), [(("api-server",), 3_000), (("scheduler",), 60_000)])
+def test_the_api_server_waits_for_a_shorter_time(tmp_path: Path, command: tuple[str, ...], waits_ms: int) -> None:
+    asked = [sys.executable, "-c", WAITS, str(LOCAL_SETTINGS), str(tmp_path / "airflow.db"), *command]
+    assert int(subprocess.run(asked, capture_output=True, text=True, check=True).stdout) == waits_ms

@@ -33,7 +33,7 @@ def test_every_offset_is_planned_for_deletion(tmp_path: Path) -> None:
 
 def test_replicas_that_are_compacted_in_their_own_ways_do_not_differ(tmp_path: Path) -> None:
     """A difference would end the comparison with another exit code, which raises."""
-    shape = replace(SMALL, records=300_000)
+    shape = replace(SMALL, records=600_000)
     write(shape, tmp_path / "log")
     found = measure_replicas(shape, tmp_path / "log", tmp_path)
     assert min(found.audit_s, found.compare_s, found.process_bytes, found.smaller_process_bytes) > 0

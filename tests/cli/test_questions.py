@@ -313,6 +313,24 @@ def test_check_commit(run, asked):
     assert (told["operation"], told["partitions"][0]["error"]) == ("TxnOffsetCommit", "NONE")
 
 
+def test_the_timestamp_of_version_1(asked, tmp_path):
+    old = ("--segments", write_log(tmp_path, {0: log_of(commit("g"))}), "--profile", "group_metadata_manager:2.8")
+    told = asked("groups", "check-commit", "g", "t:0", "--api-version", "1", "--timestamp-ms", "1234", *old)
+    assert decode_value(1, bytes.fromhex(told["records"][0]["value"]))[1]["commit_timestamp_ms"] == 1234
+
+
+def test_the_acks_of_an_append(run, asked, tmp_path):
+    log = ("--segments", write_log(tmp_path, {0: log_of(commit("g"))}))
+    old = (*log, "--profile", "group_metadata_manager:2.8")
+    for question in (("check-commit", "g", "t:0"), ("metadata-record", "g")):
+        assert "REQUEST_TIMED_OUT" in asked("groups", *question, *old)["after_failed_append"]
+        told = asked("groups", *question, "--required-acks", "1", *old)
+        assert (told["required_acks"], "REQUEST_TIMED_OUT" in told["after_failed_append"]) == (1, False)
+        assert "answered at once" in run("groups", *question, "--required-acks", "1", *old)[1]
+        assert "answered once all in-sync replicas have it, or after 5000 ms" in run("groups", *question, *old)[1]
+        assert run("groups", *question, "--required-acks", "1", *log)[0] == 2
+
+
 def test_the_batch_of_a_commit(run, asked, tmp_path):
     options = ("check-commit", "classic-1", "t1:0", "--transactional", "--producer-id", "77", *SEGMENTS)
     answer = asked("groups", *options, "--out", tmp_path / "out")

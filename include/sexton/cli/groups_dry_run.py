@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sexton.coordinator.api.broker_settings import BrokerSettings
     from sexton.coordinator.api.dry_run import CommitDryRun
     from sexton.coordinator.api.errors import Error
-    from sexton.coordinator.batches import LogEnd, TopicSettings
+    from sexton.coordinator.batches import LogEnd
     from sexton.views.coordinator_view import CoordinatorView
 
 CHECK_COMMIT_EXAMPLES = """\
@@ -68,6 +68,16 @@ MaxMessageBytes = Annotated[
         "--max-message-bytes N", f"max.message.bytes of the offsets topic. {_RECORDED}, 1048588.", _BROKER, at_least=1
     ),
 ]
+RequiredAcks = Annotated[
+    int | None,
+    option(
+        "--required-acks N",
+        f"offsets.commit.required.acks, up to 3.9. {_RECORDED}, -1: all in-sync replicas.",
+        _BROKER,
+        at_least=-1,
+        at_most=32_767,
+    ),
+]
 LeaderEpoch = Annotated[int, option("--leader-epoch N", "Leader epoch of the log partition.", _BROKER, at_least=0)]
 Out = Annotated[Path | None, option("--out DIR", "Also write the batch here, as a segment that kafka-dump-log reads.")]
 
@@ -94,6 +104,9 @@ def check_commit(
     retention_ms: Annotated[
         int | None, option("--retention-ms N", "retention_time_ms of versions 2 to 4.", _REQUEST, at_least=0)
     ] = None,
+    timestamp_ms: Annotated[
+        int, option("--timestamp-ms N", "Commit timestamp of version 1, for every partition; -1: now.", _REQUEST)
+    ] = -1,
     max_metadata_length: Annotated[
         int | None,
         option("--max-metadata-length N", f"offset.metadata.max.bytes. {_RECORDED}, 4096.", _BROKER, at_least=0),
@@ -110,6 +123,7 @@ def check_commit(
     codec: Codec = None,
     message_format: MessageFormat = None,
     max_message_bytes: MaxMessageBytes = None,
+    required_acks: RequiredAcks = None,
     leader_epoch: LeaderEpoch = 0,
     out: Out = None,
     log: LogInput,
@@ -127,7 +141,13 @@ def check_commit(
 
     wanted = codec_number(codec)
     view = log.view_of([group], is_quiet=json)
-    broker = _broker(view, codec=wanted, message_format=message_format, max_message_bytes=max_message_bytes)
+    broker = _broker(
+        view,
+        codec=wanted,
+        message_format=message_format,
+        max_message_bytes=max_message_bytes,
+        required_acks=required_acks,
+    )
     settings = broker.topic
     ids = {topic: topic_id for topic_id, topic in view.topics.ids.items()}
     end = _log_end(view, group, leader_epoch)
@@ -141,6 +161,7 @@ def check_commit(
                 committed_offset=committed_offset,
                 metadata="x" * metadata_length,
                 topic_id=ids.get(topic),
+                timestamp_ms=timestamp_ms,
             )
             for topic, number in places
         ),
@@ -162,13 +183,14 @@ def check_commit(
         end=end,
         max_metadata_length=broker.max_metadata_length if max_metadata_length is None else max_metadata_length,
         partition_counts=view.topics.partition_counts,
+        required_acks=broker.required_acks,
     )
     made = group_made(coordinator, commit, dry_run.outcome)
     if out is not None:
         _write(out, end, dry_run.batch)
     if json:
         operation = "TxnOffsetCommit" if transactional else "OffsetCommit"
-        fields = {**_commit_json(group, places, dry_run, end), "makes_group": made is not None}
+        fields = {**_commit_json(group, places, dry_run, end), "makes_group": made is not None, **_waits(broker)}
         return print_view_json(view, operation, fields)
     print_table(
         ("TOPIC", "PARTITION", "ERROR"),
@@ -176,7 +198,7 @@ def check_commit(
     )
     if made is not None:
         print_line(f"makes the group {short(group)}: {made.state}, generation {made.generation}, without a record")
-    _print_append(dry_run.batch, len(dry_run.records), end=end, settings=settings, view=view)
+    _print_append(dry_run.batch, len(dry_run.records), end=end, broker=broker, view=view)
     first = places[0]
     _print_failed_appends({error: answers[first] for error, answers in dry_run.after_failed_append.items()})
     return print_notes(view)
@@ -188,6 +210,7 @@ def metadata_record(
     codec: Codec = None,
     message_format: MessageFormat = None,
     max_message_bytes: MaxMessageBytes = None,
+    required_acks: RequiredAcks = None,
     leader_epoch: LeaderEpoch = 0,
     out: Out = None,
     log: LogInput,
@@ -205,7 +228,13 @@ def metadata_record(
 
     wanted = codec_number(codec)
     view = log.view_of([group], is_quiet=json)
-    broker = _broker(view, codec=wanted, message_format=message_format, max_message_bytes=max_message_bytes)
+    broker = _broker(
+        view,
+        codec=wanted,
+        message_format=message_format,
+        max_message_bytes=max_message_bytes,
+        required_acks=required_acks,
+    )
     settings, rules, described = broker.topic, broker.profile, describe_group(view.coordinator, group)
     made_ms = now_ms() if view.as_of_ms is None else view.as_of_ms
     if described.group is None and described.error not in (Error.NONE, Error.GROUP_ID_NOT_FOUND):
@@ -227,6 +256,7 @@ def metadata_record(
             now_ms=made_ms,
             topic=settings,
             end=end,
+            required_acks=broker.required_acks,
         )
     except ValueError as refused:
         raise UsageError(str(refused), where=view.where, fix="only classic groups, from 0.9 on") from None
@@ -237,9 +267,8 @@ def metadata_record(
         record = {"is_new": described.group is None, "version": version, "key": key.hex(), "value": value.hex()}
         after = {error.name: error_fields(answer) for error, answer in dry_run.after_failed_append.items()}
         batch = {"base_offset": end.log_offset, "batch": dry_run.batch.hex() or None, "after_failed_append": after}
-        return print_view_json(
-            view, "storeGroup", {"group_id": group, **error_fields(dry_run.error), **record, **batch}
-        )
+        fields = {"group_id": group, **error_fields(dry_run.error), **record, **batch, **_waits(broker)}
+        return print_view_json(view, "storeGroup", fields)
     if described.group is None:
         when = "the first JoinGroup writes it" if rules.is_java else "in memory until its first generation"
         print_line(f"{short(group)}: not there yet; {when}")
@@ -248,7 +277,7 @@ def metadata_record(
     print_line(f"value  {value.hex()}")
     if dry_run.error:
         print_line(f"larger than max.message.bytes: the members receive {dry_run.error.name}")
-    _print_append(dry_run.batch, 1, end=end, settings=settings, view=view)
+    _print_append(dry_run.batch, 1, end=end, broker=broker, view=view)
     _print_failed_appends(dry_run.after_failed_append)
     return print_notes(view)
 
@@ -321,17 +350,25 @@ def _commit_json(group: str, places: list[tuple[str, int]], dry_run: "CommitDryR
 
 
 def _print_append(
-    batch: bytes, record_count: int, *, end: "LogEnd", settings: "TopicSettings", view: "CoordinatorView"
+    batch: bytes, record_count: int, *, end: "LogEnd", broker: "BrokerSettings", view: "CoordinatorView"
 ) -> None:
     if not batch:
         print_line("nothing would be appended")
         return
-    magic, codec = settings.magic(view.coordinator.profile), CODECS[settings.codec]
+    magic, codec = broker.topic.magic(view.coordinator.profile), CODECS[broker.topic.codec]
     print_line(
         f"would be appended at log_offset {end.log_offset}: {record_count} records, {len(batch)} bytes, "
         f"record format {magic}, codec {codec}"
     )
     print_line(f"bytes  {batch.hex()}")
+    acks = broker.required_acks
+    who = "all in-sync replicas have it" if acks < 0 else f"{acks} replicas have it"
+    when = "at once" if acks in (0, 1) else f"once {who}, or after {broker.commit_timeout_ms} ms"
+    print_line(f"answered {when}")
+
+
+def _waits(broker: "BrokerSettings") -> dict[str, int]:
+    return {"required_acks": broker.required_acks, "commit_timeout_ms": broker.commit_timeout_ms}
 
 
 def _print_failed_appends(answers: "Mapping[Error, Error]") -> None:
@@ -352,15 +389,26 @@ def _log_end(view: "CoordinatorView", group: str, leader_epoch: int) -> "LogEnd"
 
 
 def _broker(
-    view: "CoordinatorView", *, codec: int | None, message_format: int | None, max_message_bytes: int | None = None
+    view: "CoordinatorView",
+    *,
+    codec: int | None,
+    message_format: int | None,
+    max_message_bytes: int | None,
+    required_acks: int | None,
 ) -> "BrokerSettings":
     """The recorded settings of the broker, overridden by the options."""
-    from sexton.coordinator.api.broker_settings import broker_settings, impossible_codec
+    from sexton.coordinator.api.broker_settings import ACKS, broker_settings, impossible_codec
 
     recorded = view.recorded
     if max_message_bytes is not None:
         recorded = replace(recorded, max_message_bytes=max_message_bytes)
     profile = view.coordinator.profile
+    if required_acks is not None:
+        if profile.is_java:
+            raise UsageError(
+                "Kafka 4.x has no offsets.commit.required.acks", where="--required-acks", fix="leave it out (KIP-1041)"
+            )
+        recorded = replace(recorded, broker_settings={**recorded.broker_settings, ACKS: str(required_acks)})
     settings = broker_settings(recorded, profile=profile)
     if codec is None:
         view.warnings.extend(settings.warnings)

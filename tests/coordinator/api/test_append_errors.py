@@ -2,7 +2,7 @@
 
 import pytest
 
-from sexton.coordinator.api.append_errors import Operation, answered
+from sexton.coordinator.api.append_errors import Operation, acks_error, answered, never_caused
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.profiles import profile_of
 
@@ -52,3 +52,42 @@ def test_spec_6_2(log_error, answers):
 )
 def test_since(profile, log_error, told):
     assert answered(Error[log_error], COMMIT, profile_of(profile)).name == told
+
+
+@pytest.mark.parametrize(
+    "acks, missing",
+    [
+        (-1, set()),
+        (0, {"REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS", AFTER_APPEND}),
+        (1, {"REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS", AFTER_APPEND}),
+        (2, {"NOT_ENOUGH_REPLICAS", AFTER_APPEND}),
+    ],
+)
+def test_only_who_waits_for_replicas_fails_for_them(acks, missing):
+    assert {error.name for error in never_caused(acks)} == missing
+
+
+@pytest.mark.parametrize(
+    "profile, acks, told",
+    [
+        ("offset_manager:0.8.2", 2, "NONE"),
+        ("offset_manager:0.9", 2, "INVALID_REQUIRED_ACKS"),
+        ("group_metadata_manager:3.9", 2, "INVALID_REQUIRED_ACKS"),
+        ("group_metadata_manager:3.9", 1, "NONE"),
+        ("group_metadata_manager:3.9", -1, "NONE"),
+    ],
+)
+def test_since_0_9_a_broker_starts_with_acks_that_no_append_takes(profile, acks, told):
+    assert acks_error(acks, profile_of(profile)).name == told
+
+
+@pytest.mark.parametrize(
+    "profile, acks, told",
+    [
+        ("offset_manager:0.8.2", 0, "NETWORK_EXCEPTION"),
+        ("offset_manager:0.8.2", 1, "NOT_COORDINATOR"),
+        ("offset_manager:0.9", 0, "NOT_COORDINATOR"),
+    ],
+)
+def test_0_8_2_closes_the_connection_without_acks(profile, acks, told):
+    assert answered(Error.NOT_LEADER_OR_FOLLOWER, COMMIT, profile_of(profile), required_acks=acks).name == told

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sexton.coordinator.api.broker_settings import BrokerSettings, broker_settings
+from sexton.coordinator.api.broker_settings import ACKS, REPLICATION, TIMEOUT, BrokerSettings, broker_settings
 from sexton.coordinator.api.recorded_settings import CODEC, Recorded
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import encode_batches
@@ -34,6 +34,32 @@ def test_the_codec_of_the_broker_unless_the_topic_has_its_own(number, name):
 def test_other_settings():
     told = settings(NEWEST, {"offset.metadata.max.bytes": "9"}, max_message_bytes=5)
     assert (told.max_metadata_length, told.topic.max_message_bytes) == (9, 5)
+
+
+def test_how_long_an_append_waits():
+    assert (settings(OLD).required_acks, settings(OLD).commit_timeout_ms) == (-1, 5000)
+    told = settings(OLD, {ACKS: "1", TIMEOUT: "250"})
+    assert (told.required_acks, told.commit_timeout_ms, told.warnings) == (1, 250, ())
+    assert settings(NEWEST, {ACKS: "1"}).required_acks == -1  # KIP-1041
+
+
+@pytest.mark.parametrize(
+    "name, value, allowed",
+    [
+        (TIMEOUT, "0", False),
+        (TIMEOUT, "1", True),
+        (TIMEOUT, "x", False),
+        (ACKS, "-2", False),
+        (ACKS, "2", True),
+        (ACKS, "4", False),
+    ],
+)
+def test_a_value_that_no_broker_starts_with_is_said(name, value, allowed):
+    told = settings(OLD, {name: value, REPLICATION: "3"})
+    assert len(told.warnings) == (not allowed)
+    assert all(name in warning and value in warning for warning in told.warnings)
+    found = {ACKS: told.required_acks, TIMEOUT: told.commit_timeout_ms}
+    assert found == {ACKS: -1, TIMEOUT: 5000} | ({name: int(value)} if allowed else {})
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,46 @@ def test_version_and_end_of_an_offset_follow_release_and_request(
     assert (version, fields["expire_timestamp_ms"]) == (value_version, expires_ms)
 
 
+EARLIER_MS = NOW_MS - 5 * DAY_MS
+
+
+@pytest.mark.parametrize(
+    "release, api_version, timestamp_ms, committed_ms, expires_ms",
+    [
+        ("0.8.2", 1, EARLIER_MS, EARLIER_MS, -1),
+        ("0.8.2", 1, -1, NOW_MS, -1),
+        ("0.9", 1, EARLIER_MS, NOW_MS, EARLIER_MS + DAY_MS),
+        ("2.0.1", 1, EARLIER_MS, NOW_MS, EARLIER_MS + DAY_MS),
+        ("2.0.1", 1, -1, NOW_MS, NOW_MS + DAY_MS),
+        ("2.0.1", 2, EARLIER_MS, NOW_MS, NOW_MS + DAY_MS),
+        ("2.1.1", 1, EARLIER_MS, EARLIER_MS, -1),
+        ("3.9", 1, EARLIER_MS, EARLIER_MS, -1),
+        ("3.9", 1, -1, NOW_MS, -1),
+        ("3.9", 2, EARLIER_MS, NOW_MS, -1),
+        ("4.3.1", 2, EARLIER_MS, NOW_MS, -1),
+    ],
+)
+def test_only_version_1_brings_a_timestamp(release, api_version, timestamp_ms, committed_ms, expires_ms):
+    """It is the commit's, except from 0.9 to 2.0, which count the retention from it."""
+    commit = commit_of(asked(0, timestamp_ms=timestamp_ms), api_version=api_version)
+    run = commit_offsets(one_log(profile=of_broker(release)), commit, now_ms=NOW_MS, retention_ms=DAY_MS)
+    _, fields = decode_value(1, run.records[0][1])
+    assert (fields["commit_timestamp_ms"], fields["expire_timestamp_ms"]) == (committed_ms, expires_ms)
+
+
+def test_a_transaction_brings_no_timestamp():
+    commit = commit_of(asked(0, timestamp_ms=EARLIER_MS), api_version=1, is_transactional=True)
+    run = commit_offsets(one_log(profile=of_broker("3.9")), commit, now_ms=NOW_MS, retention_ms=DAY_MS)
+    assert decode_value(1, run.records[0][1])[1]["commit_timestamp_ms"] == NOW_MS
+
+
+@pytest.mark.parametrize("release, answer", [("3.9", Error.NONE), ("4.0.0", Error.UNSUPPORTED_VERSION)])
+def test_version_1_ends_with_3_9(release, answer):
+    assert dry(release, api_version=1).outcome == {("t", 0): answer}
+    assert dry(release, api_version=2).outcome == {("t", 0): Error.NONE}
+    assert dry(release, api_version=1, is_transactional=True).outcome == {("t", 0): Error.NONE}
+
+
 @pytest.mark.parametrize(
     "release, api_version, stores", [("4.0.2", 10, False), ("4.2.1", 9, False), ("4.2.1", 10, True), ("4.3.0", 9, True)]
 )
@@ -235,6 +275,20 @@ def test_up_to_0_10_0_a_new_group_has_no_record():
     record = GroupMetadataRecord.of_new_group("g", now_ms=NOW_MS, profile=of_broker("0.10.1"))
     _, value = decode_value(2, record.encode(of_broker("0.10.1"))[1])
     assert (value["generation"], value["protocol_type"], value["members"]) == (0, "", [])
+
+
+def test_acks_decide_what_an_append_can_fail_with():
+    broker, group = one_log(profile=of_broker("3.9")), GroupMetadataRecord(group_id="g")
+    waiting = {Error.REQUEST_TIMED_OUT, Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+
+    def failed(acks):
+        run = commit_offsets(broker, commit_of(asked(0)), now_ms=NOW_MS, retention_ms=DAY_MS, required_acks=acks)
+        stored = store_group(broker, group, now_ms=NOW_MS, required_acks=acks)
+        return run.outcome["t", 0], stored.error, *({*one.after_failed_append} & waiting for one in (run, stored))
+
+    assert failed(-1) == (Error.NONE, Error.NONE, waiting, waiting)
+    assert failed(1) == (Error.NONE, Error.NONE, set(), set())
+    assert failed(2) == (Error.INVALID_REQUIRED_ACKS, Error.INVALID_REQUIRED_ACKS, set(), set())
 
 
 def test_the_log_of_a_release_has_its_errors_alone():

@@ -56,16 +56,50 @@ _SCALA_GROUP = {
 }
 
 
+ALL_IN_SYNC = -1
+"""Kafka's default of offsets.commit.required.acks, and what every 4.x coordinator waits for (KIP-1041)."""
+_AT_ONCE = (0, 1)
+_OF_REPLICAS = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+def acks_error(required_acks: int, profile: Profile) -> Error:
+    """What answers every append with that offsets.commit.required.acks, before it reaches the log.
+
+    A broker starts with any number from -1 to offsets.topic.replication.factor. 0.8.2 waits for so many replicas; from
+    0.9 on ReplicaManager takes -1, 0 and 1 alone.
+    """
+    is_taken = required_acks in (ALL_IN_SYNC, *_AT_ONCE) or not profile.reads(2)
+    return Error.NONE if is_taken else Error.INVALID_REQUIRED_ACKS
+
+
+def never_caused(required_acks: int) -> frozenset[Error]:
+    """The errors that no append with that offsets.commit.required.acks returns: those of waiting for replicas.
+
+    Partition.appendRecordsToLeader counts the in-sync replicas for -1 alone, before and after the append.
+    """
+    if required_acks == ALL_IN_SYNC:
+        return frozenset()
+    return frozenset((*_OF_REPLICAS, *([Error.REQUEST_TIMED_OUT] if required_acks in _AT_ONCE else [])))
+
+
 def _passed_on(profile: Profile) -> tuple[Error, ...]:
     """Errors that this release returns unchanged."""
     return (
         *(() if profile.maps_size_errors else _TOO_LARGE),
-        *(() if profile.maps_replica_errors else (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)),
+        *(() if profile.maps_replica_errors else _OF_REPLICAS),
     )
 
 
-def answered(log_error: Error, operation: Operation, profile: Profile) -> Error:
-    """The error that a client gets for `operation` when the log has answered `log_error`; most go through unchanged."""
+def answered(
+    log_error: Error, operation: Operation, profile: Profile, *, required_acks: int = ALL_IN_SYNC
+) -> Error:
+    """The error that a client gets for `operation` when the log has answered `log_error`; most go through unchanged.
+
+    0.8.2 closes the connection of a commit that failed with `required_acks` 0, as a producer's: the client sees
+    NETWORK_EXCEPTION (KafkaApis.handleProducerOrOffsetCommitRequest).
+    """
+    if required_acks == 0 and not profile.reads(2):
+        return Error.NETWORK_EXCEPTION
     if profile.is_java:
         return (_JAVA_FETCH if operation is Operation.OFFSET_FETCH else _JAVA).get(log_error, log_error)
     if log_error in _passed_on(profile):

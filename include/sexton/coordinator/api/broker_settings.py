@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from sexton.coordinator.api.append_errors import ALL_IN_SYNC
 from sexton.coordinator.api.commit import MAX_METADATA_LENGTH
 from sexton.coordinator.api.recorded_settings import CODEC, TOPIC_CODEC, Recorded
 from sexton.coordinator.batches import BATCH_FORMAT, MAX_BATCH_BYTES, TopicSettings
@@ -18,6 +19,11 @@ from sexton.coordinator.releases import message_format_of
 from sexton.log import codec as codecs
 
 METADATA = "offset.metadata.max.bytes"
+ACKS, TIMEOUT = "offsets.commit.required.acks", "offsets.commit.timeout.ms"
+REPLICATION = "offsets.topic.replication.factor"
+COMMIT_TIMEOUT_MS = 5_000
+"""Kafka's default of offsets.commit.timeout.ms."""
+_MAX_INT16, _MAX_INT32 = 2**15 - 1, 2**31 - 1
 MESSAGE_FORMAT, PROTOCOL = "message.format.version", "inter.broker.protocol.version"
 _AS_PRODUCED, _UNCOMPRESSED = "producer", "uncompressed"
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
@@ -31,6 +37,10 @@ class BrokerSettings:
     max_metadata_length: int
     profile: Profile
     """The rules, with the versions of values that the inter-broker protocol allows."""
+    required_acks: int = ALL_IN_SYNC
+    """How many replicas have an append before it is answered: -1 for all that are in sync, as always from 4.0 on."""
+    commit_timeout_ms: int = COMMIT_TIMEOUT_MS
+    """How long an append waits for them until it is REQUEST_TIMED_OUT; from 4.0 on any write of the coordinator."""
     warnings: tuple[str, ...] = ()
 
 
@@ -41,6 +51,9 @@ def broker_settings(recorded: Recorded, *, profile: Profile) -> BrokerSettings:
     codec, warning = _codec(broker, topic)
     magic = profile.record_format if message_format is None else message_format
     warning = warning or impossible_codec(codec, magic, profile)
+    warnings = [] if warning is None else [f"the offsets topic's codec is taken to be none: {warning}"]
+    most_acks = _number(broker, REPLICATION, _MAX_INT16, at_least=1, at_most=_MAX_INT16, warnings=warnings)
+    acks = _number(broker, ACKS, ALL_IN_SYNC, at_least=ALL_IN_SYNC, at_most=most_acks, warnings=warnings)
     return BrokerSettings(
         topic=TopicSettings(
             codec=codecs.NONE if warning else codec,
@@ -49,7 +62,11 @@ def broker_settings(recorded: Recorded, *, profile: Profile) -> BrokerSettings:
         ),
         profile=_writing(broker, profile),
         max_metadata_length=int(broker.get(METADATA) or MAX_METADATA_LENGTH),
-        warnings=() if warning is None else (f"the offsets topic's codec is taken to be none: {warning}",),
+        required_acks=ALL_IN_SYNC if profile.is_java else acks,
+        commit_timeout_ms=_number(
+            broker, TIMEOUT, COMMIT_TIMEOUT_MS, at_least=1, at_most=_MAX_INT32, warnings=warnings
+        ),
+        warnings=tuple(warnings),
     )
 
 
@@ -59,6 +76,17 @@ def impossible_codec(codec: int, magic: int, profile: Profile) -> str | None:
     if fits and magic <= profile.record_format and codec <= profile.newest_codec:
         return None
     return f"Kafka {'.'.join(map(str, profile.release))} does not write {codecs.CODECS[codec]} in format {magic}"
+
+
+def _number(
+    broker: Mapping[str, str], name: str, default: int, *, at_least: int, at_most: int, warnings: list[str]
+) -> int:
+    """A recorded number within the limits that a broker starts with (KafkaConfig); else the default, and a warning."""
+    text = broker.get(name) or str(default)
+    if text.removeprefix("-").isdecimal() and at_least <= int(text) <= at_most:
+        return int(text)
+    warnings.append(f"{name} is taken to be {default}: a broker does not start with {text}")
+    return default
 
 
 def _writing(broker: Mapping[str, str], profile: Profile) -> Profile:

@@ -20,7 +20,10 @@ from sexton.coordinator.profile import PendingRule, Profile
 MAX_METADATA_LENGTH = 4096
 """Kafka's default of offset.metadata.max.bytes, which counts UTF-16 code units."""
 NO_GENERATION = -1
+NO_TIMESTAMP = -1
+"""Kafka's DEFAULT_TIMESTAMP: the commit is of the instant at which the broker handles it."""
 
+_OLDEST_JAVA_API = 2  # of OffsetCommit: KIP-896 removed versions 0 and 1 from Kafka 4.0
 _NEW_TYPES_API = 9  # of OffsetCommit: KIP-848
 _NEW_ERRORS_API = 6  # of TxnOffsetCommit: KIP-1319
 _LOADING_API = 2  # of TxnOffsetCommit: older clients do not retry COORDINATOR_LOAD_IN_PROGRESS
@@ -30,7 +33,8 @@ _LOADING_API = 2  # of TxnOffsetCommit: older clients do not retry COORDINATOR_L
 class CommitPartition:
     """An offset to commit. `topic_id` is that of the topic as it is now, None where it is not known.
 
-    Whether a commit is accepted does not depend on `committed_offset` and `leader_epoch`; its record does (dry_run.py).
+    Whether a commit is accepted does not depend on `committed_offset`, `leader_epoch` and `timestamp_ms`; its record
+    does (dry_run.py). `timestamp_ms` is what OffsetCommit could bring in version 1, and in no other.
     """
 
     topic: str
@@ -39,6 +43,7 @@ class CommitPartition:
     leader_epoch: int | None = None
     metadata: str | None = None
     topic_id: str | None = None
+    timestamp_ms: int = NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +84,7 @@ def validate_commit(
     answered UNKNOWN_TOPIC_OR_PARTITION and the others continue without them. An error of the whole commit is the
     outcome of every other partition.
     """
-    if commit.is_transactional and coordinator.profile.pending_rule is PendingRule.NEVER:  # before KIP-98, 0.11
+    if not _knows_version(commit, coordinator.profile):
         return {(item.topic, item.partition): Error.UNSUPPORTED_VERSION for item in commit.partitions}
     outcome: dict[TopicPartition, Error] = {}
     asked = []
@@ -113,6 +118,13 @@ def group_made(coordinator: Coordinator, commit: Commit, outcome: Mapping[TopicP
         is_made = commit.is_transactional or commit.generation < 0
     is_refused = not errors.isdisjoint((Error.INVALID_GROUP_ID, Error.UNSUPPORTED_VERSION))
     return new_group(commit.group_id) if is_made and not is_refused else None
+
+
+def _knows_version(commit: Commit, profile: Profile) -> bool:
+    """Whether the release has this version of the request: 4.x a newer OffsetCommit, transactions from KIP-98 on."""
+    if commit.is_transactional:
+        return profile.pending_rule is not PendingRule.NEVER
+    return not profile.is_java or commit.api_version >= _OLDEST_JAVA_API
 
 
 def _fits(partition: CommitPartition, max_metadata_length: int) -> bool:

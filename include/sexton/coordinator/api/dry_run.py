@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from sexton.coordinator.api.append_errors import Operation, answered
-from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, Commit, CommitPartition, validate_commit
+from sexton.coordinator.api.append_errors import ALL_IN_SYNC, Operation, acks_error, answered, never_caused
+from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, NO_TIMESTAMP, Commit, CommitPartition, validate_commit
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord
@@ -33,6 +33,8 @@ from sexton.records import ZERO_UUID, OffsetCommitKey, OffsetCommitValue, encode
 _WITH_RETENTION = 1
 """The version of an offset's value that has an expire timestamp."""
 _COMMIT_SEQUENCE = 0
+_TIMESTAMP_API = 1
+"""The version of OffsetCommit that can bring a timestamp."""
 _RETENTION_API = range(2, 5)
 """Versions of OffsetCommit that can bring a retention (KIP-211 took it away)."""
 _TOPIC_IDS_API = 10
@@ -88,10 +90,12 @@ def commit_offsets(
     end: LogEnd = EMPTY_LOG,
     max_metadata_length: int = MAX_METADATA_LENGTH,
     partition_counts: Mapping[str, int] | None = None,
+    required_acks: int = ALL_IN_SYNC,
 ) -> CommitDryRun:
     """Validate `commit`, encode what would be appended at `now_ms`, and answer for each error of the append.
 
-    `retention_ms` is the broker's offsets.retention.minutes, which is part of the record up to 2.0.
+    `retention_ms` is the broker's offsets.retention.minutes, which is part of the record up to 2.0; `required_acks` is
+    its offsets.commit.required.acks.
     """
     profile = coordinator.profile
     outcome = validate_commit(
@@ -103,6 +107,8 @@ def commit_offsets(
     if commit.is_transactional and topic.magic(profile) < BATCH_FORMAT:
         # thrown before the append, so that it answers for the whole request
         return CommitDryRun(outcome=dict.fromkeys(outcome, Error.UNSUPPORTED_FOR_MESSAGE_FORMAT))
+    if error := acks_error(required_acks, profile):
+        return CommitDryRun(outcome=_with(outcome, error))
     records = tuple(
         _offset_record(item, commit, now_ms=now_ms, retention_ms=retention_ms, profile=profile) for item in accepted
     )
@@ -116,8 +122,8 @@ def commit_offsets(
         producer=_producer_of(commit),
     )
     after = {
-        error: _with(outcome, answered(error, Operation.OFFSET_COMMIT, profile))
-        for error in _log_errors(profile, is_transactional=commit.is_transactional)
+        error: _with(outcome, answered(error, Operation.OFFSET_COMMIT, profile, required_acks=required_acks))
+        for error in _log_errors(profile, is_transactional=commit.is_transactional, required_acks=required_acks)
     }
     if largest_entry_bytes(batch) > topic.max_message_bytes:
         return CommitDryRun(outcome=after[Error.MESSAGE_TOO_LARGE], records=records)
@@ -131,6 +137,7 @@ def store_group(
     now_ms: int,
     topic: TopicSettings = KAFKA_DEFAULTS,
     end: LogEnd = EMPTY_LOG,
+    required_acks: int = ALL_IN_SYNC,
 ) -> GroupDryRun:
     """Encode the record of a classic group and its batch; ValueError where the release has no groups.
 
@@ -139,23 +146,26 @@ def store_group(
     """
     profile = coordinator.profile
     record = group.encode(profile)
-    error = coordinator.error_of(group.group_id)
+    error = coordinator.error_of(group.group_id) or acks_error(required_acks, profile)
     if error is not Error.NONE:
         return GroupDryRun(record=record, batch=b"", error=error, after_failed_append={})
     batch = encode_append(
         [record], profile=profile, topic=topic, end=end, now_ms=now_ms, base_sequence=profile.base_sequence
     )
     after = {
-        error: answered(error, Operation.STORE_GROUP, profile) for error in _log_errors(profile, is_transactional=False)
+        error: answered(error, Operation.STORE_GROUP, profile)
+        for error in _log_errors(profile, is_transactional=False, required_acks=required_acks)
     }
     if largest_entry_bytes(batch) > topic.max_message_bytes:
         return GroupDryRun(record=record, batch=b"", error=after[Error.MESSAGE_TOO_LARGE], after_failed_append={})
     return GroupDryRun(record=record, batch=batch, error=Error.NONE, after_failed_append=after)
 
 
-def _log_errors(profile: Profile, *, is_transactional: bool) -> tuple[Error, ...]:
+def _log_errors(profile: Profile, *, is_transactional: bool, required_acks: int) -> tuple[Error, ...]:
     """The errors of the release's log; from 4.0 on a transaction is verified over the network (KIP-890)."""
-    unknown = set() if is_transactional and profile.is_java else {Error.NETWORK_EXCEPTION}
+    unknown = set(never_caused(required_acks))
+    if not (is_transactional and profile.is_java):
+        unknown.add(Error.NETWORK_EXCEPTION)
     if not profile.has_storage_errors:
         unknown.add(Error.KAFKA_STORAGE_ERROR)
     return tuple(error for error in LOG_ERRORS if error not in unknown)
@@ -175,7 +185,14 @@ def _producer_of(commit: Commit) -> Producer:
 def _offset_record(
     item: CommitPartition, commit: Commit, *, now_ms: int, retention_ms: int, profile: Profile
 ) -> tuple[bytes, bytes]:
-    """Key and value of one offset (GroupCoordinatorRecordHelpers.newOffsetCommitRecord, offsetCommitValue)."""
+    """Key and value of one offset (GroupCoordinatorRecordHelpers.newOffsetCommitRecord, offsetCommitValue).
+
+    The client's timestamp is stored as it is by 0.8.2 and from 2.1 on. From 0.9 to 2.0 the commit is of now, and its
+    retention counts from that timestamp (KafkaApis.handleOffsetCommitRequest).
+    """
+    brings_timestamp = commit.api_version == _TIMESTAMP_API and not commit.is_transactional
+    timestamp_ms = item.timestamp_ms if brings_timestamp and item.timestamp_ms != NO_TIMESTAMP else now_ms
+    expires_from_ms = timestamp_ms if profile.expires_by_own_stamp else now_ms
     asked_ms = commit.retention_ms if commit.api_version in _RETENTION_API and not commit.is_transactional else None
     if profile.expires_by_own_stamp and asked_ms is None:
         asked_ms = retention_ms
@@ -184,8 +201,8 @@ def _offset_record(
         committed_offset=item.committed_offset,
         leader_epoch=-1 if item.leader_epoch is None else item.leader_epoch,
         metadata=item.metadata or "",
-        commit_timestamp_ms=now_ms,
-        expire_timestamp_ms=-1 if asked_ms is None else now_ms + asked_ms,
+        commit_timestamp_ms=now_ms if profile.expires_by_own_stamp else timestamp_ms,
+        expire_timestamp_ms=-1 if asked_ms is None else expires_from_ms + asked_ms,
         topic_id=_stored_topic_id(item, commit, profile),
     )
     key_type = profile.offset_key_type

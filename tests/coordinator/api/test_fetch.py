@@ -1,10 +1,13 @@
 """requireStable and its two halves: open transactions, and commits that the log has not answered yet."""
 
+from dataclasses import replace
+
 import pytest
 
 from sexton.cli.fetch_in_flight import in_flight_offsets
+from sexton.coordinator.api.coordinator import LOADING
 from sexton.coordinator.api.errors import Error
-from sexton.coordinator.api.fetch import fetch
+from sexton.coordinator.api.fetch import AskedPartition, fetch
 from sexton.coordinator.commits_in_flight import Outcome
 from sexton.coordinator.profiles import profile_of
 from tests.coordinator.api.broker import one_log
@@ -58,3 +61,27 @@ def test_what_becomes_of_commits_in_flight(profile, outcome, offsets):
         not is_settled and profile.startswith("group_coordinator"),
         is_settled or profile.startswith("group_coordinator"),
     )
+
+
+@pytest.mark.parametrize(
+    "shards, error", [({}, Error.NOT_COORDINATOR), ({0: LOADING}, Error.COORDINATOR_LOAD_IN_PROGRESS)]
+)
+@pytest.mark.parametrize(
+    "profile, of_the_group",
+    [
+        ("offset_manager:0.8.2", False),
+        ("offset_manager:0.9", False),
+        ("group_metadata_manager:0.10.1", False),
+        ("group_metadata_manager:0.10.2", True),
+        ("group_coordinator:4.3.1", True),
+    ],
+)
+def test_up_to_0_10_1_only_partitions_have_errors(profile, of_the_group, shards, error):
+    """One for each that is asked for; who asks for all of them gets an empty answer (KIP-88)."""
+    broker = replace(one_log(profile=profile_of(profile)), shards=shards)
+    asked = [AskedPartition(topic="t", partition=number) for number in (0, 4)]
+    named, every = fetch(broker, "g", partitions=asked), fetch(broker, "g")
+    told = [(one.topic, one.partition, one.committed_offset, one.metadata, one.error) for one in named.offsets]
+    assert told == ([] if of_the_group else [("t", 0, -1, "", error), ("t", 4, -1, "", error)])
+    assert named.error is every.error is (error if of_the_group else Error.NONE)
+    assert every.offsets == ()

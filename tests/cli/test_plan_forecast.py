@@ -181,6 +181,43 @@ def test_forecast_says_when_the_sweep_comes(
         assert last_due() == expected
 
 
+def test_a_sweep_and_the_failure_of_its_append(
+    run: Run, out_of: OutOf, asked: Asked, archive: Archive, tmp_path: Path
+) -> None:
+    """What the plan without a policy takes is what the brokers' sweeps remove, by broker and log partition."""
+    place = tmp_path / "out"
+    counts = asked("plan", "--archive", archive.root, "--out", place)["counts"]
+    assert counts["offsets"] > 0
+    for source in (("--archive", archive.root), ("--run", place)):
+        found = asked("groups", "check-sweep", *source)
+        assert sum(sweep["offsets"] for sweep in found["sweeps"]) == counts["offsets"]
+        parts = [part for sweep in found["sweeps"] for part in sweep["log_partitions"]]
+        assert sum(part["records"] for part in parts) == counts["tombstones"]
+        failed = {one["log_partition"]: one["leaves_cache"] for one in found["if_the_append_fails"]}
+        assert failed == {part["log_partition"]: False for part in parts if part["records"]}
+        assert (found["past_sweeps"], found["blocked"]) == ([], [])
+    old = ("groups", "check-sweep", "--archive", archive.root, "--profile", "group_metadata_manager:3.9")
+    told = out_of(*old)
+    assert re.search(r"INFO Removed \d+ expired offsets in M milliseconds", told)
+    assert "the next load brings them back" in told
+    assert run("groups", "check-sweep", "--run", place, "--retention-minutes", "1")[0] == 2
+
+
+def test_past_sweeps_by_broker(run: Run, out_of: OutOf, archive: Archive, tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    assert run("plan", "--archive", archive.root, "--out", place, "--json")[0] == 0
+    folder = RunFolder(place)
+    record = folder.read_run().model_copy(update={"changes_since_ms": 1})
+    folder.write_run(record)
+    schema = TABLES["expiry_sweeps"].arrow_schema(with_run=False)
+    for part in record.log_partitions:
+        swept = {"log_partition": part, "first_log_offset": 0, "last_log_offset": 1, "started_at_ms": BASE_MS}
+        swept |= {"offsets": 40, "certain_offsets": 2, "groups": 1}
+        folder.write_table(record, "expiry_sweeps", pa.Table.from_pylist([swept], schema), part)
+    told = out_of("groups", "check-sweep", "--run", place)
+    assert re.search(rf"{40 * len(record.log_partitions)} +{2 * len(record.log_partitions)} ", told)
+
+
 def test_what_if_retention_were_shorter(out_of: OutOf, asked: Asked, archive: Archive) -> None:
     found = asked("what-if", "--archive", archive.root, "--retention-minutes", 1)
     assert found["counts"] == {

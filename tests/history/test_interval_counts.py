@@ -10,7 +10,14 @@ import pytest
 
 from sexton.archive.folder import Folder
 from sexton.coordinator.profiles import profile_of
-from sexton.history.interval_counts import COMMITS, SWEEP_GAP_MS, SWEEPS, commits_between, sweeps_of
+from sexton.history.interval_counts import (
+    COMMITS,
+    SWEEP_GAP_MS,
+    SWEEPS,
+    commits_between,
+    sweeps_of,
+    sweeps_of_brokers,
+)
 from sexton.kernels.checkpoint.commits import read_commits
 from sexton.runs.engine import Engine
 from sexton.tables import TABLES
@@ -88,6 +95,22 @@ def test_without_timestamps_neighbours_are_one_sweep() -> None:
     found = sweeps_of(changes(expired(5, None), expired(6, None), expired(9, None))).to_pylist()
     told = [(row["first_log_offset"], row["offsets"], row["started_at_ms"]) for row in found]
     assert told == [(5, 2, None), (9, 1, None)]
+
+
+def test_a_broker_sweeps_all_its_log_partitions_at_once() -> None:
+    """Log partitions 0 and 2 are of broker 1; each row is within a second of the one before it, or another sweep."""
+    rows = [(0, BASE_MS, 5, 4), (2, BASE_MS + 900, 7, 7), (1, BASE_MS + 300, 1, 1), (2, BASE_MS + 1_901, 2, 0)]
+    empty = TABLES[SWEEPS].arrow_schema(with_run=False)
+    named = ("log_partition", "started_at_ms", "offsets", "certain_offsets")
+    places = {"first_log_offset": 0, "last_log_offset": 9, "groups": 1}
+    sweeps = pa.Table.from_pylist([places | dict(zip(named, row, strict=True)) for row in rows], schema=empty)
+    found = sweeps_of_brokers(sweeps, {0: 1, 2: 1, 1: 7})
+    columns = ("coordinator", "started_at_ms", "offsets", "certain_offsets", "log_partitions")
+    assert [tuple(one[name] for name in columns) for one in found] == [
+        (1, BASE_MS, 12, 11, 2),
+        (7, BASE_MS + 300, 1, 1, 1),
+        (1, BASE_MS + 1_901, 2, 0, 1),
+    ]
 
 
 def test_commits_are_values_between_two_instants(tmp_path: Path) -> None:

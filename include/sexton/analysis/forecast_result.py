@@ -161,6 +161,9 @@ class RunTables(Protocol):
     def sweeps(self) -> "Sweeps":
         """When each log partition was seen to be swept (expiry_sweeps), as far as the run and those before it say."""
 
+    def sweep_rows(self) -> pa.Table:
+        """Its own rows of expiry_sweeps; none where it is of no interval."""
+
     def led_from(self, log_partition: int, *, back_to: int) -> int | None:
         """From which log_offset on its present leader has written it, as archive.leader_epochs; None if unknown."""
 
@@ -197,9 +200,12 @@ class FolderTables:
         return int(self.record.broker_settings.get(CHECK_INTERVAL) or DEFAULT_CHECK_INTERVAL_MS)
 
     def sweeps(self) -> "Sweeps":
+        return _sweeps_in([self.sweep_rows()])
+
+    def sweep_rows(self) -> pa.Table:
         if self.record.changes_since_ms is None or self.record.is_admin:
-            return {}
-        return _sweeps_in([self.folder.read_table(SWEEPS, part, _SWEEP) for part in self.record.log_partitions])
+            return TABLES[SWEEPS].arrow_schema(with_run=True).empty_table()
+        return self.read(SWEEPS)
 
     def led_from(self, log_partition: int, *, back_to: int) -> int | None:
         of = (self.record.cluster_id, self.record.topic_id, log_partition)
@@ -249,6 +255,11 @@ class LakeTables:
         runs = published_runs(self.lake, self.run.key.cluster_id)
         mine = [each for each in runs if each.key.as_of_ms <= self.as_of_ms and SWEEPS in each.snapshots]
         return _sweeps_in([read_published(self.lake, each, SWEEPS, _SWEEP) for each in mine[-_RUNS_WITH_SWEEPS:]])
+
+    def sweep_rows(self) -> pa.Table:
+        if SWEEPS not in self.run.snapshots:
+            return TABLES[SWEEPS].arrow_schema(with_run=True).empty_table()
+        return read_published(self.lake, self.run, SWEEPS)
 
 
 Sweeps = dict[int, list[tuple[int, int]]]

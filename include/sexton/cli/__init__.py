@@ -1,6 +1,6 @@
 """The command line: the commands, each in the module of its name, and how errors become exit codes (exit_codes.py).
 
-The commands below `groups` are in groups.py, groups_coordinator.py and groups_dry_run.py. A command imports what it
+The commands below `groups` are in groups.py and the modules groups_*.py. A command imports what it
 needs when it runs, so that --help is fast. An error is one line on stderr, `error: <where>: <what> (<fix>)`; --debug
 adds the traceback.
 """
@@ -28,6 +28,7 @@ from sexton.cli import (
     groups,
     groups_coordinator,
     groups_dry_run,
+    groups_sweep,
     lag,
     plan,
     policy,
@@ -83,6 +84,7 @@ command(groups.app, "unload", groups_coordinator.UNLOAD_EXAMPLES)(groups_coordin
 command(groups.app, "check-commit", groups_dry_run.CHECK_COMMIT_EXAMPLES)(groups_dry_run.check_commit)
 command(groups.app, "check-join", groups_dry_run.CHECK_JOIN_EXAMPLES)(groups_dry_run.check_join)
 command(groups.app, "metadata-record", groups_dry_run.METADATA_RECORD_EXAMPLES)(groups_dry_run.metadata_record)
+command(groups.app, "check-sweep", groups_sweep.EXAMPLES)(groups_sweep.check_sweep)
 app.add_typer(groups.app, name="groups")
 command(app, "explain", explain.EXAMPLES)(explain.explain)
 command(app, "diff", diff.EXAMPLES)(diff.diff)

@@ -26,9 +26,15 @@ def temporary_folder() -> Iterator[Path]:
 
 @contextmanager
 def replayed(
-    log: LogInput, name: str, *, retention_minutes: int | None = None, policy: Path | None = None, quiet: bool
+    log: LogInput,
+    name: str,
+    *,
+    retention_minutes: int | None = None,
+    policy: Path | None = None,
+    quiet: bool,
+    plans: bool = False,
 ) -> "Iterator[tuple[RunFolder, RunRecord]]":
-    """The log, replayed and judged in a temporary folder."""
+    """The log, replayed and judged in a temporary folder; with `plans` also planned."""
     replay = ReplayInput(
         segments=log.segments,
         archive=log.archive,
@@ -50,6 +56,10 @@ def replayed(
     with temporary_folder() as place, engine_here(f"sexton {name}", quiet=quiet, reads=replay.folders) as engine:
         folder = RunFolder(place)
         record = judged_run(engine, folder, replay.request(name), rules, names_owners=False)
+        if plans:
+            from sexton.pipeline import plan_tombstones
+
+            record = plan_tombstones.run(engine, folder)
         if quiet:  # else they are among the warnings after the answer
             print_doubts(record.profile_doubts)
         yield folder, record

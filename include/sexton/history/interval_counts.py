@@ -9,6 +9,7 @@ compaction removed before the snapshot are missing, so the count is a lower boun
 """
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,29 @@ def _may_be_swept(changes: pa.Table) -> pa.Array:
     may_be = np.asarray(pc.equal(changes["kind"], EXPIRED)).astype(bool)
     may_be[np.asarray(holders)] = True
     return pa.array(may_be)
+
+
+def sweeps_of_brokers(sweeps: pa.Table, brokers: Mapping[int, int | None]) -> list[dict[str, Any]]:
+    """The sweeps of whole brokers, oldest first: rows of expiry_sweeps, put together where they are close in time.
+
+    `brokers` has who led each log partition when the snapshot was taken: it is not known who did before. Rows without
+    an instant (record format 0) are left out.
+    """
+    timed = [row for row in sweeps.to_pylist() if row["started_at_ms"] is not None]
+    found: list[dict[str, Any]] = []
+    latest: dict[int | None, dict[str, Any]] = {}
+    for row in sorted(timed, key=itemgetter("started_at_ms")):
+        broker = brokers.get(row["log_partition"])
+        one = latest.get(broker)
+        if one is None or row["started_at_ms"] - one["last_ms"] > SWEEP_GAP_MS:
+            one = latest[broker] = {"coordinator": broker, "started_at_ms": row["started_at_ms"], "offsets": 0}
+            one |= {"certain_offsets": 0, "log_partitions": 0}
+            found.append(one)
+        one["last_ms"] = row["started_at_ms"]
+        one["offsets"] += row["offsets"]
+        one["certain_offsets"] += row["certain_offsets"]
+        one["log_partitions"] += 1
+    return found
 
 
 def commits_between(start: Commits, end: Commits, *, log_partition: int, span_ms: int) -> pa.Table:

@@ -13,6 +13,7 @@ Each function is named after the broker operation that it follows:
     group_metadata_record.GroupMetadataRecord  the record of a classic group (GroupMetadataManager.storeGroup)
     dry_run.commit_offsets       a commit as a whole: validation, the batch, the answer when its append fails
     dry_run.store_group          the same of a classic group's record
+    sweep_log.failed_tombstones  what a broker logs and keeps of a sweep whose append fails
     console                      what kafka-consumer-groups makes of several of these
 
 They read a `coordinator.Coordinator`, which is what one broker leads: a `Shard` for each log partition, with the result

@@ -1,0 +1,135 @@
+"""`sexton groups check-sweep`: what each broker's next sweep removes and logs, and what follows if its append fails."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from sexton.cli.input_options import LogInput
+from sexton.cli.judged_input import published, replayed
+from sexton.cli.options import Json, RetentionMinutes
+from sexton.cli.output import UNDECODABLE, print_aside, print_json, print_line, print_table
+from sexton.errors import UsageError
+from sexton.report import figures
+from sexton.report.meanings import sweep_block_text
+from sexton.report.names import visible
+
+if TYPE_CHECKING:
+    from sexton.analysis.forecast_result import RunTables
+
+EXAMPLES = """\
+[dim]# what does each broker's sweep remove now, and what if the log refuses it?[/dim]
+sexton groups check-sweep --archive s3://keep/offsets
+
+[dim]# from a broker's disk, with another retention[/dim]
+sexton groups check-sweep --segments backup --retention-minutes 60
+
+[dim]# also the sweeps that were, by broker: from the published tables[/dim]
+sexton groups check-sweep
+"""
+SWEEP_COLUMNS = ("COORDINATOR (ID)", "LOG-PARTITION", "OFFSETS", "RECORDS")
+PAST_COLUMNS = ("SWEPT-AT", "COORDINATOR (ID)", "OFFSETS", "CERTAIN", "LOG-PARTITIONS")
+
+
+def check_sweep(*, log: LogInput, retention_minutes: RetentionMinutes = None, json: Json = False) -> int:
+    """Dry run of each broker's sweep: the offsets that it removes, what it logs, and what follows if the append fails.
+
+    Without --segments, --archive and --run it reads the published tables, which also have the sweeps of their interval.
+    How long a sweep takes (M) is in no log of records. Deletes nothing.
+    """
+    from sexton.analysis.forecast_result import FolderTables, LakeTables
+    from sexton.runs.folder import RunFolder
+
+    log.check_replayable("groups check-sweep")
+    if log.is_log:
+        name = "groups check-sweep"
+        with replayed(log, name, retention_minutes=retention_minutes, quiet=json, plans=True) as (folder, record):
+            _print(_found(FolderTables(folder, record)), record.warnings, json=json)
+            return UNDECODABLE if record.counts["undecodable_records"] or record.unloadable else 0
+    if retention_minutes is not None:
+        raise UsageError(
+            "a run was already judged", where="--retention-minutes", fix="leave it out, or give --archive or --segments"
+        )
+    if log.run is not None:
+        folder = RunFolder(log.run)
+        found = _found(FolderTables(folder, folder.read_run()))
+    else:
+        found = _found(LakeTables(*published(log)))
+    _print(found, [], json=json)
+    return 0
+
+
+def _found(tables: "RunTables") -> dict[str, Any]:
+    from sexton.coordinator.api.sweep_log import failed_tombstones, removed_lines
+    from sexton.coordinator.profiles import profile_of
+    from sexton.coordinator.tombstones import OFFSET_TYPE
+    from sexton.history.interval_counts import sweeps_of_brokers
+
+    if tables.row["policy_sha256"] is not None:
+        raise UsageError("the plan follows a policy, a sweep does not", fix="give --archive or --segments")
+    profile = profile_of(tables.row["profile"])
+    led = tables.read("load_profile", ["log_partition", "coordinator"]).to_pylist()
+    brokers = {row["log_partition"]: row["coordinator"] for row in led}
+    planned: dict[int, list[tuple[str, int]]] = {number: [] for number in brokers}
+    rows = tables.read("tombstones", ["log_partition", "position", "group_id", "record_type"])
+    for row in rows.sort_by([("log_partition", "ascending"), ("position", "ascending")]).to_pylist():
+        planned[row["log_partition"]].append((row["group_id"], row["record_type"]))
+    offsets = Counter({at: sum(kind <= OFFSET_TYPE for _, kind in own) for at, own in planned.items()})
+    sweeps = []
+    for broker in sorted(set(brokers.values()), key=lambda one: (one is None, one)):
+        parts = sorted(at for at, leader in brokers.items() if leader == broker)
+        count = sum(offsets[at] for at in parts)
+        lines = removed_lines(count, {at: len(planned[at]) for at in parts}, profile)
+        each = [{"log_partition": at, "offsets": offsets[at], "records": len(planned[at])} for at in parts]
+        sweeps.append({"coordinator": broker, "offsets": count, "log_lines": lines, "log_partitions": each})
+    failed = []
+    for at, own in planned.items():
+        if own:
+            what = failed_tombstones(at, own, profile)
+            failed.append({"log_partition": at, "log_lines": what.lines, "leaves_cache": what.leaves_cache})
+    blocks = {at: block for at in brokers if (block := tables.block(at)) and block.is_on(tables.as_of_ms)}
+    return {
+        "as_of_ms": tables.as_of_ms,
+        "sweeps": sweeps,
+        "if_the_append_fails": failed,
+        "blocked": [f"log partition {at}: {sweep_block_text(block)}" for at, block in sorted(blocks.items())],
+        "past_sweeps": sweeps_of_brokers(tables.sweep_rows(), brokers),
+    }
+
+
+def _print(found: dict[str, Any], warnings: list[str], *, json: bool) -> None:
+    if json:
+        print_json({"operation": "check-sweep", **found, "warnings": warnings})
+        return
+    print_line(f"a sweep at {figures.instant(found['as_of_ms'])}:")
+    rows = [
+        (sweep["coordinator"], part["log_partition"], part["offsets"], part["records"])
+        for sweep in found["sweeps"]
+        for part in sweep["log_partitions"]
+        if part["records"]
+    ]
+    print_table(SWEEP_COLUMNS, rows)
+    for sweep in found["sweeps"]:
+        who = "the broker" if sweep["coordinator"] is None else f"broker {sweep['coordinator']}"
+        logs = "logs:" if sweep["log_lines"] else "logs nothing"
+        print_line(f"{who} removes {figures.some(sweep['offsets'], 'offset')}, and {logs}")
+        for line, times in Counter(sweep["log_lines"]).items():
+            print_line(f"  {line}{'' if times == 1 else f' ({times} times)'}")
+    if found["if_the_append_fails"]:
+        print_line()
+        print_line("if the append fails:")
+        for part in found["if_the_append_fails"]:
+            for line in part["log_lines"]:
+                print_line(f"  {visible(line)}")
+        if found["if_the_append_fails"][0]["leaves_cache"]:
+            print_line("the cache has lost them all the same; the log has them, and the next load brings them back")
+        else:
+            print_line("the cache keeps them, and the next sweep tries again")
+    if found["past_sweeps"]:
+        print_line()
+        past = found["past_sweeps"]
+        columns = ("coordinator", "offsets", "certain_offsets", "log_partitions")
+        print_table(
+            PAST_COLUMNS, ((figures.instant(one["started_at_ms"]), *(one[name] for name in columns)) for one in past)
+        )
+        print_aside("by who led each log partition when the snapshot was taken")
+    for text in (*found["blocked"], *warnings):
+        print_aside(f"! {visible(text)}")

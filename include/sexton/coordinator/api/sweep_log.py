@@ -1,0 +1,82 @@
+"""What a broker logs of its sweep, and what is left of it where the append of the tombstones fails.
+
+No client waits for tombstones: the log line is the only answer. Follows OffsetManager.compact (0.8.2),
+GroupMetadataManager.deleteExpiredOffsets and removeGroup (0.9, 0.10.0), cleanupGroupMetadata (0.10.1 to 3.9), and
+CoordinatorRuntime with GroupCoordinatorShard.cleanupGroupMetadata (4.x).
+
+Up to 3.9 tombstones are appended without acks, so that no replica is waited for, and after the broker has removed the
+offsets and the group from its cache. Whatever the append throws is logged and ignored: that broker answers as if they
+were gone and tries no more, but the log has them, and the next load brings them back, for its own sweep to remove. A
+4.x coordinator reverts its state to what the log has, and tries again at the next interval.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+from sexton.coordinator.profile import Profile
+from sexton.coordinator.tombstones import OFFSET_TYPE
+
+_TOPIC = "__consumer_offsets"
+_BY_APPEND = (0, 10, 2)
+"""From then on offsets and group of a cleanup are one append, with one line."""
+_QUIET_IF_NONE = (2, 7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTombstones:
+    """What follows where the sweep's appends to one log partition fail."""
+
+    lines: tuple[str, ...]
+    """What the broker logs, each with its level; `...` is the error of the append."""
+    leaves_cache: bool
+    """Whether the broker's cache has lost what the tombstones were for; the log has it, and so has the next load."""
+
+
+def failed_tombstones(log_partition: int, tombstones: Iterable[tuple[str, int]], profile: Profile) -> FailedTombstones:
+    """What follows where every append of these fails: (group_id, record type) of each, by group."""
+    if profile.is_java:
+        place = f"{_TOPIC}-{log_partition}"
+        event = f"The write event Timeout(tp={place}, key=expire-group-metadata) for the timer expire-group-metadata"
+        lines = (
+            f"ERROR Writing records to {place} failed due to: ...",
+            f"INFO {event} failed due to ... Rescheduling it.",
+        )
+        return FailedTombstones(lines=lines, leaves_cache=False)
+    return FailedTombstones(lines=tuple(_scala_lines(log_partition, [*tombstones], profile)), leaves_cache=True)
+
+
+def _scala_lines(log_partition: int, tombstones: list[tuple[str, int]], profile: Profile) -> Iterator[str]:
+    place = f"{_TOPIC}-{log_partition}"
+    if profile.release >= _BY_APPEND:
+        for group_id, own in groupby(tombstones, itemgetter(0)):
+            yield (
+                f"ERROR Failed to append {len([*own])} tombstones to {place} for expired/deleted offsets and/or "
+                f"metadata for group {group_id}."
+            )
+        return
+    place = f"[{_TOPIC},{log_partition}]"
+    what = "expired" if profile.reads(2) else "stale"
+    offsets = [group_id for group_id, record_type in tombstones if record_type <= OFFSET_TYPE]
+    # one append of all offsets, in 0.10.1 of one group's
+    for own in [[*run] for _, run in groupby(offsets)] if profile.deletes_groups else [offsets] if offsets else []:
+        yield f"ERROR Failed to mark {len(own)} {what} offsets for deletion in {place}."
+    for group_id, record_type in tombstones:
+        if record_type > OFFSET_TYPE:
+            yield f"ERROR Failed to mark group {group_id} as deleted in {place}."
+
+
+def removed_lines(offsets: int, records: Mapping[int, int], profile: Profile) -> list[str]:
+    """What one broker logs of a sweep: `offsets` over all log partitions that it leads, `records` of each of these.
+
+    M, how long it took, is in no log of records.
+    """
+    if profile.is_java:  # each log partition sweeps for itself
+        text = "INFO Generated {} tombstone records while cleaning up group metadata in M milliseconds."
+        return [text.format(count) for _, count in sorted(records.items())]
+    if not profile.reads(2):
+        return [f"DEBUG Removed {offsets} stale offsets in M milliseconds."]
+    if not offsets and profile.release >= _QUIET_IF_NONE:
+        return []
+    return [f"INFO Removed {offsets} expired offsets in M milliseconds."]

@@ -106,7 +106,8 @@ def _print(found: dict[str, Any], warnings: list[str], *, json: bool) -> None:
         for part in sweep["log_partitions"]
         if part["records"]
     ]
-    print_table(SWEEP_COLUMNS, rows)
+    if rows:
+        print_table(SWEEP_COLUMNS, rows)
     for sweep in found["sweeps"]:
         who = "the broker" if sweep["coordinator"] is None else f"broker {sweep['coordinator']}"
         logs = "logs:" if sweep["log_lines"] else "logs nothing"

@@ -60,8 +60,9 @@ def _scala_lines(log_partition: int, tombstones: list[tuple[str, int]], profile:
     what = "expired" if profile.reads(2) else "stale"
     offsets = [group_id for group_id, record_type in tombstones if record_type <= OFFSET_TYPE]
     # one append of all offsets, in 0.10.1 of one group's
-    for own in [[*run] for _, run in groupby(offsets)] if profile.deletes_groups else [offsets] if offsets else []:
-        yield f"ERROR Failed to mark {len(own)} {what} offsets for deletion in {place}."
+    appends = [len([*run]) for _, run in groupby(offsets)] if profile.deletes_groups else [len(offsets)]
+    for count in filter(None, appends):
+        yield f"ERROR Failed to mark {count} {what} offsets for deletion in {place}."
     for group_id, record_type in tombstones:
         if record_type > OFFSET_TYPE:
             yield f"ERROR Failed to mark group {group_id} as deleted in {place}."

@@ -649,6 +649,12 @@ def test_what_is_answered_over_commits_in_flight(run, asked, held):
         ["u", "1", "-", "-1"],
     ]
     assert run("fetch", "g", "--in-flight", "t:0=x", *held)[0] == 2
+    one = ("--topic", "u:1", "--in-flight", "u:1=42", "--producer-id", 99)
+    told = asked("fetch", "g", "--require-stable", *one, *held)
+    assert told["in_flight"] == [
+        {"topic": "u", "partition": 1, "if_appended": "UNSTABLE_OFFSET_COMMIT", "if_failed": -1}
+        | {"if_committed": 42, "if_aborted": -1}
+    ]
 
 
 def test_a_plan_of_a_disk_in_the_codec_of_its_broker(run, tmp_path):

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from sexton.cli.fetch_in_flight import COLUMNS as IN_FLIGHT_COLUMNS
-from sexton.cli.fetch_in_flight import commit_in_flight, in_flight_offsets, outcomes
+from sexton.cli.fetch_in_flight import MARKER_COLUMNS, commit_in_flight, in_flight_offsets, outcomes
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import GroupId, Json, option, parse_partition
 from sexton.cli.output import (
@@ -76,6 +76,15 @@ def fetch(
             _QUESTION,
         ),
     ] = None,
+    producer_id: Annotated[
+        int | None,
+        option(
+            "--producer-id N",
+            "The commits in flight are part of this producer's transaction: shows the answers after its marker too.",
+            _QUESTION,
+            at_least=0,
+        ),
+    ] = None,
     log: LogInput,
     json: Json = False,
 ) -> int:
@@ -91,8 +100,13 @@ def fetch(
 
     from sexton.coordinator.api import fetch as api
     from sexton.coordinator.commits_in_flight import Outcome
+    from sexton.coordinator.profile import PendingRule
 
     view = log.view_of([group], is_quiet=json)
+    if producer_id is not None and view.coordinator.profile.pending_rule is PendingRule.NEVER:
+        raise UsageError("there are no transactions before 0.11", where="--producer-id", fix="leave it out")
+    settled = [Outcome.APPENDED, Outcome.FAILED] if flying else []
+    markers = [Outcome.COMMITTED, Outcome.ABORTED] if flying and producer_id is not None else []
     partitions = _partitions(view, group, asked, topic_id) if asked or topic_id is not None else None
     answer, *later_answers = (
         api.fetch(
@@ -102,8 +116,9 @@ def fetch(
             require_stable=require_stable,
             in_flight=in_flight_offsets(flying),
             outcome=outcome,
+            producer_id=producer_id,
         )
-        for outcome in (Outcome if flying else (Outcome.WAITING,))
+        for outcome in (Outcome.WAITING, *settled, *markers)
     )
     later = outcomes(flying, *later_answers) if flying else []
     log_partition = view.coordinator.log_partition_of(group)
@@ -123,7 +138,7 @@ def fetch(
         print_table(COLUMNS, map(_row, answer.offsets))
     if later:
         print_line()
-        print_table(IN_FLIGHT_COLUMNS, (tuple(row.values()) for row in later))
+        print_table((*IN_FLIGHT_COLUMNS, *(MARKER_COLUMNS if markers else ())), (tuple(row.values()) for row in later))
     return print_notes(view)
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 Flying = Mapping[tuple[str, int], int | None]
 """The committed offset by partition, None if it was not named."""
 COLUMNS = ("TOPIC", "PARTITION", "ONCE APPENDED", "IF THE APPEND FAILS")
+MARKER_COLUMNS = ("ONCE COMMITTED", "ONCE ABORTED")
 _UNKNOWN = -1
 
 
@@ -43,17 +44,20 @@ def in_flight_offsets(flying: Flying) -> "dict[tuple[str, int], StoredOffset]":
     }
 
 
-def outcomes(flying: Flying, appended: "FetchAnswer", failed: "FetchAnswer") -> list[dict[str, Any]]:
-    """The later answer for each partition: an offset, or the name of an error; None if no offset was named."""
-    after, before = ({(one.topic, one.partition): one for one in answer.offsets} for answer in (appended, failed))
+def outcomes(flying: Flying, *answers: "FetchAnswer") -> list[dict[str, Any]]:
+    """The later answers for each partition: an offset, or the name of an error; None if no offset was named.
+
+    `answers` are those once appended and if that fails; of a transaction, also those after COMMIT and after ABORT.
+    """
+    found = [{(one.topic, one.partition): one for one in answer.offsets} for answer in answers]
+    names = ("if_appended", "if_failed", "if_committed", "if_aborted")
     return [
-        {
-            "topic": topic,
-            "partition": partition,
-            "if_appended": _answer(after.get((topic, partition)), is_named=offset is not None),
-            "if_failed": _answer(before.get((topic, partition)), is_named=True),
+        {"topic": key[0], "partition": key[1]}
+        | {
+            name: _answer(then.get(key), is_named=offset is not None or name in ("if_failed", "if_aborted"))
+            for name, then in zip(names, found, strict=False)
         }
-        for (topic, partition), offset in flying.items()
+        for key, offset in flying.items()
     ]
 
 

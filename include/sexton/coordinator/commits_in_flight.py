@@ -1,4 +1,4 @@
-"""Plain commits of one group between their request and the log's answer: a pure state machine for each coordinator.
+"""Commits of one group between their request and the log's answer: a pure state machine for each coordinator.
 
 Up to 3.9 (GroupMetadata: prepareOffsetCommit, onOffsetCommitAppend, failPendingOffsetWrite) a value is stored when the
 append has succeeded; until then a stable fetch of its partition is answered UNSTABLE_OFFSET_COMMIT. In 4.x
@@ -6,10 +6,15 @@ append has succeeded; until then a stable fetch of its partition is answered UNS
 high watermark, a stable fetch waits until all that was written before it is replicated, and a failed append takes
 everything back that came after the high watermark.
 
+A commit in a transaction is unstable from its request on, until its append fails or the marker of its producer comes
+(prepareTxnOffsetCommit, onTxnOffsetCommitAppend, failPendingTxnOffsetCommit, completePendingTxnOffsetCommit; 4.x:
+OffsetMetadataManager.replayEndTransactionMarker).
+
 Both classes answer the same questions: what a fetch returns (`fetchable`), whether a stable fetch finds a partition
 unstable, and whether it waits.
 """
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -18,6 +23,8 @@ from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Profile
 
 TopicPartition = tuple[str, int]
+Held = dict[int, dict[TopicPartition, StoredOffset]]
+NOT_APPENDED = -1
 
 
 class Outcome(StrEnum):
@@ -28,6 +35,9 @@ class Outcome(StrEnum):
     APPENDED = "appended"
     """They are in the log, on all replicas that count."""
     FAILED = "failed"
+    COMMITTED = "committed"
+    """They are in the log, and so is the marker COMMIT of their transaction."""
+    ABORTED = "aborted"
 
 
 @dataclass(slots=True)
@@ -37,8 +47,10 @@ class ScalaCommits:
     offsets: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     pending: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     """pendingOffsetCommits: by partition the newest commit that the log has not answered."""
-    transactional: frozenset[TopicPartition] = frozenset()
-    """The keys of pendingTransactionalOffsetCommits: what open transactions hold."""
+    transactional: Held = field(default_factory=dict)
+    """pendingTransactionalOffsetCommits: what open transactions hold, by producer; NOT_APPENDED before the append."""
+    is_dead: bool = False
+    """Whether the group was removed while its commits were on their way: then the log's answer changes nothing."""
 
     def prepare_offset_commit(self, offsets: Mapping[TopicPartition, StoredOffset]) -> None:
         """Commits go to the log."""
@@ -49,23 +61,51 @@ class ScalaCommits:
 
         A commit whose partition was removed meanwhile (a deleted topic) is dropped.
         """
-        if key in self.pending:
-            stored = self.offsets.get(key)
-            if stored is None or stored.log_offset < log_offset:
-                self.offsets[key] = replace(offset, log_offset=log_offset)
+        if key in self.pending and not self.is_dead:
+            _store_newer(self.offsets, {key: replace(offset, log_offset=log_offset)})
             self._no_longer_pending(key, offset)
 
     def fail_pending_offset_write(self, key: TopicPartition, offset: StoredOffset) -> None:
         """The append of `offset` failed: what was stored before stays."""
-        self._no_longer_pending(key, offset)
+        if not self.is_dead:
+            self._no_longer_pending(key, offset)
+
+    def prepare_txn_offset_commit(self, producer_id: int, offsets: Mapping[TopicPartition, StoredOffset]) -> None:
+        """Commits of a transaction go to the log."""
+        held = self.transactional.setdefault(producer_id, {})
+        held.update((key, replace(offset, log_offset=NOT_APPENDED)) for key, offset in offsets.items())
+
+    def on_txn_offset_commit_append(
+        self, producer_id: int, key: TopicPartition, offset: StoredOffset, *, log_offset: int
+    ) -> None:
+        """The log has appended `offset`; if the producer has committed another since, that one still waits."""
+        held = self.transactional.get(producer_id, {})
+        if not self.is_dead and held.get(key) == replace(offset, log_offset=NOT_APPENDED):
+            held[key] = replace(offset, log_offset=log_offset)
+
+    def fail_pending_txn_offset_commit(self, producer_id: int, key: TopicPartition) -> None:
+        """The append failed: the producer holds nothing of the partition, whatever it committed before or since."""
+        held = self.transactional.get(producer_id)
+        if held is not None and not self.is_dead:
+            held.pop(key, None)
+            if not held:
+                del self.transactional[producer_id]
+
+    def complete_pending_txn_offset_commit(self, producer_id: int, *, is_commit: bool) -> None:
+        """The marker is in the log. ValueError if one comes to COMMIT what is not appended: Kafka throws there too."""
+        held = self.transactional.pop(producer_id, {})
+        if is_commit:
+            if any(offset.log_offset == NOT_APPENDED for offset in held.values()):
+                raise ValueError(f"producer {producer_id} commits offsets that are not in the log")
+            _store_newer(self.offsets, held)
 
     @property
     def fetchable(self) -> Mapping[TopicPartition, StoredOffset]:
-        return self.offsets
+        return {} if self.is_dead else self.offsets
 
     def is_unstable(self, key: TopicPartition) -> bool:
         """hasPendingOffsetCommitsForTopicPartition: a commit in flight, or a transaction that holds the key."""
-        return key in self.pending or key in self.transactional
+        return not self.is_dead and (key in self.pending or any(key in held for held in self.transactional.values()))
 
     @property
     def waits(self) -> bool:
@@ -82,30 +122,44 @@ class JavaCommits:
 
     committed: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     """What the log has replicated: ordinary fetches answer this."""
-    in_flight: list[tuple[TopicPartition, StoredOffset]] = field(default_factory=list)
-    """What was appended since, in log order."""
-    transactional: frozenset[TopicPartition] = frozenset()
-    """What open transactions hold (hasPendingTransactionalOffsets)."""
+    in_flight: list[tuple[TopicPartition, StoredOffset, int | None]] = field(default_factory=list)
+    """What was appended since, in log order, with the producer of what is part of a transaction."""
+    transactional: Held = field(default_factory=dict)
+    """What open transactions hold, by producer, as far as it is replicated."""
 
-    def append(self, key: TopicPartition, offset: StoredOffset, *, log_offset: int) -> None:
+    def append(
+        self, key: TopicPartition, offset: StoredOffset, *, log_offset: int, producer_id: int | None = None
+    ) -> None:
         """The coordinator stores the value and appends its record."""
-        self.in_flight.append((key, replace(offset, log_offset=log_offset)))
+        self.in_flight.append((key, replace(offset, log_offset=log_offset), producer_id))
 
     def replicate(self, high_watermark: int) -> None:
-        """The high watermark has moved (updateLastCommittedOffset): what is below it may be fetched."""
-        self.committed.update(entry for entry in self.in_flight if entry[1].log_offset < high_watermark)
+        """The high watermark has moved (updateLastCommittedOffset): what is below it may be fetched, or is held."""
+        for key, offset, producer_id in self.in_flight:
+            if offset.log_offset < high_watermark:
+                is_plain = producer_id is None
+                (self.committed if is_plain else self.transactional.setdefault(producer_id, {}))[key] = offset
         self.in_flight = [entry for entry in self.in_flight if entry[1].log_offset >= high_watermark]
 
     def fail(self, log_offset: int) -> None:
         """The write at `log_offset` failed (revertLastWrittenOffset): it and all after it are taken back."""
         self.in_flight = [entry for entry in self.in_flight if entry[1].log_offset < log_offset]
 
+    def end_transaction(self, producer_id: int, *, is_commit: bool, log_offset: int) -> None:
+        """The marker at `log_offset` is replicated, and with it all that was written before."""
+        self.replicate(log_offset)
+        held = self.transactional.pop(producer_id, {})
+        if is_commit:
+            _store_newer(self.committed, held)
+
     @property
     def fetchable(self) -> Mapping[TopicPartition, StoredOffset]:
         return self.committed
 
     def is_unstable(self, key: TopicPartition) -> bool:
-        return key in self.transactional
+        """hasPendingTransactionalOffsets, of all written: a stable fetch does not stop at the high watermark."""
+        is_flying = any(flying == key and producer_id is not None for flying, _, producer_id in self.in_flight)
+        return is_flying or any(key in held for held in self.transactional.values())
 
     @property
     def waits(self) -> bool:
@@ -118,26 +172,57 @@ def commits_after(
     in_flight: Mapping[TopicPartition, StoredOffset],
     outcome: Outcome,
     *,
-    transactional: frozenset[TopicPartition],
+    transactional: Mapping[int, Mapping[TopicPartition, StoredOffset]],
     profile: Profile,
+    producer_id: int | None = None,
+    is_dead: bool = False,
 ) -> ScalaCommits | JavaCommits:
-    """A group with `offsets` to which `in_flight` was committed, in that order, once that has come to `outcome`."""
-    end = max((stored.log_offset for stored in offsets.values()), default=-1) + 1
-    places = {key: end + number for number, key in enumerate(in_flight)}
-    if profile.stores_after_append:
-        scala = ScalaCommits(offsets=dict(offsets), transactional=transactional)
+    """A group with `offsets` to which `in_flight` was committed, in that order, once that has come to `outcome`.
+
+    With `producer_id` they are part of its transaction; COMMITTED and ABORTED are its markers. `is_dead`: the group was
+    removed meanwhile. That matters from 0.10.1 to 3.9: before, offsets belong to no group; in 4.x a removal is a write
+    of its own, behind the commits.
+    """
+    held = {producer: dict(values) for producer, values in transactional.items()}
+    places = itertools.chain(offsets.values(), *(values.values() for values in held.values()))
+    end = max((stored.log_offset for stored in places), default=-1) + 1
+    numbered = [(key, offset, end + number) for number, (key, offset) in enumerate(in_flight.items())]
+    is_commit, has_ended = outcome is Outcome.COMMITTED, outcome in (Outcome.COMMITTED, Outcome.ABORTED)
+    if not profile.stores_after_append:
+        java = JavaCommits(committed=dict(offsets), transactional=held)
+        for key, offset, log_offset in numbered:
+            java.append(key, offset, log_offset=log_offset, producer_id=producer_id)
+        if outcome is Outcome.FAILED:
+            java.fail(end)
+        elif outcome is not Outcome.WAITING:
+            java.replicate(end + len(in_flight))
+        if has_ended and producer_id is not None:
+            java.end_transaction(producer_id, is_commit=is_commit, log_offset=end + len(in_flight))
+        return java
+    scala = ScalaCommits(offsets=dict(offsets), transactional=held, is_dead=is_dead and profile.lists_simple_groups)
+    if producer_id is None:
         scala.prepare_offset_commit(in_flight)
-        for key, offset in in_flight.items():
-            if outcome is Outcome.APPENDED:
-                scala.on_offset_commit_append(key, offset, log_offset=places[key])
-            elif outcome is Outcome.FAILED:
+    else:
+        scala.prepare_txn_offset_commit(producer_id, in_flight)
+    for key, offset, log_offset in numbered:
+        match outcome, producer_id:
+            case Outcome.WAITING, _:
+                continue
+            case Outcome.FAILED, None:
                 scala.fail_pending_offset_write(key, offset)
-        return scala
-    java = JavaCommits(committed=dict(offsets), transactional=transactional)
-    for key, offset in in_flight.items():
-        java.append(key, offset, log_offset=places[key])
-    if outcome is Outcome.APPENDED:
-        java.replicate(end + len(in_flight))
-    elif outcome is Outcome.FAILED:
-        java.fail(end)
-    return java
+            case Outcome.FAILED, int():
+                scala.fail_pending_txn_offset_commit(producer_id, key)
+            case _, None:
+                scala.on_offset_commit_append(key, offset, log_offset=log_offset)
+            case _, int():
+                scala.on_txn_offset_commit_append(producer_id, key, offset, log_offset=log_offset)
+    if has_ended and producer_id is not None and not scala.is_dead:
+        scala.complete_pending_txn_offset_commit(producer_id, is_commit=is_commit)
+    return scala
+
+
+def _store_newer(offsets: dict[TopicPartition, StoredOffset], found: Mapping[TopicPartition, StoredOffset]) -> None:
+    for key, offset in found.items():
+        stored = offsets.get(key)
+        if stored is None or stored.log_offset < offset.log_offset:
+            offsets[key] = offset

@@ -66,14 +66,17 @@ def fetch(
     member_epoch: int = -1,
     in_flight: Mapping[TopicPartition, StoredOffset] = NOTHING_IN_FLIGHT,
     outcome: Outcome = Outcome.WAITING,
+    producer_id: int | None = None,
+    is_dead: bool = False,
 ) -> FetchAnswer:
     """Fetch the offsets of `partitions`, or without them all that are committed, by topic and partition.
 
     A missing group has no offsets, which is no error. With `require_stable` a partition that an open
     transaction holds is answered UNSTABLE_OFFSET_COMMIT, also of a removed group. `member_id` and `member_epoch`
-    matter to groups of the new types only. `in_flight` are plain commits that are not in the log, `outcome` is their
-    outcome (commits_in_flight.py). Until they have one they are unstable up to 3.9, and a 4.x coordinator delays the
-    whole answer.
+    matter to groups of the new types only. `in_flight` are commits that are not in the log, `outcome` is their
+    outcome (commits_in_flight.py), `producer_id` the producer whose transaction they are part of; `is_dead` says that
+    the group was removed before the log answered. Until they have an outcome they are unstable up to 3.9, and a 4.x
+    coordinator delays the whole answer; those of a transaction are unstable until its marker.
     """
     error = coordinator.error_of(group_id)
     if error is Error.NONE:
@@ -86,8 +89,15 @@ def fetch(
         return FetchAnswer(group_id=group_id, error=error)
     offsets = view.offsets(group_id) if _is_fetchable(coordinator, view, group_id) else {}
     is_stable_only = require_stable and coordinator.profile.supports_stable_fetch
-    transactional = view.pending(group_id) if is_stable_only else frozenset[TopicPartition]()
-    commits = commits_after(offsets, in_flight, outcome, transactional=transactional, profile=coordinator.profile)
+    commits = commits_after(
+        offsets,
+        in_flight,
+        outcome,
+        transactional=_held(view, group_id) if is_stable_only or in_flight else {},
+        profile=coordinator.profile,
+        producer_id=producer_id,
+        is_dead=is_dead,
+    )
     offsets = commits.fetchable
     if partitions is None:
         partitions = [AskedPartition(topic=topic, partition=partition) for topic, partition in sorted(offsets)]
@@ -104,6 +114,14 @@ def fetch(
         ),
         waits=is_stable_only and commits.waits,
     )
+
+
+def _held(view: PartitionView, group_id: str) -> dict[int, dict[TopicPartition, StoredOffset]]:
+    """What open transactions hold of the group, by producer."""
+    return {
+        producer_id: {key[1:]: offset for key, offset in values.items() if key[0] == group_id}
+        for producer_id, values in view.transactions().items()
+    }
 
 
 def _is_fetchable(coordinator: Coordinator, view: PartitionView, group_id: str) -> bool:

@@ -360,3 +360,24 @@ def test_a_tombstone_says_what_it_removes():
     (gone, group) = sweep(loaded, retention_ms=R, now_ms=LATER)
     assert (gone.target_log_offset, gone.target_committed_offset, gone.cause) == (1, 42, "broker_retention")
     assert (group.target_log_offset, group.target_committed_offset, group.cause) == (None, None, "group_empty")
+
+
+@pytest.mark.parametrize(
+    "release, reason",
+    [
+        ("0.8.2", "expired"),
+        ("0.10.0", "expired"),
+        ("0.10.1", "commit_in_flight"),
+        (SCALA, "commit_in_flight"),
+        ("3.9", "commit_in_flight"),
+        (JAVA, "expired"),
+    ],
+)
+def test_a_commit_in_flight_keeps_its_offset_from_0_10_1_to_3_9(release, reason):
+    loaded = _load([_old_commit("0.10.1") if release < "2" else OLD], SCALA)
+    at = {"is_pending": False, "is_in_flight": True, "retention_ms": R, "profile": of_broker(release)}
+    early, late = (
+        verdict(loaded.offsets["a", "t", 0], "t", loaded.groups.by_id["a"], now_ms=now_ms, **at)
+        for now_ms in (T0 + R - 1, T0 + R + 1)
+    )
+    assert (early.reason, late.reason.removesuffix("_explicit")) == ("not_due", reason)

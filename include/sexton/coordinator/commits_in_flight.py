@@ -199,7 +199,7 @@ def commits_after(
         if has_ended and producer_id is not None:
             java.end_transaction(producer_id, is_commit=is_commit, log_offset=end + len(in_flight))
         return java
-    scala = ScalaCommits(offsets=dict(offsets), transactional=held, is_dead=is_dead and profile.lists_simple_groups)
+    scala = ScalaCommits(offsets=dict(offsets), transactional=held, is_dead=is_dead and profile.knows_commits_in_flight)
     if producer_id is None:
         scala.prepare_offset_commit(in_flight)
     else:

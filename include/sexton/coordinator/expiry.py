@@ -36,8 +36,8 @@ class Verdict:
 
     `reason` is expired (its retention has passed since the base timestamp), expired_explicit (its own expire timestamp
     has come), not_due, subscribed, group_active (a classic group with members and an unknown subscription),
-    pending_transaction, share_group, sweep_blocked (when it is due, the sweep of its log partition fails) or
-    load_would_fail (no coordinator holds it).
+    pending_transaction, commit_in_flight (pendingOffsetCommits), share_group, sweep_blocked (when it is due, the sweep
+    of its log partition fails) or load_would_fail (no coordinator holds it).
     `base_timestamp_ms` is None under an explicit expiry; `expires_at_ms` is the instant when the offset is due, None
     while no instant alone can make it expire.
     """
@@ -77,17 +77,21 @@ def verdict(
     now_ms: int,
     profile: Profile = NEWEST,
     block: SweepBlock | None = None,
+    is_in_flight: bool = False,
 ) -> Verdict:
     """What the coordinator does with `offset` of `topic` at `now_ms`.
 
     `is_pending` says whether an open transaction holds an offset of the very same group, topic and partition; `block`
-    is what `sweep_block` finds in its log partition.
+    is what `sweep_block` finds in its log partition; `is_in_flight` says whether a plain commit of it awaits the log's
+    answer (ScalaCommits.pending), which no log tells.
     """
     base_ms = None if offset.expire_timestamp_ms is not None else _base_timestamp_ms(offset, group, profile)
     is_due, expires_at_ms = _due(offset, base_ms, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
     reason = _kept_by(group, topic, profile)
     if reason is None and is_due and is_pending and profile.pending_blocks_expiry:
         reason = "pending_transaction"
+    if reason is None and is_due and is_in_flight and profile.knows_commits_in_flight:
+        reason = "commit_in_flight"
     if reason is not None:
         is_due, expires_at_ms = False, None
     elif is_due:
@@ -135,6 +139,8 @@ def changes_by(
             return "subscription, group_empty" if is_read else "group_empty"
         case "pending_transaction":
             return "transaction_end"
+        case "commit_in_flight":
+            return "commit"
         case "share_group":
             return None
         case "sweep_blocked" | "load_would_fail":

@@ -234,6 +234,11 @@ class Profile:
         return self.name == "group_coordinator"
 
     @property
+    def knows_commits_in_flight(self) -> bool:
+        """Whether it keeps what awaits the log's answer apart (GroupMetadata.pendingOffsetCommits, 0.10.1 to 3.9)."""
+        return self.stores_after_append and self.lists_simple_groups
+
+    @property
     def is_one_write(self) -> bool:
         """Whether everything that an operation appends has one timestamp (CoordinatorRuntime.append)."""
         return not self.batch_per_group

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from sexton.coordinator.api.commit import Commit, CommitPartition, group_made, validate_commit
+from sexton.coordinator.api.commit import Commit, CommitPartition, group_made, left_in_flight, validate_commit
 from sexton.coordinator.api.coordinator import LOADING, Coordinator, Shard, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember
@@ -238,3 +238,15 @@ def test_which_refused_commits_make_a_group():
     for release in ("2.8", "4.3.1"):
         assert made(release, partition_counts={}) is None
         assert made(release, commit("g")) is None  # it is there
+
+
+@pytest.mark.parametrize(
+    "release, is_left",
+    [("0.10.0", False), ("0.10.1", True), ("3.7", True), ("3.8", False), ("4.3.1", False)],
+)
+def test_what_was_refused_for_its_metadata_stays_in_flight_up_to_3_7(release, is_left):
+    profile, asked = of_broker(release), Commit(group_id="g", partitions=())
+    refused = {("t", 1): Error.OFFSET_METADATA_TOO_LARGE}
+    found = left_in_flight(asked, {("t", 0): Error.NONE, **refused}, profile=profile)
+    assert found == ({("t", 1)} if is_left else set())
+    assert left_in_flight(asked, refused, profile=profile) == set()

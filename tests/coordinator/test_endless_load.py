@@ -132,3 +132,29 @@ def test_every_question_is_answered_that_the_load_goes_on(release: str) -> None:
 
 def test_kafka_s_default() -> None:
     assert DEFAULT_BUFFER_BYTES == 5_242_880
+
+
+@pytest.mark.parametrize(
+    "release, outcome, answer, held",
+    [
+        ("offset_manager:0.8.2", "leadership_lost", Error.NOT_COORDINATOR, 1),
+        ("offset_manager:0.9", "leadership_lost", Error.NONE, 1),
+        ("group_metadata_manager:3.9", "leadership_lost", Error.NONE, 1),
+        ("group_coordinator:4.3.1", "not_coordinator", Error.NOT_COORDINATOR, 0),
+    ],
+)
+def test_a_load_that_loses_the_leadership_halfway(release: str, outcome: str, answer: Error, held: int) -> None:
+    """The first of two commits is read; what is held is there for the broker once it leads again."""
+    profile = profile_of(release)
+    of_type = {"record_type": profile.offset_key_type}
+    entries = [(offset_key("g", partition=n, **of_type), offset_value(n, version=0, **of_type)) for n in range(2)]
+    log = b"".join(encode_message_set([entry], base_offset=n, magic=0) for n, entry in enumerate(entries))
+    loaded = load([log], cap_bytes=CAP_BYTES, profile=profile, leads_until=1)
+    shard = shard_after_load(
+        PlainView(loaded),
+        profile=profile,
+        load_failed=loaded.load_would_fail,
+        leadership_lost=loaded.leadership_lost,
+    )
+    coordinator = Coordinator(profile=profile, partition_count=1, shards={0: shard})
+    assert (loaded.load_outcome, coordinator.error_of("g"), len(shard.view.offsets("g"))) == (outcome, answer, held)

@@ -38,6 +38,8 @@ FUTURE_MS = 3_600_000
 
 GROUP_REMOVED, SHARE_GROUP, MISPLACED, UNDETERMINED = "group_removed", "share_group", "misplaced", "undetermined"
 LOADED = "loaded"
+LEADERSHIP_LOST = "leadership_lost"
+"""The outcome, up to 3.9, of a load during which another broker became the leader: it holds what was read before."""
 HOLDS_NOTHING = frozenset({AfterFailure.NOTHING.value, AfterFailure.EMPTY.value, NEVER_ENDS})
 """Outcomes of a load that leave nothing in memory: nothing of the log partition is served, listed or expires."""
 HOT_GROUPS = 5
@@ -72,6 +74,7 @@ class Loaded:
     max_timestamp_ms: int = -1
     max_commit_timestamp_ms: int = -1
     cut: int = 0
+    leadership_lost: bool = False
     _live_group_records: dict[bytes, bool] = field(default_factory=dict)
 
     @property
@@ -137,9 +140,11 @@ class Loaded:
 
     @property
     def load_outcome(self) -> str:
-        """What a coordinator serves after the load: LOADED, what AfterFailure says, or NEVER_ENDS."""
+        """What a coordinator serves after the load: LOADED, what AfterFailure says, LEADERSHIP_LOST or NEVER_ENDS."""
         if self.endless is not None:
             return NEVER_ENDS
+        if self.leadership_lost:
+            return LEADERSHIP_LOST
         return self.profile.after_failure.value if self.failures else LOADED
 
     @property
@@ -179,6 +184,7 @@ def load(
     stops_at_failure: bool = False,
     load_buffer_bytes: int | None = None,
     replays_out_of_order: bool = False,
+    leads_until: int | None = None,
 ) -> Loaded:
     """Replay the segments of one log partition, given in log order, as a coordinator does when it becomes leader.
 
@@ -188,9 +194,10 @@ def load(
     coordinator could not read with a buffer of that size; it is replayed all the same.
     With `replays_out_of_order`, a batch whose base offset contradicts its neighbours is replayed where it lies, as a
     coordinator does, which does not compare them; it is noted all the same.
+    With `leads_until`, the broker loses the leadership before it reads the first batch that is not below it.
     """
     loaded = _nothing_loaded(profile, load_buffer_bytes)
-    cut = _read(loaded, chunks, cap_bytes, as_of_ms, taken_at_ms, stops_at_failure, replays_out_of_order)
+    cut = _read(loaded, chunks, cap_bytes, as_of_ms, taken_at_ms, stops_at_failure, replays_out_of_order, leads_until)
     if cut < 0:
         loaded = _nothing_loaded(profile, load_buffer_bytes)
         note_damage(loaded, decoding.negative_end(cut))
@@ -218,6 +225,7 @@ def _read(
     taken_at_ms: int | None,
     stops_at_failure: bool,
     replays_out_of_order: bool,
+    leads_until: int | None,
 ) -> int:
     """Replay the chunks; returns the log_offset where reading stopped."""
     torn_bytes = 0
@@ -240,10 +248,25 @@ def _read(
                             return loaded.next_log_offset
                         replay_batch(loaded, lying, cap_bytes, stops_at_failure)
                 case Batch():
+                    if leads_until is not None and found.base_offset >= leads_until and not loaded.load_would_fail:
+                        _lose_leadership(loaded, found.base_offset)
+                        return found.base_offset
                     if is_past(loaded, found, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms):
                         return found.base_offset
                     replay_batch(loaded, found, cap_bytes, stops_at_failure)
     return loaded.next_log_offset
+
+
+def _lose_leadership(loaded: Loaded, log_offset: int) -> None:
+    """The end of the log is -1 from now on.
+
+    Up to 3.9 the loop ends there as at the end of the log, and what it has read is installed (doLoadGroupsAndOffsets;
+    0.8.2: OffsetManager.loadOffsets); in 4.x the load fails (CoordinatorLoaderImpl).
+    """
+    if loaded.profile.is_java:
+        _fail(loaded, f"log_offset {log_offset}: the broker no longer leads the log partition")
+    else:
+        loaded.leadership_lost = True
 
 
 def is_past(loaded: Loaded, batch: Batch, *, as_of_ms: int | None, taken_at_ms: int | None) -> bool:

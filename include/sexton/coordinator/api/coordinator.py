@@ -21,6 +21,8 @@ class Status(Enum):
     LOADING = "loading"
     ACTIVE = "active"
     FAILED = "failed"
+    NOT_LED = "not_led"
+    """Loaded, but not served as long as another broker leads it (0.8.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class Shard:
         match self.status:
             case Status.LOADING:
                 return Error.COORDINATOR_LOAD_IN_PROGRESS
-            case Status.FAILED:
+            case Status.FAILED | Status.NOT_LED:
                 return Error.NOT_COORDINATOR
         return Error.NONE
 
@@ -45,14 +47,24 @@ LOADING = Shard(status=Status.LOADING, view=EmptyView())
 """A shard whose load has not ended."""
 
 
-def shard_after_load(view: PartitionView, *, profile: Profile, load_failed: bool, never_ends: bool = False) -> Shard:
+def shard_after_load(
+    view: PartitionView,
+    *,
+    profile: Profile,
+    load_failed: bool,
+    never_ends: bool = False,
+    leadership_lost: bool = False,
+) -> Shard:
     """The shard when its load has ended; LOADING where it never does.
 
     `view` is what was read. With AfterFailure.PREFIX it has to end at the failure, as that of
-    `load(..., stops_at_failure=True)` does.
+    `load(..., stops_at_failure=True)` does. `leadership_lost` is that of Loaded: from 0.9 to 3.9 the groups read so far
+    are owned (ownedPartitions) and answered from until they are unloaded; 0.8.2 asks with each fetch whether it leads.
     """
     if never_ends:
         return LOADING
+    if leadership_lost and not profile.reads(2):
+        return Shard(status=Status.NOT_LED, view=view)
     if not load_failed:
         return Shard(status=Status.ACTIVE, view=view)
     match profile.after_failure:

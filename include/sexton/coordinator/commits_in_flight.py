@@ -137,8 +137,8 @@ class JavaCommits:
         """The high watermark has moved (updateLastCommittedOffset): what is below it may be fetched, or is held."""
         for key, offset, producer_id in self.in_flight:
             if offset.log_offset < high_watermark:
-                is_plain = producer_id is None
-                (self.committed if is_plain else self.transactional.setdefault(producer_id, {}))[key] = offset
+                goes_to = self.committed if producer_id is None else self.transactional.setdefault(producer_id, {})
+                goes_to[key] = offset
         self.in_flight = [entry for entry in self.in_flight if entry[1].log_offset >= high_watermark]
 
     def fail(self, log_offset: int) -> None:

@@ -83,7 +83,7 @@ def verdict(
 
     `is_pending` says whether an open transaction holds an offset of the very same group, topic and partition; `block`
     is what `sweep_block` finds in its log partition; `is_in_flight` says whether a plain commit of it awaits the log's
-    answer (ScalaCommits.pending), which no log tells.
+    answer (ScalaCommits.pending), which no log shows.
     """
     base_ms = None if offset.expire_timestamp_ms is not None else _base_timestamp_ms(offset, group, profile)
     is_due, expires_at_ms = _due(offset, base_ms, retention_ms=retention_ms, now_ms=now_ms, profile=profile)

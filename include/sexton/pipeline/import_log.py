@@ -132,7 +132,7 @@ def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None =
             progress(number + 1, len(work))
     failpoint("import.copied")
     if topics is not None and to.count is not None:
-        _record(to, request, work, replace(shown, topics=topics, partition_count=to.count))
+        _record(to, request, work, shown, topics=topics, count=to.count)
     return Imported(
         cluster_id=to.cluster_id,
         topic_id=to.topic_id,
@@ -275,7 +275,15 @@ def _copy(disk: pafs.FileSystem, to: _Target, work: _Work, taken_at_ms: int) -> 
     ]
 
 
-def _record(to: _Target, request: ImportRequest, work: Sequence[_Work], shown: DiskEvidence) -> None:
+def _record(
+    to: _Target,
+    request: ImportRequest,
+    work: Sequence[_Work],
+    shown: DiskEvidence,
+    *,
+    topics: list[dict[str, Any]],
+    count: int,
+) -> None:
     """Write the metadata of the import, unless that of the instant, or the newest, says the same already.
 
     What the disk does not show, the brokers' settings above all, is that of the last metadata, until somebody looks
@@ -300,8 +308,8 @@ def _record(to: _Target, request: ImportRequest, work: Sequence[_Work], shown: D
         broker_version=shown.broker_version or (before.broker_version if before else None),
         settings=before.settings if before else {},
         topic_id=to.topic_id,
-        partition_count=shown.partition_count,
-        topics=shown.topics,
+        partition_count=count,
+        topics=topics,
         log_partitions=imported,
         delete_retention_ms=of_topic.delete_retention_ms if of_topic else None,
         max_message_bytes=shown.max_message_bytes or (of_topic.max_message_bytes if of_topic else None),

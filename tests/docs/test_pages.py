@@ -71,3 +71,20 @@ def test_what_is_generated_is_current(name: str, page: Callable[[], str]) -> Non
     path = ROOT / "docs" / f"{name}.md"
     told = dags_page.page(dags_page.load()) if name == "dags" else page()
     assert path.read_text(encoding="utf-8") == told, f"run: python scripts/docs.py; {dags_page.__doc__}"
+
+
+def test_every_item_of_the_coordinator_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "coordinator-items.md").read_text(encoding="utf-8")
+    items: list[str] = []
+    missing: list[str] = []
+    for numbers, tests in re.findall(r"^\| (\d[^|]*) \|[^|]*\|([^|]*)\|.*$", page, flags=re.MULTILINE):
+        for first, last in re.findall(r"(\d+[a-f]?)(?: to (\d+))?", numbers):
+            items += map(str, range(int(first), int(last) + 1)) if last else [first]
+        file = ""
+        for named, name in re.findall(r"`([\w/]*\.py)?(?:::(\w+))?`", tests):
+            file = named or file
+            if name and f"def {name}(" not in (ROOT / "tests" / file).read_text(encoding="utf-8"):
+                missing.append(f"{file}::{name}")
+        assert (ROOT / "tests" / file).is_file(), numbers
+    assert missing == []
+    assert len(items) == len({*items}) == 125

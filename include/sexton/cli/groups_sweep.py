@@ -71,7 +71,9 @@ def _found(tables: "RunTables") -> dict[str, Any]:
     planned: dict[int, list[tuple[str, int]]] = {number: [] for number in brokers}
     rows = tables.read("tombstones", ["log_partition", "position", "group_id", "record_type"])
     for row in rows.sort_by([("log_partition", "ascending"), ("position", "ascending")]).to_pylist():
-        planned[row["log_partition"]].append((row["group_id"], row["record_type"]))
+        # A misplaced group's tombstones go to the log partition that it hashes to, which may hold nothing yet.
+        brokers.setdefault(row["log_partition"], None)
+        planned.setdefault(row["log_partition"], []).append((row["group_id"], row["record_type"]))
     offsets = Counter({at: sum(kind <= OFFSET_TYPE for _, kind in own) for at, own in planned.items()})
     sweeps = []
     for broker in sorted(set(brokers.values()), key=lambda one: (one is None, one)):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sexton.pipeline import find_expired, job
 from sexton.policy import read_policy
-from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
+from sexton.runs.processes import engine_of_task
 
 
 def options() -> argparse.ArgumentParser:
@@ -19,7 +19,7 @@ def options() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
     policy = None if arguments.policy is None else read_policy(arguments.policy)
-    with Engine("find_expired") as engine:
+    with engine_of_task("find_expired") as engine:
         record = find_expired.run(engine, RunFolder(arguments.run_dir), policy=policy)
     return {"offset_verdicts": record.counts["offset_verdicts"]}
 

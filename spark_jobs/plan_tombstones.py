@@ -5,8 +5,8 @@ import sys
 
 from sexton.pipeline import job, plan_tombstones
 from sexton.report.plan_page import render_plan
-from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
+from sexton.runs.processes import engine_of_task
 
 
 def options() -> argparse.ArgumentParser:
@@ -15,7 +15,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
-    with Engine("plan_tombstones") as engine:
+    with engine_of_task("plan_tombstones") as engine:
         record = plan_tombstones.run(engine, RunFolder(arguments.run_dir), page=render_plan)
     return {"tombstones": record.counts["tombstones"], "plan_id": record.plan_id}
 

@@ -5,8 +5,8 @@ import sys
 
 from sexton.lake.catalog import open_lake
 from sexton.pipeline import job, publish_tables
-from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
+from sexton.runs.processes import engine_of_task
 
 
 def options() -> argparse.ArgumentParser:
@@ -21,7 +21,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
-    with Engine("publish_tables", iceberg=True) as engine:
+    with engine_of_task("publish_tables", iceberg=True) as engine:
         published = publish_tables.run(engine, RunFolder(arguments.run_dir), archive=arguments.archive)
     return {
         "run_id": published.key.run_id,

@@ -12,6 +12,7 @@ from sexton.pipeline.replay_groups import ReplayRequest, now_ms
 from sexton.runs.choose_profile import AUTO
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, snapshot_cluster
+from sexton.runs.processes import engine_of_task
 
 
 def options() -> argparse.ArgumentParser:
@@ -74,7 +75,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         is_full=arguments.full,
         since_ms=arguments.since,
     )
-    with Engine("replay_groups") as engine:
+    with engine_of_task("replay_groups") as engine:
         if arguments.check:
             return asdict(_check(engine, arguments, request))
         record = replay_groups.run(engine, RunFolder(arguments.run_dir), request)
@@ -82,6 +83,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     unloadable = [f"log partition {part}: {record.blocked[part]}" for part in record.unloadable]
     return {
         **record.counts,
+        "engine": record.engine,
         "coverage": record.coverage,
         "base_as_of_ms": record.base_as_of_ms,
         "warnings": record.warnings,

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from sexton.archive.folder import Folder
 from sexton.pipeline import job, snapshot_log
 from sexton.pipeline.snapshot_log import SnapshotRequest
-from sexton.runs.engine import Engine
+from sexton.runs.processes import engine_of_task
 
 KEPT = "snapshot_log.json"
 
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     if snapshot := snapshot_log.earlier(request):
         fetched = "nothing: an earlier snapshot has settled the instant"
     else:
-        with Engine("snapshot_log") as engine:
+        with engine_of_task("snapshot_log") as engine:
             snapshot = snapshot_log.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000, notify=keep)
         fetched = "new batches" if snapshot.segments else "nothing new"
     if snapshot.looked_because is not None:

@@ -12,8 +12,8 @@ import pyspark.sql  # noqa: F401  # before two threads import it: its modules im
 from sexton.pipeline import job, validate_tables
 from sexton.quality.spark_checks import load_library
 from sexton.report import write_report
-from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
+from sexton.runs.processes import engine_of_task
 
 
 def options() -> argparse.ArgumentParser:
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
             record = validate_tables.check_folder(folder)
         else:
             threading.Thread(target=load_library, daemon=True).start()  # while Spark starts
-            with Engine("validate_tables", iceberg=True) as engine:
+            with engine_of_task("validate_tables", iceberg=True) as engine:
                 record = validate_tables.run(engine, folder)
     finally:  # also for a run that failed
         if folder.sub(validate_tables.TABLE).files():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AwareDatetime,
@@ -121,6 +121,10 @@ class Settings(BaseSettings):
         description="several clusters, as JSON: name -> overridden settings; the first is the main cluster",
     )
     kafka_conn_id: str = Field("kafka_default", description="Airflow connection of the cluster")
+    engine: Literal["spark", "local", "auto"] = Field(
+        "spark",
+        description="who computes: Spark, `local` (the task's process) or `auto` (that for little work, else Spark)",
+    )
     spark_conn_id: str = Field("spark_default", description="Airflow connection of Spark")
     schedule: str = Field("0 * * * *", description="cron of offset_retention, in UTC; empty: only by hand")
     catchup: bool = Field(False, description="whether offset_retention runs for missed intervals")

@@ -128,6 +128,7 @@ def world(
         with ThreadPoolExecutor(1) as beside:
             deletion = beside.submit(delete_at, ticks[1] + 5, clients)
             system.start(
+                SEXTON_ENGINE="auto",
                 SEXTON_SCHEDULE=schedule_of(ticks),
                 SEXTON_SETTLE_MS="500",
                 SEXTON_MAINTENANCE_SCHEDULE="",

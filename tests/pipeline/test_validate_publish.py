@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,9 +18,11 @@ from sexton.lake.catalog import Lake
 from sexton.lake.read import load, owner, partition_of, published_runs, read_published
 from sexton.pipeline import job, publish_tables, validate_tables
 from sexton.pipeline.audit_counts import newest_lag
+from sexton.quality import spark_checks
 from sexton.quality.declared_expectations import CHECKED_TABLES
 from sexton.runs.engine import Engine
 from sexton.runs.folder import LagCounts, ReplicaCounts, RunFolder, RunRecord, TransactionCounts
+from sexton.runs.processes import AutoEngine
 from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, SNAPSHOT_TABLES, TABLES, TRANSACTIONS
 from tests.jobs import load_job
 from tests.lake_session import check_by_duckdb, engine_of, use_lake
@@ -223,13 +227,42 @@ def test_a_failure_leaves_main_alone_and_keeps_the_branch(iceberg: Engine, lake:
     assert [run.key.run_id for run in published_runs(lake, "failing")] == ["good"]
 
 
+@pytest.mark.parametrize("broken", [None, PLAN_A_KEPT_OFFSET], ids=["sound", "broken"])
+def test_little_is_counted_without_spark(
+    iceberg: Engine,
+    lake: Lake,  # which the stage opens
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: Callable[[world.Rows], object] | None,
+) -> None:
+    """What fails is asked again of Spark, by Great Expectations: the results are the same, the rows included."""
+    by_engine = []
+    auto = AutoEngine("tests", iceberg=True)
+    auto._session = iceberg.session
+    for name, engine in (("spark", iceberg), ("auto", auto)):
+        folder = fill(tmp_path / name, cluster_id=f"counted {broken}", broken=broken)
+        with pytest.MonkeyPatch.context() as patch, suppress(DataQualityFailure):
+            if engine is auto:
+                patch.setattr(spark_checks, "count_broken", lambda *_: pytest.fail("Spark was asked to count"))
+            validate_tables.run(engine, folder)
+        assert folder.exists("dq", "index.html")
+        by_engine.append(folder.read_table("dq_results", 0))
+    assert by_engine[0].equals(by_engine[1])
+    assert (pc.sum(by_engine[1]["success"]).as_py() < len(by_engine[1])) == (broken is not None)
+
+
 @pytest.mark.thorough
+@pytest.mark.parametrize("kind", [Engine, AutoEngine])
 def test_what_is_checked_is_the_branch(
-    iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Engine]
 ) -> None:
     """Rows that get lost on the way to the lake are missed, though the run folder has them."""
-    check_by_duckdb(monkeypatch)
-    folder = fill(tmp_path, cluster_id="lossy")
+    if kind is Engine:
+        check_by_duckdb(monkeypatch)
+    else:
+        session, iceberg = iceberg.session, AutoEngine("tests", iceberg=True)
+        iceberg._session = session
+    folder = fill(tmp_path, cluster_id=f"lossy {kind}")
     real = validate_tables.write_branch
 
     def lossy(spark: object, lake: object, key: object, folder: Folder, files: dict[str, list[str]]) -> None:
@@ -239,7 +272,7 @@ def test_what_is_checked_is_the_branch(
     monkeypatch.setattr(validate_tables, "write_branch", lossy)
     with pytest.raises(DataQualityFailure, match="belongs to a group"):
         validate_tables.run(iceberg, folder)
-    assert published_runs(lake, "lossy") == []
+    assert published_runs(lake, f"lossy {kind}") == []
 
 
 @pytest.mark.thorough
@@ -303,7 +336,7 @@ def test_jobs_end_with_their_exit_codes(
     ended = []
     for name in ("validate_tables", "publish_tables"):
         module = load_job(name)
-        monkeypatch.setattr(module, "Engine", lambda *_, **__: engine_of(iceberg.session))
+        monkeypatch.setattr(module, "engine_of_task", lambda *_, **__: engine_of(iceberg.session))
         monkeypatch.setattr(Engine, "stop", lambda _: None)
         monkeypatch.setattr(module, "open_lake", lambda: lake, raising=False)
         ended.append(job.main(name, module.options(), module.run, ["--run-dir", str(tmp_path), "--json"]))

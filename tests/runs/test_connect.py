@@ -86,7 +86,7 @@ def test_pieces_go_from_the_tasks_of_one_map_to_those_of_the_next(server: SparkS
         def letters(word):
             yield from (letter.encode() for letter in word)
             return len(word)
-        with engine.exchange(Folder('nowhere')) as exchange:
+        with engine.exchange(Folder('nowhere'), 0) as exchange:
             print(exchange.make('Spelling', ['ab', 'c'], letters))
             print(exchange.merge('Joining', [(1, [(1, 0), (0, 1)]), (2, [])], lambda n, some: (n, b''.join(some))))
             print(exchange.merge('Nothing wanted', [(3, [])], lambda n, some: (n, b''.join(some))))

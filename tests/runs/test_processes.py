@@ -13,12 +13,13 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
+from sexton.archive.folder import Folder
 from sexton.errors import SextonError, UsageError
 from sexton.pipeline.audit import AuditRequest, run_audit
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.runs import processes as local
-from sexton.runs.engine import Engine
-from sexton.runs.processes import ProcessEngine, engine_here
+from sexton.runs.engine import Engine, Exchange
+from sexton.runs.processes import AutoEngine, FileExchange, ProcessEngine, engine_here, engine_of_task
 from sexton.settings import settings
 from tests.coordinator.golden import GOLDEN
 
@@ -89,6 +90,27 @@ def test_a_cluster_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch, m
     settings.cache_clear()
 
 
+@pytest.mark.parametrize(("asked", "kind"), [("spark", Engine), ("local", ProcessEngine), ("auto", AutoEngine)])
+def test_a_task_has_the_engine_that_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, asked: str, kind: type[Engine]
+) -> None:
+    monkeypatch.setenv("SEXTON_ENGINE", asked)
+    settings.cache_clear()
+    with engine_of_task("test") as engine:
+        assert (type(engine), engine.name) == (kind, "spark" if asked == "spark" else "local")
+    settings.cache_clear()
+
+
+def test_little_work_is_done_here_and_all_other_on_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Engine, "_spread", lambda *_: ["by Spark"])
+    with AutoEngine("test") as engine:
+        assert engine.map("Asking", [0], lambda _: os.getpid(), work_bytes=local.KEPT_BYTES - 1) == [os.getpid()]
+        assert type(engine.exchange(Folder("nowhere"), local.KEPT_BYTES - 1)) is FileExchange
+        assert engine.map("Asking", [0], lambda _: os.getpid(), work_bytes=local.KEPT_BYTES) == ["by Spark"]
+        assert engine.map("Asking", [0], lambda _: os.getpid()) == ["by Spark"]
+        assert type(engine.exchange(Folder("nowhere"), local.KEPT_BYTES)) is Exchange
+
+
 @pytest.mark.thorough
 def test_an_audit_is_the_same_over_spark(
     processes: ProcessEngine, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -98,7 +120,8 @@ def test_an_audit_is_the_same_over_spark(
     request = ReplayRequest(run_id="one", segments=str(LOG), taken_at_ms=1 << 60)
     here = run_audit(processes, AuditRequest(replay=request, out=tmp_path / "here"))
     there = run_audit(engine, AuditRequest(replay=request, out=tmp_path / "there"))
-    assert here == there
+    assert (here.engine, there.engine) == ("local", "spark")
+    assert here.model_copy(update={"engine": "spark"}) == there
     files = sorted(path.relative_to(tmp_path / "here") for path in (tmp_path / "here").rglob("*.parquet"))
     assert files
     assert files == sorted(path.relative_to(tmp_path / "there") for path in (tmp_path / "there").rglob("*.parquet"))

@@ -272,7 +272,7 @@ class SparkJob(SparkSubmitOperator):
         remove_outcome(folder, self.task_id)
         failure: AirflowException | None = None
         try:
-            if not JOBS[self.task_id].needs_spark:
+            if not self._needs_spark():
                 self._run()
             elif BaseHook.get_connection(self._conn_id).conn_type == SparkConnectHook.conn_type:
                 # The stages of a run share a session, so that the server's workers load the package and its kernels
@@ -309,6 +309,11 @@ class SparkJob(SparkSubmitOperator):
             reads_tables=job.reads_tables,
             writes_tables=job.writes_tables,
         )
+
+    def _needs_spark(self) -> bool:
+        job = JOBS[self.task_id]
+        is_local = settings().engine == "local" and self.task_id in STAGES and not job.writes_iceberg
+        return job.needs_spark and not is_local
 
     def _run(self, **variables: str) -> None:
         """Run the job as a process of this Python; AirflowException if it fails."""

@@ -93,6 +93,15 @@ def read_published(lake: Lake, run: PublishedRun, table: str, columns: Sequence[
     return _rows(found, table, run.key, snapshot_id=snapshot_id, columns=columns)
 
 
+def branch_rows(lake: Lake, run: RunKey, table: str) -> pa.Table:
+    """The rows on the run's branch, as they were committed; UsageError without one."""
+    found = load(lake, table)
+    head = found.snapshot_by_name(run.branch)
+    if head is None:
+        raise UsageError(f"no branch {run.branch}", where=table, fix="run validate_tables on this run first")
+    return plain(found.scan(row_filter=partition_of(run), snapshot_id=head.snapshot_id).to_arrow())
+
+
 def owner(table: "IcebergTable", run: RunKey, *, snapshot_id: int | None = None) -> str | None:
     """The run whose rows are in the run's partition, on main or at a snapshot; None while it is empty."""
     scan = table.scan(row_filter=partition_of(run), selected_fields=("run_id",), limit=1, snapshot_id=snapshot_id)

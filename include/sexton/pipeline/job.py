@@ -14,18 +14,19 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sexton.distributions import require_fit
 from sexton.errors import SextonError, printable, printable_traceback
-from sexton.kafka.client import ClientConfig, client_config, read_properties
-from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.numbers import whole_number
 from sexton.process_id import TASK, ProcessId, has_ended, host
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings, variable
 from sexton.uris import with_login_of, without_login
+
+if TYPE_CHECKING:
+    from sexton.kafka.client import ClientConfig
 
 Run = Callable[[argparse.Namespace], dict[str, object]]
 _POLL_S, _INTERRUPT_S = 2, 10
@@ -65,6 +66,8 @@ def whole(place: str) -> str:
 
 def add_kafka_options(options: argparse.ArgumentParser) -> None:
     """Add the options of jobs that talk to a live cluster."""
+    from sexton.kafka.topics import OFFSETS_TOPIC  # late: most jobs talk to no broker, and the client takes a second
+
     options.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="default: what --client-config says")
     options.add_argument(
         "--client-config",
@@ -75,8 +78,10 @@ def add_kafka_options(options: argparse.ArgumentParser) -> None:
     options.add_argument("--topic", default=OFFSETS_TOPIC, metavar="NAME", help="default: %(default)s")
 
 
-def kafka_config(arguments: argparse.Namespace) -> ClientConfig:
+def kafka_config(arguments: argparse.Namespace) -> "ClientConfig":
     """Return the client configuration of the options of `add_kafka_options`."""
+    from sexton.kafka.client import client_config, read_properties
+
     file = arguments.client_config
     properties = read_properties(file) if file else {}
     return client_config(properties, bootstrap_servers=arguments.bootstrap_servers, where=file)

@@ -153,6 +153,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     record = record.model_copy(
         update={
             "counts": dict(counts),
+            "engine": engine.name,
             "changes_since_ms": None if changes is None else request.since_ms,
             "misplaced_sources": sources,
             "lost": lost,

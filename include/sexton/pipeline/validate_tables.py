@@ -19,6 +19,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.errors import DataQualityFailure
 from sexton.lake.branch import RunKey, ensure_tables, footers, read_branch, write_branch
 from sexton.lake.catalog import open_lake
+from sexton.lake.read import branch_rows
 from sexton.pipeline.audit_counts import newest_lag, newest_replicas, newest_transactions
 from sexton.quality import duckdb_checks, spark_checks
 from sexton.quality.declared_expectations import checked_tables
@@ -26,6 +27,7 @@ from sexton.quality.expectation import Expectation, Result
 from sexton.quality.relations import CheckedRun
 from sexton.quality.suites import Shapes, read_expectations, shape, suites_of
 from sexton.runs.engine import SHUFFLE_PARTITIONS, Engine, session_conf
+from sexton.runs.fold_log import UNPACKED
 from sexton.runs.folder import SHARDED, WHOLE_RUN, RunFolder, RunRecord, Shard
 from sexton.settings import settings
 from sexton.tables import TABLES, Table
@@ -63,8 +65,12 @@ def run(engine: Engine, folder: RunFolder) -> RunRecord:
         ensure_tables(engine.session, lake)
         write_branch(engine.session, lake, key, folder, sound)
         rows = {name: read_branch(engine.session, lake, key, name) for name in sound}
+        count = None
+        if engine.works_here(UNPACKED * folder.size_bytes(*sound)):
+            committed = {name: branch_rows(lake, key, name) for name in sound}
+            count = partial(duckdb_checks.count_broken, committed, run=checked)
         with TemporaryDirectory(prefix="sexton-docs-") as docs:
-            results = spark_checks.check(engine.session, rows, shapes, suites, checked, docs=Path(docs))
+            results = spark_checks.check(engine.session, rows, shapes, suites, checked, docs=Path(docs), count=count)
             _write_docs(folder, Path(docs))
         audits = {
             "replicas": newest_replicas(lake, key),

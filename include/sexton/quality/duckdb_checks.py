@@ -1,6 +1,7 @@
 """Checks tables with DuckDB, which needs neither Spark nor Great Expectations: for `sexton audit`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -38,33 +39,52 @@ def check(
     import duckdb
 
     try:
-        return _check_all(tables, shapes, suites, run, scratch)
+        sound = {name: rows for name, rows in tables.items() if shapes.is_sound(name)}
+        with _relations(sound, run, scratch) as database:
+            results = []
+            for table, suite in suites.items():
+                values = _count_values(database, table, suite) if table in {*sound, "runs"} else {}
+                results += [shapes.judge(each) or _check(database, each, values) for each in suite]
+            return results
     except duckdb.Error as error:
         line = next(iter(str(error).splitlines()), "")
         raise SextonError(f"the tables cannot be checked: {type(error).__name__}: {line}") from error
 
 
-def _check_all(
-    tables: Mapping[str, Rows], shapes: Shapes, suites: Suites, run: CheckedRun, scratch: Path | None
-) -> list[Result]:
+def count_broken(
+    tables: Mapping[str, Rows], suites: Suites, run: CheckedRun, *, scratch: Path | None = None
+) -> dict[tuple[str, str], int]:
+    """Return what `spark_checks.count_broken` does. What DuckDB does not understand is left out, too."""
+    import duckdb
+
+    found = {}
+    with _relations(tables, run, scratch) as database:
+        for table, suite in suites.items():
+            values = _count_values(database, table, suite)
+            for each in suite:
+                with suppress(duckdb.Error):
+                    found[table, each.name] = _count(database, each, values)
+    return found
+
+
+@contextmanager
+def _relations(
+    tables: Mapping[str, Rows], run: CheckedRun, scratch: Path | None
+) -> "Iterator[DuckDBPyConnection]":
+    """A database of what expectations query: tables, what the run says of itself, and views of both."""
     import duckdb
 
     with duckdb.connect(config={**_SETTINGS, "temp_directory": str(scratch or "")}) as database:
         database.execute("CREATE TEMP MACRO size(list) AS len(list)")  # as Spark calls it
-        sound = {name: rows for name, rows in tables.items() if shapes.is_sound(name)}
-        for name, rows in {**sound, **run.relations()}.items():
+        for name, rows in {**tables, **run.relations()}.items():
             _create_table(database, name, rows)
-        if sound.keys() >= {"groups", "tombstones"}:
+        if tables.keys() >= {"groups", "tombstones"}:
             _create_table(database, "held_groups", _held_groups(database, run))
         for name, sql in VIEWS.items():
-            if needs(sql) <= sound.keys():
+            if needs(sql) <= tables.keys():
                 kind = "TABLE" if name in _JOINED else "VIEW"
                 database.execute(f"CREATE TEMP {kind} {name} AS {sql}")
-        results = []
-        for table, suite in suites.items():
-            counts = _count_values(database, table, suite) if table in {*sound, "runs"} else {}
-            results += [shapes.judge(each) or _check(database, each, counts) for each in suite]
-    return results
+        yield database
 
 
 def _create_table(database: "DuckDBPyConnection", name: str, rows: Rows) -> None:
@@ -94,17 +114,21 @@ def _count_values(database: "DuckDBPyConnection", table: str, suite: Sequence[Ex
     return dict(zip(["", *conditions], row, strict=True))
 
 
-def _check(database: "DuckDBPyConnection", expectation: Expectation, counts: Mapping[str, int]) -> Result:
-    row_count = counts.get("")
-    by_column = {column: counts[condition] for column, condition in expectation.by_column.items()}
-    if by_column or not expectation.sql:
-        count = sum(by_column.values())
-    elif expectation.rule == "unique" and _hashes_differ(database, expectation):
-        count = 0
-    else:
-        ((count,),) = database.execute(f"SELECT count(*) FROM ({expectation.sql})").fetchall()
+def _count(database: "DuckDBPyConnection", expectation: Expectation, values: Mapping[str, int]) -> int:
+    """How many rows or values break an expectation; `values` as of `_count_values`."""
+    if expectation.by_column or not expectation.sql:
+        return sum(values[condition] for condition in expectation.by_column.values())
+    if expectation.rule == "unique" and _hashes_differ(database, expectation):
+        return 0
+    ((count,),) = database.execute(f"SELECT count(*) FROM ({expectation.sql})").fetchall()
+    return int(count)
+
+
+def _check(database: "DuckDBPyConnection", expectation: Expectation, values: Mapping[str, int]) -> Result:
+    count = _count(database, expectation, values)
     if not count:
-        return result_of(expectation, success=True, row_count=row_count)
+        return result_of(expectation, success=True, row_count=values.get(""))
+    by_column = {column: values[condition] for column, condition in expectation.by_column.items()}
     found = database.execute(f"SELECT * FROM ({expectation.sql}) LIMIT {MOST_SHOWN}")
     names = [column[0] for column in found.description or ()]
     rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]

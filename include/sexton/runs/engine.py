@@ -5,6 +5,7 @@ are small. What the tasks of one map make for those of the next goes through Spa
 checkpoints stay in the run folder, which executors write and read themselves.
 """
 
+import gc
 import pickle
 import re
 import socket
@@ -205,6 +206,8 @@ class Engine:
 
     newest: "ClassVar[SparkSession | None]" = None
     """The session that this process has started last."""
+    name: str = "spark"
+    """Who works: Spark, or `local` where the process did that itself."""
     cores: int | None = None
     """How many items are worked on at a time; None where only Spark knows."""
 
@@ -234,7 +237,7 @@ class Engine:
             return []
         return without_errors(self._spread(label, items, _ErrorsAsResults(work)))
 
-    def exchange(self, folder: Folder) -> "Exchange":  # noqa: ARG002  # for an engine without a cluster
+    def exchange(self, folder: Folder, work_bytes: int) -> "Exchange":  # noqa: ARG002  # as above
         """For two maps in a row, where the tasks of the first make what those of the second read."""
         return Exchange(self)
 
@@ -248,6 +251,7 @@ class Engine:
         def worked_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 results = [packed(work(pickle.loads(item.as_py()))) for item in batch["packed"]]
+                keep_imports()
                 yield pa.record_batch([batch["number"], pa.array(results, pa.binary())], ITEMS)
 
         with self.running(label):
@@ -319,6 +323,7 @@ class Exchange:
                     except SextonError as error:  # as of _ErrorsAsResults
                         result = error
                     yield _row(PIECES, task, -1, 0, packed(result))
+                    keep_imports()
 
         if not items:
             return []
@@ -347,6 +352,7 @@ class Exchange:
                 _, _, item = next(own)
                 pieces = (b"".join(data for _, _, data in parts) for _, parts in groupby(own, itemgetter(1)))
                 yield _row(ITEMS, number, packed(_ErrorsAsResults(work)(pickle.loads(item), pieces)))
+                keep_imports()
 
         if not items:
             return []
@@ -381,6 +387,15 @@ class Making(Generic[T, R]):
 
     def __iter__(self) -> Iterator[bytes]:
         self.result = yield from self._work(self._item)
+
+
+def keep_imports() -> None:
+    """Of a worker that Spark uses again: what its first task has imported is garbage for no later one.
+
+    Spark's worker collects garbage after every task: a quarter of a second over all that the kernels consist of.
+    """
+    if not gc.get_freeze_count():
+        gc.freeze()
 
 
 def packed(value: object) -> bytes:

@@ -227,7 +227,7 @@ def fold_log(
             for chunk in some
         ]
     work.sort(key=lambda item: -sum(map(_size, item.tasks)))  # longest first
-    with engine.exchange(folder.sub("partial")) as exchange:
+    with engine.exchange(folder.sub("partial"), work_bytes) as exchange:
         folded = exchange.make("Replaying the log", work, _fold_part, work_bytes=work_bytes)
         merged = {each.merged.log_partition: each.merged for each in folded if each.merged is not None}
         partials: dict[int, list[_Partial]] = {}

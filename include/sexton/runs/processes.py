@@ -52,6 +52,17 @@ def engine_here(app_name: str, *, quiet: bool = False, reads: Sequence[Path] = (
     return ProcessEngine(app_name, cores=cores, quiet=quiet, starts_early=not (reads and _are_small(reads)))
 
 
+def engine_of_task(app_name: str, *, iceberg: bool = False) -> Engine:
+    """The engine that SEXTON_ENGINE asks for, of a task of the pipeline. The lake is always written by Spark."""
+    match settings().engine:
+        case "local":
+            return ProcessEngine(app_name, cores=os.cpu_count() or 1, iceberg=iceberg, starts_early=False)
+        case "auto":
+            return AutoEngine(app_name, iceberg=iceberg)
+        case "spark":
+            return Engine(app_name, iceberg=iceberg)
+
+
 def _are_small(folders: Sequence[Path]) -> bool:
     """Whether the segments below some folders are worked on by threads."""
     total = 0
@@ -69,8 +80,18 @@ class ProcessEngine(Engine):
     Its processes start early, to import while this one does, or else with the first work that they are needed for.
     """
 
-    def __init__(self, app_name: str, *, cores: int, quiet: bool = False, starts_early: bool = True) -> None:
-        super().__init__(app_name, quiet=quiet)
+    name = "local"
+
+    def __init__(
+        self,
+        app_name: str,
+        *,
+        cores: int | None,
+        iceberg: bool = False,
+        quiet: bool = False,
+        starts_early: bool = True,
+    ) -> None:
+        super().__init__(app_name, iceberg=iceberg, quiet=quiet)
         self.cores = cores
         self._pool: ProcessPoolExecutor | None = None
         set_variables(compiler_environment())
@@ -87,7 +108,7 @@ class ProcessEngine(Engine):
 
     def map(self, label: str, items: Sequence[T], work: Callable[[T], R], *, work_bytes: int | None = None) -> list[R]:
         """As `Engine.map`; with `work_bytes` given and small by threads of this process."""
-        if work_bytes is None or not items or work_bytes >= THREADS_BYTES:
+        if work_bytes is None or not items or not self._is_for_threads(work_bytes):
             return super().map(label, items, work)
         with ThreadPoolExecutor(self.cores) as pool:
             calls = [pool.submit(work, item) for item in items]
@@ -100,7 +121,10 @@ class ProcessEngine(Engine):
     def works_here(self, work_bytes: int) -> bool:
         return work_bytes < KEPT_BYTES
 
-    def exchange(self, folder: Folder) -> Exchange:
+    def _is_for_threads(self, work_bytes: int) -> bool:
+        return work_bytes < THREADS_BYTES
+
+    def exchange(self, folder: Folder, work_bytes: int) -> Exchange:  # noqa: ARG002  # however much
         return FileExchange(self, folder)
 
     def stop(self) -> None:
@@ -127,15 +151,36 @@ class ProcessEngine(Engine):
                 pass
 
 
+class AutoEngine(ProcessEngine):
+    """Threads of this process for what they do before Spark's tasks would have begun, and Spark for all other work."""
+
+    def __init__(self, app_name: str, *, iceberg: bool = False) -> None:
+        super().__init__(app_name, cores=None, iceberg=iceberg, starts_early=False)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # known once the work is done
+        return "local" if self._session is None else "spark"
+
+    def _is_for_threads(self, work_bytes: int) -> bool:
+        return self.works_here(work_bytes)
+
+    def exchange(self, folder: Folder, work_bytes: int) -> Exchange:
+        return FileExchange(self, folder) if self.works_here(work_bytes) else Exchange(self)
+
+    def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
+        return super(ProcessEngine, self)._spread(label, items, work)
+
+
 class SerialEngine(Engine):
     """As `Engine`, in this process, one item after the other: for little work, or where there are processes enough."""
 
+    name = "local"
     cores = 1
 
     def works_here(self, work_bytes: int) -> bool:  # noqa: ARG002  # however many
         return True
 
-    def exchange(self, folder: Folder) -> Exchange:
+    def exchange(self, folder: Folder, work_bytes: int) -> Exchange:  # noqa: ARG002  # as above
         return FileExchange(self, folder)
 
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:  # noqa: ARG002  # it is quick

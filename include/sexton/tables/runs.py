@@ -42,6 +42,7 @@ RUNS = Table(
         ),
         Column("policy_sha256", pa.string(), "hash of the policy; NULL without one", nullable=True),
         Column("code_version", pa.string(), "version of Sexton"),
+        Column("engine", pa.string(), "who replayed: spark or local", nullable=True, allowed=("spark", "local")),
         Column("counts", pa.list_(pa.struct([("table", pa.string()), ("rows", pa.int64())])), "rows per table"),
         Column("warnings", TEXTS, "what a reader should know"),
     ),

@@ -5,6 +5,7 @@ import sys
 
 from sexton.lake.catalog import open_lake
 from sexton.pipeline import job, publish_tables
+from sexton.pipeline.validate_tables import failed_count
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_of_task
 
@@ -21,12 +22,19 @@ def options() -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
+    folder = RunFolder(arguments.run_dir)
     with engine_of_task("publish_tables", iceberg=True) as engine:
-        published = publish_tables.run(engine, RunFolder(arguments.run_dir), archive=arguments.archive)
+        published = publish_tables.run(engine, folder, archive=arguments.archive)
+    counts = {each["table"]: each["rows"] for each in published.row["counts"]}
     return {
+        "cluster_id": published.key.cluster_id,
         "run_id": published.key.run_id,
         "as_of_ms": published.key.as_of_ms,
-        "tables": len(published.snapshots),
+        "coverage": published.row["coverage"],
+        "engine": published.row["engine"],
+        "plan_id": published.row["plan_id"],
+        "counts": {table: count for table, count in counts.items() if count},
+        "failed_expectations": failed_count(folder),
         "lake": open_lake().where,
     }
 

@@ -52,6 +52,13 @@ def runs_by_interval(api: AirflowApi, dag_id: str) -> dict[tuple[int, int], dict
     }
 
 
+def of_task(api: AirflowApi, dag_id: str, run_id: str, task_id: str, what: str) -> dict[str, Any]:
+    """What Airflow keeps of a task of a run: `xcomEntries/KEY`, `links`."""
+    place = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+    found: dict[str, Any] = api.call("GET", f"{place}/{what}")
+    return found
+
+
 def question(api: AirflowApi, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
     """What a task asks people: subject, body, options, and the answer once there is one."""
     found: dict[str, Any] = api.call("GET", _question(dag_id, run_id, task_id))

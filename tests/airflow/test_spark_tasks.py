@@ -338,10 +338,24 @@ def test_no_cluster_is_guessed(home, monkeypatch, connection) -> None:
 
 
 def test_assets_say_which_instant(home, monkeypatch) -> None:
-    submit_that(home, monkeypatch, 0)
+    run = {"cluster_id": "c-1", "as_of_ms": 1795240800000, "plan_id": "p", "counts": {"groups": 2}, "tables": 13}
+    submit_that(home, monkeypatch, 0, stage="publish_tables", outcome={"stage": "x", "exit_code": 0, **run})
     asset = Asset(name="sexton.groups", uri="file:///w/groups")
     context = execute("publish_tables", outlets=[asset])
-    assert context["outlet_events"][asset].extra["as_of_ms"] == 1795240800000
+    folder = run_folder("offset_retention", RUN_ID)
+    about = {name: run[name] for name in ("cluster_id", "as_of_ms", "plan_id", "counts")}
+    assert context["outlet_events"][asset].extra == {**about, "run_folder": folder}
+
+
+def test_what_a_job_tells_is_its_xcom_and_leads_to_the_dashboard(home, monkeypatch) -> None:
+    run = {"cluster_id": "c/1", "as_of_ms": 5, "lake": "here"}
+    submit_that(home, monkeypatch, 0, stage="publish_tables", outcome={"stage": "x", "exit_code": 0, **run})
+    task = spark_job("publish_tables", PLAIN)
+    (link,) = task.operator_extra_links
+    assert link.get_link(task, ti_key=None) == ""
+    task.application_args = [f"--run-dir={run_folder('offset_retention', RUN_ID)}"]
+    assert task.execute(context_of(task)) == run
+    assert link.get_link(task, ti_key=None).endswith("/sexton/?cluster=c%2F1&as_of=5")
 
 
 @pytest.mark.parametrize(

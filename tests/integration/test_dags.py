@@ -237,6 +237,11 @@ def test_a_run_by_looks_plans_and_what_is_approved_is_deleted(world: World, reta
     assert {row["broker_verdict"] for row in verdicts if row["group_id"] in GROUPS} == {"expire"}
 
     plan_id, cluster_id = newest.row["plan_id"], newest.row["cluster_id"]
+    told, links = (airflow_calls.of_task(world.system.api(), MAIN_DAG, retained, "publish_tables", what)
+                   for what in ("xcomEntries/return_value", "links"))  # fmt: skip
+    assert (told["value"]["plan_id"], told["value"]["failed_expectations"]) == (plan_id, 0)
+    link = f"/sexton/?cluster={cluster_id}&as_of={newest.key.as_of_ms}"
+    assert links["extra_links"] == {"Dashboard": world.system.home.url + link}
     local = pafs.LocalFileSystem()
     plan = read_plan(local, config.archive_uri, cluster_id, plan_id)
     assert (plan.record.coverage, plan.sha256) == ("admin", newest.row["plan_sha256"])

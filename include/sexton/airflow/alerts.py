@@ -32,6 +32,11 @@ SEXTON_ERRORS = (UsageError.exit_code, DataQualityFailure.exit_code, Refused.exi
 """Exit codes whose message was written by Sexton."""
 
 
+def airflow_url() -> str:
+    """Where people find Airflow, without a slash at the end."""
+    return str(conf.get("api", "base_url", fallback="http://localhost:8080")).rstrip("/")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """What an alert is about: a task, or a whole run."""
@@ -48,8 +53,7 @@ class Subject:
     @property
     def url(self) -> str:
         """The run's page in Airflow."""
-        base = conf.get("api", "base_url", fallback="http://localhost:8080").rstrip("/")
-        return f"{base}/dags/{quote(self.dag_id, safe='')}/runs/{quote(self.run_id, safe='')}"
+        return f"{airflow_url()}/dags/{quote(self.dag_id, safe='')}/runs/{quote(self.run_id, safe='')}"
 
 
 class AlertOnFailure(BaseNotifier):

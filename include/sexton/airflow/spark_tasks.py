@@ -23,16 +23,17 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 from uuid import NAMESPACE_URL, uuid5
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.hooks.subprocess import SubprocessHook
-from airflow.sdk import Asset, BaseHook
+from airflow.sdk import Asset, BaseHook, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.sdk.log import mask_secret
 
-from sexton.airflow.alerts import raise_alert
+from sexton.airflow.alerts import airflow_url, raise_alert
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
 from sexton.airflow.defaults import (
     ALL_TABLES,
@@ -70,6 +71,10 @@ CLUSTER_DEFAULTS = "-Dspark.executor.memoryOverheadFactor=1.6 -Dspark.cores.max=
 """What a task takes of a cluster: memory for the Python of a task beside a heap of 1 GB (docs/deploy.md), and not all
 cores of a standalone one. As properties of spark-submit's JVM: arguments, spark-defaults.conf and an own
 SPARK_SUBMIT_OPTS win over them."""
+DESCRIBED = ("cluster_id", "run_id", "coverage", "engine", "plan_id", "counts", "failed_expectations")
+"""What of a job's outcome its Asset events carry."""
+LINKED = {"cluster": "cluster_id", "as_of": "as_of_ms"}
+"""Parameters of the dashboard, and what of the outcome they are."""
 DELETE = "{{ '--delete' if params.delete else '' }}"
 
 
@@ -263,8 +268,11 @@ class SparkJob(SparkSubmitOperator):
     """The cluster's address, once the task has talked to one."""
     process: SubprocessHook | None = None
     """The job, if it is no spark-submit."""
+    outcome: Mapping[str, Any] = {}
+    """What the job told, once it has ended well."""
 
-    def execute(self, context: Any) -> None:
+    def execute(self, context: Any) -> dict[str, Any]:  # type: ignore[override]  # of spark-submit alone: nothing
+        """Run the job; its outcome, without names of groups, is the task's XCom."""
         for secret in (*secrets_of(settings().archive_uri), *secrets_of(settings().runs_uri)):
             mask_secret(secret)
         self.application_args = [text for text in self.application_args or [] if text and not text.endswith("=")]
@@ -290,7 +298,9 @@ class SparkJob(SparkSubmitOperator):
             raise_alert(context, severity="warning", message=line)
         if failure is not None:
             self._end_as(outcome, failure, context)
+        self.outcome = {name: value for name, value in outcome.items() if name not in ("stage", "exit_code")}
         self._describe(context["outlet_events"], context)
+        return self.outcome
 
     def on_kill(self) -> None:
         if self.process is None:
@@ -344,12 +354,29 @@ class SparkJob(SparkSubmitOperator):
         return code if isinstance(code, int) else ANY_ERROR
 
     def _describe(self, outlet_events: Any, context: Any) -> None:
-        """Add the instant and the run folder to the Asset events."""
+        """Add the instant, the run folder and what is known of the run to the Asset events."""
         for asset in self.outlets:
             outlet_events[asset].extra = {
+                **{name: self.outcome[name] for name in DESCRIBED if name in self.outcome},
                 "as_of_ms": as_of_ms(context["dag_run"], context["params"]),
                 "run_folder": uri_without_login(_folder_of(context)),
             }
+
+
+class DashboardLink(BaseOperatorLink):
+    """From the task that publishes to the dashboard's page of that run."""
+
+    name = "Dashboard"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002  # Airflow's signature
+        found = {name: operator.outcome[key] for name, key in LINKED.items() if key in operator.outcome}
+        return f"{airflow_url()}/sexton/?{urlencode(found)}" if len(found) == len(LINKED) else ""
+
+
+class PublishingJob(SparkJob):
+    """The job that publishes a run."""
+
+    operator_extra_links = (DashboardLink(),)
 
 
 class KafkaJob(SparkJob):
@@ -359,13 +386,13 @@ class KafkaJob(SparkJob):
         super().__init__(**kwargs)
         self.kafka_conn_id = kafka_conn_id
 
-    def execute(self, context: Any) -> None:
+    def execute(self, context: Any) -> dict[str, Any]:  # type: ignore[override]  # of spark-submit alone: nothing
         config = client_config(self.kafka_conn_id)
         self.broker = config[BOOTSTRAP]
         with config_file(config) as file:
             broker = [f"--bootstrap-servers={config[BOOTSTRAP]}", f"--client-config={file or ''}"]
             self.application_args = [*(self.application_args or []), *broker]
-            super().execute(context)
+            return super().execute(context)
 
 
 def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) -> SparkJob:
@@ -393,7 +420,7 @@ def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) 
         common["pool"] = cluster.scoped_name(job.pool) if job.pool in OF_A_CLUSTER else job.pool
     if job.pool in (KAFKA_POOL, AUDIT_POOL):
         return KafkaJob(kafka_conn_id=cluster.kafka_conn_id, **common)
-    return SparkJob(**common)
+    return (PublishingJob if task_id == "publish_tables" else SparkJob)(**common)
 
 
 def _this_task() -> str:

@@ -95,11 +95,13 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
     """
     if task := variable(TASK):
         _end_with_task(**json.loads(task))
+    began = time.monotonic()
     arguments = options.parse_args(argv)
     _complete(arguments)
     try:
         require_fit()
         outcome: dict[str, object] = {"exit_code": 0, **run(arguments)}
+        outcome["seconds"] = round(time.monotonic() - began, 1)
     except SextonError as error:
         outcome = {"exit_code": error.exit_code, "error": printable(str(error))}
         _print_error(arguments, printable(str(error)))

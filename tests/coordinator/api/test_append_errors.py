@@ -55,16 +55,17 @@ def test_since(profile, log_error, told):
 
 
 @pytest.mark.parametrize(
-    "acks, missing",
+    "profile, acks, missing",
     [
-        (-1, set()),
-        (0, {"REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS", AFTER_APPEND}),
-        (1, {"REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS", AFTER_APPEND}),
-        (2, {"NOT_ENOUGH_REPLICAS", AFTER_APPEND}),
+        (SCALA, -1, set()),
+        (SCALA, 0, {"REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS", AFTER_APPEND}),
+        (SCALA, 1, {"REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS", AFTER_APPEND}),
+        (SCALA, 2, {"NOT_ENOUGH_REPLICAS", AFTER_APPEND}),
+        (JAVA, -1, {"NOT_ENOUGH_REPLICAS", AFTER_APPEND}),
     ],
 )
-def test_only_who_waits_for_replicas_fails_for_them(acks, missing):
-    assert {error.name for error in never_caused(acks)} == missing
+def test_only_who_waits_for_replicas_fails_for_them(profile, acks, missing):
+    assert {error.name for error in never_caused(acks, profile)} == missing
 
 
 @pytest.mark.parametrize(

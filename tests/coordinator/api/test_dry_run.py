@@ -215,7 +215,7 @@ def test_what_is_refused_is_no_part_of_the_batch():
     refused = {("t", 0): Error.OFFSET_METADATA_TOO_LARGE, ("gone", 0): Error.UNKNOWN_TOPIC_OR_PARTITION}
     assert run.outcome == {**refused, ("t", 1): Error.NONE}
     assert [decode_key(key)[1]["partition"] for key, _ in run.records] == [1]
-    failed = run.after_failed_append[Error.NOT_ENOUGH_REPLICAS]
+    failed = run.after_failed_append[Error.REQUEST_TIMED_OUT]
     assert failed == {**refused, ("t", 1): Error.COORDINATOR_NOT_AVAILABLE}
 
 
@@ -292,6 +292,11 @@ def test_acks_decide_what_an_append_can_fail_with():
 
 
 def test_the_log_of_a_release_has_its_errors_alone():
+    few = {Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+    assert few <= dry("3.9").after_failed_append.keys()
+    assert few.isdisjoint(dry("4.0").after_failed_append)
+    group = store_group(one_log(profile=of_broker("4.0")), GroupMetadataRecord(group_id="g"), now_ms=NOW_MS)
+    assert few.isdisjoint(group.after_failed_append)
     assert Error.KAFKA_STORAGE_ERROR not in dry("0.11.0.3").after_failed_append
     assert Error.KAFKA_STORAGE_ERROR in dry("1.0").after_failed_append
     stored = store_group(one_log(profile=of_broker("0.11.0.3")), GroupMetadataRecord(group_id="g"), now_ms=NOW_MS)

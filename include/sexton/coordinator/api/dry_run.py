@@ -163,7 +163,7 @@ def store_group(
 
 def _log_errors(profile: Profile, *, is_transactional: bool, required_acks: int) -> tuple[Error, ...]:
     """The errors of the release's log; from 4.0 on a transaction is verified over the network (KIP-890)."""
-    unknown = set(never_caused(required_acks))
+    unknown = set(never_caused(required_acks, profile))
     if not (is_transactional and profile.is_java):
         unknown.add(Error.NETWORK_EXCEPTION)
     if not profile.has_storage_errors:

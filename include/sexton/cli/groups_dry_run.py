@@ -1,6 +1,6 @@
 """`sexton groups check-commit`, `check-join`, `metadata-record`: answers, and the batches that would be appended."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ from sexton.cli.options import GroupId, Json, codec_number, now_ms, option, pars
 from sexton.cli.output import error_fields, print_line, print_notes, print_table, print_view_json
 from sexton.errors import UsageError
 from sexton.log.entry import CODECS
+from sexton.report import figures
 from sexton.report.names import short
 
 if TYPE_CHECKING:
@@ -45,41 +46,83 @@ sexton groups check-join my-group --segments backup
 
 [dim]# a member that the group may not know, with another assignor[/dim]
 sexton groups check-join my-group --member-id m-1 --protocol roundrobin --segments backup
+
+[dim]# the same while the group rebalances and a member waits in SyncGroup[/dim]
+sexton groups check-join classic-1 --syncing inst-1-0a11d07e-2baa-4d38-961b-d38ea7f1ce91 --segments sexton-demo/log
 """
+MEMBER_COLUMNS = ("MEMBER", "SYNCGROUP", "SESSION-ENDS")
 _REQUEST, _BROKER = "Request", "Settings of the broker and of the offsets topic"
 
 _RECORDED = "Default: as recorded, else Kafka's"
-Codec = Annotated[
-    str | None, option(f"--codec {'|'.join(CODECS)}", f"offsets.topic.compression.codec. {_RECORDED}, none.", _BROKER)
-]
-MessageFormat = Annotated[
-    int | None,
-    option(
-        "--message-format 0|1|2",
-        "Record format (magic) of message.format.version. Default: as recorded, else the newest of the release.",
-        _BROKER,
-        at_least=0,
-        at_most=2,
-    ),
-]
-MaxMessageBytes = Annotated[
-    int | None,
-    option(
-        "--max-message-bytes N", f"max.message.bytes of the offsets topic. {_RECORDED}, 1048588.", _BROKER, at_least=1
-    ),
-]
-RequiredAcks = Annotated[
-    int | None,
-    option(
-        "--required-acks N",
-        f"offsets.commit.required.acks, up to 3.9. {_RECORDED}, -1: all in-sync replicas.",
-        _BROKER,
-        at_least=-1,
-        at_most=32_767,
-    ),
-]
-LeaderEpoch = Annotated[int, option("--leader-epoch N", "Leader epoch of the log partition.", _BROKER, at_least=0)]
 Out = Annotated[Path | None, option("--out DIR", "Also write the batch here, as a segment that kafka-dump-log reads.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerInput:
+    """Settings of the broker and of the offsets topic that both dry runs of a write have."""
+
+    codec: Annotated[
+        str | None,
+        option(f"--codec {'|'.join(CODECS)}", f"offsets.topic.compression.codec. {_RECORDED}, none.", _BROKER),
+    ] = None
+    message_format: Annotated[
+        int | None,
+        option(
+            "--message-format 0|1|2",
+            "Record format (magic) of message.format.version. Default: as recorded, else the newest of the release.",
+            _BROKER,
+            at_least=0,
+            at_most=2,
+        ),
+    ] = None
+    max_message_bytes: Annotated[
+        int | None,
+        option(
+            "--max-message-bytes N",
+            f"max.message.bytes of the offsets topic. {_RECORDED}, 1048588.",
+            _BROKER,
+            at_least=1,
+        ),
+    ] = None
+    required_acks: Annotated[
+        int | None,
+        option(
+            "--required-acks N",
+            f"offsets.commit.required.acks, up to 3.9. {_RECORDED}, -1: all in-sync replicas.",
+            _BROKER,
+            at_least=-1,
+            at_most=32_767,
+        ),
+    ] = None
+    leader_epoch: Annotated[
+        int, option("--leader-epoch N", "Leader epoch of the log partition.", _BROKER, at_least=0)
+    ] = 0
+
+    def settings(self, view: "CoordinatorView") -> "BrokerSettings":
+        """The recorded settings of the broker, overridden by the options."""
+        from sexton.coordinator.api.broker_settings import ACKS, broker_settings, impossible_codec
+
+        recorded, profile = view.recorded, view.coordinator.profile
+        codec = codec_number(self.codec)
+        if self.max_message_bytes is not None:
+            recorded = replace(recorded, max_message_bytes=self.max_message_bytes)
+        if self.required_acks is not None:
+            if profile.is_java:
+                raise UsageError(
+                    "Kafka 4.x has no offsets.commit.required.acks",
+                    where="--required-acks",
+                    fix="leave it out (KIP-1041)",
+                )
+            recorded = replace(recorded, broker_settings={**recorded.broker_settings, ACKS: str(self.required_acks)})
+        settings = broker_settings(recorded, profile=profile)
+        if codec is None:
+            view.warnings.extend(settings.warnings)
+        asked = {"codec": codec, "message_format": self.message_format}
+        topic = replace(settings.topic, **{name: value for name, value in asked.items() if value is not None})
+        if refused := impossible_codec(topic.codec, topic.magic(profile), profile):
+            fix = "leave them out, or choose another --profile"
+            raise UsageError(refused, where="--codec, --message-format", fix=fix)
+        return replace(settings, topic=topic)
 
 
 def check_commit(
@@ -120,11 +163,7 @@ def check_commit(
             at_least=1,
         ),
     ] = None,
-    codec: Codec = None,
-    message_format: MessageFormat = None,
-    max_message_bytes: MaxMessageBytes = None,
-    required_acks: RequiredAcks = None,
-    leader_epoch: LeaderEpoch = 0,
+    options: BrokerInput,
     out: Out = None,
     log: LogInput,
     json: Json = False,
@@ -139,18 +178,12 @@ def check_commit(
     from sexton.coordinator.api.commit import Commit, CommitPartition, group_made
     from sexton.coordinator.api.dry_run import commit_offsets
 
-    wanted = codec_number(codec)
+    codec_number(options.codec)  # refused before the log is read
     view = log.view_of([group], is_quiet=json)
-    broker = _broker(
-        view,
-        codec=wanted,
-        message_format=message_format,
-        max_message_bytes=max_message_bytes,
-        required_acks=required_acks,
-    )
+    broker = options.settings(view)
     settings = broker.topic
     ids = {topic: topic_id for topic_id, topic in view.topics.ids.items()}
-    end = _log_end(view, group, leader_epoch)
+    end = _log_end(view, group, options.leader_epoch)
     coordinator = replace(view.coordinator, profile=broker.profile)
     commit = Commit(
         group_id=group,
@@ -207,11 +240,7 @@ def check_commit(
 def metadata_record(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="A classic group.")],
     *,
-    codec: Codec = None,
-    message_format: MessageFormat = None,
-    max_message_bytes: MaxMessageBytes = None,
-    required_acks: RequiredAcks = None,
-    leader_epoch: LeaderEpoch = 0,
+    options: BrokerInput,
     out: Out = None,
     log: LogInput,
     json: Json = False,
@@ -226,15 +255,9 @@ def metadata_record(
     from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord, value_version
     from sexton.coordinator.api.listing import describe_group
 
-    wanted = codec_number(codec)
+    codec_number(options.codec)  # refused before the log is read
     view = log.view_of([group], is_quiet=json)
-    broker = _broker(
-        view,
-        codec=wanted,
-        message_format=message_format,
-        max_message_bytes=max_message_bytes,
-        required_acks=required_acks,
-    )
+    broker = options.settings(view)
     settings, rules, described = broker.topic, broker.profile, describe_group(view.coordinator, group)
     made_ms = now_ms() if view.as_of_ms is None else view.as_of_ms
     if described.group is None and described.error not in (Error.NONE, Error.GROUP_ID_NOT_FOUND):
@@ -243,7 +266,7 @@ def metadata_record(
             return print_view_json(view, "storeGroup", fields)
         print_line(f"{short(group)}: {described.error.name}")
         return print_notes(view)
-    end = _log_end(view, group, leader_epoch)
+    end = _log_end(view, group, options.leader_epoch)
     try:
         version = value_version(rules)
         if described.group is None:
@@ -294,6 +317,15 @@ def check_join(
         list[str] | None, option("--protocol", "An assignor that it has (range); may be repeated.", _REQUEST)
     ] = None,
     api_version: Annotated[int, option("--api-version N", "Version of the request.", _REQUEST, at_least=0)] = 9,
+    syncing: Annotated[
+        list[str] | None,
+        option(
+            "--syncing MEMBER",
+            "Assume that the group rebalances, and that this member waits in SyncGroup: shows what it is answered; may "
+            "be repeated.",
+            _REQUEST,
+        ),
+    ] = None,
     log: LogInput,
     json: Json = False,
 ) -> int:
@@ -305,28 +337,49 @@ def check_join(
     from sexton.coordinator.api.join import Join, join_group
 
     view = log.view_of([group], is_quiet=json)
-    answer = join_group(
-        view.coordinator,
-        Join(
-            group_id=group,
-            member_id=member_id,
-            group_instance_id=group_instance_id,
-            protocol_type=protocol_type,
-            protocols=tuple(protocol or ("range",)),
-            api_version=api_version,
-        ),
+    join = Join(
+        group_id=group,
+        member_id=member_id,
+        group_instance_id=group_instance_id,
+        protocol_type=protocol_type,
+        protocols=tuple(protocol or ("range",)),
+        api_version=api_version,
     )
+    at_ms = now_ms() if view.as_of_ms is None else view.as_of_ms
+    try:
+        answer = join_group(view.coordinator, join, syncing=syncing or (), at_ms=at_ms)
+    except ValueError as refused:
+        fix = "see `sexton groups describe --members`"
+        raise UsageError(str(refused), where="--syncing", fix=fix) from None
+    members = [
+        {
+            "member_id": one.member_id,
+            "awaits_sync": one.awaits_sync,
+            "sync_error": one.sync_error,
+            "session_ends_at_ms": None if one.is_kept_alive else one.session_ends_at_ms,
+        }
+        for one in answer.members
+    ]
     state, generation = (None, None) if answer.group is None else (answer.group.state, answer.group.generation)
     if json:
         after = {"state": state, "generation": generation, "makes_group": answer.is_new}
-        record = {"writes_record": answer.writes_record}
+        record = {"writes_record": answer.writes_record, **({"members": members} if members else {})}
         return print_view_json(view, "JoinGroup", {"group_id": group, **error_fields(answer.error), **after, **record})
     columns = ("GROUP", "ERROR", "STATE", "GENERATION", "NEW-GROUP")
     found = ("-", "-") if answer.group is None else (state, generation)
     print_table(columns, [(short(group), answer.error.name, *found, "yes" if answer.is_new else "no")])
     if answer.writes_record:
         print_line("the record of the new group is appended: see `sexton groups metadata-record`")
+    if members:
+        print_line()
+        print_table(MEMBER_COLUMNS, map(_member_row, members))
     return print_notes(view)
+
+
+def _member_row(member: "Mapping[str, Any]") -> tuple[object, ...]:
+    answer = "waits" if member["awaits_sync"] else member["sync_error"]
+    ends_ms = member["session_ends_at_ms"]
+    return member["member_id"], answer, None if ends_ms is None else figures.instant(ends_ms)
 
 
 def _commit_json(group: str, places: list[tuple[str, int]], dry_run: "CommitDryRun", end: "LogEnd") -> dict[str, Any]:
@@ -386,37 +439,6 @@ def _log_end(view: "CoordinatorView", group: str, leader_epoch: int) -> "LogEnd"
     log_partition = view.coordinator.log_partition_of(group)
     part = None if log_partition is None else view.parts.read.get(log_partition)
     return LogEnd(log_offset=0 if part is None else part.next_log_offset, leader_epoch=leader_epoch)
-
-
-def _broker(
-    view: "CoordinatorView",
-    *,
-    codec: int | None,
-    message_format: int | None,
-    max_message_bytes: int | None,
-    required_acks: int | None,
-) -> "BrokerSettings":
-    """The recorded settings of the broker, overridden by the options."""
-    from sexton.coordinator.api.broker_settings import ACKS, broker_settings, impossible_codec
-
-    recorded = view.recorded
-    if max_message_bytes is not None:
-        recorded = replace(recorded, max_message_bytes=max_message_bytes)
-    profile = view.coordinator.profile
-    if required_acks is not None:
-        if profile.is_java:
-            raise UsageError(
-                "Kafka 4.x has no offsets.commit.required.acks", where="--required-acks", fix="leave it out (KIP-1041)"
-            )
-        recorded = replace(recorded, broker_settings={**recorded.broker_settings, ACKS: str(required_acks)})
-    settings = broker_settings(recorded, profile=profile)
-    if codec is None:
-        view.warnings.extend(settings.warnings)
-    asked = {name: value for name, value in (("codec", codec), ("message_format", message_format)) if value is not None}
-    topic = replace(settings.topic, **asked)
-    if refused := impossible_codec(topic.codec, topic.magic(profile), profile):
-        raise UsageError(refused, where="--codec, --message-format", fix="leave them out, or choose another --profile")
-    return replace(settings, topic=topic)
 
 
 def _recorded_minutes(view: "CoordinatorView") -> int:

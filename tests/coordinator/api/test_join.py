@@ -33,7 +33,8 @@ def joined(release, *written, way="plain", **request):
         broker = coordinator_of({0: log}, profile=profile, partition_count=1, way=way)
     else:
         broker = one_log(*entries, profile=profile, way=way)
-    return join_group(broker, Join(group_id="g", **request))
+    how = {name: request.pop(name) for name in ("syncing", "at_ms") if name in request}
+    return join_group(broker, Join(group_id="g", **request), **how)
 
 
 def stable(*members, instance_id=None, generation=5):
@@ -97,6 +98,54 @@ def test_static_members(release):
     assert told(joined(release, group, member_id="m", group_instance_id="j"))[0] == "UNKNOWN_MEMBER_ID"
     assert told(joined(release, group, group_instance_id="i")) == ("NONE", "Stable", 5)
     assert told(joined(release, group, group_instance_id="j")) == ("NONE", "PreparingRebalance", 5)
+
+
+def waiting(answer: JoinAnswer):
+    """(waits in SyncGroup, its answer, when the session ends) of each member; None for a session that cannot end."""
+    return [(o.awaits_sync, o.sync_error, None if o.is_kept_alive else o.session_ends_at_ms) for o in answer.members]
+
+
+@pytest.mark.parametrize("release", ["0.9", "0.10.0", "0.10.1", "1.1", "2.8", "3.9", "4.3.1"])
+def test_who_waits_in_syncgroup_is_told_of_the_rebalance_that_a_new_member_starts(release):
+    """prepareRebalance; a member that rejoins starts none, and who has not asked has a session."""
+    group = stable(MEMBER, ("n", subscription("t")))
+    session_ms = group["members"][0]["session_timeout_ms"]
+    ask = {"api_version": 3, "syncing": ["n"], "at_ms": 1_000}
+    again = joined(release, group, member_id="m", **ask)
+    assert told(again) == ("NONE", "CompletingRebalance", 6)
+    assert waiting(again) == [(False, None, 1_000 + session_ms), (True, None, None)]
+    new = joined(release, group, **ask)
+    assert (told(new), new.group.member_count) == (("NONE", "PreparingRebalance", 6), 3)
+    assert waiting(new) == [(False, None, 1_000 + session_ms), (False, "REBALANCE_IN_PROGRESS", 1_000 + session_ms)]
+    assert told(joined(release, group, **{**ask, "protocols": ("x",)})) == (
+        "INCONSISTENT_GROUP_PROTOCOL", "CompletingRebalance", 6,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "release, state",
+    [
+        ("2.3", "CompletingRebalance"),
+        ("2.4", "CompletingRebalance"),
+        ("2.5", "PreparingRebalance"),
+        ("4.3.1", "PreparingRebalance"),
+    ],
+)
+def test_a_new_process_of_a_static_member_fences_the_one_that_waits(release, state):
+    """replaceStaticMember; from 2.5 on the others are told to join again (updateStaticMemberAndRebalance)."""
+    group = stable(MEMBER, ("n", subscription("t")), instance_id="i")
+    group["members"][1]["group_instance_id"] = None
+    answer = joined(release, group, group_instance_id="i", syncing=["m", "n"])
+    assert (told(answer), answer.group.member_count) == (("NONE", state, 6), 2)
+    rest = (True, None) if state == "CompletingRebalance" else (False, "REBALANCE_IN_PROGRESS")
+    assert [one[:2] for one in waiting(answer)] == [(False, "FENCED_INSTANCE_ID"), rest]
+
+
+def test_only_members_of_a_classic_group_wait_in_syncgroup():
+    member = group_entry(5, "g", consumer_member_fields(rack_id=None), member_id="m")
+    for written in ((), (stable(MEMBER),), (group_entry(3, "g", {"epoch": 5, "metadata_hash": 0}), member)):
+        with pytest.raises(ValueError, match="no member of a classic group"):
+            joined("4.3.1", *written, syncing=["x"])
 
 
 def test_offsets_make_a_group_to_join_from_0_10_1_on():

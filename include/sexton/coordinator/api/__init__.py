@@ -21,6 +21,6 @@ of its load (`view.PartitionView`). plain_view.py fills that from the plain repl
 kernels' finished tables or a run's Parquet files. Answers are Kafka's: an error is a value of `errors.Error`, not an
 exception.
 
-Not answered: authorization and quotas, and what exists only while a coordinator runs: rebalances and groups that are
-Dead.
+Not answered: authorization and quotas, and what exists only while a coordinator runs, beyond what a caller
+assumes: rebalances and groups that are Dead.
 """

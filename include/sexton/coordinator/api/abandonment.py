@@ -103,7 +103,9 @@ def _classic_steps(
     group: LoadedGroup, members: tuple[LoadedMember, ...], loaded_at_ms: int, profile: Profile
 ) -> tuple[AbandonmentStep, ...]:
     live = lifecycle.loaded(
-        (_live(member, loaded_at_ms) for member in members), generation=group.generation or 0, since_ms=loaded_at_ms
+        (live_member(member, loaded_at_ms) for member in members),
+        generation=group.generation or 0,
+        since_ms=loaded_at_ms,
     )
     steps: list[AbandonmentStep] = []
     while live.state not in (GroupState.EMPTY, GroupState.DEAD):
@@ -113,7 +115,8 @@ def _classic_steps(
     return tuple(steps)
 
 
-def _live(member: LoadedMember, loaded_at_ms: int) -> LiveMember:
+def live_member(member: LoadedMember, loaded_at_ms: int) -> LiveMember:
+    """A classic member whose session begins at the load."""
     session_ms = member.session_timeout_ms or 0
     rebalance_ms = member.rebalance_timeout_ms
     return LiveMember(

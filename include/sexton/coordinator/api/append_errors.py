@@ -76,8 +76,8 @@ def never_caused(required_acks: int, profile: Profile) -> frozenset[Error]:
     """The errors that no append with that offsets.commit.required.acks returns: those of waiting for replicas.
 
     Partition.appendRecordsToLeader counts the in-sync replicas for -1 alone, before and after the append. A 4.x
-    coordinator appends with acks 1 (CoordinatorPartitionWriter.append) and waits for the high watermark by itself, so
-    that too few replicas are REQUEST_TIMED_OUT.
+    coordinator appends with acks 1 (CoordinatorPartitionWriter.append) and then waits for the high watermark: too few
+    replicas are REQUEST_TIMED_OUT.
     """
     if profile.is_java:
         return frozenset(_OF_REPLICAS)
@@ -94,9 +94,7 @@ def _passed_on(profile: Profile) -> tuple[Error, ...]:
     )
 
 
-def answered(
-    log_error: Error, operation: Operation, profile: Profile, *, required_acks: int = ALL_IN_SYNC
-) -> Error:
+def answered(log_error: Error, operation: Operation, profile: Profile, *, required_acks: int = ALL_IN_SYNC) -> Error:
     """The error that a client gets for `operation` when the log has answered `log_error`; most go through unchanged.
 
     0.8.2 closes the connection of a commit that failed with `required_acks` 0, as a producer's: the client sees

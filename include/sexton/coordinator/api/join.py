@@ -3,24 +3,29 @@
 Follows GroupMetadataManager.classicGroupJoin (Kafka 4.x), GroupCoordinator.handleJoinGroup with doJoinGroup (0.9 to
 3.9). A group is made where there is none and the request names no member (getOrMaybeCreateGroup).
 
-After a load nobody waits in JoinGroup or SyncGroup, and no member id has been given out, so that answers to those do
-not occur. Timeouts and group.max.size are taken to be within the broker's bounds. A member that rejoins is taken to
-bring the metadata that it had.
+After a load nobody waits in JoinGroup, and no member id has been given out, so that answers to those do not occur; nor
+does anybody wait in SyncGroup, unless the caller says who. Timeouts and group.max.size are taken to be within the
+broker's bounds. A member that rejoins is taken to bring the metadata that it had.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from sexton.coordinator.api.abandonment import live_member
 from sexton.coordinator.api.commit import member_error, new_group
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.listing import listed_group
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember
-from sexton.coordinator.groups.lifecycle import GroupState
+from sexton.coordinator.groups import lifecycle
+from sexton.coordinator.groups.lifecycle import GroupState, LiveMember
 from sexton.coordinator.profile import Profile
 
 _MEMBER_IDS_API = 4
 """The first version of JoinGroup whose client can be asked to join again with the id that it is given (KIP-394)."""
 _CONSUMER = "consumer"
+_REPLACED_REBALANCES = (2, 5)
+"""From then on a new process of a static member starts a rebalance of a group that is CompletingRebalance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +53,16 @@ class JoinAnswer:
     group: LoadedGroup | None = None
     is_new: bool = False
     writes_record: bool = False
+    members: tuple[LiveMember, ...] = ()
+    """Where some wait in SyncGroup: those that the group had before, with the answer to their SyncGroup."""
 
 
-def join_group(coordinator: Coordinator, join: Join) -> JoinAnswer:
-    """Answer JoinGroup; UNSUPPORTED_VERSION in 0.8.2, which has no groups."""
+def join_group(coordinator: Coordinator, join: Join, *, syncing: Collection[str] = (), at_ms: int = 0) -> JoinAnswer:
+    """Answer JoinGroup; UNSUPPORTED_VERSION in 0.8.2, which has no groups.
+
+    With `syncing` all members have joined the next rebalance at `at_ms`, and these wait in SyncGroup. ValueError where
+    they are no members of a classic group.
+    """
     profile = coordinator.profile
     if not profile.reads(2):
         return JoinAnswer(error=Error.UNSUPPORTED_VERSION)
@@ -62,6 +73,8 @@ def join_group(coordinator: Coordinator, join: Join) -> JoinAnswer:
         return JoinAnswer(error=error)
     found = listed_group(coordinator, join.group_id)
     members = coordinator.view_of(join.group_id).members(join.group_id)
+    if syncing:
+        return _while_syncing(profile, join, found, members, syncing=syncing, at_ms=at_ms)
     if found is not None and found.group_type != "Classic":
         if found.group_type == "Consumer" and members:
             error = _consumer_error(join, members)
@@ -77,6 +90,56 @@ def join_group(coordinator: Coordinator, join: Join) -> JoinAnswer:
     if error is Error.NONE:
         group = _joined(profile, join, group, members)
     return JoinAnswer(error=error, group=group, is_new=found is None, writes_record=found is None and profile.is_java)
+
+
+def _while_syncing(
+    profile: Profile,
+    join: Join,
+    found: LoadedGroup | None,
+    members: tuple[LoadedMember, ...],
+    *,
+    syncing: Collection[str],
+    at_ms: int,
+) -> JoinAnswer:
+    """The answer of a group that is CompletingRebalance (AwaitingSync up to 1.0).
+
+    A member that it has changes nothing. A new one starts the next rebalance (prepareRebalance), and so does, from 2.5
+    on, a new process of a static member, which fences the one before it (updateStaticMemberAndRebalance).
+    """
+    strangers = sorted({*syncing} - {member.member_id for member in members})
+    if found is None or found.group_type != "Classic" or strangers:
+        raise ValueError(f"no member of a classic group: {', '.join(strangers or syncing)}")
+    live = lifecycle.loaded(
+        (live_member(member, at_ms) for member in members), generation=(found.generation or 0) + 1, since_ms=at_ms
+    )
+    live = replace(live, state=GroupState.COMPLETING_REBALANCE)
+    for member_id in syncing:
+        live = lifecycle.await_sync(live, member_id, at_ms=at_ms)
+    fenced: tuple[LiveMember, ...] = ()
+    error = _error_of(profile, join, found, members, is_new=False)
+    if error is Error.NONE and not join.member_id:
+        instance = join.group_instance_id if profile.fences_static_members else None
+        replaced = {member.member_id for member in members if instance is not None and member.holds(instance)}
+        fenced = tuple(own for own in live.members if own.member_id in replaced)
+        new = LiveMember(member_id="", session_timeout_ms=0, rebalance_timeout_ms=0, session_ends_at_ms=at_ms)
+        rest = tuple(own for own in live.members if own.member_id not in replaced)
+        if not fenced or profile.is_java or profile.release >= _REPLACED_REBALANCES:
+            live = lifecycle.join(replace(live, members=rest), new, at_ms=at_ms)
+        else:
+            live = replace(live, members=(*rest, new))
+    after = {own.member_id: own for own in live.members}
+    after |= {own.member_id: _fenced(own) for own in fenced}
+    return JoinAnswer(
+        error=error,
+        group=replace(found, state=live.state.value, generation=live.generation, member_count=len(live.members)),
+        members=tuple(after[member.member_id] for member in members),
+    )
+
+
+def _fenced(member: LiveMember) -> LiveMember:
+    """replaceStaticMember: whoever waits under the old member id is answered at once."""
+    error = Error.FENCED_INSTANCE_ID.name if member.awaits_sync else None
+    return replace(member, awaits_sync=False, sync_error=error)
 
 
 def _error_of(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from sexton.log.message_set import encode_message_set
 from tests.archived import Archive
 from tests.campaign.test_mutants import log_that_ends_at
 from tests.coordinator.test_endless_load import BUFFER, LOG, sizes
@@ -21,7 +22,7 @@ from tests.strategies import (
     group_entry,
     offset_value,
 )
-from tests.views.worlds import write_log
+from tests.views.worlds import write_log, write_run
 
 Run = Callable[..., tuple[int, str, str]]
 OLD = ("--profile", "group_metadata_manager:2.0.0")
@@ -116,6 +117,34 @@ def test_questions_of_a_load_that_never_ends(run: Run, tmp_path: Path) -> None:
         assert f"raise it to at least {max(sizes(LOG))}" in err, words
     code, told, err = run("fetch", "g", *segments[:4])
     assert (code, "COORDINATOR_LOAD_IN_PROGRESS" in told + err) == (0, False)
+
+
+@pytest.mark.parametrize(
+    "profile, answer, note",
+    [
+        ("offset_manager:0.10.0", "5", "read up to log_offset 1 before another broker became the leader"),
+        ("group_metadata_manager:3.9", "5", "read up to log_offset 1 before another broker became the leader"),
+        ("group_coordinator:4.3.1", "NOT_COORDINATOR", "log_offset 1: the broker no longer leads the log partition"),
+    ],
+)
+def test_a_load_that_loses_the_leadership(run: Run, tmp_path: Path, profile: str, answer: str, note: str) -> None:
+    """What was read before is answered up to 3.9; all other log partitions are as they were."""
+    log = b"".join(
+        encode_message_set([commit("g", n, version=1)], base_offset=at, magic=1, timestamp_ms=BASE_MS)
+        for at, n in enumerate((5, 7))
+    )
+    disk = ("--segments", write_log(tmp_path, {0: log}), "--partition-count", 1, "--profile", profile)
+    code, told, _ = run("fetch", "g", *disk)
+    assert (code, told.splitlines()[1].split()[2]) == (0, "7")
+    code, told, err = run("fetch", "g", "--leads-until", 1, *disk)
+    assert (code, answer in told, note in err) == (0, True, True)
+    assert run("fetch", "g", "--leads-until", 2, *disk)[1].splitlines()[1].split()[2] == "7"
+
+
+def test_a_run_cannot_be_loaded_in_part(run: Run, tmp_path: Path) -> None:
+    run_folder = write_run(tmp_path / "run", segments=str(write_log(tmp_path / "disk", {0: LOG})), partition_count=1)
+    code, _, err = run("fetch", "g", "--leads-until", 1, "--run", run_folder)
+    assert (code, "no log partition to load in part" in err) == (2, True)
 
 
 def test_the_buffer_that_the_archive_recorded_counts(run: Run, tmp_path: Path) -> None:

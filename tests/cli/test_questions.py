@@ -529,6 +529,20 @@ def test_check_join(run, asked):
         assert asked("groups", "check-join", "classic-1", *options, *SEGMENTS)["error"] == error
 
 
+def test_check_join_while_a_member_waits_in_syncgroup(run, asked, refused):
+    (member,) = asked("groups", "describe", "classic-1", *SEGMENTS)["groups"][0]["members"]
+    waits = ("groups", "check-join", "classic-1", "--syncing", member["consumer_id"], "--api-version", 3)
+    assert table(run(*waits, *SEGMENTS)[1])[1:-1] == [
+        ["classic-1", "NONE", "PreparingRebalance", "2", "no"], [""], ["MEMBER", "SYNCGROUP", "SESSION-ENDS"],
+    ]  # fmt: skip
+    assert table(run(*waits, *SEGMENTS)[1])[-1][1] == "REBALANCE_IN_PROGRESS"
+    again = asked(*waits, "--member-id", member["consumer_id"], *SEGMENTS)
+    kept = {"awaits_sync": True, "sync_error": None, "session_ends_at_ms": None}
+    assert again["members"] == [{"member_id": member["consumer_id"], **kept}]
+    assert table(run(*waits, "--member-id", member["consumer_id"], *SEGMENTS)[1])[-1][1:] == ["waits", "-"]
+    assert "no member of a classic group: x" in refused(2, *waits[:3], "--syncing", "x", *SEGMENTS)
+
+
 def test_a_commit_says_that_it_makes_the_group(run, asked):
     counts = ("groups", "check-commit", "nobody", "t1:0")
     assert asked(*counts, *SEGMENTS)["makes_group"]
@@ -655,6 +669,18 @@ def test_what_is_answered_over_commits_in_flight(run, asked, held):
         {"topic": "u", "partition": 1, "if_appended": "UNSTABLE_OFFSET_COMMIT", "if_failed": -1}
         | {"if_committed": 42, "if_aborted": -1}
     ]
+
+
+def test_a_group_that_is_dead_when_the_log_answers(asked, refused, tmp_path):
+    disk = ("--segments", write_log(tmp_path, {0: log_of(commit("g", 5, version=1))}), "--partition-count", 1)
+    flies = ("fetch", "g", "--topic", "t:0", "--in-flight", "t:0=7", *disk)
+    old = ("--profile", "group_metadata_manager:3.9")
+    (row,) = asked(*flies, "--dead", *old)["in_flight"]
+    assert row == {"topic": "t", "partition": 0, "if_appended": -1, "if_failed": -1}
+    (row,) = asked(*flies, *old)["in_flight"]
+    assert (row["if_appended"], row["if_failed"]) == (7, 5)
+    for words in ((*flies, "--profile", "group_coordinator"), ("fetch", "g", *disk, *old)):
+        assert "a group is Dead while its commits are in flight" in refused(2, *words, "--dead")
 
 
 def test_a_plan_of_a_disk_in_the_codec_of_its_broker(run, tmp_path):

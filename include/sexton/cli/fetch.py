@@ -85,6 +85,24 @@ def fetch(
             at_least=0,
         ),
     ] = None,
+    dead: Annotated[
+        bool,
+        option(
+            "--dead",
+            "The group is removed before the log answers the commits in flight (0.10.1 to 3.9).",
+            _QUESTION,
+        ),
+    ] = False,
+    leads_until: Annotated[
+        int | None,
+        option(
+            "--leads-until N",
+            "Assume that another broker becomes the leader of the group's log partition while this one loads it: it "
+            "has read the batches below this log_offset.",
+            _QUESTION,
+            at_least=0,
+        ),
+    ] = None,
     log: LogInput,
     json: Json = False,
 ) -> int:
@@ -105,6 +123,11 @@ def fetch(
     view = log.view_of([group], is_quiet=json)
     if producer_id is not None and view.coordinator.profile.pending_rule is PendingRule.NEVER:
         raise UsageError("there are no transactions before 0.11", where="--producer-id", fix="leave it out")
+    if dead and not (flying and view.coordinator.profile.knows_commits_in_flight):
+        what = "a group is Dead while its commits are in flight, from 0.10.1 to 3.9"
+        raise UsageError(what, where="--dead", fix="give --in-flight and such a --profile")
+    if leads_until is not None:
+        view = view.losing_leadership(group, leads_until)
     settled = [Outcome.APPENDED, Outcome.FAILED] if flying else []
     markers = [Outcome.COMMITTED, Outcome.ABORTED] if flying and producer_id is not None else []
     partitions = _partitions(view, group, asked, topic_id) if asked or topic_id is not None else None
@@ -117,6 +140,7 @@ def fetch(
             in_flight=in_flight_offsets(flying),
             outcome=outcome,
             producer_id=producer_id,
+            is_dead=dead,
         )
         for outcome in (Outcome.WAITING, *settled, *markers)
     )

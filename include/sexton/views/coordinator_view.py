@@ -4,7 +4,7 @@ Log partitions are read when they are needed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sexton.coordinator.api.coordinator import Coordinator, Shard
@@ -55,6 +55,8 @@ class LoadedPartition:
     """Batches among them whose base offset contradicts their neighbours."""
     is_covered: bool = True
     """False if there are bytes, but none from before the requested instant."""
+    leadership_lost: bool = False
+    """Whether the broker lost the leadership while it loaded this, and keeps what it had read (Loaded)."""
     next_log_offset: int = 0
     """Where the next batch would be appended."""
     sweep_block: Callable[[int, int], "SweepBlock | None"] = lambda _retention_ms, _now_ms: None
@@ -113,6 +115,22 @@ class CoordinatorView:
     doubts: list[str] = field(default_factory=list)
     """Evidence against the profile."""
     warnings: list[str] = field(default_factory=list)
+    load_until: Callable[[int, int], Shard] | None = None
+    """Loads a log partition of which the broker loses the leadership before a log_offset; None without the log."""
+
+    def losing_leadership(self, group_id: str, leads_until: int) -> "CoordinatorView":
+        """The same broker, which loses the leadership of the group's log partition while it loads it.
+
+        UsageError if there is no log to load, or the group's log partition is not known.
+        """
+        shards, home = self.coordinator.shards, self.coordinator.log_partition_of(group_id)
+        if self.load_until is None or home is None:
+            raise UsageError(
+                "no log partition to load in part", where="--leads-until", fix="give --segments or --archive with a log"
+            )
+        lost = self.load_until(home, leads_until)
+        others = LazyShards(shards, lambda number: lost if number == home else shards[number])
+        return replace(self, coordinator=replace(self.coordinator, shards=others))
 
     def check_coverage(self, group_ids: Iterable[str]) -> None:
         """Raise NoCoverage if the log partition of a group is missing, not known, or has no record from before the
@@ -177,6 +195,11 @@ class CoordinatorView:
                 notes.append(f"log partition {number}: a coordinator's load would fail: {part.load_failure}")
             elif part.undecodable:
                 notes.append(f"log partition {number}: {part.undecodable} undecodable records")
+            if part.leadership_lost:
+                notes.append(
+                    f"log partition {number}: read up to log_offset {part.next_log_offset} before another broker "
+                    "became the leader; kept until it is unloaded"
+                )
             if part.out_of_order:
                 batches = f"{part.out_of_order} {'batch' if part.out_of_order == 1 else 'batches'}"
                 notes.append(

@@ -49,13 +49,20 @@ class LogParts:
         self._fs, _ = filesystem(source.uri)
         self.cap_bytes = settings().inflated_cap_bytes
 
-    def shard(self, log_partition: int) -> Shard:
-        """Read a log partition as its coordinator would load it."""
-        part = self.read[log_partition] = self._part(log_partition)
+    def shard(self, log_partition: int, leads_until: int | None = None) -> Shard:
+        """Read a log partition as its coordinator would load it, or as one would that leads it only `leads_until`."""
+        part = self._part(log_partition) if leads_until is None else self._plain_part(log_partition, leads_until)
+        self.read[log_partition] = part
         held, failed = part.held, part.load_failure is not None
         if failed and not part.never_ends and self.profile.after_failure is AfterFailure.PREFIX:
-            held = PlainView(self._load(log_partition, stops_at_failure=True))
-        return shard_after_load(held, profile=self.profile, load_failed=failed, never_ends=part.never_ends)
+            held = PlainView(self._load(log_partition, leads_until, stops_at_failure=True))
+        return shard_after_load(
+            held,
+            profile=self.profile,
+            load_failed=failed,
+            never_ends=part.never_ends,
+            leadership_lost=part.leadership_lost,
+        )
 
     def group_ids_at_head(self, log_partition: int, *, limit: int) -> set[str]:
         """Up to `limit` groups of offset records, from the start of the log partition."""
@@ -91,8 +98,8 @@ class LogParts:
             return LoadedPartition(held=EmptyView())
         return self._plain_part(log_partition) if size_bytes <= PLAIN_BYTES else self._compiled_part(log_partition)
 
-    def _plain_part(self, log_partition: int) -> LoadedPartition:
-        loaded = self._load(log_partition)
+    def _plain_part(self, log_partition: int, leads_until: int | None = None) -> LoadedPartition:
+        loaded = self._load(log_partition, leads_until)
         self._require_stamps(loaded)
         return LoadedPartition(
             held=PlainView(loaded),
@@ -101,6 +108,7 @@ class LogParts:
             never_ends=loaded.endless is not None,
             undecodable=loaded.counters["undecodable_records"],
             is_covered=not self._is_cut or loaded.first_log_offset is not None,
+            leadership_lost=loaded.leadership_lost,
             next_log_offset=loaded.next_log_offset,
             sweep_block=lambda retention_ms, now_ms: sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms),
             open_transactions=lambda: _open_transactions(loaded, log_partition),
@@ -108,7 +116,7 @@ class LogParts:
             group_ids=tuple({group_id for group_id, _, _ in (*loaded.offsets, *loaded.state.pending_keys())}),
         )
 
-    def _load(self, log_partition: int, *, stops_at_failure: bool = False) -> Loaded:
+    def _load(self, log_partition: int, leads_until: int | None, *, stops_at_failure: bool = False) -> Loaded:
         return load(
             (self._bytes(segment).tobytes() for segment in self._segments(log_partition)),
             cap_bytes=self.cap_bytes,
@@ -118,6 +126,7 @@ class LogParts:
             stops_at_failure=stops_at_failure,
             load_buffer_bytes=self._source.load_buffer_bytes,
             replays_out_of_order=True,
+            leads_until=leads_until,
         )
 
     def _require_stamps(self, read: "Loaded | PartialFold") -> None:
@@ -175,14 +184,16 @@ class LogParts:
             undecodable=profile["undecodable_records"],
             is_covered=not self._is_cut or fold.first_log_offset is not None,
             next_log_offset=profile["next_log_offset"] or 0,
-            sweep_block=lambda retention_ms, now_ms: block_in(profile)
-            or block_of(
-                offsets,
-                tables["groups"],
-                tables["pending_offsets"],
-                retention_ms=retention_ms,
-                now_ms=now_ms,
-                profile=self.profile,
+            sweep_block=lambda retention_ms, now_ms: (
+                block_in(profile)
+                or block_of(
+                    offsets,
+                    tables["groups"],
+                    tables["pending_offsets"],
+                    retention_ms=retention_ms,
+                    now_ms=now_ms,
+                    profile=self.profile,
+                )
             ),
             open_transactions=tables["open_transactions"].to_pylist,
             max_timestamp_ms=fold.max_timestamp_ms,

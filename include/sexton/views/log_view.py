@@ -38,6 +38,7 @@ def view_of_log(request: ViewRequest) -> CoordinatorView:
         coordinator=Coordinator(profile=parts.profile, partition_count=count, shards=shards),
         topics=Topics.from_rows(source.topics),
         parts=parts,
+        load_until=parts.shard,
         unknown_count=unknown_count_text(here) if count is None else "",
         recorded=source.recorded,
         doubts=choice.doubts,

@@ -89,11 +89,13 @@ def fetch(
         return FetchAnswer(group_id=group_id, error=error)
     offsets = view.offsets(group_id) if _is_fetchable(coordinator, view, group_id) else {}
     is_stable_only = require_stable and coordinator.profile.supports_stable_fetch
+    # What holds what matters only to commits in flight: else the keys are enough, which are found without the values.
+    pending = view.pending(group_id) if is_stable_only and not in_flight else frozenset()
     commits = commits_after(
         offsets,
         in_flight,
         outcome,
-        transactional=_held(view, group_id) if is_stable_only or in_flight else {},
+        transactional=_held(view, group_id) if in_flight else {},
         profile=coordinator.profile,
         producer_id=producer_id,
         is_dead=is_dead,
@@ -107,10 +109,11 @@ def fetch(
         offsets=tuple(
             _answer(
                 asked,
-                offsets.get((asked.topic, asked.partition)),
-                is_unstable=is_stable_only and commits.is_unstable((asked.topic, asked.partition)),
+                offsets.get(key),
+                is_unstable=is_stable_only and (key in pending or commits.is_unstable(key)),
             )
             for asked in partitions
+            for key in ((asked.topic, asked.partition),)
         ),
         waits=is_stable_only and commits.waits,
     )

@@ -50,3 +50,13 @@ def test_groups_and_fetch(archive: str, asked: Asked, run: Callable[..., tuple[i
     assert "coverage admin" in found["warnings"][0]
     code, out, _ = run("archive", "ls", "--archive", archive)
     assert (code, "4 looks by Admin API" in out) == (0, True)
+
+
+def test_a_sweep_of_log_partitions_that_have_no_load_profile(archive: str, asked: Asked, tmp_path: Path) -> None:
+    """A run by Admin API has none: who leads them is not known, nor whether anything keeps them from being swept."""
+    place = tmp_path / "run"
+    asked("plan", "--archive", archive, "--out", place)
+    for source in (("--archive", archive), ("--run", place)):
+        found = asked("groups", "check-sweep", *source)
+        (sweep,) = found["sweeps"]
+        assert (sweep["coordinator"], sweep["offsets"], found["blocked"]) == (None, 1, [])

@@ -194,7 +194,8 @@ class FolderTables:
         return pa.concat_tables([_of_group(part, group_id) for part in found])
 
     def block(self, log_partition: int) -> SweepBlock | None:
-        return block_in(self.folder.read_table("load_profile", log_partition).to_pylist()[0])
+        rows = self.folder.read_table("load_profile", log_partition).to_pylist()  # none in a run by Admin API
+        return next((block for row in rows if (block := block_in(row)) is not None), None)
 
     def check_interval_ms(self) -> int:
         return int(self.record.broker_settings.get(CHECK_INTERVAL) or DEFAULT_CHECK_INTERVAL_MS)

@@ -203,6 +203,31 @@ def test_a_sweep_and_the_failure_of_its_append(
     assert run("groups", "check-sweep", "--run", place, "--retention-minutes", "1")[0] == 2
 
 
+def test_a_commit_in_flight_keeps_its_offset_and_its_group(
+    asked: Asked, out_of: OutOf, refused: Callable[..., str], tmp_path: Path
+) -> None:
+    """Not in 4.x, whose coordinator has the new value at once (pendingOffsetCommits)."""
+    empty = group_entry(2, "e", classic_fields(state_timestamp_ms=BASE_MS))
+    entries = (*(commit("e", partition=number) for number in (0, 1)), empty)
+    log = ("--segments", disk_of(tmp_path, *entries, at_ms=BASE_MS + 120_000), "--partition-count", 1)
+    sweep = ("groups", "check-sweep", *log, "--retention-minutes", 1)
+    old = (*sweep, "--profile", "group_metadata_manager:3.9")
+
+    def told(*options: str) -> tuple[int, list[tuple[str, str | None, int | None]]]:
+        found = asked(*old, *options)
+        return found["sweeps"][0]["offsets"], [tuple(row.values()) for row in found["kept_by_commits_in_flight"]]
+
+    assert told() == (2, [])
+    assert told("--in-flight", "e:t:1") == (1, [("e", "t", 1), ("e", None, None)])
+    assert told("--in-flight", "e:new:0") == (2, [("e", None, None)])
+    assert told("--in-flight", "other:t:1") == (2, [])
+    assert re.search(
+        r"commits in flight keep.*\nGROUP +TOPIC.*\ne +t +1\ne +- +-\n", out_of(*old, "--in-flight", "e:t:1")
+    )
+    assert "commits in flight keep no offsets" in refused(2, *sweep, "--in-flight", "e:t:1")
+    assert "not GROUP:TOPIC:PARTITION: 't:1'" in refused(2, *old, "--in-flight", "t:1")
+
+
 def test_past_sweeps_by_broker(run: Run, out_of: OutOf, archive: Archive, tmp_path: Path) -> None:
     place = tmp_path / "out"
     assert run("plan", "--archive", archive.root, "--out", place, "--json")[0] == 0

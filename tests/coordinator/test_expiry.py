@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.coordinator.expiry import sweep, verdict
+from sexton.coordinator.expiry import is_kept_in_flight, sweep, verdict
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import NEWEST, of_broker
 from sexton.log.message_set import encode_message_set
@@ -381,3 +381,32 @@ def test_a_commit_in_flight_keeps_its_offset_from_0_10_1_to_3_9(release, reason)
         for now_ms in (T0 + R - 1, T0 + R + 1)
     )
     assert (early.reason, late.reason.removesuffix("_explicit")) == ("not_due", reason)
+
+
+EMPTY_OF_BOTH = [OLD, OLD_U, EMPTY_SINCE_T0]
+
+
+@pytest.mark.parametrize(
+    "flying, kept",
+    [
+        ([], []),
+        ([("a", "t", 0)], [OFFSET, GROUP]),
+        ([("a", "t", 0), ("a", "u", 0)], [OFFSET, U, GROUP]),
+        ([("a", "new", 3)], [GROUP]),
+        ([("b", "t", 0)], []),
+    ],
+    ids=["none", "one", "both", "of a partition without an offset", "of another group"],
+)
+def test_a_commit_in_flight_keeps_its_group_too(flying, kept):
+    """hasOffsets counts pendingOffsetCommits; a 4.x coordinator has the new value at once, and 0.9 asks nobody."""
+    for release in ("2.4", SCALA, "3.9", JAVA):
+        loaded = _load(EMPTY_OF_BOTH, release)
+        at = {"retention_ms": R, "now_ms": LATER}
+        swept, left = sweep(loaded, **at), sweep(loaded, in_flight=flying, **at)
+        keeps = [] if release == JAVA else kept
+        assert [(one.record_type, one.topic) for one in swept] == [OFFSET, U, GROUP]
+        assert [(one.record_type, one.topic) for one in swept if one not in left] == keeps
+        if release != JAVA:
+            assert left == [
+                one for one in swept if not is_kept_in_flight((one.group_id, one.topic, one.partition), flying)
+            ]

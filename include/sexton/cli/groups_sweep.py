@@ -1,11 +1,12 @@
 """`sexton groups check-sweep`: what each broker's next sweep removes and logs, and what follows if its append fails."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Annotated, Any
 
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import published, replayed
-from sexton.cli.options import Json, RetentionMinutes
+from sexton.cli.options import RULES, Json, RetentionMinutes, option, parse_exact_partition
 from sexton.cli.output import UNDECODABLE, print_aside, print_json, print_line, print_table
 from sexton.errors import UsageError
 from sexton.report import figures
@@ -14,6 +15,7 @@ from sexton.report.names import visible
 
 if TYPE_CHECKING:
     from sexton.analysis.forecast_result import RunTables
+    from sexton.coordinator.offsets import OffsetKey
 
 EXAMPLES = """\
 [dim]# what does each broker's sweep remove now, and what if the log refuses it?[/dim]
@@ -22,14 +24,32 @@ sexton groups check-sweep --archive s3://keep/offsets
 [dim]# from a broker's disk, with another retention[/dim]
 sexton groups check-sweep --segments backup --retention-minutes 60
 
+[dim]# by a broker of 3.9, while the log has not answered a commit[/dim]
+sexton groups check-sweep --in-flight my-group:orders:0 --segments backup --profile group_metadata_manager:3.9
+
 [dim]# also the sweeps that were, by broker: from the published tables[/dim]
 sexton groups check-sweep
 """
 SWEEP_COLUMNS = ("COORDINATOR (ID)", "LOG-PARTITION", "OFFSETS", "RECORDS")
+KEPT_COLUMNS = ("GROUP", "TOPIC", "PARTITION")
 PAST_COLUMNS = ("SWEPT-AT", "COORDINATOR (ID)", "OFFSETS", "CERTAIN", "LOG-PARTITIONS")
 
 
-def check_sweep(*, log: LogInput, retention_minutes: RetentionMinutes = None, json: Json = False) -> int:
+def check_sweep(
+    *,
+    in_flight: Annotated[
+        list[str] | None,
+        option(
+            "--in-flight G:T:P",
+            "Assume a commit of group G for partition P of topic T that the log has not answered: it keeps its offset "
+            "and its group (0.10.1 to 3.9); may be repeated.",
+            RULES,
+        ),
+    ] = None,
+    log: LogInput,
+    retention_minutes: RetentionMinutes = None,
+    json: Json = False,
+) -> int:
     """Dry run of each broker's sweep: the offsets that it removes, what it logs, and what follows if the append fails.
 
     Without --segments, --archive and --run it reads the published tables, which also have the sweeps of their interval.
@@ -39,10 +59,11 @@ def check_sweep(*, log: LogInput, retention_minutes: RetentionMinutes = None, js
     from sexton.runs.folder import RunFolder
 
     log.check_replayable("groups check-sweep")
+    flying = {_commit_in_flight(text) for text in in_flight or ()}
     if log.is_log:
         name = "groups check-sweep"
         with replayed(log, name, retention_minutes=retention_minutes, quiet=json, plans=True) as (folder, record):
-            _print(_found(FolderTables(folder, record)), record.warnings, json=json)
+            _print(_found(FolderTables(folder, record), flying), record.warnings, json=json)
             return UNDECODABLE if record.counts["undecodable_records"] or record.unloadable else 0
     if retention_minutes is not None:
         raise UsageError(
@@ -50,15 +71,24 @@ def check_sweep(*, log: LogInput, retention_minutes: RetentionMinutes = None, js
         )
     if log.run is not None:
         folder = RunFolder(log.run)
-        found = _found(FolderTables(folder, folder.read_run()))
+        found = _found(FolderTables(folder, folder.read_run()), flying)
     else:
-        found = _found(LakeTables(*published(log)))
+        found = _found(LakeTables(*published(log)), flying)
     _print(found, [], json=json)
     return 0
 
 
-def _found(tables: "RunTables") -> dict[str, Any]:
+def _commit_in_flight(text: str) -> "OffsetKey":
+    if text.count(":") < 2:
+        raise UsageError(f"not GROUP:TOPIC:PARTITION: {text!r}", where="--in-flight", fix="such as my-group:orders:0")
+    name, partition = parse_exact_partition(text)
+    group, _, topic = name.rpartition(":")
+    return group, topic, partition
+
+
+def _found(tables: "RunTables", flying: "Collection[OffsetKey]") -> dict[str, Any]:
     from sexton.coordinator.api.sweep_log import failed_tombstones, removed_lines
+    from sexton.coordinator.expiry import is_kept_in_flight
     from sexton.coordinator.profiles import profile_of
     from sexton.coordinator.tombstones import OFFSET_TYPE
     from sexton.history.interval_counts import sweeps_of_brokers
@@ -66,12 +96,23 @@ def _found(tables: "RunTables") -> dict[str, Any]:
     if tables.row["policy_sha256"] is not None:
         raise UsageError("the plan follows a policy, a sweep does not", fix="give --archive or --segments")
     profile = profile_of(tables.row["profile"])
+    if flying and not profile.knows_commits_in_flight:
+        raise UsageError(
+            "commits in flight keep no offsets of their own",
+            where="--in-flight",
+            fix="leave it out, or choose a --profile from 0.10.1 to 3.9",
+        )
     led = tables.read("load_profile", ["log_partition", "coordinator"]).to_pylist()
     brokers = {row["log_partition"]: row["coordinator"] for row in led}
     planned: dict[int, list[tuple[str, int]]] = {number: [] for number in brokers}
-    rows = tables.read("tombstones", ["log_partition", "position", "group_id", "record_type"])
+    key = ["group_id", "topic", "partition"]
+    kept: list[dict[str, Any]] = []
+    rows = tables.read("tombstones", ["log_partition", "position", "record_type", *key])
     for row in rows.sort_by([("log_partition", "ascending"), ("position", "ascending")]).to_pylist():
-        # A misplaced group's tombstones go to the log partition that it hashes to, which may hold nothing yet.
+        if is_kept_in_flight((row["group_id"], row["topic"], row["partition"]), flying):
+            kept.append({name: row[name] for name in key})
+            continue
+        # A run by Admin API has no load_profile.
         brokers.setdefault(row["log_partition"], None)
         planned.setdefault(row["log_partition"], []).append((row["group_id"], row["record_type"]))
     offsets = Counter({at: sum(kind <= OFFSET_TYPE for _, kind in own) for at, own in planned.items()})
@@ -91,6 +132,7 @@ def _found(tables: "RunTables") -> dict[str, Any]:
     return {
         "as_of_ms": tables.as_of_ms,
         "sweeps": sweeps,
+        "kept_by_commits_in_flight": kept,
         "if_the_append_fails": failed,
         "blocked": [f"log partition {at}: {sweep_block_text(block)}" for at, block in sorted(blocks.items())],
         "past_sweeps": sweeps_of_brokers(tables.sweep_rows(), brokers),
@@ -116,6 +158,10 @@ def _print(found: dict[str, Any], warnings: list[str], *, json: bool) -> None:
         print_line(f"{who} removes {figures.some(sweep['offsets'], 'offset')}, and {logs}")
         for line, times in Counter(sweep["log_lines"]).items():
             print_line(f"  {line}{'' if times == 1 else f' ({times} times)'}")
+    if found["kept_by_commits_in_flight"]:
+        print_line()
+        print_line("commits in flight keep, until the log has answered them:")
+        print_table(KEPT_COLUMNS, (tuple(row.values()) for row in found["kept_by_commits_in_flight"]))
     if found["if_the_append_fails"]:
         print_line()
         print_line("if the append fails:")

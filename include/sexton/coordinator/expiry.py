@@ -159,35 +159,49 @@ def _empty_since_ms(group: Group, profile: Profile) -> int | None:
     return group.current_state_timestamp_ms if group.protocol_type is not None and group.is_empty else None
 
 
-def sweep(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[Tombstone]:
+def sweep(loaded: Loaded, *, retention_ms: int, now_ms: int, in_flight: Collection[OffsetKey] = ()) -> list[Tombstone]:
     """The tombstones that the coordinator of this log partition writes at `now_ms`, in the order of the plan.
 
     It iterates over groups: it never sees offsets of a removed group, but it sees those of a misplaced group. An Empty
     group is removed with its last offset, at once if it has none, unless a transaction holds any of its offsets. Where
-    the sweep fails (`sweep_block`), it writes nothing.
+    the sweep fails (`sweep_block`), it writes nothing. `in_flight` are plain commits that the log has not answered.
     """
     block = sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms)
     if block is not None and block.is_on(now_ms):
         return []
-    return sweep_unblocked(loaded, retention_ms=retention_ms, now_ms=now_ms)
+    return sweep_unblocked(loaded, retention_ms=retention_ms, now_ms=now_ms, in_flight=in_flight)
 
 
-def sweep_unblocked(loaded: Loaded, *, retention_ms: int, now_ms: int) -> list[Tombstone]:
+def is_kept_in_flight(key: tuple[str, str | None, int | None], in_flight: Collection[OffsetKey]) -> bool:
+    """Whether commits in flight keep what a tombstone of `key` would remove; of a group's record topic is None.
+
+    From 0.10.1 to 3.9 (Profile.knows_commits_in_flight) such a commit keeps the offset of its own key, and the group,
+    whatever else of it expires (removeExpiredOffsets; hasOffsets).
+    """
+    group_id, topic, _ = key
+    return key in in_flight if topic is not None else any(flying[0] == group_id for flying in in_flight)
+
+
+def sweep_unblocked(
+    loaded: Loaded, *, retention_ms: int, now_ms: int, in_flight: Collection[OffsetKey] = ()
+) -> list[Tombstone]:
     """As `sweep`, without the groups that make it fail."""
     profile = loaded.profile
+    flying = frozenset(in_flight if profile.knows_commits_in_flight else ())
     offsets_of = _offsets_by_group(loaded)
     pending = loaded.state.pending_keys()
     held_groups = loaded.state.open_groups()
     planned: list[Tombstone] = []
     for group_id, group in loaded.groups.by_id.items():
         offsets = offsets_of.get(group_id, {})
-        verdicts = _verdicts(offsets, group, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
+        verdicts = _verdicts(offsets, group, pending, flying, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
         expired = [key for key, judged in verdicts.items() if judged.decision == "expire"]
         planned += [
             offset_tombstone(key, offsets[key], cause=BROKER_RETENTION, key_type=profile.offset_key_type)
             for key in expired
         ]
         is_bare = len(expired) == len(offsets) and not _is_held(group_id, offsets, held_groups, profile)
+        is_bare = is_bare and not is_kept_in_flight((group_id, None, None), flying)
         if is_bare and _is_deleted(group, profile) and not group.left_targets:
             planned += group_tombstones(group)
     return in_plan_order(planned)
@@ -294,6 +308,7 @@ def _verdicts(
     offsets: Mapping[OffsetKey, StoredOffset],
     group: Group,
     pending: Set[OffsetKey],
+    flying: Set[OffsetKey] = frozenset(),
     *,
     retention_ms: int,
     now_ms: int,
@@ -306,6 +321,7 @@ def _verdicts(
             key[1],
             group,
             is_pending=key in pending,
+            is_in_flight=key in flying,
             retention_ms=retention_ms,
             now_ms=now_ms,
             profile=profile,

@@ -4,10 +4,12 @@ import dataclasses
 
 import pytest
 
+from sexton.cli.fetch_in_flight import in_flight_offsets
 from sexton.coordinator.api.commit import Commit, CommitPartition, group_made, left_in_flight, validate_commit
 from sexton.coordinator.api.coordinator import LOADING, Coordinator, Shard, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember
+from sexton.coordinator.commits_in_flight import ScalaCommits
 from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.log.message_set import encode_message_set
 from sexton.records import kafka_uuid
@@ -245,8 +247,26 @@ def test_which_refused_commits_make_a_group():
     [("0.10.0", False), ("0.10.1", True), ("3.7", True), ("3.8", False), ("4.3.1", False)],
 )
 def test_what_was_refused_for_its_metadata_stays_in_flight_up_to_3_7(release, is_left):
-    profile, asked = of_broker(release), Commit(group_id="g", partitions=())
+    profile = of_broker(release)
     refused = {("t", 1): Error.OFFSET_METADATA_TOO_LARGE}
-    found = left_in_flight(asked, {("t", 0): Error.NONE, **refused}, profile=profile)
+    found = left_in_flight({("t", 0): Error.NONE, **refused}, profile=profile)
     assert found == ({("t", 1)} if is_left else set())
-    assert left_in_flight(asked, refused, profile=profile) == set()
+    assert left_in_flight(refused, profile=profile) == set()
+
+
+def test_what_is_left_of_a_transaction_is_unstable_until_its_marker():
+    """KAFKA-16371; a marker ABORT frees it, COMMIT throws (completePendingTxnOffsetCommit)."""
+    profile = of_broker("3.7")
+    outcome = {("t", 0): Error.NONE, ("t", 1): Error.OFFSET_METADATA_TOO_LARGE}
+    (left,) = left_in_flight(outcome, profile=profile)
+    for is_commit in (False, True):
+        group, flying = ScalaCommits(), in_flight_offsets(dict.fromkeys(outcome, 5))
+        group.prepare_txn_offset_commit(7, flying)
+        group.on_txn_offset_commit_append(7, ("t", 0), flying["t", 0], log_offset=3)
+        assert group.is_unstable(left)
+        if is_commit:
+            with pytest.raises(ValueError, match="producer 7"):
+                group.complete_pending_txn_offset_commit(7, is_commit=True)
+        else:
+            group.complete_pending_txn_offset_commit(7, is_commit=False)
+        assert not group.is_unstable(left)

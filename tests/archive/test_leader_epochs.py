@@ -20,11 +20,14 @@ def batch(log_offset: int, leader_epoch: int) -> bytes:
 class Led(Archive):
     """As Archive; a snapshot finds the log partition led in an epoch."""
 
-    epoch = 0
+    epoch, leader = 0, 7
 
     def _facts(self, taken_at_ms: int):  # type: ignore[no-untyped-def]
         facts = super()._facts(taken_at_ms)
-        logs = {part: replace(one, leader_epoch=self.epoch) for part, one in facts.log_partitions.items()}
+        logs = {
+            part: replace(one, leader_epoch=self.epoch, leader=self.leader)
+            for part, one in facts.log_partitions.items()
+        }
         return replace(facts, log_partitions=logs)
 
     def led_in(self, epoch: int, hours: int, *batches: bytes) -> None:
@@ -45,7 +48,9 @@ def archive(tmp_path: Path) -> Led:
 
 def start(archive: Led, hours: float, *, back_to: int = 0, log_partition: int = 0, topic_id: str = TOPIC) -> int | None:
     place = {"cluster_id": CLUSTER, "topic_id": topic_id, "log_partition": log_partition, "back_to": back_to}
-    return led_from(archive.fs, archive.root, as_of_ms=START_MS + int(hours * HOUR_MS), **place)
+    found = led_from(archive.fs, archive.root, as_of_ms=START_MS + int(hours * HOUR_MS), **place)
+    assert found is None or found[0] == archive.leader
+    return None if found is None else found[1]
 
 
 @pytest.mark.parametrize(("hours", "log_offset"), [(-0.5, 0), (0.5, 3), (1.5, 3), (2.5, 5), (9, 5)])

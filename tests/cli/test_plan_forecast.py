@@ -176,8 +176,8 @@ def test_forecast_says_when_the_sweep_comes(
     seen = last_due()
     assert seen["gone_ms"] == due_ms + 300_000
     assert due_ms < seen["gone_from_ms"] <= seen["gone_ms"] <= seen["gone_until_ms"]
-    for start, expected in ((0, seen), (1, unseen), (None, seen)):
-        monkeypatch.setattr("sexton.analysis.forecast_result.led_from", lambda *_, start=start, **__: start)
+    for led, expected in (((1, 0), seen), ((1, 1), unseen), (None, seen)):
+        monkeypatch.setattr("sexton.analysis.forecast_result.led_from", lambda *_, led=led, **__: led)
         assert last_due() == expected
 
 

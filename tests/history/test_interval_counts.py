@@ -17,6 +17,7 @@ from sexton.history.interval_counts import (
     commits_between,
     sweeps_of,
     sweeps_of_brokers,
+    swept_by,
 )
 from sexton.kernels.checkpoint.commits import read_commits
 from sexton.runs.engine import Engine
@@ -25,7 +26,7 @@ from tests.archived import Archive
 from tests.coordinator.golden import GOLDEN, lines
 from tests.coordinator.test_changes_recordings import WITH_SWEEPS, swept
 from tests.kernels.compare import fold_bytes
-from tests.pipeline.archive_runs import instant, run, three_minutes
+from tests.pipeline.archive_runs import instant, minute, run, three_minutes
 from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, tombstone
 
 CHANGES = TABLES["offset_changes"].arrow_schema(with_run=False)
@@ -111,6 +112,31 @@ def test_a_broker_sweeps_all_its_log_partitions_at_once() -> None:
         (7, BASE_MS + 300, 1, 1, 1),
         (1, BASE_MS + 1_901, 2, 0, 1),
     ]
+
+
+def test_a_sweep_is_of_whoever_led_then() -> None:
+    """Not of who led when the snapshot was taken, where that is another; as long as nobody knows, it is of that one."""
+    sweeps = sweeps_of(changes(expired(5, BASE_MS), expired(8, BASE_MS + 9_000), expired(9, BASE_MS + 20_000)))
+    assert sweeps["coordinator"].null_count == 3
+    assert swept_by(sweeps, None, 0)["coordinator"].null_count == 3
+    led = swept_by(sweeps, 4, 8)
+    assert led.schema == sweeps.schema
+    assert led["coordinator"].to_pylist() == [None, 4, 4]
+    assert [one["coordinator"] for one in sweeps_of_brokers(led, {0: 6})] == [6, 4, 4]
+
+
+def test_a_run_names_the_broker_of_a_sweep(small: Engine, tmp_path: Path) -> None:
+    """The second batch is of the leader of the snapshots, the first of one before it."""
+    archive = Archive(tmp_path / "archive", settings={"offsets.retention.minutes": "1"})
+    committed = (commit("a", partition=n, commit_timestamp_ms=instant(2 * n)) for n in range(3))
+    archive.snapshot(instant(1) + 2_000, {0: minute(1, *committed, first=0)})
+    for number, partition, epoch in ((3, 0, -1), (5, 1, 0)):
+        gone = minute(number, tombstone("a", partition=partition), first=3 + partition)
+        archive.snapshot(instant(number) + 2_000, {0: gone[:12] + epoch.to_bytes(4, signed=True) + gone[16:]})
+    run(small, tmp_path / "r", archive, instant(5), since_ms=instant(1))
+    (file,) = (tmp_path / "r" / SWEEPS).glob("*.parquet")
+    rows = pq.read_table(file, partitioning=None).to_pylist()
+    assert [(row["first_log_offset"], row["coordinator"]) for row in rows] == [(3, None), (4, 1)]
 
 
 def test_commits_are_values_between_two_instants(tmp_path: Path) -> None:

@@ -270,7 +270,7 @@ Sweeps = dict[int, list[tuple[int, int]]]
 def _led_from(cluster_id: str, topic_id: str, log_partition: int, *, as_of_ms: int, back_to: int) -> int | None:
     fs, root = filesystem(settings().archive_uri)
     try:
-        return led_from(
+        found = led_from(
             fs,
             root,
             cluster_id=cluster_id,
@@ -281,6 +281,7 @@ def _led_from(cluster_id: str, topic_id: str, log_partition: int, *, as_of_ms: i
         )
     except (SextonError, OSError):  # the tables alone are enough to read
         return None
+    return None if found is None else found[1]
 
 
 def _clock(tables: RunTables, sweeps: Sweeps, log_partition: int, check_interval_ms: int) -> SweepClock | None:

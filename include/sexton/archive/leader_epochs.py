@@ -15,9 +15,10 @@ def led_from(
     log_partition: int,
     as_of_ms: int,
     back_to: int,
-) -> int | None:
-    """The first log_offset of the leader epoch that the snapshot of an instant found; the log's end then, if that
-    leader has written nothing. At most `back_to` where it has led from there on. None where no snapshot says who led.
+) -> tuple[int | None, int] | None:
+    """The broker that led when the snapshot of an instant was taken, and the first log_offset of its leader epoch; the
+    log's end then, if that leader has written nothing. At most `back_to` where it has led from there on. The broker is
+    None where the snapshot has only the epoch; None alone where no snapshot says who led.
 
     The snapshot is the first one after the instant, which settles it, else the newest.
     """
@@ -27,14 +28,14 @@ def led_from(
     log = recorded.log_partitions.get(log_partition) if recorded and recorded.topic_id == topic_id else None
     if log is None or log.leader_epoch < 0:
         return None
-    start = log.high_watermark
+    start, leader = log.high_watermark, log.leader if log.leader >= 0 else None
     lineages = list_lineages(fs, root, cluster_id=cluster_id, topic_id=topic_id).get(log_partition, [])
     for segment in reversed([each for lineage in lineages[-1:] for each in lineage.segments]):
         if start <= back_to:
             break
         for epoch, base_offset in reversed(read_segment_manifest(fs, segment).leader_epochs):
             if epoch < log.leader_epoch:
-                return start
+                return leader, start
             if epoch == log.leader_epoch:
                 start = min(start, base_offset)
-    return start
+    return leader, start

@@ -179,6 +179,6 @@ def _print(found: dict[str, Any], warnings: list[str], *, json: bool) -> None:
         print_table(
             PAST_COLUMNS, ((figures.instant(one["started_at_ms"]), *(one[name] for name in columns)) for one in past)
         )
-        print_aside("by who led each log partition when the snapshot was taken")
+        print_aside("by who led each log partition then, or else when the snapshot was taken")
     for text in (*found["blocked"], *warnings):
         print_aside(f"! {visible(text)}")

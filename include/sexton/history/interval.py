@@ -13,13 +13,14 @@ import pyarrow as pa
 from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
 from sexton.archive.cut_search import segments_between
 from sexton.archive.folder import filesystem
+from sexton.archive.leader_epochs import led_from
 from sexton.coordinator.changes.model import ChangeEvidence, OwnAction
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage, UsageError
-from sexton.history.interval_counts import COMMITS, SWEEPS, commits_between, sweeps_of
+from sexton.history.interval_counts import COMMITS, SWEEPS, commits_between, sweeps_of, swept_by
 from sexton.history.offset_changes import TABLE, changes_of, known_of
 from sexton.kernels.checkpoint.commits import read_commits
 from sexton.ledger.recorded_steps import own_actions
@@ -193,10 +194,27 @@ def _touches(act: OwnAction, since_ms: int, as_of_ms: int) -> bool:
 def _write(work: _ChangesWork) -> dict[str, int]:
     if work.is_known:
         changes = _rows(work)  # detects a damaged start before its counts are read
-        tables = {TABLE: changes, SWEEPS: sweeps_of(changes), COMMITS: _commits(work)}
+        tables = {TABLE: changes, SWEEPS: _sweeps(work, changes), COMMITS: _commits(work)}
     else:
         tables = {table.name: table.arrow_schema(with_run=False).empty_table() for table in INTERVAL_TABLES}
     return {name: work.folder.write_table(work.record, name, rows, work.log_partition) for name, rows in tables.items()}
+
+
+def _sweeps(work: _ChangesWork, changes: pa.Table) -> pa.Table:
+    swept = sweeps_of(changes)
+    if not swept.num_rows:
+        return swept
+    fs, root = filesystem(work.uri)
+    led = led_from(
+        fs,
+        root,
+        cluster_id=work.record.cluster_id,
+        topic_id=work.record.topic_id,
+        log_partition=work.log_partition,
+        as_of_ms=work.record.as_of_ms,
+        back_to=swept["first_log_offset"][0].as_py(),
+    )
+    return swept if led is None else swept_by(swept, *led)
 
 
 def _commits(work: _ChangesWork) -> pa.Table:

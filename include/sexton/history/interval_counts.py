@@ -50,6 +50,7 @@ def sweeps_of(changes: pa.Table) -> pa.Table:
         "offsets": np.bincount(sweep, minlength=count),
         "certain_offsets": np.bincount(sweep, weights=is_certain, minlength=count).astype(np.int64),
         "groups": groups.sort_by("sweep")["count_all"],
+        "coordinator": pa.nulls(count, pa.int32()),
     }
     return pa.table({name: columns[name] for name in schema.names}).cast(schema)
 
@@ -63,17 +64,25 @@ def _may_be_swept(changes: pa.Table) -> pa.Array:
     return pa.array(may_be)
 
 
+def swept_by(sweeps: pa.Table, leader: int | None, led_from: int) -> pa.Table:
+    """Sweeps of one log partition with the broker that has led it from a log_offset on; NULL for those before it."""
+    is_known = pc.greater_equal(sweeps["first_log_offset"], led_from)
+    coordinator = pc.if_else(is_known, pa.scalar(leader, pa.int32()), pa.scalar(None, pa.int32()))
+    return sweeps.set_column(sweeps.column_names.index("coordinator"), "coordinator", coordinator)
+
+
 def sweeps_of_brokers(sweeps: pa.Table, brokers: Mapping[int, int | None]) -> list[dict[str, Any]]:
     """The sweeps of whole brokers, oldest first: rows of expiry_sweeps, put together where they are close in time.
 
-    `brokers` has who led each log partition when the snapshot was taken: it is not known who did before. Rows without
-    an instant (record format 0) are left out.
+    Where a row does not have who led its log partition then, `brokers` has who did when the snapshot was taken. Rows
+    without an instant (record format 0) are left out.
     """
     timed = [row for row in sweeps.to_pylist() if row["started_at_ms"] is not None]
     found: list[dict[str, Any]] = []
     latest: dict[int | None, dict[str, Any]] = {}
     for row in sorted(timed, key=itemgetter("started_at_ms")):
-        broker = brokers.get(row["log_partition"])
+        broker = row.get("coordinator")  # which older runs do not have
+        broker = brokers.get(row["log_partition"]) if broker is None else broker
         one = latest.get(broker)
         if one is None or row["started_at_ms"] - one["last_ms"] > SWEEP_GAP_MS:
             one = latest[broker] = {"coordinator": broker, "started_at_ms": row["started_at_ms"], "offsets": 0}

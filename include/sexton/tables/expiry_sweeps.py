@@ -25,6 +25,13 @@ EXPIRY_SWEEPS = Table(
         count_column("offsets", "offsets that it removed, or may have removed"),
         count_column("certain_offsets", "of them those that nothing but a sweep can have removed"),
         count_column("groups", "groups that lost them"),
+        Column(
+            "coordinator",
+            pa.int32(),
+            "id of the broker that led the log partition then, by the leader epochs of its batches; NULL where they or "
+            "the snapshots do not say",
+            nullable=True,
+        ),
     ),
     kind="interval",
     known_from="log",

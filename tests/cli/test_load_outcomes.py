@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
 from tests.archived import Archive
 from tests.campaign.test_mutants import log_that_ends_at
@@ -20,6 +21,7 @@ from tests.strategies import (
     commit,
     encode_log,
     group_entry,
+    offset_key,
     offset_value,
 )
 from tests.views.worlds import write_log, write_run
@@ -122,15 +124,23 @@ def test_questions_of_a_load_that_never_ends(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "profile, answer, note",
     [
+        ("offset_manager:0.8.2", "no offsets", "read up to log_offset 1 before another broker became the leader"),
         ("offset_manager:0.10.0", "5", "read up to log_offset 1 before another broker became the leader"),
         ("group_metadata_manager:3.9", "5", "read up to log_offset 1 before another broker became the leader"),
         ("group_coordinator:4.3.1", "NOT_COORDINATOR", "log_offset 1: the broker no longer leads the log partition"),
     ],
 )
 def test_a_load_that_loses_the_leadership(run: Run, tmp_path: Path, profile: str, answer: str, note: str) -> None:
-    """What was read before is answered up to 3.9; all other log partitions are as they were."""
+    """What was read before is answered from 0.9 to 3.9; 0.8.2 keeps it, and answers nothing of it."""
+    rules = profile_of(profile)
+    key_type, magic = rules.offset_key_type, min(rules.record_format, 1)
     log = b"".join(
-        encode_message_set([commit("g", n, version=1)], base_offset=at, magic=1, timestamp_ms=BASE_MS)
+        encode_message_set(
+            [(offset_key("g", record_type=key_type), offset_value(n, version=key_type, record_type=key_type))],
+            base_offset=at,
+            magic=magic,
+            timestamp_ms=BASE_MS if magic else -1,
+        )
         for at, n in enumerate((5, 7))
     )
     disk = ("--segments", write_log(tmp_path, {0: log}), "--partition-count", 1, "--profile", profile)

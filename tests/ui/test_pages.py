@@ -28,6 +28,7 @@ from tests.ui.worlds import (
     PLAN_IDS,
     PREFIX,
     RUNS,
+    UNHELD,
     app_over,
     client_of,
     key,
@@ -220,6 +221,16 @@ def test_a_group_in_full(client: TestClient) -> None:
     newest = {"as_of": FIRST_MS + RUNS * HOUR_MS}
     for path, query in (("/group", {"id": LIVING}), ("/offsets", {"finding": "pinned"})):
         assert re.search(r"pinned by .* \(hanging\)", text(client, path, **query, **newest)), path
+
+
+def test_a_group_of_a_log_partition_whose_load_fails_is_only_shown_as_decoded(client: TestClient) -> None:
+    """No list and no count has it (the numbers of all other tests are of a run with it)."""
+    found = data(client, "/group", id=UNHELD)
+    assert [row["broker_reason"] for row in found["offsets"]["rows"]] == ["load_would_fail"]
+    assert (found["is_held"], data(client, "/group", id=LIVING)["is_held"]) == (False, True)
+    assert text(client, "/group", id=UNHELD).count("no coordinator holds it") == 2  # a note, and the verdict's reason
+    for path in ("/groups", "/offsets", "/transactions", "/"):
+        assert UNHELD not in text(client, path), path
 
 
 def test_a_group_without_log_ends_has_no_lag(client: TestClient) -> None:

@@ -23,8 +23,9 @@ PREFIX = "/sexton"
 PLAIN = Settings(clusters={}).every_cluster
 PLAN_IDS = tuple(f"{number}f" * 32 for number in range(RUNS))
 """The plan of each run."""
-LIVING, DYING, GONE = "living", "dying", "gone"
-"""Groups: one with members and a pending offset, one that loses two of its three offsets, one that goes."""
+LIVING, DYING, GONE, UNHELD = "living", "dying", "gone", "unheld"
+"""Groups: one with members and a pending offset, one that loses two of its three offsets, one that goes, and one of a
+log partition whose load fails, which counts for nothing."""
 
 
 def key(number: int, cluster_id: str = MAIN) -> RunKey:
@@ -122,12 +123,14 @@ def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[
         _group(LIVING, 2, state="Stable", member_count=1, pending_count=1, log_partition=1, protocol_type="consumer"),
         _group(DYING, 3),
         *([_group(GONE, 0)] if number < 2 else []),
+        _group(UNHELD, 1, state="Stable", member_count=1, pending_count=1, log_partition=2),
         *(_group(name, 1) for name in names),
     ]
     offsets = [
         _offset(LIVING, "orders", 0, 100 + 10 * number, as_of_ms, log_partition=1),
         _offset(LIVING, "orders", 1, 7, as_of_ms, log_partition=1),
         *(_offset(DYING, "old", partition, 5, as_of_ms) for partition in range(3)),
+        _offset(UNHELD, "old", 0, 5, as_of_ms, log_partition=2),
         *(_offset(name, name, 0, 1, as_of_ms, metadata=name) for name in names),
     ]
     owner = {"pinned_by_transactional_id": names[0], "pinned_verdict": "hanging"} if names else {}
@@ -138,6 +141,7 @@ def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[
         _due(
             DYING, 1, as_of_ms, policy_verdict="expire", policy_rule="ci", policy_reason="idle", behind_log_start=True
         ),
+        _cache(UNHELD, "old", 0, "load_would_fail", log_partition=2, orphan="topic_gone", policy_verdict="expire"),
         _cache(DYING, "old", 2, "not_due", broker_expires_at_ms=as_of_ms + HOUR_MS, left_topic=True),
         *(
             _cache(
@@ -150,7 +154,10 @@ def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[
         "groups": groups,
         "committed_offsets": offsets,
         "offset_verdicts": verdicts,
-        "pending_offsets": [_offset(LIVING, "orders", 1, 9, as_of_ms, log_partition=1, producer_id=77)],
+        "pending_offsets": [
+            _offset(LIVING, "orders", 1, 9, as_of_ms, log_partition=1, producer_id=77),
+            _offset(UNHELD, "old", 0, 9, as_of_ms, log_partition=2, producer_id=78),
+        ],
         "members": [
             {
                 "group_id": LIVING, "member_id": "m-1", "client_id": "app", "client_host": "/10.0.0.1",
@@ -169,6 +176,7 @@ def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[
                 "producer_id": 77, "log_partition": 1, "first_log_offset": 3, "last_log_offset": 3,
                 "first_timestamp_ms": as_of_ms - 5_000, "group_ids": [LIVING, *names],
             },
+            {"producer_id": 78, "log_partition": 2, "first_timestamp_ms": as_of_ms - 9_000, "group_ids": [UNHELD]},
         ],
         "offset_changes": [
             _change(LIVING, "orders", 0, "set", as_of_ms, new_committed_offset=100 + 10 * number, log_partition=1),

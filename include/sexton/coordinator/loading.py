@@ -41,7 +41,11 @@ LOADED = "loaded"
 LEADERSHIP_LOST = "leadership_lost"
 """The outcome, up to 3.9, of a load during which another broker became the leader: it holds what was read before."""
 HOLDS_NOTHING = frozenset({AfterFailure.NOTHING.value, AfterFailure.EMPTY.value, NEVER_ENDS})
-"""Outcomes of a load that leave nothing in memory: nothing of the log partition is served, listed or expires."""
+"""Outcomes of a load that leave nothing in memory: of the log partition nothing is served, listed or expires.
+
+So it counts for nothing in summaries, lists, metrics and differences. Tables keep its rows, which are what was decoded;
+their reader tells them by load_profile.load_outcome.
+"""
 HOT_GROUPS = 5
 """How many of the groups with most commits are named."""
 

@@ -45,7 +45,7 @@ from sexton.report.verdict_counts import (
     policy_outcome,
 )
 from sexton.runs.folder import RunFolder, RunRecord
-from sexton.tables import FATES, TABLES
+from sexton.tables import FATES, IN_MEMORY, TABLES
 from sexton.uris import uri_without_login, without_login
 
 BUCKETS = (
@@ -60,9 +60,6 @@ _BIN_STEPS_MS = tuple(n * MINUTE_MS for n in (1, 2, 5, 10, 15, 30)) + tuple(n * 
 _DAY_STEPS = (1, 2, 7, 14, 30, 90, 365)
 VERDICTS = "offset_verdicts"
 """The largest table: each part of a summary reads the columns that it needs, and lets them go."""
-_IN_MEMORY = frozenset(
-    {"groups", "committed_offsets", "pending_offsets", "unreachable_offsets", "open_transactions", VERDICTS}
-)
 _GROUP_KEY = ("log_partition", "group_id")
 _INSTANTS = ["broker_expires_at_ms", "due_by_ms"]
 
@@ -150,7 +147,7 @@ class _Tables:
     def dataset(self, table: str) -> ds.Dataset:
         """The rows of a table; of what coordinators hold in memory without log partitions that they do not hold."""
         is_held = ~pc.field("log_partition").isin(self._not_held)
-        return self._files(table).filter(is_held) if table in _IN_MEMORY and self._not_held else self._files(table)
+        return self._files(table).filter(is_held) if table in IN_MEMORY and self._not_held else self._files(table)
 
     def _files(self, table: str) -> ds.Dataset:
         own = self._folder.sub(table)

@@ -63,6 +63,21 @@ INTERVAL_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if
 """Tables of what changed since an earlier instant, which a run writes as well."""
 
 
+IN_MEMORY = frozenset(
+    table.name
+    for table in (
+        COMMITTED_OFFSETS,
+        UNREACHABLE_OFFSETS,
+        PENDING_OFFSETS,
+        GROUPS,
+        MEMBERS,
+        OFFSET_VERDICTS,
+        OPEN_TRANSACTIONS,
+    )
+)
+"""Tables of what coordinators have in memory: rows of a log partition whose load fails are only what was decoded."""
+
+
 def interval_tables(*, is_admin: bool) -> tuple[Table, ...]:
     """Those that a run with an interval writes: by looks only what these show."""
     return tuple(table for table in INTERVAL_TABLES if not (is_admin and table.known_from == "log"))
@@ -72,6 +87,7 @@ __all__ = [
     "COMMITTED_OFFSETS",
     "FATES",
     "HORIZON_DAYS",
+    "IN_MEMORY",
     "INTERVAL_TABLES",
     "ORPHANS",
     "PARTITION_COLUMNS",

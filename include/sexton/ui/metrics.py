@@ -291,7 +291,7 @@ class _Run:
     def _by(self, table: str, labels: str, value: str) -> dict[tuple[str, ...], float]:
         """A number for each combination of labels."""
         rows = self._tables.rows(
-            f"SELECT {labels}, ({value})::DOUBLE AS value FROM {self._tables.of_run(self._run, table)} GROUP BY ALL "
+            f"SELECT {labels}, ({value})::DOUBLE AS value FROM {self._tables.held(self._run, table)} GROUP BY ALL "
             "ORDER BY ALL"
         )
         return {tuple(str(label) for name, label in row.items() if name != "value"): row["value"] for row in rows}
@@ -302,7 +302,7 @@ class _Run:
     def _all(self, table: str, *values: str) -> list[float]:
         """Aggregates of a whole table, in one query."""
         columns = ", ".join(f"({value})::DOUBLE AS value_{number}" for number, value in enumerate(values))
-        (row,) = self._tables.rows(f"SELECT {columns} FROM {self._tables.of_run(self._run, table)}")
+        (row,) = self._tables.rows(f"SELECT {columns} FROM {self._tables.held(self._run, table)}")
         return list(row.values())
 
 

@@ -71,7 +71,7 @@ def find_offsets(tables: PublishedTables, run: PublishedRun, query: OffsetQuery)
     found = page_of(
         tables,
         _FIELDS,
-        f"{tables.of_run(run, 'offset_verdicts')} WHERE {where}",
+        f"{tables.held(run, 'offset_verdicts')} WHERE {where}",
         values,
         order=f"{_ORDERS[query.sort]}, log_partition",
         page=query.page,

@@ -6,7 +6,6 @@ All figures are of one published run and computed once, in some 0.3 s for two mi
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.lake.read import PublishedRun
 from sexton.report.figures import DAY_MS, HOUR_MS
 from sexton.ui.database import Rows
@@ -63,8 +62,7 @@ def overview(tables: PublishedTables, run: PublishedRun) -> Overview:
 
 
 def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
-    verdicts, not_held = tables.of_run(run, "offset_verdicts"), _not_held(tables, run)
-    groups = f"(SELECT * FROM {groups_of(tables, run)} WHERE log_partition NOT IN ({not_held}))"
+    groups, verdicts = groups_of(tables, run), tables.held(run, "offset_verdicts")
     as_of_ms = run.key.as_of_ms
     bin_hours = _bin_hours(int(run.row["retention_ms"]))
     totals = tables.rows(
@@ -118,7 +116,7 @@ def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
                 GROUP BY ALL ORDER BY horizon_days, "by" """
         ),
         transactions=transactions(tables, run, limit=SHOWN),
-        transaction_count=_count(tables, tables.of_run(run, "open_transactions")),
+        transaction_count=_count(tables, tables.held(run, "open_transactions")),
         log_partitions=log_partitions(tables, run)[:SHOWN],
         undecodable=_count(tables, tables.of_run(run, "undecodable_records")),
         checks=tables.rows(
@@ -149,17 +147,11 @@ def checks(tables: PublishedTables, run: PublishedRun) -> Rows:
 def transactions(tables: PublishedTables, run: PublishedRun, *, limit: int) -> Rows:
     """Open transactions, the oldest first, each with its number of pending offsets."""
     return tables.rows(
-        f"""SELECT t.*, coalesce(p.pending, 0) AS pending_offsets FROM {tables.of_run(run, "open_transactions")} t
+        f"""SELECT t.*, coalesce(p.pending, 0) AS pending_offsets FROM {tables.held(run, "open_transactions")} t
             LEFT JOIN (SELECT log_partition, producer_id, count(*) AS pending
-                FROM {tables.of_run(run, "pending_offsets")} GROUP BY ALL) p USING (log_partition, producer_id)
+                FROM {tables.held(run, "pending_offsets")} GROUP BY ALL) p USING (log_partition, producer_id)
             ORDER BY first_timestamp_ms, log_partition, producer_id LIMIT {limit}"""
     )
-
-
-def _not_held(tables: PublishedTables, run: PublishedRun) -> str:
-    """Log partitions of which a coordinator has nothing in memory, since their load fails or never ends."""
-    loads = tables.of_run(run, "load_profile")
-    return f"SELECT log_partition FROM {loads} WHERE load_outcome IN {tuple(sorted(HOLDS_NOTHING))}"
 
 
 def _kinds(tables: PublishedTables, run: PublishedRun) -> str:
@@ -175,8 +167,7 @@ def _kinds(tables: PublishedTables, run: PublishedRun) -> str:
                 CASE WHEN broker_verdict = 'keep' AND broker_expires_at_ms IS NOT NULL
                     THEN {hours} ELSE -1 END AS hours,
                 count(*) AS offsets
-            FROM {tables.of_run(run, "offset_verdicts")} WHERE log_partition NOT IN ({_not_held(tables, run)})
-            GROUP BY ALL"""
+            FROM {tables.held(run, "offset_verdicts")} GROUP BY ALL"""
         ),
     )
 

@@ -13,10 +13,12 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.errors import NoCoverage, SextonError
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, owner, partition_of
+from sexton.tables import IN_MEMORY
 from sexton.ui.database import Database, Rows, UnreadableFiles, declared, no_rows, text
 from sexton.ui.run_cache import RunCache
 
@@ -92,6 +94,23 @@ class PublishedTables:
         Raises RunGone when another run has replaced it and its snapshot has expired.
         """
         return self._source(("one", table, *_whole(run.key)), lambda: self._plan(run, table))
+
+    def held(self, run: PublishedRun, table: str) -> str:
+        """SQL for a run's rows of a table; of one in IN_MEMORY without those of `failed_loads`."""
+        rows, failed = self.of_run(run, table), self.failed_loads(run) if table in IN_MEMORY else ()
+        listed = ", ".join(map(str, failed))
+        return f"(SELECT * FROM {rows} WHERE log_partition NOT IN ({listed}))" if failed else rows
+
+    def failed_loads(self, run: PublishedRun) -> tuple[int, ...]:
+        """A run's log partitions of which a coordinator has nothing in memory (HOLDS_NOTHING), cached."""
+
+        def find() -> tuple[int, ...]:
+            outcomes = ", ".join(map(text, sorted(HOLDS_NOTHING)))
+            loads = self.of_run(run, "load_profile")
+            rows = self.rows(f"SELECT log_partition FROM {loads} WHERE load_outcome IN ({outcomes}) ORDER BY 1")
+            return tuple(row["log_partition"] for row in rows)
+
+        return self.computed(run, "failed loads", find)
 
     def of_runs(self, runs: Sequence[PublishedRun], table: str) -> str:
         """SQL for the rows of several runs of one cluster in the current table; runs whose rows are gone have none."""

@@ -1,5 +1,6 @@
 """`sexton explain` and `sexton diff`: the story of a group, the difference of two instants, as text and as JSON."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -213,7 +214,8 @@ def test_undecodable_records_are_told(run, tmp_path):
     log = [at(0, committed("g", 1, 0)), at(1, (b"\0\1", b"no value"))]
     segments = write_log(tmp_path, {0: encode_log(log)})
     code, _, err = run("diff", BASE_MS + 1, BASE_MS + 30 * MINUTE_MS, "--segments", segments)
-    assert (code, err) == (5, "! 1 undecodable records\n")
+    failed = f"! log partition 0 at {BASE_MS + 30 * MINUTE_MS}: its load would fail or never end: it holds nothing\n"
+    assert (code, err) == (5, f"{failed}! 1 undecodable records\n")
 
 
 def test_the_only_record_of_a_group_is_shown_though_it_cannot_be_decoded(run, tmp_path):
@@ -320,6 +322,16 @@ def test_the_difference_of_published_runs(asked, run, lake):
     assert told["counts"]["offsets"] == {"appeared": 0, "changed": 1, "disappeared": 0}
     assert told["groups"][0]["before"] == "Classic Stable 2"
     assert run("diff", "1", "2")[0] == 4
+
+
+def test_a_published_run_has_nothing_of_a_failed_load(asked, run, lake):
+    failed = {"cluster_id": "c", "as_of_ms": BASE_MS + 30 * MINUTE_MS, "run_id": "r30", "log_partition": 0}
+    append(lake, {"load_profile": [{**failed, "load_would_fail": True, "load_outcome": "empty_cache"}]})
+    code, told, _ = run("diff", BASE_MS + 10 * MINUTE_MS, BASE_MS + 35 * MINUTE_MS, "--json")
+    found = json.loads(told)
+    groups = [(row["change"], row["cause"]) for row in found["groups"]]
+    assert (code, groups) == (5, [("disappeared", "load_would_fail")])
+    assert (found["failed_loads"]["after"], found["counts"]["offsets"]["disappeared"]) == ([0], 1)
 
 
 def test_published_runs_have_the_cause_of_a_removal(asked, lake):

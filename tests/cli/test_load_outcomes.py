@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -105,6 +106,33 @@ def test_what_a_failed_load_holds_counts_for_nothing(
     assert (code, [group["group_id"] for group in json.loads(told)["groups"]]) == (5, ["y"])
     code, told, _ = run("what-if", "--retention-minutes", 1, *asked, "--json")
     assert (code, json.loads(told)["counts"]["offsets_lost_proposed"]) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    "profile, bad, more", [("group_coordinator:4.3.1", MALFORMED, ()), (OLD[1], LARGE, SMALL_BUFFER)],
+    ids=["fails", "endless"],
+)  # fmt: skip
+def test_a_difference_has_nothing_of_a_failed_load(
+    run: Run, tmp_path: Path, profile: str, bad: BatchSpec, more: tuple[object, ...]
+) -> None:
+    """The load of log partition 0 succeeds up to `bad`, so its groups are gone with it, and not for any record."""
+    held, later = BatchSpec(entries=(commit("h", version=1),)), MUCH_LATER[1]
+    bad = replace(bad, timestamp_ms=BASE_MS + 60_000)
+    fine = encode_log([BatchSpec(entries=(commit("y", version=1),))])
+    log = write_log(tmp_path / "disk", {0: encode_log([held, bad]), 1: fine})
+    asked = ("--segments", log, "--partition-count", 2, "--profile", profile, *more)
+    for before, after, change in ((BASE_MS + 30_000, later, "disappeared"), (later, later, None)):
+        code, told, err = run("diff", before, after, *asked, "--json")
+        found = json.loads(told)
+        groups = [(row["group_id"], row["change"], row["cause"]) for row in found["groups"]]
+        assert (code, groups) == (5, [("h", change, "load_would_fail")] if change else [])
+        assert found["failed_loads"] == {"before": [] if change else [0], "after": [0]}
+        assert [row["group_id"] for row in found["offsets"]] == (["h"] if change else [])
+        assert f"! log partition 0 at {later}: its load would fail or never end" in err
+    for name, instant in (("a", BASE_MS + 30_000), ("b", later)):
+        run("audit", *asked, "--as-of", instant, "--out", tmp_path / name)
+    code, told, _ = run("diff", tmp_path / "a", tmp_path / "b", "--json")
+    assert (code, json.loads(told)["counts"]["groups"]["disappeared"]) == (5, 1)
 
 
 def test_questions_of_a_load_that_never_ends(run: Run, tmp_path: Path) -> None:

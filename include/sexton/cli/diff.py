@@ -47,7 +47,7 @@ def diff(
     after: Annotated[str, typer.Argument(metavar="B", help="The other one, of the same kind.")],
     *,
     limit: ShownRows = DEFAULT_ROWS,
-    log: Annotated[LogInput, Without({"run", "as_of", "load_buffer_bytes"})],
+    log: Annotated[LogInput, Without({"run", "as_of"})],
     json: Json = False,
 ) -> int:
     """Compare two instants: groups and offsets that appeared, changed and disappeared, and why groups did.
@@ -75,15 +75,21 @@ def diff(
     for text, side in zip((before, after), sides, strict=True):
         if not getattr(side, "is_covered", True):
             raise NoCoverage("no record was written before this instant", where=text, fix="choose a later one")
+    for text, failed in zip((before, after), found.failed_loads, strict=True):
+        for log_partition in failed:
+            why = "its load would fail or never end: it holds nothing"
+            print_aside(f"! log partition {log_partition} at {text}: {why}")
     undecodable = sum(getattr(side, "undecodable_count", 0) for side in sides)
     if json:
         rows = {"groups": found.groups.to_pylist(), "offsets": found.offsets.to_pylist()}
-        print_json({"operation": "diff", "before": before, "after": after, "counts": found.counts(), **rows})
+        failed_loads = dict(zip(("before", "after"), found.failed_loads, strict=True))
+        about = {"before": before, "after": after, "failed_loads": failed_loads}
+        print_json({"operation": "diff", **about, "counts": found.counts(), **rows})
     else:
         _print(found, limit)
     if undecodable:
         print_aside(f"! {undecodable} undecodable records")
-    return UNDECODABLE if undecodable else 0
+    return UNDECODABLE if undecodable or any(found.failed_loads) else 0
 
 
 def _looks(texts: tuple[str, str], log: LogInput) -> "tuple[AdminLook, AdminLook] | None":
@@ -150,7 +156,7 @@ def _side(text: str, log: LogInput) -> "Side":
     from sexton.views.log_parts import LogParts
     from sexton.views.log_profile import choice_of
 
-    source, taken_at_ms = log.source(at_ms), now_ms()
+    source, taken_at_ms = log.source(at_ms).with_buffer(log.load_buffer_bytes), now_ms()
     parts = LogParts(source, profile=NEWEST, as_of_ms=at_ms, taken_at_ms=taken_at_ms)
     choice = choice_of(source, log.profile, parts)
     parts.profile = choice.profile

@@ -44,7 +44,7 @@ HOLDS_NOTHING = frozenset({AfterFailure.NOTHING.value, AfterFailure.EMPTY.value,
 """Outcomes of a load that leave nothing in memory: of the log partition nothing is served, listed or expires.
 
 So it counts for nothing in summaries, lists, metrics and differences. Tables keep its rows, which are what was decoded;
-their reader tells them by load_profile.load_outcome.
+load_profile.load_outcome marks them.
 """
 HOT_GROUPS = 5
 """How many of the groups with most commits are named."""

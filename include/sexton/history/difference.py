@@ -2,7 +2,8 @@
 
 A side is a log or an archive at an instant, a run folder, or a published run; each has the same tables. A group that
 disappeared has the cause of its removal if the later side knows the changes in between; a run folder does not.
-The table offset_changes and `sexton explain` have the causes of single offsets.
+The table offset_changes and `sexton explain` have the causes of single offsets. Where a load fails or never ends no
+coordinator holds anything, so a side has nothing of that log partition.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,8 @@ import pyarrow.compute as pc
 
 from sexton.archive.cluster_metadata import newest_metadata, oldest_metadata_after
 from sexton.archive.folder import filesystem
+from sexton.coordinator.expiry import LOAD_WOULD_FAIL
+from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.history.events import removal_cause
@@ -25,13 +28,19 @@ from sexton.kernels.fold import PartialFold
 from sexton.kernels.results import finish
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
+from sexton.runs.endless_load import endless_load
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import LogSource
 
 APPEARED, CHANGED, DISAPPEARED = "appeared", "changed", "disappeared"
 OFFSET_KEY = ["group_id", "topic", "partition"]
-_OFFSETS, _GROUPS = "committed_offsets", "groups"
+_OFFSETS, _GROUPS, _LOADS = "committed_offsets", "groups", "load_profile"
 _STATE = ["group_type", "state", "member_count"]
+_COLUMNS = {
+    _OFFSETS: [*OFFSET_KEY, "committed_offset", "log_partition"],
+    _GROUPS: ["group_id", *_STATE, "log_partition"],
+    _LOADS: ["load_outcome", "log_partition"],
+}
 
 
 class Side(Protocol):
@@ -41,7 +50,7 @@ class Side(Protocol):
     def log_partitions(self) -> list[int]: ...
 
     def table(self, name: str, log_partition: int) -> pa.Table:
-        """The rows of committed_offsets or groups of one log partition."""
+        """The rows of committed_offsets, groups or load_profile of one log partition."""
 
     def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:
         """The causes by group id for groups that `since` still had; empty if they are unknown."""
@@ -71,7 +80,15 @@ class LogSide:
         if log_partition not in self._finished:
             fold = self.fold(log_partition)
             self.is_covered |= fold.first_log_offset is not None
-            tables = finish(fold, log_partition=log_partition, partition_count=self.source.partition_count)
+            endless = endless_load(
+                self.source,
+                log_partition,
+                largest_batch_bytes=fold.counters["largest_batch_bytes"],
+                cut=fold.end,
+                profile=self.profile,
+            )
+            count = self.source.partition_count
+            tables = finish(fold, log_partition=log_partition, partition_count=count, endless=endless)
             self.undecodable_count += tables["undecodable_records"].num_rows
             self._finished = {log_partition: tables}
         return self._finished[log_partition][name]
@@ -135,9 +152,7 @@ class PublishedSide:
 
     def table(self, name: str, log_partition: int) -> pa.Table:
         if name not in self._read:
-            columns = [*OFFSET_KEY, "committed_offset", "log_partition"]
-            columns = columns if name == _OFFSETS else ["group_id", *_STATE, "log_partition"]
-            self._read[name] = read_published(self.lake, self.run, name, columns)
+            self._read[name] = read_published(self.lake, self.run, name, _COLUMNS[name])
         rows = self._read[name]
         return rows.filter(pc.equal(rows["log_partition"], log_partition))
 
@@ -153,11 +168,13 @@ class PublishedSide:
 class Comparison:
     """Rows that differ, ordered by key: `change`, and the values `before` and `after`, NULL if absent.
 
-    `groups` also have `cause`: why a group that disappeared was removed, as kinds of offset_changes joined by ` or `.
+    `groups` also have `cause`: why a group that disappeared was removed, as kinds of offset_changes joined by ` or `,
+    or load_would_fail. `failed_loads` are the log partitions of which each side has nothing, before and after.
     """
 
     groups: pa.Table
     offsets: pa.Table
+    failed_loads: tuple[list[int], list[int]] = ([], [])
 
     def counts(self) -> dict[str, dict[str, int]]:
         """The number of each change, by table."""
@@ -168,18 +185,33 @@ def difference(before: Side, after: Side) -> Comparison:
     """The difference of two sides, over the log partitions of both."""
     groups, offsets = [], []
     causes: dict[str, str] = {}
+    failed: tuple[list[int], list[int]] = ([], [])
     for log_partition in sorted({*before.log_partitions, *after.log_partitions}):
         sides = [side if log_partition in side.log_partitions else None for side in (before, after)]
+        for number, side in enumerate(sides):
+            if side is not None and _load_fails(side, log_partition):
+                sides[number] = None
+                failed[number].append(log_partition)
         tables = [_offsets(side, log_partition) for side in sides]
         offsets.append(_compared(*tables, keys=OFFSET_KEY))
         states = [_states(side, log_partition) for side in sides]
         groups.append(_compared(*states, keys=["group_id"]))
         gone = groups[-1].filter(pc.equal(groups[-1]["change"], DISAPPEARED))["group_id"].to_pylist()
-        if gone and sides[1] is not None:
+        if log_partition in failed[1]:
+            causes |= dict.fromkeys(gone, LOAD_WOULD_FAIL)
+        elif gone and sides[1] is not None:
             causes |= after.removals(log_partition, gone, since=before)
     ordered = _ordered(groups, ["group_id"], pa.string())
     cause = pa.array([causes.get(group_id) for group_id in ordered["group_id"].to_pylist()], pa.string())
-    return Comparison(groups=ordered.append_column("cause", cause), offsets=_ordered(offsets, OFFSET_KEY, pa.int64()))
+    groups_with_cause = ordered.append_column("cause", cause)
+    return Comparison(
+        groups=groups_with_cause, offsets=_ordered(offsets, OFFSET_KEY, pa.int64()), failed_loads=failed
+    )
+
+
+def _load_fails(side: Side, log_partition: int) -> bool:
+    outcomes = side.table(_LOADS, log_partition)["load_outcome"].to_pylist()
+    return not HOLDS_NOTHING.isdisjoint(outcomes)
 
 
 def _causes(rows: Sequence[Mapping[str, Any]], group_ids: Sequence[str], profile: Profile) -> dict[str, str]:

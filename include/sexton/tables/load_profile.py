@@ -13,6 +13,9 @@ LOAD_PROFILE = Table(
     name="load_profile",
     grain="a log partition",
     key=("log_partition",),
+    doc="Where `load_outcome` is not_coordinator, empty_cache or never_ends, no coordinator has anything of the log "
+    "partition: it counts for nothing in summaries, lists, metrics and `sexton diff`. Its rows in other tables are "
+    "what was decoded.",
     columns=(
         LOG_PARTITION,
         Column("bytes", pa.int64(), "log read", minimum=0),

@@ -10,6 +10,7 @@ from sexton.coordinator.loading import MISPLACED
 from sexton.coordinator.partitioner import fitting_partition_counts, partition_of
 from sexton.kernels.fold import PartialFold
 from sexton.kernels.results import finish
+from sexton.numbers import ranges_text
 from sexton.runs.folder import LostGroups, RunFolder, RunRecord, Shard
 from sexton.runs.partition_count import SETTLES
 
@@ -60,7 +61,7 @@ def in_several_text(groups: Mapping[str, Sequence[int]]) -> list[str]:
     """A warning about the groups of `in_several`."""
     if not groups:
         return []
-    shown = [f"{group_id!r} ({', '.join(map(str, parts))})" for group_id, parts in list(groups.items())[:_SHOWN]]
+    shown = [f"{group_id!r} ({ranges_text(parts)})" for group_id, parts in list(groups.items())[:_SHOWN]]
     more = f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
     return [
         f"{len(groups)} groups are in several log partitions: {', '.join(shown)}{more}: which copy clients read "

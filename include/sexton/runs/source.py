@@ -27,6 +27,7 @@ from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.endless_load import BUFFER, DEFAULT_BUFFER_BYTES
 from sexton.errors import NoCoverage, UsageError
 from sexton.log.segment import Segment, disk_identity, list_segments, odd_files, partition_folders, zero_tail
+from sexton.numbers import ranges_text
 from sexton.runs.disk_evidence import disk_evidence
 from sexton.runs.release_bounds import UNBOUNDED, ReleaseBounds
 from sexton.settings import settings
@@ -186,8 +187,8 @@ def _log_dirs_text(roots: Sequence[str], paths: Sequence[str], segments: Mapping
 def _empty_text(empty: Collection[int]) -> list[str]:
     if not empty:
         return []
-    parts = ", ".join(map(str, sorted(empty)))
-    return [f"no segment in the folders of log partitions {parts}: they count as empty, as a broker would take them"]
+    told = f"log partitions {ranges_text(empty)}: they count as empty, as a broker would take them"
+    return [f"no segment in the folders of {told}"]
 
 
 def zero_tails_text(fs: pafs.FileSystem, segments: Mapping[int, Sequence[Segment]]) -> list[str]:

@@ -127,16 +127,23 @@ def judged(tables: Mapping[str, pa.Table], run: CheckedRun = RUN, *, table: str 
     return check(tables, shapes_of(tables), suites, run)
 
 
-def counts(
+def observed(
     tables: Mapping[str, pa.Table], run: CheckedRun = RUN, *, table: str | None = None
-) -> dict[tuple[str, str], int]:
-    """How many rows or values break each expectation, by table and name. What could not be measured is left out."""
+) -> dict[tuple[str, str], str]:
+    """What breaks each expectation, by table and name. What could not be measured is left out."""
     expectations = [each for name, suite in suites_of(run).items() for each in suite if table in (None, name)]
     return {
-        (expectation.table, expectation.name): _count(result)
+        (expectation.table, expectation.name): "0" if result.success else result.observed
         for expectation, result in zip(expectations, judged(tables, run, table=table), strict=True)
         if result.observed != NOT_MEASURED
     }
+
+
+def counts(
+    tables: Mapping[str, pa.Table], run: CheckedRun = RUN, *, table: str | None = None
+) -> dict[tuple[str, str], int]:
+    """How many rows or values break each expectation."""
+    return {name: _count(found) for name, found in observed(tables, run, table=table).items()}
 
 
 def broken_laws(tables: Mapping[str, pa.Table], laws: Sequence[Expectation]) -> dict[str, int]:
@@ -146,13 +153,11 @@ def broken_laws(tables: Mapping[str, pa.Table], laws: Sequence[Expectation]) -> 
     results = check(tables, shapes, suites, RUN)
     assert not [result for result in results if result.observed == NOT_MEASURED]
     names = [each.name for suite in suites.values() for each in suite]
-    return {name: _count(result) for name, result in zip(names, results, strict=True)}
+    return {name: 0 if result.success else _count(result.observed) for name, result in zip(names, results, strict=True)}
 
 
-def _count(result: Result) -> int:
-    if result.success:
-        return 0
-    first = result.observed.split(":")[0].replace(",", "")
+def _count(observed: str) -> int:
+    first = observed.split(":")[0].replace(",", "")
     return int(first) if first.isdecimal() else 1
 
 

@@ -8,10 +8,12 @@ through the dashboard in a browser, from the group that loses offsets next to a 
 """
 
 import json
+import subprocess
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -66,7 +68,13 @@ LOG_BYTES = 64 * CHUNK_BYTES
 TRIED_MINUTES = 30
 """A retention for what-if."""
 PEOPLE = {"asks": "admin", "approves": "approver"}
-PATIENCE_S = 1_200
+PATIENCE_S, SUBMIT_S = 1_200, 400
+JOB = """
+import sys
+from pyspark.sql import SparkSession
+with SparkSession.builder.appName(sys.argv[1]).getOrCreate() as spark:
+    print(f"counted {spark.range(1_000).count()}", flush=True)
+"""
 BROKER = {
     "offsets.retention.minutes": str(RETENTION_S // 60),
     "offsets.retention.check.interval.ms": "3600000",  # its own sweep comes when all is over
@@ -77,8 +85,6 @@ SPARK_DEFAULTS = {
     "spark.eventLog.enabled": "true",
     "spark.eventLog.compress": "false",
     "spark.eventLog.rolling.enabled": "false",
-    # Short-lived: the quick compiler and the small collector start sooner.
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 
 pytestmark = [
@@ -188,7 +194,7 @@ def run_pipeline(services: Services) -> Ran:
         pythons.look(services)
         return api.run_state(RETAIN, run_id) in ("success", "failed")
 
-    wait_for(is_over, lambda: services.told("airflow-scheduler"))
+    until(is_over, lambda: services.told("airflow-scheduler"), within_s=PATIENCE_S, every_s=2)
     lake = lake_of(services)
     (run,) = published_runs(lake)
     return Ran(
@@ -362,6 +368,38 @@ def test_from_the_next_loss_to_the_approval_and_the_ledger(ran: Ran, tmp_path: P
     assert {row[10] for row in told["ledger"]} == {PEOPLE["approves"]}
     assert {row[6] for row in told["ledger"]} == {"done"}
     assert {group for group, *_ in committed(ran.clients)} == {NEXT, *WIDE}
+
+
+def test_nobody_submits_without_the_secret_of_spark(ran: Ran) -> None:
+    """Without one, and with another one: the master knows of no such application."""
+    services = ran.services
+    ours = (services.secrets / "airflow" / compose_init.SPARK_DEFAULTS).read_text("utf-8")
+    secret = dict(line.split(" ", 1) for line in ours.splitlines())["spark.authenticate.secret"]
+    attempts = {"stranger": "", "guesser": ours.replace(secret, "x" * len(secret))}
+    with ThreadPoolExecutor() as pool:
+        done = dict(zip(attempts, pool.map(lambda name: submit(services, name, attempts[name]), attempts), strict=True))
+    for name, each in done.items():
+        assert each.returncode != 0, name
+        assert "counted" not in each.stdout, name
+    with urllib.request.urlopen(f"{services.master_page}/json/", timeout=30) as answer:
+        told = json.load(answer)
+    known = {each["name"] for each in (*told["activeapps"], *told["completedapps"])}
+    assert "replay_groups" in known
+    assert not known & attempts.keys()
+
+
+def submit(services: Services, name: str, properties: str) -> subprocess.CompletedProcess[str]:
+    """Submit a job as the scheduler's tasks do, with a spark-defaults.conf of one's own."""
+    conf = services.folder / name
+    conf.mkdir()
+    (conf / compose_init.SPARK_DEFAULTS).write_text(properties)
+    (conf / "job.py").write_text(JOB)
+    given = {
+        **services.environment("airflow-scheduler"), "SPARK_CONF_DIR": str(conf), "SPARK_LOCAL_IP": "127.0.0.1",
+    }  # fmt: skip
+    master = f"spark://127.0.0.1:{services.ports.spark_master}"
+    command = ["spark-submit", "--master", master, str(conf / "job.py"), name]
+    return subprocess.run(command, env=given, capture_output=True, text=True, timeout=SUBMIT_S, check=False)
 
 
 def test_no_secret_is_told(ran: Ran) -> None:

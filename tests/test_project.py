@@ -117,3 +117,11 @@ def test_the_licence_is_apache() -> None:
     text = (ROOT / "LICENSE").read_text()
     assert "Apache License" in text
     assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_guards_name_what_is_there() -> None:
+    """The place that each of them breaks, and the test that has to fail then: scripts/guards.py."""
+    for name, guard in tomllib.loads((ROOT / "tests" / "guards.toml").read_text("utf-8")).items():
+        file, _, test = guard["test"].partition("::")
+        assert (ROOT / guard["file"]).read_text("utf-8").count(guard["old"]) == 1, name
+        assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text("utf-8"), name

@@ -1,15 +1,16 @@
-"""The record of a classic group, byte for byte as brokers wrote it; that of one with members is in test_dry_run.py."""
+"""The record of a classic group, byte for byte as brokers wrote it; that of one with a member is in test_dry_run.py."""
 
 import struct
 
 import pytest
 
 from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord, value_version
-from sexton.coordinator.api.view import LoadedGroup
+from sexton.coordinator.api.view import LoadedGroup, LoadedMember
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.records import decode_key, decode_value
 from tests.coordinator.golden import RELEASES, data_batches
+from tests.strategies import classic_fields, group_entry, subscription
 
 RECORDED = {name: release for name, release in RELEASES.items() if release != "0.9.0.1"}
 """All but 0.9, whose recording has no group that is empty."""
@@ -40,6 +41,18 @@ def test_an_empty_group_is_written_as_the_broker_wrote_it(name, release):
         assert GroupMetadataRecord.of_group(group, profile=profile).encode(profile) == (key, value)
         compared += 1
     assert compared > 5
+
+
+@pytest.mark.parametrize("release, ids", [("3.9", ["a", "c", "p"]), ("4.0.0", ["p", "a", "c"])])
+def test_every_member_is_written(release, ids):
+    """In the order of a hash map from 4.0 on, of the ids before. No recording has a group of several."""
+    profile = of_broker(release)
+    _, value = group_entry(2, "g", classic_fields(*((member_id, subscription("t")) for member_id in ids)))
+    group = ClassicGroup.from_value("g", decode_value(2, value)[1], profile)
+    members = [LoadedMember.from_row(row) for row in sorted(group.to_member_rows(), key=str)]
+    made = GroupMetadataRecord.of_group(LoadedGroup.from_row(group.to_group_row()), members, profile=profile)
+    _, written = decode_value(2, made.encode(profile)[1])
+    assert [member.member_id for member in written.members] == ids
 
 
 NULL = struct.pack(">h", -1)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from random import Random
 
@@ -20,6 +21,7 @@ from sexton.pipeline.import_log import ImportRequest
 from tests.faults.snapshots import START_MS, StateStory, Story, disk_of, files, topics_of
 from tests.fork import killed
 from tests.kafka.fake_cluster import FakeCluster
+from tests.tiers import later
 
 pytestmark = pytest.mark.thorough
 
@@ -65,10 +67,19 @@ def whole_story(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     return whole
 
 
-@pytest.mark.parametrize("of", [Story, StateStory], ids=["offsets", "transactions"])
-@pytest.mark.parametrize("name", sorted(OF_SNAPSHOTS))
-def test_a_snapshot_killed_anywhere(name, of, full, seed, whole_story, tmp_path, tell):
-    kills = 0
+STORIES = {"offsets": Story, "transactions": StateStory}
+
+
+@pytest.mark.parametrize(
+    "name, topic",
+    later(
+        pytest.mark.full,
+        [(name, topic) for name in sorted(OF_SNAPSHOTS) for topic in STORIES],
+        but=[*zip(sorted(OF_SNAPSHOTS), cycle(STORIES), strict=False)],  # every point, of one topic or the other
+    ),
+)
+def test_a_snapshot_killed_anywhere(name, topic, full, seed, whole_story, tmp_path, tell):
+    kills, of = 0, STORIES[topic]
     for number in range(20 if full else 1):
         rng = Random(f"{seed} {number}")
         whole = whole_story(of, seed + number)
@@ -105,14 +116,19 @@ def imported(seed: int, folder: Path, *, failpoint: str = "") -> tuple[Path, int
     return archive, kills
 
 
+@pytest.fixture(scope="module")
+def whole_import(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """The archive of an import that nothing kills, once for all points."""
+    return cache(lambda seed: imported(seed, tmp_path_factory.mktemp("whole"))[0])
+
+
 @pytest.mark.parametrize("name", sorted(OF_IMPORTS | OF_WRITES))
-def test_an_import_killed_anywhere(name: str, full: bool, seed: int, tmp_path: Path) -> None:
+def test_an_import_killed_anywhere(name: str, full: bool, seed: int, whole_import, tmp_path: Path) -> None:
     kills = 0
     for number in range(20 if full else 1):
-        whole, _ = imported(seed + number, tmp_path / f"{number}-whole")
         archive, killed_here = imported(seed + number, tmp_path / f"{number}-killed", failpoint=name)
         kills += killed_here
-        assert files(archive) == files(whole)
+        assert files(archive) == files(whole_import(seed + number))
     assert kills
 
 

@@ -160,7 +160,7 @@ MILESTONES = ("kafka-0.10.2.2", "kafka-1.1.1", "kafka-2.8.2-plain", "kafka-4.3.1
 """Recordings between which formats and rules changed."""
 
 
-@pytest.mark.parametrize("recording", later(pytest.mark.thorough, RELEASES, but=MILESTONES))
+@pytest.mark.parametrize("recording", later(pytest.mark.full, RELEASES, but=MILESTONES))
 def test_recordings(small: Engine, tmp_path: Path, recording: str) -> None:
     rng = Random(recording)
     archive, instants = recorded(tmp_path / "archive", recording, rng)

@@ -18,6 +18,7 @@ from tests.faults.kafka_dump import assert_reads_the_same
 from tests.faults.logs import GOLDEN, batches_in, joined
 from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, loaded
 from tests.record_fields import decode_key, decode_value, encode_key, encode_value
+from tests.tiers import later
 
 pytestmark = pytest.mark.thorough
 
@@ -94,7 +95,7 @@ def test_one_line_behind_another(change: str, older: str, newer: str, full: bool
         assert loaded(log).undecodable == []
 
 
-@pytest.mark.parametrize("log_partition", range(4))
+@pytest.mark.parametrize("log_partition", later(pytest.mark.full, range(4), but=[0, 2]))
 def test_all_lines_in_the_order_of_their_releases(log_partition: int, full: bool) -> None:
     log = joined(*(log_of(recording, log_partition) for recording in RECORDINGS))
     assert loaded(log).undecodable == []

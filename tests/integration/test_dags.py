@@ -230,7 +230,7 @@ def test_a_run_by_looks_plans_and_what_is_approved_is_deleted(world: World, reta
     config = world.system.config
     lake = lake_of(config)
     (newest,) = published_runs(lake, world.cluster_id)
-    assert newest.row["coverage"] == "admin"
+    assert (newest.row["coverage"], newest.row["engine"]) == ("admin", "spark")
     checks = read_published(lake, newest, "dq_results").to_pylist()
     assert [row for row in checks if row["severity"] == "critical" and not row["success"]] == []
     verdicts = read_published(lake, newest, "offset_verdicts").to_pylist()

@@ -66,6 +66,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest, look: AdminLo
     record = record.model_copy(
         update={
             "counts": counts,
+            "engine": engine.name,
             "changes_since_ms": None if changes is None else request.since_ms,
             "warnings": [*record.warnings, *left_out, *damaged],
         }

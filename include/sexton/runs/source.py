@@ -187,8 +187,8 @@ def _log_dirs_text(roots: Sequence[str], paths: Sequence[str], segments: Mapping
 def _empty_text(empty: Collection[int]) -> list[str]:
     if not empty:
         return []
-    told = f"log partitions {ranges_text(empty)}: they count as empty, as a broker would take them"
-    return [f"no segment in the folders of {told}"]
+    where = f"no segment in the folders of log partitions {ranges_text(empty)}"
+    return [f"{where}: they count as empty, as a broker would take them"]
 
 
 def zero_tails_text(fs: pafs.FileSystem, segments: Mapping[int, Sequence[Segment]]) -> list[str]:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from sexton.cli.lag import _committed
 from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
+from sexton.runs.folder import RunFolder
 from tests.archived import Archive
 from tests.campaign.test_mutants import log_that_ends_at
 from tests.coordinator.test_endless_load import BUFFER, LOG, sizes
@@ -106,6 +108,8 @@ def test_what_a_failed_load_holds_counts_for_nothing(
     assert (code, [group["group_id"] for group in json.loads(told)["groups"]]) == (5, ["y"])
     code, told, _ = run("what-if", "--retention-minutes", 1, *asked, "--json")
     assert (code, json.loads(told)["counts"]["offsets_lost_proposed"]) == (5, 1)
+    audited = RunFolder(tmp_path / "out")
+    assert _committed(audited, audited.read_run(), None, (None, None))["group_id"].to_pylist() == ["y"]  # sexton lag
 
 
 @pytest.mark.parametrize(

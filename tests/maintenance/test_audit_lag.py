@@ -31,7 +31,7 @@ NOW = AS_OF + 20 * MINUTE_MS
 RETENTION_MS = 8 * HOUR_MS
 END = 600
 """Both partitions have a record a minute up to AS_OF, as the broker stamped them."""
-NAMES = ("committed_offsets", "pending_offsets", "topic_partitions", "runs", "time_lag")
+NAMES = ("committed_offsets", "pending_offsets", "topic_partitions", "load_profile", "runs", "time_lag")
 FOLDED = encode_batch([(b"\0\1", b"")], base_offset=0, timestamp_ms=AS_OF - 3 * HOUR_MS, producer_id=-1)
 
 
@@ -93,7 +93,9 @@ class World:
             )
             for n in range(2)
         ]
-        tables = dict(zip(NAMES, (offsets, pending, partitions), strict=False))
+        outcomes = enumerate(("loaded", "empty_cache"))
+        loads = [row("load_profile", key, log_partition=part, load_outcome=outcome) for part, outcome in outcomes]
+        tables = dict(zip(NAMES, (offsets, pending, partitions, loads), strict=False))
         told = {"cuts": [{"log_partition": 0, "cut": 1}], "profile": "group_coordinator:4.3.1"}
         publish(self.iceberg.session, self.lake, key, tables, **told)
 
@@ -123,7 +125,7 @@ def world_of(iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_lag_of_the_newest_run_is_published(world_of: Callable[[str], World]) -> None:
     world = world_of("lag")
-    world.publish(AS_OF, GROUPS)
+    world.publish(AS_OF, GROUPS | {"of a failed load": {"committed_offset": 99, "log_partition": 1}})
     done = world.audit()
     assert (done.run_as_of_ms, done.offsets, done.unrefined) == (AS_OF, len(GROUPS), 0)
     assert done.resets == {"truncated": 1, "behind_log_start": 1}

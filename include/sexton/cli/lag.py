@@ -167,12 +167,17 @@ def _committed(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from sexton.pipeline.measure_lag import COMMITTED, KEY, committed_with_pending
+    from sexton.pipeline.measure_lag import COMMITTED, KEY, committed_with_pending, of_held
 
-    committed, pending = (
+    committed, pending, loads = (
         pa.concat_tables([folder.read_table(name, part, columns) for part in record.log_partitions])
-        for name, columns in (("committed_offsets", COMMITTED), ("pending_offsets", [*KEY, "producer_id"]))
+        for name, columns in (
+            ("committed_offsets", [*COMMITTED, "log_partition"]),
+            ("pending_offsets", [*KEY, "producer_id"]),
+            ("load_profile", ["log_partition", "load_outcome"]),
+        )
     )
+    committed = of_held(committed, loads)
     for name, value in zip(KEY, (group, *only), strict=True):
         if value is not None:
             committed = committed.filter(pc.equal(committed[name], value))

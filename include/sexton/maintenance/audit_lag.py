@@ -31,11 +31,12 @@ from sexton.pipeline.measure_lag import (
     look,
     matching,
     measure,
+    of_held,
 )
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import open_archive
 from sexton.settings import settings
-from sexton.tables import COMMITTED_OFFSETS, TIME_LAG
+from sexton.tables import COMMITTED_OFFSETS, LOAD_PROFILE, TIME_LAG
 
 HOUR_MS = 3_600_000
 _PENDING = [*KEY, "producer_id"]
@@ -86,7 +87,8 @@ def run(
         require_cluster(cluster_id, request.cluster_id, where=request.config.bootstrap_servers)
         published = published_at(lake, as_of_ms, cluster_id=cluster_id)
         # In the order of groups, so that a reader of one group reads one row group of time_lag.
-        committed = read_published(lake, published, COMMITTED_OFFSETS.name).sort_by(
+        loads = read_published(lake, published, LOAD_PROFILE.name, ["log_partition", "load_outcome"])
+        committed = of_held(read_published(lake, published, COMMITTED_OFFSETS.name), loads).sort_by(
             [(name, "ascending") for name in KEY]
         )
         instant = _instant(lake, request.archive, published, committed)

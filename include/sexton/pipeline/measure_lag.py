@@ -24,6 +24,7 @@ from sexton.archive.folder import filesystem
 from sexton.archive.partition_index import ABSENT, Flags, Int64s, PartitionIndex, PartitionOrder, encoded, whole
 from sexton.archive.time_bounds import ENDS, NO_HIGH, NO_LOW, Bounds, TimeBounds
 from sexton.archive.time_points import Key, KnownPoints, Look, known_points, write_look
+from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.kafka.configs import TOPIC, described
 from sexton.kafka.epoch_ends import epoch_ends
 from sexton.kafka.session import ClusterSession
@@ -100,6 +101,13 @@ class Instant:
         """Topic and partition of numbered partitions."""
         some = self.partitions.select(["topic", "partition"]).take(pa.array(number))
         return list(zip(some["topic"].to_pylist(), some["partition"].to_pylist(), strict=True))
+
+
+def of_held(committed: pa.Table, loads: pa.Table) -> pa.Table:
+    """`committed` without log partitions of which a coordinator has nothing in memory, by rows of load_profile."""
+    fails = pc.is_in(loads["load_outcome"], value_set=pa.array(sorted(HOLDS_NOTHING)))
+    failed = loads["log_partition"].filter(fails).combine_chunks()
+    return committed.filter(pc.invert(pc.is_in(committed["log_partition"], value_set=failed)))
 
 
 def committed_with_pending(committed: pa.Table, pending: pa.Table) -> pa.Table:

@@ -89,6 +89,7 @@ __all__ = [
     "HORIZON_DAYS",
     "INTERVAL_TABLES",
     "IN_MEMORY",
+    "LOAD_PROFILE",
     "ORPHANS",
     "PARTITION_COLUMNS",
     "REPLICA_DIFFERENCES",

@@ -37,6 +37,11 @@ def backfill(
     return int(api.call("POST", "/api/v2/backfills", asked)["id"])
 
 
+def read_again(api: AirflowApi, dag_id: str) -> None:
+    """Have the file of a DAG read now: of one that has not changed, nothing new is known for minutes."""
+    api.call("PUT", f"/api/v2/parseDagFile/{api.call('GET', f'/api/v2/dags/{dag_id}')['file_token']}")
+
+
 def is_backfill_over(api: AirflowApi, backfill_id: int) -> bool:
     """Whether every run of the backfill has ended, well or not."""
     return api.call("GET", f"/api/v2/backfills/{backfill_id}")["completed_at"] is not None

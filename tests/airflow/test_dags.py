@@ -155,6 +155,7 @@ REFUSED = {
         "since": ["before"], "retention_minutes": ["7"], "policy": ["../secrets.yaml", "/etc/passwd", "..yaml", "a b"],
     },
     "maintenance": {"delete": ["yes", None], "subset": ["third", "1/"]},
+    "audit_replicas": {"log_partitions": ["seven"]},
 }  # fmt: skip
 TAKEN = {
     "apply_tombstones": {"plan_id": ["0123456789abcdef" * 4], "sink": ["log"]},

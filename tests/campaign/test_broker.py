@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.timeout(2_400)]
 HISTORIES, FULL_HISTORIES, PROCESSES = 400, 2_000, 2
 CLEANED = 200
 SHARED = 64
+MISJUDGED = 100
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +49,17 @@ def test_a_broker_says_what_sexton_says(tmp_path_factory: pytest.TempPathFactory
 
 def test_a_rule_of_another_release_is_seen(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge, "profile", profile_of("group_coordinator:4.0.0"))
-    found = {one.what.split(" of ")[0] for one in judged(judge, 1, 300, sweeps=False).differences}
+    found = {one.what.split(" of ")[0] for one in judged(judge, 1, MISJUDGED, sweeps=False).differences}
     assert {"load", "described"} <= found
 
 
 def test_a_mistake_about_either_sweep_is_seen(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     """About the second one: that the first has changed nothing."""
     monkeypatch.setattr(Known, "after", lambda known, _: known)
-    found = {one.what.split(" of ")[0] for one in judged(judge, 2, 300).differences}
+    found = {one.what.split(" of ")[0] for one in judged(judge, 2, MISJUDGED).differences}
     assert found == {"sweep 2"}
     monkeypatch.setattr(Known, "planned", lambda known, _: {})
-    found = {one.what.split(" of ")[0] for one in judged(judge, 2, 300).differences}
+    found = {one.what.split(" of ")[0] for one in judged(judge, 2, MISJUDGED).differences}
     assert found == {"sweep 1", "sweep 2"}
 
 

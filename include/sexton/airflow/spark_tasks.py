@@ -269,7 +269,7 @@ class SparkJob(SparkSubmitOperator):
     process: SubprocessHook | None = None
     """The job, if it is no spark-submit."""
     outcome: Mapping[str, Any] = {}
-    """What the job told, once it has ended well."""
+    """What the job reported, once it has ended well."""
 
     def execute(self, context: Any) -> dict[str, Any]:  # type: ignore[override]  # of spark-submit alone: nothing
         """Run the job; its outcome, without names of groups, is the task's XCom."""

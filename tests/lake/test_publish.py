@@ -32,8 +32,8 @@ FACTS: dict[str, Any] = {
     "topic_id": "T", "taken_at_ms": 5, "profile": "group_coordinator", "retention_ms": 60_000,
     "cuts": [{"log_partition": 0, "cut": 100}, {"log_partition": 1, "cut": 100}], "coverage": "complete",
     "changes_since_ms": None, "missing_log_partitions": [], "checkpoint_sha256": None, "plan_id": None,
-    "plan_sha256": None, "policy_sha256": None, "code_version": "1", "counts": [{"table": "groups", "rows": 3}],
-    "warnings": ["one"],
+    "plan_sha256": None, "policy_sha256": None, "code_version": "1", "engine": "spark",
+    "counts": [{"table": "groups", "rows": 3}], "warnings": ["one"],
 }  # fmt: skip
 
 

@@ -20,6 +20,8 @@ Rows: TypeAlias = "Sequence[Path] | pa.Table"
 """A table as Parquet files or in memory."""
 _JOINED = ("held_offsets", "decisions", "planned_offsets")
 """Views that most of the time of a check goes to: they are read from the files once."""
+_FEW_BYTES = 16 * 1024 * 1024
+"""So much of a table is read once, which is what many small files take the time for. More is read anew by each query."""
 _MEMORY = "500MB"
 """What DuckDB holds at a time; the rest of large joins goes to the scratch folder, so that memory does not follow
 keys."""
@@ -92,8 +94,11 @@ def _create_table(database: "DuckDBPyConnection", name: str, rows: Rows) -> None
         database.register(name, rows)
         return
     declared = ", ".join(f'"{column.name}"' for column in TABLES[name].all_columns)
-    files = database.read_parquet([str(file) for file in rows], hive_partitioning=False)
-    files.select(declared).create_view(name)
+    files = database.read_parquet([str(file) for file in rows], hive_partitioning=False).select(declared)
+    if sum(file.stat().st_size for file in rows) < _FEW_BYTES:
+        files.create(name)
+    else:
+        files.create_view(name)
 
 
 def _held_groups(database: "DuckDBPyConnection", run: CheckedRun) -> pa.Table:

@@ -304,7 +304,7 @@ class RunFolder(Folder):
         """The rows of a shard, or of a log partition: those of its shards, in order."""
         try:
             with self.open(table, f"{shard}.parquet") as file:
-                return pq.read_table(file, columns=columns)
+                return pq.ParquetFile(file, pre_buffer=True).read(columns=columns)
         except FileNotFoundError:
             buckets = self._buckets(table, shard)
             if not buckets:
@@ -327,7 +327,7 @@ class RunFolder(Folder):
 
     def read_internal(self, name: str, shard: Shard, columns: list[str] | None = None) -> pa.Table:
         with self.open("internal", name, f"{shard}.parquet") as file:
-            return pq.read_table(file, columns=columns)
+            return pq.ParquetFile(file, pre_buffer=True).read(columns=columns)
 
 
 def snapshot_cluster(folder: RunFolder) -> str | None:

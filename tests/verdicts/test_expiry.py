@@ -57,6 +57,15 @@ def test_sweep_equals_the_plain_rules(profile, history, retention_ms, now_ms, pa
     compare(loaded, retention_ms=retention_ms, now_ms=now_ms, partition_count=partition_count)
 
 
+@pytest.mark.parametrize("release", ["2.0.1", "2.1.0", "4.3.1"])
+def test_there_is_no_instant_where_a_sum_overflows(release: str) -> None:
+    """Even where the difference overflows as well, so that both answer alike."""
+    end = (1 << 63) - 1
+    entries = [commit("g", 1, "t", commit_timestamp_ms=end - 5)]
+    loaded = load([encode_log([BatchSpec(entries=entries)])], cap_bytes=CAP_BYTES, profile=of_broker(release))
+    compare(loaded, retention_ms=10, now_ms=-end + 10)
+
+
 EPOCH = group_entry(3, "left", {"epoch": 1, "metadata_hash": 0})
 TARGET = group_entry(7, "left", {"topic_partitions": []}, member_id="gone")
 DAY_MS = 86_400_000

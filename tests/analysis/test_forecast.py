@@ -19,9 +19,9 @@ from sexton.runs.folder import RunFolder
 from sexton.tables.expiry_forecast import HORIZON_DAYS
 from tests.campaign.histories import histories
 from tests.kernels.compare import PROFILES
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 from tests.pipeline.policy_verdicts import judged
 from tests.plans.plan_runs import archive_of_commits, planned
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 from tests.verdicts.test_expiry import CAP_BYTES
 
 GOLDEN = Path(__file__).parents[1] / "golden"

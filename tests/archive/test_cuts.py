@@ -18,7 +18,7 @@ from sexton.log.message_set import encode_message_set
 from tests.archived import Archive
 from tests.campaign.histories import histories
 from tests.log.samples import pairs
-from tests.strategies import BASE_MS, BatchSpec, encode_batches
+from tests.log_builder import BASE_MS, BatchSpec, encode_batches
 
 MINUTE_MS = 60_000
 SETTLE_MS = MINUTE_MS

@@ -18,7 +18,7 @@ from tests.bench.segments import Written
 from tests.bench.sets import LOG_PARTITIONS
 from tests.bench.tasks import Task
 from tests.bench.watch import run_watched, watch_audit
-from tests.strategies import BatchSpec, commit, encode_log
+from tests.log_builder import BatchSpec, commit, encode_log
 
 REPEATED_BELOW = 10 * MILLION
 READ_BYTES = 8 << 20

@@ -26,8 +26,8 @@ from tests.campaign.histories import is_old
 from tests.campaign.packs import Pack, Placed
 from tests.campaign.records import OffsetKey
 from tests.kernels.compare import CAP_BYTES, UNORDERED, assert_equal, fold_bytes, fold_slices, tables_of
+from tests.log_builder import BASE_MS
 from tests.oracle import oracle_tables
-from tests.strategies import BASE_MS
 
 Tables = Mapping[str, pa.Table]
 NEWEST = profile_of("group_coordinator:4.3.1")

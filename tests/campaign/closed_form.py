@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from sexton.coordinator.profile import PendingRule, Profile
 from tests.campaign.packs import Placed
 from tests.campaign.records import Entry, OffsetKey
-from tests.strategies import ABORT, COMMIT, NO_PRODUCER
+from tests.log_builder import ABORT, COMMIT, NO_PRODUCER
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from random import Random
 
 from tests.campaign.packs import Pack, Placed
 from tests.campaign.records import Entry
-from tests.strategies import ABORT, NO_PRODUCER
+from tests.log_builder import ABORT, NO_PRODUCER
 
 
 @dataclass(slots=True)

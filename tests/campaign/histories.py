@@ -24,7 +24,7 @@ from tests.campaign.records import (
     tombstone_entry,
     value_entry,
 )
-from tests.strategies import ABORT, BASE_MS, COMMIT, GROUP_IDS, MEMBER_IDS, NO_PRODUCER, BatchSpec
+from tests.log_builder import ABORT, BASE_MS, COMMIT, GROUP_IDS, MEMBER_IDS, NO_PRODUCER, BatchSpec
 
 PRODUCERS_EACH = 4
 PACK = 250

@@ -45,7 +45,7 @@ from tests.archived import Archive
 from tests.faults.logs import every_kind, recordings, window
 from tests.faults.memory import peak_bytes
 from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_slices, loaded
-from tests.strategies import BASE_MS
+from tests.log_builder import BASE_MS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MOST_S, MOST_BYTES = 20, 2 << 30

@@ -6,7 +6,7 @@ from functools import cached_property
 from random import Random
 
 from tests.campaign.histories import Block, History
-from tests.strategies import encode, place
+from tests.log_builder import encode, place
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import Any
 
 from sexton.records import RECORD_TYPES
 from sexton.records.schema import ID, Array, Blob, Field, Fixed, Kind, Struct, Text
+from tests.log_builder import BAD_SUBSCRIPTION, BASE_MS, MEMBER_IDS, SHORT_SUBSCRIPTION, TOPIC_IDS, TOPICS, subscription
 from tests.record_fields import encode_key, encode_value
-from tests.strategies import BAD_SUBSCRIPTION, BASE_MS, MEMBER_IDS, SHORT_SUBSCRIPTION, TOPIC_IDS, TOPICS, subscription
 
 OffsetKey = tuple[str, str, int]
 INT64 = (-(1 << 63), (1 << 63) - 1)

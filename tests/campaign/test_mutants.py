@@ -9,7 +9,7 @@ from sexton.kernels.partial_fold import PartialFold
 from sexton.log.batch import encode_batch
 from tests.campaign import mutants
 from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_slices, loaded
-from tests.strategies import BASE_MS, commit
+from tests.log_builder import BASE_MS, commit
 
 SEED = 20_261_128
 QUICK = {"log": 1_200, "transactions": 400, "looks": 300, "checkpoints": 300, "metadata": 300}

@@ -10,7 +10,7 @@ import pytest
 from sexton import cli
 from tests.archive.admin_looks import write_look
 from tests.archived import Archive
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 
 MINUTE_MS = 60_000
 CLUSTERS = ("one", "two")

@@ -9,7 +9,7 @@ from sexton.lake import catalog as lake_catalog
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
 from tests.coordinator.golden import GOLDEN
-from tests.strategies import (
+from tests.log_builder import (
     BASE_MS,
     BatchSpec,
     classic_fields,

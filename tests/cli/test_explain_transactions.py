@@ -13,7 +13,7 @@ from sexton.transactions.reading import transactions_archive
 from sexton.transactions.states import State
 from tests.archived import Archive
 from tests.cli.test_explain_diff import append
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 from tests.transactions.logs import OFFSETS, state_log, value
 from tests.ui.lakes import lake_at
 from tests.views.worlds import write_log

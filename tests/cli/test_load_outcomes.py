@@ -16,7 +16,7 @@ from tests.archived import Archive
 from tests.campaign.test_mutants import log_that_ends_at
 from tests.coordinator.test_endless_load import BUFFER, LOG, sizes
 from tests.environment import with_settings
-from tests.strategies import (
+from tests.log_builder import (
     BAD_SUBSCRIPTION,
     BASE_MS,
     BatchSpec,

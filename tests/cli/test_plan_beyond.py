@@ -16,8 +16,8 @@ from sexton.report.meanings import beyond_broker_sentence
 from tests.archived import Archive
 from tests.environment import with_settings
 from tests.faults.apply_cluster import SimCluster
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 from tests.pipeline.archive_runs import instant
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 
 Run = Callable[..., tuple[int, str, str]]
 GROUPS = 201

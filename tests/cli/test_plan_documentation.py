@@ -11,8 +11,8 @@ from sexton.cli import main
 from sexton.lake import catalog as lake_catalog
 from sexton.plans.plan import PlanRecord
 from tests.cli.test_plan_forecast import POLICY
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 from tests.plans.plan_runs import archive_of_commits
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "plan.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^    (sexton .*)$", PAGE, flags=re.MULTILINE)

@@ -20,9 +20,9 @@ from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from sexton.tables import TABLES
 from tests.archived import CLUSTER, Archive
+from tests.log_builder import BASE_MS, BatchSpec, classic_fields, commit, encode_log, group_entry, subscription
 from tests.pipeline.archive_runs import LATER_MS, instant
 from tests.plans.plan_runs import archive_of_commits, plans_of
-from tests.strategies import BASE_MS, BatchSpec, classic_fields, commit, encode_log, group_entry, subscription
 from tests.views.worlds import write_log
 
 Run = Callable[..., tuple[int, str, str]]

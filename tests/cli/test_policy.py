@@ -9,7 +9,7 @@ from sexton.pipeline.find_expired import run as judge
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from tests.coordinator.golden import GOLDEN
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 from tests.views.worlds import log_of, write_archive, write_log, write_run
 
 RECORDING = GOLDEN / "kafka-4.3.1-plain"

@@ -16,8 +16,7 @@ from sexton.log.message_set import encode_message_set
 from sexton.records import decode_subscription, kafka_uuid
 from tests.coordinator.golden import GOLDEN, lines
 from tests.kafka.fake_cluster import FakeCluster
-from tests.record_fields import decode_value
-from tests.strategies import (
+from tests.log_builder import (
     BASE_MS,
     TOPIC_IDS,
     BatchSpec,
@@ -29,6 +28,7 @@ from tests.strategies import (
     offset_value,
     subscription,
 )
+from tests.record_fields import decode_value
 from tests.views.worlds import log_of, logs_of, write_archive, write_log, write_run
 
 RECORDING = GOLDEN / "kafka-4.3.1-plain"

@@ -14,8 +14,8 @@ from sexton.execution import kafka_admin as real
 from sexton.settings import settings
 from tests.archived import Archive
 from tests.execution.restore.simulated_cluster import Group, SimulatedCluster, value
+from tests.log_builder import commit, tombstone
 from tests.pipeline.archive_runs import instant, minute
-from tests.strategies import commit, tombstone
 
 GONE, LEFT = "gone", "left"
 

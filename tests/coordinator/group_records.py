@@ -9,7 +9,7 @@ from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.profiles import of_broker
 from sexton.errors import TransitionError
 from sexton.records import decode_key, decode_value
-from tests.strategies import classic_fields, group_entry
+from tests.log_builder import classic_fields, group_entry
 
 TOPIC_ID = UUID(int=7)
 CLIENT = {"client_id": "client", "client_host": "/h", "rack_id": "r"}

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.log.batch import Batch, TornTail, encode_batch, read_batches, read_records
+from tests.log_builder import offset_key, offset_value
 from tests.record_fields import decode_key
-from tests.strategies import offset_key, offset_value
 
 RETENTION_MS = 60_000
 TOPIC = "t"

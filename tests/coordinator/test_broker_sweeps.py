@@ -8,7 +8,7 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
 from tests.campaign.histories import histories
 from tests.coordinator.kafka_says import plans_of_kernels, plans_of_rules
-from tests.strategies import encode_log
+from tests.log_builder import encode_log
 
 COUNT = 3
 

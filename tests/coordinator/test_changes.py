@@ -13,8 +13,7 @@ from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
 from sexton.tables.change_kinds import ChangeKind
-from tests.record_fields import encode_value
-from tests.strategies import (
+from tests.log_builder import (
     BASE_MS,
     BatchSpec,
     Entry,
@@ -26,6 +25,7 @@ from tests.strategies import (
     subscription,
     tombstone,
 )
+from tests.record_fields import encode_value
 
 CAP_BYTES = 1 << 20
 MINUTE_MS = 60_000

@@ -13,7 +13,7 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.kernels.fold import merge_all
 from tests.coordinator.golden import CAP_BYTES
 from tests.kernels.compare import assert_equal, fold_bytes, fold_segments
-from tests.strategies import BatchSpec, commit, encode_batches
+from tests.log_builder import BatchSpec, commit, encode_batches
 
 ONE, TWO, THREE, FOUR = encode_batches([BatchSpec(entries=(commit(name, 1),)) for name in "abcd"])
 NOT_COORDINATOR = NEWEST.after_failure.value

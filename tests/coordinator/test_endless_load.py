@@ -22,7 +22,7 @@ from sexton.log.crc import as_u8
 from sexton.log.message_set import encode_message_set
 from tests.coordinator.golden import CAP_BYTES
 from tests.kernels.compare import fold_bytes, slice_of
-from tests.strategies import BASE_MS, BatchSpec, Entry, commit, encode_log, offset_key, offset_value
+from tests.log_builder import BASE_MS, BatchSpec, Entry, commit, encode_log, offset_key, offset_value
 
 BUFFER = 600
 SMALL = BatchSpec(entries=(commit("g", 1, version=1),))

@@ -14,7 +14,7 @@ from sexton.coordinator.profiles import NEWEST, of_broker
 from sexton.log.message_set import encode_message_set
 from tests.coordinator.golden import CAP_BYTES, edge_cases
 from tests.coordinator.group_records import consumer_member_fields
-from tests.strategies import (
+from tests.log_builder import (
     ABORT,
     BAD_SUBSCRIPTION,
     BASE_MS,

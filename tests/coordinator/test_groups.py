@@ -26,7 +26,7 @@ from tests.coordinator.group_records import (
     target,
     topology,
 )
-from tests.strategies import BAD_SUBSCRIPTION, SHORT_SUBSCRIPTION, classic_fields, group_entry, subscription
+from tests.log_builder import BAD_SUBSCRIPTION, SHORT_SUBSCRIPTION, classic_fields, group_entry, subscription
 
 CONSUMER = record(3, epoch=1)
 NEWEST_TYPES = {number for number, declared in RECORD_TYPES.items() if declared.is_read_by((4, 3))} - {0, 1}

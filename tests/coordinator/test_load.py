@@ -6,7 +6,7 @@ from sexton.log.batch import encode_batch
 from sexton.log.crc import as_u8, crc32c
 from tests.coordinator.golden import CAP_BYTES
 from tests.kernels.compare import assert_equal, fold_bytes
-from tests.strategies import (
+from tests.log_builder import (
     ABORT,
     BASE_MS,
     COMMIT,

@@ -32,9 +32,9 @@ from tests.coordinator.group_records import (
     topology,
 )
 from tests.kernels.compare import assert_equal, fold_bytes
+from tests.log_builder import BatchSpec, encode_log
 from tests.oracle import oracle_tables
 from tests.record_fields import encode_key, encode_value
-from tests.strategies import BatchSpec, encode_log
 
 OF_4_0 = ["4.0.0", "4.0.1", "4.0.2"]
 OF_4_1 = ["4.1.0", "4.1.1", "4.1.2"]

@@ -13,8 +13,8 @@ from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.coordinator.tombstones import Tombstone, encode_batches, in_plan_order, plan_id, tombstones_sha256
 from sexton.log.batch import Batch, read_batches, read_records
 from tests.coordinator.golden import CAP_BYTES
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log, group_entry
 from tests.record_fields import decode_key
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry
 
 LATER = BASE_MS + 86_400_000
 RESOLVED = {"topics": [], "version": 1, "timestamp": 1}

@@ -23,7 +23,7 @@ from sexton.settings import settings
 from sexton.tables import SNAPSHOT_TABLES
 from tests.archived import CLUSTER, Archive, next_offset
 from tests.docs.pages import ROOT
-from tests.strategies import TOPIC_IDS, BatchSpec, classic_fields, commit, encode_log, group_entry, tombstone
+from tests.log_builder import TOPIC_IDS, BatchSpec, classic_fields, commit, encode_log, group_entry, tombstone
 from tests.ui.lakes import lake_at
 
 LOG_PARTITIONS = 4

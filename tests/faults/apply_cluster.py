@@ -30,8 +30,8 @@ from sexton.kafka.failures import TransientError, Unsettled
 from sexton.kafka.group_state import CommittedOffset, CommittedValue
 from sexton.kafka.tail import TailRecord, records_of
 from sexton.log.batch import encode_batch, encode_marker, read_batches
+from tests.log_builder import Entry, classic_fields, group_entry, offset_key, offset_value, subscription
 from tests.record_fields import decode_key, decode_value
-from tests.strategies import Entry, classic_fields, group_entry, offset_key, offset_value, subscription
 
 PROFILE = profiles.NEWEST
 CAP_BYTES = 1 << 26

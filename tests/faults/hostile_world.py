@@ -33,7 +33,7 @@ from tests.archived import CLUSTER, Archive
 from tests.faults.apply_cluster import SimCluster
 from tests.faults.apply_worlds import World, plan_for
 from tests.faults.names import Name
-from tests.strategies import BASE_MS, BatchSpec, classic_fields, encode_log, group_entry, subscription
+from tests.log_builder import BASE_MS, BatchSpec, classic_fields, encode_log, group_entry, subscription
 from tests.ui.lakes import WrittenLake, lake_at
 from tests.ui.worlds import HOUR_MS, key
 

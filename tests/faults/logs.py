@@ -12,7 +12,7 @@ from sexton.log.batch import encode_batch, encode_marker
 from sexton.log.message_set import encode_message_set
 from tests.kernels.compare import loaded
 from tests.log.samples import batches_of as batches_in
-from tests.strategies import (
+from tests.log_builder import (
     BASE_MS,
     TOPIC_IDS,
     Entry,

@@ -10,8 +10,8 @@ from sexton.log.batch import Record, read_records
 from sexton.records import RECORD_TYPES, Schema
 from sexton.records.schema import Array, Blob, Field, Fixed, Kind, Struct, Text
 from tests.faults.logs import batches_in, recordings
+from tests.log_builder import subscription
 from tests.record_fields import encode_key, encode_value
-from tests.strategies import subscription
 
 ALL_VERSIONS = [(number, version) for number, declared in RECORD_TYPES.items() for version in declared.versions]
 _TEXTS = ("", "t", "consumer", "группа", "日本😀", "x" * 200, "\0")

@@ -29,8 +29,8 @@ from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, files_sha256
 from sexton.runs.processes import SerialEngine
 from tests.archived import Archive
+from tests.log_builder import BatchSpec, classic_fields, commit, encode_log, group_entry, subscription, tombstone
 from tests.pipeline.archive_runs import SETTLE_MS, instant, minute, passed_over, publish, run, tables
-from tests.strategies import BatchSpec, classic_fields, commit, encode_log, group_entry, subscription, tombstone
 
 NUMBERS = {"minus_1": -1, "low": -(1 << 62), "int16": 1 << 15, "int32": 1 << 31, "high": 1 << 62, "many": 7}
 SIGNED = {"int32": 1 << 31, "int64": 1 << 63}

@@ -53,7 +53,7 @@ def case(rng: Random, folder: Path) -> World:
 
 
 def commit(cluster: SimCluster, group_id: str, partition: int, stamp_ms: int, **told: Any) -> None:
-    from tests.strategies import offset_key, offset_value
+    from tests.log_builder import offset_key, offset_value
 
     value = offset_value(7, commit_timestamp_ms=stamp_ms, **told)
     cluster.log_of(group_id).append([(offset_key(group_id, "t1", partition), value)], by="others", now_ms=START_MS)

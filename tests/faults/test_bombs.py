@@ -22,7 +22,7 @@ from tests.faults.bombs import COUNT, bombs
 from tests.faults.memory import PeakMemory, needs_proc, run_alone
 from tests.kernels.compare import CAP_BYTES as COMPARED_CAP_BYTES
 from tests.kernels.compare import assert_equal, fold_bytes, loaded, slice_of
-from tests.strategies import BASE_MS, commit, offset_key, offset_value
+from tests.log_builder import BASE_MS, commit, offset_key, offset_value
 
 CAP_BYTES = {False: 16 << 20, True: Settings.model_fields["inflated_cap_bytes"].default}
 OVER_THE_CAP = 1.10

@@ -29,8 +29,8 @@ from tests.faults.kafka_dump import assert_reads_the_same
 from tests.faults.logs import batches_in, moved
 from tests.faults.records import ALL_VERSIONS, random_key, random_value
 from tests.kernels.compare import assert_equal, fold_bytes, loaded
+from tests.log_builder import BASE_MS
 from tests.record_fields import decode_value, encode_value
-from tests.strategies import BASE_MS
 
 pytestmark = pytest.mark.thorough
 

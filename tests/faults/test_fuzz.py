@@ -37,8 +37,8 @@ from tests.faults.logs import batches_in, every_kind, recordings, window
 from tests.faults.memory import PeakMemory
 from tests.faults.records import ALL_VERSIONS, random_key, random_value, recorded_pairs, spoiled
 from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, loaded
+from tests.log_builder import BASE_MS, subscription
 from tests.record_fields import decode_key, decode_value
-from tests.strategies import BASE_MS, subscription
 
 pytestmark = pytest.mark.thorough
 

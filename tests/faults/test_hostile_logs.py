@@ -34,7 +34,7 @@ from tests.faults.hostile_logs import (
 )
 from tests.faults.memory import ROOT, PeakMemory, needs_proc, run_alone
 from tests.kernels.compare import assert_equal, fold_bytes, fold_slices, loaded, slice_of, tables_of
-from tests.strategies import BASE_MS, classic_fields, commit, group_entry
+from tests.log_builder import BASE_MS, classic_fields, commit, group_entry
 
 pytestmark = pytest.mark.thorough
 

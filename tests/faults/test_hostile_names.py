@@ -46,11 +46,11 @@ from tests.archived import CLUSTER
 from tests.faults.hostile_world import AS_OF_MS, LEGAL, Hostile, hostile_world, policy_of, sexton
 from tests.faults.names import LONGEST, hostile_names
 from tests.html import Html
+from tests.log_builder import BASE_MS
 from tests.quality import world as world_of_checks
 from tests.report.run_folder import due, group, offsets_of, write_run_folder
 from tests.report.test_plan_page import content
 from tests.seeds import FIXED_SEED
-from tests.strategies import BASE_MS
 from tests.ui.worlds import PREFIX, app_over, client_of
 
 pytestmark = pytest.mark.thorough

@@ -23,7 +23,7 @@ from sexton.settings import Settings
 from tests.bench.generate import Shape, generate
 from tests.faults.memory import PeakMemory, needs_proc, peak_bytes, run_alone
 from tests.kernels.compare import assert_equal, loaded
-from tests.strategies import BASE_MS, TOPIC_IDS, Entry, classic_fields, commit, group_entry, subscription
+from tests.log_builder import BASE_MS, TOPIC_IDS, Entry, classic_fields, commit, group_entry, subscription
 
 pytestmark = pytest.mark.thorough
 

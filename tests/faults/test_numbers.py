@@ -14,7 +14,7 @@ from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set
 from tests.kernels.compare import assert_equal, fold_bytes, loaded
-from tests.strategies import BASE_MS, Entry, classic_fields, group_entry, offset_key, offset_value
+from tests.log_builder import BASE_MS, Entry, classic_fields, group_entry, offset_key, offset_value
 
 pytestmark = pytest.mark.thorough
 

@@ -10,8 +10,8 @@ import pytest
 from sexton.errors import UsageError
 from sexton.runs.engine import Engine
 from tests.archived import Archive
+from tests.log_builder import commit, tombstone
 from tests.pipeline.archive_runs import instant, minute, publish, run, tables, three_minutes, told
-from tests.strategies import commit, tombstone
 
 BOTH_OFFSETS = ("old_committed_offset", "new_committed_offset")
 Changed = dict[tuple[str, str, int], tuple[str, int | None, int | None]]

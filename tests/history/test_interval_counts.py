@@ -26,8 +26,8 @@ from tests.archived import Archive
 from tests.coordinator.golden import GOLDEN, lines
 from tests.coordinator.test_changes_recordings import WITH_SWEEPS, swept
 from tests.kernels.compare import fold_bytes
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log, tombstone
 from tests.pipeline.archive_runs import instant, minute, run, three_minutes
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, tombstone
 
 CHANGES = TABLES["offset_changes"].arrow_schema(with_run=False)
 

@@ -12,8 +12,8 @@ from sexton.runs.engine import Engine
 from tests.archived import CLUSTER, Archive
 from tests.history.test_interval import rows
 from tests.ledger.ledgers import LOCAL, act
+from tests.log_builder import commit, tombstone
 from tests.pipeline.archive_runs import instant, minute, run
-from tests.strategies import commit, tombstone
 
 PLAN, RESTORE = "aa" * 32, "bb" * 32
 AT_MS = {number: instant(number) - 10_000 for number in range(1, 9)}

@@ -43,8 +43,8 @@ from tests.aged import age
 from tests.clients import joined, make_topics
 from tests.integration import stages
 from tests.integration.streams_client import streams_member
+from tests.log_builder import commit
 from tests.record_fields import decode_key
-from tests.strategies import commit
 from tests.waiting import until
 
 LOCAL = pafs.LocalFileSystem()

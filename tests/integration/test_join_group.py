@@ -20,7 +20,7 @@ from sexton.kafka.session import ClusterSession
 from tests.campaign.broker.command import PINNED_RELEASE
 from tests.coordinator.api.broker import coordinator_of
 from tests.integration.sweep_instants import make_offsets_topic
-from tests.strategies import subscription
+from tests.log_builder import subscription
 from tests.waiting import until
 
 LONG_MS, SHORT_MS = 60_000, 1_500

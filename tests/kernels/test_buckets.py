@@ -25,7 +25,7 @@ from sexton.kernels.fold import PartialFold, merge_all
 from sexton.kernels.results import finish, finish_bucket, join
 from tests.campaign.histories import histories
 from tests.kernels.compare import fold_slices
-from tests.strategies import BatchSpec, commit, encode_log
+from tests.log_builder import BatchSpec, commit, encode_log
 
 SOME = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 BOUNDS = st.lists(st.sampled_from(["a", "b", "g", "g1", "h", "é", "z"]), unique=True, max_size=4).map(sorted)

@@ -21,7 +21,7 @@ from sexton.log.segment import FoldTask
 from tests.campaign.histories import histories, history
 from tests.campaign.packs import pack as pack_histories
 from tests.kernels.compare import CAP_BYTES, PROFILES, assert_equal, fold_slices, loaded, slice_of, tables_of
-from tests.strategies import BatchSpec, commit, encode_batches, encode_log, tombstone
+from tests.log_builder import BatchSpec, commit, encode_batches, encode_log, tombstone
 
 HISTORIES = 400
 IN_PIECES = [profile for profile in PROFILES if profile.folds_in_slices]

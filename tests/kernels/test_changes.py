@@ -20,7 +20,7 @@ from sexton.log.message_set import encode_message_set
 from sexton.log.segment import Segment, plan_fold_tasks
 from tests.campaign.histories import histories
 from tests.kernels.compare import CAP_BYTES, PROFILES, fold_bytes, slice_of
-from tests.strategies import (
+from tests.log_builder import (
     ABORT,
     BASE_MS,
     COMMIT,

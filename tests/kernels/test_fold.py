@@ -31,7 +31,7 @@ from tests.kernels.compare import (
     loaded,
     slice_of,
 )
-from tests.strategies import (
+from tests.log_builder import (
     ABORT,
     BASE_MS,
     COMMIT,

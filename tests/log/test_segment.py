@@ -11,7 +11,7 @@ from pyarrow import fs as pafs
 from sexton.errors import UsageError
 from sexton.log.message_set import encode_message_set
 from sexton.log.segment import Segment, disk_identity, list_segments, plan_fold_tasks, zero_tail
-from tests.strategies import BatchSpec, commit, encode_log
+from tests.log_builder import BatchSpec, commit, encode_log
 
 LOCAL = pafs.LocalFileSystem()
 

@@ -20,8 +20,8 @@ from sexton.maintenance.reconcile import ROUNDS, Reconciliation
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.runs.processes import SerialEngine
 from tests.archived import CLUSTER, TOPIC, Archive
+from tests.log_builder import commit
 from tests.pipeline.archive_runs import instant, minute
-from tests.strategies import commit
 
 Play = Callable[..., tuple[Reconciliation, list[list[str]]]]
 SIMPLE: Kind = ("classic", "Empty", "")

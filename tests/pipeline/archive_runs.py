@@ -11,7 +11,7 @@ from sexton.runs.checkpoint import publish_checkpoint
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from tests.archived import Archive
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, tombstone
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log, tombstone
 
 MINUTE_MS = 60_000
 SETTLE_MS = 1_000

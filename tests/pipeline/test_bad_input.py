@@ -15,7 +15,7 @@ from sexton.pipeline.audit import AuditRequest, run_audit
 from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.report import write_report
 from sexton.runs.engine import Engine
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_batches, offset_key, offset_value
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_batches, offset_key, offset_value
 
 LOG_PARTITIONS = 8
 RETENTION_MINUTES = 1

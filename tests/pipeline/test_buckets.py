@@ -23,8 +23,8 @@ from sexton.tables import TABLES
 from tests.archived import Archive
 from tests.coordinator.golden import GOLDEN
 from tests.environment import with_settings
+from tests.log_builder import commit, tombstone
 from tests.pipeline.archive_runs import LATER_MS, SETTLE_MS, instant, minute, passed_over, publish, run
-from tests.strategies import commit, tombstone
 from tests.tiers import later
 
 pytestmark = pytest.mark.thorough

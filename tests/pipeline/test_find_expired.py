@@ -14,8 +14,8 @@ from sexton.policy import Policy, parse_policy
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from tests.archived import Archive
+from tests.log_builder import BASE_MS, classic_fields, commit, group_entry, subscription
 from tests.pipeline.archive_runs import LATER_MS, SETTLE_MS, instant, minute
-from tests.strategies import BASE_MS, classic_fields, commit, group_entry, subscription
 
 R_MS = 100 * 60_000
 RUNNING = group_entry(2, "ci-running", classic_fields(("m", subscription("t"))))

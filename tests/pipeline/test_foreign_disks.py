@@ -17,7 +17,7 @@ from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.settings import environment
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 
 LATER_MS = BASE_MS + 3_600_000
 LOCAL = pafs.LocalFileSystem()

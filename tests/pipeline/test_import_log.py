@@ -24,8 +24,8 @@ from tests.coordinator.golden import GOLDEN
 from tests.faults.snapshots import START_MS, Archivist, disk_of, files, topics_of
 from tests.kafka.fake_cluster import FakeCluster
 from tests.log.samples import STAMP_MS, pairs
+from tests.log_builder import commit
 from tests.pipeline.archive_runs import minute, tables
-from tests.strategies import commit
 from tests.views.worlds import log_of, write_log
 
 LOCAL = pafs.LocalFileSystem()

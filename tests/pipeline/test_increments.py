@@ -25,6 +25,7 @@ from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, files_sha256
 from tests.archived import Archive, next_offset
 from tests.coordinator.golden import GOLDEN, RELEASES, segments
+from tests.log_builder import commit
 from tests.pipeline.archive_runs import (
     LATER_MS,
     SETTLE_MS,
@@ -37,7 +38,6 @@ from tests.pipeline.archive_runs import (
     three_minutes,
     told,
 )
-from tests.strategies import commit
 from tests.tiers import later
 
 

@@ -11,8 +11,8 @@ from sexton.runs.folder import RunFolder
 from sexton.transactions.reading import transactions_archive
 from sexton.transactions.states import State
 from tests.archived import Archive
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 from tests.pipeline.archive_runs import run
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 from tests.transactions.logs import OFFSETS, state_log, value
 
 MINUTE_MS = 60_000

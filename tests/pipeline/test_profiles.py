@@ -22,8 +22,7 @@ from sexton.views.log_parts import LogParts
 from sexton.views.log_profile import choice_of
 from tests.archived import Archive
 from tests.kernels.compare import fold_bytes
-from tests.record_fields import encode_key, encode_value
-from tests.strategies import (
+from tests.log_builder import (
     BASE_MS,
     classic_fields,
     commit,
@@ -33,6 +32,7 @@ from tests.strategies import (
     subscription,
     tombstone,
 )
+from tests.record_fields import encode_key, encode_value
 from tests.views.worlds import write_log
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -10,8 +10,8 @@ import pytest
 from sexton.pipeline import job
 from tests.archived import Archive
 from tests.jobs import load_job
+from tests.log_builder import commit
 from tests.pipeline.archive_runs import SETTLE_MS, instant, minute, publish, run, three_minutes
-from tests.strategies import commit
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from sexton.plans.write_plan import Page
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from tests.archived import Archive
+from tests.log_builder import BASE_MS, commit
 from tests.pipeline.archive_runs import instant, minute, run
-from tests.strategies import BASE_MS, commit
 
 PARTITIONS = 3
 

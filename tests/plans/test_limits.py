@@ -17,9 +17,9 @@ from sexton.tables.expiry_forecast import HORIZON_DAYS
 from sexton.verdicts.expiry import plan
 from sexton.verdicts.policy import plan_by_policy
 from tests.campaign.histories import histories
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 from tests.pipeline.policy_verdicts import facts_of, judged, offset_facts
 from tests.policy.worlds import policies
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
 from tests.verdicts.test_expiry import CAP_BYTES
 
 HOUR_MS = 3_600_000

@@ -25,9 +25,9 @@ from tests.faults.snapshots import files
 from tests.fork import ended
 from tests.killed import Killed
 from tests.lake_session import check_by_duckdb, use_lake
+from tests.log_builder import commit
 from tests.pipeline.archive_runs import instant, minute
 from tests.plans.plan_runs import archive_of_commits, planned, plans_of
-from tests.strategies import commit
 
 LOCAL = pafs.LocalFileSystem()
 POINTS = sorted(name for name in FAILPOINTS if name.startswith("plan."))

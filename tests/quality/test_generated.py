@@ -21,9 +21,9 @@ from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, judge, plan, under_block
 from tests.campaign.histories import histories
 from tests.kernels.compare import CAP_BYTES, PROFILES
+from tests.log_builder import BASE_MS, BatchSpec, encode_log
 from tests.oracle import oracle_tables
 from tests.quality import world
-from tests.strategies import BASE_MS, BatchSpec, encode_log
 
 PLAN_COLUMNS: dict[str, Any] = {"plan_id": "plan", "log_partition": 0, "target_log_partition": 0, "key": b"k"}
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from sexton.log.batch import encode_batch, encode_marker
 from sexton.replicas.evidence import Sighting, collect
+from tests.log_builder import BASE_MS
 from tests.replicas.disks import log_of, write_replica
-from tests.strategies import BASE_MS
 
 KEY = b"\0\1\0\1g\0\1t\0\0\0\0"
 PRODUCER = 7

@@ -11,8 +11,8 @@ from sexton.replicas import ReplicaFolder, compare, compare_partition, open_repl
 from sexton.replicas.archived import ARCHIVE
 from sexton.replicas.folders import ReplicaLog
 from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE
+from tests.log_builder import BASE_MS, offset_key, offset_value
 from tests.replicas.disks import compared, log_of, write_replica
-from tests.strategies import BASE_MS, offset_key, offset_value
 
 
 def commit(name: str, committed_offset: int | None, base_offset: int, *, epoch: int = 0, codec: int = 0) -> bytes:

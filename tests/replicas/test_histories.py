@@ -15,8 +15,8 @@ from sexton.replicas.archived import ARCHIVE
 from tests.campaign.compaction import compact
 from tests.campaign.histories import history, is_old
 from tests.campaign.packs import Pack, Placed, pack
+from tests.log_builder import BASE_MS
 from tests.replicas.disks import compared, log_of, write_replica
-from tests.strategies import BASE_MS
 
 SEED = 20_261_123
 CLEAN, AWAY = {False: 60, True: 200}, {False: 60, True: 100}

@@ -14,7 +14,7 @@ from sexton.records.uuids import parse_kafka_uuid
 from sexton.runs.folder import RunRecord
 from sexton.runs.processes import SerialEngine
 from sexton.runs.source import LogSource, open_segments
-from tests.strategies import BASE_MS, commit
+from tests.log_builder import BASE_MS, commit
 from tests.views.worlds import log_of, write_log
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cluster-metadata"

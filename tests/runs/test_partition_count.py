@@ -13,7 +13,7 @@ from sexton.pipeline.standalone_plan import judged_run
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.processes import SerialEngine
 from sexton.runs.source import open_segments
-from tests.strategies import BASE_MS, commit
+from tests.log_builder import BASE_MS, commit
 from tests.views.worlds import TAKEN_AT_MS, log_of, logs_of, view, write_log
 
 MANY, FEW = [f"group-{number}" for number in range(400)], ["mail", "billing", "risk"]

@@ -13,7 +13,7 @@ from sexton.archive.writer import write_segment
 from sexton.errors import NoCoverage, UsageError
 from sexton.runs.source import METADATA_SLACK_MS, open_archive
 from tests.archived import segment_range
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 
 FIRST_MS = BASE_MS + 60_000
 SECOND_MS = FIRST_MS + 2 * METADATA_SLACK_MS

@@ -28,7 +28,7 @@ from tests.campaign.mutants import mutant, sealed
 from tests.coordinator.golden import GOLDEN
 from tests.faults.logs import every_kind, offsets_of_all_versions, recordings, window
 from tests.lake.test_readers import blocks
-from tests.strategies import BASE_MS, TOPIC_IDS, offset_key, offset_value
+from tests.log_builder import BASE_MS, TOPIC_IDS, offset_key, offset_value
 
 RECORDING = GOLDEN / "kafka-4.3.1-plain"
 DISK = str(RECORDING / "before")

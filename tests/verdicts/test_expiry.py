@@ -16,9 +16,9 @@ from sexton.tables import TABLES
 from tests.campaign.checks import check_sweep
 from tests.campaign.histories import histories
 from tests.kernels.compare import PROFILES
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log, group_entry
 from tests.oracle import oracle_tables
 from tests.record_fields import encode_value
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, group_entry
 
 CAP_BYTES = 1 << 20
 INSTANTS = st.integers(BASE_MS - 5_000, BASE_MS + 200_000)

@@ -23,8 +23,7 @@ from sexton.verdicts.orphans import TopicsTable, against_topics
 from sexton.verdicts.pins import pins
 from tests.campaign.histories import histories
 from tests.kernels.compare import PROFILES
-from tests.oracle import oracle_tables
-from tests.strategies import (
+from tests.log_builder import (
     ABORT,
     BAD_SUBSCRIPTION,
     BASE_MS,
@@ -37,6 +36,7 @@ from tests.strategies import (
     group_entry,
     subscription,
 )
+from tests.oracle import oracle_tables
 
 CAP_BYTES = 1 << 20
 RETENTION_MS = 60_000

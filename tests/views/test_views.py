@@ -13,8 +13,8 @@ from sexton.log.message_set import encode_message_set
 from sexton.views import log_parts
 from tests.coordinator.api.broker import rows
 from tests.coordinator.golden import GOLDEN, lines
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log, offset_key, offset_value
 from tests.record_fields import encode_key, encode_value
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log, offset_key, offset_value
 from tests.views.worlds import log_of, logs_of, view, write_archive, write_log, write_run
 
 GROUPS = [f"group-{number}" for number in range(400)]

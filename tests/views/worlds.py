@@ -16,7 +16,7 @@ from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from sexton.views.coordinator_view import CoordinatorView, ViewRequest, open_view
 from tests.archived import segment_range
-from tests.strategies import BASE_MS, BatchSpec, commit, encode_log
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 
 TAKEN_AT_MS = BASE_MS + 60_000
 

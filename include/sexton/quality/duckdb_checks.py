@@ -21,7 +21,7 @@ Rows: TypeAlias = "Sequence[Path] | pa.Table"
 _JOINED = ("held_offsets", "decisions", "planned_offsets")
 """Views that most of the time of a check goes to: they are read from the files once."""
 _FEW_BYTES = 16 * 1024 * 1024
-"""So much of a table is read once, which is what many small files take the time for. More is read anew by each query."""
+"""So much of a table is read once: many small files take time to open. More is read anew by each query."""
 _MEMORY = "500MB"
 """What DuckDB holds at a time; the rest of large joins goes to the scratch folder, so that memory does not follow
 keys."""

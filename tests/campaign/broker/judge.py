@@ -29,7 +29,7 @@ from tests.campaign.broker.logs import RETENTION_MS, Logs, Place
 from tests.campaign.broker.sweeps import ROUNDS, Clock, Sweep, instants, rounds, unlike
 from tests.campaign.packs import Pack
 from tests.integration.sweep_instants import make_offsets_topic
-from tests.strategies import TOPICS
+from tests.log_builder import TOPICS
 from tests.zookeeper_broker import broker_class
 
 PATIENCE_S = 180

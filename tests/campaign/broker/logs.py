@@ -18,7 +18,7 @@ from sexton.coordinator.profile import Profile
 from tests.campaign.histories import Block, History, history
 from tests.campaign.packs import Pack, pack
 from tests.kernels.compare import CAP_BYTES
-from tests.strategies import BASE_MS, TOPIC_IDS, TOPICS
+from tests.log_builder import BASE_MS, TOPIC_IDS, TOPICS
 
 RETENTION_MS = 60_000
 """A minute: the least that a broker takes."""

@@ -13,7 +13,7 @@ from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.kernels.results import finish
 from tests.coordinator.golden import CAP_BYTES, Case
 from tests.kernels.compare import fold_bytes
-from tests.strategies import BatchSpec, Entry, encode_log
+from tests.log_builder import BatchSpec, Entry, encode_log
 
 ShardOf = Callable[[bytes, Profile], Shard]
 _TABLES: dict[tuple[bytes, str], Mapping[str, pa.Table]] = {}

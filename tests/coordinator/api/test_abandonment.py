@@ -7,8 +7,7 @@ from sexton.coordinator.expiry import SweepBlock
 from sexton.coordinator.profiles import profile_of
 from tests.coordinator.api.broker import WAYS, one_log
 from tests.coordinator.api.test_commit import consumer
-from tests.record_fields import encode_key, encode_value
-from tests.strategies import (
+from tests.log_builder import (
     BASE_MS,
     BatchSpec,
     classic_fields,
@@ -18,6 +17,7 @@ from tests.strategies import (
     offset_value,
     subscription,
 )
+from tests.record_fields import encode_key, encode_value
 
 DAY_MS = 86_400_000
 LOADED_MS = BASE_MS + 1_000_000

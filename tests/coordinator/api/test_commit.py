@@ -15,7 +15,7 @@ from sexton.log.message_set import encode_message_set
 from sexton.records import kafka_uuid
 from tests.coordinator.api.broker import WAYS, coordinator_of, one_log
 from tests.coordinator.group_records import CLASSIC_MEMBER, consumer_member_fields
-from tests.strategies import TOPIC_IDS, classic_fields, commit, group_entry, offset_key, offset_value, subscription
+from tests.log_builder import TOPIC_IDS, classic_fields, commit, group_entry, offset_key, offset_value, subscription
 
 NEWEST = "group_coordinator:4.3.1"
 TOPIC_ID = kafka_uuid(TOPIC_IDS[1])

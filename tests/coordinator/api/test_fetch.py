@@ -11,7 +11,7 @@ from sexton.coordinator.api.fetch import AskedPartition, fetch
 from sexton.coordinator.commits_in_flight import Outcome
 from sexton.coordinator.profiles import profile_of
 from tests.coordinator.api.broker import one_log
-from tests.strategies import BatchSpec, commit
+from tests.log_builder import BatchSpec, commit
 
 HELD = BatchSpec(entries=(commit("g", partition=1),), producer_id=7, transactional=True)
 FLYING = in_flight_offsets({("t", 0): 42})

@@ -10,7 +10,7 @@ from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.records import decode_key, decode_value
 from tests.coordinator.golden import RELEASES, data_batches
-from tests.strategies import classic_fields, group_entry, subscription
+from tests.log_builder import classic_fields, group_entry, subscription
 
 RECORDED = {name: release for name, release in RELEASES.items() if release != "0.9.0.1"}
 """All but 0.9, whose recording has no group that is empty."""

@@ -12,8 +12,8 @@ from sexton.log.message_set import encode_message_set
 from tests.coordinator.api.broker import WAYS, coordinator_of, one_log
 from tests.coordinator.golden import RELEASES, data_batches
 from tests.coordinator.group_records import consumer_member_fields
+from tests.log_builder import classic_fields, commit, group_entry, subscription
 from tests.record_fields import decode_value, encode_key, encode_value
-from tests.strategies import classic_fields, commit, group_entry, subscription
 
 RELEASED = ("0.9", "0.10.0", "0.10.1", "0.11", "1.1", "2.1", "2.2", "2.3", "2.8", "3.9", "4.0", "4.3.1")
 MEMBER = ("m", subscription("t"))

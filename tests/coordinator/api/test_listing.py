@@ -14,7 +14,7 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
 from tests.coordinator.api.broker import WAYS, coordinator_of, one_log, rows
-from tests.strategies import (
+from tests.log_builder import (
     BatchSpec,
     classic_fields,
     commit,

@@ -10,7 +10,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
 from tests.coordinator.api.broker import WAYS, coordinator_of
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, lines, segments
-from tests.strategies import (
+from tests.log_builder import (
     COMMIT,
     BatchSpec,
     classic_fields,

@@ -11,7 +11,7 @@ from sexton.coordinator.profile import AfterFailure
 from tests.campaign.histories import histories
 from tests.coordinator.api.broker import WAYS, coordinator_of
 from tests.kernels.compare import PROFILES
-from tests.strategies import GROUP_IDS, MEMBER_IDS, PARTITIONS, TOPICS, encode_log
+from tests.log_builder import GROUP_IDS, MEMBER_IDS, PARTITIONS, TOPICS, encode_log
 
 SOME = settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 ASKED = [AskedPartition(topic=topic, partition=partition) for topic in TOPICS for partition in PARTITIONS]

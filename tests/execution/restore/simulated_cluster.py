@@ -13,7 +13,7 @@ from sexton.kafka.admin import CommittedValue, GroupNow
 from sexton.kafka.group_state import CommittedOffset
 from sexton.kafka.session import TransientError, Unsettled
 from sexton.kafka.tail import TailRecord
-from tests.strategies import offset_key, offset_value
+from tests.log_builder import offset_key, offset_value
 
 UNSTABLE = 88
 MAX_METADATA_BYTES = 4096

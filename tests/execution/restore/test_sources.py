@@ -25,9 +25,9 @@ from sexton.runs.processes import SerialEngine
 from sexton.views.coordinator_view import ViewRequest, open_view
 from tests.archived import CLUSTER, Archive
 from tests.execution.restore.simulated_cluster import value
+from tests.log_builder import commit, tombstone
 from tests.pipeline.archive_runs import LATER_MS, instant, minute
 from tests.plans.plan_runs import archive_of_commits, planned
-from tests.strategies import commit, tombstone
 
 LOCAL = pafs.LocalFileSystem()
 EVERYTHING = Selection(patterns=(".*",))

@@ -349,7 +349,8 @@ def test_assets_say_which_instant(home, monkeypatch) -> None:
 
 def test_what_a_job_tells_is_its_xcom_and_leads_to_the_dashboard(home, monkeypatch) -> None:
     run = {"cluster_id": "c/1", "as_of_ms": 5, "lake": "here"}
-    submit_that(home, monkeypatch, 0, stage="publish_tables", outcome={"stage": "x", "exit_code": 0, **run})
+    untold = {"stage": "x", "exit_code": 0, "warnings": ["group 'billing' is in several log partitions"]}
+    submit_that(home, monkeypatch, 0, stage="publish_tables", outcome={**untold, **run})
     task = spark_job("publish_tables", PLAIN)
     (link,) = task.operator_extra_links
     assert link.get_link(task, ti_key=None) == ""

@@ -73,6 +73,8 @@ cores of a standalone one. As properties of spark-submit's JVM: arguments, spark
 SPARK_SUBMIT_OPTS win over them."""
 DESCRIBED = ("cluster_id", "run_id", "coverage", "engine", "plan_id", "counts", "failed_expectations")
 """What of a job's outcome its Asset events carry."""
+UNTOLD = ("stage", "exit_code", "warnings")
+"""What of it is no XCom: Airflow knows it, or, as warnings, it may name groups; those are in the log and in `runs`."""
 LINKED = {"cluster": "cluster_id", "as_of": "as_of_ms"}
 """Parameters of the dashboard, and what of the outcome they are."""
 DELETE = "{{ '--delete' if params.delete else '' }}"
@@ -298,7 +300,7 @@ class SparkJob(SparkSubmitOperator):
             raise_alert(context, severity="warning", message=line)
         if failure is not None:
             self._end_as(outcome, failure, context)
-        self.outcome = {name: value for name, value in outcome.items() if name not in ("stage", "exit_code")}
+        self.outcome = {name: value for name, value in outcome.items() if name not in UNTOLD}
         self._describe(context["outlet_events"], context)
         return self.outcome
 

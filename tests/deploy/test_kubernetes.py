@@ -34,6 +34,20 @@ def test_the_image_has_what_they_name() -> None:
     assert set(GIVEN["SEXTON_SPARK_JARS"].split(",")) <= jars
 
 
+def test_it_asks_for_no_script_of_another_image() -> None:
+    """The chart's own defaults call /entrypoint and /clean-logs of apache/airflow."""
+    for part in ("scheduler", "dagProcessor", "triggerer"):
+        assert VALUES[part]["livenessProbe"]["command"][:3] == ["airflow", "jobs", "check"]
+        assert VALUES[part]["logGroomerSidecar"]["args"][:2] == ["bash", "-c"]
+    assert VALUES["scheduler"]["startupProbe"] == VALUES["scheduler"]["livenessProbe"]
+
+
+def test_the_user_may_read_the_secret_of_the_catalog() -> None:
+    (volume,) = VALUES["volumes"]
+    assert VALUES["securityContexts"]["pod"]["fsGroup"] == VALUES["gid"]
+    assert volume["secret"]["defaultMode"] & 0o040
+
+
 def test_settings_and_connections_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = {name: value for name, value in GIVEN.items() if name.startswith("SEXTON_")}
     assert {name.removeprefix("SEXTON_").lower() for name in ours} <= Settings.model_fields.keys()
@@ -41,8 +55,9 @@ def test_settings_and_connections_are_valid(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv(name, value)
     config = Settings()
     wanted = {f"AIRFLOW_CONN_{name.upper()}" for name in (config.kafka_conn_id, config.applier_conn_id)}
-    assert {each["envName"] for each in VALUES["secret"]} == wanted
-    for each in VALUES["secret"]:
+    of_kafka = [each for each in VALUES["secret"] if each["secretName"] == "sexton-kafka"]
+    assert {each["envName"] for each in of_kafka} == wanted
+    for each in of_kafka:
         assert each["secretName"] == SECRET["metadata"]["name"]
         connection = json.loads(SECRET["stringData"][each["secretKey"]])
         assert connection["conn_type"] == "kafka"

@@ -33,7 +33,7 @@ FACTS: dict[str, Any] = {
     "cuts": [{"log_partition": 0, "cut": 100}, {"log_partition": 1, "cut": 100}], "coverage": "complete",
     "changes_since_ms": None, "missing_log_partitions": [], "checkpoint_sha256": None, "plan_id": None,
     "plan_sha256": None, "policy_sha256": None, "code_version": "1", "engine": "spark",
-    "counts": [{"table": "groups", "rows": 3}], "warnings": ["one"],
+    "counts": [{"table": "groups", "rows": 2}, {"table": "tombstones", "rows": 1}], "warnings": ["one"],
 }  # fmt: skip
 
 
@@ -56,6 +56,7 @@ class Runs:
 
     def __init__(self, spark: SparkSession, lake: Lake, folder: Path, cluster_id: str) -> None:
         self.spark, self.lake, self.folder, self.cluster_id = spark, lake, folder, cluster_id
+        self.facts: dict[RunKey, dict[str, Any]] = {}
 
     def key(self, run_id: str, hour: int = 1) -> RunKey:
         return RunKey(cluster_id=self.cluster_id, as_of_ms=hour * HOUR, run_id=run_id)
@@ -68,10 +69,12 @@ class Runs:
             "tombstones": [world.tombstone(n, n) for n in range(tombstones)],
         }
         write_rows(self.spark, self.lake, self.folder, key, rows)
+        counts = [{"table": "groups", "rows": groups}, {"table": "tombstones", "rows": tombstones}]
+        self.facts[key] = {**FACTS, "counts": counts}
         return key
 
-    def publish(self, key: RunKey) -> PublishedRun:
-        return publish(self.spark, self.lake, key, NAMES, FACTS)
+    def publish(self, key: RunKey, **facts: Any) -> PublishedRun:
+        return publish(lambda: self.spark, self.lake, key, NAMES, {**self.facts.get(key, FACTS), **facts})
 
     def both(self, run_id: str, hour: int = 1, **rows: int) -> PublishedRun:
         return self.publish(self.write(run_id, hour, **rows))
@@ -118,7 +121,7 @@ def test_the_first_runs_of_a_new_lake(runs: Runs) -> None:
 
 @any_catalog
 def test_the_option_named_branch_writes_to_main(runs: Runs) -> None:
-    """Why the branch is a part of the table's name everywhere here: Iceberg ignores the option, silently."""
+    """Why a setting of the session names the branch: Iceberg ignores the option, silently."""
     key = runs.write("one")
     rows = runs.spark.table(runs.lake.identifier("groups", key.branch)).where(key.partition())
     runs.spark.sql(f"ALTER TABLE {runs.lake.identifier('groups')} CREATE BRANCH trap")
@@ -168,7 +171,7 @@ def test_what_is_published_is_not_judged_anew_by_the_same_name(runs: Runs, name:
     runs.publish(key)
     runs.write("one", groups=5)
     with pytest.raises(UsageError, match=f"run one is published already, with another {name}"):
-        publish(runs.spark, runs.lake, key, NAMES, {**FACTS, name: "another"})
+        runs.publish(key, **{name: "another"})
     assert runs.seen() == {("one", 1): (2, 1)}
 
 
@@ -179,6 +182,20 @@ def test_what_runs_tells_comes_back(runs: Runs) -> None:
     assert found == run
     assert found.cuts == {0: 100, 1: 100}
     assert {name: found.row[name] for name in FACTS} == FACTS
+
+
+@any_catalog
+def test_two_commits_for_a_table_with_rows_and_none_for_one_without(runs: Runs) -> None:
+    """Each writes all metadata of the table anew: the branch, then main in its place; and one for the row of `runs`."""
+    runs.both("first", 1)
+
+    def commits() -> list[int]:
+        files = [load(runs.lake, name).metadata_location.rpartition("/")[2] for name in (*NAMES, "runs")]
+        return [int(file.partition("-")[0]) for file in files]
+
+    before = commits()
+    runs.both("next", 2, tombstones=0)
+    assert [after - count for after, count in zip(commits(), before, strict=True)] == [2, 0, 1]
 
 
 @any_catalog
@@ -374,4 +391,4 @@ def test_an_older_table_gets_new_columns_and_names(runs: Runs) -> None:
 
 @any_catalog
 def test_dropping_a_branch_that_is_not_there(runs: Runs) -> None:
-    drop_branch(runs.spark, runs.lake, runs.key("nobody"), NAMES)
+    drop_branch(runs.lake, runs.key("nobody"), NAMES)

@@ -54,7 +54,9 @@ def reader(spark: SparkSession, lake: Lake, tmp_path_factory: pytest.TempPathFac
     ensure_tables(spark, lake, [TABLES[name] for name in (*NAMES, "runs")])
     folder = tmp_path_factory.mktemp("rows")
     for run_id, as_of_ms in (("first", NOON_MS), ("again", NOON_MS), ("newest", NOON_MS + HOUR_MS)):
-        publish(spark, lake, write(spark, lake, folder, run_id, as_of_ms, count=DIFFERENT[run_id]), NAMES, FACTS)
+        count = DIFFERENT[run_id]
+        facts = {**FACTS, "counts": [{"table": name, "rows": count} for name in NAMES]}
+        publish(lambda: spark, lake, write(spark, lake, folder, run_id, as_of_ms, count=count), NAMES, facts)
     write(spark, lake, folder, UNPUBLISHED.run_id, UNPUBLISHED.as_of_ms, count=9)
     return Reader(lake=lake, folder=Path(lake.properties["warehouse"]).parent)
 

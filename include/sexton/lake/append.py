@@ -1,6 +1,7 @@
-"""Replaces some rows of a table that no run replaces, such as `apply_ledger`, in one commit and without a JVM."""
+"""Replaces some rows of a table, such as those of `apply_ledger`, in one commit and without a JVM."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
@@ -13,8 +14,33 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table as IcebergTable
 
+R = TypeVar("R")
+
 ATTEMPTS = 8
-_RETRIED = ("CommitFailedException", "OperationalError")
+_CONFLICTS = (
+    "CommitFailedException",
+    "CommitStateUnknownException",
+    "OperationalError",
+    "SQLITE_BUSY",
+    "database is locked",
+)
+
+
+def retried(work: Callable[[], R]) -> R:
+    """Do `work` again while another commit conflicts with it."""
+    retrying = Retrying(
+        retry=retry_if_exception(lambda error: is_about(error, _CONFLICTS)),
+        wait=wait_random_exponential(multiplier=0.2, max=5),
+        stop=stop_after_attempt(ATTEMPTS),
+        reraise=True,
+    )
+    return retrying(work)
+
+
+def is_about(error: BaseException, names: Iterable[str]) -> bool:
+    """Whether an error is one of those: of the JVM's, PySpark hands on only the text."""
+    text = f"{type(error).__name__}: {error}"
+    return any(name in text for name in names)
 
 
 def replace_rows(lake: Lake, table: Table, rows: pa.Table, which: "BooleanExpression") -> None:
@@ -22,13 +48,7 @@ def replace_rows(lake: Lake, table: Table, rows: pa.Table, which: "BooleanExpres
 
     Raises pyiceberg's NoSuchTableError where there is no such table yet.
     """
-    retrying = Retrying(
-        retry=retry_if_exception(lambda error: type(error).__name__ in _RETRIED),
-        wait=wait_random_exponential(multiplier=0.2, max=5),
-        stop=stop_after_attempt(ATTEMPTS),
-        reraise=True,
-    )
-    retrying(lambda: _replace(lake, table, rows, which))
+    retried(lambda: _replace(lake, table, rows, which))
 
 
 def _replace(lake: Lake, table: Table, rows: pa.Table, which: "BooleanExpression") -> None:

@@ -1,6 +1,7 @@
 """Writes a run's rows to a branch of every table, where the checks read them first.
 
-A branch holds main as it was, with the run's (cluster_id, as_of_ms) replaced. Writing it again replaces it.
+A branch holds main as it was, with the run's (cluster_id, as_of_ms) replaced. Writing it again replaces it. A table for
+which the run has no row gets none: there is nothing to check.
 """
 
 import re
@@ -8,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from sexton.archive.folder import Folder
+from sexton.lake.append import retried
 from sexton.lake.catalog import Lake
 from sexton.tables import TABLES, Table
 from sexton.tables.ddl import (
@@ -33,7 +35,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 RUN_PROPERTY = "sexton.run-id"
-"""Summary property of every snapshot that a run made."""
+"""Summary property of every snapshot with rows of a run."""
+_WRITE_BRANCH = "spark.wap.branch"
+"""Spark's setting for the branch that all writes go to, and that the first one makes from main: a commit less than to
+make it before. Iceberg refuses to write to `table.branch_NAME` before it is there, and ignores an option `branch`."""
 _AT_ONCE = 3  # small tables leave most of their time to the catalog and to planning, so a few go side by side
 _LONGEST_NAME = 30
 _FEW_ROWS = 100_000
@@ -97,21 +102,27 @@ def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = t
 
 def write_branch(
     spark: "SparkSession", lake: Lake, run: RunKey, folder: Folder, files: Mapping[str, Sequence[str]]
-) -> None:
+) -> list[str]:
     """Write the rows of Parquet `files`, by table, to the run's branch, which starts from main as it is now.
 
-    They are named as in `folder`, which Spark's Python workers read.
+    They are named as in `folder`, which Spark's Python workers read. Returns the tables that have rows, and a branch.
     """
+    counts = {
+        name: sum(each.num_rows for each in footers(folder, some) if each is not None) for name, some in files.items()
+    }
 
     def write(name: str) -> None:
-        # CREATE OR REPLACE refuses a branch that exists while main has no snapshot, before the first run of all.
-        spark.sql(f"ALTER TABLE {lake.identifier(name)} DROP BRANCH IF EXISTS `{run.branch}`")
-        spark.sql(f"ALTER TABLE {lake.identifier(name)} CREATE BRANCH `{run.branch}`")
-        row_count = sum(each.num_rows for each in footers(folder, files[name]) if each is not None)
-        rows = (_few_rows if row_count < _FEW_ROWS else _rows)(spark, TABLES[name], folder, files[name])
-        replace_partition(rows, lake.identifier(name, run.branch), run, can_be_picked=row_count > 0)
+        rows = (_few_rows if counts[name] < _FEW_ROWS else _rows)(spark, TABLES[name], folder, files[name])
+        replace_partition(rows, lake.identifier(name), run)
 
-    side_by_side(write, list(files))
+    filled = [name for name, count in counts.items() if count]
+    drop_branch(lake, run, list(files))
+    spark.conf.set(_WRITE_BRANCH, run.branch)
+    try:
+        side_by_side(write, filled)
+    finally:
+        spark.conf.unset(_WRITE_BRANCH)
+    return filled
 
 
 def footers(folder: Folder, files: Sequence[str]) -> "list[pq.FileMetaData | None]":
@@ -169,23 +180,22 @@ def read_branch(spark: "SparkSession", lake: Lake, run: RunKey, table: str) -> "
     return spark.table(lake.identifier(table, run.branch)).where(run.partition())
 
 
-def replace_partition(rows: "DataFrame", target: str, run: RunKey, *, can_be_picked: bool) -> None:
-    """Replace the run's partition of a table or branch with `rows`, in one commit.
+def replace_partition(rows: "DataFrame", target: str, run: RunKey) -> None:
+    """Replace the run's partition of a table or branch with `rows`, of which there is at least one, in one commit.
 
-    Only a commit of overwritePartitions can be cherry-picked onto a main that has moved. But without rows it replaces
-    nothing: an empty table has to name its partition.
+    A commit of overwritePartitions can be cherry-picked onto a main that has moved, others cannot.
     """
-    writer = rows.writeTo(target).option(f"snapshot-property.{RUN_PROPERTY}", run.run_id)
-    if can_be_picked:
-        writer.overwritePartitions()
-    else:
-        writer.overwrite(run.partition())
+    rows.writeTo(target).option(f"snapshot-property.{RUN_PROPERTY}", run.run_id).overwritePartitions()
 
 
-def drop_branch(spark: "SparkSession", lake: Lake, run: RunKey, tables: Sequence[str]) -> None:
+def drop_branch(lake: Lake, run: RunKey, tables: Sequence[str]) -> None:
     """Drop the run's branches, where they exist."""
+    from pyiceberg.table.update import RemoveSnapshotRefUpdate
 
-    def drop(name: str) -> Any:
-        return spark.sql(f"ALTER TABLE {lake.identifier(name)} DROP BRANCH IF EXISTS `{run.branch}`")
+    def drop(name: str) -> None:
+        with lake.reader() as catalog:
+            table = catalog.load_table((lake.namespace, name))
+            if run.branch in table.refs():
+                catalog.commit_table(table, (), (RemoveSnapshotRefUpdate(ref_name=run.branch),))
 
-    side_by_side(drop, tables)
+    side_by_side(lambda name: retried(lambda: drop(name)), tables)

@@ -1,44 +1,41 @@
 """Publishes a run's branch: per table one atomic replacement of its partition on main, and `runs` after all of them.
 
-Where main has not replaced that partition since the branch was made, the branch's snapshot is cherry-picked onto main:
-no row is written again. Where it has (a second attempt, or a backfill over a scheduled run of the same as_of), or where
-the branch has no row, the partition is overwritten with the branch's rows. Finished steps are recognised, so that a
-publication that was killed anywhere can be run again.
+Where main is as it was when the branch was made, main becomes the branch, in the commit that drops it, without a JVM.
+Where main has moved, the branch's snapshot is cherry-picked onto it: no row is written again. Where main has replaced
+that partition meanwhile (a second attempt, or a backfill over a scheduled run of the same as_of), the branch's rows
+overwrite it. Finished steps are recognised, so that a publication that was killed anywhere can be run again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+import pyarrow as pa
 
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
+from sexton.lake.append import is_about, replace_rows, retried
 from sexton.lake.branch import RunKey, drop_branch, replace_partition, side_by_side
 from sexton.lake.catalog import Lake
-from sexton.lake.read import PublishedRun, load, owner, published_runs
+from sexton.lake.read import PublishedRun, load, owner, partition_of, published_runs
 from sexton.tables import TABLES
-from sexton.tables.ddl import spark_schema
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
     from pyspark.sql import SparkSession
 
-R = TypeVar("R")
-
-ATTEMPTS = 6
 _JUDGED_BY = ("plan_id", "policy_sha256")
 """Of `runs`: what differs where the stages after replay_groups were run once more with another outcome."""
-_CONFLICTS = ("CommitFailedException", "CommitStateUnknownException", "SQLITE_BUSY", "database is locked")
 _NOT_ALLOWED = ("ValidationException", "CherrypickAncestorCommitException", "IllegalArgumentException")
 
 
 def publish(
-    spark: "SparkSession", lake: Lake, run: RunKey, tables: Sequence[str], facts: Mapping[str, Any]
+    session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, tables: Sequence[str], facts: Mapping[str, Any]
 ) -> PublishedRun:
     """Publish the run's branch of `tables`, then its row of `runs` with `facts`, its other columns but `snapshots`.
 
-    The branches are dropped at the end. A run that is published already is left as it is. UsageError when a table has
-    no such branch, and when the published run has another plan or policy.
+    The branches are dropped. `session` is only asked for where main has moved. A run that is published already is left
+    as it is. UsageError when a table with rows has no such branch, and when the published run has another plan or
+    policy.
     """
     if done := _published(lake, run):
         if differing := [name for name in _JUDGED_BY if done.row[name] != facts[name]]:
@@ -46,11 +43,13 @@ def publish(
                 f"run {run.run_id} is published already, with another {' and '.join(differing)}",
                 fix="a run id has one result: clear it from replay_groups on, by hand give another --run-id",
             )
-        drop_branch(spark, lake, run, tables)
+        drop_branch(lake, run, tables)
         return done
+    counts = {each["table"]: each["rows"] for each in facts["counts"]}
 
     def publish_one(name: str) -> int:
-        snapshot_id = retried(lambda: _publish_table(spark, lake, run, name))
+        publish_table = _publish_table if counts[name] else _publish_nothing
+        snapshot_id = retried(lambda: publish_table(session, lake, run, name))
         failpoint("publish.between")
         return snapshot_id
 
@@ -64,61 +63,65 @@ def publish(
         **facts,
         "snapshots": snapshots,
     }
-    retried(lambda: _write_row(spark, lake, run, row))
+    _write_row(lake, run, row)
     failpoint("publish.branched")
-    drop_branch(spark, lake, run, tables)
+    drop_branch(lake, run, tables)
     return PublishedRun(key=run, row=row)
 
 
-def retried(work: Callable[[], R]) -> R:
-    """Do `work` again while another commit conflicts with it."""
-    retrying = Retrying(
-        retry=retry_if_exception(lambda error: _is_about(error, _CONFLICTS)),
-        wait=wait_random_exponential(multiplier=0.2, max=5),
-        stop=stop_after_attempt(ATTEMPTS),
-        reraise=True,
-    )
-    return retrying(work)
-
-
-def _publish_table(spark: "SparkSession", lake: Lake, run: RunKey, name: str) -> int:
+def _publish_table(session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, name: str) -> int:
     """Make the run's partition on main the branch's; the snapshot of main that holds it."""
     table = load(lake, name)
-    head = table.snapshot_by_name(run.branch)
+    head, main = table.snapshot_by_name(run.branch), table.current_snapshot()
+    if head is not None and head.parent_snapshot_id == (main and main.snapshot_id):
+        _fast_forward(lake, run, name, head.snapshot_id, main and main.snapshot_id)
+        return int(head.snapshot_id)
+    if owner(table, run) == run.run_id:
+        return _main(table)
     if head is None:
         raise UsageError(f"no branch {run.branch}", where=name, fix="run validate_tables on this run first")
-    wanted = owner(table, run, snapshot_id=head.snapshot_id)
-    if table.current_snapshot() is None:  # the first run of all: main begins as its branch
-        if (first := _call(spark, lake, "fast_forward", name, f"'main', '{run.branch}'", "updated_ref")) is not None:
-            return first
-        table = load(lake, name)
-    if owner(table, run) == wanted:
-        return _main(table)
-    if wanted is not None:
-        picked = _call(spark, lake, "cherrypick_snapshot", name, str(head.snapshot_id), "current_snapshot_id")
-        if picked is not None:
-            return picked
-    rows = spark.read.option("versionAsOf", head.snapshot_id).table(lake.identifier(name)).where(run.partition())
-    replace_partition(rows, lake.identifier(name), run, can_be_picked=False)
+    spark, identifier = session(), lake.identifier(name)
+    try:
+        call = f"CALL `{lake.name}`.system.cherrypick_snapshot('{lake.namespace}.{name}', {head.snapshot_id})"
+        return int(spark.sql(call).collect()[0]["current_snapshot_id"])
+    except Exception as error:
+        if not is_about(error, _NOT_ALLOWED):
+            raise
+    rows = spark.read.option("versionAsOf", head.snapshot_id).table(identifier).where(run.partition())
+    replace_partition(rows, identifier, run)
     return _main(load(lake, name))
 
 
-def _call(spark: "SparkSession", lake: Lake, procedure: str, name: str, arguments: str, answer: str) -> int | None:
-    """Move main by one of Iceberg's procedures; the snapshot of main after it, None where main does not allow it."""
-    call = f"CALL `{lake.name}`.system.{procedure}('{lake.namespace}.{name}', {arguments})"
-    try:
-        return int(spark.sql(call).collect()[0][answer])
-    except Exception as error:
-        if _is_about(error, _NOT_ALLOWED):
-            return None
-        raise
+def _publish_nothing(session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, name: str) -> int:  # noqa: ARG001
+    """As `_publish_table` of a table for which the run has no row."""
+    table = load(lake, name)
+    if table.current_snapshot() is None or owner(table, run) is not None:
+        replace_rows(lake, TABLES[name], TABLES[name].arrow_schema().empty_table(), partition_of(run))
+        table = load(lake, name)
+    return _main(table)
 
 
-def _write_row(spark: "SparkSession", lake: Lake, run: RunKey, row: Mapping[str, Any]) -> None:
+def _fast_forward(lake: Lake, run: RunKey, name: str, head: int, main: int | None) -> None:
+    """Make main the branch and drop that, in one commit, if both still are where they were."""
+    from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
+
+    with lake.reader() as catalog:
+        catalog.commit_table(
+            catalog.load_table((lake.namespace, name)),
+            (AssertRefSnapshotId(ref="main", snapshot_id=main), AssertRefSnapshotId(ref=run.branch, snapshot_id=head)),
+            (
+                SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=head),
+                RemoveSnapshotRefUpdate(ref_name=run.branch),
+            ),
+        )
+
+
+def _write_row(lake: Lake, run: RunKey, row: Mapping[str, Any]) -> None:
     """The run's row of `runs`, in place of that of an earlier run of the same as_of."""
-    names = [column.name for column in TABLES["runs"].all_columns]
-    rows = spark.createDataFrame([tuple(row[name] for name in names)], spark_schema(TABLES["runs"]))
-    replace_partition(rows, lake.identifier("runs"), run, can_be_picked=False)
+    table = TABLES["runs"]
+    schema = table.arrow_schema()
+    rows = pa.Table.from_pylist([{name: row[name] for name in schema.names}], schema=schema)
+    replace_rows(lake, table, rows, partition_of(run))
 
 
 def _published(lake: Lake, run: RunKey) -> PublishedRun | None:
@@ -130,8 +133,3 @@ def _main(table: "IcebergTable") -> int:
     snapshot = table.current_snapshot()
     assert snapshot is not None, "a table without a snapshot"
     return int(snapshot.snapshot_id)
-
-
-def _is_about(error: BaseException, names: Sequence[str]) -> bool:
-    """Whether an error of the JVM's is one of those: PySpark hands on only its text."""
-    return any(name in str(error) for name in names)

@@ -26,9 +26,9 @@ from sexton.archive.folder import filesystem
 from sexton.archive.lineages import MAINTENANCE_FOLDER, clusters_of, topics_of
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
+from sexton.lake.append import retried
 from sexton.lake.branch import side_by_side
 from sexton.lake.catalog import Lake
-from sexton.lake.publish import retried
 from sexton.lake.read import load, published_runs
 from sexton.maintenance.compact_tables import known_tables
 from sexton.maintenance.run_retention import HOUR_MS, RunRetention, kept, needed_bases

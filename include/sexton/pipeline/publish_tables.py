@@ -41,7 +41,7 @@ def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> Pub
     names = [table.name for table in SNAPSHOT_TABLES]
     if record.changes_since_ms is not None:
         names += [table.name for table in interval_tables(is_admin=record.is_admin)]
-    published = publish(engine.session, open_lake(), key_of(record), names, row_of(record))
+    published = publish(lambda: engine.session, open_lake(), key_of(record), names, row_of(record))
     failpoint("publish.named")
     if record.positions:
         publish_checkpoint(folder, record, archive or record.source)

@@ -63,11 +63,17 @@ def run(engine: Engine, folder: RunFolder) -> RunRecord:
     sound = {name: paths for name, paths in files.items() if shapes.is_sound(name)}
     with conf_for(engine.session, sum(record.counts.values())):
         ensure_tables(engine.session, lake)
-        write_branch(engine.session, lake, key, folder, sound)
-        rows = {name: read_branch(engine.session, lake, key, name) for name in sound}
+        filled = write_branch(engine.session, lake, key, folder, sound)
+        nothing = {name: TABLES[name].arrow_schema().empty_table() for name in sound.keys() - filled}
+        rows = {
+            name: spark_checks.frame(engine.session, nothing[name])
+            if name in nothing
+            else read_branch(engine.session, lake, key, name)
+            for name in sound
+        }
         count = None
         if engine.works_here(UNPACKED * folder.size_bytes(*sound)):
-            committed = {name: branch_rows(lake, key, name) for name in sound}
+            committed = {name: branch_rows(lake, key, name) for name in filled} | nothing
             count = partial(duckdb_checks.count_broken, committed, run=checked)
         with TemporaryDirectory(prefix="sexton-docs-") as docs:
             results = spark_checks.check(engine.session, rows, shapes, suites, checked, docs=Path(docs), count=count)

@@ -20,6 +20,8 @@ PROPERTIES = {
     # one task.
     "write.distribution-mode": "none",
     "write.parquet.compression-codec": "zstd",
+    # A session may send its writes to a branch: what is checked before it is published (lake.branch).
+    "write.wap.enabled": "true",
     "commit.retry.num-retries": "10",
     # Every commit writes the table's metadata anew; readers go on from the newest, a hundred older ones are for a look.
     "write.metadata.delete-after-commit.enabled": "true",

@@ -80,6 +80,16 @@ print(conf.get(name), conf.get('spark.sql.codegen.wholeStage'))"""
     assert told.endswith("True\n1 false\n4 true\n"), "two partitions a core; few rows have one, for a while"
 
 
+def test_long_work_says_how_far_it_is(server: SparkServer) -> None:
+    code = """
+        import time
+        from sexton.runs import progress
+        progress.EVERY_S = 1
+        Engine('loud').map('Waiting', range(12), lambda _: time.sleep(1), work_bytes=5_000_000)
+    """
+    assert " of 12 tasks, " in ask(server, dedent(code))
+
+
 def test_pieces_go_from_the_tasks_of_one_map_to_those_of_the_next(server: SparkServer) -> None:
     code = """
         from sexton.archive.folder import Folder

@@ -11,7 +11,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -25,6 +25,7 @@ from sexton.archive.folder import Folder
 from sexton.distributions import PIPELINE, require_fit
 from sexton.errors import SetupError, SextonError
 from sexton.java import find_java
+from sexton.runs.progress import ProgressLines, of_spark
 from sexton.settings import set_variables, settings, variable
 
 if TYPE_CHECKING:
@@ -215,6 +216,7 @@ class Engine:
         self._app_name = app_name
         self._iceberg = iceberg
         self._session: SparkSession | None = None
+        self._logs = not quiet and not sys.stderr.isatty()
         self._console = Console(stderr=True, quiet=quiet or not sys.stderr.isatty())
 
     @property
@@ -230,12 +232,12 @@ class Engine:
         items: Sequence[T],
         work: Callable[[T], R],
         *,
-        work_bytes: int | None = None,  # noqa: ARG002  # for an engine without a cluster
+        work_bytes: int | None = None,
     ) -> list[R]:
         """`work` of every item, in the order of `items`, one Spark task an item, however many bytes it reads."""
         if not items:
             return []
-        return without_errors(self._spread(label, items, _ErrorsAsResults(work)))
+        return without_errors(self._spread(label, items, _ErrorsAsResults(work), work_bytes))
 
     def exchange(self, folder: Folder, work_bytes: int) -> "Exchange":  # noqa: ARG002  # as above
         """For two maps in a row, where the tasks of the first make what those of the second read."""
@@ -245,7 +247,7 @@ class Engine:
         """Whether `map` works on so much in this process, and what it returns may stay in memory for the next map."""
         return False
 
-    def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
+    def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R], work_bytes: int | None) -> list[R]:
         """One row an item, in a partition of its own; the results come back as rows."""
 
         def worked_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -254,7 +256,7 @@ class Engine:
                 keep_imports()
                 yield pa.record_batch([batch["number"], pa.array(results, pa.binary())], ITEMS)
 
-        with self.running(label):
+        with self.running(label, work_bytes):
             found = self.rows_of(items).mapInArrow(worked_on, "number int, packed binary").toArrow()
         return results_of(found, "number")
 
@@ -264,11 +266,14 @@ class Engine:
         return self.session.createDataFrame(rows).repartitionById(len(items), "number")
 
     @contextmanager
-    def running(self, label: str) -> Iterator[None]:
-        """What Spark computes inside has a name in its UI; SextonError with the cause where that fails."""
+    def running(self, label: str, work_bytes: int | None = None) -> Iterator[None]:
+        """What Spark computes inside has a name in its UI and shows how far it is; SextonError with the cause where it
+        fails."""
         self.session.addTag(label)
         try:
-            yield
+            lines = ProgressLines(label, work_bytes)
+            with of_spark(self.session, lines, is_remote=bool(variable(REMOTE))) if self._logs else nullcontext():
+                yield
         except Exception as error:
             raise SextonError(f"{label}: a Spark task failed: {_cause(error)}") from error
         finally:
@@ -306,7 +311,7 @@ class Exchange:
         items: Sequence[T],
         work: Callable[[T], Generator[bytes, None, R]],
         *,
-        work_bytes: int | None = None,  # noqa: ARG002  # for an engine without a cluster
+        work_bytes: int | None = None,
     ) -> list[R]:
         """As `Engine.map`, of work that yields pieces and returns its result."""
         from pyspark import StorageLevel
@@ -329,7 +334,7 @@ class Exchange:
             return []
         schema = "task int, piece int, part int, packed binary"
         self._made = self._engine.rows_of(items).mapInArrow(made, schema).persist(StorageLevel.DISK_ONLY)
-        with self._engine.running(label):
+        with self._engine.running(label, work_bytes):
             found = self._made.where("piece = -1").toArrow()
         return without_errors(results_of(found, "task"))
 
@@ -339,7 +344,7 @@ class Exchange:
         items: Sequence[tuple[T, Sequence[PieceId]]],
         work: Callable[[T, Iterator[bytes]], R],
         *,
-        work_bytes: int | None = None,  # noqa: ARG002  # for an engine without a cluster
+        work_bytes: int | None = None,
     ) -> list[R]:
         """As `Engine.map`, of work that receives its item and the pieces asked for, in that order."""
         from pyspark.sql.functions import broadcast
@@ -365,7 +370,7 @@ class Exchange:
             pieces = self._made.join(broadcast(places), ["task", "piece"])
             rows = rows.unionAll(pieces.select(PLACED.names))
         rows = rows.repartitionById(len(items), "item").sortWithinPartitions("item", "place", "part")
-        with self._engine.running(label):
+        with self._engine.running(label, work_bytes):
             found = rows.mapInArrow(merged, "number int, packed binary").toArrow()
         return without_errors(results_of(found, "number"))
 

@@ -25,6 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sexton.archive.folder import Folder
 from sexton.errors import SextonError
 from sexton.runs.engine import Engine, Exchange, Making, PieceId, compiler_environment, packed
+from sexton.runs.progress import ProgressLines
 from sexton.settings import set_variables, settings
 
 T = TypeVar("T")
@@ -56,7 +57,8 @@ def engine_of_task(app_name: str, *, iceberg: bool = False) -> Engine:
     """The engine that SEXTON_ENGINE asks for, of a task of the pipeline. The lake is always written by Spark."""
     match settings().engine:
         case "local":
-            return ProcessEngine(app_name, cores=os.cpu_count() or 1, iceberg=iceberg, starts_early=False)
+            cores = os.cpu_count() or 1
+            return ProcessEngine(app_name, cores=cores, iceberg=iceberg, starts_early=False, logs=True)
         case "auto":
             return AutoEngine(app_name, iceberg=iceberg)
         case "spark":
@@ -77,7 +79,8 @@ def _are_small(folders: Sequence[Path]) -> bool:
 class ProcessEngine(Engine):
     """As `Engine`, with `cores` tasks at a time; only who asks for `session` starts Spark.
 
-    Its processes start early, to import while this one does, or else with the first work that they are needed for.
+    Its processes start early, to import while this one does, or else with the first work that they are needed for. It
+    shows on a terminal how far it is, and `logs` it elsewhere.
     """
 
     name = "local"
@@ -90,8 +93,10 @@ class ProcessEngine(Engine):
         iceberg: bool = False,
         quiet: bool = False,
         starts_early: bool = True,
+        logs: bool = False,
     ) -> None:
         super().__init__(app_name, iceberg=iceberg, quiet=quiet)
+        self._logs = logs
         self.cores = cores
         self._pool: ProcessPoolExecutor | None = None
         set_variables(compiler_environment())
@@ -113,7 +118,7 @@ class ProcessEngine(Engine):
         with ThreadPoolExecutor(self.cores) as pool:
             calls = [pool.submit(work, item) for item in items]
             try:
-                self._show(label, calls)
+                self._show(label, calls, work_bytes)
                 return [call.result() for call in calls]
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -132,10 +137,10 @@ class ProcessEngine(Engine):
             self._pool.shutdown(cancel_futures=True)
         super().stop()
 
-    def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
+    def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R], work_bytes: int | None) -> list[R]:
         pool = self._pool or self._start()
         calls = [pool.submit(_call, packed((work, item))) for item in items]
-        self._show(label, calls)
+        self._show(label, calls, work_bytes)
         try:
             return [call.result() for call in calls]
         except BrokenProcessPool as error:
@@ -143,9 +148,13 @@ class ProcessEngine(Engine):
         except Exception as error:
             raise SextonError(f"{label}: a task failed: {type(error).__name__}: {error}") from error
 
-    def _show(self, label: str, calls: Sequence[Future[Any]]) -> None:
+    def _show(self, label: str, calls: Sequence[Future[Any]], work_bytes: int | None) -> None:
         """Show how many calls have ended, until all have."""
         is_off = self._console.quiet  # or else it draws what nobody sees, ten times a second
+        if is_off and self._logs:
+            lines = ProgressLines(label, work_bytes)
+            for ended, _ in enumerate(as_completed(calls), 1):
+                lines.at(ended, len(calls))
         with Progress(*PROGRESS_COLUMNS, console=self._console, transient=True, disable=is_off) as progress:
             for _ in progress.track(as_completed(calls), total=len(calls), description=label):
                 pass
@@ -155,7 +164,7 @@ class AutoEngine(ProcessEngine):
     """Threads of this process for what they do before Spark's tasks would have begun, and Spark for all other work."""
 
     def __init__(self, app_name: str, *, iceberg: bool = False) -> None:
-        super().__init__(app_name, cores=None, iceberg=iceberg, starts_early=False)
+        super().__init__(app_name, cores=None, iceberg=iceberg, starts_early=False, logs=True)
 
     @property
     def name(self) -> str:  # type: ignore[override]  # known once the work is done
@@ -167,8 +176,8 @@ class AutoEngine(ProcessEngine):
     def exchange(self, folder: Folder, work_bytes: int) -> Exchange:
         return FileExchange(self, folder) if self.works_here(work_bytes) else Exchange(self)
 
-    def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
-        return super(ProcessEngine, self)._spread(label, items, work)
+    def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R], work_bytes: int | None) -> list[R]:
+        return super(ProcessEngine, self)._spread(label, items, work, work_bytes)
 
 
 class SerialEngine(Engine):
@@ -183,7 +192,7 @@ class SerialEngine(Engine):
     def exchange(self, folder: Folder, work_bytes: int) -> Exchange:  # noqa: ARG002  # as above
         return FileExchange(self, folder)
 
-    def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R]) -> list[R]:  # noqa: ARG002  # it is quick
+    def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R], _: int | None) -> list[R]:  # noqa: ARG002  # it is quick
         return [work(item) for item in items]
 
 

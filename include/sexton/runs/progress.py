@@ -1,0 +1,65 @@
+"""How far the tasks of a map are: a line every few seconds, for the log of a job that nobody watches."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVERY_S = 5.0
+
+
+class ProgressLines:
+    """Prints how many tasks have ended, and when all will have; nothing of work that is done in EVERY_S seconds."""
+
+    def __init__(
+        self, label: str, work_bytes: int | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._label, self._clock = label, clock
+        self._of = "" if work_bytes is None else f" of {work_bytes / 1e6:,.0f} MB"
+        self._begun = self._printed = clock()
+
+    def at(self, ended: int, total: int) -> None:
+        now = self._clock()
+        if now < self._printed + EVERY_S or ended >= total:
+            return
+        self._printed = now
+        left = f", about {(now - self._begun) * (total - ended) / ended:,.0f} s left" if ended else ""
+        sys.stderr.write(f"{self._label}: {ended} of {total} tasks, {ended / total:.0%}{self._of}{left}\n")
+        sys.stderr.flush()
+
+
+@contextmanager
+def of_spark(session: "SparkSession", progress: ProgressLines, *, is_remote: bool) -> Iterator[None]:
+    """Report the tasks of what Spark computes inside. `is_remote`: over Connect."""
+    if is_remote:
+
+        def report(stages: Iterable[Any] | None, **_: object) -> None:
+            if newest := max(stages or (), key=attrgetter("stage_id"), default=None):  # earlier ones hand out the items
+                progress.at(newest.num_completed_tasks, newest.num_tasks)
+
+        session.registerProgressHandler(report)
+        try:
+            yield
+        finally:
+            session.removeProgressHandler(report)
+        return
+    tracker, is_over = session.sparkContext.statusTracker(), threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(EVERY_S):
+            if newest := tracker.getStageInfo(max(tracker.getActiveStageIds(), default=-1)):
+                progress.at(newest.numCompletedTasks, newest.numTasks)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()

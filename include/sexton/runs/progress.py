@@ -49,7 +49,8 @@ def of_spark(session: "SparkSession", progress: ProgressLines, *, is_remote: boo
         finally:
             session.removeProgressHandler(report)
         return
-    tracker, is_over = session.sparkContext.statusTracker(), threading.Event()
+    tracker = session.sparkContext.statusTracker()  # not over Connect
+    is_over = threading.Event()
 
     def watch() -> None:
         while not is_over.wait(EVERY_S):

@@ -216,7 +216,7 @@ class FakeCluster:
             code = _fenced(log, asked.current_leader_epoch)
             epoch, end = log.end_of(asked.leader_epoch)
             found.append(Answer(partition=asked.partition, error_code=code, leader_epoch=epoch, end_offset=end))
-        return Answer(topics=[Answer(partitions=found)])
+        return Answer(topics=[Answer(topic=self.topic, partitions=found)])
 
     def fetch(self, request: FetchRequest) -> Answer:
         asked = request.topics[0].partitions[0]
@@ -232,6 +232,7 @@ class FakeCluster:
             self.hold_back -= 1
             return Answer(error_code=0, throttle_time_ms=1, responses=[])
         found = Answer(
+            partition_index=asked.partition,
             error_code=code,
             records=b"" if code else log.read(asked.fetch_offset, size_bytes),
             log_start_offset=log.start,

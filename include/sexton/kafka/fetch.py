@@ -10,7 +10,7 @@ Not here: what to fetch and where to put it (pipeline/fetch_log.py), and what is
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,12 +66,13 @@ class LeaderMovedError(LogChangedError):
 class Batches:
     """Whole batches in log order, and what the broker said of the partition with them.
 
-    `next_offset` is the one after the last batch of `data`.
+    `next_offset` is the one after the last batch of `data`, `leader_epoch` that of this batch, -1 when it is unknown.
     """
 
     data: bytes
     base_offset: int
     next_offset: int
+    leader_epoch: int
     log_start_offset: int
     high_watermark: int
     last_stable_offset: int
@@ -162,51 +163,32 @@ class LogReader:
         hold `start` any more or ends below `end`, UsageError when the topic is absent or may not be read, BrokerError
         when the leader cannot be reached for a minute.
         """
-        position, empty_answers = start, 0
-        while position < end and empty_answers < 2:
-            answer = self._fetch(position, end)
-            if answer is None:
-                continue
-            data = answer.records or b""
-            frames = frame(data, start=start, end=end)
-            if frames.leader_epoch != NO_EPOCH and self._after_epoch is not None:
-                self._after_epoch = frames.leader_epoch
-            if frames.end_byte > frames.start_byte:
-                yield Batches(
-                    data=data[frames.start_byte : frames.end_byte],
-                    base_offset=frames.base_offset,
-                    next_offset=frames.next_offset or 0,
-                    log_start_offset=answer.log_start_offset,
-                    high_watermark=answer.high_watermark,
-                    last_stable_offset=answer.last_stable_offset,
-                )
-            if self._pace:
-                self._pace.spend(len(data))
-            if frames.is_last:
-                return
-            if frames.next_offset is not None and frames.next_offset > position:
-                position, empty_answers = frames.next_offset, 0
-            elif data:
-                raise BrokerError(f"got {len(data)} bytes that hold no whole batch at {position}", where=self.where)
-            else:
-                # Compaction can have taken all that was left below `end`; ask twice, a fetch may end early for itself.
-                empty_answers += 1
+
+        def ask(position: int) -> Any:
+            return self._session.retrying(lambda: self._fetch(position, end))
+
+        for batches in read_range(ask, start=start, end=end, pace=self._pace, damaged=self._damaged):
+            if batches.leader_epoch != NO_EPOCH and self._after_epoch is not None:
+                self._after_epoch = batches.leader_epoch
+            yield batches
 
     def _fetch(self, position: int, end: int) -> Any:
-        """The partition's part of one Fetch answer, None where a quota kept it back; asks anew while leaders move."""
-        return self._session.retrying(lambda: self._fetch_once(position, end))
-
-    def _fetch_once(self, position: int, end: int) -> Any:
         if self._leader is None or not self._is_sure:
             self._leader = self._find(position)
         leader, self._is_sure = self._leader, False  # until this has worked
-        answer = self._session.call(self._request(leader, position), node_id=leader.node_id)
-        self._session.check(answer.error_code, "Fetch", where=self.where, topic=self._topic)
-        if not answer.responses and answer.throttle_time_ms > 0:
-            # Over its quota a client gets no partition at all (FetchContext.getThrottledResponse); the call has waited.
+        answers = fetch_partitions(
+            self._session,
+            leader.node_id,
+            self._topic,
+            {self._partition: (position, leader.epoch)},
+            topic_id=self._topic_id,
+            max_bytes=self._response_bytes,
+            where=self.where,
+        )
+        if answers is None:
             self._is_sure = True
             return None
-        found = answer.responses[0].partitions[0]
+        found = answers[self._partition]
         if found.error_code == kafka_errors.OffsetOutOfRangeError.errno:
             raise OutOfRangeError(f"the log does not hold offset {position}", where=self.where)
         if found.error_code == kafka_errors.UnknownTopicOrPartitionError.errno:
@@ -245,24 +227,92 @@ class LogReader:
             why = f"leader epoch {self._after_epoch} was read up to {position} and now ends at {end_offset}"
             raise DivergedError(f"an election cut the log off: {why}", where=self.where)
 
-    def _request(self, leader: PartitionLeader, position: int) -> FetchRequest:
-        wanted = FetchRequest.FetchTopic.FetchPartition(
-            partition=self._partition,
-            current_leader_epoch=leader.epoch,
-            fetch_offset=position,
-            partition_max_bytes=self._response_bytes,
-        )
-        topic_id = parse_kafka_uuid(self._topic_id) if self._topic_id else ZERO_UUID
-        return FetchRequest(
-            max_wait_ms=MAX_WAIT_MS,
-            min_bytes=1,
-            max_bytes=self._response_bytes,
-            isolation_level=READ_UNCOMMITTED,
-            session_id=0,
-            session_epoch=-1,  # no fetch session: every request is complete
-            topics=[FetchRequest.FetchTopic(topic=self._topic, topic_id=topic_id, partitions=[wanted])],
-            max_version=LAST_VERSION_BY_NAME if topic_id == ZERO_UUID else FIRST_VERSION_BY_ID,
-        )
+    def _damaged(self, size_bytes: int, position: int) -> BrokerError:
+        return BrokerError(f"got {size_bytes} bytes that hold no whole batch at {position}", where=self.where)
+
+
+def read_range(
+    ask: Callable[[int], Any],
+    *,
+    start: int,
+    end: int,
+    pace: Pace | None,
+    damaged: Callable[[int, int], BrokerError],
+) -> Iterator[Batches]:
+    """The batches whose base offset is in [start, end), in order, one answer at a time.
+
+    `ask` returns a partition's part of a Fetch answer at a position, None where a quota kept it back; `damaged` is the
+    error for so many bytes at a position that hold no whole batch.
+    """
+    position, empty_answers = start, 0
+    while position < end and empty_answers < 2:
+        answer = ask(position)
+        if answer is None:
+            continue
+        data = answer.records or b""
+        frames = frame(data, start=start, end=end)
+        if frames.end_byte > frames.start_byte:
+            yield Batches(
+                data=data[frames.start_byte : frames.end_byte],
+                base_offset=frames.base_offset,
+                next_offset=frames.next_offset or 0,
+                leader_epoch=frames.leader_epoch,
+                log_start_offset=answer.log_start_offset,
+                high_watermark=answer.high_watermark,
+                last_stable_offset=answer.last_stable_offset,
+            )
+        if pace:
+            pace.spend(len(data))
+        if frames.is_last:
+            return
+        if frames.next_offset is not None and frames.next_offset > position:
+            position, empty_answers = frames.next_offset, 0
+        elif data:
+            raise damaged(len(data), position)
+        else:
+            # Compaction can have taken all that was left below `end`; ask twice, a fetch may end early for itself.
+            empty_answers += 1
+
+
+def fetch_partitions(
+    session: ClusterSession,
+    node_id: int,
+    topic: str,
+    positions: Mapping[int, tuple[int, int]],
+    *,
+    topic_id: str | None,
+    max_bytes: int,
+    max_wait_ms: int = MAX_WAIT_MS,
+    min_version: int | None = None,
+    where: str,
+) -> dict[int, Any] | None:
+    """One broker's answer to Fetch, by partition, for the offset and the leader epoch in `positions`.
+
+    None where the client is over its quota: it then gets no partition at all (FetchContext.getThrottledResponse), and
+    the call has waited. Error codes of partitions are the caller's.
+    """
+    Wanted = FetchRequest.FetchTopic.FetchPartition  # noqa: N806 (a class)
+    partitions = [
+        Wanted(partition=partition, current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=max_bytes)
+        for partition, (offset, epoch) in positions.items()
+    ]
+    wire_id = parse_kafka_uuid(topic_id) if topic_id else ZERO_UUID
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1 if max_wait_ms else 0,
+        max_bytes=max_bytes,
+        isolation_level=READ_UNCOMMITTED,
+        session_id=0,
+        session_epoch=-1,  # no fetch session: every request is complete
+        topics=[FetchRequest.FetchTopic(topic=topic, topic_id=wire_id, partitions=partitions)],
+        min_version=min_version,
+        max_version=LAST_VERSION_BY_NAME if wire_id == ZERO_UUID else FIRST_VERSION_BY_ID,
+    )
+    answer = session.call(request, node_id=node_id)
+    session.check(answer.error_code, "Fetch", where=where, topic=topic)
+    if not answer.responses and answer.throttle_time_ms > 0:
+        return None
+    return {one.partition_index: one for found in answer.responses for one in found.partitions}
 
 
 def frame(data: bytes, *, start: int, end: int) -> Frames:

@@ -18,27 +18,24 @@ from functools import partial
 from typing import Any, Literal
 
 from kafka.protocol.admin import DescribeProducersRequest, ListPartitionReassignmentsRequest
-from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from sexton.errors import BrokerError, UsageError
 from sexton.kafka.failures import NotAllowed, TransientError, error_name
-from sexton.kafka.fetch import MAX_WAIT_MS, RESPONSE_BYTES, Batches, Pace, frame
+from sexton.kafka.fetch import MAX_WAIT_MS, RESPONSE_BYTES, Batches, Pace, fetch_partitions, read_range
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import (
     EARLIEST,
     LATEST,
     NO_LEADER,
     OFFSETS_TOPIC,
-    READ_UNCOMMITTED,
     PartitionLeader,
     Topic,
     list_offsets,
 )
-from sexton.records import ZERO_UUID, kafka_uuid, parse_kafka_uuid
+from sexton.records import kafka_uuid
 
 FIRST_FOLLOWER_VERSION = 11
-LAST_VERSION_BY_NAME = 12
 NOT_OPEN = -1
 CATCH_UP_S = 5.0
 """How long a look waits for a follower that is behind: one that is healthy catches up within replica.fetch.wait.max.ms
@@ -254,40 +251,22 @@ class ReplicaReader:
 
     def read(self, begun: ReplicaLook) -> Iterator[Batches]:
         """The batches from log start to high watermark of `begun`, in order, one answer of the broker at a time."""
-        position, end = begun.log_start_offset or 0, begun.high_watermark or 0
-        start, empty_answers = position, 0
-        while position < end and empty_answers < 2:
-            answer = self._retrying(partial(self._fetch, position))
-            data = answer.records or b""
-            frames = frame(data, start=start, end=end)
-            if frames.end_byte > frames.start_byte:
-                yield Batches(
-                    data=data[frames.start_byte : frames.end_byte],
-                    base_offset=frames.base_offset,
-                    next_offset=frames.next_offset or 0,
-                    log_start_offset=answer.log_start_offset,
-                    high_watermark=answer.high_watermark,
-                    last_stable_offset=answer.last_stable_offset,
-                )
-            if self._pace:
-                self._pace.spend(len(data))
-            if frames.is_last:
-                return
-            if frames.next_offset is not None and frames.next_offset > position:
-                position, empty_answers = frames.next_offset, 0
-            elif data:
-                raise ReplicaFault(
-                    f"{len(data)} bytes at {position} hold no whole batch", fault="corrupt", where=self.where
-                )
-            else:
-                # The cleaner can have removed all that was left below `end`; ask twice, a fetch may end early.
-                empty_answers += 1
+        return read_range(
+            lambda position: self._retrying(partial(self._fetch, position)),
+            start=begun.log_start_offset or 0,
+            end=begun.high_watermark or 0,
+            pace=self._pace,
+            damaged=self._damaged,
+        )
 
     def _fetch(self, position: int) -> Any:
         replica = self._replica
-        answer = _fetch(
+        answers = _fetch(
             self._session, self._replicas, {replica: position}, max_bytes=self._response_bytes, max_wait_ms=MAX_WAIT_MS
-        )[replica.log_partition]
+        )
+        if answers is None:
+            return None
+        answer = answers[replica.log_partition]
         if answer.error_code:
             name = error_name(answer.error_code)
             self._raise(_FAULT_OF.get(name, "failed"), name)
@@ -297,6 +276,11 @@ class ReplicaReader:
             )
             raise ReplicaFault(redirected, fault="failed", where=self.where)
         return answer
+
+    def _damaged(self, size_bytes: int, position: int) -> ReplicaFault:
+        return ReplicaFault(
+            f"{size_bytes} bytes at {position} hold no whole batch", fault="corrupt", where=self.where
+        )
 
     def _raise(self, fault: Fault, name: str) -> None:
         if name == "FENCED_LEADER_EPOCH" or fault == "out_of_range":
@@ -409,7 +393,9 @@ def _offsets_of(session: ClusterSession, replicas: Replicas, some: Sequence[Repl
     for places in (replicas.starts, replicas.ends):
         if not left:
             break
-        answers = _fetch(session, replicas, {one: places.get(one.log_partition, 0) for one in left}, max_bytes=1)
+        positions = {one: places.get(one.log_partition, 0) for one in left}
+        while (answers := _fetch(session, replicas, positions, max_bytes=1)) is None:
+            pass  # over its quota; the call has waited
         found |= {one.log_partition: _answered(one, answers[one.log_partition]) for one in left}
         left = [one for one in left if found[one.log_partition].fault == "out_of_range"]
     return [found[one.log_partition] for one in some]
@@ -476,46 +462,24 @@ def _fetch(
     *,
     max_bytes: int,
     max_wait_ms: int = 0,
-) -> dict[int, Any]:
-    """The parts of the log partitions in one broker's answer; the replicas are of one broker."""
+) -> dict[int, Any] | None:
+    """The parts of the log partitions in one broker's answer, None over a quota; the replicas are of one broker."""
     (broker,) = {replica.broker for replica in positions}
     if broker not in session.broker_ids:
         raise ReplicaFault("the cluster has no such broker now", fault="unreachable", where=f"broker {broker}")
-    topic_id = parse_kafka_uuid(replicas.topic_id) if replicas.topic_id else ZERO_UUID
-    Wanted = FetchRequest.FetchTopic.FetchPartition  # noqa: N806 (a class)
-    request = FetchRequest(
-        max_wait_ms=max_wait_ms,
-        min_bytes=1 if max_wait_ms else 0,
-        max_bytes=max_bytes,
-        isolation_level=READ_UNCOMMITTED,
-        session_id=0,
-        session_epoch=-1,  # no fetch session: every request is complete
-        topics=[
-            FetchRequest.FetchTopic(
-                topic=replicas.topic,
-                topic_id=topic_id,
-                partitions=[
-                    Wanted(
-                        partition=replica.log_partition,
-                        current_leader_epoch=replica.leader_epoch,
-                        fetch_offset=position,
-                        partition_max_bytes=max_bytes,
-                    )
-                    for replica, position in positions.items()
-                ],
-            )
-        ],
-        min_version=FIRST_FOLLOWER_VERSION,
-        max_version=LAST_VERSION_BY_NAME if topic_id == ZERO_UUID else FetchRequest.max_version,
-    )
     where = f"{replicas.topic} on broker {broker}"
-    while True:
-        answer = session.call(request, node_id=broker)
-        session.check(answer.error_code, "Fetch", where=where, topic=replicas.topic)
-        if answer.responses or not answer.throttle_time_ms:
-            break  # over its quota a client gets no partition at all; the call has waited
-    found = {one.partition_index: one for topic in answer.responses for one in topic.partitions}
-    for one in found.values():
+    found = fetch_partitions(
+        session,
+        broker,
+        replicas.topic,
+        {replica.log_partition: (position, replica.leader_epoch) for replica, position in positions.items()},
+        topic_id=replicas.topic_id,
+        max_bytes=max_bytes,
+        max_wait_ms=max_wait_ms,
+        min_version=FIRST_FOLLOWER_VERSION,
+        where=where,
+    )
+    for one in (found or {}).values():
         if error_name(one.error_code).endswith("AUTHORIZATION_FAILED"):
             session.check(one.error_code, "Fetch", where=where, topic=replicas.topic)
     return found

@@ -4,22 +4,25 @@ Verdicts and writes need them. Only one broker reports its clock: the leader of 
 (KIP-836). The clocks of the others show in the timestamps that they wrote.
 """
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from kafka.protocol.admin import DescribeQuorumRequest
-from kafka.protocol.consumer import ListOffsetsRequest
 
 from sexton.errors import BrokerError
 from sexton.kafka.configs import BROKER, MAX_MESSAGE_BYTES, RETENTION_MINUTES, TOPIC, Resource, described
 from sexton.kafka.failures import TransientError
 from sexton.kafka.session import ClusterSession
-from sexton.kafka.topics import ORDINARY_CONSUMER, READ_UNCOMMITTED, Topic, by_leader, offset_topics
+from sexton.kafka.topics import Topic, ask_offsets, requests_to_leaders
 
 METADATA_LOG = "__cluster_metadata"
 NEWEST_STAMP = -3
 """Asks for the record with the largest timestamp (KIP-734)."""
 _WITH_TIMES = 1  # version of DescribeQuorum
 _WITH_NEWEST_STAMP = 7  # version of ListOffsets
+
+T = TypeVar("T")
 
 
 def controller_time_ms(session: ClusterSession) -> int | None:
@@ -30,7 +33,7 @@ def controller_time_ms(session: ClusterSession) -> int | None:
     Data = DescribeQuorumRequest.TopicData  # noqa: N806 (a class)
     topics = [Data(topic_name=METADATA_LOG, partitions=[Data.PartitionData(partition_index=0)])]
     request = DescribeQuorumRequest(topics=topics, min_version=_WITH_TIMES)
-    answer = session.retrying(lambda: _known(session, request))
+    answer = session.retrying(lambda: _known(partial(session.call, request)))
     if answer is None or answer.error_code or not answer.topics:
         return None
     (found,) = answer.topics[0].partitions
@@ -47,16 +50,9 @@ def newest_stamp_ms(session: ClusterSession, topic: Topic) -> int:
     Also -1 where brokers do not know the request (before Kafka 3.0).
     """
     newest_ms = -1
-    for node_id, partitions in by_leader([topic]).items():
-        request = ListOffsetsRequest(
-            replica_id=ORDINARY_CONSUMER,
-            isolation_level=READ_UNCOMMITTED,
-            topics=offset_topics(partitions, NEWEST_STAMP),
-            min_version=_WITH_NEWEST_STAMP,
-        )
-        answer = _known(session, request, node_id=node_id)
-        for found in answer.topics[0].partitions if answer is not None else ():
-            newest_ms = max(newest_ms, found.timestamp if not found.error_code else -1)
+    for node_id, asked in requests_to_leaders([topic], lambda _: [NEWEST_STAMP]):
+        answers = _known(partial(ask_offsets, session, node_id, asked, min_version=_WITH_NEWEST_STAMP)) or ()
+        newest_ms = max([newest_ms, *(found.timestamp for _, found in answers if not found.error_code)])
     return newest_ms
 
 
@@ -80,10 +76,10 @@ def _number(session: ClusterSession, name: str, resource: Resource) -> int | Non
     return int(found.settings[name]) if name in found.settings else None
 
 
-def _known(session: ClusterSession, request: Any, *, node_id: int | None = None) -> Any:
+def _known(ask: Callable[[], T]) -> T | None:
     """The answer to a request that only some releases know; None from one that does not."""
     try:
-        return session.call(request, node_id=node_id)
+        return ask()
     except TransientError:
         raise
     except BrokerError:

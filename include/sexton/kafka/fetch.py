@@ -20,6 +20,7 @@ from kafka.protocol.consumer import FetchRequest
 from sexton.errors import BrokerError
 from sexton.kafka.session import ClusterSession, TransientError
 from sexton.kafka.topics import (
+    NO_EPOCH,
     NO_LEADER,
     READ_UNCOMMITTED,
     PartitionLeader,
@@ -35,8 +36,6 @@ FIRST_VERSION_BY_ID = 13
 is needed here."""
 RESPONSE_BYTES = 8 * 1024 * 1024
 MAX_WAIT_MS = 500
-NO_EPOCH = -1
-"""Of batches before record format 2, and where nothing was read yet."""
 
 _OFFSET_AND_SIZE = struct.Struct(">qi")
 _INT32 = struct.Struct(">i")

@@ -16,12 +16,9 @@ cluster that serves it from remote storage reads there.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any
-
-from kafka.protocol.consumer import ListOffsetsRequest
 
 from sexton.archive.time_bounds import Bounds
 from sexton.archive.time_points import Key, TimePoint
@@ -30,13 +27,12 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import (
     EARLIEST,
     LATEST,
-    ORDINARY_CONSUMER,
-    PARTITIONS_A_REQUEST,
     READ_COMMITTED,
     Topic,
-    by_leader,
+    ask_offsets,
     describe_cluster,
     list_offsets,
+    requests_to_leaders,
 )
 
 ROUNDS = 30
@@ -253,45 +249,29 @@ class _Looked:
 
     def _ask(self, questions: Mapping[Key, Sequence[int]], partitions: Mapping[Key, _Partition]) -> bool:
         """One round; whether something failed that may pass."""
-        has_failed, leaders = False, by_leader(self._topics)
-        for node_id, some in leaders.items():
-            for asked in _requests({key: questions[key] for key in some if key in questions}):
-                try:
-                    answers = self._answers(node_id, asked)
-                except TransientError as error:
-                    has_failed = True
-                    for key in asked:
-                        self._failed(key, error.message)
-                    continue
-                for key, answer in answers:
-                    if answer.error_code:
-                        name = error_name(answer.error_code)
-                        may_pass = name in _MAY_PASS
-                        has_failed |= may_pass
-                        self._failed(key, name if may_pass else self._why(name, key), may_pass=may_pass)
-                    else:
-                        timestamp_ms = None if answer.offset < 0 else answer.timestamp
-                        partitions[key].learn(asked[key], answer.offset, timestamp_ms)
-        if leaderless := set(questions) - {key for some in leaders.values() for key in some}:
+        has_failed, unasked = False, set(questions)
+        for node_id, asked in requests_to_leaders(self._topics, lambda key: questions.get(key, ())):
+            unasked -= set(asked)
+            try:
+                answers = ask_offsets(self._session, node_id, asked)
+            except TransientError as error:
+                has_failed = True
+                for key in asked:
+                    self._failed(key, error.message)
+                continue
+            for key, answer in answers:
+                if answer.error_code:
+                    name = error_name(answer.error_code)
+                    may_pass = name in _MAY_PASS
+                    has_failed |= may_pass
+                    self._failed(key, name if may_pass else self._why(name, key), may_pass=may_pass)
+                else:
+                    timestamp_ms = None if answer.offset < 0 else answer.timestamp
+                    partitions[key].learn(asked[key], answer.offset, timestamp_ms)
+        for key in unasked:
             has_failed = True
-            for key in leaderless:
-                self._failed(key, "it has no leader")
+            self._failed(key, "it has no leader")
         return has_failed
-
-    def _answers(self, node_id: int, asked: Mapping[Key, int]) -> Iterator[tuple[Key, Any]]:
-        AskedTopic = ListOffsetsRequest.ListOffsetsTopic  # noqa: N806 (a class)
-        by_topic: dict[str, list[Any]] = {}
-        for (name, number), timestamp in asked.items():
-            by_topic.setdefault(name, []).append(
-                AskedTopic.ListOffsetsPartition(partition_index=number, current_leader_epoch=-1, timestamp=timestamp)
-            )
-        request = ListOffsetsRequest(
-            replica_id=ORDINARY_CONSUMER,
-            isolation_level=0,
-            topics=[AskedTopic(name=name, partitions=some) for name, some in by_topic.items()],
-        )
-        answer = self._session.call(request, node_id=node_id)
-        return (((topic.name, one.partition_index), one) for topic in answer.topics for one in topic.partitions)
 
     def _failed(self, key: Key, why: str, *, may_pass: bool = True) -> None:
         self._failures[key] += 1
@@ -310,11 +290,3 @@ class _Looked:
             for topic in seen.topics.values()
             if (wanted := {n: leader for n, leader in topic.leaders.items() if (topic.name, n) in self._wanted})
         ]
-
-
-def _requests(questions: Mapping[Key, Sequence[int]]) -> Iterator[dict[Key, int]]:
-    """What goes into one request each: one question a partition."""
-    for number in range(max((len(each) for each in questions.values()), default=0)):
-        asked = [(key, each[number]) for key, each in questions.items() if len(each) > number]
-        for at in range(0, len(asked), PARTITIONS_A_REQUEST):
-            yield dict(asked[at : at + PARTITIONS_A_REQUEST])

@@ -1,8 +1,11 @@
-"""Which topics a cluster has, who leads their partitions, where their logs begin and end (Metadata, ListOffsets)."""
+"""Which topics a cluster has, who leads their partitions, where their logs begin, end and leave leader epochs.
 
-from collections.abc import Iterable, Mapping, Sequence
+Asked by Metadata, ListOffsets and OffsetForLeaderEpoch.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -18,7 +21,11 @@ NO_LEADER = -1
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ORDINARY_CONSUMER = -1
+NO_EPOCH = -1
+"""Of batches before record format 2, and where nothing was read yet."""
 PARTITIONS_A_REQUEST = 5_000
+
+TopicPartition: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,21 +95,17 @@ def describe_topic(session: ClusterSession, name: str, *, call: str = "Metadata"
 
 def list_offsets(
     session: ClusterSession, topics: Iterable[Topic], *, timestamp: int, isolation: int = READ_UNCOMMITTED
-) -> dict[tuple[str, int], int]:
+) -> dict[TopicPartition, int]:
     """An offset of every partition: EARLIEST (log start) or LATEST (high watermark; last stable offset when committed).
 
     Partitions whose leader cannot answer just now are left out.
     """
-    offsets = {}
-    for node_id, partitions in by_leader(topics).items():
-        for at in range(0, len(partitions), PARTITIONS_A_REQUEST):
-            some = offset_topics(partitions[at : at + PARTITIONS_A_REQUEST], timestamp)
-            request = ListOffsetsRequest(replica_id=ORDINARY_CONSUMER, isolation_level=isolation, topics=some)
-            for topic in session.call(request, node_id=node_id).topics:
-                for partition in topic.partitions:
-                    if partition.error_code == 0:
-                        offsets[(topic.name, partition.partition_index)] = partition.offset
-    return offsets
+    return {
+        key: answer.offset
+        for node_id, asked in requests_to_leaders(topics, lambda _: [timestamp])
+        for key, answer in ask_offsets(session, node_id, asked, isolation=isolation)
+        if answer.error_code == 0
+    }
 
 
 def high_watermark(session: ClusterSession, name: str, partition: int, *, call: str = "Metadata") -> int:
@@ -121,37 +124,82 @@ def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int
     The epoch answered is the largest that the log holds, not above the given one; (-1, -1) when the
     leader cannot place the given one. Raises TransientError while a partition has no leader that answers.
     """
-    AskedTopic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic  # noqa: N806 (a class)
     place = session.config.bootstrap_servers
     ends = {}
-    for node_id, partitions in by_leader([topic]).items():
-        asked = [
-            AskedTopic.OffsetForLeaderPartition(
-                partition=partition, current_leader_epoch=topic.leaders[partition].epoch, leader_epoch=epochs[partition]
-            )
-            for _, partition in partitions
-            if partition in epochs
-        ]
-        request = OffsetForLeaderEpochRequest(
-            replica_id=ORDINARY_CONSUMER, topics=[AskedTopic(topic=topic.name, partitions=asked)]
-        )
-        for answer in session.call(request, node_id=node_id).topics[0].partitions if asked else []:
-            where = f"{topic.name}-{answer.partition} on {place}"
+    for node_id, asked in requests_to_leaders([topic], lambda key: [epochs[key[1]]] if key[1] in epochs else []):
+        for (_, partition), answer in ask_epoch_ends(session, node_id, asked, known=topic):
+            where = f"{topic.name}-{partition} on {place}"
             session.check(answer.error_code, "OffsetForLeaderEpoch", where=where, topic=topic.name)
-            ends[answer.partition] = (answer.leader_epoch, answer.end_offset)
+            ends[partition] = (answer.leader_epoch, answer.end_offset)
     if missing := sorted(set(epochs) - set(ends)):
         raise TransientError(f"log partitions {missing} have no leader", where=place)
     return ends
 
 
-def by_leader(topics: Iterable[Topic]) -> dict[int, list[tuple[str, int]]]:
-    """Topic and partition of everything that has a leader, by the leader's node id."""
-    found: dict[int, list[tuple[str, int]]] = {}
+def requests_to_leaders(
+    topics: Iterable[Topic], questions: Callable[[TopicPartition], Sequence[int]]
+) -> Iterator[tuple[int, dict[TopicPartition, int]]]:
+    """What to ask each leader (its node id) in one request: one of the `questions` about each partition.
+
+    A broker refuses a partition that is twice in a request. Partitions without a leader are left out.
+    """
+    by_leader: dict[int, dict[TopicPartition, Sequence[int]]] = {}
     for topic in topics:
         for partition, leader in topic.leaders.items():
             if leader.node_id != NO_LEADER:
-                found.setdefault(leader.node_id, []).append((topic.name, partition))
-    return found
+                by_leader.setdefault(leader.node_id, {})[topic.name, partition] = questions((topic.name, partition))
+    for node_id, asked in by_leader.items():
+        for number in range(max(map(len, asked.values()))):
+            some = [(key, each[number]) for key, each in asked.items() if len(each) > number]
+            for at in range(0, len(some), PARTITIONS_A_REQUEST):
+                yield node_id, dict(some[at : at + PARTITIONS_A_REQUEST])
+
+
+def ask_offsets(
+    session: ClusterSession,
+    node_id: int,
+    timestamps: Mapping[TopicPartition, int],
+    *,
+    isolation: int = READ_UNCOMMITTED,
+    min_version: int | None = None,
+) -> list[tuple[TopicPartition, Any]]:
+    """A leader's answers to one ListOffsets request; error codes are the caller's."""
+    Asked = ListOffsetsRequest.ListOffsetsTopic  # noqa: N806 (a class)
+    topics: dict[str, list[Any]] = {}
+    for (name, partition), timestamp in timestamps.items():
+        topics.setdefault(name, []).append(
+            Asked.ListOffsetsPartition(partition_index=partition, current_leader_epoch=NO_EPOCH, timestamp=timestamp)
+        )
+    request = ListOffsetsRequest(
+        replica_id=ORDINARY_CONSUMER,
+        isolation_level=isolation,
+        topics=[Asked(name=name, partitions=some) for name, some in topics.items()],
+        min_version=min_version,
+    )
+    answer = session.call(request, node_id=node_id)
+    return [((topic.name, one.partition_index), one) for topic in answer.topics for one in topic.partitions]
+
+
+def ask_epoch_ends(
+    session: ClusterSession, node_id: int, epochs: Mapping[TopicPartition, int], *, known: Topic | None = None
+) -> list[tuple[TopicPartition, Any]]:
+    """A leader's answers to one OffsetForLeaderEpoch request; error codes are the caller's.
+
+    With the topic that is `known`, a leader that was elected since refuses.
+    """
+    Asked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic  # noqa: N806 (a class)
+    topics: dict[str, list[Any]] = {}
+    for (name, partition), epoch in epochs.items():
+        current = known.leaders[partition].epoch if known else NO_EPOCH
+        topics.setdefault(name, []).append(
+            Asked.OffsetForLeaderPartition(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
+        )
+    request = OffsetForLeaderEpochRequest(
+        replica_id=ORDINARY_CONSUMER,
+        topics=[Asked(topic=name, partitions=some) for name, some in topics.items()],
+    )
+    answer = session.call(request, node_id=node_id)
+    return [((topic.topic, one.partition), one) for topic in answer.topics for one in topic.partitions]
 
 
 def _topic(answer: Any) -> Topic:
@@ -161,14 +209,3 @@ def _topic(answer: Any) -> Topic:
     }
     topic_id = kafka_uuid(answer.topic_id) if answer.topic_id else None
     return Topic(name=answer.name, topic_id=topic_id, leaders=dict(sorted(leaders.items())))
-
-
-def offset_topics(partitions: Sequence[tuple[str, int]], timestamp: int) -> list[Any]:
-    """What ListOffsets asks for about these partitions."""
-    ListedTopic = ListOffsetsRequest.ListOffsetsTopic  # noqa: N806 (a class)
-    by_topic: dict[str, list[Any]] = {}
-    for name, partition in partitions:
-        by_topic.setdefault(name, []).append(
-            ListedTopic.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=timestamp)
-        )
-    return [ListedTopic(name=name, partitions=listed) for name, listed in by_topic.items()]

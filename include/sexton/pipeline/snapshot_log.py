@@ -35,10 +35,10 @@ from sexton.errors import UsageError
 from sexton.failpoints import failpoint
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.collect_metadata import LogEnds, collect_metadata, log_ends
-from sexton.kafka.fetch import NO_EPOCH
 from sexton.kafka.rights import may_read
 from sexton.kafka.session import ClusterSession, Connect, TransientError
 from sexton.kafka.topics import (
+    NO_EPOCH,
     OFFSETS_TOPIC,
     PartitionLeader,
     Topic,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sexton import distributions
 from sexton.errors import SextonError, UsageError
-from sexton.report.figures import some
+from sexton.figures import some
 from sexton.settings import Settings, variable
 from sexton.uris import without_login
 

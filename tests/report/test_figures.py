@@ -2,9 +2,9 @@
 
 import pytest
 
-from sexton.report import figures
+from sexton import figures
+from sexton.figures import DAY_MS, HOUR_MS, MINUTE_MS
 from sexton.report.charts import bar_rows, timeline_plot
-from sexton.report.figures import DAY_MS, HOUR_MS, MINUTE_MS
 from sexton.report.summary import Timeline
 
 

@@ -10,7 +10,7 @@ from sexton.cli.apply_options import EXECUTION, ApprovedBy, check_approved, prog
 from sexton.cli.options import ArchiveUri, ClusterId, ClusterInput, Json, open_archive_uri, option
 from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
 from sexton.errors import UsageError
-from sexton.report.figures import count, some
+from sexton.figures import count, some
 from sexton.report.meanings import beyond_broker_sentence
 
 if TYPE_CHECKING:

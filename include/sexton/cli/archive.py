@@ -23,7 +23,7 @@ from sexton.cli.options import (
 from sexton.cli.output import print_archived, print_aside, print_json, print_line, print_table
 from sexton.cli.progress import bar
 from sexton.errors import DataQualityFailure, UndecodableInput, UsageError
-from sexton.report.figures import count, duration, instant, size, some
+from sexton.figures import count, duration, instant, size, some
 from sexton.uris import uri_without_login
 
 if TYPE_CHECKING:

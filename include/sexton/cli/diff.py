@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sexton import figures
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import DEFAULT_ROWS, Json, ShownRows, check_profile, now_ms, parse_instant
@@ -20,7 +21,6 @@ from sexton.cli.output import (
 )
 from sexton.cli.progress import working
 from sexton.errors import NoCoverage, UsageError
-from sexton.report import figures
 
 if TYPE_CHECKING:
     from sexton.archive.admin_looks import AdminLook

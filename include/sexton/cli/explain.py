@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sexton import figures
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import (
@@ -21,7 +22,6 @@ from sexton.cli.options import (
 )
 from sexton.cli.output import print_doubts, print_json, print_line, print_notes, print_table, print_view_json
 from sexton.cli.progress import working
-from sexton.report import figures
 from sexton.report.meanings import sweep_block_text
 from sexton.report.names import short
 

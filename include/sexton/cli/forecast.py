@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sexton import figures
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import published, replayed
 from sexton.cli.options import DEFAULT_ROWS, Json, PolicyFile, RetentionMinutes, ShownRows
 from sexton.cli.output import UNDECODABLE, print_aside, print_json, print_line, print_table
 from sexton.errors import UsageError
-from sexton.report import figures
 from sexton.report.meanings import sweep_block_text
 from sexton.report.names import short, visible
 

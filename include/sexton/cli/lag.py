@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sexton import figures
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import replayed
@@ -24,7 +25,6 @@ from sexton.cli.options import (
 from sexton.cli.output import print_aside, print_json_rows, print_left_out, print_line, print_table
 from sexton.cli.progress import bar
 from sexton.errors import NoCoverage, UsageError
-from sexton.report import figures
 from sexton.report.names import short
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sexton.errors import UndecodableInput
-from sexton.report.figures import count, size, some
+from sexton.figures import count, size, some
 from sexton.report.names import NAME_CELLS, harmless, short, visible
 from sexton.uris import uri_without_login
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from sexton import figures
 from sexton.cli.audit import claim
 from sexton.cli.command import Without
 from sexton.cli.input_options import ReplayInput
 from sexton.cli.options import OUTPUT, Json, option, read_policy_file
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_table
-from sexton.report import figures
 from sexton.report.names import visible
 from sexton.uris import uri_without_login
 

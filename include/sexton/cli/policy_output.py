@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from sexton import figures
 from sexton.cli.input_options import LogInput
 from sexton.cli.output import print_aside, print_line, print_table
 from sexton.errors import UsageError
-from sexton.report import figures
 from sexton.report.names import short
 
 if TYPE_CHECKING:

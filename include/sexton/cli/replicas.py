@@ -19,7 +19,7 @@ from sexton.cli.options import (
 )
 from sexton.cli.output import print_aside, print_doubts, print_json, print_left_out, print_line, print_table
 from sexton.errors import DataQualityFailure, UndecodableInput, UsageError
-from sexton.report.figures import count, some
+from sexton.figures import count, some
 
 if TYPE_CHECKING:
     from sexton.replicas import Comparison, ReplicaFolder

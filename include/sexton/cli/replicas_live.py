@@ -8,7 +8,7 @@ from sexton.cli.options import ClusterInput, Json, now_ms, option
 from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
 from sexton.cli.progress import bar, working
 from sexton.errors import DataQualityFailure, UndecodableInput
-from sexton.report.figures import size, some
+from sexton.figures import size, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_table
-from sexton.report.figures import count, instant, some
+from sexton.figures import count, instant, some
 
 if TYPE_CHECKING:
     from sexton.execution.restore.apply_restore import RestoreSummary

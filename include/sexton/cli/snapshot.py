@@ -6,7 +6,7 @@ from typing import Annotated
 from sexton.cli.options import ArchiveUri, ClusterInput, Json, archive_uri, now_ms, option, parse_optional_instant
 from sexton.cli.output import print_archived
 from sexton.errors import UsageError
-from sexton.report.figures import instant
+from sexton.figures import instant
 
 EXAMPLES = """\
 [dim]# the embedded broker, into var/archive[/dim]

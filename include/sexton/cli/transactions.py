@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
+from sexton import figures
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import replayed
@@ -22,7 +23,6 @@ from sexton.cli.options import (
 )
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_table
 from sexton.errors import DataQualityFailure, UsageError
-from sexton.report import figures
 from sexton.report.names import short
 
 if TYPE_CHECKING:

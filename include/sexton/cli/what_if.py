@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sexton import figures
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import published, replayed, temporary_folder
 from sexton.cli.options import (
@@ -19,7 +20,6 @@ from sexton.cli.options import (
 )
 from sexton.cli.output import UNDECODABLE, print_aside, print_json, print_line, print_table
 from sexton.errors import UsageError
-from sexton.report import figures
 from sexton.report.names import short, visible
 
 if TYPE_CHECKING:

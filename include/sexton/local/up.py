@@ -14,12 +14,12 @@ from pathlib import Path
 from rich.console import Console
 
 from sexton.errors import NoCoverage, SetupError, SextonError
+from sexton.figures import instant
 from sexton.lake.catalog import open_lake
 from sexton.lake.read import published_runs
 from sexton.local import example_clients
 from sexton.local.airflow_api import AirflowApi
 from sexton.local.system import MAIN_DAG, System
-from sexton.report.figures import instant
 from sexton.settings import Settings, variable
 
 FIRST_RUNS = 3

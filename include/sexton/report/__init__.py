@@ -4,7 +4,7 @@ summarize.py    counts a run folder into a Summary (summary.py); verdict_counts.
 run_page.py     report.html (run.html, charts.py); terminal.py: the same on a terminal
 plan_page.py    plan.html, the page of a plan; approval_text.py: what people read before they approve
 meanings.py     what the codes in the tables mean, and sentences about plans
-figures.py      numbers and instants as text; names.py: names made safe to show; templates.py: Jinja2
+names.py        names made safe to show; templates.py: Jinja2
 
 pyarrow and Jinja2 are imported when a report is written, so that --help is quick.
 """

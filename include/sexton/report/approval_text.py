@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.execution.restore.restore_plan import RestorePlan
+from sexton.figures import count, duration, instant, size
 from sexton.plans.plan import Losses, Plan
-from sexton.report.figures import count, duration, instant, size
 from sexton.report.meanings import beyond_broker_sentence
 from sexton.report.names import harmless, short
 

@@ -8,7 +8,7 @@ its labels are escaped text.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sexton.report.figures import DAY_MS, HOUR_MS, compact, count, duration, instant, some
+from sexton.figures import DAY_MS, HOUR_MS, compact, count, duration, instant, some
 from sexton.report.summary import Timeline
 
 WIDTH, HEIGHT = 920, 250

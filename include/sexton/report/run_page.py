@@ -1,6 +1,7 @@
 """DIR/report.html: the summary as one page (templates.py makes pages safe)."""
 
-from sexton.report import figures, meanings
+from sexton import figures
+from sexton.report import meanings
 from sexton.report.charts import Row, bar_rows, timeline_plot
 from sexton.report.summary import GroupLine, LogPartition, Summary
 from sexton.report.templates import render

@@ -15,10 +15,10 @@ import pyarrow.dataset as ds
 from sexton.archive.folder import Folder
 from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.errors import UsageError
+from sexton.figures import DAY_MS, HOUR_MS, MINUTE_MS
 from sexton.policy import Policy
 from sexton.records import RECORD_TYPES
 from sexton.report.arrow_counts import TOP, count_true, counts_by, first_rows, rows_of
-from sexton.report.figures import DAY_MS, HOUR_MS, MINUTE_MS
 from sexton.report.summary import (
     Bucket,
     CheckResult,

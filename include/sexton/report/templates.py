@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from sexton.report import figures
+from sexton import figures
 from sexton.report.names import NAME_CELLS, harmless, short, visible
 
 

@@ -7,7 +7,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sexton.report import figures, meanings
+from sexton import figures
+from sexton.report import meanings
 from sexton.report.names import harmless, short, visible
 from sexton.report.run_page import status_of
 from sexton.report.summary import PolicyOutcome, Summary

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from sexton.figures import DAY_MS
 from sexton.lake.read import PublishedRun
-from sexton.report.figures import DAY_MS
 from sexton.ui.database import no_rows
 from sexton.ui.published_tables import PublishedTables
 

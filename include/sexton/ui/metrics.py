@@ -16,8 +16,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from sexton import __version__
+from sexton.figures import HOUR_MS
 from sexton.lake.read import PublishedRun
-from sexton.report.figures import HOUR_MS
 from sexton.tables import TABLES
 from sexton.ui.access import Viewer, viewer_of
 from sexton.ui.lag_queries import newest_lag

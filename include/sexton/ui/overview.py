@@ -6,8 +6,8 @@ All figures are of one published run and computed once, in some 0.3 s for two mi
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sexton.figures import DAY_MS, HOUR_MS
 from sexton.lake.read import PublishedRun
-from sexton.report.figures import DAY_MS, HOUR_MS
 from sexton.ui.database import Rows
 from sexton.ui.group_queries import groups_of
 from sexton.ui.published_tables import PublishedTables

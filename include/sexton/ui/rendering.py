@@ -12,8 +12,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
+from sexton.figures import count, instant
 from sexton.report.charts import TimelinePlot, timeline_plot
-from sexton.report.figures import count, instant
 from sexton.report.summary import Timeline
 from sexton.report.templates import new_environment, style
 from sexton.ui.overview import Overview

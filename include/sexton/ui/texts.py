@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
+from sexton.figures import count
 from sexton.report import meanings
-from sexton.report.figures import count
 
 LANGUAGES: Mapping[str, str] = {"en": "English", "zh-CN": "中文"}
 COOKIE = "sexton_language"

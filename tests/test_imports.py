@@ -19,7 +19,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     for layer in """
         errors numbers figures settings java failpoints distributions uris process_id | jit | tables | log | records |
         archive policy | coordinator | coordinator.changes | coordinator.api | kernels | verdicts replicas |
-        quality lake kafka | runs | plans | ledger | history | views | analysis replicas transactions |
+        quality lake kafka | runs | plans | ledger summary | history | views | analysis replicas transactions |
         pipeline execution | maintenance spark | airflow report | doctor local ship_kernels ui | cli | __main__
     """.split("|")  # noqa: SIM905  # as a list it would be a line each
 )

@@ -33,15 +33,15 @@ from sexton.lake.read import published_runs, read_published
 from sexton.pipeline import job
 from sexton.quality import spark_checks
 from sexton.quality.suites import suites_of
-from sexton.report import read_summary
 from sexton.report.approval_text import plan_text, restore_text
 from sexton.report.names import visible
 from sexton.report.plan_page import render_plan
 from sexton.report.run_page import render_page
-from sexton.report.summarize import summarize
 from sexton.report.terminal import print_summary
 from sexton.runs.engine import spark_session
 from sexton.settings import PROJECT_ROOT
+from sexton.summary import read_summary
+from sexton.summary.summarize import summarize
 from tests.archived import CLUSTER
 from tests.faults.hostile_world import AS_OF_MS, LEGAL, Hostile, hostile_world, policy_of, sexton
 from tests.faults.names import LONGEST, hostile_names

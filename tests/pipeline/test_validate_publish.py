@@ -17,12 +17,12 @@ from sexton.lake.branch import RunKey, ensure_tables
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load, owner, partition_of, published_runs, read_published
 from sexton.pipeline import job, publish_tables, validate_tables
-from sexton.pipeline.audit_counts import newest_lag
 from sexton.quality import spark_checks
 from sexton.quality.declared_expectations import CHECKED_TABLES
 from sexton.runs.engine import Engine
 from sexton.runs.folder import LagCounts, ReplicaCounts, RunFolder, RunRecord, TransactionCounts
 from sexton.runs.processes import AutoEngine
+from sexton.summary.audit_counts import newest_lag
 from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, SNAPSHOT_TABLES, TABLES, TRANSACTIONS
 from tests.jobs import load_job
 from tests.lake_session import check_by_duckdb, engine_of, use_lake

@@ -5,7 +5,7 @@ import pytest
 from sexton import figures
 from sexton.figures import DAY_MS, HOUR_MS, MINUTE_MS
 from sexton.report.charts import bar_rows, timeline_plot
-from sexton.report.summary import Timeline
+from sexton.summary.summary import Timeline
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from sexton.report.names import short, visible
 from sexton.report.run_page import LOG_PARTITIONS_SHOWN, render_page
-from sexton.report.summarize import summarize
+from sexton.summary.summarize import summarize
 from tests.html import Html
 from tests.report.run_folder import (
     AS_OF_MS,

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 
 from sexton.errors import UsageError
-from sexton.report import arrow_counts, read_summary, write_report
-from sexton.report import summarize as summarize_module
-from sexton.report.arrow_counts import TOP
-from sexton.report.summarize import MAX_BINS, MAX_SPAN_MS, bin_width_ms, summarize
-from sexton.report.summary import outcome
+from sexton.report import write_report
+from sexton.summary import arrow_counts, read_summary
+from sexton.summary import summarize as summarize_module
+from sexton.summary.arrow_counts import TOP
+from sexton.summary.summarize import MAX_BINS, MAX_SPAN_MS, bin_width_ms, summarize
+from sexton.summary.summary import outcome
 from tests.report.run_folder import (
     AS_OF_MS,
     DAY_MS,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sexton.report.summarize import summarize
 from sexton.report.terminal import print_summary
+from sexton.summary.summarize import summarize
 from tests.report.run_folder import (
     HOUR_MS,
     JUDGED,

@@ -20,7 +20,7 @@ from sexton.kafka.broker import free_port
 from sexton.lake.read import PublishedRun
 from sexton.report.plan_page import render_plan
 from sexton.report.run_page import render_page
-from sexton.report.summarize import summarize
+from sexton.summary.summarize import summarize
 from sexton.ui.database import UnreadableFiles
 from sexton.ui.group_queries import GroupQuery, find_groups
 from sexton.ui.paging import Page

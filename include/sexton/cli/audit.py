@@ -60,7 +60,8 @@ def audit(
 
     with engine_here("sexton audit", quiet=json, reads=replay.folders) as engine:
         from sexton.pipeline.audit import AuditRequest, run_audit
-        from sexton.report import summary_json, write_report
+        from sexton.report import write_report
+        from sexton.summary import summary_json
 
         request = AuditRequest(replay=replay.request("audit"), out=out, policy=rules)
         record = run_audit(engine, request)

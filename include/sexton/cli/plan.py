@@ -68,7 +68,7 @@ def plan(
 
 
 def _exit_code(made: "Planned") -> int:
-    from sexton.report.summary import outcome
+    from sexton.summary.summary import outcome
 
     counts = made.record.counts
     code, reason = outcome(

@@ -24,9 +24,9 @@ from sexton.kafka.client import ClientConfig, client_config
 from sexton.local.airflow_api import AirflowApi
 from sexton.local.system import MAIN_DAG, System
 from sexton.local.workload import SIMPLE_GROUPS, commit_offsets, drive
-from sexton.report import read_summary
 from sexton.report.terminal import print_summary
 from sexton.settings import Settings
+from sexton.summary import read_summary
 
 BROKER_SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "600000"}
 RETENTION_S = 60

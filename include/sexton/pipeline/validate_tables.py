@@ -20,7 +20,6 @@ from sexton.errors import DataQualityFailure
 from sexton.lake.branch import RunKey, ensure_tables, footers, read_branch, write_branch
 from sexton.lake.catalog import open_lake
 from sexton.lake.read import branch_rows
-from sexton.pipeline.audit_counts import newest_lag, newest_replicas, newest_transactions
 from sexton.quality import duckdb_checks, spark_checks
 from sexton.quality.declared_expectations import checked_tables
 from sexton.quality.expectation import Expectation, Result
@@ -30,6 +29,7 @@ from sexton.runs.engine import SHUFFLE_PARTITIONS, Engine, session_conf
 from sexton.runs.fold_log import UNPACKED
 from sexton.runs.folder import SHARDED, WHOLE_RUN, RunFolder, RunRecord, Shard
 from sexton.settings import settings
+from sexton.summary.audit_counts import newest_lag, newest_replicas, newest_transactions
 from sexton.tables import TABLES, Table
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sexton.figures import DAY_MS, HOUR_MS, compact, count, duration, instant, some
-from sexton.report.summary import Timeline
+from sexton.summary.summary import Timeline
 
 WIDTH, HEIGHT = 920, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 18, 46

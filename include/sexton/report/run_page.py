@@ -3,8 +3,8 @@
 from sexton import figures
 from sexton.report import meanings
 from sexton.report.charts import Row, bar_rows, timeline_plot
-from sexton.report.summary import GroupLine, LogPartition, Summary
 from sexton.report.templates import render
+from sexton.summary.summary import GroupLine, LogPartition, Summary
 
 LOG_PARTITIONS_SHOWN = 50
 CHART_ROWS = 12

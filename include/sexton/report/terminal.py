@@ -11,7 +11,7 @@ from sexton import figures
 from sexton.report import meanings
 from sexton.report.names import harmless, short, visible
 from sexton.report.run_page import status_of
-from sexton.report.summary import PolicyOutcome, Summary
+from sexton.summary.summary import PolicyOutcome, Summary
 
 ROWS = 5
 _SENTENCE = 600

@@ -14,8 +14,8 @@ from markupsafe import Markup, escape
 
 from sexton.figures import count, instant
 from sexton.report.charts import TimelinePlot, timeline_plot
-from sexton.report.summary import Timeline
 from sexton.report.templates import new_environment, style
+from sexton.summary.summary import Timeline
 from sexton.ui.overview import Overview
 from sexton.ui.page_view import PageView
 from sexton.ui.texts import LANGUAGES, Texts

@@ -1,7 +1,7 @@
 """`Summary`: the result of a run, small enough to read, mail and keep; written as DIR/summary.json.
 
 `summarize` counts it from the tables of a run folder. Names are as in the tables: whoever shows them makes them safe
-(see `names`). `run_page` (HTML) and `terminal` show a summary.
+(report.names). report.run_page (HTML) and report.terminal show a summary.
 """
 
 from typing import Generic, TypeVar

@@ -18,8 +18,9 @@ from sexton.errors import UsageError
 from sexton.figures import DAY_MS, HOUR_MS, MINUTE_MS
 from sexton.policy import Policy
 from sexton.records import RECORD_TYPES
-from sexton.report.arrow_counts import TOP, count_true, counts_by, first_rows, rows_of
-from sexton.report.summary import (
+from sexton.runs.folder import RunFolder, RunRecord
+from sexton.summary.arrow_counts import TOP, count_true, counts_by, first_rows, rows_of
+from sexton.summary.summary import (
     Bucket,
     CheckResult,
     Expiring,
@@ -37,14 +38,13 @@ from sexton.report.summary import (
     UndecodableRow,
     outcome,
 )
-from sexton.report.verdict_counts import (
+from sexton.summary.verdict_counts import (
     ORPHAN_COLUMNS,
     POLICY_COLUMNS,
     oddities,
     orphaned_topics,
     policy_outcome,
 )
-from sexton.runs.folder import RunFolder, RunRecord
 from sexton.tables import FATES, IN_MEMORY, TABLES
 from sexton.uris import uri_without_login, without_login
 

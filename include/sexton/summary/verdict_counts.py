@@ -8,8 +8,8 @@ import pyarrow.dataset as ds
 from pydantic import BaseModel
 
 from sexton.policy import Hold, Policy, Rule
-from sexton.report.arrow_counts import TOP, counts_by, first_rows
-from sexton.report.summary import EntryOutcome, Findings, OwnerOutcome, PolicyOutcome, TopicCount, TopRows
+from sexton.summary.arrow_counts import TOP, counts_by, first_rows
+from sexton.summary.summary import EntryOutcome, Findings, OwnerOutcome, PolicyOutcome, TopicCount, TopRows
 
 POLICY_COLUMNS = ("group_id", "policy_verdict", "policy_rule", "policy_owner")
 ORPHAN_COLUMNS = ("topic", "orphan")

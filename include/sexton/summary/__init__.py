@@ -1,0 +1,48 @@
+"""What a run counts, small enough to read, mail and keep: summary.json, which the reports show.
+
+summarize.py      counts a run folder into a Summary (summary.py); verdict_counts.py, arrow_counts.py: parts of it
+audit_counts.py   the newest audits in the lake, as run.json and so the summary names them
+
+pyarrow is imported when something is counted, so that --help is quick.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sexton.archive.folder import Folder
+    from sexton.summary.summary import Summary
+
+__all__ = ["read_summary", "summary_json", "write_summary"]
+
+FILE = "summary.json"
+
+
+def write_summary(folder: "Folder") -> "Summary":
+    """Count the finished run folder `folder`, write its summary.json and return the summary."""
+    from sexton.summary.summarize import summarize
+
+    summary = summarize(folder)
+    # ASCII, so that the file harms no terminal: anybody may choose the names in it.
+    folder.write(summary_json(summary).encode("ascii"), FILE)
+    return summary
+
+
+def read_summary(root: Path | str) -> "Summary":
+    """The summary in the run folder at `root`."""
+    from sexton.errors import UsageError
+    from sexton.summary.summary import Summary
+
+    path = Path(root) / FILE
+    try:
+        return Summary.model_validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"no summary here: {str(error).splitlines()[0]}", where=path, fix="run `sexton audit` first"
+        ) from None
+
+
+def summary_json(summary: "Summary") -> str:
+    """The summary as indented JSON in pure ASCII, with a newline at the end."""
+    return json.dumps(summary.model_dump(mode="json"), indent=2) + "\n"

@@ -79,7 +79,6 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         if arguments.check:
             return asdict(_check(engine, arguments, request))
         record = replay_groups.run(engine, RunFolder(arguments.run_dir), request)
-    is_unread = record.counts["undecodable_records"] or record.unloadable
     unloadable = [f"log partition {part}: {record.blocked[part]}" for part in record.unloadable]
     return {
         **record.counts,
@@ -88,7 +87,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         "base_as_of_ms": record.base_as_of_ms,
         "warnings": record.warnings,
         "alerts": unloadable,
-        "exit_code": 5 if is_unread else 0,
+        "exit_code": record.exit_code,
     }
 
 

@@ -9,7 +9,7 @@ from sexton import figures
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import published, replayed
 from sexton.cli.options import DEFAULT_ROWS, Json, PolicyFile, RetentionMinutes, ShownRows
-from sexton.cli.output import UNDECODABLE, print_aside, print_json, print_line, print_table
+from sexton.cli.output import print_aside, print_json, print_line, print_table
 from sexton.errors import UsageError
 from sexton.report.meanings import sweep_block_text
 from sexton.report.names import short, visible
@@ -60,7 +60,7 @@ def forecast(
         with replay as (folder, record):
             one = _group_of(FolderTables(folder, record), group)
             _print(forecast_folder(folder, record), one, record.warnings, limit=limit, json=json)
-            return UNDECODABLE if record.counts["undecodable_records"] or record.unloadable else 0
+            return record.exit_code
     if retention_minutes is not None or policy is not None:
         raise UsageError(
             "a run was already judged, with its own rules",

@@ -8,7 +8,7 @@ from sexton import figures
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import published, replayed
 from sexton.cli.options import RULES, Json, RetentionMinutes, option, parse_exact_partition
-from sexton.cli.output import UNDECODABLE, print_aside, print_json, print_line, print_table
+from sexton.cli.output import print_aside, print_json, print_line, print_table
 from sexton.errors import UsageError
 from sexton.report.meanings import sweep_block_text
 from sexton.report.names import visible
@@ -64,7 +64,7 @@ def check_sweep(
         name = "groups check-sweep"
         with replayed(log, name, retention_minutes=retention_minutes, quiet=json, plans=True) as (folder, record):
             _print(_found(FolderTables(folder, record), flying), record.warnings, json=json)
-            return UNDECODABLE if record.counts["undecodable_records"] or record.unloadable else 0
+            return record.exit_code
     if retention_minutes is not None:
         raise UsageError(
             "a run was already judged", where="--retention-minutes", fix="leave it out, or give --archive or --segments"

@@ -18,7 +18,7 @@ from sexton.cli.options import (
     option,
     read_policy_file,
 )
-from sexton.cli.output import UNDECODABLE, print_aside, print_json, print_line, print_table
+from sexton.cli.output import print_aside, print_json, print_line, print_table
 from sexton.errors import UsageError
 from sexton.report.names import short, visible
 
@@ -89,7 +89,7 @@ def what_if(
         proposed = in_force.asked(retention_minutes, tried)
         found = compare(folder, record, in_force=in_force, proposed=proposed, group_id=group)
         _print(found, record, group, limit=limit, json=json)
-        return UNDECODABLE if record.counts.get("undecodable_records") or record.unloadable else 0
+        return record.exit_code
 
     if log.is_log:
         with replayed(log, "what-if", quiet=json) as state:

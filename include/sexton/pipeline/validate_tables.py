@@ -80,7 +80,7 @@ def run(engine: Engine, folder: RunFolder) -> RunRecord:
             _write_docs(folder, Path(docs))
         audits = {
             "replicas": newest_replicas(lake, key),
-            "transactions": newest_transactions(lake, key),
+            "transactions": newest_transactions(lake, key.cluster_id, until_ms=key.as_of_ms),
             "lag": newest_lag(lake, key),
         }
         record = _write_results(folder, record.model_copy(update=audits), results)

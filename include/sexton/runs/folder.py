@@ -26,7 +26,7 @@ from sexton.archive.files import read_json
 from sexton.archive.folder import Folder
 from sexton.archive.log_position import LogPosition
 from sexton.coordinator.api.recorded_settings import Recorded
-from sexton.errors import UsageError
+from sexton.errors import UndecodableInput, UsageError
 from sexton.kernels.parquet import cast, parquet_file
 from sexton.tables import TABLES
 
@@ -220,6 +220,11 @@ class RunRecord(BaseModel):
     def is_admin(self) -> bool:
         """Whether looks by Admin API stand for the log."""
         return self.coverage == "admin"  # archive.coverage.ADMIN, whose module loads the compiler
+
+    @property
+    def exit_code(self) -> int:
+        """How a command or job that reads the run ends: 5 where some input could not be decoded or loaded, else 0."""
+        return UndecodableInput.exit_code if self.counts.get("undecodable_records") or self.unloadable else 0
 
     @property
     def recorded(self) -> Recorded:

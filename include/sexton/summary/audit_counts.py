@@ -1,4 +1,4 @@
-"""The newest audits in the lake, counted for the summary of a run.
+"""The newest audits in the lake, counted for the summary of a run and for `/metrics`.
 
 A run reads one log. It cannot show what other replicas of it would serve (the DAG audit_replicas compares these), nor
 whose its open transactions are (audit_transactions), nor how late its groups are in time (audit_lag, which comes after
@@ -10,12 +10,14 @@ from collections.abc import Sequence
 
 import pyarrow.compute as pc
 
+from sexton.figures import DAY_MS
 from sexton.lake.audits import audit_rows, newest_audit, newest_audit_of_a_run
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
 from sexton.runs.folder import LagCounts, ReplicaCounts, TransactionCounts
 
-_DAY_MS = 86_400_000
+LOSS_SPAN_MS = DAY_MS
+"""What is lost within this span after a run counts as about to be lost."""
 
 # An audit that is later than the run is passed over, so that a later attempt of the run counts the same.
 
@@ -39,14 +41,14 @@ def newest_replicas(lake: Lake, run: RunKey) -> ReplicaCounts | None:
     )
 
 
-def newest_transactions(lake: Lake, run: RunKey) -> TransactionCounts | None:
-    """Of the newest audit of the cluster's transactions that is not later than the run; None without any."""
+def newest_transactions(lake: Lake, cluster_id: str, *, until_ms: int | None) -> TransactionCounts | None:
+    """Of the newest audit of the cluster's transactions that is not later than `until_ms`; None without any."""
     tables = ["transactions", "transactional_ids"]
-    as_of_ms = newest_audit(lake, tables, run.cluster_id, until_ms=run.as_of_ms)
+    as_of_ms = newest_audit(lake, tables, cluster_id, until_ms=until_ms)
     if as_of_ms is None:
         return None
     columns = ["verdict", "is_overdue", "since_ms", "group_ids", "offsets"]
-    found = audit_rows(lake, "transactions", run.cluster_id, as_of_ms, columns)
+    found = audit_rows(lake, "transactions", cluster_id, as_of_ms, columns)
     hanging = [row for row in found if row["verdict"] == "hanging"]
     return TransactionCounts(
         as_of_ms=as_of_ms,
@@ -65,7 +67,7 @@ def newest_lag(lake: Lake, run: RunKey) -> LagCounts | None:
     if found is None:
         return None
     as_of_ms, rows = found
-    losing = rows.filter(pc.less_equal(rows["loses_at_ms"], as_of_ms + _DAY_MS))
+    losing = rows.filter(pc.less_equal(rows["loses_at_ms"], as_of_ms + LOSS_SPAN_MS))
     return LagCounts(
         as_of_ms=as_of_ms,
         offsets=rows.num_rows,

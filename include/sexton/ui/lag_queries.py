@@ -2,14 +2,11 @@
 
 from collections.abc import Sequence
 
-from sexton.figures import DAY_MS
+from sexton.lake.audits import RUNS_BACK
 from sexton.lake.read import PublishedRun
 from sexton.ui.database import no_rows
 from sexton.ui.published_tables import PublishedTables
 
-RUNS_BACK = 24
-LOSS_SPAN_MS = DAY_MS
-"""What is lost within this span after a run counts as about to be lost."""
 OFFSET_LAG = (
     *("lag_min_ms", "lag_max_ms", "basis", "lag_growth", "held_at", "would_reset", "diverged_at"),
     *("loses_at_min_ms", "loses_at_ms"),

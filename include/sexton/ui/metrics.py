@@ -18,12 +18,13 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sexton import __version__
 from sexton.figures import HOUR_MS
 from sexton.lake.read import PublishedRun
+from sexton.runs.folder import TransactionCounts
+from sexton.summary.audit_counts import newest_transactions
 from sexton.tables import TABLES
 from sexton.ui.access import Viewer, viewer_of
 from sexton.ui.lag_queries import newest_lag
 from sexton.ui.overview import HORIZON_HOURS
 from sexton.ui.published_tables import PublishedTables
-from sexton.ui.transaction_queries import newest_audit
 
 router = APIRouter()
 
@@ -149,7 +150,8 @@ class Metrics:
         version = "".join(map(self._tables.current, ("transactions", "transactional_ids")))
         with self._lock:
             if self._audited.get(cluster_id, ("", []))[0] != version:
-                self._audited[cluster_id] = (version, list(_audit_samples(self._tables, cluster_id)))
+                found = newest_transactions(self._tables.lake, cluster_id, until_ms=None)
+                self._audited[cluster_id] = (version, list(_audit_samples(found, cluster_id)))
             return self._audited[cluster_id][1]
 
     def _of_lag(self, runs: Sequence[PublishedRun]) -> list[Sample]:
@@ -189,22 +191,15 @@ def _lag_samples(tables: PublishedTables, source: str, cluster_id: str) -> Itera
         yield name, (*own, *label), value
 
 
-def _audit_samples(tables: PublishedTables, cluster_id: str) -> Iterator[Sample]:
-    audit = newest_audit(tables, cluster_id, until_ms=None)
-    if audit is None:
+def _audit_samples(found: TransactionCounts | None, cluster_id: str) -> Iterator[Sample]:
+    if found is None:
         return
-    own, of_audit = (cluster_id,), f"{audit.transactions} WHERE {audit.where}"
-    yield "sexton_transactions_audit_timestamp_seconds", own, audit.as_of_ms / 1000
-    rows = tables.rows(f"SELECT verdict, count(*) AS found FROM {of_audit} GROUP BY verdict")
-    found = {row["verdict"]: row["found"] for row in rows}
+    own = (cluster_id,)
+    yield "sexton_transactions_audit_timestamp_seconds", own, found.as_of_ms / 1000
     for verdict in VERDICTS:
-        yield "sexton_transactions", (cluster_id, verdict), float(found.get(verdict, 0))
-    (overdue,) = tables.rows(f"SELECT count(*) AS found FROM {of_audit} AND is_overdue")
-    yield "sexton_transactions_overdue", own, float(overdue["found"])
-    held = f"SELECT unnest(offsets) AS held FROM {of_audit} AND verdict = 'hanging'"
-    key = "held.group_id, held.topic, held.partition"
-    (offsets,) = tables.rows(f"SELECT count(*) AS found FROM (SELECT DISTINCT {key} FROM ({held}))")
-    yield "sexton_offsets_held_by_hanging_transactions", own, float(offsets["found"])
+        yield "sexton_transactions", (cluster_id, verdict), found.verdicts.get(verdict, 0)
+    yield "sexton_transactions_overdue", own, found.overdue
+    yield "sexton_offsets_held_by_hanging_transactions", own, found.hanging_offsets
 
 
 class _Run:

@@ -93,6 +93,9 @@ class FakeReplicas(FakeCluster):
                 topics=[Answer(partitions=[_producers(n, found[n]) for n in request.topics[0].partition_indexes])]
             )
         assert name == "FetchRequest"
+        if self.hold_back:
+            self.hold_back -= 1
+            return Answer(error_code=0, throttle_time_ms=1, responses=[])
         answers = [self._fetched(found[one.partition], one) for one in request.topics[0].partitions]
         return Answer(error_code=0, throttle_time_ms=0, responses=[Answer(partitions=answers)])
 
@@ -206,6 +209,16 @@ def test_the_producers_are_named(cluster: FakeReplicas) -> None:
     assert [one.start_offset for one in row.open_transactions or ()] == [5]
     assert row.suspicion is not None
     assert "105 (epoch 2) since 5" in row.suspicion
+
+
+def test_fetches_that_a_quota_held_back_are_repeated(cluster: FakeReplicas, tmp_path: Path) -> None:
+    seen = look(cluster)
+    cluster.hold_back = 2
+    assert look(cluster) == seen
+    cluster.hold_back = 2
+    copy(cluster, tmp_path)
+    assert cluster.hold_back == 0
+    assert copied(tmp_path, C) == b"".join(cluster.of(C).log.batches)
 
 
 def test_a_follower_that_is_behind_is_waited_for(cluster: FakeReplicas) -> None:

@@ -4,7 +4,7 @@ Only a run in `runs` is published. A run's rows are read at the snapshot that `r
 been expired, from today's table if its partition still is that run's: partitions are only ever replaced whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,10 @@ from sexton.tables import TABLES
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table as IcebergTable
+
+
+class RunGone(SextonError):
+    """A run was published, but its rows are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,15 @@ def published_runs(lake: Lake, cluster_id: str | None = None) -> list[PublishedR
         rows = load(lake, "runs").scan(row_filter=where).to_arrow().to_pylist()
     except NoSuchTableError:
         return []
-    runs = [PublishedRun(key=_key(row), row=row) for row in rows]
+    return runs_of(rows)
+
+
+def runs_of(rows: Iterable[dict[str, Any]]) -> list[PublishedRun]:
+    """The runs that rows of `runs` describe, oldest as_of first."""
+    runs = [
+        PublishedRun(key=RunKey(cluster_id=row["cluster_id"], as_of_ms=row["as_of_ms"], run_id=row["run_id"]), row=row)
+        for row in rows
+    ]
     return sorted(runs, key=lambda run: (run.key.as_of_ms, run.key.cluster_id))
 
 
@@ -80,17 +92,25 @@ def published_at(lake: Lake, at_ms: int, *, cluster_id: str | None = None) -> Pu
 
 
 def read_published(lake: Lake, run: PublishedRun, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a published run, in the declared shape; SextonError when they are no longer there.
+    """The rows of a published run, in the declared shape; RunGone when they are no longer there.
 
     Columns that were declared after it was published are NULL.
     """
     found = load(lake, table)
+    return _rows(found, table, run.key, snapshot_id=snapshot_of(found, run, table), columns=columns)
+
+
+def snapshot_of(found: "IcebergTable", run: PublishedRun, table: str) -> int | None:
+    """The snapshot at which a run's rows of a table are read, None for the table as it is now.
+
+    Raises RunGone when another run has replaced it and its snapshot has expired.
+    """
     snapshot_id = run.snapshots.get(table)
-    if snapshot_id is None or found.snapshot_by_id(snapshot_id) is None:
-        snapshot_id = None
-        if owner(found, run.key) not in (run.key.run_id, None):
-            raise SextonError("its snapshot has expired, and another run has taken its place", where=table)
-    return _rows(found, table, run.key, snapshot_id=snapshot_id, columns=columns)
+    if snapshot_id is not None and found.snapshot_by_id(snapshot_id) is not None:
+        return snapshot_id
+    if owner(found, run.key) not in (run.key.run_id, None):
+        raise RunGone("its snapshot has expired, and another run has taken its place", where=table)
+    return None
 
 
 def branch_rows(lake: Lake, run: RunKey, table: str) -> pa.Table:
@@ -151,7 +171,3 @@ def _rows(
         if name not in known:
             rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
     return rows.select(names).cast(pa.schema([schema.field(name) for name in names]))
-
-
-def _key(row: dict[str, Any]) -> RunKey:
-    return RunKey(cluster_id=row["cluster_id"], as_of_ms=row["as_of_ms"], run_id=row["run_id"])

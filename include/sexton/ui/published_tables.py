@@ -17,7 +17,7 @@ from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.errors import NoCoverage, SextonError
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
-from sexton.lake.read import PublishedRun, load, owner, partition_of
+from sexton.lake.read import PublishedRun, load, partition_of, runs_of, snapshot_of
 from sexton.tables import IN_MEMORY
 from sexton.ui.database import Database, Rows, UnreadableFiles, declared, no_rows, text
 from sexton.ui.run_cache import RunCache
@@ -31,10 +31,6 @@ T = TypeVar("T")
 FRESH_S = 2.0
 """How long the list of runs is reused without asking the catalog."""
 _SOURCES_KEPT = 256
-
-
-class RunGone(SextonError):
-    """A run was published, but its rows are gone."""
 
 
 class PublishedTables:
@@ -184,8 +180,7 @@ class PublishedTables:
         if new := [path for path in paths if path not in known]:
             known.update(self._read_files(table, new))
         self._rows_of_runs = known
-        runs = [PublishedRun(key=_key(row), row=row) for rows in known.values() for row in rows]
-        return tuple(sorted(runs, key=lambda run: (run.key.as_of_ms, run.key.cluster_id)))
+        return tuple(runs_of(chain.from_iterable(known.values())))
 
     def _read_files(self, table: "IcebergTable", paths: Sequence[str]) -> dict[str, Rows]:
         properties = table.io.properties
@@ -199,12 +194,7 @@ class PublishedTables:
         found = self._load(table)
         if found is None:
             return no_rows(table)
-        snapshot_id = run.snapshots.get(table)
-        if snapshot_id is None or found.snapshot_by_id(snapshot_id) is None:
-            snapshot_id = None
-            if owner(found, run.key) not in (run.key.run_id, None):
-                raise RunGone("its snapshot has expired, and another run has taken its place", where=table)
-        paths = data_files(found, partition_of(run.key), snapshot_id)
+        paths = data_files(found, partition_of(run.key), snapshot_of(found, run, table))
         return self._scan(found, table, paths, where=f"run_id = {text(run.key.run_id)}")
 
     def _plan_several(self, runs: Sequence[PublishedRun], table: str) -> str:
@@ -281,7 +271,3 @@ def data_files(table: "IcebergTable", where: "BooleanExpression", snapshot_id: i
 def _whole(key: RunKey) -> tuple[str, str, str]:
     """What identifies a run: schedulers give runs of several clusters the same run id."""
     return key.cluster_id, str(key.as_of_ms), key.run_id
-
-
-def _key(row: dict[str, Any]) -> RunKey:
-    return RunKey(cluster_id=row["cluster_id"], as_of_ms=row["as_of_ms"], run_id=row["run_id"])

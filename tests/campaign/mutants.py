@@ -6,7 +6,8 @@
 Header fields, bodies, codecs and the order of batches are changed, several at a time. Of `log` the plain rules, the
 kernels over the whole and the kernels over pieces must tell the same; what the others give to is a result or an error
 that says what is wrong. None may take MOST_S of the processor, or MOST_BYTES of memory. Without a seed one is drawn
-and printed.
+and printed. Mutants of `log` lie TOGETHER in one log, each with groups of its own, because most of the time is the
+price of a log, however short: `--only` takes the index of the first of them.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from functools import cache, partial, reduce
@@ -30,26 +31,30 @@ from pyarrow import fs as pafs
 
 from sexton.archive.admin_looks import SCHEMAS, read_admin_look, read_look_table
 from sexton.archive.metadata_log import read_bootstrap, read_metadata_log
+from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import DamagedFold, LogError, UsageError
 from sexton.kernels.checkpoint.files import pack, unpack
 from sexton.kernels.fold import PartialFold, merge
 from sexton.kernels.results import finish
 from sexton.log import codec as codecs
-from sexton.log.batch import Batch, encode_batch, read_batches
+from sexton.log.batch import Batch, Record, encode_batch, read_batches, read_records
 from sexton.log.crc import crc32c
 from sexton.log.entry import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES, SIZE_AT
 from sexton.transactions.states import load_states, rules_of
 from tests.archive.admin_looks import write_look
 from tests.archived import Archive
-from tests.faults.logs import every_kind, recordings, window
+from tests.faults.logs import batches_of, every_kind, recordings, window
 from tests.faults.memory import peak_bytes
 from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_slices, loaded
+from tests.log.samples import batches_of as batches_in
 from tests.log_builder import BASE_MS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MOST_S, MOST_BYTES = 20, 2 << 30
-A_TASK = 100
+A_TASK = 400
+TOGETHER: Mapping[str, int] = {"log": 16}
+"""How many mutants are in one log; 1 of every other kind."""
 PROFILES = [
     profile_of(f"{name}:{release}")
     for name, release in (
@@ -64,6 +69,8 @@ FIELDS = {  # of a batch of format 2: where, and how it is written
 sequence, record count."""
 _LOCAL = pafs.LocalFileSystem()
 _WINDOW_BYTES = 1_000
+_FAR = 1 << 40
+"""A log_offset that no unchanged batch has: what follows it would be out of order."""
 
 
 # --- changing
@@ -135,19 +142,72 @@ def _splice(pieces: list[bytes], at: int, rng: Random, other: bytes) -> None:
 
 
 def check_log(rng: Random) -> None:
-    """The plain rules, the kernels whole and in pieces that are handed on as bytes."""
-    logs = list(recordings().values())
-    drawn = partial(lambda: window(rng.choice((*logs, every_kind())), rng, size_bytes=_WINDOW_BYTES))
-    data, profile = mutant(drawn(), rng, drawn), rng.choice(PROFILES)
-    try:
-        plain = loaded(data, profile=profile)
-        assert_equal(fold_bytes(data, profile=profile).as_kept_by_broker(), plain, partition_count=4)
-        if profile.folds_in_slices:
-            borders = [rng.randrange(len(data) + 1) for _ in range(rng.randint(1, 3))]
-            folds = [PartialFold.from_bytes(one.to_bytes()) for one in fold_slices(data, borders, profile=profile)]
-            assert_equal(reduce(merge, folds).as_kept_by_broker(), plain, partition_count=4)
-    except Exception as error:  # said again with the bytes that it is about
-        raise AssertionError(f"{profile.text}, {type(error).__name__}: {error}: {data.hex()}") from error
+    """Mutants in one log, and every fourth time one of them alone, which no other keeps from being the last."""
+    parts, profile = _parts(rng), rng.choice(PROFILES)
+    for data in (b"".join(parts), rng.choice(parts))[: 2 if rng.random() < 0.25 else 1]:
+        try:
+            _check_log(data, profile, rng)
+        except Exception as error:  # said again with the bytes that it is about
+            raise AssertionError(f"{profile.text}, {type(error).__name__}: {error}: {data.hex()}") from error
+
+
+def _check_log(data: bytes, profile: Profile, rng: Random) -> None:
+    """The plain rules, the kernels whole and in pieces, some of which are handed on as bytes."""
+    plain = loaded(data, profile=profile)
+    assert_equal(fold_bytes(data, profile=profile).as_kept_by_broker(), plain, partition_count=4)
+    if profile.folds_in_slices:
+        borders = [rng.randrange(len(data) + 1) for _ in range(rng.randint(1, 6))]
+        folds = [
+            PartialFold.from_bytes(one.to_bytes()) if rng.random() < 0.4 else one
+            for one in fold_slices(data, borders, profile=profile)
+        ]
+        assert_equal(reduce(merge, folds).as_kept_by_broker(), plain, partition_count=4)
+
+
+def _parts(rng: Random) -> list[bytes]:
+    """Mutants of one log: each begins where the one before ends; those that end far away are the last."""
+    near: list[bytes] = []
+    far: list[bytes] = []
+    end = 0
+    for name in range(TOGETHER["log"]):
+        logs = list(recordings().values()) if name or rng.random() < 0.8 else [every_kind()]
+        drawn = partial(_drawn, logs, rng, name)
+        part = mutant(drawn(end), rng, partial(drawn, end + rng.randrange(60)))
+        ends = [batch.next_offset for batch in read_batches(part) if isinstance(batch, Batch)]
+        is_far = max(ends, default=0) > _FAR
+        (far if is_far else near).append(part)
+        end = end if is_far else max([end, *ends])
+    return near + far
+
+
+def _drawn(logs: list[bytes], rng: Random, name: int, log_offset: int) -> bytes:
+    """A window of one of some logs, moved to a log_offset; where a body is not compressed its groups are renamed.
+
+    Wrappers of v0 stay where they were: their inner messages have offsets of their own.
+    """
+    batches = batches_in(window(rng.choice(logs), rng, size_bytes=_WINDOW_BYTES))
+    out = b""
+    for batch in batches:
+        data = bytearray(batch.data)
+        if not (batch.magic == 0 and batch.codec):
+            struct.pack_into(">q", data, 0, batch.base_offset - batches[0].base_offset + log_offset)
+        if batch.magic == 2 and not batch.codec and not batch.is_control:
+            data[HEADER_BYTES:] = _renamed(batch, name)
+            data = sealed(data)
+        out += data
+    return out
+
+
+def _renamed(batch: Batch, name: int) -> bytes:
+    """The records of a batch, where another letter begins the groups that begin with one of ASCII."""
+    body = bytes(batch.data[HEADER_BYTES:])
+    for record in read_records(batch, cap_bytes=CAP_BYTES):
+        assert isinstance(record, Record)
+        key = record.key or b""
+        old = key[2 : 4 + int.from_bytes(key[2:4])]
+        if len(old) > 2 and old[2] < 128:
+            body = body.replace(old, old[:2] + b"%c" % (ord("A") + name) + old[3:])
+    return body
 
 
 def check_transactions(rng: Random) -> None:
@@ -162,43 +222,72 @@ def check_transactions(rng: Random) -> None:
 
 
 def check_metadata(rng: Random) -> None:
-    """`__cluster_metadata-0` with a snapshot, and what a disk was formatted with: read, or a LogError."""
-    source = rng.choice(sorted(GOLDEN.glob("cluster-metadata/*")))
-    logs = _files("cluster-metadata/*/__cluster_metadata-0/*")
-    with tempfile.TemporaryDirectory(prefix="sexton-mutants-") as root:
-        paths = [*source.glob("__cluster_metadata-0/*"), source / "bootstrap.checkpoint"]
-        changed = rng.choice(paths)
-        for path in paths:
-            to = Path(root) / path.relative_to(source)
-            to.parent.mkdir(exist_ok=True)
-            data = path.read_bytes()
-            to.write_bytes(mutant(data, rng, lambda: rng.choice(logs)) if path == changed else data)
-        as_of_ms = rng.choice((None, 1_795_826_919_100))
-        for read in (partial(read_metadata_log, as_of_ms=as_of_ms), read_bootstrap):
-            with suppress(LogError):
-                read(_LOCAL, root, cap_bytes=CAP_BYTES)
+    """`__cluster_metadata-0` with a snapshot, or what a disk was formatted with: read, or a LogError."""
+    root, files = _disk(rng.choice(sorted(GOLDEN.glob("cluster-metadata/*"))))
+    path = rng.choice(list(files))
+    data, logs = files[path], _files("cluster-metadata/*/__cluster_metadata-0/*")
+    if path.suffix == ".log":  # up to some batch: what lies before the change is decoded every time
+        batches = batches_of(data)
+        data = b"".join(batch.data for batch in batches[: rng.randint(1, len(batches))])
+    path.write_bytes(mutant(data, rng, lambda: rng.choice(logs)))
+    as_of_ms = rng.choice((None, 1_795_826_919_100))
+    read = read_bootstrap if path.name == "bootstrap.checkpoint" else partial(read_metadata_log, as_of_ms=as_of_ms)
+    try:
+        read(_LOCAL, root, cap_bytes=CAP_BYTES)
+    except LogError:
+        pass
+    finally:
+        path.write_bytes(files[path])
 
 
 def check_looks(rng: Random) -> None:
     """A snapshot by Admin API whose manifest has the right sums: read with its columns, or a UsageError."""
-    with tempfile.TemporaryDirectory(prefix="sexton-mutants-") as folder:
-        archive = Archive(Path(folder), partitions=1)
-        groups: Mapping[str, Mapping[str, Any]] = {"a": {}, "группа": {"state": "Stable", "member_count": 1}}
-        write_look(archive, 1_000, groups, {("a", "t", 0): 5, ("группа", "t", 1): 6})
-        (manifest,) = Path(folder).rglob("admin_looks/1000.json")
-        told, changed = json.loads(manifest.read_text("utf-8")), rng.choice((*SCHEMAS, "manifest"))
-        if changed == "manifest":
-            spoiled = _flipped(manifest.read_bytes(), rng)
-        else:
-            path = manifest.with_suffix("") / f"{changed}.parquet"
-            path.write_bytes(_flipped(path.read_bytes(), rng))
-            told["sha256"][changed] = hashlib.sha256(path.read_bytes()).hexdigest()
-            spoiled = json.dumps(told).encode()
-        manifest.write_bytes(spoiled)
-        with suppress(UsageError):
-            look = read_admin_look(archive.fs, archive.root, archive.cluster_id, 1_000)
-            for name, schema in SCHEMAS.items():
-                assert read_look_table(archive.fs, archive.root, look, name).schema.equals(schema), name
+    archive, files = _look()
+    (manifest,) = (path for path in files if path.suffix == ".json")
+    told, changed = json.loads(files[manifest]), rng.choice((*SCHEMAS, "manifest"))
+    path = manifest if changed == "manifest" else manifest.with_suffix("") / f"{changed}.parquet"
+    spoiled = _flipped(files[path], rng)
+    path.write_bytes(spoiled)
+    if path != manifest:
+        told["sha256"][changed] = hashlib.sha256(spoiled).hexdigest()
+        manifest.write_text(json.dumps(told), "utf-8")
+    try:
+        look = read_admin_look(archive.fs, archive.root, archive.cluster_id, 1_000)
+        for name in SCHEMAS if path == manifest else [changed]:
+            assert read_look_table(archive.fs, archive.root, look, name).schema.equals(SCHEMAS[name]), name
+    except UsageError:
+        pass
+    finally:
+        for one in {path, manifest}:
+            one.write_bytes(files[one])
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Where files of this process lie; gone when it ends."""
+    return tempfile.TemporaryDirectory(prefix="sexton-mutants-")
+
+
+@cache
+def _disk(source: Path) -> tuple[str, Mapping[Path, bytes]]:
+    """A copy of a recorded disk, and its files about metadata."""
+    root, files = Path(_folder().name) / source.name, {}
+    for path in [*source.glob("__cluster_metadata-0/*"), source / "bootstrap.checkpoint"]:
+        to = root / path.relative_to(source)
+        to.parent.mkdir(exist_ok=True, parents=True)
+        files[to] = path.read_bytes()
+        to.write_bytes(files[to])
+    return str(root), files
+
+
+@cache
+def _look() -> tuple[Archive, Mapping[Path, bytes]]:
+    root = Path(_folder().name) / "looks"
+    root.mkdir()
+    archive = Archive(root, partitions=1)
+    groups: Mapping[str, Mapping[str, Any]] = {"a": {}, "группа": {"state": "Stable", "member_count": 1}}
+    write_look(archive, 1_000, groups, {("a", "t", 0): 5, ("группа", "t", 1): 6})
+    return archive, {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def check_checkpoints(rng: Random) -> None:
@@ -207,12 +296,12 @@ def check_checkpoints(rng: Random) -> None:
     if rng.random() < 0.3:
         data = _flipped(data, rng)
     else:
-        tables = unpack(data)
+        tables = dict(_unpacked(data))
         name = rng.choice([name for name, table in tables.items() if table.num_rows])
         tables[name] = _other_cell(tables[name], rng)
         data = pack(tables)
     with suppress(DamagedFold):
-        fold = merge(PartialFold.from_bytes(data), PartialFold.from_bytes(_folds()[0]))
+        fold = merge(PartialFold.from_bytes(data), _odd())
         finish(fold, log_partition=0, partition_count=4)
 
 
@@ -247,6 +336,16 @@ def _folds() -> list[bytes]:
     return [fold_bytes(log).to_bytes() for log in (odd, every_kind(), every_kind() + odd)]
 
 
+@cache
+def _unpacked(data: bytes) -> Mapping[str, pa.Table]:
+    return unpack(data)
+
+
+@cache
+def _odd() -> PartialFold:
+    return PartialFold.from_bytes(_folds()[0])
+
+
 # --- many
 
 
@@ -256,11 +355,11 @@ CHECKS: Mapping[str, Callable[[Random], None]] = {
 }  # fmt: skip
 
 
-def failures(of: str, seed: int, indices: Iterable[int]) -> Iterator[str]:
+def failures(of: str, seed: int, indices: Sequence[int]) -> Iterator[str]:
     """What is wrong with some mutants of a seed, each told by its index."""
     with suppress(Exception):
         CHECKS[of](Random(0))  # what is compiled and cached once is not to be measured
-    for index in indices:
+    for index in indices[:: TOGETHER.get(of, 1)]:
         began = time.process_time()
         try:
             CHECKS[of](Random(f"{seed}/{index}"))

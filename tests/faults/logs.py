@@ -3,12 +3,12 @@
 import base64
 import json
 import struct
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from random import Random
 
 from sexton.log import codec as codecs
-from sexton.log.batch import encode_batch, encode_marker
+from sexton.log.batch import Batch, encode_batch, encode_marker
 from sexton.log.message_set import encode_message_set
 from tests.kernels.compare import loaded
 from tests.log.samples import batches_of as batches_in
@@ -64,9 +64,14 @@ def clean_edge_cases() -> dict[str, bytes]:
     return {name: log for name, log in found.items() if not loaded(log).undecodable}
 
 
+@lru_cache(256)
+def batches_of(log: bytes) -> list[Batch]:
+    return batches_in(log)
+
+
 def window(log: bytes, random: Random, *, size_bytes: int) -> bytes:
     """Neighbouring batches of a log, about `size_bytes` of them, from a random one on."""
-    batches = batches_in(log)
+    batches = batches_of(log)
     first = random.randrange(len(batches))
     out = b""
     for batch in batches[first:]:

@@ -317,6 +317,15 @@ def test_published_runs_name_the_group_that_blocks_the_sweep(asked, run, lake):
     assert asked("explain", "g", "--as-of", BASE_MS + 12 * MINUTE_MS)["sweep_blocked"] is None
 
 
+def test_published_runs_say_that_no_coordinator_has_the_group(asked, run, lake):
+    newest = {"cluster_id": "c", "as_of_ms": BASE_MS + 30 * MINUTE_MS, "run_id": "r30", "log_partition": 0}
+    assert asked("explain", "g")["is_held"]
+    append(lake, {"load_profile": [{**newest, "load_outcome": "empty_cache"}]})
+    told = asked("explain", "g")
+    assert (told["is_held"], told["state"]) == (False, "Classic group (consumer), Empty")
+    assert run("explain", "g")[1].startswith("g (published tables): no coordinator has it\n")
+
+
 def test_the_difference_of_published_runs(asked, run, lake):
     told = asked("diff", BASE_MS + 10 * MINUTE_MS, BASE_MS + 35 * MINUTE_MS)
     assert told["counts"]["offsets"] == {"appeared": 0, "changed": 1, "disappeared": 0}

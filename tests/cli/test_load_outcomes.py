@@ -112,6 +112,51 @@ def test_what_a_failed_load_holds_counts_for_nothing(
     assert _committed(audited, audited.read_run(), None, (None, None))["group_id"].to_pylist() == ["y"]  # sexton lag
 
 
+EARLY, LATE = commit("h", 1, version=1), [commit("h", 2, version=1), commit("late", 1, version=1)]
+
+
+def around(bad: BatchSpec) -> bytes:
+    """A commit, what ends the load, and two commits."""
+    return encode_log([BatchSpec(entries=(EARLY,)), bad, BatchSpec(entries=tuple(LATE))])
+
+
+OLDEST_LOG = b"".join(
+    encode_message_set(entries, base_offset=at, magic=0, timestamp_ms=-1)
+    for at, entries in enumerate(([EARLY], [(b"\0\x01bad", b"value")], LATE))
+)
+BY_OUTCOME = {
+    "not_coordinator": ("group_coordinator:4.3.1", around(MALFORMED), (), "NOT_COORDINATOR", []),
+    "empty_cache": ("group_metadata_manager:2.8.2", around(NULL_KEY), (), "NONE", []),
+    "never_ends": (OLD[1], around(LARGE), SMALL_BUFFER, "COORDINATOR_LOAD_IN_PROGRESS", []),
+    "prefix": ("offset_manager:0.9", OLDEST_LOG, (), "NONE", [1]),
+}
+"""By what the load leaves: whose load it is, the log, and what OffsetFetch answers about group h."""
+
+
+@pytest.mark.parametrize("profile, data, more, error, served", BY_OUTCOME.values(), ids=BY_OUTCOME)
+def test_the_story_of_a_group_whose_load_fails(
+    run: Run, tmp_path: Path, profile: str, data: bytes, more: tuple[object, ...], error: str, served: list[int]
+) -> None:
+    """Up to 0.10.0 offsets are put into the cache one by one while it loads, and groups at the end."""
+    log = write_log(tmp_path / "disk", {0: data})
+    asked = ("--segments", log, "--partition-count", 1, "--profile", profile, *more)
+    code, told, _ = run("fetch", "h", *asked, "--json")
+    answer = json.loads(told)
+    assert (answer["error"], [row["committed_offset"] for row in answer["offsets"]]) == (error, served)
+    for group, value in (("h", served), ("late", [])):
+        code, told, _ = run("explain", group, *asked, "--json")
+        found = json.loads(told)
+        on_disk = [(2 if group == "h" else 1, "load_would_fail")]
+        assert (code, found["state"], found["is_held"]) == (0 if more else 5, None, bool(served))
+        assert found["events"][-1]["what"] == "committed"
+        verdicts = [(one["committed_offset"], one["reason"]) for one in found["next"]]
+        assert verdicts == ([(one, "not_due") for one in value] if served else on_disk)
+    told = run("explain", "h", *asked)[1]
+    assert told.startswith(f"h (log partition 0): {'no such group now' if served else 'no coordinator has it'}")
+    assert ("no coordinator has what is on the disk, and nothing in it expires" in told) is not bool(served)
+    if served:
+        code, _, err = run("forecast", *asked)
+        assert (code, "verdicts and forecast are of all that could be decoded" in err) == (5, True)
 @pytest.mark.parametrize(
     "profile, bad, more", [("group_coordinator:4.3.1", MALFORMED, ()), (OLD[1], LARGE, SMALL_BUFFER)],
     ids=["fails", "endless"],

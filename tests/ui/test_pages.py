@@ -228,7 +228,10 @@ def test_a_group_of_a_log_partition_whose_load_fails_is_only_shown_as_decoded(cl
     found = data(client, "/group", id=UNHELD)
     assert [row["broker_reason"] for row in found["offsets"]["rows"]] == ["load_would_fail"]
     assert (found["is_held"], data(client, "/group", id=LIVING)["is_held"]) == (False, True)
-    assert text(client, "/group", id=UNHELD).count("no coordinator holds it") == 2  # a note, and the verdict's reason
+    told = text(client, "/group", id=UNHELD)
+    assert told.count("no coordinator holds it") == 2  # a note, and the verdict's reason
+    assert "They are on the disk; no coordinator has the group now." in told
+    assert "They are on the disk" not in text(client, "/group", id=LIVING)
     for path in ("/groups", "/offsets", "/transactions", "/"):
         assert UNHELD not in text(client, path), path
 

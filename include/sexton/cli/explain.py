@@ -120,6 +120,11 @@ class _Explanation:
     transactions: list[dict[str, Any]] = field(default_factory=list)
     """Open transactions that hold its offsets (`transactions.holders`)."""
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a coordinator has what is shown: not where the load of its log partition fails or never ends."""
+        return self.block is None or self.block.group_id is not None
+
     def keep_between(self, since_ms: int | None, until_ms: int | None) -> None:
         """Keep the events in [since, until), and those without a timestamp."""
         self.events = [
@@ -135,6 +140,7 @@ class _Explanation:
     def fields(self) -> dict[str, Any]:
         return {
             "state": self.state or None,
+            "is_held": self.is_held,
             "sweep_blocked": None if self.block is None else asdict(self.block),
             "events": [asdict(event) for event in self.events],
             "next": [asdict(verdict) for verdict in self.next_verdicts],
@@ -216,13 +222,15 @@ def _explanation(
     from sexton.history.log_story import NextVerdict, broker_verdicts
     from sexton.views.judged_group import known_topics
 
-    held, profile = view.coordinator.shards[home].view, view.coordinator.profile
-    group = story.group if held.group(reader.group_id) is not None else None
+    served, part, profile = view.coordinator.shards[home].view, view.parts.read[home], view.coordinator.profile
     known_ms = reader.known.retentions_ms
     retention_ms = known_ms[-1] if known_ms else profile.default_retention_minutes * MINUTE_MS
     at_ms = view.as_of_ms or story.last_timestamp_ms + 1
-    block = view.parts.read[home].sweep_block(retention_ms, at_ms)
+    block = part.sweep_block(retention_ms, at_ms)
     found = _Explanation(block=block, events=list(story.events))
+    held = served if found.is_held else part.held
+    has_group, has_offsets = held.group(reader.group_id) is not None, bool(held.offsets(reader.group_id))
+    group = story.group if has_group or has_offsets else None
     if group is not None:
         offsets = {key: one for key, one in sorted(held.offsets(reader.group_id).items()) if reader.is_requested(*key)}
         pending = held.pending(reader.group_id)
@@ -230,7 +238,7 @@ def _explanation(
         verdicts = broker_verdicts(
             group, offsets, pending, retention_ms=retention_ms, now_ms=at_ms, profile=profile, block=block
         )
-        found.state = describe(group)
+        found.state = describe(group) if served.group(reader.group_id) is not None else ""
         found.next_verdicts = [
             NextVerdict(
                 topic=key[0],
@@ -384,7 +392,8 @@ def _explain_by_tables(
 
 
 def _print(name: str, found: _Explanation) -> None:
-    print_line(f"{name}: {found.state or ('no such group now' if found.events else 'no trace of it')}")
+    state = found.state or ("no such group now" if found.events else "no trace of it")
+    print_line(f"{name}: {state if found.is_held or not found.events else 'no coordinator has it'}")
     if found.events:
         print_line()
         print_table(EVENT_COLUMNS, _event_rows(found.events))

@@ -32,7 +32,7 @@ _LOADS = ("a coordinator's load would fail", "no coordinator could load it")
 _AFTER_FAILURE = {
     AfterFailure.NOTHING.value: "answers NOT_COORDINATOR for its groups",
     AfterFailure.EMPTY.value: "serves an empty cache",
-    AfterFailure.PREFIX.value: "serves what it had read before",
+    AfterFailure.PREFIX.value: "serves what it had read before; verdicts and forecast are of all that could be decoded",
     NEVER_ENDS: "answers every question about its groups with COORDINATOR_LOAD_IN_PROGRESS",
 }
 

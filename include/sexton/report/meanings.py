@@ -216,7 +216,10 @@ def lag_text(found: "LagCounts") -> str:
 def sweep_block_text(block: "SweepBlock") -> str:
     """Why nothing in a log partition expires; of a sweep that fails from when, for which group, and what to do."""
     if block.group_id is None:
-        return "A coordinator's load of this log partition would fail or never end, so nothing in it expires."
+        return (
+            "A coordinator's load of this log partition would fail or never end: no coordinator has what is on the "
+            "disk, and nothing in it expires."
+        )
     since = "" if block.from_ms is None else f" from {instant(block.from_ms)} on"
     return (
         f"The broker's sweep of this log partition fails{since}, so nothing in it expires. The cause is "

@@ -106,6 +106,8 @@ UP_TO_3_9 = UNBOUNDED.and_to((3, 9), "ZooKeeper")
     [
         (at("2019-05-25", commit("g")), UNBOUNDED, "group_metadata_manager:2.2", "newest record is of 2019-05-25",
          "(up to 2.2)"),
+        (at("2022-05-08", commit("g")), UNBOUNDED, "group_metadata_manager:3.1", "is of 2022-05-08", "(up to 3.1)"),
+        (at("2022-05-09", commit("g")), UNBOUNDED, "group_metadata_manager:3.2", "is of 2022-05-09", "(up to 3.2)"),
         (at("2025-03-17", commit("g")), UNBOUNDED, "group_metadata_manager:3.9", "proof", "(up to 3.9)"),
         (at("2025-03-18", commit("g")), UNBOUNDED, "group_coordinator:4.0", AMBIGUOUS, "2025-03-18"),
         (at("2026-05-22", commit("g")), UNBOUNDED, "group_coordinator:4.3.1", AMBIGUOUS, "taken for the newest"),

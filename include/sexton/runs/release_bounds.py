@@ -1,7 +1,8 @@
 """Which releases a broker may have had, by what it wrote and when; every bound has its reason.
 
-A date is that of the announcement of a release; snapshots and release candidates of before are not thought of. A clock
-that was wrong is believed unless it is contradicted: no broker wrote record format 2 before 0.11.
+A date is that of the tag of a release, up to eight days before its announcement; snapshots and release candidates of
+before are not thought of. A clock that was wrong is believed unless it is contradicted: no broker wrote record format 2
+before 0.11.
 """
 
 import re
@@ -17,10 +18,10 @@ ZOOKEEPER: Release = (3, 9)
 _GROUP_VALUES_OF_2_3 = 3
 """The version that 2.3 and all later releases write."""
 _DATES = """
-0.11 2017-06-28  1.0 2017-11-01  1.1 2018-03-28  2.0 2018-07-30  2.1 2018-11-20  2.2 2019-03-22  2.3 2019-06-25
-2.4 2019-12-16   2.5 2020-04-15  2.6 2020-08-03  2.7 2020-12-21  2.8 2021-04-19  3.0 2021-09-21  3.1 2022-01-24
-3.2 2022-05-17   3.3 2022-10-03  3.4 2023-02-07  3.5 2023-06-15  3.6 2023-10-10  3.7 2024-02-27  3.8 2024-07-29
-3.9 2024-11-06   4.0 2025-03-18  4.1 2025-09-02  4.2 2026-02-17  4.3 2026-05-22
+0.11 2017-06-28  1.0 2017-10-31  1.1 2018-03-28  2.0 2018-07-28  2.1 2018-11-20  2.2 2019-03-22  2.3 2019-06-24
+2.4 2019-12-14   2.5 2020-04-14  2.6 2020-08-03  2.7 2020-12-19  2.8 2021-04-18  3.0 2021-09-20  3.1 2022-01-21
+3.2 2022-05-09   3.3 2022-09-28  3.4 2023-02-06  3.5 2023-06-13  3.6 2023-10-03  3.7 2024-02-26  3.8 2024-07-26
+3.9 2024-11-06   4.0 2025-03-18  4.1 2025-09-02  4.2 2026-02-16  4.3 2026-05-20
 """
 _LEVELS = """
 3.0 1  3.1 2  3.2 3  3.3 4  3.4 8  3.5 9  3.6 12  3.7 15  3.8 20  3.9 21  4.0 22  4.1 26  4.2 28  4.3 30  4.4 31
@@ -32,7 +33,7 @@ def _table(text: str) -> dict[str, Release]:
     return {what: tuple(map(int, name.split("."))) for name, what in re.findall(r"(\S+) +(\S+)", text)}
 
 
-_ANNOUNCED = _table(_DATES)
+_TAGGED = _table(_DATES)
 """Later releases are not dated: whatever was written after the last of these may be of any."""
 _METADATA_VERSIONS = {int(level): release for level, release in _table(_LEVELS).items()}
 """The first level of each release (MetadataVersion)."""
@@ -84,8 +85,8 @@ UNBOUNDED = ReleaseBounds()
 def release_at(instant_ms: int) -> Release | None:
     """The newest release when a record of format 2 was written; None where it may be any, or the clock was wrong."""
     day = day_of(instant_ms)
-    is_dated = min(_ANNOUNCED) <= day < max(_ANNOUNCED)
-    return max(release for since, release in _ANNOUNCED.items() if since <= day) if is_dated else None
+    is_dated = min(_TAGGED) <= day < max(_TAGGED)
+    return max(release for since, release in _TAGGED.items() if since <= day) if is_dated else None
 
 
 def release_of_level(metadata_version: int) -> tuple[Release | None, bool]:

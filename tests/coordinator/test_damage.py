@@ -8,7 +8,8 @@ import struct
 
 import pytest
 
-from sexton.coordinator.loading import LOADED, load
+from sexton.coordinator.loading import load
+from sexton.coordinator.profile import LOADED
 from sexton.coordinator.profiles import NEWEST
 from sexton.kernels.fold import merge_all
 from tests.coordinator.golden import CAP_BYTES

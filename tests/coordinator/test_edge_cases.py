@@ -5,8 +5,7 @@ What these answered once they had loaded them is in api/test_edge_cases.py.
 
 import pytest
 
-from sexton.coordinator.loading import LOADED
-from sexton.coordinator.profile import AfterFailure
+from sexton.coordinator.profile import LOADED, AfterFailure
 from tests.coordinator.golden import edge_cases
 
 JAVA, SCALA = edge_cases("4.3.1"), edge_cases("2.8.2")

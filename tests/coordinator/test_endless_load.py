@@ -11,8 +11,8 @@ from sexton.coordinator.api.fetch import AskedPartition, fetch
 from sexton.coordinator.api.listing import describe_group, list_groups
 from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.endless_load import DEFAULT_BUFFER_BYTES, NEVER_ENDS, Endless, is_too_large
-from sexton.coordinator.loading import LOADED, load
-from sexton.coordinator.profile import Profile
+from sexton.coordinator.loading import load
+from sexton.coordinator.profile import LOADED, Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.kernels.endless_load import endless_of
 from sexton.kernels.results import finish
@@ -117,7 +117,7 @@ def test_every_question_is_answered_that_the_load_goes_on(release: str) -> None:
     """GroupCoordinator.validateGroupStatus, handleListGroups; only 0.8.2 appends commits without a look at the load."""
     profile = profile_of(release)
     loaded = load([LOG], cap_bytes=CAP_BYTES, profile=profile, load_buffer_bytes=BUFFER)
-    shard = shard_after_load(PlainView(loaded), profile=profile, load_failed=True, never_ends=True)
+    shard = shard_after_load(PlainView(loaded), NEVER_ENDS, profile=profile)
     coordinator = Coordinator(profile=profile, partition_count=1, shards={0: shard})
     loading = Error.COORDINATOR_LOAD_IN_PROGRESS
     answer = fetch(coordinator, "g", partitions=[AskedPartition(topic="t", partition=0)])
@@ -150,11 +150,6 @@ def test_a_load_that_loses_the_leadership_halfway(release: str, outcome: str, an
     entries = [(offset_key("g", partition=n, **of_type), offset_value(n, version=0, **of_type)) for n in range(2)]
     log = b"".join(encode_message_set([entry], base_offset=n, magic=0) for n, entry in enumerate(entries))
     loaded = load([log], cap_bytes=CAP_BYTES, profile=profile, leads_until=1)
-    shard = shard_after_load(
-        PlainView(loaded),
-        profile=profile,
-        load_failed=loaded.load_would_fail,
-        leadership_lost=loaded.leadership_lost,
-    )
+    shard = shard_after_load(PlainView(loaded), loaded.load_outcome, profile=profile)
     coordinator = Coordinator(profile=profile, partition_count=1, shards={0: shard})
     assert (loaded.load_outcome, coordinator.error_of("g"), len(shard.view.offsets("g"))) == (outcome, answer, held)

@@ -17,7 +17,7 @@ from sexton.coordinator.groups.share import ShareGroup
 from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.offsets import OffsetKey, Offsets, OpenTransaction, StoredOffset
 from sexton.coordinator.partitioner import partition_of
-from sexton.coordinator.profile import AfterFailure, PendingRule, Profile
+from sexton.coordinator.profile import LEADERSHIP_LOST, LOADED, AfterFailure, PendingRule, Profile
 from sexton.errors import LogError, TransitionError
 from sexton.log.batch import (
     OUT_OF_ORDER_BATCH,
@@ -37,9 +37,6 @@ FUTURE_MS = 3_600_000
 """A timestamp more than this after the snapshot is not the time of the write."""
 
 GROUP_REMOVED, SHARE_GROUP, MISPLACED, UNDETERMINED = "group_removed", "share_group", "misplaced", "undetermined"
-LOADED = "loaded"
-LEADERSHIP_LOST = "leadership_lost"
-"""The outcome, up to 3.9, of a load during which another broker became the leader: it holds what was read before."""
 HOLDS_NOTHING = frozenset({AfterFailure.NOTHING.value, AfterFailure.EMPTY.value, NEVER_ENDS})
 """Outcomes of a load that leave nothing in memory: of the log partition nothing is served, listed or expires.
 

@@ -38,6 +38,11 @@ class Subscriptions(StrEnum):
     """The coordinator never reads subscriptions (before KIP-496)."""
 
 
+LOADED = "loaded"
+LEADERSHIP_LOST = "leadership_lost"
+"""The outcome, up to 3.9, of a load during which another broker became the leader: it holds what was read before."""
+
+
 class AfterFailure(StrEnum):
     """What a coordinator serves of a log partition whose load has failed."""
 

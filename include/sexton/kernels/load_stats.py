@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from sexton.coordinator.decoding import Undecodable
 from sexton.coordinator.endless_load import NEVER_ENDS, Endless
 from sexton.coordinator.load_model import MODEL
-from sexton.coordinator.loading import HOT_GROUPS, LOADED
+from sexton.coordinator.loading import HOT_GROUPS
 from sexton.coordinator.offsets import FATES
-from sexton.coordinator.profile import Profile
+from sexton.coordinator.profile import LOADED, Profile
 from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
 from sexton.kernels.group_records import GroupRecords

@@ -17,8 +17,8 @@ from sexton.coordinator.api.unloading import unexpected_unloads
 from sexton.coordinator.endless_load import Endless
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.groups.group import Group
-from sexton.coordinator.loading import GROUP_REMOVED, LOADED, MISPLACED, SHARE_GROUP, UNDETERMINED
-from sexton.coordinator.profile import Profile
+from sexton.coordinator.loading import GROUP_REMOVED, MISPLACED, SHARE_GROUP, UNDETERMINED
+from sexton.coordinator.profile import LOADED, Profile
 from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
 from sexton.kernels.columns import key_columns

@@ -15,7 +15,7 @@ from pyarrow import fs as pafs
 
 from sexton.coordinator.api.coordinator import Shard, shard_after_load
 from sexton.coordinator.api.tables_view import TablesView
-from sexton.coordinator.profile import Profile
+from sexton.coordinator.profile import LOADED, Profile
 from sexton.kernels import layout as L
 from sexton.kernels.columns import spans, strings
 from sexton.kernels.fold import PartialFold, fold_task
@@ -80,8 +80,8 @@ class ReplicaState:
 
     def shard(self, profile: Profile) -> Shard:
         """The log partition as a coordinator serves it, for the questions of `coordinator.api`."""
-        failed = self.failure is not None
-        return shard_after_load(TablesView(self.tables), profile=profile, load_failed=failed, never_ends=False)
+        outcome = LOADED if self.failure is None else profile.after_failure
+        return shard_after_load(TablesView(self.tables), outcome, profile=profile)
 
     @property
     def last_stable_offset(self) -> int:

@@ -11,6 +11,8 @@ from sexton.coordinator.api.coordinator import Coordinator, Shard
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.api.topics import Topics
 from sexton.coordinator.api.view import PartitionView
+from sexton.coordinator.endless_load import NEVER_ENDS
+from sexton.coordinator.profile import LEADERSHIP_LOST, LOADED
 from sexton.errors import NoCoverage, UsageError
 from sexton.numbers import ranges_text
 
@@ -47,16 +49,14 @@ class LoadedPartition:
     held: PartitionView
     load_failure: str | None = None
     """Why a coordinator's load of it would fail."""
-    never_ends: bool = False
-    """Whether a load of it never ends; `load_failure` says why."""
+    load_outcome: str = LOADED
+    """What a coordinator serves after the load, as Loaded has it."""
     undecodable: int = 0
     """Records, batches or byte ranges that could not be decoded."""
     out_of_order: int = 0
     """Batches among them whose base offset contradicts their neighbours."""
     is_covered: bool = True
     """False if there are bytes, but none from before the requested instant."""
-    leadership_lost: bool = False
-    """Whether the broker lost the leadership while it loaded this, and keeps what it had read (Loaded)."""
     next_log_offset: int = 0
     """Where the next batch would be appended."""
     sweep_block: Callable[[int, int], "SweepBlock | None"] = lambda _retention_ms, _now_ms: None
@@ -189,13 +189,13 @@ class CoordinatorView:
         if not profile.is_proven:
             notes.append(f"{profile.text} is unproven: its rules follow Kafka's sources, no such broker was recorded")
         for number, part in sorted(self.parts.read.items()):
-            if part.never_ends:
+            if part.load_outcome == NEVER_ENDS:
                 notes.append(f"log partition {number}: no coordinator could load it: {part.load_failure}")
             elif part.load_failure is not None:
                 notes.append(f"log partition {number}: a coordinator's load would fail: {part.load_failure}")
             elif part.undecodable:
                 notes.append(f"log partition {number}: {part.undecodable} undecodable records")
-            if part.leadership_lost:
+            if part.load_outcome == LEADERSHIP_LOST:
                 notes.append(
                     f"log partition {number}: read up to log_offset {part.next_log_offset} before another broker "
                     "became the leader; kept until it is unloaded"

@@ -15,7 +15,6 @@ from sexton.coordinator.api.coordinator import Shard, shard_after_load
 from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.view import EmptyView
-from sexton.coordinator.endless_load import NEVER_ENDS
 from sexton.coordinator.expiry import block_in, sweep_block
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import AfterFailure, Profile
@@ -53,16 +52,10 @@ class LogParts:
         """Read a log partition as its coordinator would load it, or as one would that leads it only `leads_until`."""
         part = self._part(log_partition) if leads_until is None else self._plain_part(log_partition, leads_until)
         self.read[log_partition] = part
-        held, failed = part.held, part.load_failure is not None
-        if failed and not part.never_ends and self.profile.after_failure is AfterFailure.PREFIX:
+        held = part.held
+        if part.load_outcome == AfterFailure.PREFIX:
             held = PlainView(self._load(log_partition, leads_until, stops_at_failure=True))
-        return shard_after_load(
-            held,
-            profile=self.profile,
-            load_failed=failed,
-            never_ends=part.never_ends,
-            leadership_lost=part.leadership_lost,
-        )
+        return shard_after_load(held, part.load_outcome, profile=self.profile)
 
     def group_ids_at_head(self, log_partition: int, *, limit: int) -> set[str]:
         """Up to `limit` groups of offset records, from the start of the log partition."""
@@ -105,10 +98,9 @@ class LogParts:
             held=PlainView(loaded),
             out_of_order=sum(row.reason == OUT_OF_ORDER_BATCH for row in loaded.undecodable),
             load_failure=loaded.load_failure,
-            never_ends=loaded.endless is not None,
+            load_outcome=loaded.load_outcome,
             undecodable=loaded.counters["undecodable_records"],
             is_covered=not self._is_cut or loaded.first_log_offset is not None,
-            leadership_lost=loaded.leadership_lost,
             next_log_offset=loaded.next_log_offset,
             sweep_block=lambda retention_ms, now_ms: sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms),
             open_transactions=lambda: _open_transactions(loaded, log_partition),
@@ -180,7 +172,7 @@ class LogParts:
         return LoadedPartition(
             held=TablesView(tables),
             load_failure=profile["load_failure"],
-            never_ends=profile["load_outcome"] == NEVER_ENDS,
+            load_outcome=profile["load_outcome"],
             undecodable=profile["undecodable_records"],
             is_covered=not self._is_cut or fold.first_log_offset is not None,
             next_log_offset=profile["next_log_offset"] or 0,

@@ -9,7 +9,6 @@ from sexton.coordinator.api.coordinator import Coordinator, Shard, shard_after_l
 from sexton.coordinator.api.tables_view import TABLES, TablesView
 from sexton.coordinator.api.topics import Topics
 from sexton.coordinator.api.view import EmptyView
-from sexton.coordinator.endless_load import NEVER_ENDS
 from sexton.coordinator.partitioner import unknown_count_text
 from sexton.coordinator.profile import AfterFailure
 from sexton.coordinator.profiles import profile_of
@@ -72,15 +71,14 @@ class RunParts:
         UsageError if a coordinator serves only what it had read before its load failed: a run does not keep that.
         """
         part = self.read[log_partition] = self._part(log_partition)
-        failed = part.load_failure is not None
-        if failed and not part.never_ends and self.profile.after_failure is AfterFailure.PREFIX:
+        if part.load_outcome == AfterFailure.PREFIX:
             raise UsageError(
                 f"a coordinator of log partition {log_partition} serves what it had read before its load failed, "
                 "which the run does not keep",
                 where=self._folder,
                 fix="ask the segments: --segments DIR",
             )
-        return shard_after_load(part.held, profile=self.profile, load_failed=failed, never_ends=part.never_ends)
+        return shard_after_load(part.held, part.load_outcome, profile=self.profile)
 
     def _part(self, log_partition: int) -> LoadedPartition:
         if log_partition not in self._written:
@@ -93,7 +91,7 @@ class RunParts:
         return LoadedPartition(
             held=held,
             load_failure=(profile["load_failure"] or "no reason given") if profile["load_would_fail"] else None,
-            never_ends=profile.get("load_outcome") == NEVER_ENDS,
+            load_outcome=profile["load_outcome"],
             undecodable=self._table("undecodable_records", log_partition).num_rows,
             next_log_offset=profile["next_log_offset"] or 0,
         )

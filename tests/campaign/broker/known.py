@@ -78,7 +78,7 @@ class KnownByKernels(Known):
         (found,) = self._tables["load_profile"].to_pylist()
         self.failure = found["load_failure"] if found["load_would_fail"] else None
         self.unexpected_unloads = self._tables["unexpected_unloads"]["group_id"].to_pylist()
-        self.shard = shard_after_load(_IndexedView(self._tables), profile=profile, load_failed=self.fails)
+        self.shard = shard_after_load(_IndexedView(self._tables), found["load_outcome"], profile=profile)
 
     def _swept(self, now_ms: int) -> Iterable[Tombstone]:
         rows = planned(self._tables, retention_ms=RETENTION_MS, now_ms=now_ms, profile=self.profile)
@@ -95,7 +95,7 @@ class KnownByRules(Known):
         if not profile.is_java and not self.fails:
             removed = removed_groups([log], cap_bytes=CAP_BYTES)
             self.unexpected_unloads = unexpected_unloads(view, removed=removed, profile=profile)
-        self.shard = shard_after_load(view, profile=profile, load_failed=self.fails)
+        self.shard = shard_after_load(view, self._loaded.load_outcome, profile=profile)
 
     def _swept(self, now_ms: int) -> Iterable[Tombstone]:
         return expiry.sweep(self._loaded, retention_ms=RETENTION_MS, now_ms=now_ms)

@@ -22,10 +22,9 @@ _TABLES: dict[tuple[bytes, str], Mapping[str, pa.Table]] = {}
 
 def plain_shard(data: bytes, profile: Profile) -> Shard:
     loaded = load([data], cap_bytes=CAP_BYTES, profile=profile)
-    if loaded.load_would_fail and profile.after_failure is AfterFailure.PREFIX:
-        prefix = load([data], cap_bytes=CAP_BYTES, profile=profile, stops_at_failure=True)
-        return shard_after_load(PlainView(prefix), profile=profile, load_failed=True)
-    return shard_after_load(PlainView(loaded), profile=profile, load_failed=loaded.load_would_fail)
+    if loaded.load_outcome == AfterFailure.PREFIX:
+        loaded = load([data], cap_bytes=CAP_BYTES, profile=profile, stops_at_failure=True)
+    return shard_after_load(PlainView(loaded), loaded.load_outcome, profile=profile)
 
 
 def tables_shard(data: bytes, profile: Profile) -> Shard:
@@ -34,8 +33,7 @@ def tables_shard(data: bytes, profile: Profile) -> Shard:
     if key not in _TABLES:
         _TABLES[key] = finish(fold_bytes(data, profile=profile), log_partition=0, partition_count=None)
     tables = _TABLES[key]
-    failed = tables["load_profile"]["load_would_fail"][0].as_py()
-    return shard_after_load(TablesView(tables), profile=profile, load_failed=failed)
+    return shard_after_load(TablesView(tables), tables["load_profile"]["load_outcome"][0].as_py(), profile=profile)
 
 
 WAYS: Mapping[str, ShardOf] = {"plain": plain_shard, "tables": tables_shard}

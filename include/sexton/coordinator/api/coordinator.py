@@ -10,9 +10,10 @@ from enum import Enum
 
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import EmptyView, LoadedGroup, PartitionView, TopicPartition
+from sexton.coordinator.endless_load import NEVER_ENDS
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.partitioner import partition_of
-from sexton.coordinator.profile import AfterFailure, Profile
+from sexton.coordinator.profile import LEADERSHIP_LOST, AfterFailure, Profile
 
 
 class Status(Enum):
@@ -47,33 +48,25 @@ LOADING = Shard(status=Status.LOADING, view=EmptyView())
 """A shard whose load has not ended."""
 
 
-def shard_after_load(
-    view: PartitionView,
-    *,
-    profile: Profile,
-    load_failed: bool,
-    never_ends: bool = False,
-    leadership_lost: bool = False,
-) -> Shard:
+def shard_after_load(view: PartitionView, load_outcome: str, *, profile: Profile) -> Shard:
     """The shard when its load has ended; LOADING where it never does.
 
     `view` is what was read. With AfterFailure.PREFIX it has to end at the failure, as that of
-    `load(..., stops_at_failure=True)` does. `leadership_lost` is that of Loaded: from 0.9 to 3.9 the groups read so far
-    are owned (ownedPartitions) and answered from until they are unloaded; 0.8.2 asks with each fetch whether it leads.
+    `load(..., stops_at_failure=True)` does. With LEADERSHIP_LOST, from 0.9 to 3.9 the groups read so far are owned
+    (ownedPartitions) and answered from until they are unloaded; 0.8.2 asks with each fetch whether it leads.
     """
-    if never_ends:
+    if load_outcome == NEVER_ENDS:
         return LOADING
-    if leadership_lost and not profile.reads(2):
+    if load_outcome == LEADERSHIP_LOST and not profile.reads(2):
         return Shard(status=Status.NOT_LED, view=view)
-    if not load_failed:
-        return Shard(status=Status.ACTIVE, view=view)
-    match profile.after_failure:
+    match load_outcome:
         case AfterFailure.PREFIX:
-            return Shard(status=Status.ACTIVE, view=OffsetsAlone(view))
+            view = OffsetsAlone(view)
         case AfterFailure.EMPTY:
-            return Shard(status=Status.ACTIVE, view=EmptyView())
+            view = EmptyView()
         case AfterFailure.NOTHING:
             return Shard(status=Status.FAILED, view=EmptyView())
+    return Shard(status=Status.ACTIVE, view=view)
 
 
 class OffsetsAlone(EmptyView):

@@ -180,7 +180,8 @@ def _check_verdicts(
                 profile=profile, block=block,
             )  # fmt: skip
             event = expiry.changes_by(found, groups[key[0]], retention_ms=retention_ms, now_ms=now_ms, profile=profile)
-            has_left = expiry.has_left_topic(groups[key[0]], key[1])
+            topics = groups[key[0]].subscribed_topics
+            has_left = groups[key[0]].member_count > 0 and topics is not None and key[1] not in topics
             due = found.expires_at_ms, found.base_timestamp_ms
             expected[key] = (found.decision, found.reason, *due, event, has_left)
     _same(f"verdicts of kernels and serial rules, {where}", verdicts, expected)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sexton.errors import LogError
 from sexton.log import codec
 from sexton.log.batch import (
+    DELETE_HORIZON_BIT,
     BadRecord,
     Batch,
     Record,
@@ -81,7 +82,7 @@ def test_round_trip(records, base_offset, timestamp_ms, producer_id, epochs, cod
     assert batch.record_count == len(records)
     assert (batch.producer_id, batch.producer_epoch, batch.leader_epoch) == (producer_id, *epochs)
     assert (batch.is_transactional, batch.is_control, batch.is_log_append_time) == bits
-    assert (batch.codec, batch.has_delete_horizon) == (codec_number, horizon is not None)
+    assert (batch.codec, bool(batch.attributes & DELETE_HORIZON_BIT)) == (codec_number, horizon is not None)
     assert batch.base_timestamp_ms == (timestamp_ms if horizon is None else horizon)
     assert (batch.max_timestamp_ms, bytes(batch.data), batch.size_bytes) == (newest_ms, written, len(written))
     assert records_of(batch) == [

@@ -12,9 +12,8 @@ from sexton.records.transactions import (
     UnknownVersion,
     decode_transaction_key,
     decode_transaction_value,
-    encode_transaction_key,
-    encode_transaction_value,
 )
+from tests.transactions.logs import encode_transaction_key, encode_transaction_value
 
 KEY = struct.pack(">hh", 0, 8) + b"payments"
 VALUE = TransactionLogValue(

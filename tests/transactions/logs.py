@@ -3,12 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from sexton.log.batch import encode_batch
-from sexton.records.transactions import (
-    TransactionLogValue,
-    TransactionPartitions,
-    encode_transaction_key,
-    encode_transaction_value,
-)
+from sexton.records import wire
+from sexton.records.schema import Schema
+from sexton.records.transactions import KEY, VALUE, TransactionLogKey, TransactionLogValue, TransactionPartitions
 from sexton.transactions.states import STATES, State
 
 BASE_MS = 1_800_000_000_000
@@ -29,6 +26,23 @@ def value(
     plain |= {"previous_producer_id": -1, "next_producer_id": -1, **fields}
     own = None if state == State.EMPTY else listed
     return TransactionLogValue(producer_epoch=epoch, status=STATES.index(state), partitions=own, **plain)
+
+
+def encode_transaction_key(transactional_id: str) -> bytes:
+    """The key of a record."""
+    return _encode(KEY, 0, TransactionLogKey(transactional_id=transactional_id))
+
+
+def encode_transaction_value(value: TransactionLogValue, version: int) -> bytes:
+    """The value of a record; ValueError for one that does not fit."""
+    return _encode(VALUE, version, value)
+
+
+def _encode(schema: Schema, version: int, message: object) -> bytes:
+    out = bytearray()
+    wire.write_i16(version, out)
+    schema.writer(version)(message, out)
+    return bytes(out)
 
 
 def state_log(

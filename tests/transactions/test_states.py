@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.log.batch import encode_batch
-from sexton.records.transactions import encode_transaction_key
 from sexton.transactions.states import LoadedStates, LoadRules, State, load_states, rules_of
-from tests.transactions.logs import BASE_MS, OFFSETS, state_log, value
+from tests.transactions.logs import BASE_MS, OFFSETS, encode_transaction_key, state_log, value
 
 CAP = 1 << 20
 ONGOING = value(State.ONGOING, partitions={OFFSETS: [3], "t": [0, 1]}, started_at_ms=BASE_MS, next_producer_id=9)

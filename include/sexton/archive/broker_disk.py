@@ -206,12 +206,17 @@ def _batches(
 
 def offset_checkpoint(fs: pafs.FileSystem, path: str) -> Mapping[int, int]:
     """Log partition -> offset of an OffsetCheckpointFile (lines `topic partition offset`); empty without the file."""
-    found = {}
-    for line in _lines(fs, path):
-        words = line.split()
-        if len(words) == 3 and words[0] == TOPIC and words[1].isdecimal() and words[2].isdecimal():
-            found[int(words[1])] = int(words[2])
-    return found
+    return {number: offset for (topic, number), offset in _offsets(fs, path).items() if topic == TOPIC}
+
+
+def _offsets(fs: pafs.FileSystem, path: str) -> dict[tuple[str, int], int]:
+    """The offsets of an OffsetCheckpointFile by topic and partition."""
+    lines = (line.split() for line in _lines(fs, path))
+    return {
+        (words[0], int(words[1])): int(words[2])
+        for words in lines
+        if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal()
+    }
 
 
 def broker_id(fs: pafs.FileSystem, root: str) -> int | None:
@@ -232,18 +237,13 @@ def log_ends(fs: pafs.FileSystem, root: str, topics: Collection[str]) -> dict[tu
 
     An end is -1 where the last segment has too many batches behind its index to be read.
     """
-    starts = {
-        (words[0], words[1]): int(words[2])
-        for line in _lines(fs, f"{root}/log-start-offset-checkpoint")
-        if len(words := line.split()) == 3 and words[2].isdecimal()
-    }
-    found = {}
+    starts, found = _offsets(fs, f"{root}/log-start-offset-checkpoint"), {}
     for entry in fs.get_file_info(pafs.FileSelector(root)):
         topic, _, number = entry.base_name.rpartition("-")
         if entry.type != pafs.FileType.Directory or topic not in topics or not re.fullmatch(r"\d{1,9}", number):
             continue
         if segments := segments_of(fs, entry.path, int(number)):
-            start = max(segments[0].base_offset, starts.get((topic, number), 0))
+            start = max(segments[0].base_offset, starts.get((topic, int(number)), 0))
             end = _end_by_index(fs, segments[-1])
             found[topic, int(number)] = start, max(end, start) if end >= 0 else end
     return found

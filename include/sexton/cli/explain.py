@@ -229,8 +229,7 @@ def _explanation(
     block = part.sweep_block(retention_ms, at_ms)
     found = _Explanation(block=block, events=list(story.events))
     held = served if found.is_held else part.held
-    has_group, has_offsets = held.group(reader.group_id) is not None, bool(held.offsets(reader.group_id))
-    group = story.group if has_group or has_offsets else None
+    group = story.group if held.group(reader.group_id) is not None or held.offsets(reader.group_id) else None
     if group is not None:
         offsets = {key: one for key, one in sorted(held.offsets(reader.group_id).items()) if reader.is_requested(*key)}
         pending = held.pending(reader.group_id)

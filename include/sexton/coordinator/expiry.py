@@ -107,12 +107,6 @@ def verdict(
     return Verdict(decision=decision, reason=reason, base_timestamp_ms=base_ms, expires_at_ms=expires_at_ms)
 
 
-def has_left_topic(group: Group, topic: str) -> bool:
-    """Whether the group has members, what they are subscribed to is known, and the topic is not part of it."""
-    topics = group.subscribed_topics
-    return group.member_count > 0 and topics is not None and topic not in topics
-
-
 def changes_by(
     judged: Verdict,
     group: Group,

@@ -96,11 +96,6 @@ class Batch:
         return self.magic >= 2 and bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
-    def has_delete_horizon(self) -> bool:
-        """`base_timestamp_ms` is when its tombstones may be removed (KIP-534); deltas still count from it."""
-        return self.magic >= 2 and bool(self.attributes & DELETE_HORIZON_BIT)
-
-    @property
     def is_log_append_time(self) -> bool:
         return self.magic >= 1 and bool(self.attributes & TIMESTAMP_TYPE_BIT)
 

@@ -85,20 +85,3 @@ def _decode(data: bytes, schema: Schema, versions: range, which: str) -> object:
     except wire.TooManyItems as error:
         raise MalformedRecord("too_many_items", str(error)) from error
     return found
-
-
-def encode_transaction_key(transactional_id: str) -> bytes:
-    """The key of a record."""
-    return _encode(KEY, 0, TransactionLogKey(transactional_id=transactional_id))
-
-
-def encode_transaction_value(value: TransactionLogValue, version: int) -> bytes:
-    """The value of a record; ValueError for one that does not fit."""
-    return _encode(VALUE, version, value)
-
-
-def _encode(schema: Schema, version: int, message: object) -> bytes:
-    out = bytearray()
-    wire.write_i16(version, out)
-    schema.writer(version)(message, out)
-    return bytes(out)

@@ -179,8 +179,7 @@ def _of_bounds(bounds: ReleaseBounds) -> Choice:
 def is_of_old_formats(parts: Iterable[Evidence]) -> bool:
     """Whether there are batches, and none of the newest record format."""
     parts = list(parts)
-    batches = sum(part.batches for part in parts)
-    return batches > 0 and sum(part.format_0 + part.format_1 for part in parts) == batches
+    return any(part.batches for part in parts) and _newest_format(parts) < 2
 
 
 def contradiction(profile: Profile, parts: Iterable[Evidence]) -> str | None:

@@ -1,7 +1,7 @@
 """The input of a run, in one form: a broker's disk (`--segments`) or the archive."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -35,6 +35,7 @@ from sexton.uris import uri_without_login
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _OPTION, _TOPICS_FILE, _METADATA = "--partition-count", "the topics file", "__cluster_metadata"
+_EMPTY = "no segment in the folders of log partitions {}: they count as empty, as a broker would take them"
 METADATA_SLACK_MS = 3_600_000
 """How long after as_of cluster metadata may have been recorded and still be used: the snapshot that settles an as_of is
 taken after it. Later metadata is not: today's cluster never leaks into yesterday's answer."""
@@ -155,7 +156,7 @@ def open_segments(
         warnings=[
             *disk.notes,
             *_log_dirs_text(roots, paths, segments),
-            *_empty_text(empty),
+            *([_EMPTY.format(ranges_text(empty))] if empty else []),
             *zero_tails_text(fs, segments),
             *(f"passed over, no log_offset is so high: {name}" for path in paths for name in odd_files(fs, path)),
         ],
@@ -182,13 +183,6 @@ def _log_dirs_text(roots: Sequence[str], paths: Sequence[str], segments: Mapping
         f"{uri_without_login(root)} ({held[PurePosixPath(path)]})" for root, path in zip(roots, paths, strict=True)
     )
     return [f"{len(roots)} log directories, with their log partitions: {', '.join(each)}"]
-
-
-def _empty_text(empty: Collection[int]) -> list[str]:
-    if not empty:
-        return []
-    where = f"no segment in the folders of log partitions {ranges_text(empty)}"
-    return [f"{where}: they count as empty, as a broker would take them"]
 
 
 def zero_tails_text(fs: pafs.FileSystem, segments: Mapping[int, Sequence[Segment]]) -> list[str]:

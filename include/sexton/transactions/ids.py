@@ -13,8 +13,6 @@ from sexton.transactions.states import ENDED, TransactionalId
 
 EXPIRATION = "transactional.id.expiration.ms"
 DEFAULT_EXPIRATION_MS = 7 * 24 * 3_600_000
-CHECK_INTERVAL_MS = 3_600_000
-"""transaction.remove.expired.transaction.cleanup.interval.ms: an id goes at the first look after it is due."""
 DAY_MS = 24 * 3_600_000
 HORIZON_DAYS = (1, 7, 30)
 FLOOD = 1_000

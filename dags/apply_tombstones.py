@@ -27,7 +27,7 @@ from airflow.sdk import DAG
 from sexton.airflow import defaults
 from sexton.airflow.approval import Approval
 from sexton.airflow.change_tasks import APPROVAL_TASK, ApplyPlan, NotifyOutcome, PreviewPlan
-from sexton.airflow.forms import apply_params
+from sexton.airflow.forms import form
 from sexton.airflow.pools import APPLY_POOL
 from sexton.settings import Cluster, settings
 
@@ -39,7 +39,7 @@ def apply_tombstones(cluster: Cluster) -> None:
         allowed_run_types=defaults.BY_HAND,
         catchup=False,
         max_active_runs=defaults.WAITING_RUNS,
-        params=apply_params(),
+        params=form(cluster, "apply_tombstones"),
         description="Delete what an approved plan names; asks for approval; a dry run unless a sink is chosen",
         **defaults.of_every_dag(cluster, __doc__),
     ):

@@ -23,7 +23,7 @@ It reads all replicas once, at most `SEXTON_FETCH_BYTES_PER_SECOND` in all. Safe
 from airflow.sdk import DAG
 
 from sexton.airflow import defaults
-from sexton.airflow.forms import replicas_params
+from sexton.airflow.forms import form
 from sexton.airflow.spark_tasks import macros, spark_job
 from sexton.settings import Cluster, settings
 
@@ -34,7 +34,7 @@ def audit_replicas(cluster: Cluster) -> None:
         schedule=defaults.timetable(cluster.replicas_schedule),
         catchup=False,  # it describes the brokers of today
         max_active_runs=1,
-        params=replicas_params(),
+        params=form(cluster, "audit_replicas"),
         user_defined_macros=macros(cluster),
         description="Compare the replicas of the offsets topic: what clients would read if another broker led",
         **defaults.of_every_dag(cluster, __doc__),

@@ -32,7 +32,7 @@ cluster serves all of them, because they share their tables.
 from airflow.sdk import DAG
 
 from sexton.airflow import defaults
-from sexton.airflow.forms import maintenance_params
+from sexton.airflow.forms import form
 from sexton.airflow.spark_tasks import macros, spark_job
 from sexton.settings import Cluster, settings
 
@@ -43,7 +43,7 @@ def maintenance(cluster: Cluster) -> None:
         schedule=defaults.timetable(cluster.maintenance_schedule),
         catchup=False,  # a missed day needs no run: the next one does its work
         max_active_runs=1,
-        params=maintenance_params(),
+        params=form(cluster, "expire_runs", "verify"),
         user_defined_macros=macros(cluster),
         description="Verify the archive, expire published runs, compact tables, reconcile with the brokers; "
         "deletes only with the parameter `delete`",

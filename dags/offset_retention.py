@@ -29,7 +29,7 @@ alert, too.
 from airflow.sdk import DAG
 
 from sexton.airflow import defaults
-from sexton.airflow.forms import retention_params
+from sexton.airflow.forms import form
 from sexton.airflow.spark_tasks import STAGES, macros, spark_job
 from sexton.settings import Cluster, settings
 
@@ -42,7 +42,7 @@ def offset_retention(cluster: Cluster) -> None:
         catchup=settings().catchup,
         max_active_runs=settings().max_active_runs,
         deadline=defaults.deadline(cluster.deadline_minutes),
-        params=retention_params(cluster),
+        params=form(cluster, *STAGES),
         user_defined_macros=macros(cluster),
         description="Replay __consumer_offsets, judge, plan, validate, publish; never deletes",
         **defaults.of_every_dag(cluster, __doc__),

@@ -27,7 +27,7 @@ from airflow.sdk import DAG
 from sexton.airflow import defaults
 from sexton.airflow.approval import Approval
 from sexton.airflow.change_tasks import APPROVAL_TASK, ApplyRestore, NotifyOutcome, PreviewRestore
-from sexton.airflow.forms import restore_params
+from sexton.airflow.forms import form
 from sexton.airflow.pools import APPLY_POOL
 from sexton.settings import Cluster, settings
 
@@ -39,7 +39,7 @@ def restore_offsets(cluster: Cluster) -> None:
         allowed_run_types=defaults.BY_HAND,
         catchup=False,
         max_active_runs=defaults.WAITING_RUNS,
-        params=restore_params(),
+        params=form(cluster, "restore_offsets"),
         description="Commit lost offsets again, from the ledger, a plan or a past instant; asks for approval",
         **defaults.of_every_dag(cluster, __doc__),
     ):

@@ -4,34 +4,25 @@ A cluster is due when its last successful check is SEXTON_MAINTENANCE_CHECKPOINT
 code 3 where the checkpoint and the replay differ.
 """
 
-import argparse
 import sys
 from dataclasses import asdict
 
 from sexton.maintenance import check_checkpoint
-from sexton.maintenance.options import parser
 from sexton.pipeline import job
+from sexton.requests import ArchiveRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings
 
 
-def options() -> argparse.ArgumentParser:
-    return parser("check_checkpoint", __doc__)
-
-
-def run(arguments: argparse.Namespace) -> dict[str, object]:
+def run(asked: ArchiveRequest, folder: RunFolder) -> dict[str, object]:
+    days, scratch = settings().maintenance_checkpoint_days, RunFolder(folder.uri, "check_checkpoint")
     with Engine("check_checkpoint") as engine:
         done = check_checkpoint.run(
-            engine,
-            arguments.archive,
-            RunFolder(arguments.run_dir, "check_checkpoint"),
-            now_ms=arguments.now,
-            days=settings().maintenance_checkpoint_days,
-            only=arguments.cluster_id,
+            engine, asked.archive, scratch, now_ms=asked.now, days=days, only=asked.cluster_id
         )
     return asdict(done)
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("check_checkpoint", options(), run))
+    sys.exit(job.main("check_checkpoint", __doc__, ArchiveRequest, run))

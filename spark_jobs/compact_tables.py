@@ -4,26 +4,20 @@ and remove run folders that are SEXTON_MAINTENANCE_RUNS_DAYS days old.
 Without --delete the job rewrites small files and only reports what it would remove.
 """
 
-import argparse
 import sys
 from dataclasses import asdict
 
 from sexton.lake.catalog import open_lake
 from sexton.maintenance import compact_tables, run_folders
-from sexton.maintenance.options import add_delete, parser
 from sexton.pipeline import job
+from sexton.requests import CleanupRequest
 from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 from sexton.settings import settings
 
 
-def options() -> argparse.ArgumentParser:
-    found = parser("compact_tables", __doc__, archive=False)
-    add_delete(found)
-    return found
-
-
-def run(arguments: argparse.Namespace) -> dict[str, object]:
-    config, now_ms, deletes = settings(), arguments.now, arguments.delete
+def run(asked: CleanupRequest, _: RunFolder) -> dict[str, object]:
+    config, now_ms, deletes = settings(), asked.now, asked.delete
     with Engine("compact_tables", iceberg=True) as engine:
         done = compact_tables.run(
             engine, open_lake(), now_ms=now_ms, days=config.maintenance_lake_days, deletes=deletes
@@ -33,4 +27,4 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("compact_tables", options(), run))
+    sys.exit(job.main("compact_tables", __doc__, CleanupRequest, run))

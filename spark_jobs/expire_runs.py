@@ -4,26 +4,20 @@ Runs under hold and runs whose plan was applied stay. Archived segments are neve
 reports what it would remove.
 """
 
-import argparse
 import sys
 from dataclasses import asdict
 
 from sexton.lake.catalog import open_lake
 from sexton.maintenance import expire_runs
-from sexton.maintenance.options import add_delete, parser
 from sexton.maintenance.run_retention import RunRetention
 from sexton.pipeline import job
+from sexton.requests import ExpireRequest
 from sexton.runs.engine import Engine
+from sexton.runs.folder import RunFolder
 from sexton.settings import settings
 
 
-def options() -> argparse.ArgumentParser:
-    found = parser("expire_runs", __doc__)
-    add_delete(found)
-    return found
-
-
-def run(arguments: argparse.Namespace) -> dict[str, object]:
+def run(asked: ExpireRequest, _: RunFolder) -> dict[str, object]:
     config = settings()
     retention = RunRetention(
         all_hours=config.maintenance_keep_all_hours,
@@ -34,15 +28,15 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         done = expire_runs.run(
             engine,
             open_lake(),
-            arguments.archive,
-            now_ms=arguments.now,
+            asked.archive,
+            now_ms=asked.now,
             retention=retention,
             held={round(instant.timestamp() * 1000) for instant in config.maintenance_holds},
-            only=arguments.cluster_id,
-            deletes=arguments.delete,
+            only=asked.cluster_id,
+            deletes=asked.delete,
         )
-    return {"deleted": arguments.delete, "clusters": [asdict(one) for one in done]}
+    return {"deleted": asked.delete, "clusters": [asdict(one) for one in done]}
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("expire_runs", options(), run))
+    sys.exit(job.main("expire_runs", __doc__, ExpireRequest, run))

@@ -1,30 +1,18 @@
 """publish_tables: publish a run's checked branch table by table, the row in `runs` last."""
 
-import argparse
 import sys
 
 from sexton.lake.catalog import open_lake
 from sexton.pipeline import job, publish_tables
 from sexton.pipeline.validate_tables import failed_count
+from sexton.requests import PublishRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_of_task
 
 
-def options() -> argparse.ArgumentParser:
-    example = "spark-submit spark_jobs/publish_tables.py --run-dir var/runs/manual"
-    parser = job.parser("publish_tables", __doc__ or "", example)
-    parser.add_argument(
-        "--archive",
-        metavar="URI",
-        help="archive for the run's checkpoint (default: the run's archive)",
-    )
-    return parser
-
-
-def run(arguments: argparse.Namespace) -> dict[str, object]:
-    folder = RunFolder(arguments.run_dir)
+def run(asked: PublishRequest, folder: RunFolder) -> dict[str, object]:
     with engine_of_task("publish_tables", iceberg=True) as engine:
-        published = publish_tables.run(engine, folder, archive=arguments.archive)
+        published = publish_tables.run(engine, folder, archive=asked.archive)
     counts = {each["table"]: each["rows"] for each in published.row["counts"]}
     return {
         "cluster_id": published.key.cluster_id,
@@ -40,4 +28,4 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("publish_tables", options(), run))
+    sys.exit(job.main("publish_tables", __doc__, PublishRequest, run))

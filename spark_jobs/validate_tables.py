@@ -3,7 +3,6 @@
 A critical failure ends with exit code 3: nothing is published, the branch is kept, <run-dir>/dq/index.html has details.
 """
 
-import argparse
 import sys
 import threading
 
@@ -12,25 +11,14 @@ import pyspark.sql  # noqa: F401  # before two threads import it: its modules im
 from sexton.pipeline import job, validate_tables
 from sexton.quality.spark_checks import load_library
 from sexton.report import write_report
+from sexton.requests import ValidateRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_of_task
 
 
-def options() -> argparse.ArgumentParser:
-    example = "spark-submit spark_jobs/validate_tables.py --run-dir var/runs/manual"
-    found = job.parser("validate_tables", __doc__ or "", example)
-    found.add_argument(
-        "--no-lake",
-        action="store_true",
-        help="check the run folder itself, with DuckDB: neither Iceberg nor Great Expectations",
-    )
-    return found
-
-
-def run(arguments: argparse.Namespace) -> dict[str, object]:
-    folder = RunFolder(arguments.run_dir)
+def run(asked: ValidateRequest, folder: RunFolder) -> dict[str, object]:
     try:
-        if arguments.no_lake:
+        if asked.no_lake:
             record = validate_tables.check_folder(folder)
         else:
             threading.Thread(target=load_library, daemon=True).start()  # while Spark starts
@@ -47,4 +35,4 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("validate_tables", options(), run))
+    sys.exit(job.main("validate_tables", __doc__, ValidateRequest, run))

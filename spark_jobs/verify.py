@@ -3,35 +3,28 @@
 Each run reads the next part. The job ends with exit code 3 while the archive differs from what was written to it.
 """
 
-import argparse
 import re
 import sys
 from dataclasses import asdict
 
 from sexton.errors import DataQualityFailure, UsageError
 from sexton.maintenance import verify
-from sexton.maintenance.options import parser
 from sexton.pipeline import job
+from sexton.requests import VerifyRequest
+from sexton.runs.folder import RunFolder
 from sexton.settings import settings
 
 
-def options() -> argparse.ArgumentParser:
-    found = parser("verify", __doc__)
-    found.add_argument("--subset", metavar="N/T", help="read part N of T (default: the part after the last one)")
-    return found
-
-
-def run(arguments: argparse.Namespace) -> dict[str, object]:
+def run(asked: VerifyRequest, _: RunFolder) -> dict[str, object]:
     subset = None
-    if arguments.subset:
-        part = re.fullmatch(r"(\d{1,9})/(\d{1,9})", arguments.subset)
+    if asked.subset:
+        part = re.fullmatch(r"(\d{1,9})/(\d{1,9})", asked.subset)
         if not part or not 1 <= int(part[1]) <= int(part[2]):
-            raise UsageError(
-                f"no part: {arguments.subset!r}", where="--subset", fix="n/t with 1 <= n <= t, such as 3/7"
-            )
+            fix = "n/t with 1 <= n <= t, such as 3/7"
+            raise UsageError(f"no part: {asked.subset!r}", where="--subset", fix=fix)
         subset = int(part[1]), int(part[2])
     parts = settings().maintenance_verify_days
-    found = verify.run(arguments.archive, parts=parts, subset=subset, only=arguments.cluster_id)
+    found = verify.run(asked.archive, parts=parts, subset=subset, only=asked.cluster_id)
     if not found.corrupt:
         return asdict(found)
     error = f"the archive has lost or changed data ({found.corrupt} findings): no run expires until it is repaired"
@@ -39,4 +32,4 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("verify", options(), run))
+    sys.exit(job.main("verify", __doc__, VerifyRequest, run))

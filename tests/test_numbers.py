@@ -6,6 +6,7 @@ from sexton import cli
 from sexton.errors import UsageError
 from sexton.numbers import ranges_text, whole_number
 from sexton.pipeline import job
+from sexton.requests import ReplayRequest
 from sexton.settings import settings
 from sexton.spark.input import instant_of
 
@@ -24,10 +25,9 @@ def test_nothing_else_is(text, monkeypatch, capsys, tmp_path):
     for option in ("--retention-minutes", "--partition-count", "--as-of"):
         assert cli.main(["audit", f"{option}={text}", "--segments", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
         assert option in capsys.readouterr().err
-    options = job.parser("stage", "", "")
-    options.add_argument("--bytes", type=int)
+    options = job.parser("replay_groups", "", ReplayRequest)
     with pytest.raises(SystemExit):
-        options.parse_args(["--run-dir", "run", f"--bytes={text}"])
+        options.parse_args(["--run-dir", "run", "--archive", "archive", f"--settle-ms={text}"])
     with pytest.raises(UsageError, match="option as_of"):
         instant_of({"as_of": text}, "as_of")
     if text:  # an empty variable is one that is not set

@@ -318,6 +318,11 @@ class Settings(BaseSettings):
         return self.runs or str(self.var / "runs")
 
 
+def setting_of(cluster: Cluster, name: str) -> Any:
+    """The cluster's setting of that name, else the deployment's."""
+    return getattr(cluster, name) if hasattr(cluster, name) else getattr(settings(), name)
+
+
 @lru_cache(maxsize=1)
 def settings() -> Settings:
     """The settings of this process, read once; UsageError names the first invalid one, without its value."""

@@ -23,7 +23,7 @@ from sexton.kernels.warm_up import warm_up
 from sexton.log.framing import POSITION, frames
 from sexton.log.segment import Segment, list_segments
 from sexton.pipeline import replay_groups
-from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.requests import ReplayRequest
 from sexton.runs.checkpoint import publish_checkpoint
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_here

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sexton.kernels.warm_up import warm_up
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups
-from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_here
 from tests.bench.figures import Planning

@@ -38,6 +38,7 @@ from sexton.report.names import visible
 from sexton.report.plan_page import render_plan
 from sexton.report.run_page import render_page
 from sexton.report.terminal import print_summary
+from sexton.requests import JobRequest
 from sexton.runs.engine import spark_session
 from sexton.settings import PROJECT_ROOT
 from sexton.summary import read_summary
@@ -372,7 +373,7 @@ def spark_jobs(world: Hostile, client: TestClient, some: list[str]) -> None:
         out, err = StringIO(), StringIO()
         argv = [f"--run-dir={world.root / 'job'}", *options]
         with redirect_stdout(out), redirect_stderr(err):
-            job.main("stage", job.parser("stage", "d", "e"), lambda _: end(name), argv)
+            job.main("stage", "d", JobRequest, lambda *_: end(name), argv)
         outcome = json.loads((world.root / "job" / "outcome" / "stage.json").read_text("utf-8"))
         assert unseen(outcome.get("error", "")) == []
         return out.getvalue() + err.getvalue()

@@ -20,6 +20,7 @@ from sexton import cli, doctor
 from sexton.kafka.session import ClusterSession
 from sexton.lake.catalog import Lake, open_lake
 from sexton.pipeline import job
+from sexton.requests import REQUESTS
 from sexton.runs.source import open_archive
 from sexton.settings import PROJECT_ROOT
 from sexton.uris import uri_without_login
@@ -293,10 +294,9 @@ def test_a_login_with_letters_that_a_uri_cannot_have(login: str, canaries: Given
         assert canaries["catalog url"] in properties["jdbc.password"]
         for argument in (archive, uri_without_login(archive)):
             run_dir = watched.folder / "run"
-            options = job.parser("replay_groups", "", "")
-            options.add_argument("--archive")
             argv = [f"--archive={argument}", f"--run-dir={run_dir}", "--debug", "--json"]
-            assert job.main("replay_groups", options, lambda given: {"x": open_it(given.archive, archive)}, argv) != 0
+            opens = lambda asked, _: {"x": open_it(asked.archive, archive)}  # noqa: E731
+            assert job.main("replay_groups", "", REQUESTS["replay_groups"], opens, argv) != 0
     watched.assert_nothing_told(canaries, where=login)
 
 

@@ -39,7 +39,7 @@ from sexton.local.airflow_api import AirflowApi
 from sexton.local.compose_init import KEPT
 from sexton.local.workload import commit_offsets
 from sexton.pipeline.audit import AuditRequest, run_audit
-from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from sexton.settings import settings

@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -27,9 +27,9 @@ from sexton.log.batch import Batch, read_batches
 from sexton.maintenance import audit_replicas
 from sexton.maintenance.audit_replicas import ReplicaRequest
 from sexton.pipeline import replay_groups
-from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.replicas import compare, open_replicas
 from sexton.replicas.copy import ReplicaCopy, copy_replicas
+from sexton.requests import ReplayRequest
 from sexton.runs.checkpoint import publish_checkpoint
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
@@ -363,7 +363,12 @@ def test_the_job_publishes_what_differs_and_raises_alerts(
     folder = RunFolder(tmp_path / "run")
     for attempt in (1, 2):
         done = audit_replicas.run(
-            engine, folder, lake, replace(request, run_id=f"attempt-{attempt}"), as_of_ms=5, connect=impatient
+            engine,
+            folder,
+            lake,
+            request.model_copy(update={"run_id": f"attempt-{attempt}"}),
+            as_of_ms=5,
+            connect=impatient,
         )
     assert (done.replicas, done.left_out, done.behind) == (6, 0, 0)
     assert done.differences == sum(done.kinds.values()) > 0
@@ -381,8 +386,9 @@ def test_the_job_publishes_what_differs_and_raises_alerts(
     assert wrong == {(cluster.log_partition_of(group), "broker-3") for group in (GONE, PENDING)}
     kept = {place.name for place in (tmp_path / "run" / "replicas" / "broker-3").glob("__consumer_offsets-*")}
     assert kept == {f"__consumer_offsets-{part}" for part, _ in wrong}
+    another = request.model_copy(update={"cluster_id": "another"})
     with pytest.raises(Refused, match="expected another"):
-        audit_replicas.run(engine, folder, lake, replace(request, cluster_id="another"), as_of_ms=6, connect=impatient)
+        audit_replicas.run(engine, folder, lake, another, as_of_ms=6, connect=impatient)
 
 
 def test_a_copy_is_imported_into_an_archive_of_its_own(

@@ -15,6 +15,7 @@ from sexton.maintenance.group_answers import Difference
 from sexton.maintenance.reconcile import Reconciliation
 from sexton.maintenance.run_retention import DAY_MS
 from sexton.pipeline import job
+from sexton.requests import REQUESTS
 from sexton.settings import Settings
 from tests.archived import CLUSTER, Archive
 from tests.jobs import load_job
@@ -49,7 +50,7 @@ def run(load: Load, archive: Archive, tmp_path: Path) -> Run:
     def step(name: str, *more: str) -> tuple[int, dict]:
         source = [] if name == "compact_tables" else [f"--archive={archive.root}"]
         arguments = [*source, f"--run-dir={tmp_path / 'run'}", *more]
-        code = job.main(name, load(name).options(), load(name).run, arguments)
+        code = job.main(name, "", REQUESTS[name], load(name).run, arguments)
         return code, json.loads((tmp_path / "run" / "outcome" / f"{name}.json").read_text())
 
     return step

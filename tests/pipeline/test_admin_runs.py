@@ -12,11 +12,11 @@ from sexton.history.published_story import published_story
 from sexton.lake.catalog import Lake
 from sexton.lake.read import published_runs, read_published
 from sexton.pipeline import find_expired, plan_tombstones, publish_tables, replay_groups, validate_tables
-from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.plans.read_plan import read_plan
 from sexton.policy import Policy, read_policy
 from sexton.quality.suites import NEEDS_LOG
 from sexton.report import write_report
+from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.processes import SerialEngine

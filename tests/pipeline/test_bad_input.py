@@ -12,8 +12,8 @@ from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch
 from sexton.log.crc import crc32c
 from sexton.pipeline.audit import AuditRequest, run_audit
-from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.report import write_report
+from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_batches, offset_key, offset_value
 

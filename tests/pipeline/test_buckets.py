@@ -13,9 +13,9 @@ import pytest
 from sexton.errors import DataQualityFailure
 from sexton.maintenance.check_checkpoint import compare_checkpoint
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
-from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.plans.read_plan import own_plan
 from sexton.report.plan_page import render_plan
+from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.processes import SerialEngine

@@ -9,8 +9,8 @@ import pytest
 
 from sexton.pipeline import find_expired, replay_groups
 from sexton.pipeline.audit import AuditRequest, run_audit
-from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.policy import Policy, parse_policy
+from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from tests.archived import Archive

@@ -13,7 +13,7 @@ from sexton.errors import NoCoverage, UsageError
 from sexton.log.segment import file_bytes, list_segments
 from sexton.pipeline import import_log, replay_groups
 from sexton.pipeline.import_log import ImportRequest
-from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.settings import environment
@@ -26,7 +26,7 @@ import os, sys
 from pathlib import Path
 from sexton.errors import UsageError
 from sexton.pipeline import replay_groups
-from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.requests import ReplayRequest
 from sexton.runs import fold_log
 from sexton.runs.folder import RunFolder
 from sexton.runs.engine import Engine

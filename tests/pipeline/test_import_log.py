@@ -15,7 +15,7 @@ from sexton.errors import Refused, UsageError
 from sexton.log.message_set import encode_message_set
 from sexton.pipeline import import_log, replay_groups
 from sexton.pipeline.import_log import Imported, ImportRequest
-from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.source import open_archive, open_segments

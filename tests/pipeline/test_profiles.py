@@ -12,7 +12,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set
 from sexton.pipeline.audit import AuditRequest, run_audit
-from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.requests import ReplayRequest
 from sexton.runs.choose_profile import AMBIGUOUS, AUTO, Evidence, choose, of_evidence, of_version
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunRecord

@@ -11,6 +11,7 @@ from sexton.errors import DataQualityFailure
 from sexton.pipeline import job, validate_tables
 from sexton.quality import duckdb_checks
 from sexton.quality.expectation import Result
+from sexton.requests import REQUESTS
 from sexton.runs.engine import Engine
 from tests.pipeline.test_validate_publish import PLAN_A_KEPT_OFFSET, fill, load_job
 from tests.quality import world
@@ -21,7 +22,7 @@ TWO_WARNINGS = {"unknown_types": 3, "future_batches": 1}
 def end_of(name: str, folder: Path, *arguments: str, module: ModuleType | None = None) -> dict[str, object]:
     """What a job left as its outcome; its exit code is the one told there."""
     found = module or load_job(name)
-    code = job.main(name, found.options(), found.run, ["--run-dir", str(folder), *arguments])
+    code = job.main(name, "", REQUESTS[name], found.run, ["--run-dir", str(folder), *arguments])
     outcome: dict[str, object] = json.loads((folder / "outcome" / f"{name}.json").read_text())
     assert outcome["exit_code"] == code
     return outcome

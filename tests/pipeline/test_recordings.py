@@ -10,7 +10,7 @@ import pytest
 
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.pipeline.audit import AuditRequest, run_audit
-from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunRecord
 from tests.coordinator.golden import GOLDEN, sweeps

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sexton.pipeline import job
+from sexton.requests import REQUESTS
 from tests.archived import Archive
 from tests.jobs import load_job
 from tests.log_builder import commit
@@ -27,7 +28,7 @@ def archive(tmp_path: Path) -> Archive:
 def submit(replay_job: ModuleType, archive: Archive, out: Path, *options: object) -> tuple[int, dict[str, Any]]:
     """Exit code and outcome."""
     words = ["--archive", archive.root, "--settle-ms", SETTLE_MS, "--run-dir", out, *options]
-    code = job.main("replay_groups", replay_job.options(), replay_job.run, [str(word) for word in words])
+    code = job.main("replay_groups", "", REQUESTS["replay_groups"], replay_job.run, [str(word) for word in words])
     return code, json.loads((out / "outcome" / "replay_groups.json").read_text())
 
 
@@ -86,4 +87,4 @@ def test_options_that_exclude_each_other(replay_job, tmp_path, archive, options)
 
 def test_only_an_archive_is_checked(replay_job: ModuleType, tmp_path: Path) -> None:
     words = ["--segments", str(tmp_path), "--check", "--run-dir", str(tmp_path / "r")]
-    assert job.main("replay_groups", replay_job.options(), replay_job.run, words) == 2
+    assert job.main("replay_groups", "", REQUESTS["replay_groups"], replay_job.run, words) == 2

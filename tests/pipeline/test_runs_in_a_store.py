@@ -11,9 +11,9 @@ from sexton.archive.folder import Folder, filesystem
 from sexton.maintenance import run_folders
 from sexton.maintenance.run_folders import OldRunFolders
 from sexton.pipeline import find_expired, job, plan_tombstones, replay_groups, validate_tables
-from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.plans.read_plan import own_plan
 from sexton.report import write_report
+from sexton.requests import JobRequest, ReplayRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from sexton.uris import uri_without_login
@@ -110,8 +110,8 @@ def test_an_outcome_is_found_without_a_login_in_an_argument(runs: str, ends: str
     with with_settings(SEXTON_RUNS=runs):
         arguments = [f"--run-dir={uri_without_login(folder.uri)}"]
         assert "canary" not in arguments[0]
-        options = job.parser("stage", "", "")
-        code = job.main("stage", options, lambda _: {"exit_code": 5 if ends == "badly" else 0, "rows": 3}, arguments)
+        told = {"exit_code": 5 if ends == "badly" else 0, "rows": 3}
+        code = job.main("stage", "", JobRequest, lambda *_: told, arguments)
     assert code == (5 if ends == "badly" else 0)
     assert read_outcome(folder.uri, "stage")["rows"] == 3
     assert json.loads(folder.read("outcome", "stage.json"))["stage"] == "stage"

@@ -18,7 +18,8 @@ from sexton.errors import BrokerError, Refused, UsageError
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import TransientError
 from sexton.pipeline import fetch_log, job, snapshot_log
-from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest, earlier
+from sexton.pipeline.snapshot_log import Snapshot, earlier
+from sexton.requests import SnapshotRequest
 from sexton.runs.engine import Engine
 from tests.faults.snapshots import START_MS, Archivist, InlineEngine
 from tests.jobs import load_job
@@ -227,7 +228,7 @@ def test_the_alerts_of_an_attempt_that_died_are_told_by_the_next(monkeypatch, tm
 
     monkeypatch.setattr(snapshot_log, "run", run)
     options = ["--bootstrap-servers=b:1", f"--archive={tmp_path}", f"--run-dir={tmp_path / 'run'}"]
-    codes = [job.main("snapshot_log", main.options(), main.run, options) for _ in range(2)]
+    codes = [job.main("snapshot_log", "", SnapshotRequest, main.run, options) for _ in range(2)]
     assert codes == [1, 0]
     outcome = json.loads((tmp_path / "run" / "outcome" / "snapshot_log.json").read_text())
     assert outcome["alerts"] == ["the log ends at 5", "made anew"]

@@ -19,12 +19,13 @@ from sexton.lake.read import load, owner, partition_of, published_runs, read_pub
 from sexton.pipeline import job, publish_tables, validate_tables
 from sexton.quality import spark_checks
 from sexton.quality.declared_expectations import CHECKED_TABLES
+from sexton.requests import REQUESTS
 from sexton.runs.engine import Engine
 from sexton.runs.folder import LagCounts, ReplicaCounts, RunFolder, RunRecord, TransactionCounts
 from sexton.runs.processes import AutoEngine
 from sexton.summary.audit_counts import newest_lag
 from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, SNAPSHOT_TABLES, TABLES, TRANSACTIONS
-from tests.jobs import load_job
+from tests.jobs import JOBS, load_job
 from tests.lake_session import check_by_duckdb, engine_of, use_lake
 from tests.quality import world
 from tests.ui.lakes import as_table
@@ -316,11 +317,11 @@ def test_what_was_not_checked_is_not_published(no_spark: Engine, tmp_path: Path)
         publish_tables.run(no_spark, folder)
 
 
-@pytest.mark.parametrize("name", ["validate_tables", "publish_tables"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in JOBS.glob("*.py")))
 def test_jobs_explain_themselves(name: str) -> None:
-    help_text = load_job(name).options().format_help()
-    assert "--run-dir" in help_text
-    assert "example:" in help_text
+    help_text = job.parser(name, load_job(name).__doc__ or "", REQUESTS[name]).format_help()
+    parts = (f"{name}: ", "--run-dir URI ", f"example:\n  spark-submit spark_jobs/{name}.py ", " --run-dir var/runs/")
+    assert [text for text in parts if text not in help_text] == []
 
 
 @pytest.mark.thorough
@@ -341,7 +342,7 @@ def test_jobs_end_with_their_exit_codes(
         monkeypatch.setattr(module, "engine_of_task", lambda *_, **__: engine_of(iceberg.session))
         monkeypatch.setattr(Engine, "stop", lambda _: None)
         monkeypatch.setattr(module, "open_lake", lambda: lake, raising=False)
-        ended.append(job.main(name, module.options(), module.run, ["--run-dir", str(tmp_path), "--json"]))
+        ended.append(job.main(name, "", REQUESTS[name], module.run, ["--run-dir", str(tmp_path), "--json"]))
         outcome = json.loads((tmp_path / "outcome" / f"{name}.json").read_text())
         assert outcome["exit_code"] == ended[-1]
         assert ("error" in outcome) == bool(ended[-1])

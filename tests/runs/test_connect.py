@@ -115,6 +115,7 @@ JOB = """\
 import sys, time
 from pathlib import Path
 from sexton.pipeline import job
+from sexton.requests import JobRequest
 from sexton.runs.engine import Engine
 
 def beat(place):
@@ -123,11 +124,11 @@ def beat(place):
             file.write(".")
         time.sleep(0.2)
 
-def run(arguments):
+def run(_, folder):
     with Engine("test", quiet=True) as engine:
-        return {"never": engine.map("Working", [arguments.run_dir + ".beats"], beat)}
+        return {"never": engine.map("Working", [folder.uri + ".beats"], beat)}
 
-sys.exit(job.main("test", job.parser("test", "", ""), run))
+sys.exit(job.main("test", "", JobRequest, run))
 """
 
 

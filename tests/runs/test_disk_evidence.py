@@ -9,8 +9,8 @@ import pytest
 
 from sexton.coordinator.api.topics import Topics
 from sexton.pipeline.audit import AuditRequest, run_audit
-from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.records.uuids import parse_kafka_uuid
+from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunRecord
 from sexton.runs.processes import SerialEngine
 from sexton.runs.source import LogSource, open_segments

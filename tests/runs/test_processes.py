@@ -16,7 +16,7 @@ import pytest
 from sexton.archive.folder import Folder
 from sexton.errors import SextonError, UsageError
 from sexton.pipeline.audit import AuditRequest, run_audit
-from sexton.pipeline.replay_groups import ReplayRequest
+from sexton.requests import ReplayRequest
 from sexton.runs import processes as local
 from sexton.runs.engine import Engine, Exchange
 from sexton.runs.processes import AutoEngine, FileExchange, ProcessEngine, engine_here, engine_of_task

@@ -32,16 +32,13 @@ from sexton.airflow.consent import (
     question,
     require_login,
 )
-from sexton.airflow.forms import DRY_RUN_SINK, LOG_SINK
 from sexton.errors import printable
+from sexton.requests import DRY_RUN_SINK, LOG_SINK, ApplyTombstones, JobRequest, RestoreOffsets
 from sexton.settings import Cluster, settings
 
 APPROVAL_TASK = "approve"
 EXPECTED_OUTCOMES = frozenset({"done", "gone"})
 """Outcomes that raise no alert: the cluster is as requested."""
-PLAN_PARAMS = ("plan_id", "sink", "allow_log_sink")
-RESTORE_PARAMS = ("from_ledger", "from_plan", "as_of", "groups", "pattern", "topics", "clamp", "overwrite")
-LIST_PARAMS = ("groups", "topics")
 RECORD_PATIENCE_S = 60
 """How long a run waits for the scheduler's record of its trigger, which is written while the run starts."""
 
@@ -106,7 +103,7 @@ class PreviewPlan(CommandTask, SkipMixin):
     inherits_from_skipmixin = True
 
     def execute(self, context: Any) -> None:
-        options = params_of(context, PLAN_PARAMS)
+        options = params_of(context, ApplyTombstones)
         sink = options["sink"]
         _require_log_sink_allowed(options)
         shown = self.show("plan", options["plan_id"])
@@ -130,7 +127,7 @@ class PreviewRestore(CommandTask):
     """Makes a restore, which goes into the archive, and shows it."""
 
     def execute(self, context: Any) -> None:
-        options = params_of(context, RESTORE_PARAMS)
+        options = params_of(context, RestoreOffsets)
         done = self.sexton("restore", *restore_arguments(options), conn_id=self.cluster.kafka_conn_id)
         made = done.require_success("restore")
         if not made.get("restore_id"):
@@ -145,7 +142,7 @@ class ChangeCluster(CommandTask):
     """Does what was approved, after a complete check of the approval. Its XCom has the counts."""
 
     kind = ""
-    params_read: tuple[str, ...] = ()
+    params_read: type[JobRequest]
 
     def execute(self, context: Any) -> dict[str, int]:
         request, answer = self.consent(context)
@@ -188,7 +185,7 @@ class ChangeCluster(CommandTask):
 class ApplyPlan(ChangeCluster):
     """Checks the approval again and applies the plan through its sink. The ledger has the outcome of each offset."""
 
-    kind, params_read = "plan", PLAN_PARAMS
+    kind, params_read = "plan", ApplyTombstones
 
     def command(self, request: Request) -> tuple[str, ...]:
         _require_log_sink_allowed(request.options)
@@ -200,7 +197,7 @@ class ApplyPlan(ChangeCluster):
 class ApplyRestore(ChangeCluster):
     """Checks the approval again and commits the offsets of the restore."""
 
-    kind, params_read = "restore", RESTORE_PARAMS
+    kind, params_read = "restore", RestoreOffsets
 
     def command(self, request: Request) -> tuple[str, ...]:
         return ("restore", f"--id={request.document_id}", "--apply")
@@ -229,24 +226,23 @@ def triggered_through(folder: ApprovalFolder, *, patience_s: float = 0) -> str |
     return None if trigger is None else trigger.triggered_through
 
 
-def params_of(context: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return these params of the run, with an empty text or list for null."""
-    values = {name: context["params"][name] for name in names}
-    return {name: ([] if name in LIST_PARAMS else "") if value is None else value for name, value in values.items()}
+def params_of(context: Any, form: type[JobRequest]) -> dict[str, Any]:
+    """Return the params of the run, with an empty text or list for null."""
+    values = {name: context["params"][name] for name in form.model_fields}
+    empty = {name: [] if field.default == [] else "" for name, field in form.model_fields.items()}
+    return {name: empty[name] if value is None else value for name, value in values.items()}
 
 
 def restore_arguments(options: Mapping[str, Any]) -> list[str]:
     """Return the options of `sexton restore`. Command.run drops the empty ones."""
-    return [
-        f"--from-ledger={options['from_ledger']}",
-        f"--from-plan={options['from_plan']}",
-        f"--as-of={options['as_of']}",
-        *(f"--group={group}" for group in options["groups"]),
-        f"--pattern={options['pattern']}",
-        *(f"--topic={topic}" for topic in options["topics"]),
-        "--clamp" if options["clamp"] else "",
-        "--overwrite" if options["overwrite"] else "",
-    ]
+    given: list[str] = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, list):
+            given += [f"{flag.removesuffix('s')}={one}" for one in value]  # --group for each of `groups`
+        else:
+            given.append((flag if value else "") if isinstance(value, bool) else f"{flag}={value}")
+    return given
 
 
 def _require_log_sink_allowed(options: Mapping[str, Any]) -> None:

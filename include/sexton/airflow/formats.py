@@ -11,9 +11,8 @@ from typing import Any
 
 from jsonschema import FormatChecker  # type: ignore[import-untyped]
 
-INSTANT = "ISO 8601 instant or epoch milliseconds"
-RE2 = "RE2 regular expression"
-ISO_OR_MS = r"^$|^\d{1,16}$|^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?([Zz]|[+-]\d{2}:?\d{2})?$"
+from sexton.requests import INSTANT
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

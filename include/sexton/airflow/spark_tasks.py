@@ -48,7 +48,8 @@ from sexton.airflow.pools import AUDIT_POOL, KAFKA_POOL, OF_A_CLUSTER, PUBLISH_P
 from sexton.airflow.runs import read_outcome, remove_outcome, run_folder
 from sexton.errors import EXIT_MEANINGS, DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
 from sexton.process_id import TASK, host, process_id
-from sexton.settings import Cluster, environment, settings, variable
+from sexton.requests import REQUESTS
+from sexton.settings import Cluster, environment, setting_of, settings, variable
 from sexton.uris import secrets_of, uri_without_login
 
 STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables")
@@ -56,17 +57,7 @@ STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "v
 
 ANY_ERROR = 1
 NEVER_RETRIED = {UsageError.exit_code, DataQualityFailure.exit_code, Refused.exit_code}
-ARCHIVE = f"--archive={uri_without_login(settings().archive_uri)}"
-"""Without a login, because Airflow, `ps` and Spark's event log show arguments. The job adds it from its settings."""
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
-AS_OF = "--as-of={{ as_of_ms(dag_run, params) }}"
-NOW = "--now={{ now_ms(dag_run) }}"
-"""For tasks that describe the present. The same in a retry, and the end of the interval of a scheduled run; the
-interval of a manual run would have ended before, with a weekly schedule up to a week."""
-SETTLE = f"--settle-ms={settings().settle_ms}"
-RATE = f"--bytes-per-second={settings().fetch_bytes_per_second or ''}"
-PACE = f"--groups-per-second={settings().look_groups_per_second or ''}"
-TOPIC = "--topic=__consumer_offsets"
 CLUSTER_DEFAULTS = "-Dspark.executor.memoryOverheadFactor=1.6 -Dspark.cores.max=8"
 """What a task takes of a cluster: memory for the Python of a task beside a heap of 1 GB (docs/deploy.md), and not all
 cores of a standalone one. As properties of spark-submit's JVM: arguments, spark-defaults.conf and an own
@@ -77,7 +68,6 @@ UNTOLD = ("stage", "exit_code", "warnings")
 """What of it is no XCom: Airflow knows it, or, as warnings, it may name groups; those are in the log and in `runs`."""
 LINKED = {"cluster": "cluster_id", "as_of": "as_of_ms"}
 """Parameters of the dashboard, and what of the outcome they are."""
-DELETE = "{{ '--delete' if params.delete else '' }}"
 
 
 def as_of_ms(dag_run: Any, params: Mapping[str, Any]) -> int:
@@ -132,8 +122,31 @@ def policy_file(default: str, params: Mapping[str, Any]) -> str:
     return str(Path(default).parent / name)
 
 
+def arguments_of(task_id: str, cluster: Cluster) -> list[str]:
+    """Return the arguments of a task: values of settings, and templates. One whose value is empty is not passed.
+
+    An archive has no login, because Airflow, `ps` and Spark's event log show arguments. The job adds it from its
+    settings.
+    """
+    given = []
+    for name, option, field in REQUESTS[task_id].options():
+        param = option.name or name
+        flag, is_flag = f"--{param.replace('_', '-')}", field.annotation is bool
+        if option.task:
+            given.append(f"{flag}={{{{ {option.task} }}}}")
+        elif option.form:
+            asked = f"'{flag}' if params.{param} else ''" if is_flag else f"params.{param} or ''"
+            given.append(f"{{{{ {asked} }}}}" if is_flag else f"{flag}={{{{ {asked} }}}}")
+        elif option.setting:
+            value = setting_of(cluster, option.setting)
+            if name == "archive":
+                value = uri_without_login(value)
+            given.append((flag if value else "") if is_flag else f"{flag}={'' if value is None else value}")
+    return given
+
+
 def macros(cluster: Cluster) -> dict[str, Any]:
-    """Return the functions that the arguments in JOBS call: user_defined_macros of every DAG with Spark jobs."""
+    """Return the functions that arguments call: user_defined_macros of every DAG with Spark jobs."""
     return {
         "as_of_ms": as_of_ms,
         "now_ms": now_ms,
@@ -144,23 +157,20 @@ def macros(cluster: Cluster) -> dict[str, Any]:
 
 
 def _shown_run_folder(dag_id: str, run_id: str) -> str:
-    """Return the run folder without a login, as ARCHIVE."""
+    """Return the run folder without a login, as `arguments_of` does the archive."""
     return uri_without_login(run_folder(dag_id, run_id))
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a task takes and touches.
+    """What a task touches.
 
-    `arguments` come before the run folder; one whose value is empty is not passed. One task at a time runs in its
-    `pool`. A task that `chooses_cluster` gets the cluster's id: later stages continue with what replay_groups chose.
-    `reads` and `writes` are the kinds of its OpenLineage datasets, and the published tables among them.
+    One task at a time runs in its `pool`. `reads` and `writes` are the kinds of its OpenLineage datasets, and the
+    published tables among them.
     """
 
-    arguments: Sequence[str] = ()
     pool: str | None = None
     needs_spark: bool = True
-    chooses_cluster: bool = False
     writes_iceberg: bool = False
     reads: Sequence[DatasetKind] = ()
     writes: Sequence[DatasetKind] = ()
@@ -169,74 +179,22 @@ class Job:
 
 
 JOBS = {
-    "snapshot_log": Job(
-        [ARCHIVE, AS_OF, SETTLE, RATE, PACE, TOPIC],
-        KAFKA_POOL,
-        chooses_cluster=True,
-        reads=["topic"],
-        writes=["archive"],
-    ),
-    "replay_groups": Job(
-        [
-            ARCHIVE,
-            AS_OF,
-            "--since={{ since_ms(dag_run, params) }}",
-            SETTLE,
-            "--profile={{ params.profile }}",
-            "--retention-minutes={{ params.retention_minutes or '' }}",
-            "{{ '--full' if params.full else '' }}",
-            "--run-id={{ run_id }}.{{ ti.try_number }}",
-        ],
-        chooses_cluster=True,
-        reads=["archive"],
-        writes=["archive", "runs"],
-    ),
-    "find_expired": Job(["--policy={{ policy_file(params) }}"], reads=["archive", "runs"], writes=["runs"]),
+    "snapshot_log": Job(KAFKA_POOL, reads=["topic"], writes=["archive"]),
+    "replay_groups": Job(reads=["archive"], writes=["archive", "runs"]),
+    "find_expired": Job(reads=["archive", "runs"], writes=["runs"]),
     "plan_tombstones": Job(reads=["runs"], writes=["runs"]),
     "validate_tables": Job(writes_iceberg=True, reads=["runs"]),
     "publish_tables": Job(
-        [ARCHIVE],
-        PUBLISH_POOL,
-        writes_iceberg=True,
-        reads=["runs"],
-        writes=["archive"],
-        writes_tables=PUBLISHED_TABLES,
+        PUBLISH_POOL, writes_iceberg=True, reads=["runs"], writes=["archive"], writes_tables=PUBLISHED_TABLES
     ),
-    "verify": Job(
-        [ARCHIVE, NOW, "--subset={{ params.subset or '' }}"],
-        needs_spark=False,
-        chooses_cluster=True,
-        reads=["archive"],
-    ),
-    "check_checkpoint": Job([ARCHIVE, NOW], chooses_cluster=True, reads=["archive"]),
-    "expire_runs": Job(
-        [ARCHIVE, NOW, DELETE],
-        PUBLISH_POOL,
-        chooses_cluster=True,
-        writes_iceberg=True,
-        writes=["archive"],
-        writes_tables=EXPIRING_TABLES,
-    ),
-    "compact_tables": Job([NOW, DELETE], PUBLISH_POOL, writes_iceberg=True, writes_tables=ALL_TABLES),
-    "reconcile": Job([ARCHIVE, NOW], KAFKA_POOL, chooses_cluster=True, reads=["topic", "archive"], writes=["archive"]),
-    "audit_replicas": Job(
-        [
-            ARCHIVE,
-            NOW,
-            RATE,
-            "--log-partitions={{ params.log_partitions or '' }}",
-            "--run-id={{ run_id }}.{{ ti.try_number }}",
-        ],
-        AUDIT_POOL,
-        chooses_cluster=True,
-        writes_iceberg=True,
-        reads=["topic", "archive"],
-        writes_tables=REPLICA_TABLES,
-    ),
+    "verify": Job(needs_spark=False, reads=["archive"]),
+    "check_checkpoint": Job(reads=["archive"]),
+    "expire_runs": Job(PUBLISH_POOL, writes_iceberg=True, writes=["archive"], writes_tables=EXPIRING_TABLES),
+    "compact_tables": Job(PUBLISH_POOL, writes_iceberg=True, writes_tables=ALL_TABLES),
+    "reconcile": Job(KAFKA_POOL, reads=["topic", "archive"], writes=["archive"]),
+    "audit_replicas": Job(AUDIT_POOL, writes_iceberg=True, reads=["topic", "archive"], writes_tables=REPLICA_TABLES),
     "audit_transactions": Job(
-        [ARCHIVE, NOW, RATE, "--run-id={{ run_id }}.{{ ti.try_number }}"],
         AUDIT_POOL,
-        chooses_cluster=True,
         writes_iceberg=True,
         reads=["topic", "archive"],
         writes=["archive"],
@@ -244,10 +202,8 @@ JOBS = {
         writes_tables=TRANSACTION_TABLES,
     ),
     "audit_lag": Job(
-        [ARCHIVE, NOW, "--run-id={{ run_id }}.{{ ti.try_number }}"],
         AUDIT_POOL,
         needs_spark=False,
-        chooses_cluster=True,
         reads=["archive"],
         writes=["archive"],
         reads_tables=["runs", "committed_offsets", "pending_offsets", "topic_partitions", "time_lag"],
@@ -400,13 +356,10 @@ class KafkaJob(SparkJob):
 def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) -> SparkJob:
     """Return the task that runs `spark_jobs/<task_id>.py`."""
     config, job = settings(), JOBS[task_id]
-    only = [f"--cluster-id={cluster.cluster_id or ''}"] if job.chooses_cluster else []
-    if task_id == "snapshot_log" and cluster.admin_only:
-        only.append("--admin-only")
     common: dict[str, Any] = {
         "task_id": task_id,
         "application": str(config.home / "spark_jobs" / f"{task_id}.py"),
-        "application_args": [*job.arguments, RUN_DIR, *only],
+        "application_args": [*arguments_of(task_id, cluster), RUN_DIR],
         "conn_id": config.spark_conn_id,
         "name": f"sexton-{task_id}",
         "driver_memory": config.spark_driver_memory,
@@ -414,7 +367,7 @@ def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) 
         "outlets": list(outlets),
         "doc_md": _doc(config.home / "spark_jobs" / f"{task_id}.py"),
     }
-    if RATE in job.arguments:
+    if "bytes_per_second" in REQUESTS[task_id].model_fields:
         common["execution_timeout"] = timedelta(hours=config.fetch_timeout_hours)
     if job.writes_iceberg:
         common["jars"] = config.spark_jars or None

@@ -34,7 +34,7 @@ from sexton.cli.progress import working
 from sexton.errors import UsageError
 
 if TYPE_CHECKING:
-    from sexton.pipeline.replay_groups import ReplayRequest
+    from sexton.requests import ReplayRequest
     from sexton.runs.source import LogSource
     from sexton.views.coordinator_view import CoordinatorView
 
@@ -187,7 +187,7 @@ class ReplayInput:
 
     def request(self, name: str) -> "ReplayRequest":
         """The request for a replay. Imports what reads logs, which takes seconds: `check` first."""
-        from sexton.pipeline.replay_groups import ReplayRequest
+        from sexton.requests import ReplayRequest
 
         taken_at_ms = parse_optional_instant(self.taken_at, "--taken-at")
         return ReplayRequest(

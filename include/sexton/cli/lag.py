@@ -113,10 +113,11 @@ def _with_snapshot(log: _LagInput, cluster: ClusterInput, *, quiet: bool) -> _La
     from dataclasses import replace
 
     from sexton.pipeline import snapshot_log
+    from sexton.requests import SnapshotRequest
     from sexton.runs.processes import engine_here
     from sexton.settings import settings
 
-    request = snapshot_log.SnapshotRequest(
+    request = SnapshotRequest(
         config=cluster.client(),
         archive=archive_uri(log.archive),
         bytes_per_second=settings().fetch_bytes_per_second or None,

@@ -53,10 +53,11 @@ def snapshot(
     as_of_ms = parse_optional_instant(as_of, "--as-of")
 
     from sexton.pipeline import archive_transactions, snapshot_log
+    from sexton.requests import SnapshotRequest
     from sexton.runs.processes import engine_here
     from sexton.settings import settings
 
-    request = snapshot_log.SnapshotRequest(
+    request = SnapshotRequest(
         config=cluster.client(),
         archive=archive_uri(archive),
         as_of_ms=as_of_ms,

@@ -125,7 +125,7 @@ def _input(log: LogInput, cluster: ClusterInput, *, quiet: bool) -> Iterator[_In
         return
     from sexton.kafka.failures import NotAllowed
     from sexton.pipeline import archive_transactions, snapshot_log
-    from sexton.pipeline.snapshot_log import SnapshotRequest
+    from sexton.requests import SnapshotRequest
     from sexton.runs.processes import engine_here
     from sexton.settings import settings
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.analysis.lag_growth import lag_growth, loses_at
-from sexton.kafka.client import ClientConfig
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_cluster, require_cluster
 from sexton.lake.audits import newest_audit_of_a_run
@@ -33,6 +32,7 @@ from sexton.pipeline.measure_lag import (
     measure,
     of_held,
 )
+from sexton.requests import LagRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import open_archive
 from sexton.settings import settings
@@ -41,17 +41,6 @@ from sexton.tables import COMMITTED_OFFSETS, LOAD_PROFILE, TIME_LAG
 HOUR_MS = 3_600_000
 _PENDING = [*KEY, "producer_id"]
 _COMPARED = [*KEY, "committed_offset", "lag_min_ms", "lag_max_ms", "would_reset", "loses_at_ms"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LagRequest:
-    """Which cluster, and the archive that knows it. What is lost within `alert_hours` is an alert; 0: nothing is."""
-
-    run_id: str
-    config: ClientConfig
-    archive: str
-    cluster_id: str | None = None
-    alert_hours: int = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from pyarrow import fs as pafs
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.errors import NoCoverage
-from sexton.kafka.client import ClientConfig
 from sexton.kafka.replicas import describe_replicas
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import require_cluster
@@ -25,6 +24,7 @@ from sexton.lake.catalog import Lake
 from sexton.maintenance.publish_audit import publish_audit
 from sexton.replicas import Comparison, ReplicaFolder, ReplicaLog, archived_logs, compare
 from sexton.replicas.copy import ReplicaCopy, copy_replicas
+from sexton.requests import ReplicaRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings
@@ -32,18 +32,6 @@ from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE
 
 COPIES = "replicas"
 """Where in the run folder the copies are."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaRequest:
-    """Which cluster, and the archive that knows it; all log partitions, or some. `bytes_per_second` bounds the copy."""
-
-    run_id: str
-    config: ClientConfig
-    archive: str
-    log_partitions: Sequence[int] | None = None
-    bytes_per_second: int | None = None
-    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

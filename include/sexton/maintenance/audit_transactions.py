@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sexton.coordinator.profiles import profile_of
-from sexton.kafka.client import ClientConfig
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_cluster
 from sexton.lake.branch import RunKey
@@ -19,7 +18,7 @@ from sexton.lake.read import PublishedRun, published_at, read_published
 from sexton.maintenance.publish_audit import publish_audit
 from sexton.pipeline import archive_transactions
 from sexton.pipeline.archive_transactions import open_producers
-from sexton.pipeline.snapshot_log import SnapshotRequest
+from sexton.requests import SnapshotRequest, TransactionRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import LogSource, open_archive
@@ -32,17 +31,6 @@ from sexton.transactions.rows import open_transactions
 from sexton.transactions.verdicts import Clocks, Producers
 
 TABLES = TRANSACTIONS, TRANSACTIONAL_IDS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionRequest:
-    """Which cluster, and the archive that knows it. `bytes_per_second` bounds the copy."""
-
-    run_id: str
-    config: ClientConfig
-    archive: str
-    bytes_per_second: int | None = None
-    cluster_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,8 @@ from sexton.kafka.rights import hidden
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.maintenance.group_answers import Difference, LiveAnswers, ask, by_log, differences, kinds
 from sexton.pipeline import snapshot_log
-from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
+from sexton.pipeline.snapshot_log import Snapshot
+from sexton.requests import SnapshotRequest
 from sexton.runs.engine import Engine
 from sexton.runs.source import open_archive
 from sexton.views.coordinator_view import LazyShards

@@ -5,7 +5,6 @@ and the refusal to join what does not continue hold for it as well.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from sexton.errors import UsageError
 from sexton.kafka.failures import NotAllowed
@@ -13,7 +12,8 @@ from sexton.kafka.replicas import look_at_replicas
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_topic
 from sexton.pipeline import snapshot_log
-from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
+from sexton.pipeline.snapshot_log import Snapshot
+from sexton.requests import SnapshotRequest
 from sexton.runs.engine import Engine
 from sexton.transactions import TOPIC
 from sexton.transactions.reading import transactions_archive
@@ -38,9 +38,8 @@ def run(
             raise
         except UsageError:
             return None
-    own = replace(
-        request, topic=TOPIC, archive=transactions_archive(request.archive, cluster_id), cluster_id=cluster_id
-    )
+    archive = transactions_archive(request.archive, cluster_id)
+    own = request.model_copy(update={"topic": TOPIC, "archive": archive, "cluster_id": cluster_id})
     return snapshot_log.run(engine, own, now_ms=now_ms, connect=connect, notify=notify)
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
-from sexton.pipeline.replay_groups import ReplayRequest
 from sexton.policy import Policy
+from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 

@@ -14,38 +14,67 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar, get_args
+
+from pydantic.fields import FieldInfo
 
 from sexton.distributions import require_fit
 from sexton.errors import SextonError, printable, printable_traceback
 from sexton.numbers import whole_number
 from sexton.process_id import TASK, ProcessId, has_ended, host
+from sexton.requests import INPUT, JobRequest, Option
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings, variable
 from sexton.uris import with_login_of, without_login
 
-if TYPE_CHECKING:
-    from sexton.kafka.client import ClientConfig
-
-Run = Callable[[argparse.Namespace], dict[str, object]]
+CONFIG = "config"
+"""The field of a request that has the options of the connection."""
+Asked = TypeVar("Asked", bound=JobRequest)
 _POLL_S, _INTERRUPT_S = 2, 10
 
 
-def parser(stage: str, description: str, example: str) -> argparse.ArgumentParser:
-    """An option parser with what all jobs have in common: --run-dir, --json, --debug."""
+def parser(stage: str, description: str, request: type[JobRequest]) -> argparse.ArgumentParser:
+    """An option parser with what all jobs have in common (--run-dir, --json, --debug) and the options of `request`."""
     options = argparse.ArgumentParser(
-        prog=f"{stage}.py",
-        description=description,
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=f"{stage}.py", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.register("action", None, _Once)
     options.register("type", int, whole_number)
     options.add_argument("--run-dir", required=True, type=whole, metavar="URI", help="folder or URI of the run")
     options.add_argument("--json", action="store_true", help="print the outcome as one JSON line")
     options.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    groups: dict[str, argparse._MutuallyExclusiveGroup] = {}
+    example = f"spark-submit spark_jobs/{stage}.py"
+    for name, option, field in request.options():
+        if name == CONFIG:
+            _add_connection(options)
+            example += " --bootstrap-servers 127.0.0.1:19092"
+        elif option.help is not None:
+            flag = f"--{(option.name or name).replace('_', '-')}"
+            how = {"dest": name, "help": option.help, **_reading(option, field)}
+            if option.one_of is not None and option.one_of not in groups:
+                groups[option.one_of] = options.add_mutually_exclusive_group(required=option.one_of == INPUT)
+            groups.get(option.one_of or "", options).add_argument(flag, **how)
+            if name == "archive" and (field.is_required() or option.one_of):
+                example += " --archive var/archive"
+    options.epilog = f"example:\n  {example} --run-dir var/runs/manual"
     return options
+
+
+def _reading(option: Option, field: FieldInfo) -> dict[str, Any]:
+    """Return how argparse reads an option: by the type of its field."""
+    kinds = get_args(field.annotation) or (field.annotation,)
+    if bool in kinds:
+        return {"action": "store_true"}
+    found: dict[str, Any] = {"metavar": option.metavar, "required": field.is_required()}
+    if not field.is_required():
+        found["default"] = field.get_default(call_default_factory=True)
+    if option.read is not None:
+        return {**found, "type": option.read}
+    if list[str] in kinds:
+        return {**found, "action": "append"}
+    return {**found, "type": next((kind for kind in (int, Path) if kind in kinds), str)}
 
 
 class _Once(argparse._StoreAction):
@@ -64,10 +93,7 @@ def whole(place: str) -> str:
     return place if "://" in place else str(Path(place).absolute())
 
 
-def add_kafka_options(options: argparse.ArgumentParser) -> None:
-    """Add the options of jobs that talk to a live cluster."""
-    from sexton.kafka.topics import OFFSETS_TOPIC  # late: most jobs talk to no broker, and the client takes a second
-
+def _add_connection(options: argparse.ArgumentParser) -> None:
     options.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="default: what --client-config says")
     options.add_argument(
         "--client-config",
@@ -75,32 +101,41 @@ def add_kafka_options(options: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="Kafka client properties, in Java's or librdkafka's names; secrets belong here, not in options",
     )
-    options.add_argument("--topic", default=OFFSETS_TOPIC, metavar="NAME", help="default: %(default)s")
 
 
-def kafka_config(arguments: argparse.Namespace) -> "ClientConfig":
-    """Return the client configuration of the options of `add_kafka_options`."""
-    from sexton.kafka.client import client_config, read_properties
+def _request(arguments: argparse.Namespace, kind: type[Asked]) -> Asked:
+    """Return the request that the options describe."""
+    given = {name: getattr(arguments, name) for name in kind.model_fields if hasattr(arguments, name)}
+    if CONFIG in kind.model_fields:
+        from sexton.kafka.client import client_config, read_properties  # late: most jobs talk to no broker
 
-    file = arguments.client_config
-    properties = read_properties(file) if file else {}
-    return client_config(properties, bootstrap_servers=arguments.bootstrap_servers, where=file)
+        file = arguments.client_config
+        properties = read_properties(file) if file else {}
+        given[CONFIG] = client_config(properties, bootstrap_servers=arguments.bootstrap_servers, where=file)
+    return kind(**given)
 
 
-def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[str] | None = None) -> int:
+def main(
+    stage: str,
+    description: str | None,
+    request: type[Asked],
+    run: Callable[[Asked, RunFolder], dict[str, object]],
+    argv: Sequence[str] | None = None,
+) -> int:
     """Run one stage and return its exit code; the result is printed in one line and written to the outcome file.
 
-    `run` returns what to report (counts, places). It may set "exit_code": 5, everything was written but some input
-    could not be decoded.
+    `run` gets the request and the run folder. It returns what to report (counts, places). It may set "exit_code": 5,
+    everything was written but some input could not be decoded.
     """
     if task := variable(TASK):
         _end_with_task(**json.loads(task))
     began = time.monotonic()
-    arguments = options.parse_args(argv)
+    arguments = parser(stage, description or "", request).parse_args(argv)
     _complete(arguments)
+    folder = RunFolder(arguments.run_dir)
     try:
         require_fit()
-        outcome: dict[str, object] = {"exit_code": 0, **run(arguments)}
+        outcome: dict[str, object] = {"exit_code": 0, **run(_request(arguments, request), folder)}
         outcome["seconds"] = round(time.monotonic() - began, 1)
     except SextonError as error:
         outcome = {"exit_code": error.exit_code, "error": printable(str(error))}
@@ -113,7 +148,7 @@ def main(stage: str, options: argparse.ArgumentParser, run: Run, argv: Sequence[
         outcome = {"exit_code": 1, "error": f"{type(error).__name__}: {line}"}
         _print_error(arguments, f"{type(error).__name__}: {line} (--debug shows where)")
     text = json.dumps({"stage": stage, **outcome}, default=str)
-    RunFolder(arguments.run_dir).write(text.encode(), "outcome", f"{stage}.json")
+    folder.write(text.encode(), "outcome", f"{stage}.json")
     if arguments.json:
         sys.stdout.write(text + "\n")
     elif "error" not in outcome:

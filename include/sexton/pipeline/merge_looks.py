@@ -22,7 +22,8 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
 from sexton.history.look_difference import changes_of_looks
 from sexton.kernels.results import TOMBSTONE_SCHEMA
-from sexton.pipeline.run_record import ReplayRequest, retention_of, write_topic_partitions
+from sexton.pipeline.run_record import retention_of, write_topic_partitions
+from sexton.requests import ReplayRequest
 from sexton.runs.choose_profile import Choice, choose
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord, Shard

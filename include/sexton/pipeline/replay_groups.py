@@ -38,7 +38,6 @@ from sexton.pipeline.misplaced import (
 )
 from sexton.pipeline.run_record import (
     Finished,
-    ReplayRequest,
     blocked,
     describe,
     findings_of,
@@ -47,6 +46,7 @@ from sexton.pipeline.run_record import (
     require_coverage,
     write_topic_partitions,
 )
+from sexton.requests import ReplayRequest
 from sexton.runs import checkpoint
 from sexton.runs.checkpoint import Base
 from sexton.runs.choose_profile import AUTO, choose, of_evidence

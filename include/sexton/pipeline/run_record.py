@@ -2,7 +2,7 @@
 counts, findings and warnings.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,8 @@ from sexton.coordinator.partitioner import unknown_count_text
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import NoCoverage, UsageError
 from sexton.numbers import ranges_text
-from sexton.runs.choose_profile import AUTO, Choice
+from sexton.requests import ReplayRequest
+from sexton.runs.choose_profile import Choice
 from sexton.runs.fold_log import Merged
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import KAFKAS_DEFAULT
@@ -35,34 +36,6 @@ _AFTER_FAILURE = {
     AfterFailure.PREFIX.value: "serves what it had read before; verdicts and forecast are of all that could be decoded",
     NEVER_ENDS: "answers every question about its groups with COORDINATOR_LOAD_IN_PROGRESS",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayRequest:
-    """What to replay. Exactly one of `segments`, the log directories of a broker, and `archive`; without `as_of_ms` the
-    whole log is read.
-
-    `profile` is a name, with a release or without, or choose_profile.AUTO. Of an archive that holds several clusters
-    `cluster_id` names one; `is_full` leaves checkpoints alone; `settle_ms` is by default that of the settings. With
-    `since_ms` offset_changes of an archive covers the time from there to `as_of_ms`. `load_buffer_bytes` and
-    `codec`, in which the plan's batches are written, are by default what the archive recorded, else Kafka's.
-    """
-
-    run_id: str
-    segments: str | Sequence[str] | None = None
-    archive: str | None = None
-    as_of_ms: int | None = None
-    taken_at_ms: int
-    retention_minutes: int | None = None
-    profile: str = AUTO
-    topics_file: str | None = None
-    cluster_id: str | None = None
-    settle_ms: int | None = None
-    is_full: bool = False
-    since_ms: int | None = None
-    partition_count: int | None = None
-    load_buffer_bytes: int | None = None
-    codec: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,6 @@ from sexton.archive.snapshots import snapshot_window
 from sexton.archive.writer import ArchiveEnd, archive_ends
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
-from sexton.kafka.client import ClientConfig
 from sexton.kafka.collect_metadata import LogEnds, collect_metadata, log_ends
 from sexton.kafka.rights import may_read
 from sexton.kafka.session import ClusterSession, Connect, TransientError
@@ -56,6 +55,7 @@ from sexton.pipeline.continuation import (
     is_unobserved,
 )
 from sexton.pipeline.fetch_log import FetchWork, fetch
+from sexton.requests import SnapshotRequest
 from sexton.runs.engine import Engine
 
 LONGEST_WAIT_MS = 3_600_000
@@ -63,27 +63,6 @@ LOG = "log"
 _NOT_AUTHORIZED = 29  # TOPIC_AUTHORIZATION_FAILED
 LOOKS = 8
 """How often a snapshot looks again when the log changes while it is read; then it fails, and may be run again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRequest:
-    """What to copy, and where to. With `as_of_ms` the snapshot is taken at or after as_of_ms + settle_ms.
-
-    `bytes_per_second` bounds the bytes read in all; None: as fast as the brokers allow. Any cluster but `cluster_id` is
-    refused before anything of it is archived.
-    """
-
-    config: ClientConfig
-    archive: str
-    topic: str = OFFSETS_TOPIC
-    as_of_ms: int | None = None
-    settle_ms: int = 60_000
-    bytes_per_second: int | None = None
-    cluster_id: str | None = None
-    admin_only: bool = False
-    """Look at groups by Admin API, and leave the log alone."""
-    groups_per_second: int | None = None
-    """Bounds such a look; None: as fast as the brokers allow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from sexton.errors import UsageError
 from sexton.pipeline.replay_groups import STATE_TABLES, run
-from sexton.pipeline.run_record import ReplayRequest
+from sexton.requests import ReplayRequest
 from sexton.runs.choose_profile import AUTO
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine

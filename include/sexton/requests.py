@@ -1,0 +1,484 @@
+"""What each job and each DAG can be asked: one model each, whose fields are declared here and nowhere else.
+
+From a field derive the option of the file in spark_jobs/ (pipeline/job.py), the field of the DAG's trigger form
+(airflow/forms.py), and the argument that a task passes (airflow/spark_tasks.py). The stage takes the model itself.
+
+An optional field of a form allows null, because Airflow's form treats an empty field that does not as missing and sends
+nothing. An empty text is valid as well: runs triggered by older forms or by the API send it. Tasks treat both as empty.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+from sexton.settings import settings
+
+INSTANT = "ISO 8601 instant or epoch milliseconds"
+RE2 = "RE2 regular expression"
+"""JSON schema formats (airflow/formats.py)."""
+ISO_OR_MS = r"^$|^\d{1,16}$|^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?([Zz]|[+-]\d{2}:?\d{2})?$"
+SHA256, SHA256_OR_NONE = r"^[0-9a-f]{64}$", r"^$|^[0-9a-f]{64}$"
+DRY_RUN_SINK, LOG_SINK = "dry_run", "log"
+SINKS = (DRY_RUN_SINK, "coordinator", LOG_SINK)
+"""Where tombstones go: nowhere, through the group coordinators, or into the log itself."""
+INPUT, MODE = "input", "mode"
+"""Groups of options that exclude each other: one of the first is required, one of the second may be given."""
+_NAME = {"type": "string", "minLength": 1, "maxLength": 32_767}
+"""An empty name would become an empty option, which is dropped, and without options everything is restored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """How a field is given. `name` is by default the field's: --settle-ms for settle_ms.
+
+    A job has the option if there is a `help`. In a DAG run the value is that of the field of the trigger form (`form`:
+    its JSON schema), of the Jinja expression `task`, or of the `setting`, which for a field of a form is the default.
+    `read` parses the option's text; `one_of` is INPUT or MODE.
+    """
+
+    name: str
+    help: str | None
+    metavar: str | None
+    one_of: str | None
+    read: Callable[[str], Any] | None
+    form: Mapping[str, Any]
+    task: str
+    setting: str
+
+
+def option(
+    default: Any,
+    help: str | None = None,  # noqa: A002  # argparse's word
+    metavar: str | None = None,
+    *,
+    name: str = "",
+    one_of: str | None = None,
+    read: Callable[[str], Any] | None = None,
+    form: Mapping[str, Any] | None = None,
+    task: str = "",
+    setting: str = "",
+) -> Any:
+    """Declare a field with its Option; `default` may be a function, or `...` for a field that is required."""
+    asked = Option(
+        name=name, help=help, metavar=metavar, one_of=one_of, read=read, form=form or {}, task=task, setting=setting
+    )
+    given: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
+    return Field(**given, json_schema_extra={"option": asked})  # type: ignore[dict-item]
+
+
+class JobRequest(BaseModel):
+    """A job that needs its run folder only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def options(cls) -> Iterator[tuple[str, Option, FieldInfo]]:
+        """Yield field name, option and field of everything that can be asked, in order."""
+        for name, field in cls.model_fields.items():
+            if isinstance(field.json_schema_extra, dict):
+                yield name, field.json_schema_extra["option"], field  # type: ignore[misc]
+
+
+def form(section: str, title: str, description: str, **schema: Any) -> dict[str, Any]:
+    """Return the schema of a field of a form: an optional text, unless `schema` has another type."""
+    return {"type": ["null", "string"], "title": title, "description": description, "section": section, **schema}
+
+
+def flag(section: str, title: str, description: str) -> dict[str, Any]:
+    return form(section, title, description, type="boolean")
+
+
+def instant(section: str, title: str, description: str) -> dict[str, Any]:
+    return form(section, title, description, format=INSTANT, pattern=ISO_OR_MS)
+
+
+def names(title: str, description: str) -> dict[str, Any]:
+    more: dict[str, Any] = {"type": ["null", "array"], "items": _NAME, "maxItems": 1_000}
+    return form("What to restore", title, f"{description} Empty: all.", **more)
+
+
+def clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def numbers(texts: str) -> list[int]:
+    """Return the numbers of `7,12`."""
+    return [int(number) for number in texts.split(",")]
+
+
+Rate = Annotated[int | None, AfterValidator(lambda rate: rate or None)]
+"""So many in a second; 0 and None: no limit."""
+AS_OF_TASK, ATTEMPT = "as_of_ms(dag_run, params)", "run_id ~ '.' ~ ti.try_number"
+DESCRIBE, JUDGE = "What to describe", "How to judge"
+
+
+class KafkaRequest(JobRequest):
+    """A job that talks to a live cluster. `config` is a `kafka.client.ClientConfig`, of --bootstrap-servers and
+    --client-config."""
+
+    config: Any = option(...)
+    topic: str = option("__consumer_offsets", "default: %(default)s", "NAME")
+
+
+class SnapshotRequest(KafkaRequest):
+    """What to copy, and where to. With `as_of_ms` the snapshot is taken at or after as_of_ms + settle_ms.
+
+    `bytes_per_second` bounds the bytes read in all, `groups_per_second` a look by Admin API; None: as fast as the
+    brokers allow. With `admin_only` the log is left alone. Any cluster but `cluster_id` is refused before anything of
+    it is archived.
+    """
+
+    archive: str = option(..., "folder or URI where segments are kept", "URI", setting="archive_uri")
+    as_of_ms: int | None = option(
+        None, "wait until this instant has settled (default: now)", "MS", name="as_of", task=AS_OF_TASK
+    )
+    settle_ms: int = option(
+        60_000, "how long after --as-of late appends may arrive (default: %(default)s)", "MS", setting="settle_ms"
+    )
+    bytes_per_second: Rate = option(
+        None, "read no faster than this (default: as brokers allow)", "N", setting="fetch_bytes_per_second"
+    )
+    groups_per_second: Rate = option(None, "pace of a look by Admin API", "N", setting="look_groups_per_second")
+    admin_only: bool = option(False, "look by Admin API, leave the log alone", setting="admin_only")
+    cluster_id: str | None = option(
+        None, "refuse any other cluster (default: whichever answers)", "ID", setting="cluster_id"
+    )
+
+
+class ReplayRequest(JobRequest):
+    """What to replay. Exactly one of `segments`, the log directories of a broker, and `archive`; without `as_of_ms` the
+    whole log is read.
+
+    `profile` is a name, with a release or without, or `auto`. Of an archive that holds several clusters `cluster_id`
+    names one; `is_full` leaves checkpoints alone; `settle_ms` is by default that of the settings. With `since_ms`
+    offset_changes of an archive covers the time from there to `as_of_ms`. `load_buffer_bytes` and `codec`, in which the
+    plan's batches are written, are by default what the archive recorded, else Kafka's. `check` is for the job alone.
+    """
+
+    archive: str | None = option(None, "archive filled by snapshot_log", "URI", one_of=INPUT, setting="archive_uri")
+    segments: str | list[str] | None = option(
+        None, "a broker's log directory, or a backup of one; may be repeated", "DIR", one_of=INPUT
+    )
+    as_of_ms: int | None = option(
+        None,
+        "instant to describe (default: the log's end)",
+        "MS",
+        name="as_of",
+        task=AS_OF_TASK,
+        form=instant(
+            DESCRIBE,
+            "As of",
+            "The instant to describe: ISO 8601 (UTC unless it has a zone) or epoch milliseconds. Empty: the end of the "
+            "run's data interval, or the time of triggering if it has none.",
+        ),
+    )
+    since_ms: int | None = option(
+        None,
+        "also write what changed from here to --as-of",
+        "MS",
+        name="since",
+        task="since_ms(dag_run, params)",
+        form=instant(
+            DESCRIBE,
+            "Changes since",
+            "Start of the interval whose changes go to offset_changes. Empty: the start of the run's data interval; "
+            "no changes if `as_of` is not the end of that interval.",
+        ),
+    )
+    run_id: str = option("manual", "name of this attempt (default: manual)", "ID", task=ATTEMPT)
+    retention_minutes: int | None = option(
+        None,
+        "default: the broker's, else Kafka's",
+        "N",
+        setting="retention_minutes",
+        form=form(
+            JUDGE,
+            "Retention in minutes",
+            "Judge with this retention instead of the broker's offsets.retention.minutes. The plan of such a run is a "
+            "what-if: only plans by the broker's own retention are applied.",
+            type=["null", "integer"],
+            exclusiveMinimum=0,  # the form silently replaces 0 by 1 where a minimum is given
+        ),
+    )
+    profile: str = option(
+        "auto",
+        "whose rules: group_coordinator, group_metadata_manager, offset_manager or auto (default: %(default)s)",
+        "NAME[:RELEASE]",
+        form=form(
+            JUDGE,
+            "Profile",
+            "Whose rules: group_coordinator (Kafka 4.x), group_metadata_manager (0.10.1 to 3.9) or offset_manager "
+            "(0.8.2 to 0.10.0), with or without `:RELEASE`; auto: the recorded broker's, else what the log proves, "
+            "else the newest.",
+            type="string",
+            pattern=r"^(auto|(group_coordinator|group_metadata_manager|offset_manager)(:\d+(\.\d+)*)?)$",
+        ),
+    )
+    topics_file: str | None = option(None, "topics as JSON lines, if the archive has none", "FILE", name="topics")
+    cluster_id: str | None = option(
+        None, "default: that of this run's snapshot, or the archive's only", "ID", setting="cluster_id"
+    )
+    settle_ms: int | None = option(
+        None, "how long after --as-of a snapshot settles it (default: SEXTON_SETTLE_MS)", "MS", setting="settle_ms"
+    )
+    is_full: bool = option(
+        False,
+        "read the whole log instead of starting from a checkpoint",
+        name="full",
+        one_of=MODE,
+        form=flag(
+            "How to replay",
+            "Replay in full",
+            "Read the whole log up to the instant instead of starting from the nearest published checkpoint. The "
+            "result is the same.",
+        ),
+    )
+    check: bool = option(
+        False,
+        "replay in full and compare with the checkpoint of --as-of (default: the newest); exit code 3 if they differ",
+        one_of=MODE,
+    )
+    taken_at_ms: int = Field(default_factory=clock_ms)
+    partition_count: int | None = None
+    load_buffer_bytes: int | None = None
+    codec: int | None = None
+
+
+class JudgeRequest(JobRequest):
+    """By which policy offsets are judged, besides the broker's retention."""
+
+    policy: Path | None = option(
+        None,
+        "retention rules and holds (docs/policy.md)",
+        "FILE",
+        task="policy_file(params)",
+        form=form(
+            JUDGE,
+            "Policy",
+            "Judge by another policy than the deployment's: the name of a file next to SEXTON_POLICY. The plan of such "
+            "a run is a what-if: only plans by the deployment's policy are applied.",
+            pattern=r"^$|^(?!\.)[A-Za-z0-9_.-]{1,128}$",
+        ),
+    )
+
+
+class ValidateRequest(JobRequest):
+    """Where the tables are checked."""
+
+    no_lake: bool = option(False, "check the run folder itself, with DuckDB: neither Iceberg nor Great Expectations")
+
+
+class PublishRequest(JobRequest):
+    """Where the run's checkpoint goes."""
+
+    archive: str | None = option(
+        None, "archive for the run's checkpoint (default: the run's archive)", "URI", setting="archive_uri"
+    )
+
+
+class AgesRequest(JobRequest):
+    """The instant at which ages are measured."""
+
+    now: int = option(clock_ms, "instant at which ages are measured (default: now)", "MS", task="now_ms(dag_run)")
+
+
+class ArchiveRequest(AgesRequest):
+    """Whose part of which archive."""
+
+    archive: str = option(..., "folder or URI of the archive", "URI", setting="archive_uri")
+    cluster_id: str | None = option(None, "this cluster only (default: all of the archive)", "ID", setting="cluster_id")
+
+
+class CleanupRequest(AgesRequest):
+    """Whether what is old is deleted."""
+
+    delete: bool = option(
+        False,
+        "delete; without it only report what would be deleted",
+        setting="maintenance_deletes",
+        form=flag(
+            "What to do",
+            "Delete",
+            "Delete published runs that no rule keeps, old Iceberg snapshots and branches, and old run folders. "
+            "Without it expire_runs and compact_tables only report what they would delete.",
+        ),
+    )
+
+
+class ExpireRequest(CleanupRequest, ArchiveRequest):
+    """Which runs are expired."""
+
+
+class VerifyRequest(ArchiveRequest):
+    """Which part of the archive is read."""
+
+    subset: str | None = option(
+        None,
+        "read part N of T (default: the part after the last one)",
+        "N/T",
+        form=form(
+            "What to do",
+            "Part of the archive to read",
+            "n/t reads part n of t, 1/1 everything. Empty: the part after the last one.",
+            pattern=r"^$|^\d{1,9}/\d{1,9}$",
+        ),
+    )
+
+
+class ReconcileRequest(KafkaRequest, ArchiveRequest):
+    """Which cluster is asked, and the archive that knows it."""
+
+
+class LiveAuditRequest(ReconcileRequest):
+    """What names the rows of an audit."""
+
+    run_id: str = option("manual", "names the rows (default: %(default)s)", "ID", task=ATTEMPT)
+
+
+class LagRequest(LiveAuditRequest):
+    """Which cluster, and the archive that knows it. What is lost within `alert_hours` is an alert; 0: nothing is."""
+
+    alert_hours: int = option(
+        lambda: settings().lag_alert_hours,
+        "alert about messages that are lost unread within so many hours (default: %(default)s)",
+        "N",
+    )
+
+
+class TransactionRequest(LiveAuditRequest):
+    """Which cluster, and the archive that knows it. `bytes_per_second` bounds the copy."""
+
+    bytes_per_second: Rate = option(None, "read no faster than this", "N", setting="fetch_bytes_per_second")
+
+
+class ReplicaRequest(LiveAuditRequest):
+    """Which cluster, and the archive that knows it; all log partitions, or some. `bytes_per_second` bounds the copy."""
+
+    log_partitions: list[int] | None = option(
+        None,
+        "only these (default: all)",
+        "N,...",
+        read=numbers,
+        form=form(
+            "What to compare",
+            "Log partitions",
+            "Numbers separated by commas, such as 7,12. Empty: all.",
+            pattern=r"^$|^\d{1,9}(,\d{1,9})*$",
+        ),
+    )
+    bytes_per_second: Rate = option(None, "read no faster than this in all", "N", setting="fetch_bytes_per_second")
+
+
+class ApplyTombstones(JobRequest):
+    """What apply_tombstones deletes, and how."""
+
+    plan_id: str = option(
+        ...,
+        form=form(
+            "What to apply",
+            "Plan",
+            "plan_id of a plan in the archive: 64 digits, from its page or the table runs.",
+            type="string",
+            pattern=SHA256,
+        ),
+    )
+    sink: str = option(
+        DRY_RUN_SINK,
+        form=form(
+            "What to apply",
+            "Sink",
+            "dry_run: only report what would be done, ask nobody. coordinator: delete through the group coordinators. "
+            "log: write offset tombstones into the offsets topic itself, for offsets that coordinators refuse to "
+            "delete.",
+            type="string",
+            enum=list(SINKS),
+        ),
+    )
+    allow_log_sink: bool = option(
+        False,
+        form=flag(
+            "What to apply",
+            "Allow the sink log",
+            "Required for the sink log, together with the setting SEXTON_ALLOW_LOG_SINK.",
+        ),
+    )
+
+
+class RestoreOffsets(JobRequest):
+    """What restore_offsets restores: options of `sexton restore`."""
+
+    from_ledger: str | None = option(
+        None,
+        form=form(
+            "From where",
+            "What an applied plan deleted",
+            "plan_id: restore what the ledger recorded as deleted for it. Give one of these three.",
+            pattern=SHA256_OR_NONE,
+        ),
+    )
+    from_plan: str | None = option(
+        None,
+        form=form(
+            "From where",
+            "What a plan names",
+            "plan_id: restore every value of its undo file, whoever deleted it.",
+            pattern=SHA256_OR_NONE,
+        ),
+    )
+    as_of: str | None = option(
+        None,
+        form=instant(
+            "From where",
+            "As of",
+            "Restore what was committed at this instant, replayed from the archive: ISO 8601 (UTC unless it has a "
+            "zone) or epoch milliseconds.",
+        ),
+    )
+    groups: list[str] = option([], form=names("Groups", "Only these groups, each by its exact id."))
+    pattern: str | None = option(
+        None,
+        form=form(
+            "What to restore",
+            "Pattern of groups",
+            "Only groups whose whole id matches this regular expression (RE2).",
+            format=RE2,
+        ),
+    )
+    topics: list[str] = option([], form=names("Topics", "Only these topics, `topic` or `topic:partition`."))
+    clamp: bool = option(
+        False,
+        form=flag(
+            "How",
+            "Move into the log",
+            "Move offsets that are before the start or beyond the end of their partition's log to that start or end.",
+        ),
+    )
+    overwrite: bool = option(
+        False, form=flag("How", "Overwrite newer commits", "Also restore offsets that were committed again since.")
+    )
+
+
+REQUESTS: Mapping[str, type[JobRequest]] = {
+    "snapshot_log": SnapshotRequest,
+    "replay_groups": ReplayRequest,
+    "find_expired": JudgeRequest,
+    "plan_tombstones": JobRequest,
+    "validate_tables": ValidateRequest,
+    "publish_tables": PublishRequest,
+    "verify": VerifyRequest,
+    "check_checkpoint": ArchiveRequest,
+    "expire_runs": ExpireRequest,
+    "compact_tables": CleanupRequest,
+    "reconcile": ReconcileRequest,
+    "audit_replicas": ReplicaRequest,
+    "audit_transactions": TransactionRequest,
+    "audit_lag": LagRequest,
+    "apply_tombstones": ApplyTombstones,
+    "restore_offsets": RestoreOffsets,
+}
+"""By the job, or by the DAG that runs commands."""

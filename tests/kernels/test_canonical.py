@@ -6,6 +6,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from sexton.archive.folder import Folder
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
+from sexton.errors import DamagedFold
 from sexton.kernels import fold as fold_module
 from sexton.kernels.canonical import canonical
 from sexton.kernels.checkpoint.files import pack, read_parquet, unpack
@@ -20,7 +22,17 @@ from sexton.kernels.fold import PartialFold, fold_task, merge_all
 from sexton.log.segment import FoldTask
 from tests.campaign.histories import histories, history
 from tests.campaign.packs import pack as pack_histories
-from tests.kernels.compare import CAP_BYTES, PROFILES, assert_equal, fold_slices, loaded, slice_of, tables_of
+from tests.faults.logs import every_kind
+from tests.kernels.compare import (
+    CAP_BYTES,
+    PROFILES,
+    assert_equal,
+    fold_bytes,
+    fold_slices,
+    loaded,
+    slice_of,
+    tables_of,
+)
 from tests.log_builder import BatchSpec, commit, encode_batches, encode_log, tombstone
 
 HISTORIES = 400
@@ -142,3 +154,22 @@ def test_records_with_one_log_offset_are_put_in_order_by_their_keys(tmp_path: Pa
     assert list(zip(keys["group_id"].to_pylist(), keys["log_offset"].to_pylist(), strict=True)) == [
         ("d", 0), ("a", 1), ("c", 1), ("b", 2)
     ]  # fmt: skip
+
+
+def test_a_fold_is_read_from_any_bytes_that_hold_it_or_refused() -> None:
+    """Names of tables twice, no row of them, and a buffer that is longer than its texts need."""
+    data = fold_bytes(every_kind()).to_bytes()
+    for rows in (0, 1):
+        sink = pa.BufferOutputStream()
+        twice = pa.record_batch([pa.array([data] * rows, pa.large_binary())] * 2, names=["", ""])
+        with pa.ipc.new_stream(sink, twice.schema) as writer:
+            writer.write_batch(twice)
+        with pytest.raises(DamagedFold, match="not the tables of a fold"):
+            unpack(sink.getvalue().to_pybytes())
+    tables = dict(unpack(data))
+    topics = tables["keys"]["topic"].combine_chunks()
+    _, ends, texts = topics.buffers()
+    longer = pa.Array.from_buffers(topics.type, len(topics), [None, pa.py_buffer(ends.to_pybytes() + b"\0"), texts])
+    at = tables["keys"].column_names.index("topic")
+    tables["keys"] = tables["keys"].set_column(at, tables["keys"].schema.field(at), longer)
+    assert PartialFold._restored(tables).to_bytes() == PartialFold.from_bytes(data).to_bytes()

@@ -13,7 +13,9 @@ from sexton.kernels.parquet import parquet_file
 
 NOT_OF_GROUPS = frozenset({"producers", "undecodable", "counters", "profile"})
 """Tables whose rows are of the whole log partition."""
-_UNREADABLE = (pa.ArrowException, OSError, StopIteration, EOFError, TypeError, ValueError, AttributeError)
+_UNREADABLE = (
+    pa.ArrowException, OSError, StopIteration, EOFError, TypeError, ValueError, AttributeError, LookupError,
+)  # fmt: skip
 """What pyarrow raises over bytes that are not what they should be."""
 
 

@@ -206,7 +206,7 @@ def _spans_of(table: pa.Table, name: str) -> tuple[Int64s, Bytes]:
     first, count = column.offset, len(column) + 1
     has_bytes = data is not None and data.size
     return (
-        _read_only(np.frombuffer(ends, np.int64)[first : first + count]),
+        _read_only(np.frombuffer(ends, np.int64, first + count)[first:]),
         _read_only(np.frombuffer(data, np.uint8) if has_bytes else np.zeros(1, np.uint8)),
     )
 

@@ -12,7 +12,7 @@ from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_slic
 from tests.log_builder import BASE_MS, commit
 
 SEED = 20_261_128
-QUICK = {"log": 4_800, "transactions": 1_200, "looks": 1_200, "checkpoints": 400, "metadata": 1_200}
+QUICK = {"log": 2_400, "transactions": 1_200, "looks": 600, "checkpoints": 400, "metadata": 600}
 FULL = {"log": 1_000_000, **dict.fromkeys(("transactions", "looks", "checkpoints", "metadata"), 100_000)}
 
 

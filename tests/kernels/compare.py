@@ -101,6 +101,7 @@ def planned(tables: Mapping[str, pa.Table], *, retention_ms: int, now_ms: int, p
     state = offsets, tables["groups"], tables["pending_offsets"]
     expires = pc.equal(judge(*state, **rules)["broker_verdict"], "expire")
     rows = plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile)
+    rows = rows.drop_columns(["target_row"])  # which the rules do not know
     block = sweep_block(*state, **rules)
     return rows if block is None or not block.is_on(now_ms) else rows.slice(0, 0)
 

@@ -35,7 +35,7 @@ from sexton.plans.write_plan import Page, write_log_partition, write_plan
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED
 from sexton.runs.folder import RunFolder, RunRecord, Shard, shards_of
-from sexton.runs.judging import read_held, read_numbered, sweep_fails
+from sexton.runs.judging import read_held, sweep_fails
 from sexton.verdicts.expiry import appended, is_of_offset, plan
 from sexton.verdicts.policy import plan_by_policy
 
@@ -92,7 +92,7 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
 
 def _plan(folder: RunFolder, record: RunRecord, shard: Shard, several: pa.Array) -> "_Planned":
     """Plan one shard: nothing at all where planning is blocked, nor for groups of `in_several`."""
-    held, groups = read_numbered(folder, record, shard), folder.read_table("groups", shard)
+    held, groups = read_held(folder, shard), folder.read_table("groups", shard)
     rows = _swept(folder, record, shard, held, groups)
     if shard.log_partition in record.blocked:
         rows = rows.slice(0, 0)
@@ -101,8 +101,7 @@ def _plan(folder: RunFolder, record: RunRecord, shard: Shard, several: pa.Array)
     here = pa.repeat(pa.scalar(shard.log_partition, pa.int32()), rows.num_rows)
     rows = rows.append_column("key", encode_keys(rows)).append_column("log_partition", here)
     part, undo = part_of(folder, record, shard, rows, held, groups)
-    if record.is_admin:
-        rows, undo = _without_places(rows, "target_log_offset"), _without_places(undo, "log_offset")
+    rows = rows.drop_columns(["target_row"])
     written = None
     if shard.bucket is not None:
         folder.write_internal(_PLANNED, rows, shard)
@@ -111,11 +110,6 @@ def _plan(folder: RunFolder, record: RunRecord, shard: Shard, several: pa.Array)
         written = _write(folder, record, shard.log_partition, lambda: [rows], lambda: [undo])
     forecast = write_forecast(folder, record, shard, held, groups)
     return _Planned(shard=shard, part=part, written=written, forecast=forecast)
-
-
-def _without_places(rows: pa.Table, name: str) -> pa.Table:
-    """Rows without the numbers by which read_numbered named offsets that have no known place in the log."""
-    return rows.set_column(rows.column_names.index(name), name, pa.nulls(rows.num_rows, pa.int64()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from sexton.plans.limits import (
 from sexton.plans.plan import UNDO, Batches, Beyond, Look, Losses, PlanRecord
 from sexton.policy import Counts, Policy
 from sexton.runs.folder import RunFolder, RunRecord, Shard
-from sexton.runs.judging import judge_offsets, read_numbered
+from sexton.runs.judging import judge_offsets, read_held
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import is_of_offset
 
@@ -118,6 +118,7 @@ def part_of(
 ) -> tuple[PlanPart, pa.Table]:
     """What the tombstones of a shard, in their order, add to the plan; and the values that they remove (UNDO).
 
+    `tombstones` have the column target_row (verdicts.expiry.plan): a row of the offsets held where they were read.
     `held` (runs.judging.read_held) and `groups` are those of the shard. Misplaced groups and their values are read.
     """
     undo, verdicts, by_broker = _undo(folder, record, shard, offset_rows(tombstones), held)
@@ -358,11 +359,8 @@ def _undo(
     for part in np.unique(targets).tolist():
         mine = np.flatnonzero(targets == part)
         holder = shard if part == shard.log_partition else Shard(part)
-        held = own if holder is shard else read_numbered(folder, record, holder)
-        at = pc.index_in(
-            planned["target_log_offset"].take(pa.array(mine)), value_set=held["log_offset"].combine_chunks()
-        )
-        assert not at.null_count, "a tombstone targets a value that the run holds"
+        held = own if holder is shard else read_held(folder, holder)
+        at = planned["target_row"].take(pa.array(mine))
         values.append(held.select(UNDO.names).take(at).cast(UNDO))
         verdicts.append(folder.read_table("offset_verdicts", holder, list(VERDICT)).take(at).cast(_VERDICTS))
         by_broker.append(_broker_verdicts(folder, record, holder).take(at).cast(_BY_BROKER))

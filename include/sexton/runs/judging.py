@@ -156,16 +156,6 @@ def read_held(folder: RunFolder, shard: Shard) -> pa.Table:
     return held_offsets(committed, unreachable)
 
 
-def read_numbered(folder: RunFolder, record: RunRecord, shard: Shard) -> pa.Table:
-    """As `read_held`, with a number for each offset in its column log_offset: that of its record in the log, else that
-    of its row. A plan names what it removes by this number while it is made."""
-    held = read_held(folder, shard)
-    if not record.is_admin:
-        return held
-    numbers = pa.chunked_array([pa.array(range(held.num_rows), pa.int64())])
-    return held.set_column(held.column_names.index("log_offset"), "log_offset", numbers)
-
-
 def known_topics(folder: RunFolder, record: RunRecord) -> TopicsTable | None:
     """The cluster's topics as the run knows them; None where nothing was recorded of them."""
     if not record.has_topics:

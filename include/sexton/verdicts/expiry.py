@@ -215,9 +215,11 @@ def plan(
     `expires` says for each row of `offsets` whether it goes. A group goes with its last offset: when it is Empty, keeps
     no offset and has no open transaction, and no former member has a target left; share groups go in 4.0 alone.
     Where the broker's sweep fails (`sweep_block`), there is nothing to plan of it. Columns: record_type, group_id,
-    topic, partition, member_id, regular_expression, cause, target_log_offset, target_committed_offset.
+    topic, partition, member_id, regular_expression, cause, target_log_offset, target_committed_offset, and target_row,
+    the row of `offsets` that it removes, which is in no table.
     """
-    going = offsets.filter(expires)
+    numbers = pa.array(np.arange(offsets.num_rows), pa.int64())
+    going = offsets.append_column("target_row", numbers).filter(expires)
     kept = offsets.filter(pc.invert(expires))["group_id"]
     is_bare = pc.invert(pc.is_in(groups["group_id"], value_set=kept.combine_chunks()))
     gone = groups.filter(pc.and_(is_bare, deleted_when_bare(groups, offsets["group_id"], profile)))
@@ -410,6 +412,7 @@ def _rows(
             "cause": pa.repeat(pa.scalar(cause), count),
             "target_log_offset": column(targets, "log_offset", pa.int64()),
             "target_committed_offset": column(targets, "committed_offset", pa.int64()),
+            "target_row": column(targets, "target_row", pa.int64()),
             "rank": ordinal if own is None else own["ordinal"].cast(pa.int32()),
         }
     )

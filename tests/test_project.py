@@ -125,3 +125,23 @@ def test_guards_name_what_is_there() -> None:
         file, _, test = guard["test"].partition("::")
         assert (ROOT / guard["file"]).read_text("utf-8").count(guard["old"]) == 1, name
         assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text("utf-8"), name
+
+
+ASKS_FOR_THE_KIND = re.compile(
+    r'\bis_admin\b|\bis_by_looks\b|\bby_looks=|"(log|looks)" (not )?in [\w.]*\borigins\b|== (ADMIN\b|"admin")'
+)
+ASKING = {
+    "cli/apply.py", "execution/delete/apply_plan.py", "execution/delete/dry_run.py",
+    "execution/delete/preconditions.py", "execution/restore/apply_restore.py", "execution/restore/diff.py",
+    "execution/restore/restore_plan.py", "execution/restore/sources.py", "pipeline/plan_tombstones.py",
+    "plans/check_content.py", "plans/plan.py", "quality/suites.py", "report/approval_text.py",
+    "report/terminal.py", "runs/folder.py", "runs/judging.py", "ui/metrics.py", "views/run_view.py",
+}  # fmt: skip
+"""Modules that ask whether a run is by the log or by Admin API. Everything else uses what the run recorded."""
+
+
+def test_no_other_module_asks_which_kind_of_evidence_a_run_has() -> None:
+    package = ROOT / "include" / "sexton"
+    texts = {str(path.relative_to(package)): path.read_text("utf-8") for path in package.rglob("*.py")}
+    asking = {name for name, text in texts.items() if ASKS_FOR_THE_KIND.search(text)}
+    assert asking == ASKING, "use a fact of the run; a module that no longer asks leaves this list"

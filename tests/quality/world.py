@@ -117,7 +117,7 @@ def tables_of(rows: Mapping[str, list[dict[str, Any]]]) -> dict[str, pa.Table]:
 
 def shapes_of(tables: Mapping[str, pa.Table]) -> Shapes:
     """The shapes of tables of which each should be in one file."""
-    names = [table.name for table in checked_tables(has_changes=True)]
+    names = [table.name for table in checked_tables(RUN.origins, has_changes=True)]
     return shape({name: (1, [tables[name].schema] if name in tables else []) for name in names})
 
 

@@ -25,7 +25,7 @@ from sexton.lake.read import PublishedRun, published_runs, read_published
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import read_held
 from sexton.settings import settings
-from sexton.tables import TABLES
+from sexton.tables import TABLES, interval_tables
 from sexton.tables.expiry_forecast import HORIZON_DAYS
 
 UNNAMED_RULE = "policy"
@@ -204,7 +204,7 @@ class FolderTables:
         return _sweeps_in([self.sweep_rows()])
 
     def sweep_rows(self) -> pa.Table:
-        if self.record.changes_since_ms is None or self.record.is_admin:
+        if self.record.changes_since_ms is None or TABLES[SWEEPS] not in interval_tables(self.record.origins):
             return TABLES[SWEEPS].arrow_schema(with_run=True).empty_table()
         return self.read(SWEEPS)
 

@@ -48,7 +48,7 @@ def held_elsewhere(folder: RunFolder, record: RunRecord, log_partition: int, hom
 
 def in_several(folder: RunFolder, record: RunRecord) -> dict[str, list[int]]:
     """The groups of a run that are in several log partitions, with these, where it is not known where each belongs."""
-    if record.partition_count is not None or record.is_admin:
+    if record.partition_count is not None:
         return {}
     found: dict[str, list[int]] = {}
     for shard in record.shards:
@@ -74,7 +74,7 @@ def lost_groups(folder: RunFolder, record: RunRecord) -> LostGroups | None:
 
     None where no such count fits what is misplaced.
     """
-    if record.partition_count is None or record.is_admin:
+    if record.partition_count is None:
         return None
     at_home: set[str] = set()
     away: dict[int, list[str]] = {}

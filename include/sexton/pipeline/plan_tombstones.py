@@ -260,7 +260,8 @@ def _plan_of(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table,
         rows = rows.slice(0, 0) if is_blocked else rows
     else:
         rows = plan_by_policy(policy, held, verdicts, groups, own, now_ms=record.as_of_ms, profile=profile)
-    if record.is_admin:  # what an open transaction has pending for a bare group, which keeps it, is not shown
+    if "log" not in record.origins:
+        # Pending offsets of an open transaction keep a bare group, and are not shown.
         rows = rows.filter(is_of_offset(rows))
     here = pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows)
     rows = rows.append_column("target_log_partition", here)

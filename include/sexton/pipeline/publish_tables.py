@@ -40,7 +40,7 @@ def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> Pub
         folder.write_run(record)
     names = [table.name for table in SNAPSHOT_TABLES]
     if record.changes_since_ms is not None:
-        names += [table.name for table in interval_tables(is_admin=record.is_admin)]
+        names += [table.name for table in interval_tables(record.origins)]
     published = publish(lambda: engine.session, open_lake(), key_of(record), names, row_of(record))
     failpoint("publish.named")
     if record.positions:
@@ -55,7 +55,7 @@ def _plan_to_keep(folder: RunFolder, record: RunRecord) -> Plan | None:
 
     None where it is empty, or where nothing proves whose rules it has to follow: nobody may apply it then.
     """
-    if not (record.positions or record.is_admin) or record.profile_source == AMBIGUOUS:
+    if not (record.positions or record.look_sha256) or record.profile_source == AMBIGUOUS:
         return None
     plan = own_plan(folder)
     if plan.record.plan_id != record.plan_id:

@@ -151,7 +151,7 @@ def checked_run(record: RunRecord) -> CheckedRun:
         cuts=record.cuts,
         plan_id=record.plan_id,
         is_complete=record.coverage == "complete",
-        is_admin=record.is_admin,
+        origins=record.origins,
         profile=profile_of(record.profile),
         policy=record.policy,
         has_changes=record.changes_since_ms is not None,
@@ -174,7 +174,7 @@ def files_of(record: RunRecord) -> dict[str, list[str]]:
             return [WHOLE_RUN]
         return record.shards if table.name in SHARDED else record.log_partitions
 
-    tables = checked_tables(has_changes=record.changes_since_ms is not None, is_admin=record.is_admin)
+    tables = checked_tables(record.origins, has_changes=record.changes_since_ms is not None)
     return {table.name: [f"{table.name}/{stem}.parquet" for stem in stems(table)] for table in tables}
 
 

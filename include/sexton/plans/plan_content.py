@@ -170,7 +170,7 @@ def content_of(record: RunRecord, parts: Sequence[PlanPart], batches: Sequence[B
             topic_id=record.topic_id,
             as_of_ms=record.as_of_ms,
             coverage=record.coverage,
-            look=Look(taken_at_ms=record.taken_at_ms, sha256=record.look_sha256) if record.is_admin else None,
+            look=Look(taken_at_ms=record.taken_at_ms, sha256=record.look_sha256) if record.look_sha256 else None,
             cuts=dict(sorted(record.cuts.items())),
             profile=record.profile,
             retention_ms=record.retention_ms,

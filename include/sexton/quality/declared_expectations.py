@@ -8,14 +8,19 @@ from sexton.quality.expectation import LOG_TABLES, Expectation, Rule
 from sexton.quality.relations import CheckedRun
 from sexton.tables import SNAPSHOT_TABLES, Column, Severity, Table, interval_tables
 from sexton.tables.dq_results import DQ_RESULTS
+from sexton.tables.table import Origin
 
 CHECKED_TABLES: tuple[Table, ...] = tuple(table for table in SNAPSHOT_TABLES if table is not DQ_RESULTS)
 """The tables that a run writes before the checks."""
 
 
-def checked_tables(*, has_changes: bool, is_admin: bool = False) -> tuple[Table, ...]:
-    """Return the tables of a run. Some runs also write the changes of an interval."""
-    return (*CHECKED_TABLES, *interval_tables(is_admin=is_admin)) if has_changes else CHECKED_TABLES
+_NOT_FILLED: Mapping[Origin | None, str] = {"log": "the log was not read", "looks": "it was"}
+"""Why a column that only this origin fills is NULL in a run without it."""
+
+
+def checked_tables(origins: Iterable[Origin], *, has_changes: bool) -> tuple[Table, ...]:
+    """Return the tables of a run whose evidence has `origins`. Some runs also write the changes of an interval."""
+    return (*CHECKED_TABLES, *interval_tables(origins)) if has_changes else CHECKED_TABLES
 
 
 def rule(
@@ -53,13 +58,12 @@ def declared_expectations(table: Table, run: CheckedRun) -> Iterator[Expectation
     as_declared = "every declared column is there, with its type"
     yield rule(table.name, "columns", as_declared, rule="columns", by_column={})
     yield _of_the_run(table, run)
-    absent_origin = "log" if run.is_admin else "looks"
-    filled = [c for c in table.all_columns if not c.nullable and c.known_from != absent_origin]
+    filled = [c for c in table.all_columns if not c.nullable and c.known_from in (None, *run.origins)]
     required = ", ".join(column.name for column in filled if column in table.columns)
     nulls = {column.name: f"t.{column.name} IS NULL" for column in filled}
     yield rule(table.name, "not_null", f"never NULL: {required}", rule="not_null", by_column=nulls)
-    if unfilled := [column.name for column in table.columns if column.known_from == absent_origin]:
-        why = "the log was not read" if run.is_admin else "it was"
+    if unfilled := {c.name: c.known_from for c in table.columns if c.known_from not in (None, *run.origins)}:
+        why = " and ".join(_NOT_FILLED[origin] for origin in dict.fromkeys(unfilled.values()))
         yield Expectation(
             table=table.name,
             name="origin",

@@ -9,6 +9,7 @@ import pyarrow as pa
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.policy import CompiledPolicy, GroupInput, Policy
+from sexton.tables.table import Origin
 
 KEY = ("log_partition", "group_id", "topic", "partition")
 _KEY = ", ".join(KEY)
@@ -65,8 +66,8 @@ class CheckedRun:
     profile: Profile = NEWEST
     policy: str | None = None
     """The policy as canonical JSON."""
-    is_admin: bool = False
-    """Whether looks by Admin API stand for the log: laws about what only its bytes show do not apply."""
+    origins: tuple[Origin, ...] = ("log",)
+    """What fills the tables of the run: without the log, laws about what only its bytes show do not apply."""
     has_changes: bool = False
     """Whether the run writes the changes of an interval."""
 

@@ -27,7 +27,7 @@ def suites_of(run: CheckedRun, more: Iterable[Expectation] = ()) -> Suites:
     laws = [_applied(law, run) for law in (*LAWS, *(CHANGE_LAWS if run.has_changes else ()), *more)]
     declared = {
         table.name: list(declared_expectations(table, run))
-        for table in checked_tables(has_changes=run.has_changes, is_admin=run.is_admin)
+        for table in checked_tables(run.origins, has_changes=run.has_changes)
     }
     suites = {name: [*declared.get(name, ()), *(law for law in laws if law.table == name)] for name in TABLES}
     return {name: suite for name, suite in suites.items() if suite}
@@ -35,7 +35,7 @@ def suites_of(run: CheckedRun, more: Iterable[Expectation] = ()) -> Suites:
 
 def _applied(law: Expectation, run: CheckedRun) -> Expectation:
     """A law as it is for a run: one about the log says of a run without it that it does not apply."""
-    return replace(law, not_applicable=NEEDS_LOG) if law.needs_log and run.is_admin else law
+    return replace(law, not_applicable=NEEDS_LOG) if law.needs_log and "log" not in run.origins else law
 
 
 def audit_suites(run: CheckedRun, tables: Iterable[Table]) -> Suites:

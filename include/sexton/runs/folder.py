@@ -29,6 +29,7 @@ from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.errors import UndecodableInput, UsageError
 from sexton.kernels.parquet import cast, parquet_file
 from sexton.tables import TABLES
+from sexton.tables.table import Origin
 
 WHOLE_RUN = 0
 """File stem of tables that are not split by log partition."""
@@ -217,9 +218,9 @@ class RunRecord(BaseModel):
         return [shard for part in self.log_partitions for shard in shards_of(part, self.bounds.get(part, ()))]
 
     @property
-    def is_admin(self) -> bool:
-        """Whether looks by Admin API stand for the log."""
-        return self.coverage == "admin"  # archive.coverage.ADMIN, whose module loads the compiler
+    def origins(self) -> tuple[Origin, ...]:
+        """What fills the columns and tables of this run (Column.known_from)."""
+        return ("looks",) if self.coverage == "admin" else ("log",)  # archive.coverage.ADMIN loads the compiler
 
     @property
     def exit_code(self) -> int:

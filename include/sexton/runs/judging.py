@@ -54,7 +54,7 @@ def judge_offsets(
 
     Retention, instant, profile and topics are those of `record`, which need not be the one that `folder` holds.
     """
-    if record.is_admin:
+    if "log" not in record.origins:
         return _judge_by_looks(folder, record, shard, policy)
     offsets = read_held(folder, shard)
     groups = folder.read_table("groups", shard)

@@ -1,5 +1,7 @@
 """Every table, declared once. `TABLES` is the contract with whoever reads the Parquet files or the Iceberg tables."""
 
+from collections.abc import Iterable
+
 from sexton.tables.apply_ledger import APPLY_LEDGER
 from sexton.tables.commit_counts import COMMIT_COUNTS
 from sexton.tables.committed_offsets import COMMITTED_OFFSETS
@@ -16,7 +18,7 @@ from sexton.tables.pending_offsets import PENDING_OFFSETS
 from sexton.tables.replica_differences import REPLICA_DIFFERENCES
 from sexton.tables.replica_state import REPLICA_STATE
 from sexton.tables.runs import RUNS
-from sexton.tables.table import PARTITION_COLUMNS, RUN_COLUMNS, Column, Severity, Table
+from sexton.tables.table import PARTITION_COLUMNS, RUN_COLUMNS, Column, Origin, Severity, Table
 from sexton.tables.time_lag import TIME_LAG
 from sexton.tables.tombstones import TOMBSTONES
 from sexton.tables.topic_partitions import TOPIC_PARTITIONS
@@ -78,9 +80,9 @@ IN_MEMORY = frozenset(
 """Tables of what coordinators have in memory: rows of a log partition whose load fails are only what was decoded."""
 
 
-def interval_tables(*, is_admin: bool) -> tuple[Table, ...]:
-    """Those that a run with an interval writes: by looks only what these show."""
-    return tuple(table for table in INTERVAL_TABLES if not (is_admin and table.known_from == "log"))
+def interval_tables(origins: Iterable[Origin]) -> tuple[Table, ...]:
+    """Return those that a run with an interval writes, whose evidence has `origins`."""
+    return tuple(table for table in INTERVAL_TABLES if table.known_from in (None, *origins))
 
 
 __all__ = [

@@ -54,7 +54,7 @@ class Column:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Table:
     """A table: the grain says what one row is, `key` which columns no two rows of a run share. Declared once, so equal
-    only to itself. One of an interval that is `known_from` the log is no table of a run by looks."""
+    only to itself. One of an interval that is `known_from` an origin is no table of a run without it."""
 
     name: str
     grain: str

@@ -29,7 +29,7 @@ def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
     empty = set(range(record.partition_count or 0)) - {*record.log_partitions, *record.missing_log_partitions}
     shards = LazyShards(sorted({*record.log_partitions, *empty}), parts.shard)
     unknown_count = ""
-    if record.partition_count is None and not record.is_admin:
+    if record.partition_count is None and "log" in record.origins:
         unknown_count = unknown_count_text(record.log_partitions)
     return CoordinatorView(
         where=str(folder),

@@ -25,6 +25,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from sexton import cli
 from sexton.cli.exit_codes import CODES
 from sexton.kafka.client import read_properties
+from sexton.pipeline import job
 from sexton.policy import parse_policy
 from sexton.quality.suites import needs, read_expectations
 from sexton.runs.processes import SerialEngine
@@ -138,10 +139,10 @@ def docker(command: Command) -> None:
 def spark_submit(command: Command) -> None:
     """Parsed by the job's own parser."""
     words = command.words
-    job = next(word for word in words if word.startswith("spark_jobs/"))
-    options = runpy.run_path(str(ROOT / job))["options"]()
+    file = next(word for word in words if word.startswith("spark_jobs/"))
+    request = next(iter(runpy.run_path(str(ROOT / file))["run"].__annotations__.values()))
     try:
-        options.parse_args(words[words.index(job) + 1 :])
+        job.parser(Path(file).stem, "", request).parse_args(words[words.index(file) + 1 :])
     except SystemExit:
         pytest.fail(f"{command}: the job does not take it")
 

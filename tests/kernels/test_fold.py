@@ -15,10 +15,13 @@ from sexton.kernels import layout as L
 from sexton.kernels.fold import PartialFold, fold_task, merge, merge_all
 from sexton.kernels.growth import compact_texts
 from sexton.log.batch import encode_batch
+from sexton.log.codec import SNAPPY
 from sexton.log.crc import crc32c
+from sexton.log.entry import ATTRIBUTES_AT, SIZE_AT
 from sexton.log.message_set import encode_message_set
 from sexton.log.segment import FoldTask
 from tests.campaign.histories import histories
+from tests.campaign.mutants import sealed
 from tests.coordinator.golden import GOLDEN, Case, edge_cases
 from tests.faults.logs import batches_in, every_kind
 from tests.kernels.compare import (
@@ -331,3 +334,19 @@ def test_damage_behind_a_batch_that_claims_more_than_it_holds() -> None:
     assert_equal(fold_bytes(log), loaded(log))
     for border in range(len(a), len(log), 7):
         assert_equal(merge_all(fold_slices(log, [border])), loaded(log))
+
+
+def test_the_first_failure_is_the_one_that_is_read_first():
+    """Also where the records of a batch that is cut off reach beyond the offset at which the next batch begins."""
+    records = [(offset_key("g", "t", number), offset_value(number)) for number in range(3)]
+    cut_off = bytearray(encode_batch(records, base_offset=0, timestamp_ms=BASE_MS))
+    cut_off[SIZE_AT : SIZE_AT + 4] = (len(cut_off) - SIZE_AT - 4 - 30).to_bytes(4)
+    undecodable = bytearray(encode_batch(records[:1], base_offset=1, timestamp_ms=BASE_MS))
+    undecodable[ATTRIBUTES_AT + 1] |= SNAPPY
+    data = bytes(cut_off) + sealed(undecodable)
+    plain = loaded(data)
+    assert plain.load_failure is not None
+    assert "record 2 of 3 has no length" in plain.load_failure
+    assert_equal(fold_bytes(data).as_kept_by_broker(), plain, partition_count=4)
+    for border in range(0, len(data), 20):
+        assert_equal(merge_all(fold_slices(data, [border])).as_kept_by_broker(), plain, partition_count=4)

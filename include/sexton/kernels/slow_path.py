@@ -32,10 +32,13 @@ UndecodableRows = list[tuple[int, Undecodable]]
 
 
 def keep_undecodable(found: UndecodableRows, where: int, row: Undecodable) -> bool:
-    """Append a row; False beyond the limit, where it is only counted."""
+    """Append a row; False beyond the limit, where it is only counted.
+
+    It comes after those found before, also where a batch with more records than its header says reaches into the next.
+    """
     if not decoding.is_kept(row, (other for _, other in found), count=len(found)):
         return False
-    found.append((where, decoding.shortened(row, len(found))))
+    found.append((max(where, found[-1][0]) if found else where, decoding.shortened(row, len(found))))
     return True
 
 

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk import Param
 from airflow.sdk.exceptions import ParamValidationError
 
-from sexton.airflow.formats import RE2
+from sexton.requests import RE2
 from sexton.ui.plugin import PREFIX, LazyApplication, SextonPlugin
 
 HEAVY = (

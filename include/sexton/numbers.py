@@ -6,6 +6,9 @@ Python's int also takes white space, underscores and the digits of every script,
 import re
 from collections.abc import Iterable
 
+INSTANT = "ISO 8601 instant or epoch milliseconds"
+RE2 = "RE2 regular expression"
+"""Formats of texts in a form (airflow/formats.py). Here, because the plugin of every Airflow process reads them."""
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 

@@ -16,11 +16,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
+from sexton.numbers import INSTANT, RE2
 from sexton.settings import settings
 
-INSTANT = "ISO 8601 instant or epoch milliseconds"
-RE2 = "RE2 regular expression"
-"""JSON schema formats (airflow/formats.py)."""
 ISO_OR_MS = r"^$|^\d{1,16}$|^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?([Zz]|[+-]\d{2}:?\d{2})?$"
 SHA256, SHA256_OR_NONE = r"^[0-9a-f]{64}$", r"^$|^[0-9a-f]{64}$"
 DRY_RUN_SINK, LOG_SINK = "dry_run", "log"

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk import Param
 from airflow.sdk.exceptions import ParamValidationError
 
-from sexton.requests import RE2
+from sexton.numbers import RE2
 from sexton.ui.plugin import PREFIX, LazyApplication, SextonPlugin
 
 HEAVY = (
@@ -43,7 +43,7 @@ def test_a_field_for_a_regular_expression_takes(pattern: str) -> None:
 def test_the_api_server_knows_the_formats_of_the_fields() -> None:
     """It validates what a form sends, and parses no DAG file."""
     program = (
-        "import sexton.ui.plugin, jsonschema, sexton.airflow.formats as formats;"
+        "import sexton.ui.plugin, jsonschema, sexton.numbers as formats;"
         "assert {formats.INSTANT, formats.RE2} <= jsonschema.FormatChecker().checkers.keys()"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from jsonschema import FormatChecker  # type: ignore[import-untyped]
 
-from sexton.requests import INSTANT
+from sexton.numbers import INSTANT
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 
 from sexton.airflow.formats import register
-from sexton.requests import RE2
+from sexton.numbers import RE2
 
 PREFIX = "/sexton"
 """As in page_view.py, which is too heavy to import here."""

@@ -11,7 +11,7 @@ from pyarrow import fs as pafs
 from sexton.archive.cluster_metadata import ClusterMetadata, newest_metadata, write_metadata
 from sexton.archive.lineages import list_lineages
 from sexton.archive.verify import verify
-from sexton.errors import Refused, UsageError
+from sexton.errors import NoCoverage, Refused, UsageError
 from sexton.log.message_set import encode_message_set
 from sexton.pipeline import import_log, replay_groups
 from sexton.pipeline.import_log import Imported, ImportRequest
@@ -26,7 +26,7 @@ from tests.kafka.fake_cluster import FakeCluster
 from tests.log.samples import STAMP_MS, pairs
 from tests.log_builder import commit
 from tests.pipeline.archive_runs import minute, tables
-from tests.views.worlds import log_of, write_log
+from tests.views.worlds import log_of, view, write_log
 
 LOCAL = pafs.LocalFileSystem()
 HOUR_MS = 3_600_000
@@ -96,6 +96,22 @@ def test_a_disk_with_cluster_metadata_needs_no_topics(tmp_path: Path) -> None:
     assert (facts.broker_version, facts.max_message_bytes) == (shown.broker_version, shown.recorded.max_message_bytes)
     assert facts.topic_settings == shown.recorded.topic_settings
     assert import_log.run(request).segments == 0
+
+
+def test_the_number_of_log_partitions_alone(cluster: FakeCluster, tmp_path: Path) -> None:
+    """Also when the same disk is in the archive already: then it is all that is added. Topics stay unknown."""
+    take(tmp_path, cluster)
+    archive = str(tmp_path / "archive")
+    assert open_archive(archive, as_of_ms=None, topics_file=None).partition_count is None
+    for _ in range(2):
+        added = take(tmp_path, now_ms=START_MS + 1, partition_count=50)
+        source = open_archive(archive, as_of_ms=None, topics_file=None)
+        assert (added.segments, source.partition_count, source.topics) == (0, 50, None)
+    with pytest.raises(NoCoverage, match="log partition 3, where group 'g' belongs, is not here"):
+        view(archive=archive).check_coverage(["g"])
+    for count, wrong in ((1, "on the disk there is a folder for 1"), (40, "had 50 log partitions and has 40")):
+        with pytest.raises((UsageError, Refused), match=wrong):
+            take(tmp_path, now_ms=START_MS + 3, partition_count=count)
 
 
 def newest_topic(folder: Path) -> str:

@@ -1,6 +1,7 @@
 """Logs on disk, archives and runs for tests of views; a run is made without Spark."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,9 @@ def write_archive(
         bounds = {"log_partition": log_partition, "first_log_offset": 0, "end_log_offset": 1_000}
         write_segment(fs, str(root), [data], segment_range(**place, **bounds, **ends, lineage=lineage))
     state = LogPartitionMetadata(lineage=lineage.name, log_start_offset=0, **ends, leader=-1, leader_epoch=-1)
+    seen = dict.fromkeys(range(partition_count), replace(state, high_watermark=0)) | dict.fromkeys(logs, state)
     topics = [{"topic": "t", "id": None, "partitions": [[0, 100], [0, 50]]}]
-    known = {"settings": {}, "log_partitions": dict.fromkeys(logs, state), "topics": topics, **told}
+    known = {"settings": {}, "log_partitions": seen, "topics": topics, **told}
     facts = ClusterMetadata(**place, broker_version=version, partition_count=partition_count, **known)
     write_metadata(fs, str(root), facts)
     return str(root)

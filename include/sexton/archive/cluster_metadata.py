@@ -45,7 +45,8 @@ class LogPartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """The cluster at one instant. `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]}.
+    """The cluster at one instant. `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]}; None
+    where nobody said which there were (an import that was only given the number of log partitions).
 
     `topic_id` and `partition_count` are those of the offsets topic.
 
@@ -61,13 +62,18 @@ class ClusterMetadata:
     settings: Mapping[str, str]
     topic_id: str
     partition_count: int
-    topics: list[dict[str, Any]]
+    topics: list[dict[str, Any]] | None
     log_partitions: Mapping[int, LogPartitionMetadata] = field(default_factory=dict)
     delete_retention_ms: int | None = None
     max_message_bytes: int | None = None
     sees_all_topics: bool | None = None
     topic_settings: Mapping[str, str] = field(default_factory=dict)
     brokers_differ: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def topic_ids(self) -> dict[str, str | None]:
+        """The id of each topic, None where it was not shown; empty where the topics are not known."""
+        return {row["topic"]: row["id"] for row in self.topics or []}
 
     @property
     def retention_minutes(self) -> int | None:
@@ -128,7 +134,8 @@ def metadata_at(fs: pafs.FileSystem, root: str, cluster_id: str, taken_at_ms: in
     record = read_record(fs, path, ClusterMetadata, what="cluster metadata")
     safe_name(record.cluster_id, what="cluster id")
     try:
-        return replace(record, taken_at_ms=taken_at_ms, topics=[_topic(row) for row in record.topics])
+        topics = None if record.topics is None else [_topic(row) for row in record.topics]
+        return replace(record, taken_at_ms=taken_at_ms, topics=topics)
     except ValueError as error:
         raise UsageError(f"not cluster metadata: {error}", where=path) from None
 

@@ -194,7 +194,7 @@ def _is_seen(look: AdminLook, topics: pa.ChunkedArray) -> _Mask:
     """Whether a look can see topics."""
     if look.metadata.sees_all_topics:
         return np.ones(len(topics), bool)
-    seen = pa.array([row["topic"] for row in look.metadata.topics], pa.string())
+    seen = pa.array(list(look.metadata.topic_ids), pa.string())
     return _mask(pc.is_in(topics, value_set=seen))
 
 

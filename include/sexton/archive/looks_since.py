@@ -167,7 +167,7 @@ def _since(
 
 
 def _topics(look: AdminLook) -> frozenset[str]:
-    return frozenset(row["topic"] for row in look.metadata.topics)
+    return frozenset(look.metadata.topic_ids)
 
 
 def _rows(fs: pafs.FileSystem, root: str, look: AdminLook, table: str, wanted: pa.Array) -> list[dict[str, Any]]:

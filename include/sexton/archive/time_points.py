@@ -188,7 +188,7 @@ def _wanted(table: pa.Table, partitions: PartitionIndex, is_wanted: Flags) -> pa
 def snapshot_ends(metadata: ClusterMetadata, partitions: PartitionIndex) -> Int64s:
     """Where each log ended at a snapshot, by partition number; UNKNOWN_END where it does not say, or where the topic
     had another id."""
-    rows = [row for row in metadata.topics if row["partitions"]]
+    rows = [row for row in metadata.topics or [] if row["partitions"]]
     counts = [len(row["partitions"]) for row in rows]
     ends = np.array([end for row in rows for _, end in row["partitions"]], np.int64)
     topic = np.repeat(np.arange(len(rows)), counts)

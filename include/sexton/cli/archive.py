@@ -200,6 +200,10 @@ def import_(
         Path | None,
         option("--topics FILE", "The topics then, as JSON lines. Default: those of __cluster_metadata, if any."),
     ] = None,
+    partition_count: Annotated[
+        int | None,
+        option("--partition-count N", "How many log partitions there are. Default: as topics say.", at_least=1),
+    ] = None,
     taken_at: Annotated[str | None, option("--taken-at ISO|MS", "When the disk was copied. Default: now.")] = None,
     cluster_id: Annotated[str | None, option("--cluster-id ID", "The cluster's id. Default: as on the disk.")] = None,
     topic_id: Annotated[
@@ -225,6 +229,7 @@ def import_(
         archive=archive_uri(archive),
         taken_at_ms=taken_at_ms,
         topics_file=None if topics is None else str(topics),
+        partition_count=partition_count,
         cluster_id=cluster_id,
         topic_id=topic_id,
         new_lineage=new_lineage,

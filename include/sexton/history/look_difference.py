@@ -95,7 +95,7 @@ class Seen:
 
     def __init__(self, rows: LookRows) -> None:
         self.look = look = rows.look
-        self.topics = {row["topic"]: row["id"] for row in look.metadata.topics}
+        self.topics = look.metadata.topic_ids
         self._groups: dict[str, SeenGroup] = {}
         offsets: dict[str, dict[tuple[str, int], _Value]] = {}
         for row in rows.offsets.select([*KEY, *VALUE]).to_pylist():

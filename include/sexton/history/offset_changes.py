@@ -86,6 +86,6 @@ def _retentions(*facts: ClusterMetadata | None) -> Iterable[int]:
 
 
 def _topics_at(facts: ClusterMetadata | None) -> TopicsAt | None:
-    if facts is None:
+    if facts is None or facts.topics is None:
         return None
-    return TopicsAt(taken_at_ms=facts.taken_at_ms, ids={row["topic"]: row["id"] for row in facts.topics})
+    return TopicsAt(taken_at_ms=facts.taken_at_ms, ids=facts.topic_ids)

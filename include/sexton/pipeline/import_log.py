@@ -45,14 +45,15 @@ class ImportRequest:
     """What to import: `source` holds `__consumer_offsets-N/` folders, as they were at `taken_at_ms`.
 
     The ids default to those on the disk, and the cluster's topics at that instant to those of its
-    `__cluster_metadata`; `topics_file` wins. With `new_lineage` a log partition that does not continue its archive
-    begins another lineage.
+    `__cluster_metadata`; `topics_file` wins, and `partition_count` over both. With `new_lineage` a log partition that
+    does not continue its archive begins another lineage.
     """
 
     source: str
     archive: str
     taken_at_ms: int
     topics_file: str | None = None
+    partition_count: int | None = None
     cluster_id: str | None = None
     topic_id: str | None = None
     new_lineage: bool = False
@@ -116,11 +117,11 @@ def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None =
         root=root,
         cluster_id=request.cluster_id or found_cluster or UNKNOWN,
         topic_id=request.topic_id or found_topic or (own or {}).get("id") or UNKNOWN,
-        count=len(own["partitions"]) if own else None,
+        count=request.partition_count or (len(own["partitions"]) if own else None),
     )
     if to.count is not None and max(logs) >= to.count:
         wrong = f"{to.count} log partitions here, on the disk there is a folder for {max(logs)}"
-        raise UsageError(wrong, where=request.topics_file)
+        raise UsageError(wrong, where="--partition-count" if request.partition_count else request.topics_file)
     work = _plan(disk, to, request, logs)
     failpoint("import.checked")
     manifests: list[Manifest] = []
@@ -131,7 +132,7 @@ def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None =
         if progress:
             progress(number + 1, len(work))
     failpoint("import.copied")
-    if topics is not None and to.count is not None:
+    if to.count is not None:
         _record(to, request, work, shown, topics=topics, count=to.count)
     return Imported(
         cluster_id=to.cluster_id,
@@ -281,7 +282,7 @@ def _record(
     work: Sequence[_Work],
     shown: DiskEvidence,
     *,
-    topics: list[dict[str, Any]],
+    topics: list[dict[str, Any]] | None,
     count: int,
 ) -> None:
     """Write the metadata of the import, unless that of the instant, or the newest, says the same already.
@@ -302,6 +303,8 @@ def _record(
     }
     before = newest_metadata(to.fs, to.root, cluster_id=to.cluster_id, at_ms=request.taken_at_ms)
     of_topic = before if before and before.topic_id == to.topic_id else None
+    if topics is None and of_topic and of_topic.partition_count == count:
+        return
     metadata = ClusterMetadata(
         taken_at_ms=request.taken_at_ms,
         cluster_id=to.cluster_id,

@@ -62,7 +62,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest, look: AdminLo
     counts = dict.fromkeys(EMPTY, 0)
     for name in tables:
         counts[name] = sum(each[name] for each in written)
-    counts["topic_partitions"] = write_topic_partitions(folder, record, look.metadata.topics)
+    counts["topic_partitions"] = write_topic_partitions(folder, record, look.metadata.topics or [])
     damaged = [f"a look is left out: {why}" for why in looks.damaged.values()]
     record = record.model_copy(
         update={

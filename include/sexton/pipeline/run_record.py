@@ -67,7 +67,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
     parts = [part.log_partition for part in merged]
     counted = partition_count(source, lambda: {part.log_partition: part.group_ids for part in merged})
     count = counted.value
-    missing = [] if count is None or source.is_archive else sorted(set(range(count)) - source.here)
+    missing = sorted(set(range(count or 0)) - source.here)
     minutes, retention_source = retention_of(source.retention_minutes, request, choice.profile)
     coverage = _coverage(source, merged, missing, count)
     settings_warnings = broker_settings(source.recorded, profile=choice.profile).warnings

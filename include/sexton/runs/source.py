@@ -58,6 +58,8 @@ class LogSource:
     topic_id: str = "unknown"
     empty: frozenset[int] = frozenset()
     """Log partitions that are here, without a segment."""
+    seen: frozenset[int] = frozenset()
+    """Of an archive, log partitions that its snapshot saw, those included of which there was nothing to archive."""
     partition_count: int | None = None
     """The number of log partitions by what says it; runs.partition_count has the other ways."""
     partition_count_from: str = ""
@@ -87,7 +89,7 @@ class LogSource:
     @property
     def here(self) -> frozenset[int]:
         """The log partitions that are here."""
-        return self.empty.union(self.segments)
+        return self.empty.union(self.segments, self.seen)
 
     @property
     def where(self) -> str:
@@ -251,6 +253,7 @@ def open_archive(
             for part, some in archived.items()
             if not some[-1].segments and some[-1].origin is not None and some[-1].origin.reason == IMPORTED
         ),
+        seen=_seen(fs, path, settled),
         partition_count=count,
         partition_count_from=count_from,
         topics=topics,
@@ -314,6 +317,12 @@ def _metadata(
         if found is not None and found.taken_at_ms - as_of_ms > METADATA_SLACK_MS:
             found = None
     return found, [] if found else ["no_metadata: nothing was recorded of the cluster for this instant"]
+
+
+def _seen(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> frozenset[int]:
+    """The log partitions that the snapshot saw which settled an instant: all. An import sees those of some brokers."""
+    found = newest_metadata(fs, root, cluster_id=settled.cluster_id, at_ms=settled.taken_at_ms)
+    return frozenset(found.log_partitions if found and found.topic_id == settled.topic_id else ())
 
 
 def _count_of(topic: dict[str, Any] | None) -> int | None:

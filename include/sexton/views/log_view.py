@@ -27,11 +27,10 @@ def view_of_log(request: ViewRequest) -> CoordinatorView:
     )
     choice = choice_of(source, request.profile, parts)
     parts.profile = choice.profile
-    here = {*source.here, *(range(source.partition_count or 0) if source.is_archive else ())}
-    shards = LazyShards(sorted(here), parts.shard)
+    shards = LazyShards(sorted(source.here), parts.shard)
     counted = partition_count(source, lambda: _group_ids(source, parts, shards))
     count = counted.value
-    missing = sorted(set(range(count or 0)) - here)
+    missing = sorted(set(range(count or 0)) - source.here)
     return CoordinatorView(
         where=source.where,
         as_of_ms=request.as_of_ms,
@@ -39,7 +38,7 @@ def view_of_log(request: ViewRequest) -> CoordinatorView:
         topics=Topics.from_rows(source.topics),
         parts=parts,
         load_until=parts.shard,
-        unknown_count=unknown_count_text(here) if count is None else "",
+        unknown_count=unknown_count_text(source.here) if count is None else "",
         recorded=source.recorded,
         doubts=choice.doubts,
         warnings=[*source.warnings, *counted.warnings, *missing_text(missing), *choice.open_points],

@@ -183,7 +183,7 @@ def of_look(uri: str, look: AdminLook, *, as_of_ms: int, selection: Selection) -
     """The selected offsets that a look found."""
     fs, root = filesystem(uri)
     is_asked = selection.test()
-    ids = {row["topic"]: row["id"] for row in look.metadata.topics}
+    ids = look.metadata.topic_ids
     rows = read_look_table(fs, root, look, "offsets").to_pylist()
     keyed = (((row["group_id"], row["topic"], row["partition"]), row) for row in rows)
     values = {key: _then({**row, "commit_timestamp_ms": None}, key[1], ids) for key, row in keyed if is_asked(key)}
@@ -208,9 +208,9 @@ def _topic_ids_at(
     began before or answers for it; empty without any."""
     if by_looks:
         look = look_at(fs, root, cluster_id, at_ms) or newest_look(fs, root, cluster_id, before_ms=at_ms)
-        return {} if look is None else {row["topic"]: row["id"] for row in look.metadata.topics}
+        return {} if look is None else look.metadata.topic_ids
     metadata = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=at_ms)
-    return {} if metadata is None else {row["topic"]: row["id"] for row in metadata.topics}
+    return {} if metadata is None else metadata.topic_ids
 
 
 def _log_partitions(selection: Selection, source: LogSource) -> set[int]:

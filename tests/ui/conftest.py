@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from sexton.ui.published_tables import PublishedTables
+from sexton.lake.published_tables import PublishedTables
 from tests.ui.lakes import WrittenLake
 from tests.ui.worlds import app_over, client_of, write_world
 

@@ -36,9 +36,9 @@ def _serve(folder: str, port: int) -> None:
     from fastapi import FastAPI
 
     from sexton.lake.catalog import open_lake
+    from sexton.lake.published_tables import PublishedTables
     from sexton.ui.access import Access
     from sexton.ui.app import make_app
-    from sexton.ui.published_tables import PublishedTables
     from tests.ui.worlds import PLAIN, allow
 
     properties = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/warehouse"}

@@ -8,10 +8,10 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from starlette.routing import Route
 
+from sexton.lake.published_tables import PublishedTables
 from sexton.ui.access import Access, same_origin
 from sexton.ui.app import make_app
 from sexton.ui.parameters import may_plan
-from sexton.ui.published_tables import PublishedTables
 from tests.ui.lakes import WrittenLake
 from tests.ui.worlds import LIVING, PLAIN, PLAN_IDS, PREFIX, allow, app_over, client_of, only, refuse
 

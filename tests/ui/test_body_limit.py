@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from sexton.lake.published_tables import PublishedTables
 from sexton.ui.access import Access
 from sexton.ui.app import make_app
-from sexton.ui.published_tables import PublishedTables
 from tests.ui.worlds import PLAIN, allow
 
 LIMIT = 65_536

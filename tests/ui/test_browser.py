@@ -17,14 +17,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.staticfiles import StaticFiles
 
 from sexton.kafka.broker import free_port
+from sexton.lake.database import UnreadableFiles
+from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
 from sexton.report.plan_page import render_plan
 from sexton.report.run_page import render_page
 from sexton.summary.summarize import summarize
-from sexton.ui.database import UnreadableFiles
 from sexton.ui.group_queries import GroupQuery, find_groups
 from sexton.ui.paging import Page
-from sexton.ui.published_tables import PublishedTables
 from sexton.ui.what_if_process import BadQuestion
 from tests.report.run_folder import HOSTILE_NAMES, due, group, kept, offsets_of, write_run_folder
 from tests.report.test_plan_page import content

@@ -8,9 +8,9 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from sexton.lake.published_tables import PublishedTables
 from sexton.settings import Settings
 from sexton.ui.metrics import GAUGES
-from sexton.ui.published_tables import PublishedTables
 from tests.report.run_folder import HOSTILE_NAMES
 from tests.ui.lakes import RETENTION_MS, WrittenLake, lake_at
 from tests.ui.worlds import (
@@ -170,7 +170,7 @@ def test_a_run_is_measured_once_and_the_next_one_anew(tmp_path: Path, monkeypatc
     group = {"group_id": "a", "group_type": "Classic", "state": "Empty", "offset_count": 0}
     lake.publish(key(0), {"groups": [group]})
     monkeypatch.setattr(PublishedTables, "rows", counted)
-    monkeypatch.setattr("sexton.ui.published_tables.FRESH_S", 0.0)
+    monkeypatch.setattr("sexton.lake.published_tables.FRESH_S", 0.0)
     with client_of(app_over(lake)) as client:
         assert value(scraped(client), "groups", type="Classic", state="Empty") == 1
         asked.clear()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sexton.lake.catalog import Lake, open_lake, reader_properties
+from sexton.lake.published_tables import PublishedTables
 from sexton.ui.group_queries import GroupQuery, find_groups
-from sexton.ui.published_tables import PublishedTables
 from tests.object_store import running_object_store
 from tests.ui.lakes import create_table
 from tests.ui.worlds import FIRST_MS

@@ -11,9 +11,9 @@ from fastapi.testclient import TestClient
 from pyiceberg.expressions import And, EqualTo
 
 from sexton.lake.branch import RunKey
+from sexton.lake.database import UnreadableFiles
 from sexton.tables import TABLES
 from sexton.ui.app import HEADERS
-from sexton.ui.database import UnreadableFiles
 from tests.html import Html
 from tests.report.run_folder import HOSTILE_NAMES
 from tests.ui.lakes import Row, WrittenLake, as_table, lake_at

@@ -10,14 +10,14 @@ import pyarrow.parquet
 import pytest
 
 from sexton.errors import NoCoverage
+from sexton.lake import published_tables, run_cache
 from sexton.lake.branch import RunKey
+from sexton.lake.database import Database, UnreadableFiles
+from sexton.lake.published_tables import PublishedTables, at
 from sexton.lake.read import RunGone
 from sexton.tables import TABLES
-from sexton.ui import published_tables, run_cache
-from sexton.ui.database import Database, UnreadableFiles
 from sexton.ui.group_queries import GroupQuery, find_groups, groups_of
 from sexton.ui.overview import overview
-from sexton.ui.published_tables import PublishedTables, at
 from tests.ui.lakes import WrittenLake, as_table, create_table, lake_at, run_row
 from tests.ui.worlds import FIRST_MS, HOUR_MS, MAIN, OTHER, RUNS, key
 

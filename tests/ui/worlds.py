@@ -8,10 +8,10 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.testclient import TestClient
 
 from sexton.lake.branch import RunKey
+from sexton.lake.published_tables import PublishedTables
 from sexton.settings import Cluster, Settings
 from sexton.ui.access import Access, MayRead
 from sexton.ui.app import make_app
-from sexton.ui.published_tables import PublishedTables
 from tests.report.run_folder import HOSTILE_NAMES
 from tests.ui.lakes import RETENTION_MS, Row, WrittenLake, as_table, lake_at
 

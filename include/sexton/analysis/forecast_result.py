@@ -21,6 +21,7 @@ from sexton.errors import SextonError, UsageError
 from sexton.history.interval_counts import SWEEPS
 from sexton.history.published_story import block_of
 from sexton.lake.catalog import Lake
+from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun, published_runs, read_published
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import read_held
@@ -238,7 +239,7 @@ class LakeTables:
         return _of_group(read_published(self.lake, self.run, name, names), group_id)
 
     def block(self, log_partition: int) -> SweepBlock | None:
-        return block_of(self.lake, self.run, log_partition)
+        return block_of(PublishedTables(lambda: self.lake), self.run, log_partition)
 
     def check_interval_ms(self) -> int:
         fs, root = filesystem(settings().archive_uri)

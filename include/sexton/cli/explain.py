@@ -374,7 +374,7 @@ def _explain_by_tables(
     with working("Reading the tables", is_quiet=json):
         lake = open_lake()
         story = published_story(
-            lake, group, topic=asked[0], partition=asked[1], as_of_ms=as_of_ms, cluster_id=cluster_id
+            lake, group, is_requested=is_requested, as_of_ms=as_of_ms, cluster_id=cluster_id
         )
         held = published_holders(lake, story.run, group, is_requested, until_ms=as_of_ms)
     found = _Explanation(

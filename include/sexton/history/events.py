@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from types import MappingProxyType
+from typing import Any
 
 from sexton.coordinator.changes.group_removal_causes import possible_removals, removal_after, removal_causes
 from sexton.coordinator.changes.model import OwnAction, TopicPartition, action_at
@@ -274,9 +275,10 @@ def removal_cause(rows: Sequence[Mapping[str, object]], profile: Profile) -> tup
     return removal_after(cause_of(last).split(" or "), profile)
 
 
-def instant_of(row: Mapping[str, object]) -> object:
+def instant_of(row: Mapping[str, Any]) -> int | None:
     """When a row's change was, or the latest that it can have been; None in logs without timestamps."""
-    return row.get("changed_by_ms") if row["timestamp_ms"] is None else row["timestamp_ms"]
+    stamp: int | None = row["timestamp_ms"]
+    return row.get("changed_by_ms") if stamp is None else stamp
 
 
 def order_of(row: Mapping[str, object]) -> tuple[int, int]:
@@ -291,10 +293,9 @@ def order_of(row: Mapping[str, object]) -> tuple[int, int]:
 def event_of(cause: str, rows: Sequence[Mapping[str, object]]) -> Event:
     """The disappearances of one write, cause and plan as one event."""
     first = rows[0]
-    stamp = instant_of(first)
     by_plan = f"; by plan {str(first['by_plan_id'])[:SHORT_ID]}" if first["by_plan_id"] else ""
     return Event(
-        timestamp_ms=stamp if isinstance(stamp, int) else None,
+        timestamp_ms=instant_of(first),
         log_offset=order_of(first)[0],
         what=cause,
         detail=f"{first['evidence']}{by_plan}",

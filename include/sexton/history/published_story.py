@@ -1,13 +1,13 @@
 """The history of a group from published tables: its states in the runs, and the changes between them.
 
 Runs describe instants and intervals, a log every record: commits are not counted here, and a state that came and went
-between two runs is not seen. Every disappearance and its cause is there.
+between two runs is not seen. Every disappearance and its cause is there, also for instants whose runs have expired.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sexton.coordinator.expiry import SweepBlock, block_in
 from sexton.coordinator.profiles import profile_of
@@ -25,14 +25,15 @@ from sexton.history.events import (
 )
 from sexton.history.log_story import NextVerdict
 from sexton.lake.catalog import Lake
-from sexton.lake.read import PublishedRun, load, plain, runs_of_cluster
+from sexton.lake.database import Rows, marks
+from sexton.lake.published_tables import PublishedTables
+from sexton.lake.read import PublishedRun, runs_of_cluster
 from sexton.tables.change_kinds import DISAPPEARANCES
 
-if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-
-_CHANGES, _GROUPS, _VERDICTS, _OFFSETS = "offset_changes", "groups", "offset_verdicts", "committed_offsets"
-_PROFILE = "load_profile"
+_CHANGES = "offset_changes"
+_KNOWN = ("group_type", "state", "protocol_type", "member_count")
+"""What a state of a group is."""
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +55,7 @@ def published_story(
     lake: Lake,
     group_id: str,
     *,
-    topic: str | None,
-    partition: int | None,
+    is_requested: Callable[[str, int], bool],
     as_of_ms: int | None,
     cluster_id: str | None = None,
 ) -> PublishedStory:
@@ -66,16 +66,19 @@ def published_story(
     runs = [run for run in runs_of_cluster(lake, cluster_id) if as_of_ms is None or run.key.as_of_ms <= as_of_ms]
     if not runs:
         raise NoCoverage("no run is published at or before that instant", where=lake.where)
-    newest = runs[-1]
+    tables, newest = PublishedTables(lambda: lake), runs[-1]
 
-    def requested(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [row for row in rows if topic in (None, row["topic"]) and partition in (None, row["partition"])]
+    def of_newest(table: str) -> Rows:
+        rows = tables.rows(f"SELECT * FROM {tables.of_run(newest, table)} WHERE group_id = ?", group_id)
+        return [row for row in rows if is_requested(*_key(row))]
 
-    ledger = _ledger(lake, group_id, runs)
-    states = {row["as_of_ms"]: row for row in _rows(lake, _GROUPS, group_id, runs)}
-    events = [*_seen(states, runs, ledger), *_changed(requested(ledger))]
-    verdicts = {_key(row): row for row in requested(_rows(lake, _VERDICTS, group_id, [newest]))}
-    offsets = requested(_rows(lake, _OFFSETS, group_id, [newest]))
+    source, _ = tables.between(_CHANGES, newest.key.cluster_id, 0, newest.key.as_of_ms)
+    changes = changes_of_group(tables, source, runs, group_id)
+    states = states_of_group(tables, runs, group_id)
+    requested = [row for row in changes if is_requested(*_key(row))]
+    events = [*_seen(states, runs, changes), *map(_changed, writes(requested))]
+    verdicts = {_key(row): row for row in of_newest("offset_verdicts")}
+    offsets = sorted(of_newest("committed_offsets"), key=_key)
     state = states.get(newest.key.as_of_ms)
     home = next((row["log_partition"] for row in (state, *offsets) if row is not None), None)
     return PublishedStory(
@@ -83,120 +86,115 @@ def published_story(
         events=sorted(events, key=lambda event: (event.timestamp_ms or 0, event.log_offset)),
         state=_words(state),
         log_partition=home,
-        block=None if home is None else block_of(lake, newest, home),
-        next_ones=[_next(row, verdicts[_key(row)]) for row in sorted(offsets, key=_key) if _key(row) in verdicts],
+        block=None if home is None else block_of(tables, newest, home),
+        next_ones=[_next(row, verdicts[_key(row)]) for row in offsets if _key(row) in verdicts],
     )
 
 
-def _rows(lake: Lake, table: str, group_id: str, runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
-    """A group's rows of published runs, from the current tables: partitions are only replaced as a whole."""
-    return _scan(lake, table, group_id, _of(runs))
-
-
-def block_of(lake: Lake, run: PublishedRun, log_partition: int) -> SweepBlock | None:
+def block_of(tables: PublishedTables, run: PublishedRun, log_partition: int) -> SweepBlock | None:
     """What makes the broker's sweep of a log partition fail, from a published run."""
-    from pyiceberg.expressions import And, EqualTo
-
-    rows = _rows_where(lake, _PROFILE, And(EqualTo("log_partition", log_partition), _of([run])))
-    return next((block for row in rows if (block := block_in(row)) is not None), None)
-
-
-def _ledger(lake: Lake, group_id: str, runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
-    """A group's rows of offset_changes: of published runs, and of instants whose runs have expired.
-
-    `runs` are those of one cluster, the newest last.
-    """
-    from pyiceberg.expressions import And, EqualTo, LessThanOrEqual, NotIn, Or
-
-    newest = runs[-1].key
-    expired = And(
-        EqualTo("cluster_id", newest.cluster_id),
-        LessThanOrEqual("as_of_ms", newest.as_of_ms),
-        NotIn("as_of_ms", {run.key.as_of_ms for run in runs}),
+    rows = tables.rows(
+        f"SELECT * FROM {tables.of_run(run, 'load_profile')} WHERE log_partition = ?", int(log_partition)
     )
-    return _scan(lake, _CHANGES, group_id, Or(_of(runs), expired))
+    return next((block for row in rows if (block := block_in(row)) is not None), None)
 
 
 def changes_between_runs(
     lake: Lake, before: PublishedRun, after: PublishedRun, group_ids: Sequence[str]
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Rows of offset_changes of some groups, of the runs after `before` up to `after`; expired runs count too."""
-    from pyiceberg.expressions import And, EqualTo, GreaterThan, In, LessThanOrEqual
+    tables = PublishedTables(lambda: lake)
+    source, _ = tables.between(_CHANGES, after.key.cluster_id, before.key.as_of_ms + 1, after.key.as_of_ms)
+    return tables.rows(f"SELECT * FROM {source} WHERE group_id IN ({marks(group_ids)})", *group_ids)
 
-    where = And(
-        EqualTo("cluster_id", after.key.cluster_id),
-        GreaterThan("as_of_ms", before.key.as_of_ms),
-        LessThanOrEqual("as_of_ms", after.key.as_of_ms),
-        In("group_id", set(group_ids)),
+
+# --- what runs show of a group
+
+
+def states_of_group(tables: PublishedTables, runs: Sequence[PublishedRun], group_id: str) -> dict[int, Row]:
+    """The group's rows of `groups`, by as_of_ms."""
+    if not runs:
+        return {}
+    rows = tables.rows(f"SELECT * FROM {tables.of_runs(runs, 'groups')} WHERE group_id = ?", group_id)
+    return {row["as_of_ms"]: row for row in rows}
+
+
+def changes_of_group(
+    tables: PublishedTables, source: str, runs: Sequence[PublishedRun], group_id: str
+) -> list[Row]:
+    """A group's rows of `source` (PublishedTables.between of offset_changes), the oldest first.
+
+    For the instants of `runs`, the rows of these runs; for other instants, whose runs have expired, all rows.
+    """
+    ids, instants = [run.key.run_id for run in runs], [run.key.as_of_ms for run in runs]
+    return tables.rows(
+        f"""SELECT * FROM {source}
+            WHERE group_id = ? AND (run_id IN ({marks(ids)}) OR (as_of_ms IN ({marks(instants)})) IS NOT TRUE)
+            ORDER BY as_of_ms, log_offset, topic, partition""",
+        group_id,
+        *ids,
+        *instants,
     )
-    return _rows_where(lake, _CHANGES, where)
 
 
-def _of(runs: Sequence[PublishedRun]) -> "BooleanExpression":
-    """The rows of some runs of one cluster; a run of another may have the same id."""
-    from pyiceberg.expressions import And, EqualTo, In
-
-    ids, instants = {run.key.run_id for run in runs}, {run.key.as_of_ms for run in runs}
-    return And(EqualTo("cluster_id", runs[0].key.cluster_id), In("as_of_ms", instants), In("run_id", ids))
-
-
-def _scan(lake: Lake, table: str, group_id: str, where: "BooleanExpression") -> list[dict[str, Any]]:
-    from pyiceberg.expressions import And, EqualTo
-
-    return _rows_where(lake, table, And(EqualTo("group_id", group_id), where))
-
-
-def _rows_where(lake: Lake, table: str, where: "BooleanExpression") -> list[dict[str, Any]]:
-    from pyiceberg.exceptions import NoSuchTableError
-
-    try:
-        rows = load(lake, table).scan(row_filter=where).to_arrow()
-    except NoSuchTableError:
-        return []
-    found: list[dict[str, Any]] = plain(rows).to_pylist()
-    return found
-
-
-def _seen(
-    states: Mapping[int, Mapping[str, Any]], runs: Sequence[PublishedRun], changes: Sequence[Mapping[str, Any]]
-) -> Iterator[Event]:
-    """An event for each run in which the group differs from the run before."""
-    before, since_ms = "", -1
+def turns(
+    states: Mapping[int, Row], runs: Sequence[PublishedRun]
+) -> Iterator[tuple[PublishedRun, PublishedRun | None, Row | None, Row | None]]:
+    """The runs in which the group differs from the run before: both, and the row of `groups` before and now."""
+    before, previous = None, None
     for run in runs:
-        as_of_ms = run.key.as_of_ms
-        described = _words(states.get(as_of_ms))
-        if described and described != before:
-            yield Event(timestamp_ms=as_of_ms, log_offset=NOWHERE, what="became", detail=described)
-        elif described != before:
-            between = [row for row in changes if since_ms < row["as_of_ms"] <= as_of_ms]
-            causes = removal_cause(between, profile_of(run.row["profile"]))
-            detail = f"no such group in this run; it was removed: {' or '.join(causes)}"
-            yield Event(timestamp_ms=as_of_ms, log_offset=NOWHERE, what="removed", detail=detail, causes=causes)
-        before, since_ms = described, as_of_ms
+        now = states.get(run.key.as_of_ms)
+        if _known(now) != _known(before):
+            yield run, previous, before, now
+        before, previous = now, run
 
 
-def _changed(changes: Sequence[dict[str, Any]]) -> Iterator[Event]:
-    """An event for each write that removed offsets, and one for each interval with offsets that were set."""
-    gone = sorted((row for row in changes if row["kind"] in DISAPPEARANCES), key=order_of)
-    for _, rows in groupby(gone, key=lambda row: (instant_of(row), cause_of(row), row["by_plan_id"])):
-        some = list(rows)
-        yield event_of(cause_of(some[0]), some)
-    were_set = sorted(
-        (row for row in changes if row["kind"] not in DISAPPEARANCES), key=lambda row: (row["as_of_ms"], row["kind"])
-    )
-    for (as_of_ms, kind), rows in groupby(were_set, key=lambda row: (row["as_of_ms"], row["kind"])):
-        some = list(rows)
-        detail = f"{counted(len(some), 'offset')} set to another value than when the interval began"
-        yield Event(timestamp_ms=as_of_ms, log_offset=NOWHERE, what=kind, detail=detail, offsets=tuple(some))
+def writes(changes: Sequence[Row]) -> Iterator[list[Row]]:
+    """Rows of offset_changes that belong together: of one write that removed offsets, and one cause and plan; or of
+    one interval in which offsets were set."""
+
+    def together(row: Row) -> tuple[Any, ...]:
+        at_ms = instant_of(row) if row["kind"] in DISAPPEARANCES else None
+        return row["as_of_ms"] if at_ms is None else at_ms, cause_of(row), row["by_plan_id"] or ""
+
+    for _, rows in groupby(sorted(changes, key=lambda row: (together(row), order_of(row))), key=together):
+        yield list(rows)
 
 
-def _words(row: Mapping[str, Any] | None) -> str:
+def _seen(states: Mapping[int, Row], runs: Sequence[PublishedRun], changes: Sequence[Row]) -> Iterator[Event]:
+    """An event for each run in which the group differs from the run before."""
+    for run, previous, _, now in turns(states, runs):
+        at_ms, since_ms = run.key.as_of_ms, -1 if previous is None else previous.key.as_of_ms
+        if now is not None:
+            yield Event(timestamp_ms=at_ms, log_offset=NOWHERE, what="became", detail=_words(now))
+            continue
+        causes = removal_cause(
+            [row for row in changes if since_ms < row["as_of_ms"] <= at_ms], profile_of(run.row["profile"])
+        )
+        detail = f"no such group in this run; it was removed: {' or '.join(causes)}"
+        yield Event(timestamp_ms=at_ms, log_offset=NOWHERE, what="removed", detail=detail, causes=causes)
+
+
+def _changed(rows: Sequence[Row]) -> Event:
+    first = rows[0]
+    if first["kind"] in DISAPPEARANCES:
+        return event_of(cause_of(first), rows)
+    detail = f"{counted(len(rows), 'offset')} set to another value than when the interval began"
+    at_ms, what = first["as_of_ms"], first["kind"]
+    return Event(timestamp_ms=at_ms, log_offset=NOWHERE, what=what, detail=detail, offsets=tuple(rows))
+
+
+def _known(row: Row | None) -> tuple[Any, ...] | None:
+    return None if row is None else tuple(row[name] for name in _KNOWN)
+
+
+def _words(row: Row | None) -> str:
     if row is None:
         return ""
     return state_words(row["group_type"], row["protocol_type"], row["state"], row["member_count"])
 
 
-def _next(offset: Mapping[str, Any], judged: Mapping[str, Any]) -> NextVerdict:
+def _next(offset: Row, judged: Row) -> NextVerdict:
     return NextVerdict(
         topic=offset["topic"],
         partition=offset["partition"],
@@ -206,5 +204,5 @@ def _next(offset: Mapping[str, Any], judged: Mapping[str, Any]) -> NextVerdict:
     )
 
 
-def _key(row: Mapping[str, Any]) -> tuple[str, int]:
+def _key(row: Row) -> tuple[str, int]:
     return row["topic"], row["partition"]

@@ -6,7 +6,6 @@ pages.py, api.py, plan_routes.py, what_if_routes.py, metrics.py
                       the routes: pages, JSON, Prometheus; parameters.py has what requests share
 group_queries.py, offset_queries.py, overview.py, story_queries.py, plan_queries.py, what_if_process.py
                       the queries: plain dataclasses, no HTML; paging.py is a page of rows
-published_tables.py   published tables through DuckDB (database.py); run_cache.py: what was computed from a run
 page_view.py, rendering.py, texts.py
                       the run and the links of a page, templates, texts in every language
 

@@ -12,12 +12,12 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from sexton import __version__
 from sexton.errors import NoCoverage, SextonError, UsageError
+from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import RunGone
 from sexton.ui import api, metrics, pages, plan_routes, what_if_routes
 from sexton.ui.access import Access, same_origin
 from sexton.ui.body_limit import BodyLimit
 from sexton.ui.parameters import NothingPublished, bare_view, may_plan
-from sexton.ui.published_tables import PublishedTables
 from sexton.ui.rendering import render
 
 HEADERS = {

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Query
 
+from sexton.lake.database import Rows
+from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
 from sexton.summary.audit_counts import LOSS_SPAN_MS
-from sexton.ui.database import Rows
 from sexton.ui.lag_queries import GROUP_LAG, OFFSET_LAG, is_audited, lag_of
 from sexton.ui.paging import Page, PageNumber, PageSize, Search, conditions, page_of
-from sexton.ui.published_tables import PublishedTables
 
 Only = Literal[
     "due",

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from sexton.lake.audits import RUNS_BACK
+from sexton.lake.database import no_rows
+from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
-from sexton.ui.database import no_rows
-from sexton.ui.published_tables import PublishedTables
 
 OFFSET_LAG = (
     *("lag_min_ms", "lag_max_ms", "basis", "lag_growth", "held_at", "would_reset", "diverged_at"),

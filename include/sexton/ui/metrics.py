@@ -17,6 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from sexton import __version__
 from sexton.figures import HOUR_MS
+from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
 from sexton.runs.folder import TransactionCounts
 from sexton.summary.audit_counts import newest_transactions
@@ -24,7 +25,6 @@ from sexton.tables import TABLES
 from sexton.ui.access import Viewer, viewer_of
 from sexton.ui.lag_queries import newest_lag
 from sexton.ui.overview import HORIZON_HOURS
-from sexton.ui.published_tables import PublishedTables
 
 router = APIRouter()
 

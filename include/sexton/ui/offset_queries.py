@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from fastapi import Query
 
+from sexton.lake.database import Rows, marks
+from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
-from sexton.ui.database import Rows, marks
 from sexton.ui.lag_queries import OFFSET_LAG, lag_of
 from sexton.ui.paging import Page, PageSize, Search, conditions, page_of
-from sexton.ui.published_tables import PublishedTables
 
 Finding = Literal["due", "policy_due", "held", "orphan", "left_topic", "behind_log_start", "beyond_log_end", "pinned"]
 FINDINGS: tuple[str, ...] = get_args(Finding)

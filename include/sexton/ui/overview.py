@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sexton.figures import DAY_MS, HOUR_MS
+from sexton.lake.database import Rows
+from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
-from sexton.ui.database import Rows
 from sexton.ui.group_queries import groups_of
-from sexton.ui.published_tables import PublishedTables
 
 HORIZON_HOURS = (1, 24, 7 * 24, 30 * 24)
 BINS = 48

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from sexton.lake.published_tables import PublishedTables, at, of_cluster
 from sexton.lake.read import PublishedRun
 from sexton.settings import Cluster
 from sexton.ui.access import Viewer
-from sexton.ui.published_tables import PublishedTables, at, of_cluster
 from sexton.ui.texts import Texts
 
 PREFIX = "/sexton"

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
-from sexton.ui.database import Rows
-from sexton.ui.published_tables import PublishedTables
+from sexton.lake.database import Rows
+from sexton.lake.published_tables import PublishedTables
 
 MOST_ROWS = 200
 """The largest page of a list."""

@@ -6,11 +6,11 @@ from typing import Annotated
 from fastapi import Depends, HTTPException, Query, Request
 from pydantic import BeforeValidator, Field
 
+from sexton.lake.published_tables import at
 from sexton.ui.access import viewer_of
 from sexton.ui.group_queries import GroupQuery
 from sexton.ui.offset_queries import OffsetQuery
 from sexton.ui.page_view import PageView
-from sexton.ui.published_tables import at
 from sexton.ui.texts import COOKIE, choose, texts
 from sexton.ui.transaction_queries import MOST_EXPIRATION_MS
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sexton.errors import Refused, SextonError, UsageError
+from sexton.lake.database import Rows, marks, text
+from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
 from sexton.tables.apply_ledger import RETRYABLE_OUTCOMES
-from sexton.ui.database import Rows, marks, text
 from sexton.ui.paging import Page, page_of
-from sexton.ui.published_tables import PublishedTables
 
 PLANS_A_PAGE = 50
 DIFFERENCES = 100

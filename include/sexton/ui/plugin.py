@@ -50,10 +50,10 @@ def dashboard() -> Application:
     import logging
 
     from sexton.lake.catalog import open_lake
+    from sexton.lake.published_tables import PublishedTables
     from sexton.settings import settings
     from sexton.ui.access import airflow_access
     from sexton.ui.app import make_app
-    from sexton.ui.published_tables import PublishedTables
 
     logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it logs a line for each table that is opened
     return make_app(PublishedTables(open_lake), airflow_access(), body_limit_bytes=settings().api_body_limit_bytes)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sexton.ui.database import Rows, text
+from sexton.lake.database import Rows, text
 from sexton.ui.page_view import PageView
 from sexton.ui.paging import Page, page_of
 

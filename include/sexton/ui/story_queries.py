@@ -4,16 +4,17 @@ Runs describe instants: commits between two of them are not counted, and a state
 disappearance and its cause is in offset_changes, also for instants whose runs have expired.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
+from sexton.history.events import instant_of
+from sexton.history.published_story import Row, changes_of_group, states_of_group, turns, writes
+from sexton.lake.database import Rows
+from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
 from sexton.tables.change_kinds import DISAPPEARANCES
-from sexton.ui.database import Rows, marks
 from sexton.ui.lag_queries import GROUP_LAG, lag_of_runs
-from sexton.ui.published_tables import PublishedTables
 
 POINTS = 24
 """Points of a plot; the files of a run are opened for each."""
@@ -76,8 +77,9 @@ def story(
         if files <= FILES_READ or len(shown) <= 1:
             break
         shown = shown[(len(shown) + 1) // 2 :]  # runs may be days apart, but offset_changes has every hour
-    changes = _ledger(tables, source, shown, group_id)
-    events = [*_seen(_states(tables, shown, group_id), shown, is_last_page=is_last_page), *_changed(changes)]
+    states = states_of_group(tables, shown, group_id)
+    changes = changes_of_group(tables, source, shown, group_id)
+    events = [*_seen(states, shown, is_last_page=is_last_page), *map(_changed, writes(changes))]
     return StoryPage(
         events=sorted(events, key=lambda event: event.at_ms, reverse=True),
         runs=len(shown),
@@ -86,73 +88,26 @@ def story(
     )
 
 
-def _states(tables: PublishedTables, runs: Sequence[PublishedRun], group_id: str) -> dict[int, dict[str, Any]]:
-    """The group's rows of `groups`, by as_of_ms."""
-    if not runs:
-        return {}
-    rows = tables.rows(
-        f"""SELECT as_of_ms, group_type, state, protocol_type, member_count, generation
-            FROM {tables.of_runs(runs, "groups")} WHERE group_id = ?""",
-        group_id,
-    )
-    return {row["as_of_ms"]: row for row in rows}
-
-
-def _ledger(tables: PublishedTables, source: str, runs: Sequence[PublishedRun], group_id: str) -> Rows:
-    """A group's rows of `offset_changes` in the span of a page, the oldest first.
-
-    For the instants of `runs`, the rows of these runs; for other instants, whose runs have expired, all rows.
-    """
-    ids, instants = [run.key.run_id for run in runs], [run.key.as_of_ms for run in runs]
-    return tables.rows(
-        f"""SELECT as_of_ms, timestamp_ms, kind, topic, partition, old_committed_offset, new_committed_offset, evidence,
-            candidates, by_plan_id, log_offset FROM {source}
-            WHERE group_id = ? AND (run_id IN ({marks(ids)}) OR (as_of_ms IN ({marks(instants)})) IS NOT TRUE)
-            ORDER BY as_of_ms, log_offset, topic, partition""",
-        group_id,
-        *ids,
-        *instants,
-    )
-
-
-def _seen(states: dict[int, dict[str, Any]], runs: Sequence[PublishedRun], *, is_last_page: bool) -> list[StoryEvent]:
+def _seen(states: dict[int, Row], runs: Sequence[PublishedRun], *, is_last_page: bool) -> Iterator[StoryEvent]:
     """An event for each run in which the group differs from the run before."""
-    events, before = [], None
-    for number, run in enumerate(runs):
-        at_ms = run.key.as_of_ms
-        now = states.get(at_ms)
-        known = now and (now["group_type"], now["state"], now["protocol_type"], now["member_count"])
-        if known != before and now is not None:
-            kind = "appeared" if before is None and (number or is_last_page) else "became"
-            events.append(StoryEvent(at_ms=at_ms, kind=kind, group=now, offsets=[]))
-        elif now is None and before is not None:
-            events.append(StoryEvent(at_ms=at_ms, kind="vanished", offsets=[]))
-        before = known
-    return events
+    for run, previous, before, now in turns(states, runs):
+        is_new = before is None and (previous is not None or is_last_page)
+        kind = "vanished" if now is None else "appeared" if is_new else "became"
+        yield StoryEvent(at_ms=run.key.as_of_ms, kind=kind, group=now, offsets=[])
 
 
-def _changed(changes: Rows) -> list[StoryEvent]:
-    """An event for each write that removed offsets, and one for each interval with offsets that were set."""
-
-    def together(row: dict[str, Any]) -> tuple[Any, ...]:
-        at_ms = row["timestamp_ms"] if row["kind"] in DISAPPEARANCES else None
-        return (at_ms or row["as_of_ms"], row["kind"], row["by_plan_id"] or "", row["candidates"] or [])
-
-    events = []
-    for (at_ms, kind, plan_id, candidates), rows in groupby(sorted(changes, key=together), key=together):
-        some = list(rows)
-        events.append(
-            StoryEvent(
-                at_ms=at_ms,
-                kind=kind,
-                count=len(some),
-                offsets=some[:PARTITIONS_SHOWN],
-                evidence=some[0]["evidence"],
-                candidates=tuple(candidates),
-                by_plan_id=plan_id or None,
-            )
-        )
-    return events
+def _changed(rows: Rows) -> StoryEvent:
+    first = rows[0]
+    at_ms = instant_of(first) if first["kind"] in DISAPPEARANCES else None
+    return StoryEvent(
+        at_ms=first["as_of_ms"] if at_ms is None else at_ms,
+        kind=first["kind"],
+        count=len(rows),
+        offsets=rows[:PARTITIONS_SHOWN],
+        evidence=first["evidence"],
+        candidates=tuple(first["candidates"] or ()),
+        by_plan_id=first["by_plan_id"],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,11 @@ another transactional.id.expiration.ms would do to these."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sexton.lake.database import Rows, text
+from sexton.lake.published_tables import PublishedTables
 from sexton.transactions.ids import DAY_MS, DEFAULT_EXPIRATION_MS, HORIZON_DAYS, IdForecast
-from sexton.ui.database import Rows, text
 from sexton.ui.page_view import PageView
 from sexton.ui.paging import Page, page_of
-from sexton.ui.published_tables import PublishedTables
 
 ROWS = 100
 _WORST_FIRST = "list_position(['hanging', 'unknown', 'two_phase', 'completing', 'running'], verdict), since_ms"

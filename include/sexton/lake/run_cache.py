@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sexton.ui.database import Database
+from sexton.lake.database import Database
 
 T = TypeVar("T")
 Run = tuple[str, str]

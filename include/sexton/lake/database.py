@@ -1,4 +1,4 @@
-"""DuckDB for the dashboard: one database in memory, with a memory limit, that reads given Parquet files.
+"""DuckDB over published files: one database in memory, with a memory limit, that reads given Parquet files.
 
 DuckDB fetches no extension, reads no Python object and spills nothing to disk. It reads remote files through
 pyiceberg's file system, with the lake's properties.

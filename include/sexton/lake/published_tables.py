@@ -17,10 +17,10 @@ from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.errors import NoCoverage, SextonError
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
+from sexton.lake.database import Database, Rows, UnreadableFiles, declared, no_rows, text
 from sexton.lake.read import PublishedRun, load, partition_of, runs_of, snapshot_of
+from sexton.lake.run_cache import RunCache
 from sexton.tables import IN_MEMORY
-from sexton.ui.database import Database, Rows, UnreadableFiles, declared, no_rows, text
-from sexton.ui.run_cache import RunCache
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

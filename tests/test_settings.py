@@ -86,7 +86,7 @@ def test_what_cannot_be_is_refused(read, clusters: object, told: str) -> None:
 
 @pytest.mark.parametrize(
     ("clusters", "told"),
-    [("{}}", "clusters"), ('{"eu": {"retention_minutes": "s3cr3t"}}', "clusters.eu.cluster_id: Field required")],
+    [("{}}", "clusters"), ('{"eu": {"retention_minutes": "s3cr3t"}}', "clusters.eu.retention_minutes: Input")],
 )
 def test_whoever_reads_them_is_told_in_one_line(read, clusters: str, told: str) -> None:
     with pytest.raises((ValidationError, SettingsError)):

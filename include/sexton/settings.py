@@ -8,7 +8,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -37,28 +36,52 @@ ClusterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """Part of the ids of DAGs, pools and connections."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class OfCluster(BaseModel):
+    """The settings of a deployment that a named cluster may override."""
+
+    bootstrap_servers: str = Field("127.0.0.1:19092", description="brokers of the cluster that the command line uses")
+    kafka_conn_id: str = Field("kafka_default", min_length=1, description="Airflow connection of the cluster")
+    applier_conn_id: str = Field(
+        "kafka_applier",
+        min_length=1,
+        description="Airflow connection of the principal that may delete; used only by apply and restore",
+    )
+    schedule: str = Field("0 * * * *", description="cron of offset_retention, in UTC; empty: only by hand")
+    deadline_minutes: int = Field(
+        0, ge=0, description="a run that is not done this long after it was queued raises an alert; 0: never"
+    )
+    maintenance_schedule: str = Field(
+        "30 3 * * *", description="cron of the DAG maintenance, in UTC; empty: manual runs only"
+    )
+    replicas_schedule: str = Field(
+        "30 4 * * 0", description="cron of the DAG audit_replicas, in UTC; empty: manual runs only"
+    )
+    transactions_schedule: str = Field(
+        "15 5 * * *", description="cron of the DAG audit_transactions, in UTC; empty: manual runs only"
+    )
+    lag_schedule: str = Field("20 * * * *", description="cron of the DAG audit_lag, in UTC; empty: manual runs only")
+    retention_minutes: int | None = Field(
+        None, ge=1, description="retention to judge by; default: as the broker reports"
+    )
+    policy: str = Field("", description="policy file; empty: only the broker's retention applies")
+    admin_only: bool = Field(
+        False,
+        description="whether groups are looked at by Admin API and the offsets log is left alone; a cluster that hides "
+        "it is recognized without this (docs/admin-only.md)",
+    )
+
+
+class Cluster(OfCluster):
     """One cluster of a deployment. `cluster_id` is Kafka's; None accepts any cluster that the connection leads to.
 
     `name` is None if the settings name no clusters. The DAGs of the first cluster have plain names.
     """
 
+    model_config = ConfigDict(frozen=True)
+
     name: str | None
     is_first: bool
     cluster_id: str | None
-    bootstrap_servers: str
-    kafka_conn_id: str
-    applier_conn_id: str
-    schedule: str
-    deadline_minutes: int
-    maintenance_schedule: str
-    replicas_schedule: str
-    transactions_schedule: str
-    lag_schedule: str
-    retention_minutes: int | None
-    policy: str
-    admin_only: bool
 
     def is_of(self, cluster_id: str) -> bool:
         """Whether this may be the cluster of that id: True if the settings name no id."""
@@ -69,7 +92,7 @@ class Cluster:
         return plain if self.is_first else f"{plain}__{self.name}"
 
 
-class ClusterSettings(BaseModel):
+class ClusterSettings(OfCluster):
     """What a named cluster overrides; the rest is as in the plain settings, except for its connections and address.
 
     The connections of all but the first are by default `kafka_<name>` and `kafka_<name>_applier`. The address is needed
@@ -79,21 +102,9 @@ class ClusterSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cluster_id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,255}$", description="as `kafka-cluster.sh cluster-id` prints it")
-    bootstrap_servers: str = Field("", min_length=1)
-    kafka_conn_id: str = Field("", min_length=1)
-    applier_conn_id: str = Field("", min_length=1)
-    schedule: str = ""
-    deadline_minutes: int = Field(0, ge=0)
-    maintenance_schedule: str = ""
-    replicas_schedule: str = ""
-    transactions_schedule: str = ""
-    lag_schedule: str = ""
-    retention_minutes: int | None = Field(None, ge=1)
-    policy: str = ""
-    admin_only: bool = False
 
 
-class Settings(BaseSettings):
+class Settings(OfCluster, BaseSettings):
     """Settings of one deployment. A path may be any pyarrow.fs URI if its description says so."""
 
     model_config = SettingsConfigDict(env_prefix="SEXTON_", extra="ignore")
@@ -107,7 +118,6 @@ class Settings(BaseSettings):
         description="properties of any other Iceberg catalog, as JSON; they replace the JDBC catalog",
     )
     runs: str = Field("", description="run folders of the scheduled pipeline, a folder or URI; default <home>/var/runs")
-    bootstrap_servers: str = Field("127.0.0.1:19092", description="brokers of the cluster that the command line uses")
     example_clients: bool = Field(
         True,
         description="whether `make up` runs example clients on its new broker, which then keeps offsets for one minute",
@@ -120,13 +130,11 @@ class Settings(BaseSettings):
         default_factory=dict,
         description="several clusters, as JSON: name -> overridden settings; the first is the main cluster",
     )
-    kafka_conn_id: str = Field("kafka_default", description="Airflow connection of the cluster")
     engine: Literal["spark", "local", "auto"] = Field(
         "spark",
         description="who computes: Spark, `local` (the task's process) or `auto` (that for little work, else Spark)",
     )
     spark_conn_id: str = Field("spark_default", description="Airflow connection of Spark")
-    schedule: str = Field("0 * * * *", description="cron of offset_retention, in UTC; empty: only by hand")
     catchup: bool = Field(False, description="whether offset_retention runs for missed intervals")
     max_active_runs: int = Field(1, ge=1, description="concurrent runs of offset_retention, besides backfills")
     owner: str = Field("kafka-platform", min_length=1, description="owner of the tasks in Airflow")
@@ -139,9 +147,6 @@ class Settings(BaseSettings):
     fetch_timeout_hours: float = Field(
         12, gt=0, description="how long a task may take that reads whole logs from brokers, such as the first snapshot"
     )
-    deadline_minutes: int = Field(
-        0, ge=0, description="a run that is not done this long after it was queued raises an alert; 0: never"
-    )
     notify: list[str] = Field(
         default_factory=list,
         description="recipients of alerts, as JSON: slack:CONN_ID, smtp:CONN_ID:ADDRESS[,ADDRESS], apprise:CONN_ID, or "
@@ -151,21 +156,8 @@ class Settings(BaseSettings):
         False,
         description="whether alerts contain full error texts of libraries, which may name groups, topics and hosts",
     )
-    retention_minutes: int | None = Field(
-        None, ge=1, description="retention to judge by; default: as the broker reports"
-    )
-    policy: str = Field("", description="policy file; empty: only the broker's retention applies")
-    admin_only: bool = Field(
-        False,
-        description="whether groups are looked at by Admin API and the offsets log is left alone; a cluster that hides "
-        "it is recognized without this (docs/admin-only.md)",
-    )
     expectations: Path | None = Field(
         None, description="folder of expectations of your own, one query in a file `*.sql` each (docs/quality.md)"
-    )
-    applier_conn_id: str = Field(
-        "kafka_applier",
-        description="Airflow connection of the principal that may delete; used only by apply and restore",
     )
     approvers: list[str] = Field(
         default_factory=list, description="Airflow user ids that may approve, as a JSON list; empty: anybody"
@@ -208,16 +200,6 @@ class Settings(BaseSettings):
         ge=0,
         description="groups that a look by Admin API asks about in a second; 0: no limit but the brokers' quotas",
     )
-    maintenance_schedule: str = Field(
-        "30 3 * * *", description="cron of the DAG maintenance, in UTC; empty: manual runs only"
-    )
-    replicas_schedule: str = Field(
-        "30 4 * * 0", description="cron of the DAG audit_replicas, in UTC; empty: manual runs only"
-    )
-    transactions_schedule: str = Field(
-        "15 5 * * *", description="cron of the DAG audit_transactions, in UTC; empty: manual runs only"
-    )
-    lag_schedule: str = Field("20 * * * *", description="cron of the DAG audit_lag, in UTC; empty: manual runs only")
     lag_alert_hours: int = Field(
         24, ge=0, description="alert about groups that lose unread messages within so many hours; 0: never"
     )
@@ -280,7 +262,7 @@ class Settings(BaseSettings):
     @property
     def every_cluster(self) -> tuple[Cluster, ...]:
         """The clusters in the order of the settings; one without a name if they name none."""
-        plain = {name: getattr(self, name) for name in ClusterSettings.model_fields if name != "cluster_id"}
+        plain = {name: getattr(self, name) for name in OfCluster.model_fields}
         if not self.clusters:
             return (Cluster(name=None, is_first=True, cluster_id=None, **plain),)
         found: list[Cluster] = []

@@ -190,6 +190,13 @@ def test_a_job_over_spark_connect(home, monkeypatch, code, raises) -> None:
     assert session == str(UUID(session)), "Spark takes no other"
 
 
+def test_a_token_goes_without_tls_only_where_the_connection_says_so(monkeypatch) -> None:
+    server = {"conn_type": "spark_connect", "host": "spark-connect", "port": 15002, "password": "tok en"}
+    for extra, token in (({}, "token=tok%20en"), ({"use_ssl": False}, "authorization=Bearer%20tok%20en;use_ssl=False")):
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({**server, "extra": extra}))
+        assert tasks._connect_url("spark_default") == f"sc://spark-connect:15002/;{token}"
+
+
 @pytest.mark.parametrize("stage", ["verify", "audit_lag"])
 def test_a_job_that_needs_no_spark_starts_none(home, monkeypatch, stage) -> None:
     """Whatever Spark's connection is; its modules import none."""

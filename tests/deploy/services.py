@@ -52,6 +52,8 @@ class Ports:
     object_store: int
     spark_master: int
     master_page: int
+    spark_connect: int
+    connect_page: int
     worker_pages: Mapping[str, int]
 
     @classmethod
@@ -104,6 +106,7 @@ class Services:
             ("airflow-api-server", "127.0.0.1"),
             ("airflow-scheduler", "127.0.0.1"),
             ("spark-master", "127.0.0.1"),
+            ("spark-connect", "127.0.0.1"),
             ("0.0.0.0", "127.0.0.1"),
             ("/run/sexton", str(self.secrets / _secrets_of(service))),
             (IMAGE_HOME, str(self.home_of(service))),
@@ -112,7 +115,13 @@ class Services:
             ("/tmp/spark", str(self.folder / service)),
         ):
             text = text.replace(theirs, ours)
-        for port, our_port in (("8080", ports.airflow), ("7077", ports.spark_master), ("8081", page)):
+        for port, our_port in (
+            ("8080", ports.airflow),
+            ("7077", ports.spark_master),
+            ("8081", page),
+            ("15002", ports.spark_connect),
+            ("4040", ports.connect_page),
+        ):
             text = re.sub(rf"\b{port}\b", str(our_port), text)
         return text
 
@@ -142,7 +151,7 @@ class Services:
             "JAVA_TOOL_OPTIONS": QUICK_JVM,
             "NO_PROXY": "127.0.0.1",
             **self._spark(service),
-            **self._changes,
+            **{name: self.here(value, service) for name, value in self._changes.items()},
         }
 
     def _spark(self, service: str) -> dict[str, str]:

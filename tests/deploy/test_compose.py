@@ -18,10 +18,11 @@ from pyarrow import fs as pafs
 import sexton
 from sexton.airflow.pools import POOLS
 from sexton.kafka.jars import read_lock
-from sexton.lake.catalog import open_lake, reader_properties
+from sexton.lake.catalog import EXTENSIONS, open_lake, reader_properties
 from sexton.local.airflow_home import USERS, AirflowHome, connections
-from sexton.local.compose_init import KEPT, OWNERS, SPARK_DEFAULTS, write_secrets
-from sexton.runs.engine import JVM_OPTIONS, LOGGING
+from sexton.local.compose_init import CONNECT_HOST, CONNECT_TOKEN, KEPT, OWNERS, SPARK_DEFAULTS, TOKEN, write_secrets
+from sexton.local.spark_server import SERVER_CLASS
+from sexton.runs.engine import CONNECT_PORT, JVM_OPTIONS, LOGGING
 from sexton.settings import Settings
 from tests.deploy.compose import (
     AIRFLOW,
@@ -71,7 +72,7 @@ def test_what_every_service_says(name: str) -> None:
 
 def test_the_parts_that_were_asked_for() -> None:
     assert set(SERVICES) - ONE_SHOT == {
-        "kafka", "postgres", "object-store", "spark-master", "spark-worker",
+        "kafka", "postgres", "object-store", "spark-master", "spark-worker", "spark-connect",
         "airflow-api-server", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer",
     }  # fmt: skip
     assert {"secrets", "init"} == ONE_SHOT
@@ -118,8 +119,8 @@ def test_health_is_checked_of_all_that_stays(name: str) -> None:
     if name in OURS - ONE_SHOT:
         command, python, option, module, url, *component = check["test"]
         assert (command, python, option, module) == ("CMD", "python", "-m", "sexton.local.compose_health")
-        assert url.startswith(("http://127.0.0.1:", "http://airflow-api-server:8080/"))
-        assert component or url.endswith("/json/")
+        assert url.startswith(("http://127.0.0.1:", "http://airflow-api-server:8080/", "tcp://127.0.0.1:15002"))
+        assert component or url.endswith(("/json/", ":15002"))
 
 
 def test_who_waits_for_whom() -> None:
@@ -144,7 +145,7 @@ def test_ports_differ() -> None:
     published = [
         re.sub(r"\$\{\w+:-(\d+)\}", r"\1", port) for each in SERVICES.values() for port in each.get("ports", [])
     ]
-    assert len({port.split(":")[1] for port in published}) == len(published) == 3
+    assert len({port.split(":")[1] for port in published}) == len(published) == 4
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -210,6 +211,8 @@ def test_a_worker_reads_no_secret_of_airflows(tmp_path: Path) -> None:
         assert not [variable for variable in asked if variable.startswith("AIRFLOW")]
     told = {(tmp_path / reader / SPARK_DEFAULTS).read_text() for reader in ("airflow", "spark-master", "spark-worker")}
     assert len(told) == 1
+    token = (tmp_path / "airflow" / CONNECT_TOKEN).read_text()
+    assert (tmp_path / "spark-connect" / SPARK_DEFAULTS).read_text() == f"{min(told)}{TOKEN} {token}\n"
     assert "spark.authenticate true" in told.pop().splitlines()
 
 
@@ -234,15 +237,28 @@ def test_settings_are_known_and_valid(name: str, monkeypatch: pytest.MonkeyPatch
 
 def test_drivers_and_executors_see_the_same() -> None:
     driver, executor = environment("airflow-scheduler"), environment("spark-worker")
+    server = environment(CONNECT_HOST)
     shared = {key for key in driver if key.startswith(("SEXTON_", "AWS_", "PG"))}
-    assert {key: driver[key] for key in shared} == {key: executor.get(key) for key in shared}
+    for other in (executor, server):
+        assert {key: driver[key] for key in shared} == {key: other.get(key) for key in shared}
     assert {key for key in driver if key.startswith("SPARK_")} == SPARK_ENVIRONMENT
     own = {name: [file["path"] for file in service.get("env_file", [])] for name, service in SERVICES.items()}
-    assert own == {name: ["sexton.env"] if name in AIRFLOW | {"spark-worker"} else [] for name in SERVICES}
+    assert own == {
+        name: ["sexton.env"] if name in AIRFLOW | {"spark-worker", CONNECT_HOST} else [] for name in SERVICES
+    }
     assert "var" not in mounts("spark-worker"), "they share stores alone"
     assert driver["SPARK_LOCAL_IP"] == SERVICES["airflow-scheduler"]["hostname"]
     inside = f"file://{IMAGE_HOME}/{LOGGING.relative_to(ROOT)}"
-    assert driver["SPARK_SUBMIT_OPTS"] == f"{JVM_OPTIONS.replace(LOGGING.as_uri(), inside)} -Dspark.cores.max=1"
+    options = JVM_OPTIONS.replace(LOGGING.as_uri(), inside)
+    assert driver["SPARK_SUBMIT_OPTS"] == f"{options} -Dspark.cores.max=1"
+    assert server["SPARK_SUBMIT_OPTS"] == f"{options} -Dspark.cores.max={executor['SPARK_WORKER_CORES']}"
+    command = SERVICES[CONNECT_HOST]["command"]
+    assert f"--jars={driver['SEXTON_SPARK_JARS']}" in command
+    assert f"--executor-memory={executor['SPARK_WORKER_MEMORY']}" in command
+    assert f"--conf=spark.connect.grpc.binding.port={CONNECT_PORT}" in command
+    assert f"--class={SERVER_CLASS}" in command
+    assert {f"--conf={name}={value}" for name, value in EXTENSIONS.items()} <= set(command)
+    assert SERVICES[CONNECT_HOST]["hostname"] == CONNECT_HOST
 
 
 def test_airflow_is_told_what_the_embedded_one_is() -> None:

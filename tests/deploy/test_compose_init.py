@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from tests.postgres import Postgres, running_postgres
 
 AIRFLOW_FILES = {
     "fernet_key", "secret_key", "jwt_secret", "sql_alchemy_conn", "pgpass", "aws_credentials", "passwords.json",
-    "spark-defaults.conf",
+    "spark-defaults.conf", "connect_token",
 }  # fmt: skip
 ASK = """
 import json
@@ -199,7 +200,7 @@ def test_init(databases: Postgres, secrets: Path, store: str, tmp_path: Path) ->
         assert set(cursor.fetchall()) == {
             ("kafka_default", "kafka", None),
             ("kafka_applier", "kafka", None),
-            ("spark_default", "spark", "spark://spark-master:7077"),
+            ("spark_default", "spark_connect", "spark-connect"),
         }
         cursor.execute("SELECT extra FROM connection WHERE conn_id = 'kafka_default'")
         ((extra,),) = cursor.fetchall()
@@ -220,6 +221,13 @@ def test_init(databases: Postgres, secrets: Path, store: str, tmp_path: Path) ->
     assert {option.removesuffix("_cmd") for option in options} <= set(told["known"])
     commands = {service["command"][1] for service in SERVICES.values() if service.get("command", [""])[0] == "airflow"}
     assert commands <= set(told["commands"])
+
+
+def test_health_of_a_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        assert compose_health.main([url]) == 0
+    assert compose_health.main([url]) == 1
 
 
 @pytest.mark.parametrize(

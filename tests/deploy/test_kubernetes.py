@@ -8,18 +8,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 import yaml
 
 from sexton.airflow.pools import POOLS
 from sexton.kafka.jars import read_lock
+from sexton.lake.catalog import EXTENSIONS
 from sexton.local.compose_init import OWNERS
+from sexton.runs.engine import CONNECT_PORT
 from sexton.settings import Settings
 from tests.airflow_database import migrated_database
 from tests.deploy.compose import ROOT
 
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs" / "kubernetes.md").read_text(), re.MULTILINE | re.DOTALL)
-VALUES, SECRET = map(yaml.safe_load, BLOCKS)
+VALUES, SECRET, CONNECT = map(yaml.safe_load, BLOCKS)
 GIVEN = {each["name"]: each["value"] for each in VALUES["env"]}
 
 
@@ -63,6 +66,23 @@ def test_settings_and_connections_are_valid(monkeypatch: pytest.MonkeyPatch) -> 
         assert connection["conn_type"] == "kafka"
         assert connection["extra"]["bootstrap.servers"]
     assert f"AIRFLOW_CONN_{config.spark_conn_id.upper()}" in GIVEN
+
+
+def test_the_connect_server_is_a_resource_of_the_operator() -> None:
+    """Names of api/v1alpha1/sparkconnect_types.go and of the containers that the operator fills in."""
+    spec = CONNECT["spec"]
+    assert (CONNECT["apiVersion"], CONNECT["kind"]) == ("sparkoperator.k8s.io/v1alpha1", "SparkConnect")
+    optional = {"image", "hadoopConf", "sparkConf", "dynamicAllocation", "restartPolicy"}
+    assert {"sparkVersion", "server", "executor"} <= spec.keys() <= {"sparkVersion", "server", "executor", *optional}
+    for part, more, container in (("server", "service", "driver"), ("executor", "instances", "executor")):
+        assert spec[part].keys() <= {"cores", "memory", "template", more}
+        assert spec[part]["template"]["spec"]["containers"][0]["name"] == f"spark-kubernetes-{container}"
+    assert spec["sparkVersion"] == pyspark.__version__
+    assert spec["sparkConf"]["spark.jars"].replace("local://", "") == GIVEN["SEXTON_SPARK_JARS"]
+    assert EXTENSIONS.items() <= spec["sparkConf"].items()
+    text = (ROOT / "docs" / "kubernetes.md").read_text()
+    (connection,) = (json.loads(line) for line in re.findall(r'^    (\{"conn_type".*\})$', text, re.MULTILINE))
+    assert (connection["host"], connection["port"]) == (f"{CONNECT['metadata']['name']}-server", CONNECT_PORT)
 
 
 @pytest.mark.usefixtures("needs_airflow")

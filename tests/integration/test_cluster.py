@@ -1,7 +1,8 @@
 """docker-compose.yaml's system without Docker: its services as processes, the pipeline through them, a person's path.
 
 Airflow's four services on a real Postgres, the tables' catalog there as well, archive, run folders and warehouse in an
-object store (moto's), a real broker, and a Spark standalone cluster of a master and two workers. The executors have a
+object store (moto's), a real broker, and a Spark standalone cluster of a master and two workers. The connection is of
+type `spark`: each task is a spark-submit (the Connect server: tests/deploy/test_spark_connect.py). The executors have a
 Python of their own, with the project's wheel and nothing of the working tree; driver and workers have no folder in
 common. What was published is held against the broker's answers, and against a run on one machine; then a person goes
 through the dashboard in a browser, from the group that loses offsets next to a plan, and another one approves it.
@@ -144,6 +145,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     jars.ensure(settings().cache, "s3")
     python = python_with_wheel(settings().cache / "cluster" / "python", folder / "wheel")
     changes = {"SEXTON_SCHEDULE": "", "SEXTON_SETTLE_MS": "500", "SEXTON_FOLD_TASK_BYTES": str(CHUNK_BYTES)}
+    changes["AIRFLOW_CONN_SPARK_DEFAULT"] = '{"conn_type": "spark", "host": "spark://spark-master:7077"}'
     changes["SEXTON_MAX_SHARE_OF_GROUPS"] = "1"  # all but a few groups of this cluster are due
     with (
         pytest.MonkeyPatch.context() as patch,

@@ -2,15 +2,18 @@
 
     python -m sexton.local.compose_health URL               exit code 0 if it answers with 200
     python -m sexton.local.compose_health URL COMPONENT     0 if its JSON also reports COMPONENT healthy
+    python -m sexton.local.compose_health tcp://HOST:PORT   0 if somebody listens
 
 Airflow's API server reports the heartbeats of scheduler, DAG processor and triggerer, so that a check costs a request
 and no start of Airflow. Only the standard library, because it runs every few seconds.
 """
 
 import json
+import socket
 import sys
 from collections.abc import Sequence
 from http.client import HTTPException
+from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 TIMEOUT_S = 5
@@ -20,6 +23,9 @@ OK = 200
 def complaint(url: str, component: str | None = None) -> str:
     """What is wrong, or an empty string. Uses no proxy: the service is local."""
     try:
+        if (address := urlsplit(url)).scheme == "tcp":
+            socket.create_connection((address.hostname or "", address.port or 0), TIMEOUT_S).close()
+            return ""
         with build_opener(ProxyHandler({})).open(url, timeout=TIMEOUT_S) as answer:
             status, body = answer.status, answer.read()
     except (OSError, HTTPException, ValueError) as error:

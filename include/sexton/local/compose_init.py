@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pyarrow import fs as pafs
 
@@ -25,11 +26,18 @@ from sexton.airflow.pools import POOLS
 from sexton.archive.folder import filesystem
 from sexton.errors import SetupError, SextonError
 from sexton.local.airflow_home import SECRETS, USERS, connections, new_secret
-from sexton.settings import Settings, program, settings
+from sexton.runs.engine import CONNECT_PORT
+from sexton.settings import Settings, program, settings, variable
 
-OWNERS = {"airflow": 10_001, "spark-master": 10_001, "spark-worker": 10_001, "postgres": 999, "object-store": 1_000}
+OWNERS = {
+    **dict.fromkeys(("airflow", "spark-master", "spark-worker", "spark-connect"), 10_001),
+    "postgres": 999,
+    "object-store": 1_000,
+}
 """Folder of secrets -> the user id in the image that reads them: ours, Postgres's, SeaweedFS's. Code on a Spark worker
 can read the worker's folder, so that has only what executors need."""
+SPARK_READERS = ("spark-worker", "spark-connect")
+"""Those of them that read and write the stores, besides Airflow."""
 KEPT = "kept"
 """The folder with all secrets in one file of root's, from which the other files are made."""
 DATABASES = ("airflow", "iceberg")
@@ -37,6 +45,10 @@ DATABASES = ("airflow", "iceberg")
 DATABASE_HOST = "postgres"
 SPARK_DEFAULTS = "spark-defaults.conf"
 """Properties of Spark's master, workers and drivers, in the folder that SPARK_CONF_DIR names."""
+TOKEN = "spark.connect.authenticate.token"
+"""The property of the Connect server that has what it demands of clients."""
+CONNECT_HOST, CONNECT_TOKEN = "spark-connect", "connect_token"
+"""That server, and the file beside SPARK_DEFAULTS with its token, of which `init` makes Airflow's connection."""
 TIMEOUT_S = 300
 
 
@@ -76,7 +88,14 @@ def make_pools() -> None:
 
 def make_connections(config: Settings) -> None:
     """Create the missing connections; existing ones belong to their owner."""
-    _import("connections", connections(config))
+    _import("connections", {**connections(config), config.spark_conn_id: spark_connection()})
+
+
+def spark_connection() -> dict[str, Any]:
+    """The connection to the Connect server, with its token from the folder that SPARK_CONF_DIR names."""
+    token = Path(variable("SPARK_CONF_DIR") or "", CONNECT_TOKEN).read_text(encoding="utf-8")
+    server = {"conn_type": "spark_connect", "host": CONNECT_HOST, "port": CONNECT_PORT}
+    return {**server, "password": token, "extra": {"use_ssl": False}}
 
 
 def ensure_bucket(uri: str) -> bool:
@@ -99,6 +118,7 @@ def _new_secrets() -> dict[str, str]:
         "s3.access_key": secrets.token_hex(10).upper(),
         "s3.secret_key": secrets.token_urlsafe(30),
         "spark.authenticate.secret": secrets.token_urlsafe(48),
+        TOKEN: secrets.token_urlsafe(32),
     }
 
 
@@ -112,12 +132,14 @@ def _files(secret: Mapping[str, str]) -> dict[str, str]:
         "aws_credentials": "[default]\n"
         f"aws_access_key_id = {login['accessKey']}\naws_secret_access_key = {login['secretKey']}\n",
     }
-    spark = _spark_defaults(secret["spark.authenticate.secret"])
+    spark, token = _spark_defaults(secret["spark.authenticate.secret"]), secret[TOKEN]
     return {
         **{f"airflow/{name}": secret[name] for _, name in SECRETS},
         "airflow/sql_alchemy_conn": f"postgresql+psycopg2://{metadata}@{DATABASE_HOST}/airflow",
-        **{f"{reader}/{name}": text for reader in ("airflow", "spark-worker") for name, text in storage.items()},
+        **{f"{reader}/{name}": storage[name] for reader in ("airflow", *SPARK_READERS) for name in storage},
         **{f"{reader}/{SPARK_DEFAULTS}": spark for reader in ("airflow", "spark-master", "spark-worker")},
+        f"spark-connect/{SPARK_DEFAULTS}": f"{spark}{TOKEN} {token}\n",
+        f"airflow/{CONNECT_TOKEN}": token,
         "airflow/passwords.json": json.dumps({user: secret[f"user.{user}"] for user in USERS}),
         **{f"postgres/{name}": secret[f"database.{name}"] for name in ("superuser", *DATABASES)},
         "object-store/config.json": json.dumps({"identities": [identity]}),

@@ -25,12 +25,22 @@ WRAPPER = """\
 #!/bin/sh
 case " $* " in
   *" kafka.Kafka "* | *" kafka.tools.StorageTool "*) archive={home}/kafka.jsa ;;
-  *" org.apache.spark.deploy.SparkSubmit "*) archive={home}/spark.jsa ;;
+  *" org.apache.spark.deploy.SparkSubmit "* | *" org.apache.spark.deploy.master.Master "* | \
+  *" org.apache.spark.deploy.worker.Worker "* | *" org.apache.spark.executor.CoarseGrainedExecutorBackend "*)
+    archive={home}/spark.jsa
+    for word; do
+      shift
+      case "$word" in
+        "${{SPARK_CONF_DIR:-?}}":* | "${{SPARK_CONF_DIR:-?}}"/:*) word="${{word#*:}}:$SPARK_CONF_DIR/" ;;
+      esac
+      set -- "$@" "$word"
+    done ;;
   *) exec {java} "$@" ;;
 esac
 [ -f "$archive" ] || exec {java} "$@"
 exec {java} -XX:SharedArchiveFile="$archive" -Xshare:auto -Xlog:disable "$@"
 """
+"""An archive fits where the class path begins as it did when the archive was made: a folder of settings comes last."""
 SPARK_WORK = """
 import sys
 from sexton.runs.engine import Engine

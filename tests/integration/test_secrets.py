@@ -67,27 +67,29 @@ class Seen:
         self.searched_bytes += len(data)
         self.found += [f"{kind} in {where}" for kind, canary in self.canaries.items() if canary.encode() in data]
 
-    @contextmanager
-    def watching_arguments(self) -> Iterator[None]:
-        """Look at what `ps` would show, as often as can be."""
-        done, known = threading.Event(), {b""}
 
-        def watch() -> None:
-            while not done.wait(0.05):
-                for path in Path("/proc").glob("[0-9]*/cmdline"):
-                    try:
-                        arguments = path.read_bytes()
-                    except OSError:
-                        continue
-                    if arguments not in known:
-                        known.add(arguments)
-                        self.search(arguments, f"arguments of {path.parent.name}")
+@contextmanager
+def watching_arguments(*all_seen: Seen) -> Iterator[None]:
+    """Look at what `ps` would show, as often as can be."""
+    done, known = threading.Event(), {b""}
 
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        yield
-        done.set()
-        watcher.join()
+    def watch() -> None:
+        while not done.wait(0.05):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    arguments = path.read_bytes()
+                except OSError:
+                    continue
+                if arguments not in known:
+                    known.add(arguments)
+                    for seen in all_seen:
+                        seen.search(arguments, f"arguments of {path.parent.name}")
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    yield
+    done.set()
+    watcher.join()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +110,29 @@ def both(
     needs_spark: None,
 ) -> dict[str, Ran]:
     """A run by each login, both at the same time."""
-    with ThreadPoolExecutor(len(LOGINS)) as pool:
-        running = {name: pool.submit(run, cluster, java, tmp_path_factory.mktemp(name), login=name) for name in LOGINS}
+    all_seen = {name: Seen(new_canaries()) for name in LOGINS}
+    with watching_arguments(*all_seen.values()), ThreadPoolExecutor(len(LOGINS)) as pool:
+        running = {
+            name: pool.submit(run, cluster, java, tmp_path_factory.mktemp(name), seen, login=name)
+            for name, seen in all_seen.items()
+        }
         return {name: ran.result() for name, ran in running.items()}
 
 
-def run(cluster: SecureCluster, java: JavaHome, home: Path, *, login: str) -> Ran:
+def new_canaries() -> dict[str, str]:
     canaries = {kind: f"canary{number:02d}-{secrets.token_hex(8)}" for number, kind in enumerate(KINDS)}
-    seen = Seen({**canaries, "password": PASSWORDS[READER]})
-    environment = environment_of(cluster, java, canaries, home, login=login)
+    return {**canaries, "password": PASSWORDS[READER]}
+
+
+def run(cluster: SecureCluster, java: JavaHome, home: Path, seen: Seen, *, login: str) -> Ran:
+    environment = environment_of(cluster, java, seen.canaries, home, login=login)
     airflow = str(Path(sys.executable).parent / "airflow")
     migrated_database(home / "airflow" / "airflow.db")
     asked = json.dumps({"as_of": str(time.time_ns() // 1_000_000)})
-    with seen.watching_arguments():
-        done = subprocess.run(
-            [airflow, "dags", "test", "offset_retention", "--conf", asked],
-            env=environment, capture_output=True, cwd=PROJECT_ROOT, timeout=800, check=False,
-        )  # fmt: skip
+    done = subprocess.run(
+        [airflow, "dags", "test", "offset_retention", "--conf", asked],
+        env=environment, capture_output=True, cwd=PROJECT_ROOT, timeout=800, check=False,
+    )  # fmt: skip
     return Ran(home, seen, done.stdout + done.stderr)
 
 
@@ -136,7 +144,10 @@ def test_what_a_run_leaves_behind(both: dict[str, Ran], login: str) -> None:
 @pytest.mark.full
 @pytest.mark.usefixtures("needs_airflow", "needs_spark")
 def test_what_a_run_with_keys_in_uris_leaves_behind(cluster: SecureCluster, java: JavaHome, tmp_path: Path) -> None:
-    assert_no_secret_in(run(cluster, java, tmp_path, login="in a URI"), is_login_right=False)
+    seen = Seen(new_canaries())
+    with watching_arguments(seen):
+        ran = run(cluster, java, tmp_path, seen, login="in a URI")
+    assert_no_secret_in(ran, is_login_right=False)
 
 
 def assert_no_secret_in(ran: Ran, *, is_login_right: bool) -> None:

@@ -21,7 +21,7 @@ from sexton.lake.read import load, published_runs, read_published
 from sexton.pipeline import publish_tables, validate_tables
 from sexton.settings import environment
 from tests.lake.test_publish import NAMES, Runs
-from tests.lake_session import engine_of, use_lake
+from tests.lake_session import check_by_duckdb, engine_of, use_lake
 from tests.pipeline.test_validate_publish import fill
 from tests.postgres import Postgres
 from tests.quality import world
@@ -123,6 +123,7 @@ def test_a_run_is_written_audited_and_published(
     spark: SparkSession, lake: Lake, tables: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_lake(monkeypatch, lake)
+    check_by_duckdb(monkeypatch)
     folder = fill(tmp_path, cluster_id="whole")
     validate_tables.run(engine_of(spark), folder)
     assert published_runs(lake, "whole") == []

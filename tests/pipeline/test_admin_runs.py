@@ -23,7 +23,7 @@ from sexton.runs.processes import SerialEngine
 from sexton.tables import TABLES
 from tests.archive.admin_looks import write_look
 from tests.archived import CLUSTER, Archive
-from tests.lake_session import engine_of, iceberg_session, lake_at, use_lake
+from tests.lake_session import check_by_duckdb, engine_of, iceberg_session, lake_at, use_lake
 
 MINUTE_MS = 60_000
 NOW_MS = 1_790_000_000_000
@@ -132,8 +132,10 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("needs_spark")
-def test_a_run_is_checked_and_published(archive: Archive, tmp_path: Path, lake: Lake) -> None:
-    """Every stage on Spark, the checks by Great Expectations on the run's branch."""
+def test_a_run_is_checked_and_published(
+    archive: Archive, tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every stage on Spark, the first run's checks by Great Expectations on its branch."""
     out, engine = tmp_path / "run", engine_of(iceberg_session(lake))
     record = run(engine, out, archive, as_of_ms=NOW_MS)
     validate_tables.run(engine, RunFolder(out))
@@ -160,6 +162,7 @@ def test_a_run_is_checked_and_published(archive: Archive, tmp_path: Path, lake: 
     changed(archive)
     later = tmp_path / "later"
     run(engine, later, archive, since_ms=NOW_MS, as_of_ms=NOW_MS + 2 * MINUTE_MS)
+    check_by_duckdb(monkeypatch)
     validate_tables.run(engine, RunFolder(later))
     publish_tables.run(engine, RunFolder(later), archive=archive.root)
     story = published_story(lake, "old", topic=None, partition=None, as_of_ms=None, cluster_id=CLUSTER)

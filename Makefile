@@ -32,7 +32,7 @@ test: install lint ## Run everything that matters, with a real broker, Spark and
 	$(PY) -m pytest -q -n 3 -m "not (thorough or full)"
 
 test-all: test ## Run what CI runs: that, then clusters, walks by browser, kills and campaigns
-	$(PY) -m pytest -q -n 3 -m "thorough and not full"
+	$(PY) -m pytest -q -n 4 -m "thorough and not full"
 
 test-long: install ## Run what takes minutes each, and random cases in full counts, of a new seed: hours
 	$(PY) -m tests.prepare

@@ -9,6 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from sexton.log.batch import encode_batch
+from sexton.log.crc import crc32c
+from sexton.log.entry import ATTRIBUTES_AT, CRC_AT, SIZE_AT
 from sexton.log.message_set import encode_message_set
 from tests.record_fields import encode_key, encode_value
 
@@ -87,6 +89,13 @@ def encode(spec: BatchSpec, base_offset: int, at: Sequence[int], last: int) -> b
 def encode_log(history: Sequence[BatchSpec], *, codec: int = 0, base_offset: int = 0) -> bytes:
     """The bytes of a segment with `history`, its data batches compressed with `codec` where they say nothing else."""
     return b"".join(encode_batches(history, codec=codec, base_offset=base_offset))
+
+
+def sealed(batch: bytes | bytearray) -> bytes:
+    """A batch of format 2 with the size and the CRC that it should have."""
+    behind = bytes(batch[ATTRIBUTES_AT:])
+    size, crc = (len(batch) - SIZE_AT - 4).to_bytes(4), crc32c(behind).to_bytes(4)
+    return bytes(batch[:SIZE_AT]) + size + bytes(batch[SIZE_AT + 4 : CRC_AT]) + crc + behind
 
 
 def encode_batches(history: Sequence[BatchSpec], *, codec: int = 0, base_offset: int = 0) -> list[bytes]:

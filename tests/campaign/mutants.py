@@ -39,8 +39,7 @@ from sexton.kernels.fold import PartialFold, merge
 from sexton.kernels.results import finish
 from sexton.log import codec as codecs
 from sexton.log.batch import Batch, Record, encode_batch, read_batches, read_records
-from sexton.log.crc import crc32c
-from sexton.log.entry import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES, SIZE_AT
+from sexton.log.entry import ATTRIBUTES_AT, HEADER_BYTES
 from sexton.transactions.states import load_states, rules_of
 from tests.archive.admin_looks import write_look
 from tests.archived import Archive
@@ -48,7 +47,7 @@ from tests.faults.logs import batches_of, every_kind, recordings, window
 from tests.faults.memory import peak_bytes
 from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_slices, loaded
 from tests.log.samples import batches_of as batches_in
-from tests.log_builder import BASE_MS
+from tests.log_builder import BASE_MS, sealed
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MOST_S, MOST_BYTES = 20, 2 << 30
@@ -88,13 +87,6 @@ def mutant(log: bytes, rng: Random, other: Callable[[], bytes]) -> bytes:
             pieces[at] = sealed(change(bytearray(pieces[at]), rng))
         log = b"".join(pieces)
     return log
-
-
-def sealed(batch: bytearray) -> bytes:
-    """The batch with the size and the CRC that it should have."""
-    struct.pack_into(">i", batch, SIZE_AT, len(batch) - SIZE_AT - 4)
-    struct.pack_into(">I", batch, CRC_AT, crc32c(bytes(batch[ATTRIBUTES_AT:])))
-    return bytes(batch)
 
 
 def _header(batch: bytearray, rng: Random) -> bytearray:

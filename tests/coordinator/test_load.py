@@ -3,7 +3,6 @@
 from sexton.coordinator.loading import FUTURE_MS, load
 from sexton.coordinator.profiles import profile_of
 from sexton.log.batch import encode_batch
-from sexton.log.crc import as_u8, crc32c
 from tests.coordinator.golden import CAP_BYTES
 from tests.kernels.compare import assert_equal, fold_bytes
 from tests.log_builder import (
@@ -17,6 +16,7 @@ from tests.log_builder import (
     encode_log,
     group_entry,
     offset_key,
+    sealed,
     tombstone,
 )
 
@@ -110,7 +110,7 @@ def test_what_lies_behind_the_first_record_of_a_control_batch_is_not_read_up_to_
     damaged[-size] = 0x7E
     for name, fails in (("metadata_manager:3.9", False), ("metadata_manager:2.1", False), ("coordinator", True)):
         profile = profile_of(f"group_{name}")
-        log = open_transaction + _with_crc(bytes(damaged))
+        log = open_transaction + sealed(damaged)
         loaded = load([log], cap_bytes=CAP_BYTES, profile=profile)
         assert (loaded.load_would_fail, len(loaded.undecodable), len(loaded.offsets)) == (fails, 1, 1)
         assert_equal(fold_bytes(log, profile=profile), loaded)
@@ -118,11 +118,6 @@ def test_what_lies_behind_the_first_record_of_a_control_batch_is_not_read_up_to_
 
 def test_bytes_behind_the_only_marker_of_a_control_batch_fail_every_load():
     marker = encode_batch([MARKER], base_offset=0, timestamp_ms=BASE_MS, control=True, **TRANSACTION)
-    longer = marker[:8] + (int.from_bytes(marker[8:12]) + 1).to_bytes(4) + marker[12:] + b"\0"
     for release in ("group_metadata_manager:3.9", "group_coordinator"):
-        loaded = load([_with_crc(longer)], cap_bytes=CAP_BYTES, profile=profile_of(release))
+        loaded = load([sealed(marker + b"\0")], cap_bytes=CAP_BYTES, profile=profile_of(release))
         assert loaded.load_would_fail
-
-
-def _with_crc(batch):
-    return batch[:17] + crc32c(as_u8(batch[21:])).to_bytes(4) + batch[21:]

@@ -22,14 +22,13 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from sexton.log import codec as codecs
 from sexton.log.batch import Record, encode_batch, encode_marker, read_records
-from sexton.log.crc import crc32c
 from sexton.log.message_set import encode_message, encode_message_set
 from sexton.records import RECORD_TYPES
 from tests.faults.kafka_dump import assert_reads_the_same
 from tests.faults.logs import batches_in, moved
 from tests.faults.records import ALL_VERSIONS, random_key, random_value
 from tests.kernels.compare import assert_equal, fold_bytes, loaded
-from tests.log_builder import BASE_MS
+from tests.log_builder import BASE_MS, sealed
 from tests.record_fields import decode_value, encode_value
 
 pytestmark = pytest.mark.thorough
@@ -128,8 +127,7 @@ def new_batch(pairs: list[Pair], at: int, codec: int, random: Random) -> bytes:
         last_offset_delta=deltas[-1] + random.choice([0, 2]),
     )
     body = compressed(plain[61:], magic=2, codec=codec, random=random)
-    tail = bytes([plain[21], plain[22] | codec]) + plain[23:61] + body
-    return plain[:8] + (len(tail) + 9).to_bytes(4, "big") + plain[12:17] + crc32c(tail).to_bytes(4, "big") + tail
+    return sealed(plain[:22] + bytes([plain[22] | codec]) + plain[23:61] + body)
 
 
 def wrapper(pairs: list[Pair], at: int, magic: int, codec: int, random: Random) -> bytes:

@@ -10,12 +10,11 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.errors import NoCoverage, UsageError
 from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch
-from sexton.log.crc import crc32c
 from sexton.pipeline.audit import AuditRequest, run_audit
 from sexton.report import write_report
 from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
-from tests.log_builder import BASE_MS, BatchSpec, commit, encode_batches, offset_key, offset_value
+from tests.log_builder import BASE_MS, BatchSpec, commit, encode_batches, offset_key, offset_value, sealed
 
 LOG_PARTITIONS = 8
 RETENTION_MINUTES = 1
@@ -36,8 +35,7 @@ def healthy(log_partition: int) -> list[bytes]:
 
 def with_attributes(batch: bytes, attributes: int) -> bytes:
     """The batch with other attributes and a CRC that fits."""
-    tail = struct.pack(">h", attributes) + batch[23:]
-    return batch[:17] + struct.pack(">I", crc32c(tail)) + tail
+    return sealed(batch[:21] + struct.pack(">h", attributes) + batch[23:])
 
 
 def damaged(log_partition: int) -> bytes:

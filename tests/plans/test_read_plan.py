@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,7 +21,6 @@ from sexton.archive.verify import verify
 from sexton.errors import Refused, UsageError
 from sexton.log.batch import Batch, encode_batch, read_batches, read_records
 from sexton.log.codec import CODECS
-from sexton.log.crc import crc32c
 from sexton.plans.check_content import check_content
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import own_plan, plan_folder, read_plan
@@ -30,6 +28,7 @@ from sexton.plans.write_plan import keep_plan
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from tests.archived import CLUSTER, TOPIC, Archive
+from tests.log_builder import sealed
 from tests.pipeline.archive_runs import instant
 from tests.plans.plan_runs import archive_of_commits, planned, plans_of
 
@@ -353,8 +352,7 @@ def repack(data: bytes, *, level: int | None = None, change: bool = False) -> by
         if batch.codec == 1 and level is not None:
             deflater = zlib.compressobj(level, wbits=31)
             body = deflater.compress(plain[61:]) + deflater.flush()
-            tail = struct.pack(">h", 1) + plain[23:61] + body
-            made.append(plain[:8] + struct.pack(">iib", len(tail) + 9, 0, 2) + struct.pack(">I", crc32c(tail)) + tail)
+            made.append(sealed(plain[:21] + b"\0\1" + plain[23:61] + body))
         else:
             made.append(encode_batch(records, codec=batch.codec, **told))
     return b"".join(made)

@@ -13,16 +13,14 @@ from sexton.coordinator.loading import load
 from sexton.kernels.fold import fold_task
 from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch
-from sexton.log.crc import crc32c
-from sexton.log.entry import MOST_BAD_RECORDS, MOST_RAW_BYTES
+from sexton.log.entry import MOST_RAW_BYTES
 from sexton.log.segment import FoldTask
 from sexton.log.varint import write_varint
 from sexton.settings import Settings
 from tests.faults.bombs import COUNT, bombs
 from tests.faults.memory import PeakMemory, needs_proc, run_alone
-from tests.kernels.compare import CAP_BYTES as COMPARED_CAP_BYTES
-from tests.kernels.compare import assert_equal, fold_bytes, loaded, slice_of
-from tests.log_builder import BASE_MS, commit, offset_key, offset_value
+from tests.kernels.compare import slice_of
+from tests.log_builder import BASE_MS, commit, offset_key, offset_value, sealed
 
 CAP_BYTES = {False: 16 << 20, True: Settings.model_fields["inflated_cap_bytes"].default}
 OVER_THE_CAP = 1.10
@@ -37,8 +35,7 @@ FITTING = ("half", "a byte less", "the cap")
 def batch_of(codec: int, body: bytes, *, count: int) -> bytes:
     """A batch with a good CRC around `body`, which claims `count` records, and one behind it that can be read."""
     plain = encode_batch([commit("g")], base_offset=0, timestamp_ms=BASE_MS)
-    tail = bytes([0, codec]) + plain[23:57] + count.to_bytes(4, "big") + body
-    first = plain[:8] + (len(tail) + 9).to_bytes(4, "big") + plain[12:17] + crc32c(tail).to_bytes(4, "big") + tail
+    first = sealed(plain[:21] + bytes([0, codec]) + plain[23:57] + count.to_bytes(4) + body)
     return first + encode_batch([commit("g", 7)], base_offset=1, timestamp_ms=BASE_MS)
 
 
@@ -77,17 +74,6 @@ def test_bombs(reader: str, full: bool, tell) -> None:
         assert {bomb: peak for bomb, peak in own.items() if peak > share * cap_bytes + LZ4_BLOCK_BYTES} == {}
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_the_rest_behind_a_thousand_bad_records_is_one_row(codec: int) -> None:
-    body = codecs.deflate(codec, bytes(COMPARED_CAP_BYTES))
-    log = batch_of(codec, body, count=(1 << 31) - 1)
-    fold = fold_bytes(log)
-    assert_equal(fold, loaded(log))
-    rows = [row for _, row in fold.undecodable]
-    assert len(rows) == MOST_BAD_RECORDS + 1
-    assert "not looked at" in rows[-1].detail
-
-
 def test_what_is_kept_of_a_body_of_garbage_has_an_end() -> None:
     log = batch_of(codecs.ZSTD, codecs.deflate(codecs.ZSTD, b"\1" + bytes(4 * MOST_RAW_BYTES)), count=1)
     assert sum(len(row.value or b"") for row in load([log], cap_bytes=1 << 30).undecodable) <= 2 * MOST_RAW_BYTES
@@ -112,7 +98,7 @@ def flood() -> dict[str, Any]:
     assert len(body) < CAP_BYTES[False]
     plain = encode_batch([commit("g")], base_offset=0, timestamp_ms=BASE_MS)
     counts = [(FLOOD - 1).to_bytes(4, "big"), plain[27:57], FLOOD.to_bytes(4, "big")]
-    rest = bytes([0, codecs.ZSTD]) + b"".join(counts) + codecs.deflate(codecs.ZSTD, bytes(body))
-    log = plain[:8] + (len(rest) + 9).to_bytes(4, "big") + plain[12:17] + crc32c(rest).to_bytes(4, "big") + rest
+    head = plain[:21] + bytes([0, codecs.ZSTD]) + b"".join(counts)
+    log = sealed(head + codecs.deflate(codecs.ZSTD, bytes(body)))
     _explode(plain, CAP_BYTES[False], "fold")  # warm up
     return _explode(log, CAP_BYTES[False], "fold")

@@ -15,8 +15,6 @@ import pytest
 
 from sexton.coordinator import decoding
 from sexton.coordinator.decoding import Decoded, Undecodable, UnknownType
-from sexton.coordinator.profile import Profile
-from sexton.coordinator.profiles import NEWEST
 from sexton.errors import LogError
 from sexton.log import codec as codecs
 from sexton.log.batch import (
@@ -30,14 +28,13 @@ from sexton.log.batch import (
     read_batches,
     read_records,
 )
-from sexton.log.crc import crc32c
 from sexton.records import MalformedRecord, UnknownRecordType, decode_subscription
 from sexton.settings import Settings
 from tests.faults.logs import batches_in, every_kind, recordings, window
 from tests.faults.memory import PeakMemory
 from tests.faults.records import ALL_VERSIONS, random_key, random_value, recorded_pairs, spoiled
 from tests.kernels.compare import PROFILES, assert_equal, fold_bytes, loaded
-from tests.log_builder import BASE_MS, subscription
+from tests.log_builder import BASE_MS, sealed, subscription
 from tests.record_fields import decode_key, decode_value
 
 pytestmark = pytest.mark.thorough
@@ -53,9 +50,7 @@ FULL = {
 SLOWEST_S = 1.0
 MORE_BYTES = 64 << 20
 MEASURED_AT_ONCE = 500
-RECORDS_OF_A_LOG = 20
 BODIES_OF_A_LOG = 10
-COMPARED = 20  # full: the log of one in so many is replayed by both readers
 CAP_BYTES = Settings.model_fields["inflated_cap_bytes"].default
 
 
@@ -157,8 +152,7 @@ def spoiled_batch(seed: int, random: Random) -> bytes:
     """A batch with changes in it, or any bytes; most have a good CRC again, so that their records are looked at."""
     data = bytearray(spoiled(random.choice(_batches(seed)), random))
     if len(data) > 61 and data[16] == 2 and random.random() < 0.8:
-        data[8:12] = (len(data) - 12).to_bytes(4, "big")
-        data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
+        return sealed(data)
     return bytes(data)
 
 
@@ -203,8 +197,8 @@ def spoiled_body(pool: list[tuple[int, bytes, bytes]], at: int, random: Random) 
     plain = encode_batch(records, base_offset=at, timestamp_ms=BASE_MS)
     codec = random.randint(1, 4)
     body = random.choice(WRITERS)(plain[61:], codec)
-    tail = bytes([0, codec]) + plain[23:61] + (spoiled(body, random) if random.random() < 0.8 else body)
-    return plain[:8] + (len(tail) + 9).to_bytes(4, "big") + plain[12:17] + crc32c(tail).to_bytes(4, "big") + tail
+    body = spoiled(body, random) if random.random() < 0.8 else body
+    return sealed(plain[:21] + bytes([0, codec]) + plain[23:61] + body)
 
 
 def by_pyarrow(data: bytes, codec: int) -> bytes:
@@ -214,50 +208,3 @@ def by_pyarrow(data: bytes, codec: int) -> bytes:
 
 
 WRITERS: tuple[Callable[[bytes, int], bytes], ...] = (lambda data, codec: codecs.deflate(codec, data), by_pyarrow)
-
-
-def test_records_of_good_batches(full: bool, seed: int, tell) -> None:
-    random, pool = Random(seed), _pool(seed)
-    logs = (FULL if full else CI)["record"] // RECORDS_OF_A_LOG
-    undecodable = compared = 0
-    for first in range(0, logs, COMPARED):
-        with PeakMemory() as memory:
-            for number in range(first, min(first + COMPARED, logs)):
-                log, profile = spoiled_log(pool, random), random.choice([NEWEST, *PROFILES])
-                is_compared = not full or number == first
-                undecodable += fold_quickly(log, profile, is_compared=is_compared)
-                compared += is_compared
-        assert (memory.growth_bytes or 0) < MORE_BYTES
-    tell(f"{logs * RECORDS_OF_A_LOG:,} records, {undecodable:,} undecodable, {compared:,} logs by both readers")
-    assert undecodable
-
-
-def fold_quickly(log: bytes, profile: Profile, *, is_compared: bool) -> int:
-    """Fold `log`, hold it against the plain replay where asked for, and count what is undecodable."""
-    try:
-        began = time.process_time()
-        fold = fold_bytes(log, profile=profile)
-        assert time.process_time() - began < SLOWEST_S
-        if is_compared:
-            assert_equal(fold, loaded(log, profile=profile))
-    except Exception as error:
-        raise AssertionError(f"{profile.text}: {log.hex()}") from error
-    return len(fold.undecodable)
-
-
-def spoiled_log(pool: list[tuple[int, bytes, bytes]], random: Random) -> bytes:
-    """Records of which about half are spoiled, a few to a batch: behind an odd one the compiled loop reads no more."""
-    log, at = b"", 0
-    while at < RECORDS_OF_A_LOG:
-        records = []
-        for _ in range(min(random.randint(1, 4), RECORDS_OF_A_LOG - at)):
-            _, key, value = random.choice(pool)
-            part = random.randrange(4)
-            records.append((spoiled(key, random) if part == 0 else key, spoiled(value, random) if part == 1 else value))
-        producer_id = random.choice([-1, -1, 7])
-        log += encode_batch(
-            records, base_offset=at, timestamp_ms=BASE_MS, codec=random.choice([0, 0, 0, 1, 2, 3, 4]),
-            producer_id=producer_id, producer_epoch=min(producer_id, 0), transactional=producer_id > 0,
-        )  # fmt: skip
-        at += len(records)
-    return log

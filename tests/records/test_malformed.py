@@ -4,9 +4,7 @@ What is said of them is in test_against_kafka.py and in tests/coordinator/test_e
 tests/faults/test_fuzz.py.
 """
 
-import struct
 import tracemalloc
-from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,7 +16,6 @@ from tests.record_fields import decode_key, decode_value, encode_key, encode_val
 from tests.records.generated import ALL_VERSIONS, fields_of, values_of
 
 FEW = settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
-COMMIT_V0 = bytes.fromhex("0000 0000000000000005 0001 6d 0000000000000009")
 
 
 def test_both_errors_tell_a_reason() -> None:
@@ -27,34 +24,6 @@ def test_both_errors_tell_a_reason() -> None:
     with pytest.raises(UnknownRecordType) as caught:
         decode_key(b"\xff\xfe")
     assert (caught.value.number, caught.value.reason) == (-2, "unknown_record_type")
-
-
-def test_every_type_number() -> None:
-    known = set()
-    for number in range(-(2**15), 2**15):
-        with suppress(UnknownRecordType):
-            known.add(decode_key(struct.pack(">h", number) + b"\0\1g\0\1t\0\0\0\0")[0])
-        with suppress(UnknownRecordType, MalformedRecord):
-            assert decode_value(number, COMMIT_V0)[0] == 0
-    assert known == set(RECORD_TYPES)
-
-
-@pytest.mark.parametrize("number", RECORD_TYPES)
-def test_every_value_version(number: int) -> None:
-    # Every number there is for a type of each range of versions (1, 5 and 1 flexible), the nearer ones for the others.
-    versions = range(-(2**15), 2**15) if number in (0, 1, 3) else range(-(2**9), 2**9)
-    reasons = {version: refusal(number, struct.pack(">h", version)) for version in versions}
-    cut_short = {version for version, reason in reasons.items() if reason == "malformed_value"}
-    assert cut_short == set(RECORD_TYPES[number].versions)
-    assert set(reasons.values()) == {"malformed_value", "unknown_value_version"}
-
-
-def refusal(number: int, value: bytes) -> str | None:
-    try:
-        decode_value(number, value)
-    except MalformedRecord as error:
-        return error.reason
-    return None
 
 
 @pytest.mark.parametrize("number, version", ALL_VERSIONS)

@@ -12,7 +12,7 @@ from sexton.errors import NoCoverage, UsageError
 from sexton.log.message_set import encode_message_set
 from sexton.views import log_parts
 from tests.coordinator.api.broker import rows
-from tests.coordinator.golden import GOLDEN, lines
+from tests.coordinator.golden import GOLDEN
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log, offset_key, offset_value
 from tests.record_fields import encode_key, encode_value
 from tests.views.worlds import log_of, logs_of, view, write_archive, write_log, write_run
@@ -35,20 +35,6 @@ def told(opened):
     listed = list_groups(opened.coordinator)
     names = [item.group.group_id for item in listed.groups]
     return listed, [(describe_group(opened.coordinator, name), fetch(opened.coordinator, name)) for name in names]
-
-
-def test_a_recording_is_answered_as_the_broker_did(way):
-    opened = view(segments=BEFORE)
-    answers = lines(GOLDEN / "kafka-4.3.1-plain" / "loaded.jsonl")
-    assert opened.coordinator.partition_count == 4
-    for answer in answers:
-        offsets = fetch(opened.coordinator, answer["group"], require_stable=True).offsets
-        assert {
-            f"{offset.topic}-{offset.partition}": [offset.committed_offset, offset.leader_epoch, offset.metadata]
-            for offset in offsets
-            if not offset.error
-        } == answer.get("stable", {})
-    assert {item.group.group_id for item in list_groups(opened.coordinator).groups} == {a["group"] for a in answers}
 
 
 @pytest.mark.parametrize("recording", ["kafka-4.3.1-plain", "kafka-4.3.1-partial"])

@@ -1,4 +1,4 @@
-"""The record of a classic group, byte for byte as brokers wrote it; that of one with a member is in test_dry_run.py."""
+"""The record of a classic group, spelled out; those that brokers wrote are in test_dry_run.py."""
 
 import struct
 
@@ -8,39 +8,8 @@ from sexton.coordinator.api.group_metadata_record import GroupMetadataRecord, va
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember
 from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.profiles import of_broker, profile_of
-from sexton.records import decode_key, decode_value
-from tests.coordinator.golden import RELEASES, data_batches
+from sexton.records import decode_value
 from tests.log_builder import classic_fields, group_entry, subscription
-
-RECORDED = {name: release for name, release in RELEASES.items() if release != "0.9.0.1"}
-"""All but 0.9, whose recording has no group that is empty."""
-
-
-def _group_records(name):
-    """Key and value of every classic group's record in a recording, before and after its sweeps."""
-    for stage in ("before", "swept"):
-        for _, records in data_batches(name, stage):
-            for record in records:
-                if record.value is not None and record.key[:2] == b"\x00\x02":
-                    yield record.key, record.value
-
-
-KEEPING = {name: release for name, release in RECORDED.items() if not of_broker(release).forgets_protocol_type}
-"""All but those that lose an empty group's protocol type when they load it: what they hold is not what they wrote."""
-
-
-@pytest.mark.parametrize("name, release", KEEPING.items())
-def test_an_empty_group_is_written_as_the_broker_wrote_it(name, release):
-    profile = of_broker(release)
-    compared = 0
-    for key, value in _group_records(name):
-        group_id, (_, found) = decode_key(key)[1].group_id, decode_value(2, value)
-        if found.members:
-            continue
-        group = LoadedGroup.from_row(ClassicGroup.from_value(group_id, found, profile).to_group_row())
-        assert GroupMetadataRecord.of_group(group, profile=profile).encode(profile) == (key, value)
-        compared += 1
-    assert compared > 5
 
 
 @pytest.mark.parametrize("release, ids", [("3.9", ["a", "c", "p"]), ("4.0.0", ["p", "a", "c"])])

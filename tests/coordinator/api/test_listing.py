@@ -54,19 +54,6 @@ def test_a_list_while_a_log_partition_is_loading():
     assert (list_groups(scala).error, names(list_groups(scala))) == (Error.COORDINATOR_LOAD_IN_PROGRESS, ["a"])
 
 
-@pytest.mark.parametrize("shards, error", [({0: LOADING}, 14), ({}, 16)], ids=["loading", "not led"])
-def test_up_to_0_10_1_a_fetch_has_errors_of_partitions_alone(shards, error):
-    """Version 2 of OffsetFetch brought an error of the group, and is of 0.10.2 (KIP-88)."""
-    places = [AskedPartition(topic="t", partition=number) for number in (0, 1)]
-    for release in ("offset_manager:0.8.2", "offset_manager:0.9", "group_metadata_manager:0.10.1"):
-        old = Coordinator(profile=profile_of(release), partition_count=1, shards=shards)
-        assert (fetch(old, "g").error, fetch(old, "g").offsets) == (Error.NONE, ())
-        answer = fetch(old, "g", partitions=places)
-        assert (answer.error, [one.error for one in answer.offsets]) == (Error.NONE, [error, error])
-    new = Coordinator(profile=profile_of("group_metadata_manager:0.10.2"), partition_count=1, shards=shards)
-    assert (fetch(new, "g", partitions=places).error, fetch(new, "g").offsets) == (error, ())
-
-
 def test_a_failed_log_partition_is_passed_over():
     shards = dict(one_log(commit("a"), profile=JAVA).shards) | {1: Shard(status=Status.FAILED, view=EmptyView())}
     answer = list_groups(Coordinator(profile=JAVA, partition_count=2, shards=shards))

@@ -73,12 +73,6 @@ def _settings_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sexton.pipeline.measure_lag.described", lambda _, *topics: [answer] * len(topics))
 
 
-def test_these_are_the_points_of_a_look() -> None:
-    assert {
-        f"{name}.{point}" for name in ("time_points", "time_points_manifest") for point in ("half", "after")
-    } == OF_LOOKS
-
-
 @pytest.mark.parametrize("is_same_instant", [True, False], ids=["at the same instant", "later"])
 @pytest.mark.parametrize("name", sorted(OF_LOOKS))
 def test_a_look_killed_anywhere(name: str, is_same_instant: bool, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ log had broken UTF-8: as Java reads it). What a sink may show is told here, not 
 import html
 import json
 import re
-import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
@@ -21,7 +20,6 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from fastapi.testclient import TestClient
 from jinja2 import Environment
-from markdown_it import MarkdownIt
 from pyarrow import fs as pafs
 from rich.console import Console
 
@@ -46,7 +44,7 @@ from sexton.summary.summarize import summarize
 from tests.archived import CLUSTER
 from tests.faults.hostile_world import AS_OF_MS, LEGAL, Hostile, hostile_world, policy_of, sexton
 from tests.faults.names import LONGEST, hostile_names
-from tests.html import Html
+from tests.html import Html, harmless, harmless_markdown, unseen
 from tests.log_builder import BASE_MS
 from tests.quality import world as world_of_checks
 from tests.report.run_folder import due, group, offsets_of, write_run_folder
@@ -62,16 +60,6 @@ EVERY = 75
 A_PAGE = 20
 """Names on one report: its lists show no more."""
 
-TAGS = frozenset(
-    """
-    html head meta title link script style body main a header footer section nav form label span input select option
-    button output div h1 h2 h3 p b i small code bdi time ul li ol dl dt dd details summary table thead tbody tr th td
-    svg rect line text figure figcaption noscript textarea fieldset legend progress br
-    """.split()  # noqa: SIM905  # as a list it would be a line each
-)
-MARKDOWN_TAGS = frozenset({"table", "thead", "tbody", "tr", "th", "td", "code", "strong", "ul", "li", "p"})
-PASSIVE = re.compile(r"(?!on)(?!style$)(?!srcdoc$)[a-z0-9-]+")
-UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 TAME_PATH = re.compile(r"[A-Za-z0-9_.=+:-]+")
 
 
@@ -98,39 +86,12 @@ def some(world: Hostile, full: bool) -> list[str]:
 # --- what a sink may show
 
 
-def unseen(text: str) -> list[str]:
-    """Characters that would move, hide or break the text around them."""
-    return sorted({ascii(char) for char in text if char != "\n" and unicodedata.category(char) in UNSEEN})
-
-
-def as_html(text: str) -> Html:
-    """A page in which names are text."""
-    page = Html(text)
-    assert page.tags <= TAGS
-    assert all(PASSIVE.fullmatch(name) for name in page.attributes), page.attributes
-    dags = "apply_tombstones", "audit_lag", "offset_retention", "restore_offsets"
-    own = "#", f"{PREFIX}/", *(f"/dags/{dag}" for dag in dags)
-    assert all(link.startswith(own) for link in page.links)
-    assert unseen(text) == []
-    return page
-
-
 def as_lines(text: str) -> list[str]:
     """What a terminal or a log gets: nothing in it is a command to it, and no name begins a line of its own."""
     assert unseen(text) == []
     lines = text.split("\n")
     assert not [line for line in lines if line.startswith(("error: forged", "Set-Cookie"))]
     return lines
-
-
-def as_markdown(text: str) -> Html:
-    """Markdown that is shown as GitHub's, and once more taken for a template."""
-    page = Html(MarkdownIt("gfm-like", {"html": True}).render(text))
-    assert page.tags <= MARKDOWN_TAGS, page.tags - MARKDOWN_TAGS
-    assert page.attributes == set()
-    assert Environment(keep_trailing_newline=True).from_string(text).render() == text
-    assert unseen(text) == []
-    return page
 
 
 def as_json(text: str) -> Any:
@@ -165,7 +126,7 @@ def answered(*argv: object, codes: tuple[int, ...] = (0,)) -> str:
 
 
 def report_pages(world: Hostile, client: TestClient, some: list[str]) -> None:
-    as_html((world.run / "report.html").read_text("utf-8"))
+    harmless((world.run / "report.html").read_text("utf-8"))
     for number in range(0, len(world.texts), A_PAGE):
         names = world.texts[number : number + A_PAGE]
         verdicts = [due(name, 0, topic=name) | {"orphan": "topic_gone"} for name in names]
@@ -177,7 +138,7 @@ def report_pages(world: Hostile, client: TestClient, some: list[str]) -> None:
         }
         run = {"warnings": names, "source": names[0], "cluster_id": names[-1]}
         folder = write_run_folder(world.root / "reports" / str(number), tables, has_topics=True, **run)
-        titles = as_html(render_page(summarize(folder))).titles
+        titles = harmless(render_page(summarize(folder))).titles
         assert {visible(name) for name in names} <= set(titles)
 
 
@@ -212,11 +173,11 @@ def data_docs(world: Hostile, client: TestClient, some: list[str]) -> None:
 
 
 def plan_pages(world: Hostile, client: TestClient, some: list[str]) -> None:
-    as_html((Path(world.plan.folder) / "plan.html").read_text("utf-8"))
+    harmless((Path(world.plan.folder) / "plan.html").read_text("utf-8"))
     for number in range(0, len(world.texts), A_PAGE):
         names = world.texts[number : number + A_PAGE]
         found = content(dict.fromkeys(names, 1), topic=names[0], warnings=names, over_limits=names[:1])
-        assert {visible(name) for name in names} <= set(as_html(render_plan(found).decode()).titles)
+        assert {visible(name) for name in names} <= set(harmless(render_plan(found).decode()).titles)
 
 
 def dashboard_lists(world: Hostile, client: TestClient, some: list[str]) -> None:
@@ -226,7 +187,7 @@ def dashboard_lists(world: Hostile, client: TestClient, some: list[str]) -> None
     for path in (*(f"/groups?size=200&page={number + 1}" for number in range(pages)), *DASHBOARD):
         answer = client.get(PREFIX + path)
         assert answer.status_code == 200, path
-        links = as_html(answer.text).links
+        links = harmless(answer.text).links
         seen |= {parse_qs(urlsplit(link).query, keep_blank_values=True).get("id", [""])[0] for link in links}
     assert set(world.texts) <= seen
 
@@ -237,15 +198,15 @@ DASHBOARD = ("/", "/offsets?size=200", "/log", "/checks", "/runs", "/plans", "/w
 def dashboard_groups(world: Hostile, client: TestClient, some: list[str]) -> None:
     for name in some:
         answer = client.get(f"{PREFIX}/group", params={"id": name})
-        assert visible(name) in as_html(answer.text).titles
+        assert visible(name) in harmless(answer.text).titles
     for name in some:
         for kind in ("living", "modern"):
             params = {"id": f"{kind}-{world.texts.index(name)}"}
-            assert visible(name[:200]) in as_html(client.get(f"{PREFIX}/group", params=params).text).titles
-            as_html(client.get(f"{PREFIX}/group/story", params=params).text)
+            assert visible(name[:200]) in harmless(client.get(f"{PREFIX}/group", params=params).text).titles
+            harmless(client.get(f"{PREFIX}/group/story", params=params).text)
     answer = client.get(f"{PREFIX}/plans/{world.plan.record.plan_id}")
     assert answer.status_code == 200
-    as_html(answer.text)
+    harmless(answer.text)
 
 
 def dashboard_api(world: Hostile, client: TestClient, some: list[str]) -> None:
@@ -340,13 +301,13 @@ def policy_messages(world: Hostile, client: TestClient, some: list[str]) -> None
 
 def approval_bodies(world: Hostile, client: TestClient, some: list[str]) -> None:
     """What Airflow shows as Markdown before somebody approves."""
-    as_markdown(plan_text(world.plan))
-    as_markdown(answered("show", "plan", world.plan.record.plan_id, "--archive", world.archive))
-    as_markdown(answered("show", "restore", world.restore_id, "--archive", world.archive))
+    harmless_markdown(plan_text(world.plan))
+    harmless_markdown(answered("show", "plan", world.plan.record.plan_id, "--archive", world.archive))
+    harmless_markdown(answered("show", "restore", world.restore_id, "--archive", world.archive))
     found = read_restore(pafs.LocalFileSystem(), str(world.archive), CLUSTER, world.restore_id)
     for number in range(0, len(found.rows), 10):
         part = type(found)(cluster_id=CLUSTER, source="plan", rows=found.rows[number : number + 10])
-        codes = as_markdown(restore_text(part)).codes
+        codes = harmless_markdown(restore_text(part)).codes
         assert len(codes) >= 2 * len(part.rows), "each name is a code span of its own"
 
 

@@ -19,9 +19,9 @@ from sexton.plans.plan_content import (
 from sexton.report.names import short, visible
 from sexton.report.plan_page import render_plan
 from sexton.tables import TABLES
-from tests.html import Html
+from tests.html import Html, harmless
 from tests.report.run_folder import AS_OF_MS, DAY_MS, HOSTILE_NAMES
-from tests.report.test_run_page import harmless
+from tests.report.test_run_page import TAGS
 
 OFFSET, GROUP_METADATA = 1, 2
 PLAN_ID = "ab" * 32
@@ -95,7 +95,7 @@ def test_a_hostile_name_stays_text(name: str) -> None:
         verdict={"policy_reason": name, "orphan": name}, cluster_id=name, topic_id=name, profile=name,
         losses=losses, warnings=[name], over_limits=[name], code_version=name,
     )  # fmt: skip
-    page = harmless(render_plan(found).decode("utf-8"))
+    page = harmless(render_plan(found).decode("utf-8"), TAGS)
     assert visible(name) in page.titles
     assert any(short(name) in text for text in page.texts)
 

@@ -1,4 +1,7 @@
-"""Pages tell what was published, in two languages, and their JSON tells the same."""
+"""Pages tell what was published, in two languages, and their JSON tells the same.
+
+Most names in it mean harm; links and JSON with such names: tests/faults/test_hostile_names.py.
+"""
 
 import json
 import re
@@ -14,7 +17,7 @@ from sexton.lake.branch import RunKey
 from sexton.lake.database import UnreadableFiles
 from sexton.tables import TABLES
 from sexton.ui.app import HEADERS
-from tests.html import Html
+from tests.html import PASSIVE, TAGS, Html, harmless
 from tests.report.run_folder import HOSTILE_NAMES
 from tests.ui.lakes import Row, WrittenLake, as_table, lake_at
 from tests.ui.worlds import (
@@ -64,6 +67,14 @@ def test_every_page_in_every_language(client: TestClient, path: str, language: s
     html = page(client, path, **({"id": path.partition("=")[2]} if "=" in path else {}), lang=language)
     assert f'<html lang="{language}">' in html
     assert html.count("<h1>") == 1
+    harmless(html)
+
+
+def test_what_is_typed_comes_back_as_text(client: TestClient) -> None:
+    for name in HOSTILE_NAMES[:-1]:  # the last one is longer than a name may be
+        shown = Html(page(client, "/offsets", group=name, topic=name))
+        assert shown.tags <= TAGS
+        assert all(map(PASSIVE.fullmatch, shown.attributes))
 
 
 def test_the_newest_audit_of_transactions_is_shown(client: TestClient) -> None:

@@ -18,7 +18,6 @@ NO_COMMANDS = re.compile(
 """How the blocks begin that are no shell."""
 
 OWN_TESTS = {
-    "docs/plan.md": "tests/cli/test_plan_documentation.py",
     "docs/restore.md": "tests/cli/test_restore_documentation.py",
 }
 """Pages with a world of their own: every `sexton` command of them is run there."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.docs import cli_page, settings_page, tables_page
+from sexton.plans.plan import PlanRecord
 from tests.docs import dags_page
 from tests.docs.pages import FENCE, PAGES, ROOT, name_of
 
@@ -48,6 +49,13 @@ def test_the_index_has_every_page() -> None:
     named = {(index.parent / target.partition("#")[0]).resolve() for target in LINK.findall(prose(index))}
     assert [name_of(page) for page in PAGES if page != index and page.resolve() not in named] == []
     assert "docs/README.md" in LINK.findall(prose(ROOT / "README.md"))
+
+
+def test_the_page_of_plans_names_every_file_and_limit() -> None:
+    files = ("plan.json", "tombstones/<N>.parquet", "undo/<N>.parquet", "plan.html", "batches/<N>.log")
+    page = (ROOT / "docs" / "plan.md").read_text(encoding="utf-8")
+    assert [word for word in (*files, "over_limits") if word not in page] == []
+    assert {"over_limits", "files", "plan_id"} <= PlanRecord.model_fields.keys()
 
 
 def test_the_readme_is_short() -> None:

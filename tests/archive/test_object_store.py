@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 
 from sexton import cli
-from sexton.archive.cluster_metadata import newest_metadata
 from sexton.archive.folder import filesystem
-from sexton.archive.lineages import list_lineages
 from sexton.archive.verify import CORRUPT, verify
 from sexton.kafka.client import ClientConfig
-from sexton.pipeline import fetch_log, import_log, snapshot_log
+from sexton.pipeline import import_log, snapshot_log
 from sexton.pipeline.import_log import ImportRequest
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from tests.archived import list_archived
@@ -43,30 +41,6 @@ def take(cluster: FakeCluster, uri: str, *, now_ms: int = START_MS) -> snapshot_
     request = SnapshotRequest(config=ClientConfig(bootstrap_servers="fake:1"), archive=uri)
     engine = InlineEngine(cluster.rng)
     return snapshot_log.run(engine, request, now_ms=lambda: now_ms, connect=cluster.connect)  # type: ignore[arg-type]
-
-
-def test_snapshots(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_log, "SEGMENT_BYTES", 500)
-    cluster = grown()
-    first = take(cluster, uri)
-    cluster.logs[0].append(3)
-    second = take(cluster, uri, now_ms=START_MS + 1)
-    assert (first.alerts, second.alerts, second.batches) == ([], [], 3)
-    fs, root = filesystem(uri)
-    for log in cluster.logs:
-        data = b""
-        for segment in list_archived(fs, root)[log.log_partition]:
-            with fs.open_input_stream(segment.path) as file:
-                data += file.read()
-        assert data == b"".join(log.batches)
-    facts = newest_metadata(fs, root)
-    assert facts is not None
-    assert facts.taken_at_ms == START_MS + 1
-    topic_id = facts.topic_id
-    assert {len(found) for found in list_lineages(fs, root, cluster_id="fake", topic_id=topic_id).values()} == {1}
-    assert verify(fs, root).findings == []
-    names = objects(fs, root)
-    assert not any(name.endswith(("/", ".part")) for name in names)
 
 
 def test_damage(uri: str) -> None:

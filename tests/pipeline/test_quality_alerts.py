@@ -9,10 +9,8 @@ import pytest
 
 from sexton.errors import DataQualityFailure
 from sexton.pipeline import job, validate_tables
-from sexton.quality import duckdb_checks
 from sexton.quality.expectation import Result
 from sexton.requests import REQUESTS
-from sexton.runs.engine import Engine
 from tests.pipeline.test_validate_publish import PLAN_A_KEPT_OFFSET, fill, load_job
 from tests.quality import world
 
@@ -78,18 +76,3 @@ def broken(change: Callable[[world.Rows], object]) -> world.Rows:
     rows = world.sound()
     change(rows)
     return rows
-
-
-def test_checks_that_crash_end_the_job_and_nothing_is_published(tmp_path, monkeypatch):
-    def crash(*_: object, **__: object) -> None:
-        raise MemoryError("no memory")
-
-    fill(tmp_path)
-    monkeypatch.setattr(duckdb_checks, "check", crash)
-    outcome = end_of("validate_tables", tmp_path, "--no-lake")
-    assert outcome["exit_code"] == 1
-    assert "MemoryError" in str(outcome["error"])
-    monkeypatch.setattr(Engine, "session", property(lambda _: pytest.fail("nothing may be published")))
-    refused = end_of("publish_tables", tmp_path)
-    assert refused["exit_code"] == 2
-    assert "this run was not checked" in str(refused["error"])

@@ -11,7 +11,6 @@ from sexton.archive.folder import Folder, filesystem
 from sexton.maintenance import run_folders
 from sexton.maintenance.run_folders import OldRunFolders
 from sexton.pipeline import find_expired, job, plan_tombstones, replay_groups, validate_tables
-from sexton.plans.read_plan import own_plan
 from sexton.report import write_report
 from sexton.requests import JobRequest, ReplayRequest
 from sexton.runs.folder import RunFolder
@@ -44,17 +43,6 @@ def planned(folder: RunFolder, archive: Archive) -> None:
         replay_groups.run(engine, folder, asked)
         find_expired.run(engine, folder)
         plan_tombstones.run(engine, folder)
-
-
-def test_every_file_is_as_on_a_disk(runs: str, tmp_path: Path) -> None:
-    archive = archive_of_commits(tmp_path / "archive")
-    here, there = RunFolder(tmp_path / "run"), RunFolder(runs, "offset_retention", "r")
-    for folder in (here, there):
-        planned(folder, archive)
-        planned(folder, archive)  # a second attempt in the same folder
-    assert there.files() == here.files()
-    assert {name: there.read(name) for name in there.files()} == {name: here.read(name) for name in here.files()}
-    assert own_plan(there).sha256 == own_plan(here).sha256
 
 
 @pytest.mark.thorough

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton.archive.folder import Folder
-from sexton.errors import DataQualityFailure, UsageError
+from sexton.errors import DataQualityFailure
 from sexton.lake.append import replace_rows
 from sexton.lake.branch import RunKey, ensure_tables
 from sexton.lake.catalog import Lake
@@ -307,16 +307,6 @@ def test_a_second_attempt_takes_the_place_of_the_first(
     assert run.key.run_id == "try.2"
     owners = {owner(load(lake, table.name), run.key) for table in CHECKED_TABLES}
     assert owners == {"try.2", None}
-
-
-def test_what_was_not_checked_is_not_published(no_spark: Engine, tmp_path: Path) -> None:
-    folder = fill(tmp_path)
-    with pytest.raises(UsageError, match="not checked"):
-        publish_tables.run(no_spark, folder)
-    validate_tables.check_folder(folder)
-    folder.write_run(folder.read_run().model_copy(update={"run_id": "another"}))
-    with pytest.raises(UsageError, match="another run"):
-        publish_tables.run(no_spark, folder)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in JOBS.glob("*.py")))

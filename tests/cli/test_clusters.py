@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from sexton import cli
 from tests.archive.admin_looks import write_look
 from tests.archived import Archive
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
@@ -34,16 +33,11 @@ Asked = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Asked:
+def asked(run: Asked, tmp_path: Path) -> Asked:
     policy = tmp_path / "policy.yaml"
     rule = "{name: all, match: {regex: .*}, retention: 2d, owner: o, reason: r}"
     policy.write_text(f"version: 1\nrules: [{rule}]\n", encoding="utf-8")
-
-    def command(*words: str) -> tuple[int, str, str]:
-        code = cli.main([word.format(policy=policy) for word in words])
-        return code, *capsys.readouterr()
-
-    return command
+    return lambda *words: run(*(word.format(policy=policy) for word in words))
 
 
 def write_log_of(folder: Path, cluster: str) -> None:

@@ -148,6 +148,19 @@ def test_forecast_of_a_run_folder(run: Run, asked: Asked, archive: Archive, poli
     assert run("forecast", "a", "--run", tmp_path / "out")[0] == 0
 
 
+def write_sweeps(place: Path, started_at_ms: int) -> int:
+    """Have the run in `place` see a sweep of each of its log partitions; how many these are."""
+    folder = RunFolder(place)
+    record = folder.read_run().model_copy(update={"changes_since_ms": 1})
+    folder.write_run(record)
+    schema = TABLES["expiry_sweeps"].arrow_schema(with_run=False)
+    for part in record.log_partitions:
+        swept = {"log_partition": part, "first_log_offset": 0, "last_log_offset": 1, "started_at_ms": started_at_ms}
+        swept |= {"offsets": 40, "certain_offsets": 2, "groups": 1}
+        folder.write_table(record, "expiry_sweeps", pa.Table.from_pylist([swept], schema), part)
+    return len(record.log_partitions)
+
+
 def test_forecast_says_when_the_sweep_comes(
     run: Run, out_of: OutOf, asked: Asked, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,14 +178,7 @@ def test_forecast_says_when_the_sweep_comes(
     assert due_ms + 600_000 < unseen["gone_until_ms"] < due_ms + 640_000
     assert re.search(r"by \d{4}-\d\d-\d\d", out_of("forecast", "f", "--run", place))
 
-    folder = RunFolder(place)
-    record = folder.read_run().model_copy(update={"changes_since_ms": 1})
-    folder.write_run(record)
-    schema = TABLES["expiry_sweeps"].arrow_schema(with_run=False)
-    for part in record.log_partitions:
-        swept = {"log_partition": part, "first_log_offset": 0, "last_log_offset": 1, "started_at_ms": due_ms - 900_000}
-        swept |= {"offsets": 2, "certain_offsets": 2, "groups": 1}
-        folder.write_table(record, "expiry_sweeps", pa.Table.from_pylist([swept], schema), part)
+    write_sweeps(place, due_ms - 900_000)
     seen = last_due()
     assert seen["gone_ms"] == due_ms + 300_000
     assert due_ms < seen["gone_from_ms"] <= seen["gone_ms"] <= seen["gone_until_ms"]
@@ -231,16 +237,9 @@ def test_a_commit_in_flight_keeps_its_offset_and_its_group(
 def test_past_sweeps_by_broker(run: Run, out_of: OutOf, archive: Archive, tmp_path: Path) -> None:
     place = tmp_path / "out"
     assert run("plan", "--archive", archive.root, "--out", place, "--json")[0] == 0
-    folder = RunFolder(place)
-    record = folder.read_run().model_copy(update={"changes_since_ms": 1})
-    folder.write_run(record)
-    schema = TABLES["expiry_sweeps"].arrow_schema(with_run=False)
-    for part in record.log_partitions:
-        swept = {"log_partition": part, "first_log_offset": 0, "last_log_offset": 1, "started_at_ms": BASE_MS}
-        swept |= {"offsets": 40, "certain_offsets": 2, "groups": 1}
-        folder.write_table(record, "expiry_sweeps", pa.Table.from_pylist([swept], schema), part)
+    log_partitions = write_sweeps(place, BASE_MS)
     told = out_of("groups", "check-sweep", "--run", place)
-    assert re.search(rf"{40 * len(record.log_partitions)} +{2 * len(record.log_partitions)} ", told)
+    assert re.search(rf"{40 * log_partitions} +{2 * log_partitions} ", told)
 
 
 def test_what_if_retention_were_shorter(out_of: OutOf, asked: Asked, archive: Archive) -> None:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -99,34 +100,20 @@ def test_completion_is_installed(tmp_path: Path, shell: str, first: str) -> None
     assert kept
 
 
-class Terminal:
-    """A stderr that says it is a terminal, and keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def write(self, text: str) -> int:
-        self.text += text
-        return len(text)
-
-    def flush(self) -> None: ...
-
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize("is_quiet", [False, True])
 def test_progress_is_for_terminals_and_goes_to_stderr(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_quiet: bool
 ) -> None:
-    terminal = Terminal()
+    terminal = StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", terminal)
     with progress.working("Reading", is_quiet=is_quiet), progress.bar("Groups", is_quiet=True):
         pass
     with progress.bar("Groups", is_quiet=is_quiet) as tell:
         tell(1, 2)
-    assert ("Reading" in terminal.text, "1/2" in terminal.text) == (not is_quiet, not is_quiet)
+    told = terminal.getvalue()
+    assert ("Reading" in told, "1/2" in told) == (not is_quiet, not is_quiet)
     monkeypatch.undo()
     with progress.working("Reading", is_quiet=False), progress.bar("Groups", is_quiet=False) as tell:
         tell(1, 2)

@@ -128,13 +128,12 @@ def test_guards_name_what_is_there() -> None:
 
 
 ASKS_FOR_THE_KIND = re.compile(
-    r'\bis_admin\b|\bis_by_looks\b|\bby_looks=|"(log|looks)" (not )?in [\w.]*\borigins\b|== (ADMIN\b|"admin")'
+    r"\bis_admin\b|\bis_by_looks\b|\bBY_LOOKS\b|\.look is (not )?None"
+    r'|"(log|looks)" (not )?in [\w.]*\borigins\b|== (ADMIN\b|"admin")'
 )
 ASKING = {
-    "cli/apply.py", "execution/delete/apply_plan.py", "execution/delete/dry_run.py",
-    "execution/delete/preconditions.py", "execution/restore/apply_restore.py", "execution/restore/diff.py",
-    "execution/restore/restore_plan.py", "execution/restore/sources.py", "pipeline/plan_tombstones.py",
-    "plans/check_content.py", "plans/plan.py", "quality/suites.py", "report/approval_text.py",
+    "execution/delete/look_watch.py", "execution/delete/recorded.py", "execution/restore/sources.py",
+    "pipeline/plan_tombstones.py", "plans/basis.py", "plans/check_content.py", "quality/suites.py",
     "report/terminal.py", "runs/folder.py", "runs/judging.py", "ui/metrics.py", "views/run_view.py",
 }  # fmt: skip
 """Modules that ask whether a run is by the log or by Admin API. Everything else uses what the run recorded."""

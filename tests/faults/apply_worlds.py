@@ -26,6 +26,9 @@ from sexton.coordinator.tombstones import (
 from sexton.errors import BrokerError, Refused
 from sexton.execution.admin_client import AdminClient
 from sexton.execution.delete.apply_plan import apply_plan
+from sexton.execution.delete.context import Watch
+from sexton.execution.delete.log_watch import LogWatch
+from sexton.execution.delete.look_watch import LookWatch
 from sexton.execution.delete.preconditions import Rules
 from sexton.execution.delete.summary import ApplySummary
 from sexton.execution.engine import Clocks
@@ -76,6 +79,11 @@ class World:
         return Rules(**{**told, **changes})
 
     @property
+    def watch(self) -> Watch:
+        """A watch for one attempt."""
+        return LogWatch() if self.then is None else LookWatch(self.then)
+
+    @property
     def clocks(self) -> Clocks:
         def sleep(seconds: float) -> None:
             self.cluster.now_ms += int(seconds * 1000)
@@ -94,7 +102,7 @@ class World:
             sink=sink,  # type: ignore[arg-type]
             rules=self.rules(**rules),
             clocks=self.clocks,
-            then=self.then,
+            watch=self.watch,
         )
         self.summaries.append(summary)
         return summary

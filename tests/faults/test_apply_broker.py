@@ -15,6 +15,7 @@ from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone
 from sexton.errors import BrokerError
 from sexton.execution.delete.apply_plan import apply_plan
+from sexton.execution.delete.log_watch import LogWatch
 from sexton.execution.delete.preconditions import Rules
 from sexton.execution.engine import Clocks
 from sexton.execution.kafka_admin import KafkaAdmin, connected
@@ -206,6 +207,7 @@ def test_commits_in_the_very_moment(config, full, seed, tmp_path, tell):
                 Watched(cluster, rival, rng),  # type: ignore[arg-type]
                 plan,
                 ledger,
+                watch=LogWatch(),
                 sink="coordinator",
                 rules=rules,
                 clocks=Clocks(now_ms=now_ms),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sexton.errors import BrokerError, Refused
-from sexton.execution.delete import delete_step, resume
+from sexton.execution.delete import log_watch
 from sexton.execution.engine import Answer
 from sexton.ledger.entries import Result
 from sexton.ledger.ledger import Ledger
@@ -235,13 +235,13 @@ def _broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: int) -> list[
 
 
 def test_blind_to_races_they_would_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(delete_step, "raced_commits", lambda *_, **__: [])
+    monkeypatch.setattr(log_watch, "raced_commits", lambda *_, **__: [])
     assert any("nobody tells" in line for line in _broken(monkeypatch, tmp_path, 1))
 
 
 def test_an_unanswered_call_taken_for_failed_would_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(resume, "NO_ANSWER", Answer(was_sent=False))
-    monkeypatch.setattr(delete_step, "settle", _trusting)
+    monkeypatch.setattr(log_watch, "NO_ANSWER", Answer(was_sent=False))
+    monkeypatch.setattr(log_watch, "settle", _trusting)
     violations = []
     for number in range(20):
         made = world(f"trusting {number}", tmp_path / str(number), faults=AMBIGUOUS[1])

@@ -22,7 +22,7 @@ from pyarrow import fs as pafs
 
 from sexton.execution.delete.apply_plan import apply_plan
 from sexton.execution.delete.preconditions import Rules
-from sexton.execution.delete.recorded import recorded_then
+from sexton.execution.delete.recorded import watch_of
 from sexton.execution.engine import Clocks
 from sexton.execution.kafka_admin import connected
 from sexton.execution.status import PlanStatus
@@ -297,7 +297,7 @@ def test_commits_in_the_very_moment(world: World, drawn: int, tell: Callable[[st
         lease_ms=600_000,
         limits=ANY,
     )
-    then = recorded_then(LOCAL, str(world.archive), plan)
+    watch = watch_of(LOCAL, str(world.archive), plan)
     rival = Rival(world.cluster.all_powerful, rng)
     for number in range(RACED):
         if rng.random() < 0.4:
@@ -311,7 +311,7 @@ def test_commits_in_the_very_moment(world: World, drawn: int, tell: Callable[[st
             sink="coordinator",
             rules=rules,
             clocks=Clocks(now_ms=now_ms),
-            then=then,
+            watch=watch,
         )
     rival.close()
     entries = ledger.entries()

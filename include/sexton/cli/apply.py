@@ -14,9 +14,7 @@ from sexton.figures import count, some
 from sexton.report.meanings import beyond_broker_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sexton.archive.looks_since import GroupThen
+    from sexton.execution.delete.context import Watch
     from sexton.execution.delete.preconditions import Rules
     from sexton.execution.delete.summary import ApplySummary
     from sexton.kafka.client import ClientConfig
@@ -97,7 +95,7 @@ def apply(
             fix="read docs/apply.md, then add --allow-log-sink",
         )
 
-    from sexton.execution.delete.recorded import recorded_retention_ms, recorded_then
+    from sexton.execution.delete.recorded import recorded_retention_ms, watch_of
     from sexton.ledger.ledger import Ledger
     from sexton.plans.read_plan import read_plan
 
@@ -112,8 +110,8 @@ def apply(
         policy=policy,
         recorded_retention_ms=recorded_retention_ms(fs, root, plan.record),
     )
-    then = recorded_then(fs, root, plan)
-    summary = _applied(plan, ledger, rules, sink=sink, then=then, client=cluster.client(), json=json)
+    watch = watch_of(fs, root, plan)
+    summary = _applied(plan, ledger, rules, sink=sink, watch=watch, client=cluster.client(), json=json)
     published, failure = (None, None) if sink == "dry_run" else publish(ledger.entries(), as_of_ms=plan.record.as_of_ms)
     code = summary.exit_code or (1 if failure else 0)
     if json:
@@ -130,8 +128,8 @@ def apply(
         print_json(fields)
     else:
         print_line(beyond_broker_sentence(plan.record))
-        if plan.record.is_by_looks:
-            print_line("coverage admin: the plan was made by looks, and is compared with fresh looks; no log is read")
+        if (sentence := plan.record.basis.sentence) is not None:
+            print_line(f"coverage {sentence}")
         _print(summary, ledger.folder, published)
     if failure:
         print_aside(failure)
@@ -173,7 +171,7 @@ def _applied(
     rules: "Rules",
     *,
     sink: Sink,
-    then: "Mapping[str, GroupThen] | None",
+    watch: "Watch",
     client: "ClientConfig",
     json: bool,
 ) -> "ApplySummary":
@@ -184,7 +182,7 @@ def _applied(
 
     with connected(client) as cluster, progress_until_terminated("Groups", is_quiet=json) as progress:
         clocks = Clocks(now_ms=lambda: time.time_ns() // 1_000_000)
-        return apply_plan(cluster, plan, ledger, sink=sink, rules=rules, clocks=clocks, then=then, progress=progress)
+        return apply_plan(cluster, plan, ledger, sink=sink, rules=rules, clocks=clocks, watch=watch, progress=progress)
 
 
 def _print(summary: "ApplySummary", folder: str, published: int | None) -> None:

@@ -59,7 +59,7 @@ class GroupRecord:
         return topic, partition
 
 
-class LogWatch:
+class GroupTail:
     """The tail of one log partition from `cut` on, for some groups; `read` continues where it stopped.
 
     A record that cannot be read may be a commit, so it is refused.

@@ -107,12 +107,14 @@ class PlanStatus:
         return bool(self.open or self.unreturned())
 
     def unreturned(self) -> list[tuple[Item, Result]]:
-        """Items whose deletion removed a newer commit, and that no restore was begun for since."""
+        """Items whose deletion, at a known place in the log, removed a newer commit, and that no restore was begun for
+        since."""
         return [
             (self.items[item_id], self.results[item_id])
             for item_id in sorted(self._raced)
             if self.results[item_id].found is not None
-            and (self.results[item_id].written_log_offset or 0) > self._returned_to(self.items[item_id])
+            and (written := self.results[item_id].written_log_offset) is not None
+            and written > self._returned_to(self.items[item_id])
         ]
 
     def raced_tombstones(self) -> defaultdict[str, set[tuple[str | None, int | None, int | None]]]:

@@ -29,8 +29,6 @@ FINAL = frozenset({"done", "gone", "changed_since", "raced"})
 WRITTEN = frozenset({"done", "raced"})
 """Outcomes of a call that took effect."""
 
-ADMIN = "admin"
-"""`coverage` of a claim whose attempt reads no log: looks by Admin API stand for it."""
 NO_STEP = -1
 _DIGEST = "sha256"
 

@@ -27,7 +27,6 @@ from sexton.verdicts.expiry import is_of_offset
 _HEADER = tuple(one.name for one in fields(Batch) if one.name not in ("position", "size_bytes", "data"))
 """The fields in which two batches of the same records agree; their sizes and CRCs may differ."""
 _MOST_BYTES = 1 << 31
-ADMIN = "admin"  # archive.coverage.ADMIN, whose module loads the compiler
 _RECORD_BYTES = 64
 """More than a record has besides its key, in any format."""
 _TARGETS = {
@@ -98,11 +97,11 @@ def _check_order(plan: Plan, where: str) -> None:
 
 
 def _check_coverage(plan: Plan) -> None:
-    """A plan by looks names its look, and nothing that looks cannot show."""
+    """A plan without the log names its look, and nothing that only the log shows."""
     manifest = f"{plan.folder}/{MANIFEST}"
-    if plan.record.is_by_looks != (plan.record.coverage == ADMIN):
+    if (plan.record.look is None) != plan.record.basis.needs_log:
         raise Refused(f"coverage {plan.record.coverage} and the look do not agree", where=manifest)
-    if plan.record.is_by_looks and offset_rows(plan.tombstones).num_rows != plan.tombstones.num_rows:
+    if not plan.record.basis.needs_log and offset_rows(plan.tombstones).num_rows != plan.tombstones.num_rows:
         raise Refused("it was made by looks, and removes more than committed offsets", where=manifest)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from sexton.log.entry import CodecName
+from sexton.plans.basis import Basis, basis_of
 from sexton.tables import TABLES
 
 FOLDER = "plan"
@@ -157,9 +158,8 @@ class PlanRecord(_Part):
         return self.counts["tombstones"] == 0
 
     @property
-    def is_by_looks(self) -> bool:
-        """Whether looks by Admin API stood for the log."""
-        return self.look is not None
+    def basis(self) -> Basis:
+        return basis_of({"coverage": self.coverage})
 
     @property
     def is_what_if(self) -> bool:

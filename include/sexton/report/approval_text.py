@@ -32,10 +32,6 @@ PLAN_QUESTIONS = {
     "coordinator of Kafka 4.x does so at the next commit to it, and answers that commit NOT_COORDINATOR.",
 }
 """Sink -> the sentence that an approver reads above the plan."""
-_BY_LOOKS = (
-    "admin: made by looks by Admin API, and compared with fresh looks before each call. A commit between the last of "
-    "them and its call is deleted unseen"
-)
 RESTORE_QUESTION = "Approving commits these offsets again."
 
 
@@ -67,8 +63,8 @@ def plan_text(plan: Plan) -> str:
         "made by": span(record.code_version),
         "kept in": sentence_span(plan.folder),
     }
-    if record.is_by_looks:
-        facts["coverage"] = _BY_LOOKS
+    if record.basis.sentence is not None:
+        facts["coverage"] = record.basis.sentence
     return _joined(
         f"**{beyond_broker_sentence(record)}**",
         _facts(facts),

@@ -477,7 +477,12 @@ def test_asked_to_end_it_ends_between_groups(tmp_path: Path) -> None:
     from sexton.execution.delete.apply_plan import apply_plan
 
     world = of_groups(tmp_path, *"abcd")
-    own = {"rules": world.rules(), "clocks": world.clocks, "progress": lambda done, total: done < 2}
+    own = {
+        "watch": world.watch,
+        "rules": world.rules(),
+        "clocks": world.clocks,
+        "progress": lambda done, total: done < 2,
+    }
     summary = apply_plan(world.cluster, world.plan, world.ledger, sink="coordinator", **own)
     assert summary.counts == {"done": 4, "left": 4}
     assert summary.exit_code == 1

@@ -21,6 +21,7 @@ from sexton.execution.restore.sources import Source, of_ledger
 from sexton.ledger.entries import ClaimProcess, Close, Intent, StepOutcome
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import own_actions, recorded_steps
+from sexton.plans.basis import BY_LOG, BY_LOOKS
 from tests.execution.restore.simulated_cluster import Group, SimulatedCluster, value
 from tests.killed import Killed
 
@@ -38,7 +39,9 @@ class World:
     clock: "count[int]" = field(default_factory=lambda: count(1_000_000))
 
     def plan(self, values: dict[tuple[str, str, int], Then], **options: bool) -> RestorePlan:
-        source = Source(name="plan 5", cluster_id="cluster", values=values, is_by_looks=self.cluster.hides_log)
+        source = Source(
+            name="plan 5", cluster_id="cluster", values=values, basis=BY_LOOKS if self.cluster.hides_log else BY_LOG
+        )
         return make_restore(source, self.cluster, **options)
 
     def ledger(self, plan: RestorePlan) -> Ledger:
@@ -93,7 +96,7 @@ def test_everything_is_put_back_and_told(tmp_path: Path, hides_log: bool) -> Non
     assert kinds == ["claim", "intent", "outcome", "intent", "outcome", "close"]
     _, restored = own_actions(LOCAL, str(tmp_path), "cluster")
     assert set(restored) == set(values)
-    assert of_ledger(own.ledger(plan).entries(), Selection(), {}).is_by_looks == hides_log
+    assert of_ledger(own.ledger(plan).entries(), Selection(), {}).basis == (BY_LOOKS if hides_log else BY_LOG)
     stamps = {(owner, *record.key): record.timestamp_ms for owner, record in own.cluster.log}
     assert hides_log or {key: act.intent_at_ms for key, (act,) in restored.items()} == stamps
 

@@ -1,17 +1,12 @@
 """Applies a plan: one attempt, group by group, which goes on where an earlier one stopped.
 
-A plan that has only final outcomes is applied, and applying it again does nothing. A plan by looks is
-applied in the same way, with fresh looks in place of the log (by_looks).
+A plan that has only final outcomes is applied, and applying it again does nothing.
 """
 
-from collections.abc import Mapping
-
 from sexton import __version__
-from sexton.archive.looks_since import GroupThen
 from sexton.errors import Refused
 from sexton.execution.admin_client import AdminClient, BrokerTime, ClusterIdentity
-from sexton.execution.delete import by_looks
-from sexton.execution.delete.context import DeleteContext
+from sexton.execution.delete.context import DeleteContext, Watch
 from sexton.execution.delete.delete_step import delete_rows
 from sexton.execution.delete.dry_run import dry_run
 from sexton.execution.delete.group_calls import PlannedGroup, batch_limit, planned_groups
@@ -30,7 +25,7 @@ from sexton.execution.delete.summary import ApplySummary, Sink, summarize
 from sexton.execution.engine import TRIES, Clocks, Progress, attempt
 from sexton.execution.status import PlanStatus
 from sexton.failpoints import failpoint
-from sexton.ledger.entries import ADMIN, ItemId
+from sexton.ledger.entries import ItemId
 from sexton.ledger.ledger import Ledger
 from sexton.plans.plan import Plan
 
@@ -42,15 +37,15 @@ def apply_plan(
     plan: Plan,
     ledger: Ledger,
     *,
+    watch: Watch,
     sink: Sink,
     rules: Rules,
     clocks: Clocks,
-    then: Mapping[str, GroupThen] | None = None,
     progress: Progress | None = None,
 ) -> ApplySummary:
     """Apply a plan that was read and checked, and return what became of it. The sink `dry_run` only compares.
 
-    A plan by looks needs `then`, what the archive's looks show of its groups (archive.looks_since).
+    `watch` is by the basis of the plan (watch_of), for this attempt alone.
 
     Refused when a precondition does not hold, before anything is changed, or when another attempt has taken over.
     BrokerError when the cluster cannot be read any more: the attempt stays open, because an unanswered call may still
@@ -60,34 +55,33 @@ def apply_plan(
     entries = ledger.entries()
     status, groups = PlanStatus.of(entries), planned_groups(plan)
     is_closed = not entries or entries[-1].kind == "close"
-    is_by_looks = plan.record.is_by_looks
-    assert not is_by_looks or then is not None, "a plan by looks is compared with its look"
-    if is_closed and is_applied(groups, status, is_by_looks=is_by_looks):
+    basis = plan.record.basis
+    assert watch.basis == basis, "a plan is compared with what it was made by"
+    if is_closed and is_applied(groups, status):
         last = entries[-1].attempt if entries else 0
         return summarize(plan, status, sink=sink, attempt=last, warnings=["nothing is left to do"])
-    identity = client.identity(may_hide_log=is_by_looks)
+    identity = client.identity(may_hide_log=not basis.needs_log)
     check_cluster(plan, groups, identity)
     time = client.broker_time()
     refusal = _refusal(plan, rules, identity, time, sink=sink, now_ms=clocks.now_ms())
-    is_unsettled = bool(status.open) if is_by_looks else status.is_unsettled
-    if refusal is not None and (sink == "dry_run" or not is_unsettled):
+    if refusal is not None and (sink == "dry_run" or not status.is_unsettled):
         raise refusal
     context = DeleteContext(
         client=client,
         plan=plan,
+        watch=watch,
         ledger=ledger,
         clocks=clocks,
         groups=groups,
         max_batch_bytes=batch_limit(plan.record.max_message_bytes, identity.max_message_bytes),
         status=status,
-        then=then or {},
     )
     if sink == "dry_run":
         return dry_run(context, warnings=_what_if_warnings(plan, rules, identity), progress=progress)
     failpoint("apply.checked")
 
     def summary() -> ApplySummary:
-        warnings = _window_warnings(context) if is_by_looks else []
+        warnings = _window_warnings(context)
         return summarize(plan, context.status, sink=sink, attempt=ledger.attempt, warnings=warnings)
 
     about = {
@@ -95,8 +89,8 @@ def apply_plan(
         "broker_ahead_ms": None if time.now_ms is None else time.now_ms - clocks.now_ms(),
         "code_version": __version__,
         "policy_sha256": plan.record.policy_sha256,
+        **basis.about,
     }
-    about |= {"coverage": ADMIN} if is_by_looks else {}
     with attempt(
         context,
         counts=lambda: summary().counts,
@@ -108,27 +102,19 @@ def apply_plan(
         about=about,
     ):
         context.unsettled = context.status.doubtful & context.status.intended.keys()
-        if is_by_looks:
-            by_looks.recall(context)
-            by_looks.settle_open(context)
-        else:
-            settle_open(context)
+        settle_open(context)
         failpoint("apply.settled")
-        if not is_by_looks:
-            for group in groups:
-                restore_raced(context, group)
+        for group in groups:
+            restore_raced(context, group)
         if refusal is not None:  # what was begun is settled now; nothing more is deleted
             raise refusal
         _apply_groups(context, sink=sink, progress=progress)
         return summary()
 
 
-def is_applied(groups: list[PlannedGroup], status: PlanStatus, *, is_by_looks: bool = False) -> bool:
-    """Whether every item of a plan has a final outcome, and nothing is left to settle or to put back. By looks nothing
-    is put back."""
-    if status.open if is_by_looks else status.is_unsettled:
-        return False
-    return all(status.is_final(row.item_id) for group in groups for row in group.rows)
+def is_applied(groups: list[PlannedGroup], status: PlanStatus) -> bool:
+    """Whether every item of a plan has a final outcome, and nothing is left to settle or to put back."""
+    return not status.is_unsettled and all(status.is_final(row.item_id) for group in groups for row in group.rows)
 
 
 def _refusal(
@@ -142,7 +128,7 @@ def _refusal(
             check_retention(plan, rules, live_ms=identity.retention_ms)
         if sink == "log" and not rules.allow_log_sink:
             raise Refused("writing into the log itself has to be asked for twice", fix="read docs/apply.md first")
-        if sink == "log" and plan.record.is_by_looks:
+        if sink == "log" and not plan.record.basis.needs_log:
             raise Refused(
                 "the plan was made by looks (coverage admin): its offsets have no known place in the log, and nobody "
                 "could see what was written",
@@ -163,12 +149,11 @@ def _what_if_warnings(plan: Plan, rules: Rules, identity: ClusterIdentity) -> li
 
 
 def _window_warnings(context: DeleteContext) -> list[str]:
-    """What nobody can see where the log is not read."""
-    windows_ms = context.status.windows_ms
-    if not windows_ms:
+    unseen, windows_ms = context.watch.basis.unseen, context.status.windows_ms
+    if unseen is None or not windows_ms:
         return []
     calls = f"{len(windows_ms)} calls, {sum(windows_ms):.0f} ms in all, {max(windows_ms):.0f} ms at most"
-    return [f"a commit between a last look and its call's effect was deleted unseen, if there was one: {calls}"]
+    return [f"{unseen}: {calls}"]
 
 
 def _apply_groups(context: DeleteContext, *, sink: Sink, progress: Progress | None) -> None:
@@ -179,24 +164,19 @@ def _apply_groups(context: DeleteContext, *, sink: Sink, progress: Progress | No
         if sink == "log":
             append_orphans(context, group)
         failpoint("apply.between")
-    if context.plan.record.is_by_looks:
-        by_looks.wait_for_late_calls(context)
-    else:
-        wait_for_late_calls(context)
+    wait_for_late_calls(context)
 
 
 def _apply_group(context: DeleteContext, group: PlannedGroup) -> None:
     """Delete what is left of a group, and try again what certainly was not done."""
-    is_by_looks = context.plan.record.is_by_looks
-    compare, delete = (by_looks.compare_rows, by_looks.delete_rows) if is_by_looks else (compare_rows, delete_rows)
     for number in range(TRIES):
         rows = [row for row in group.rows if not context.status.is_final(row.item_id)]
         if not rows:
             return
-        found = compare(context, group, rows)
+        found = compare_rows(context, group, rows)
         failpoint("apply.looked")
         for call in group.calls(found.fresh, max_batch_bytes=context.max_batch_bytes):
-            delete(context, group, call, found.checks)
+            delete_rows(context, group, call, found.checks)
         if not any(_may_be_tried(context, group, row.item_id) for row in found.fresh):
             return
         context.clocks.sleep(RETRY_WAIT_S * 2**number)

@@ -1,40 +1,80 @@
-"""`DeleteContext`: the state of one attempt to apply a plan, which all modules of this package share."""
+"""What all modules of this package share: `DeleteContext`, the state of one attempt to apply a plan, and `Watch`, which
+finds out what became of a group since the plan was made, and of a call."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from sexton.archive.looks_since import GroupThen
-from sexton.execution.delete.group_calls import PlannedGroup
-from sexton.execution.engine import ApplyContext
-from sexton.execution.group_records import LogWatch
-from sexton.ledger.entries import ItemId, Value
+from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
+from sexton.execution.engine import Answer, ApplyContext, Effects, LastLook
+from sexton.execution.group_records import GroupTail
+from sexton.ledger.entries import ItemId, Result
+from sexton.plans.basis import Basis
 from sexton.plans.plan import Plan
+
+Rows = Sequence[PlannedRow]
+Checks = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A group's rows compared with the cluster.
+
+    `fresh` rows are as planned. `ours` have a tombstone that a call of ours may have written. All others have a result.
+    `checks` is what the ledger keeps of it.
+    """
+
+    fresh: tuple[PlannedRow, ...]
+    results: tuple[Result, ...]
+    checks: dict[str, Any]
+    ours: tuple[PlannedRow, ...] = ()
+
+
+class Watch(Protocol):
+    """How an attempt sees the cluster, by the basis of its plan. `checks` is what the ledger keeps of a comparison."""
+
+    basis: Basis
+
+    def compare(self, context: "DeleteContext", group: PlannedGroup, rows: Rows) -> Comparison:
+        """Compare some rows of a group with the cluster, before an intent."""
+
+    def last_look(self, context: "DeleteContext", group: PlannedGroup, rows: Rows, checks: Checks) -> LastLook:
+        """Look once more right before the call. A row that has changed since the comparison is not deleted."""
+
+    def effects(
+        self, context: "DeleteContext", group: PlannedGroup, rows: Rows, answer: Answer, checks: Checks
+    ) -> Effects:
+        """What the call did that came after the last look."""
+
+    def settle(self, context: "DeleteContext", group: PlannedGroup, rows: Rows, checks: Checks) -> Effects:
+        """What a call did whose process ended before it recorded an answer."""
+
+    def wait(self, context: "DeleteContext", *, until_ms: int) -> None:
+        """Wait for an instant until which calls without an answer may still be carried out."""
+
+    def settle_late(self, context: "DeleteContext", group: PlannedGroup) -> None:
+        """Find out what calls did to a group after they were given up, and record it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteContext(ApplyContext):
-    """An attempt at a plan. `unsettled` are items with a call that had no answer: it may still be carried out.
-
-    Of a plan by looks `then` has each of its groups as its look saw it, and `newer` the newer values that looks have
-    seen since (None: of an open transaction, which no look shows). A call without an answer may still remove them.
-    """
+    """An attempt at a plan. `unsettled` are items with a call that had no answer: it may still be carried out."""
 
     plan: Plan
+    watch: Watch
     groups: Sequence[PlannedGroup]
     max_batch_bytes: int
     unsettled: set[ItemId] = field(default_factory=set)
-    then: Mapping[str, GroupThen] = field(default_factory=dict)
-    newer: dict[ItemId, Value | None] = field(default_factory=dict)
-    _watches: dict[int, LogWatch] = field(default_factory=dict)
+    _tails: dict[int, GroupTail] = field(default_factory=dict)
     _positions: dict[int, int] = field(default_factory=dict)
 
-    def watch(self, log_partition: int) -> LogWatch:
+    def tail(self, log_partition: int) -> GroupTail:
         """The tail of a log partition since the plan's cut, opened when it is first needed."""
-        if log_partition not in self._watches:
+        if log_partition not in self._tails:
             group_ids = {group.group_id for group in self.groups if group.log_partition == log_partition}
             cut = self.plan.record.cuts[log_partition]
-            self._watches[log_partition] = LogWatch(self.client, log_partition, cut=cut, group_ids=group_ids)
-        return self._watches[log_partition]
+            self._tails[log_partition] = GroupTail(self.client, log_partition, cut=cut, group_ids=group_ids)
+        return self._tails[log_partition]
 
     def next_position(self, log_partition: int) -> int:
         """A position after those of the plan that no item has yet."""

@@ -6,9 +6,7 @@ Every group is compared with the plan as before a call. No call is made, and not
 from collections import Counter
 from collections.abc import Sequence
 
-from sexton.execution.delete import by_looks
 from sexton.execution.delete.context import DeleteContext
-from sexton.execution.delete.last_look import compare
 from sexton.execution.delete.summary import SHOWN_ITEMS, ApplySummary, ItemOutcome
 from sexton.execution.engine import Progress
 from sexton.execution.windows import Windows
@@ -19,14 +17,13 @@ WOULD_BE_DONE = "would_be_done"
 def dry_run(context: DeleteContext, *, warnings: Sequence[str], progress: Progress | None) -> ApplySummary:
     """What would become of each item now: `would_be_done`, or the outcome that a comparison already shows."""
     status, counts = context.status, Counter[str]()
-    look = by_looks.compare if context.plan.record.is_by_looks else compare
     shown: list[ItemOutcome] = []
     for done, group in enumerate(context.groups):
         if progress is not None and not progress(done, len(context.groups)):
             break
         rows = [row for row in group.rows if not status.is_final(row.item_id)]
         counts.update(str(status.results[row.item_id].outcome) for row in group.rows if status.is_final(row.item_id))
-        found = look(context, group, rows)
+        found = context.watch.compare(context, group, rows)
         counts[WOULD_BE_DONE] += len(found.fresh)
         counts["done"] += len(found.ours)
         counts.update(str(result.outcome) for result in found.results)

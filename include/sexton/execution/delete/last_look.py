@@ -6,11 +6,9 @@ plan will see it. What comes in after the last look is found afterwards (call_ef
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from sexton.coordinator.api.view import TopicPartition
-from sexton.execution.delete.context import DeleteContext
+from sexton.execution.delete.context import Comparison, DeleteContext
 from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
 from sexton.execution.engine import LastLook, error_text
 from sexton.execution.group_records import GroupRecord
@@ -27,36 +25,21 @@ SHARE = "share"
 Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """A group's rows compared with the cluster.
-
-    `fresh` rows are as planned. `ours` have a tombstone that a call of ours may have written. All others have a result.
-    `end` is where the log was read up to, `checks` is what the ledger keeps of it.
-    """
-
-    end: int
-    fresh: tuple[PlannedRow, ...]
-    results: tuple[Result, ...]
-    checks: dict[str, Any]
-    ours: tuple[PlannedRow, ...] = ()
-
-
 def compare(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow]) -> Comparison:
     """Compare some rows of a group with the cluster.
 
     The rows of a group that this principal may not see are `refused`, with the ACL that is missing.
     """
-    client, watch = context.client, context.watch(group.log_partition)
+    client, tail = context.client, context.tail(group.log_partition)
     try:
         stable = client.committed(group.group_id, require_stable=True)
         plain = client.committed(group.group_id, require_stable=False)
         now = client.group_now(group.group_id)
     except (GroupError, NotAllowed) as error:
         refused = tuple(Result.of(row.item_id, "refused", error_text(error)) for row in rows)
-        return Comparison(end=watch.end, fresh=(), results=refused, checks={})
-    end = watch.read()  # last, so that the log has whatever changed one of the answers
-    records = watch.records(group.group_id, since=group.cut)
+        return Comparison(fresh=(), results=refused, checks={})
+    end = tail.read()  # last, so that the log has whatever changed one of the answers
+    records = tail.records(group.group_id, since=group.cut)
     checks = {
         "log_offset": end,
         "records_since": len(records),
@@ -88,7 +71,7 @@ def compare(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedR
         partly = "the group is no longer what the plan would remove as a whole"
         results += [Result.of(row.item_id, "changed_since", partly) for row in fresh]
         fresh = []
-    return Comparison(end=end, fresh=tuple(fresh), results=tuple(results), checks=checks, ours=tuple(ours))
+    return Comparison(fresh=tuple(fresh), results=tuple(results), checks=checks, ours=tuple(ours))
 
 
 def last_look(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow], *, since: int) -> LastLook:
@@ -106,9 +89,9 @@ def last_look(context: DeleteContext, group: PlannedGroup, rows: Sequence[Planne
     except (GroupError, NotAllowed) as error:
         return context.clocks.ticks_ms(), all_rows("refused", error_text(error))
     looked_ms = context.clocks.ticks_ms()
-    watch = context.watch(group.log_partition)
-    watch.read()
-    if late := [record for record in watch.records(group.group_id, since=since) if not record.is_tombstone]:
+    tail = context.tail(group.log_partition)
+    tail.read()
+    if late := [record for record in tail.records(group.group_id, since=since) if not record.is_tombstone]:
         return looked_ms, all_rows("changed_since", _written(late[-1]))
     for row in rows:
         if row.is_offset and not _equals(row.item.before, stable.get(row.topic_partition)):

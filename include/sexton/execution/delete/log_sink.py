@@ -8,7 +8,7 @@ offset from memory until it loads the log partition again. One of 4.x does so at
 answers that commit NOT_COORDINATOR.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
@@ -20,7 +20,7 @@ from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow, batch_
 from sexton.execution.delete.last_look import SHARE, has_members
 from sexton.execution.delete.resume import compare_rows
 from sexton.execution.engine import Answer
-from sexton.ledger.entries import Result
+from sexton.ledger.entries import ItemId, Result
 
 TOPIC_GONE = "UNKNOWN_TOPIC_OR_PARTITION"
 RECORD_FORMAT = 2
@@ -46,7 +46,7 @@ def _append(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedR
         return
     stamp_ms = context.clocks.now_ms()
 
-    def ask() -> Answer:
+    def ask(_: Collection[ItemId]) -> Answer:
         batches = encode_batches(
             [(group.group_id, row.key) for row in found.fresh],
             base_offset=0,

@@ -115,17 +115,17 @@ def check_retention(plan: Plan, rules: Rules, *, live_ms: int | None) -> None:
 def check_cluster(plan: Plan, groups: Iterable[PlannedGroup], identity: ClusterIdentity) -> None:
     """Refused unless this is the plan's cluster, and every group still belongs to the plan's log partition.
 
-    Of a plan by looks only the cluster and, where both are shown, the topic's id: fresh looks say where a group is.
+    Where no log is needed only the cluster and, where both are shown, the topic's id: fresh looks say where a group is.
     """
     record, where = plan.record, _where(plan)
     if identity.cluster_id != record.cluster_id:
         raise Refused(f"it is of cluster {record.cluster_id}, this is {identity.cluster_id}", where=where)
-    if record.is_by_looks and UNKNOWN_ID in (record.topic_id, identity.topic_id):
+    if not record.basis.needs_log and UNKNOWN_ID in (record.topic_id, identity.topic_id):
         return
     if identity.topic_id != record.topic_id:
         ids = f"topic id {record.topic_id} then, {identity.topic_id} now"
         raise Refused(f"__consumer_offsets was recreated: {ids}", where=where, fix=_NEW_PLAN)
-    for group in () if record.is_by_looks else groups:
+    for group in groups if record.basis.needs_log else ():
         if (home := partition_of(group.group_id, identity.partition_count)) != group.log_partition:
             homes = f"with {identity.partition_count} log partitions a group of the plan belongs to {home}"
             raise Refused(f"{homes}, the plan has it in {group.log_partition}", where=where, fix=_NEW_PLAN)
@@ -134,7 +134,7 @@ def check_cluster(plan: Plan, groups: Iterable[PlannedGroup], identity: ClusterI
 def check_clock(plan: Plan, time: BrokerTime, *, now_ms: int) -> None:
     """Refused unless a broker's clock is known to have reached the plan's instant, and this clock agrees with it.
 
-    The instants of a plan by looks are all by the clocks of who looked, and its times are differences of them: a
+    Where no log is needed all instants are by the clocks of who looked, and all times are differences of them: a
     broker's clock has to agree only where one is shown.
     """
     ahead_ms = max(time.at_least_ms, time.now_ms if time.now_ms is not None else -1) - now_ms
@@ -143,7 +143,7 @@ def check_clock(plan: Plan, time: BrokerTime, *, now_ms: int) -> None:
         if skew_ms > MAX_SKEW_MS:
             skew = f"this clock is {skew_ms / 1000:.0f} s {side} the brokers', allowed are {MAX_SKEW_MS / 1000:.0f} s"
             raise Refused(skew, fix="set the clocks right, then make a new plan")
-    if time.now_ms is None and plan.record.is_by_looks:
+    if time.now_ms is None and not plan.record.basis.needs_log:
         return
     if max(time.at_least_ms, time.now_ms or -1) < plan.record.as_of_ms:  # else something might go too early
         raise Refused(

@@ -1,8 +1,11 @@
-"""What the archive has recorded that a plan is held to: the broker's retention, and its groups by looks."""
+"""What the archive has recorded that a plan is held to: the broker's retention, and what it was made by."""
 
 from pyarrow import fs as pafs
 
-from sexton.archive.looks_since import GroupThen, groups_then, the_look
+from sexton.archive.looks_since import groups_then, the_look
+from sexton.execution.delete.context import Watch
+from sexton.execution.delete.log_watch import LogWatch
+from sexton.execution.delete.look_watch import LookWatch
 from sexton.plans.plan import Plan, PlanRecord
 from sexton.runs import source
 
@@ -16,19 +19,13 @@ def recorded_retention_ms(fs: pafs.FileSystem, root: str, plan: PlanRecord) -> i
     return None if minutes is None else minutes * 60_000
 
 
-def recorded_then(fs: pafs.FileSystem, root: str, plan: Plan) -> dict[str, GroupThen] | None:
-    """The groups of a plan by looks as its look saw them, and what looks since then show; None for one by the log.
-
-    Refused when its look is not in the archive any more.
-    """
+def watch_of(fs: pafs.FileSystem, root: str, plan: Plan) -> Watch:
+    """The watch by a plan's basis, for one attempt; Refused when its look is not in the archive any more."""
     look = plan.record.look
     if look is None:
-        return None
-    return groups_then(
-        fs,
-        root,
-        plan.record.cluster_id,
-        taken_at_ms=look.taken_at_ms,
-        sha256=look.sha256,
-        group_ids=plan.tombstones["group_id"].unique().to_pylist(),
+        return LogWatch()
+    group_ids = plan.tombstones["group_id"].unique().to_pylist()
+    cluster_id = plan.record.cluster_id
+    return LookWatch(
+        groups_then(fs, root, cluster_id, taken_at_ms=look.taken_at_ms, sha256=look.sha256, group_ids=group_ids)
     )

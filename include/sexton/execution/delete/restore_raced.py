@@ -29,9 +29,9 @@ def restore_raced(context: DeleteContext, group: PlannedGroup) -> None:
 
 def settle_restore(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int) -> Result:
     """The result of an item whose intent to put a value back has no outcome; what was not done is done now."""
-    watch = context.watch(group.log_partition)
-    watch.read()
-    values = _values(watch.records(group.group_id, since=since), item)
+    tail = context.tail(group.log_partition)
+    tail.read()
+    values = _values(tail.records(group.group_id, since=since), item)
     if ours := [one for one in values if _is_put_back(one, item)]:
         return Result.of(item.item_id, "done", written=ours[-1].written_at)
     if values:
@@ -51,9 +51,7 @@ def _restore(context: DeleteContext, group: PlannedGroup, raced: Item, value: Va
             after=value,
         )
         (result,) = execute_step(context, _step(context, group, item, since=since))
-        overwritten = _overwritten(
-            context.watch(group.log_partition).records(group.group_id, since=since), item, result
-        )
+        overwritten = _overwritten(context.tail(group.log_partition).records(group.group_id, since=since), item, result)
         if overwritten is None:
             return
         assert overwritten.value is not None
@@ -85,12 +83,12 @@ def _step(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int
 
 def _objection(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int) -> Result | None:
     """Why the value must not be put back; None when it may."""
-    watch = context.watch(group.log_partition)
-    watch.read()
-    if newer := _values(watch.records(group.group_id, since=since), item):
+    tail = context.tail(group.log_partition)
+    tail.read()
+    if newer := _values(tail.records(group.group_id, since=since), item):
         return Result.of(item.item_id, "gone", _newer(newer[-1]), found=newer[-1].value)
     assert item.after is not None
-    original = [record for record in watch.records(group.group_id) if record.log_offset == item.after.log_offset]
+    original = [record for record in tail.records(group.group_id) if record.log_offset == item.after.log_offset]
     if original and original[0].producer_id != NO_PRODUCER_ID:
         return Result.of(item.item_id, "refused", "it was part of a transaction that the deletion has cancelled")
     return None
@@ -111,12 +109,12 @@ def _commit(context: DeleteContext, group: PlannedGroup, item: Item) -> Answer:
 
 def _read_back(context: DeleteContext, group: PlannedGroup, item: Item, answer: Answer, *, since: int) -> Result:
     """What came of a commit; while it has no answer and is not in the log it is made again."""
-    watch = context.watch(group.log_partition)
+    tail = context.tail(group.log_partition)
     for number in range(SETTLE_TRIES):
         if number:
             answer = _commit(context, group, item)
-        watch.read()
-        values = _values(watch.records(group.group_id, since=since), item)
+        tail.read()
+        values = _values(tail.records(group.group_id, since=since), item)
         if ours := [one for one in values if _is_put_back(one, item)]:
             return Result.of(item.item_id, "done", written=ours[0].written_at)
         if answer.is_settled or values:

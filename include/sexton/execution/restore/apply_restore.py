@@ -5,8 +5,7 @@ committed. Then the group's offsets and its log partition are read back. A commi
 ours is replaced by ours. Only a client without a group could send one, or a member that joins, commits and leaves in
 that time: groups with members are refused. It is found in the log, reported as `raced`, and its value is in the ledger.
 
-Where looks by Admin API stand for the log (RestorePlan.is_by_looks), a look after the commit says what came of it, and
-such a commit is not seen.
+Where the restore needs no log (its basis), a look after the commit says what came of it, and such a commit is not seen.
 """
 
 from collections import Counter
@@ -43,7 +42,7 @@ from sexton.execution.restore.restore_plan import (
     positions,
 )
 from sexton.execution.status import PlanStatus
-from sexton.ledger.entries import ADMIN, FINAL, Item, ItemId, Result, Value
+from sexton.ledger.entries import FINAL, Item, ItemId, Result, Value
 from sexton.ledger.ledger import Ledger
 
 SINK = "coordinator"
@@ -106,7 +105,7 @@ def apply_restore(
     attempt with its BrokerError and closes it: unlike a late deletion a late commit does no harm, and the next attempt
     may go on at once.
     """
-    identity = client.identity(may_hide_log=plan.is_by_looks)
+    identity = client.identity(may_hide_log=not plan.basis.needs_log)
     if identity.cluster_id != plan.cluster_id:
         raise Refused(f"the restore is of cluster {plan.cluster_id}, this is {identity.cluster_id}")
     context = RestoreContext(
@@ -122,7 +121,7 @@ def apply_restore(
     if not context.status.open and not context.left():
         return _summary(context, attempt=0)
     about = {"source": plan.source, "overwrites": plan.overwrites, "clamps": plan.clamps, "action": "restore"}
-    about |= {"coverage": ADMIN} if plan.is_by_looks else {}
+    about |= plan.basis.about
     with attempt(
         context,
         counts=lambda: _summary(context, attempt=0).counts(),
@@ -194,7 +193,7 @@ def _chunks(items: Iterable[tuple[ItemId, RestoreRow]]) -> Iterator[Rows]:
 def _step(context: RestoreContext, rows: Rows) -> Step:
     """One OffsetCommit for some items of one group."""
     group_id, log_partition = _group(rows)
-    since = None if context.plan.is_by_looks else context.client.log_end(log_partition)
+    since = context.client.log_end(log_partition) if context.plan.basis.needs_log else None
 
     def look() -> LastLook:
         topics = context.client.topics(sorted({row.topic for row in rows.values()}))
@@ -217,7 +216,7 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
     return Step(
         action="restore",
         items=[_item(item_id, row) for item_id, row in rows.items()],
-        checks={"coverage": ADMIN} if since is None else {"log_offset": since},
+        checks=context.plan.basis.about if since is None else {"log_offset": since},
         look=look,
         call=call,
         read_back=read_back,
@@ -268,7 +267,7 @@ def _read(context: RestoreContext, rows: Rows, answer: Answer, *, since: int | N
 def _records(context: RestoreContext, log_partition: int, group_id: str, *, since: int) -> Iterator[GroupRecord]:
     """The offset records of a group since an offset, without those that cannot be read.
 
-    A deletion must not overlook a record (LogWatch). Here only what was written by ourselves is looked for.
+    A deletion must not overlook a record (GroupTail). Here only what was written by ourselves is looked for.
     """
     tail = context.client.tail(log_partition, from_log_offset=since, topic_id=context.identity.topic_id)
     for record in tail.records():

@@ -62,7 +62,7 @@ def make_restore(
     partition. `is_done` returns whether a restore has been carried out to its end; the same rows are then another
     restore. Refused when the cluster is another one.
     """
-    identity = client.identity(may_hide_log=source.is_by_looks)
+    identity = client.identity(may_hide_log=not source.basis.needs_log)
     if identity.cluster_id != source.cluster_id:
         raise Refused(
             f"the values are of cluster {source.cluster_id}, this is {identity.cluster_id}", where=source.name
@@ -80,7 +80,7 @@ def make_restore(
         overwrites=overwrites,
         clamps=clamps,
         warnings=tuple(source.warnings),
-        is_by_looks=source.is_by_looks,
+        basis=source.basis,
         rows=tuple(in_order(rows)),
     )
     while plan.items and is_done(plan):

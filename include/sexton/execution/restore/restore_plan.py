@@ -21,7 +21,7 @@ from sexton.archive.files import is_file, read_file, sha256_folder, write_whole
 from sexton.archive.lineages import RESTORES_FOLDER
 from sexton.coordinator.offsets import OffsetKey
 from sexton.errors import Refused, UsageError
-from sexton.ledger.entries import ADMIN
+from sexton.plans.basis import BY_LOG, Basis, basis_of
 
 FILE = "restore.jsonl"
 FORMAT = 1
@@ -134,7 +134,7 @@ class RestorePlan:
     """What a restore would do, row by row, in the order of `in_order`.
 
     `source` is the name of a sources.Source. The same deletion may be restored more than once: `occurrence` counts the
-    restores of the same rows that are done, so that the next one has another id. `is_by_looks` is that of the source.
+    restores of the same rows that are done, so that the next one has another id. `basis` is that of the source.
     """
 
     cluster_id: str
@@ -143,7 +143,7 @@ class RestorePlan:
     clamps: bool = False
     occurrence: int = 0
     warnings: tuple[str, ...] = ()
-    is_by_looks: bool = False
+    basis: Basis = BY_LOG
     rows: tuple[RestoreRow, ...] = field(default=(), repr=False)
 
     @property
@@ -164,8 +164,12 @@ class RestorePlan:
         return {what: count for what, count in found.items() if count}
 
     def to_bytes(self) -> bytes:
-        head = {"format": FORMAT, "kind": "restore", **{name: getattr(self, name) for name in _HEAD}}
-        head |= {"coverage": ADMIN} if self.is_by_looks else {}
+        head = {
+            "format": FORMAT,
+            "kind": "restore",
+            **{name: getattr(self, name) for name in _HEAD},
+            **self.basis.about,
+        }
         return b"".join(map(_line, [head, *(row.to_row() for row in self.rows)]))
 
     @classmethod
@@ -176,7 +180,7 @@ class RestorePlan:
             raise ValueError(f"format {head['format']} of kind {head['kind']!r}")
         fields = {name: head[name] for name in _HEAD}
         fields["warnings"] = tuple(fields["warnings"])
-        fields["is_by_looks"] = head.get("coverage") == ADMIN
+        fields["basis"] = basis_of(head)
         found = cls(**fields, rows=tuple(map(RestoreRow.from_row, rows)))
         if list(found.rows) != in_order(found.rows) or found.to_bytes() != data:
             raise ValueError("not written as a restore is")

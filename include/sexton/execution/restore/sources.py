@@ -3,6 +3,7 @@
 All three give values by offset. Nothing is read from the cluster here.
 """
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,9 +21,10 @@ from sexton.coordinator.profiles import of_broker
 from sexton.errors import NoCoverage, UsageError
 from sexton.execution.restore.restore_plan import OffsetValue, Then
 from sexton.execution.restore.selection import Selection
-from sexton.ledger.entries import ADMIN, WRITTEN, Claim, Entry, Item, Result, StepOutcome, Value
+from sexton.ledger.entries import WRITTEN, Claim, Entry, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import recorded_steps
+from sexton.plans.basis import BY_LOG, BY_LOOKS, Basis, basis_of
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
 from sexton.runs.look_tables import look_for
@@ -35,15 +37,15 @@ from sexton.views.log_parts import LogParts
 class Source:
     """Values as they were.
 
-    `name` is part of a restore's identity: `plan <plan_id>`, `ledger <plan_id>`, `as_of <ms>`. `is_by_looks`: looks by
-    Admin API stand for the log, which is not read.
+    `name` is part of a restore's identity: `plan <plan_id>`, `ledger <plan_id>`, `as_of <ms>`. `basis` is
+    what showed them.
     """
 
     name: str
     cluster_id: str
     values: Mapping[OffsetKey, Then]
     warnings: list[str] = field(default_factory=list)
-    is_by_looks: bool = False
+    basis: Basis = BY_LOG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,14 +88,14 @@ def source_of(request: RestoreRequest, *, taken_at_ms: int) -> Source:
     fs, root = filesystem(request.archive)
     if request.from_plan is not None:
         plan = read_plan(fs, root, request.cluster_id, request.from_plan)
-        ids = _topic_ids_at(fs, root, plan.record.cluster_id, plan.record.as_of_ms, by_looks=plan.record.is_by_looks)
+        ids = _topic_ids_at(fs, root, plan.record.cluster_id, plan.record.as_of_ms, plan.record.basis)
         return of_plan(plan, request.selection, ids)
     assert request.from_ledger is not None
     cluster = the_cluster(fs, root, request.cluster_id)
     if cluster is None:
         raise NoCoverage("the archive is empty", where=request.archive)
     entries = Ledger(fs, root, cluster, request.from_ledger).entries()
-    ids = _topic_ids_at(fs, root, cluster, entries[0].at_ms, by_looks=_is_by_looks(entries)) if entries else {}
+    ids = _topic_ids_at(fs, root, cluster, entries[0].at_ms, _basis(entries)) if entries else {}
     return of_ledger(entries, request.selection, ids)
 
 
@@ -110,7 +112,7 @@ def of_plan(plan: Plan, selection: Selection, topic_ids: Mapping[str, str | None
         name=f"plan {plan.record.plan_id}",
         cluster_id=plan.record.cluster_id,
         values=values,
-        is_by_looks=plan.record.is_by_looks,
+        basis=plan.record.basis,
     )
 
 
@@ -140,7 +142,7 @@ def of_ledger(entries: Sequence[Entry], selection: Selection, topic_ids: Mapping
         cluster_id=first.cluster_id,
         values=values,
         warnings=warnings,
-        is_by_looks=_is_by_looks(entries),
+        basis=_basis(entries),
     )
 
 
@@ -192,21 +194,19 @@ def of_look(uri: str, look: AdminLook, *, as_of_ms: int, selection: Selection) -
         cluster_id=look.cluster_id,
         values=values,
         warnings=[f"coverage admin: by the look of {look.taken_at_ms} ms", *look.warnings],
-        is_by_looks=True,
+        basis=BY_LOOKS,
     )
 
 
-def _is_by_looks(entries: Sequence[Entry]) -> bool:
-    """Whether the attempts of a ledger read no log."""
-    return any(isinstance(each.body, Claim) and each.body.about.get("coverage") == ADMIN for each in entries)
+def _basis(entries: Sequence[Entry]) -> Basis:
+    """The basis of the attempts of a ledger."""
+    return basis_of(ChainMap(*(each.body.about for each in entries if isinstance(each.body, Claim))))
 
 
-def _topic_ids_at(
-    fs: pafs.FileSystem, root: str, cluster_id: str, at_ms: int, *, by_looks: bool
-) -> dict[str, str | None]:
+def _topic_ids_at(fs: pafs.FileSystem, root: str, cluster_id: str, at_ms: int, basis: Basis) -> dict[str, str | None]:
     """The id of each topic at an instant, by the newest cluster metadata at or before it, or by the newest look that
     began before or answers for it; empty without any."""
-    if by_looks:
+    if not basis.needs_log:
         look = look_at(fs, root, cluster_id, at_ms) or newest_look(fs, root, cluster_id, before_ms=at_ms)
         return {} if look is None else look.metadata.topic_ids
     metadata = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=at_ms)

@@ -1,0 +1,239 @@
+"""`LookWatch`: the watch of a plan by looks (coverage `admin`), where the log cannot be read: fresh looks stand for it.
+
+A group that is no longer as the plan's look saw it is left alone as a whole: not Empty, another group epoch or
+protocol type, any offset with another value, or a change that any look in the archive since then shows. So is what
+cannot be answered.
+
+What looks cannot show, and the log could: a commit that arrives between the last look and the call's effect is deleted
+unseen. So nothing is put back here. That window is measured, and where a look after the call shows that the group has
+been active, its items say so.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from sexton.archive.looks_since import GroupThen
+from sexton.execution.delete.context import Checks, Comparison, DeleteContext, Rows
+from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
+from sexton.execution.engine import NO_ANSWER, Answer, Effects, LastLook, read_until_settled
+from sexton.kafka.admin_look import LookedGroup
+from sexton.ledger.entries import ItemId, Result, Value
+from sexton.plans.basis import BY_LOOKS
+
+WATCH_S = 1.0
+NOT_FOUND = "GROUP_ID_NOT_FOUND"
+NO_ANSWER_GONE = "a call had no answer, and a look shows that it is gone"
+OPEN_TRANSACTION = "a transaction that is open may change it"
+_STILL_THERE = "no answer came, and it is still there"
+
+
+@dataclass(slots=True)
+class LookWatch:
+    """Watches by looks. `then` has each group of the plan as its look saw it.
+
+    `newer` are the newer values that looks have seen since (None: of an open transaction, which no look shows): a call
+    without an answer may still remove them. `last` is the last look at a group before its call.
+    """
+
+    then: Mapping[str, GroupThen]
+    newer: dict[ItemId, Value | None] = field(default_factory=dict)
+    last: dict[str, LookedGroup] = field(default_factory=dict)
+
+    basis = BY_LOOKS
+
+    def compare(self, context: DeleteContext, group: PlannedGroup, rows: Rows) -> Comparison:
+        now = self._look(context, group, rows)
+        fresh, results = self._judge(context, group, rows, now)
+        checks = {
+            **BY_LOOKS.about,
+            "group_type": now.group_type,
+            "state": now.state,
+            "members": now.member_count,
+            "group_epoch": now.group_epoch,
+            "offsets": len(now.offsets),
+        }
+        return Comparison(fresh=tuple(fresh), results=tuple(results), checks=checks)
+
+    def last_look(self, context: DeleteContext, group: PlannedGroup, rows: Rows, _: Checks) -> LastLook:
+        looked_ms = context.clocks.ticks_ms()  # before it is asked: what arrives while it is answered is not seen
+        now = self.last[group.group_id] = self._look(context, group, rows)
+        return looked_ms, self._judge(context, group, rows, now)[1]
+
+    def effects(self, context: DeleteContext, group: PlannedGroup, rows: Rows, answer: Answer, _: Checks) -> Effects:
+        return self._settled(context, group, rows, answer, self.last[group.group_id]), []
+
+    def settle(self, context: DeleteContext, group: PlannedGroup, rows: Rows, _: Checks) -> Effects:
+        return self._settled(context, group, rows, NO_ANSWER, None), []
+
+    def wait(self, context: DeleteContext, *, until_ms: int) -> None:
+        """Look on meanwhile: a newer value that is seen, and then is gone, was removed by such a call."""
+        while context.clocks.now_ms() < until_ms:
+            for group in context.groups:
+                if rows := _unsettled(context, group):
+                    self._look(context, group, rows)
+            context.clocks.sleep(WATCH_S)
+
+    def settle_late(self, context: DeleteContext, group: PlannedGroup) -> None:
+        """Record what came of them: `raced` with the value, which `sexton restore --from-ledger` puts back."""
+        if not (rows := _unsettled(context, group)):
+            return
+        now = self._look(context, group, rows)
+        late = {row.item_id: result for row in rows if (result := self._late(context, row, now)) is not None}
+        if late:
+            context.conclude(list(late.values()), beyond=[row.item for row in rows if row.item_id in late])
+
+    def _look(self, context: DeleteContext, group: PlannedGroup, rows: Rows) -> LookedGroup:
+        then = self.then[group.group_id]
+        now = context.client.look(group.group_id, then.group_type, [row.topic_partition for row in rows])
+        for row in rows:
+            known = context.status.results.get(row.item_id)
+            if known is not None and (known.found is not None or known.error == OPEN_TRANSACTION):
+                self.newer.setdefault(row.item_id, known.found)  # seen by an earlier attempt
+            if (found := _newer(row, now)) is not None:
+                self.newer[row.item_id] = found
+            elif row.topic_partition in now.unstable:
+                self.newer.setdefault(row.item_id, None)
+        return now
+
+    def _gone_by_doubtful_call(self, row: PlannedRow) -> Result:
+        """The result of an offset that is gone, and that a call without an answer was about."""
+        if row.item_id not in self.newer:
+            return Result.of(row.item_id, "done", NO_ANSWER_GONE)
+        newer = self.newer[row.item_id]
+        if newer is None:
+            return Result.of(row.item_id, "done", f"{NO_ANSWER_GONE}: a transaction was open that had committed to it")
+        return Result.of(row.item_id, "raced", "a call that had no answer removed a newer commit", found=newer)
+
+    def _judge(
+        self, context: DeleteContext, group: PlannedGroup, rows: Rows, now: LookedGroup
+    ) -> tuple[list[PlannedRow], list[Result]]:
+        """The rows that are as the plan saw them, and the results of the others."""
+        if now.error is not None:
+            why = f"it cannot be looked at: {now.error}"
+            return [], [Result.of(row.item_id, "refused", why) for row in rows]
+        changed = _change(self.then[group.group_id], now)
+        fresh: list[PlannedRow] = []
+        results: list[Result] = []
+        for row in rows:
+            key = row.topic_partition
+            assert row.item.before is not None
+            if key in now.hidden:
+                results.append(Result.of(row.item_id, "refused", now.hidden[key]))
+            elif key not in now.offsets and key not in now.unstable:
+                if row.item_id in context.status.doubtful:
+                    results.append(self._gone_by_doubtful_call(row))
+                else:
+                    results.append(Result.of(row.item_id, "gone", "somebody else has removed it"))
+            elif changed is not None:
+                results.append(Result.of(row.item_id, "changed_since", changed, found=_newer(row, now)))
+            elif key in now.unstable:
+                results.append(Result.of(row.item_id, "changed_since", OPEN_TRANSACTION))
+            elif now.offsets[key] != row.item.before.as_committed:
+                why = "the committed offset is another"
+                results.append(Result.of(row.item_id, "changed_since", why, found=_newer(row, now)))
+            else:
+                fresh.append(row)
+        return fresh, results
+
+    def _settled(
+        self, context: DeleteContext, group: PlannedGroup, rows: Rows, answer: Answer, before: LookedGroup | None
+    ) -> list[Result]:
+        """What came of a call, by looks after it; `unknown` only where no look answers.
+
+        `before` is the last look before the call, None where that is not known any more.
+        """
+        if not answer.was_sent:
+            return [Result.of(row.item_id, "not_done", answer.whole) for row in rows]
+
+        def read() -> list[Result]:
+            now = self._look(context, group, rows)
+            if now.error is not None:
+                why = f"what came of the call cannot be looked at: {now.error}"
+                return [Result.of(row.item_id, "unknown", why) for row in rows]
+            active = None if before is None else _activity(before, now, planned={row.topic_partition for row in rows})
+            return [self._result(row, answer, now, active) for row in rows]
+
+        results = read_until_settled(context, answer, read)
+        if answer.is_settled:
+            return results
+        context.unsettled |= {result.item_id for result in results if result.outcome != "done"}
+        return [_not_done(result, answer) for result in results]
+
+    def _result(self, row: PlannedRow, answer: Answer, now: LookedGroup, active: str | None) -> Result:
+        key, error = row.topic_partition, answer.error_of(row.item_id)
+        if key in now.hidden:
+            return Result.of(row.item_id, "unknown", f"what came of the call cannot be looked at: {now.hidden[key]}")
+        is_gone = key not in now.offsets and key not in now.unstable
+        newer = _newer(row, now)
+        if not answer.is_settled:
+            if is_gone:
+                return self._gone_by_doubtful_call(row)
+            if newer is not None:  # which the call may still remove
+                why = "a newer offset is there: whether the one before it was removed cannot be seen"
+                return Result.of(row.item_id, "not_done", f"no answer came, and {why}", found=newer)
+            return Result.of(row.item_id, "unknown", _STILL_THERE)
+        if error == NOT_FOUND:
+            return Result.of(row.item_id, "gone", error)
+        if error is not None:
+            return Result.of(row.item_id, "refused", error)
+        if is_gone:
+            return Result.of(row.item_id, "done", active)
+        if newer is not None:
+            return Result.of(row.item_id, "done", "another offset was committed since", found=newer)
+        # Committed again with the same value, or never deleted: in both cases it is not ours to delete any more.
+        again = "the coordinator says that it is done, and a look shows it there: left alone"
+        return Result.of(row.item_id, "changed_since", again)
+
+    def _late(self, context: DeleteContext, row: PlannedRow, now: LookedGroup) -> Result | None:
+        """The result of a row after the watch; None where the one that is known stays."""
+        known = context.status.results.get(row.item_id)
+        if now.error is not None or row.topic_partition in now.hidden:
+            return None
+        if row.topic_partition in now.offsets or row.topic_partition in now.unstable:
+            return None
+        found = self._gone_by_doubtful_call(row)
+        return None if known is not None and known.outcome in ("raced", found.outcome) else found
+
+
+def _unsettled(context: DeleteContext, group: PlannedGroup) -> list[PlannedRow]:
+    return [row for row in group.rows if row.item_id in context.unsettled]
+
+
+def _not_done(result: Result, answer: Answer) -> Result:
+    """What a call without an answer has not done so far: settled, and watched until it certainly comes no more."""
+    if result.outcome != "unknown" or result.error != _STILL_THERE:
+        return result
+    return Result.of(result.item_id, "not_done", answer.whole or "no answer came")
+
+
+def _change(then: GroupThen, now: LookedGroup) -> str | None:
+    """Why nothing of a group may be deleted; None when it may."""
+    return then.changed or then.change(
+        state=now.state,
+        protocol_type=now.protocol_type,
+        group_epoch=now.group_epoch,
+        member_count=now.member_count,
+        offsets=now.offsets,
+    )
+
+
+def _activity(before: LookedGroup, now: LookedGroup, *, planned: Collection[tuple[str, int]]) -> str | None:
+    """Where two looks around a call show that the group was active: a commit in between may be deleted as well."""
+    if now.state is None:  # which a group is without its last offset
+        return None
+    moved = [key for key, value in now.offsets.items() if key not in planned and before.offsets.get(key) != value]
+    is_same = replace(now, offsets=before.offsets, unstable=before.unstable, hidden=before.hidden) == before
+    if is_same and not moved:
+        return None
+    return "the group was active during the call: a commit in that moment may be deleted as well"
+
+
+def _newer(row: PlannedRow, now: LookedGroup) -> Value | None:
+    """The value of an offset, if it is there and another than the plan's."""
+    value = now.offsets.get(row.topic_partition)
+    assert row.item.before is not None
+    return None if value is None or value == row.item.before.as_committed else _value(value)
+
+
+def _value(value: tuple[int, int | None, str]) -> Value:
+    return Value(committed_offset=value[0], leader_epoch=value[1], metadata=value[2])

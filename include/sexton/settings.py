@@ -236,6 +236,7 @@ class Settings(OfCluster, BaseSettings):
     spark_jars: str = Field(
         "", description="--jars of the tasks that write to the lake: the Iceberg runtime, a JDBC driver"
     )
+    spark_ui: str = Field("", pattern=r"^(https?://\S+)?$", description="address of the Spark UI, a link of tasks")
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Nothing: some hold a login, and tracebacks of Airflow show what is in scope."""

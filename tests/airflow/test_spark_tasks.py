@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 import pytest
+from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from jinja2 import Template
@@ -359,11 +360,40 @@ def test_what_a_job_tells_is_its_xcom_and_leads_to_the_dashboard(home, monkeypat
     untold = {"stage": "x", "exit_code": 0, "warnings": ["group 'billing' is in several log partitions"]}
     submit_that(home, monkeypatch, 0, stage="publish_tables", outcome={**untold, **run})
     task = spark_job("publish_tables", PLAIN)
-    (link,) = task.operator_extra_links
+    link = links_of(task)["Dashboard"]
     assert link.get_link(task, ti_key=None) == ""
     task.application_args = [f"--run-dir={run_folder('offset_retention', RUN_ID)}"]
     assert task.execute(context_of(task)) == run
     assert link.get_link(task, ti_key=None).endswith("/sexton/?cluster=c%2F1&as_of=5")
+
+
+def links_of(task) -> dict:
+    return {link.name: link for link in task.operator_extra_links}
+
+
+def test_the_task_that_checks_leads_to_what_it_wrote(home) -> None:
+    """Each once it is there, whatever became of the task."""
+    task, run = spark_job("validate_tables", PLAIN), "scheduled__2026-11-21T06:00:00+00:00"
+    key = TaskInstanceKey("offset_retention", task.task_id, run)
+    written = {"Data Docs": ("dq/index.html", "data-docs/"), "Report": ("report.html", "report.html")}
+    for name, (file, page) in written.items():
+        link = links_of(task)[name]
+        assert link.get_link(task, ti_key=key) == ""
+        path = Path(run_folder("offset_retention", run), file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+        url = f"/sexton/runs/offset_retention/scheduled__2026-11-21T06%3A00%3A00%2B00%3A00/{page}"
+        assert link.get_link(task, ti_key=key).endswith(url)
+
+
+def test_tasks_of_spark_lead_to_its_pages(home, monkeypatch) -> None:
+    stages = [spark_job(name, PLAIN) for name in ("replay_groups", "validate_tables", "publish_tables", "verify")]
+    told = [links_of(task)["Spark UI"].get_link(task, ti_key=None) for task in stages]
+    assert told == [""] * 4, "nobody said where they are"
+    config = Settings(spark_ui="http://spark.example:4040")
+    monkeypatch.setattr(tasks, "settings", lambda: config)
+    told = [links_of(task)["Spark UI"].get_link(task, ti_key=None) for task in stages]
+    assert told == ["http://spark.example:4040"] * 3 + [""]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -210,6 +211,19 @@ def test_scheduled_retention(world: World) -> None:
     told = world.walk("scheduled-retention")
     assert told["state"] == "success"
     assert told["runs"] == world.instants[:1]
+    pages = f"/sexton/runs/{MAIN_DAG}/{quote(told['run'], safe='')}"
+    assert {name: link[:2] for name, link in told["links"].items()} == {
+        "Data Docs": [200, f"{pages}/data-docs/"],
+        "Report": [200, f"{pages}/report.html"],
+        "Spark UI": [200, "/jobs/"],
+        "Dashboard": [200, "/sexton/"],
+    }
+    titles = {name: link[2] for name, link in told["links"].items()}
+    assert titles["Data Docs"] == "Data Docs · Sexton"
+    assert titles["Report"].startswith("Sexton: ")
+    assert titles["Spark UI"].endswith("Spark Jobs")
+    assert "bootstrap.min.css" in told["styles"]
+    assert told["scripts"] == "undefined", "no script of the Data Docs runs"
 
 
 def test_forms_sent_untouched(world: World) -> None:

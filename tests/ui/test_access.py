@@ -8,7 +8,10 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from starlette.routing import Route
 
+from sexton.airflow.runs import run_folder
+from sexton.archive.folder import Folder
 from sexton.lake.published_tables import PublishedTables
+from sexton.settings import settings
 from sexton.ui.access import Access, same_origin
 from sexton.ui.app import make_app
 from sexton.ui.parameters import may_plan
@@ -27,7 +30,21 @@ def paths(lake: WrittenLake) -> Iterator[tuple[str, str]]:
     for route in routes(lake):
         assert isinstance(route, APIRoute)
         for method in sorted(route.methods):
-            yield method, route.path.replace("{name}", "ui.js").replace("{plan_id}", PLAN_IDS[1])
+            path = route.path.replace("{name}", "ui.js").replace("{plan_id}", PLAN_IDS[1])
+            path = path.replace("{name:path}", "validations/groups/1.html")
+            yield method, path.replace("{dag_id}", "offset_retention").replace("{run_id}", "run")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the routes of a run's files serve."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEXTON_RUNS", str(tmp_path_factory.mktemp("runs")))
+        settings.cache_clear()
+        for name in ("report.html", "dq/validations/groups/1.html"):
+            Folder(run_folder("offset_retention", "run")).write(b"", *name.split("/"))
+        yield
+    settings.cache_clear()
 
 
 def test_every_route_asks(world: WrittenLake) -> None:

@@ -44,6 +44,16 @@ def read_outcome(folder: str, stage: str) -> dict[str, Any]:
         return {}
 
 
+def has_file(folder: str, *names: str) -> bool:
+    """Whether a run folder has a file; False where it cannot be asked."""
+    from sexton.archive.folder import Folder
+
+    try:
+        return Folder(folder).exists(*names)
+    except (UsageError, OSError):
+        return False
+
+
 def _outcomes(folder: str) -> "Folder":
     from sexton.archive.folder import Folder  # pyarrow is imported when a task runs, not when a DAG file is read
 

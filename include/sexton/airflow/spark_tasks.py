@@ -17,13 +17,13 @@ import ast
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 from uuid import NAMESPACE_URL, uuid5
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
@@ -45,7 +45,7 @@ from sexton.airflow.defaults import (
 from sexton.airflow.formats import instant_ms, ms_of
 from sexton.airflow.openlineage import DatasetKind, lineage_of
 from sexton.airflow.pools import AUDIT_POOL, KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
-from sexton.airflow.runs import read_outcome, remove_outcome, run_folder
+from sexton.airflow.runs import has_file, read_outcome, remove_outcome, run_folder
 from sexton.errors import EXIT_MEANINGS, DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
 from sexton.process_id import TASK, host, process_id
 from sexton.requests import REQUESTS
@@ -219,8 +219,19 @@ def alerts_of(outcome: Mapping[str, Any]) -> list[str]:
     return [str(line) for line in alerts] if isinstance(alerts, list) else []
 
 
+class SparkLink(BaseOperatorLink):
+    """To the pages of the Spark that works for the task, which are those of a deployment."""
+
+    name = "Spark UI"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002  # Airflow's signature
+        return settings().spark_ui if operator.needs_spark() else ""
+
+
 class SparkJob(SparkSubmitOperator):
     """Runs `spark_jobs/<task_id>.py` and ends as the job's exit code demands."""
+
+    operator_extra_links: Collection[BaseOperatorLink] = (SparkLink(),)
 
     broker: str | None = None
     """The cluster's address, once the task has talked to one."""
@@ -238,7 +249,7 @@ class SparkJob(SparkSubmitOperator):
         remove_outcome(folder, self.task_id)
         failure: AirflowException | None = None
         try:
-            if not self._needs_spark():
+            if not self.needs_spark():
                 self._run()
             elif BaseHook.get_connection(self._conn_id).conn_type == SparkConnectHook.conn_type:
                 # The stages of a run share a session, so that the server's workers load the package and its kernels
@@ -278,7 +289,8 @@ class SparkJob(SparkSubmitOperator):
             writes_tables=job.writes_tables,
         )
 
-    def _needs_spark(self) -> bool:
+    def needs_spark(self) -> bool:
+        """Whether a Spark works for the task."""
         job = JOBS[self.task_id]
         is_local = settings().engine == "local" and self.task_id in STAGES and not job.writes_iceberg
         return job.needs_spark and not is_local
@@ -331,10 +343,37 @@ class DashboardLink(BaseOperatorLink):
         return f"{airflow_url()}/sexton/?{urlencode(found)}" if len(found) == len(LINKED) else ""
 
 
+class RunFileLink(BaseOperatorLink):
+    """From the task that checks to what it wrote for people, which the dashboard serves, also of a run that failed."""
+
+    file: tuple[str, ...]
+    page: str
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002  # Airflow's signature
+        if not has_file(run_folder(ti_key.dag_id, ti_key.run_id), *self.file):
+            return ""
+        run = "/".join(quote(name, safe="") for name in (ti_key.dag_id, ti_key.run_id))
+        return f"{airflow_url()}/sexton/runs/{run}/{self.page}"
+
+
+class DataDocsLink(RunFileLink):
+    name, file, page = "Data Docs", ("dq", "index.html"), "data-docs/"
+
+
+class ReportLink(RunFileLink):
+    name, file, page = "Report", ("report.html",), "report.html"
+
+
+class CheckingJob(SparkJob):
+    """The job that checks a run."""
+
+    operator_extra_links = (DataDocsLink(), ReportLink(), SparkLink())
+
+
 class PublishingJob(SparkJob):
     """The job that publishes a run."""
 
-    operator_extra_links = (DashboardLink(),)
+    operator_extra_links = (DashboardLink(), SparkLink())
 
 
 class KafkaJob(SparkJob):
@@ -375,7 +414,7 @@ def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) 
         common["pool"] = cluster.scoped_name(job.pool) if job.pool in OF_A_CLUSTER else job.pool
     if job.pool in (KAFKA_POOL, AUDIT_POOL):
         return KafkaJob(kafka_conn_id=cluster.kafka_conn_id, **common)
-    return (PublishingJob if task_id == "publish_tables" else SparkJob)(**common)
+    return {"validate_tables": CheckingJob, "publish_tables": PublishingJob}.get(task_id, SparkJob)(**common)
 
 
 def _connect_url(conn_id: str) -> str:

@@ -133,6 +133,7 @@ class System:
         }
         if server:
             variables[self.home.spark_connection] = json.dumps(server.connection)
+            spark["SEXTON_SPARK_UI"] = server.ui
         airflow = self.home.environment(spark, **variables)
         self.home.write()
         self._migrate(airflow)

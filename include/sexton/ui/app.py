@@ -14,7 +14,7 @@ from sexton import __version__
 from sexton.errors import NoCoverage, SextonError, UsageError
 from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import RunGone
-from sexton.ui import api, metrics, pages, plan_routes, what_if_routes
+from sexton.ui import api, metrics, pages, plan_routes, run_files, what_if_routes
 from sexton.ui.access import Access, same_origin
 from sexton.ui.body_limit import BodyLimit
 from sexton.ui.parameters import NothingPublished, bare_view, may_plan
@@ -47,7 +47,14 @@ def make_app(tables: PublishedTables, access: Access, *, body_limit_bytes: int |
     )
     app.state.tables = tables
     app.state.metrics = metrics.Metrics(tables)
-    for router in (api.router, what_if_routes.api, pages.router, what_if_routes.pages, metrics.router):
+    for router in (
+        api.router,
+        what_if_routes.api,
+        pages.router,
+        what_if_routes.pages,
+        metrics.router,
+        run_files.router,
+    ):
         app.include_router(router)
     for router in (plan_routes.api, plan_routes.pages):
         app.include_router(router, dependencies=[Depends(may_plan)])

@@ -230,6 +230,29 @@ const scheduledRetention = async () => {
     told.runs = await runs(frame);
     return shown(frame);
   }, 260);
+  await step("Open a run's task *validate_tables* and choose *Details*: *Data Docs* lists what was checked, *Report* is the page of the run, *Spark UI* shows the jobs. *Dashboard* of *publish_tables* leads to the run here.", async () => {
+    told.links = {};
+    const docs = await linked(page, "validate_tables", "Data Docs");
+    await linked(page, "validate_tables", "Report");
+    await linked(page, "validate_tables", "Spark UI");
+    await linked(page, "publish_tables", "Dashboard");
+    await docs.locator("main li a").first().click();
+    await docs.getByText("Evaluated Expectations").first().waitFor();
+    await docs.waitForLoadState();
+    const facts = () => [[...document.styleSheets].map((sheet) => sheet.href && sheet.href.split("/").pop()), typeof jQuery];
+    [told.styles, told.scripts] = await docs.evaluate(facts);
+    return body(docs);
+  }, 420);
+};
+
+// What a button of a task leads to, in a window whose errors are not ours: Data Docs have scripts, which may not run.
+const linked = async (page, task, name) => {
+  await page.goto(`${config.url}/dags/offset_retention/runs/${encodeURIComponent(told.run)}/tasks/${task}/details`);
+  const link = page.getByRole("link", { name, exact: true });
+  const other = await page.context().newPage();
+  const answer = await other.goto(await link.getAttribute("href"));
+  told.links[name] = [answer.status(), new URL(other.url()).pathname, await other.title()];
+  return other;
 };
 
 const backfill = async () => {

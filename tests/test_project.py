@@ -133,8 +133,7 @@ ASKS_FOR_THE_KIND = re.compile(
 )
 ASKING = {
     "execution/delete/look_watch.py", "execution/delete/recorded.py", "execution/restore/sources.py",
-    "pipeline/plan_tombstones.py", "plans/basis.py", "plans/check_content.py", "quality/suites.py",
-    "report/terminal.py", "runs/folder.py", "runs/judging.py", "ui/metrics.py", "views/run_view.py",
+    "plans/basis.py", "plans/check_content.py", "report/terminal.py", "runs/folder.py",
 }  # fmt: skip
 """Modules that ask whether a run is by the log or by Admin API. Everything else uses what the run recorded."""
 

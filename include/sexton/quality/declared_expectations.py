@@ -32,7 +32,7 @@ def rule(
     by_column: Mapping[str, str],
     value: Any = None,
     severity: Severity = "critical",
-    needs_log: bool = False,
+    known_from: Origin | None = None,
 ) -> Expectation:
     """An expectation of single columns of a table: by column, the condition of a value that breaks it (alias `t`)."""
     rows = "run" if table == "runs" else table
@@ -45,7 +45,7 @@ def rule(
         sql=sql,
         rule=rule,
         by_column=by_column,
-        needs_log=needs_log or table in LOG_TABLES,
+        known_from="log" if table in LOG_TABLES else known_from,
         value=value,
     )
 

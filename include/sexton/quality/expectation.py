@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sexton.tables import RUN_COLUMNS, Severity
+from sexton.tables.table import Origin
 
 Rule = Literal["written", "columns", "unique", "not_null", "minimum", "maximum", "allowed", "forbidden", "below_cut"]
 """Rules about one table, for which Great Expectations has expectations of its own."""
@@ -36,8 +37,8 @@ class Expectation:
     sql: str = ""
     rule: Rule | None = None
     by_column: Mapping[str, str] = field(default_factory=dict)
-    needs_log: bool = False
-    """Whether it is about what only the bytes of the log can show."""
+    known_from: Origin | None = None
+    """The only origin that can show what it is about (Column.known_from)."""
     not_applicable: str | None = None
     """Why it says nothing about this run, which then keeps it."""
     value: Any = None

@@ -37,7 +37,7 @@ def _law(table: str, name: str, sentence: str, sql: str, severity: Severity = "c
         sentence=sentence,
         sql=" ".join(sql.split()),
         severity=severity,
-        needs_log=table in LOG_TABLES,
+        known_from="log" if table in LOG_TABLES else None,
     )
 
 
@@ -240,7 +240,7 @@ LAWS: tuple[Expectation, ...] = (
         by_column={"is_complete": "NOT t.is_complete"},
         value={"is_complete": [True]},
         severity="warning",
-        needs_log=True,
+        known_from="log",
     ),
     _law(
         "undecodable_records", "found", "every record could be decoded", "SELECT * FROM undecodable_records", "warning"

@@ -35,7 +35,7 @@ def suites_of(run: CheckedRun, more: Iterable[Expectation] = ()) -> Suites:
 
 def _applied(law: Expectation, run: CheckedRun) -> Expectation:
     """A law as it is for a run: one about the log says of a run without it that it does not apply."""
-    return replace(law, not_applicable=NEEDS_LOG) if law.needs_log and "log" not in run.origins else law
+    return law if law.known_from in (None, *run.origins) else replace(law, not_applicable=NEEDS_LOG)
 
 
 def audit_suites(run: CheckedRun, tables: Iterable[Table]) -> Suites:

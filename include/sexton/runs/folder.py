@@ -29,7 +29,7 @@ from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.errors import UndecodableInput, UsageError
 from sexton.kernels.parquet import cast, parquet_file
 from sexton.tables import TABLES
-from sexton.tables.table import Origin
+from sexton.tables.table import Column, Origin, Table
 
 WHOLE_RUN = 0
 """File stem of tables that are not split by log partition."""
@@ -221,6 +221,10 @@ class RunRecord(BaseModel):
     def origins(self) -> tuple[Origin, ...]:
         """What fills the columns and tables of this run (Column.known_from)."""
         return ("looks",) if self.coverage == "admin" else ("log",)  # archive.coverage.ADMIN loads the compiler
+
+    def knows(self, declared: Column | Table) -> bool:
+        """Whether the evidence of this run fills a column or table."""
+        return declared.known_from in (None, *self.origins)
 
     @property
     def exit_code(self) -> int:

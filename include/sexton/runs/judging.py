@@ -20,7 +20,7 @@ from sexton.coordinator.expiry import (
 from sexton.coordinator.profiles import profile_of
 from sexton.policy import Policy
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord, Shard
-from sexton.tables import TABLES
+from sexton.tables import TABLES, Column
 from sexton.verdicts.expiry import held_offsets, judge_unblocked, suspects, sweep_block, under_block
 from sexton.verdicts.intervals import at_latest, by_latest, judge_between
 from sexton.verdicts.orphans import TopicsTable, against_topics
@@ -31,15 +31,8 @@ TABLE = "offset_verdicts"
 KAFKAS_DEFAULT = "Kafka's default in"
 """How the source of a retention begins that nobody asked for and no broker reported."""
 _HELD = ("committed_offsets", "unreachable_offsets")
-_INTERVAL, _INSTANT = ("due_after_ms", "due_by_ms"), ("broker_expires_at_ms", "base_timestamp_ms")
-"""What is known by looks, and by the log: NULL in the runs of the other."""
-_POLICY_COLUMNS = (
-    "policy_verdict",
-    "policy_reason",
-    "policy_rule",
-    "policy_expires_at_ms",
-    "policy_owner",
-)
+_DUE = TABLES[TABLE].column("broker_expires_at_ms")
+"""When an offset is due, if one instant is known. Otherwise it is between two, and a policy counts from the later."""
 
 
 def judge_offsets(
@@ -54,54 +47,35 @@ def judge_offsets(
 
     Retention, instant, profile and topics are those of `record`, which need not be the one that `folder` holds.
     """
-    if "log" not in record.origins:
-        return _judge_by_looks(folder, record, shard, policy)
-    offsets = read_held(folder, shard)
-    groups = folder.read_table("groups", shard)
+    offsets, groups = read_held(folder, shard), folder.read_table("groups", shard)
     pending = folder.read_table("pending_offsets", shard)
-    verdicts = judge_unblocked(
-        offsets,
-        groups,
-        pending,
-        retention_ms=record.retention_ms,
-        now_ms=record.as_of_ms,
-        profile=profile_of(record.profile),
-    )
-    verdicts = under_block(verdicts, block_of(folder, record, shard.log_partition), now_ms=record.as_of_ms)
+    latest, latest_groups, now_ms, profile = offsets, groups, record.as_of_ms, profile_of(record.profile)
+    is_instant = record.knows(_DUE)
+    if is_instant:
+        verdicts = judge_unblocked(
+            offsets, groups, pending, retention_ms=record.retention_ms, now_ms=now_ms, profile=profile
+        )
+        verdicts = under_block(verdicts, block_of(folder, record, shard.log_partition), now_ms=now_ms)
+    else:
+        latest, latest_groups = at_latest(offsets, groups)
+        verdicts = judge_between(
+            offsets,
+            groups,
+            retention_ms=record.retention_ms,
+            now_ms=now_ms,
+            seen_ms=record.taken_at_ms,
+            sweep_ms=_sweep_ms(record),
+            profile=profile,
+        )
     verdicts = verdicts.append_column("log_partition", offsets["log_partition"])
-    verdicts = _beside(verdicts, against_topics(offsets, known_topics(folder, record)))
+    verdicts = _beside(verdicts, against_topics(latest, known_topics(folder, record)))
     transactions = folder.read_table("open_transactions", shard.log_partition)
     verdicts = _beside(verdicts, pins(offsets, pending, transactions, owners))
-    verdicts = _beside(verdicts, _nulls(verdicts.num_rows, _INTERVAL))
+    verdicts = _filled(verdicts, (column for column in TABLES[TABLE].columns if column.known_from is not None))
     if policy is not None:
-        return _beside(verdicts, judge_by_policy(policy, offsets, verdicts, groups, now_ms=record.as_of_ms))
-    return _beside(verdicts, _nulls(verdicts.num_rows, _POLICY_COLUMNS))
-
-
-def _judge_by_looks(folder: RunFolder, record: RunRecord, shard: Shard, policy: Policy | None) -> pa.Table:
-    """As `judge_offsets`, of a run without the log: verdicts of intervals, a policy's by their later ends."""
-    offsets, groups = read_held(folder, shard), folder.read_table("groups", shard)
-    verdicts = judge_between(
-        offsets,
-        groups,
-        retention_ms=record.retention_ms,
-        now_ms=record.as_of_ms,
-        seen_ms=record.taken_at_ms,
-        sweep_ms=_sweep_ms(record),
-        profile=profile_of(record.profile),
-    )
-    verdicts = verdicts.append_column("log_partition", offsets["log_partition"])
-    latest_offsets, latest_groups = at_latest(offsets, groups)
-    verdicts = _beside(verdicts, against_topics(latest_offsets, known_topics(folder, record)))
-    pending, transactions = folder.read_table("pending_offsets", shard), folder.read_table("open_transactions", shard)
-    verdicts = _beside(verdicts, pins(offsets, pending, transactions))
-    verdicts = _beside(verdicts, _nulls(verdicts.num_rows, _INSTANT))
-    if policy is None:
-        return _beside(verdicts, _nulls(verdicts.num_rows, _POLICY_COLUMNS))
-    judged = judge_by_policy(
-        policy, latest_offsets, by_latest(verdicts, offsets), latest_groups, now_ms=record.as_of_ms
-    )
-    return _beside(verdicts, judged)
+        counted = verdicts if is_instant else by_latest(verdicts, offsets)
+        verdicts = _beside(verdicts, judge_by_policy(policy, latest, counted, latest_groups, now_ms=now_ms))
+    return _filled(verdicts, TABLES[TABLE].columns)
 
 
 def _sweep_ms(record: RunRecord) -> int | None:
@@ -112,10 +86,6 @@ def _sweep_ms(record: RunRecord) -> int | None:
     if record.retention_ms != own_ms:
         return None
     return int(record.broker_settings.get(CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS))
-
-
-def _nulls(count: int, names: Iterable[str]) -> pa.Table:
-    return pa.table({name: pa.nulls(count, TABLES[TABLE].column(name).type) for name in names})
 
 
 def block_of(folder: RunFolder, record: RunRecord, log_partition: int) -> SweepBlock | None:
@@ -164,6 +134,13 @@ def known_topics(folder: RunFolder, record: RunRecord) -> TopicsTable | None:
         partitions=folder.read_table("topic_partitions", WHOLE_RUN),
         sees_all=bool(record.sees_all_topics),
         recorded_at_ms=record.topics_at_ms,
+    )
+
+
+def _filled(rows: pa.Table, columns: Iterable[Column]) -> pa.Table:
+    """The rows with NULL in those columns that they do not have."""
+    return _beside(
+        rows, pa.table({c.name: pa.nulls(rows.num_rows, c.type) for c in columns if c.name not in rows.column_names})
     )
 
 

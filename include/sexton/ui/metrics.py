@@ -272,8 +272,8 @@ class _Run:
         yield "log_slowest_load_seconds", (), slowest_ms / 1000
 
     def _interval(self) -> Iterator[Sample]:
-        """What the run counted in its interval; nothing if it has none, or only looks, which do not show each event."""
-        if self._run.row["changes_since_ms"] is None or self._run.row["coverage"] == "admin":
+        """What the run counted in its interval; nothing if it has none, or its evidence does not show each event."""
+        if not any(each["table"] == "expiry_sweeps" for each in self._run.row["counts"] or ()):
             return
         sweeps, expired = self._all("expiry_sweeps", "count(*)", "coalesce(sum(offsets), 0)")
         yield "sweeps", (), sweeps

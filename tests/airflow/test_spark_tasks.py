@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -285,7 +284,7 @@ def test_policy(home, monkeypatch, setting: str, param: str, expected: str) -> N
     assert tasks.policy_file(setting, {"policy": param}) == expected
     log = submit_that(home, monkeypatch, 0)
     (template,) = tasks.arguments_of("find_expired", PLAIN)
-    cluster = replace(PLAIN, policy=setting)
+    cluster = PLAIN.model_copy(update={"policy": setting})
     rendered = Template(template).render(params={"policy": param}, **tasks.macros(cluster))
     execute("find_expired", arguments=[rendered, "--run-dir=x"])
     passed = [f"--policy={expected}"] if expected else []

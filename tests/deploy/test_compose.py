@@ -36,6 +36,7 @@ from tests.deploy.compose import (
     environment,
     mounts,
 )
+from tests.environment import with_settings
 
 IMAGE_HOME = "/opt/sexton"
 BIN = Path(pyspark.__file__).parents[4] / "bin"
@@ -217,12 +218,11 @@ def test_a_worker_reads_no_secret_of_airflows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
-def test_settings_are_known_and_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_known_and_valid(name: str) -> None:
     given = {key: value for key, value in environment(name).items() if key.startswith("SEXTON_")}
     assert {key.removeprefix("SEXTON_").lower() for key in given} <= Settings.model_fields.keys()
-    for key, value in given.items():
-        monkeypatch.setenv(key, value)
-    config = Settings(home=Path(IMAGE_HOME))
+    with with_settings(**given):
+        config = Settings(home=Path(IMAGE_HOME))
     if not given:
         return
     assert config.warehouse == config.catalog_properties["warehouse"]

@@ -109,6 +109,9 @@ def test_the_number_of_log_partitions_alone(cluster: FakeCluster, tmp_path: Path
         assert (added.segments, source.partition_count, source.topics) == (0, 50, None)
     with pytest.raises(NoCoverage, match="log partition 3, where group 'g' belongs, is not here"):
         view(archive=archive).check_coverage(["g"])
+    cluster.logs[0].append(3)
+    assert take(tmp_path, cluster, now_ms=START_MS + 2, partition_count=50).segments
+    assert open_archive(archive, as_of_ms=None, topics_file=None).positions[0].cut == cluster.logs[0].end
     for count, wrong in ((1, "on the disk there is a folder for 1"), (40, "had 50 log partitions and has 40")):
         with pytest.raises((UsageError, Refused), match=wrong):
             take(tmp_path, now_ms=START_MS + 3, partition_count=count)

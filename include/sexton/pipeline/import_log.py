@@ -303,8 +303,6 @@ def _record(
     }
     before = newest_metadata(to.fs, to.root, cluster_id=to.cluster_id, at_ms=request.taken_at_ms)
     of_topic = before if before and before.topic_id == to.topic_id else None
-    if topics is None and of_topic and of_topic.partition_count == count:
-        return
     metadata = ClusterMetadata(
         taken_at_ms=request.taken_at_ms,
         cluster_id=to.cluster_id,

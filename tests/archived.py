@@ -24,6 +24,8 @@ from sexton.log.batch import Batch, read_batches
 from sexton.log.segment import Segment
 
 CLUSTER, TOPIC = "cluster", "topic"
+_NOTHING = Lineage(ordinal=0, start_log_offset=0), 0
+"""Where a log partition is of which a snapshot saw no record."""
 
 
 def next_offset(log: bytes) -> int:
@@ -113,7 +115,7 @@ class Archive:
                     lineage=lineage.name, log_start_offset=lineage.start_log_offset, high_watermark=end,
                     last_stable_offset=end, leader=1, leader_epoch=0,
                 )
-                for part, (lineage, end) in self.current.items()
+                for part, (lineage, end) in (dict.fromkeys(range(self.partitions), _NOTHING) | self.current).items()
             },
         )  # fmt: skip
 

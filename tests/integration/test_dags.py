@@ -241,7 +241,10 @@ def test_a_run_by_looks_plans_and_what_is_approved_is_deleted(world: World, reta
                    for what in ("xcomEntries/return_value", "links"))  # fmt: skip
     assert (told["value"]["plan_id"], told["value"]["failed_expectations"]) == (plan_id, 0)
     link = f"/sexton/?cluster={cluster_id}&as_of={newest.key.as_of_ms}"
-    assert links["extra_links"] == {"Dashboard": world.system.home.url + link}
+    assert links["extra_links"] == {
+        "Dashboard": world.system.home.url + link,
+        "Spark UI": world.system.spark_ui(),
+    }
     local = pafs.LocalFileSystem()
     plan = read_plan(local, config.archive_uri, cluster_id, plan_id)
     assert (plan.record.coverage, plan.sha256) == ("admin", newest.row["plan_sha256"])

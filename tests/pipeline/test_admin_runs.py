@@ -165,7 +165,7 @@ def test_a_run_is_checked_and_published(
     check_by_duckdb(monkeypatch)
     validate_tables.run(engine, RunFolder(later))
     publish_tables.run(engine, RunFolder(later), archive=archive.root)
-    story = published_story(lake, "old", topic=None, partition=None, as_of_ms=None, cluster_id=CLUSTER)
+    story = published_story(lake, "old", is_requested=lambda *_: True, as_of_ms=None, cluster_id=CLUSTER)
     gone, removed = story.events[-2:]
     assert (gone.what, gone.timestamp_ms) == ("expired or deleted or group_deleted", NOW_MS + MINUTE_MS + 5)
     assert (removed.what, removed.timestamp_ms) == ("removed", NOW_MS + 2 * MINUTE_MS)

@@ -37,6 +37,7 @@ def write_world(folder: Path, names: tuple[str, ...] = HOSTILE_NAMES) -> Written
     lake = lake_at(folder)
     for number in range(RUNS):
         tables = _tables(key(number), number, names if number == RUNS - 1 else ())
+        tables["expiry_sweeps"] = []
         lake.publish(key(number), tables, warnings=["look here"] if number else [], plan_id=PLAN_IDS[number])
     lake.append("apply_ledger", as_table("apply_ledger", _ledger(names), key(RUNS - 1)))
     for number in (1, RUNS - 1):

@@ -24,8 +24,6 @@ from sexton.log.batch import Batch, read_batches
 from sexton.log.segment import Segment
 
 CLUSTER, TOPIC = "cluster", "topic"
-_NOTHING = Lineage(ordinal=0, start_log_offset=0), 0
-"""Where a log partition is of which a snapshot saw no record."""
 
 
 def next_offset(log: bytes) -> int:
@@ -82,6 +80,8 @@ class Archive:
         for log_partition, data in (new or {}).items():
             self.append(log_partition, data, next_offset(data), taken_at_ms=taken_at_ms)
         if facts:
+            for log_partition in set(range(self.partitions)) - self.current.keys():  # of which it saw no record
+                self.begin(log_partition, 0, taken_at_ms=taken_at_ms)
             write_metadata(self.fs, self.root, self._facts(taken_at_ms))
 
     def append(self, log_partition: int, data: bytes, end: int, *, taken_at_ms: int) -> None:
@@ -115,7 +115,7 @@ class Archive:
                     lineage=lineage.name, log_start_offset=lineage.start_log_offset, high_watermark=end,
                     last_stable_offset=end, leader=1, leader_epoch=0,
                 )
-                for part, (lineage, end) in (dict.fromkeys(range(self.partitions), _NOTHING) | self.current).items()
+                for part, (lineage, end) in self.current.items()
             },
         )  # fmt: skip
 

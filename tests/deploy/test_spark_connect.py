@@ -1,8 +1,6 @@
 """The Spark Connect server of docker-compose.yaml: its exact command, on a master and a worker with their secrets."""
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ from sexton.kafka import jars
 from sexton.local import compose_init
 from sexton.runs.engine import REMOTE
 from sexton.settings import settings
+from tests.commands import printed
 from tests.deploy.services import WORKERS, Ports, Services
 
 pytestmark = pytest.mark.thorough
@@ -46,17 +45,7 @@ def ask(services: Services, monkeypatch: pytest.MonkeyPatch, **changes: str) -> 
     here = {"host": "127.0.0.1", "port": services.ports.spark_connect}
     connection = {**compose_init.spark_connection(), **here, **changes}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
-    given = {**os.environ, REMOTE: spark_tasks._connect_url("spark_default")}
-    done = subprocess.run(
-        [sys.executable, "-c", ASK],
-        env=given,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    return done.stdout
+    return printed(ASK, **{REMOTE: spark_tasks._connect_url("spark_default")})
 
 
 def test_a_session_computes(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from sexton.local.spark_server import SparkServer
 from sexton.process_id import TASK, host, process_id
 from sexton.runs.engine import REMOTE, spark_environment
 from sexton.settings import Settings, environment, settings
+from tests.commands import printed
 from tests.java_home import ROOT
 from tests.waiting import until
 
@@ -54,16 +55,7 @@ def ask(server: SparkServer, code: str, *, iceberg: bool = False, token: str | N
     """What a client prints; its errors are a part of it."""
     url = f"sc://localhost:{server.port}/;token={server.token if token is None else token}"
     lines = CLIENT.format(iceberg=iceberg) + "".join(f"    {line}\n" for line in code.splitlines())
-    done = subprocess.run(
-        [sys.executable, "-c", lines],
-        env={**os.environ, "PYTHONPATH": str(ROOT), REMOTE: url, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    return done.stdout
+    return printed(lines, **{"PYTHONPATH": str(ROOT), REMOTE: url, **variables})
 
 
 def test_work_is_spread_in_order(server: SparkServer) -> None:

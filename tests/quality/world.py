@@ -4,17 +4,23 @@ Two log partitions of two. In 0: the group `dying` has two expired offsets, both
 share group stays. In 1: `living` has a kept offset, one member and one pending offset.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.quality.declared_expectations import checked_tables
 from sexton.quality.duckdb_checks import check
 from sexton.quality.expectation import NOT_MEASURED, Expectation, Result
+from sexton.quality.proofs import proven
 from sexton.quality.relations import CheckedRun
-from sexton.quality.suites import Shapes, shape, suites_of
+from sexton.quality.suites import Shapes, Suites, shape, suites_of
+from sexton.runs.folder import SHARDED
 from sexton.tables import FATES, TABLES
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -122,9 +128,42 @@ def shapes_of(tables: Mapping[str, pa.Table]) -> Shapes:
 
 
 def judged(tables: Mapping[str, pa.Table], run: CheckedRun = RUN, *, table: str | None = None) -> list[Result]:
-    """The results of all expectations, or of those about one table."""
+    """The results of all expectations, or of those about one table; nothing that fails may be proven by the files."""
     suites = {name: suite for name, suite in suites_of(run).items() if table in (None, name)}
-    return check(tables, shapes_of(tables), suites, run)
+    shapes = shapes_of(tables)
+    results = check(tables, shapes, suites, run)
+    if all(shapes.is_sound(each) for each in tables):
+        names = [(name, each.name) for name, suite in suites.items() for each in suite]
+        broken = {
+            name
+            for name, result in zip(names, results, strict=True)
+            if not result.success and result.observed != NOT_MEASURED
+        }
+        assert not broken & proofs_of(tables, run, suites), "what is proven is not broken"
+    return results
+
+
+def proofs_of(
+    tables: Mapping[str, pa.Table], run: CheckedRun = RUN, suites: Suites | None = None, *, divided_at: str = ""
+) -> set[tuple[str, str]]:
+    """What files of the tables prove, one for each log partition; the second has two buckets, from a group id on."""
+
+    def files(name: str, folder: Path) -> Iterator[Path]:
+        rows = tables[name]
+        parts = [rows]
+        if TABLES[name].per_log_partition:
+            is_second = pc.fill_null(pc.equal(rows["log_partition"], 1), False)
+            parts = [rows.filter(pc.invert(is_second)), rows.filter(is_second)]
+            if divided_at and name in SHARDED:
+                is_later = pc.greater_equal(parts[1]["group_id"], divided_at)
+                parts[1:] = [parts[1].filter(pc.invert(is_later)), parts[1].filter(is_later)]
+        for number, part in enumerate(parts):
+            yield folder / f"{name}-{number}.parquet"
+            pq.write_table(part, folder / f"{name}-{number}.parquet")
+
+    with TemporaryDirectory() as folder:
+        paths = {name: list(files(name, Path(folder))) for name in tables}
+        return proven(paths, suites_of(run) if suites is None else suites, run)
 
 
 def observed(

@@ -8,6 +8,7 @@ laws.py                   laws between tables
 relations.py              what their SQL may read beside the tables
 suites.py                 the expectations of a run, also those of users; tables that are not as declared
 duckdb_checks.py          checks with DuckDB, for `sexton audit`
+proofs.py                 what need not be asked, since order and footers of its files show it
 spark_checks.py           checks with Great Expectations on Spark
 data_docs.py              its pages, with the files that they load (vendor/)
 """

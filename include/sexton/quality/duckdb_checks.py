@@ -1,7 +1,9 @@
 """Checks tables with DuckDB, which needs neither Spark nor Great Expectations: for `sexton audit`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -9,8 +11,9 @@ import pyarrow as pa
 
 from sexton.errors import SextonError
 from sexton.quality.expectation import MOST_SHOWN, Expectation, Result, result_of
+from sexton.quality.proofs import proven
 from sexton.quality.relations import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups, relation_of
-from sexton.quality.suites import Shapes, Suites, needs
+from sexton.quality.suites import Shapes, Suites, needs, relations_in
 from sexton.tables import TABLES
 
 if TYPE_CHECKING:
@@ -19,9 +22,12 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "Sequence[Path] | pa.Table"
 """A table as Parquet files or in memory."""
 _JOINED = ("held_offsets", "decisions", "planned_offsets")
-"""Views that most of the time of a check goes to: they are read from the files once."""
+"""Views that most of the time of a check goes to: they are read from the files once if several expectations ask."""
 _FEW_BYTES = 16 * 1024 * 1024
-"""So much of a table is read once: many small files take time to open. More is read anew by each query."""
+"""So much of a table is read once: many small files take time to open. More is read anew by each query. Of so much in
+all nothing is proven before it is asked."""
+_OFTEN, _OFTEN_JOINED = 8, 3
+"""A table or view that fewer expectations query is no table of its own: each reads from the files what it needs."""
 _MEMORY = "500MB"
 """What DuckDB holds at a time; the rest of large joins goes to the scratch folder, so that memory does not follow
 keys."""
@@ -42,11 +48,17 @@ def check(
 
     try:
         sound = {name: rows for name, rows in tables.items() if shapes.is_sound(name)}
-        with _relations(sound, run, scratch) as database:
+        files = {name: rows for name, rows in sound.items() if not isinstance(rows, pa.Table)}
+        kept = proven(files, suites, run) if _bytes_of(chain(*files.values())) > _FEW_BYTES else set()
+        asked = {table: [each for each in suite if (table, each.name) not in kept] for table, suite in suites.items()}
+        with _relations(sound, asked, run, scratch) as database:
             results = []
             for table, suite in suites.items():
-                values = _count_values(database, table, suite) if table in {*sound, "runs"} else {}
-                results += [shapes.judge(each) or _check(database, each, values) for each in suite]
+                values = _count_values(database, table, asked[table]) if table in {*sound, "runs"} else {}
+                results += [
+                    shapes.judge(each) or _check(database, each, values, is_proven=(table, each.name) in kept)
+                    for each in suite
+                ]
             return results
     except duckdb.Error as error:
         line = next(iter(str(error).splitlines()), "")
@@ -60,7 +72,7 @@ def count_broken(
     import duckdb
 
     found = {}
-    with _relations(tables, run, scratch) as database:
+    with _relations(tables, suites, run, scratch) as database:
         for table, suite in suites.items():
             values = _count_values(database, table, suite)
             for each in suite:
@@ -71,34 +83,41 @@ def count_broken(
 
 @contextmanager
 def _relations(
-    tables: Mapping[str, Rows], run: CheckedRun, scratch: Path | None
+    tables: Mapping[str, Rows], suites: Suites, run: CheckedRun, scratch: Path | None
 ) -> "Iterator[DuckDBPyConnection]":
-    """A database of what expectations query: tables, what the run says of itself, and views of both."""
+    """A database of what `suites` query: tables, what the run says of itself, and views of both."""
     import duckdb
 
+    asked = Counter(chain.from_iterable({table, *relations_in(each.sql)} for table in suites for each in suites[table]))
     with duckdb.connect(config={**_SETTINGS, "temp_directory": str(scratch or "")}) as database:
         database.execute("CREATE TEMP MACRO size(list) AS len(list)")  # as Spark calls it
         for name, rows in {**tables, **run.relations()}.items():
-            _create_table(database, name, rows)
+            _create_table(database, name, rows, is_read_often=asked[name] >= _OFTEN)
         if tables.keys() >= {"groups", "tombstones"}:
             _create_table(database, "held_groups", _held_groups(database, run))
         for name, sql in VIEWS.items():
             if needs(sql) <= tables.keys():
-                kind = "TABLE" if name in _JOINED else "VIEW"
+                kind = "TABLE" if name in _JOINED and asked[name] >= _OFTEN_JOINED else "VIEW"
                 database.execute(f"CREATE TEMP {kind} {name} AS {sql}")
         yield database
 
 
-def _create_table(database: "DuckDBPyConnection", name: str, rows: Rows) -> None:
+def _create_table(
+    database: "DuckDBPyConnection", name: str, rows: Rows, *, is_read_often: bool = False
+) -> None:
     if isinstance(rows, pa.Table):
         database.register(name, rows)
         return
     declared = ", ".join(f'"{column.name}"' for column in TABLES[name].all_columns)
     files = database.read_parquet([str(file) for file in rows], hive_partitioning=False).select(declared)
-    if sum(file.stat().st_size for file in rows) < _FEW_BYTES:
+    if is_read_often and _bytes_of(rows) < _FEW_BYTES:
         files.create(name)
     else:
         files.create_view(name)
+
+
+def _bytes_of(files: Iterable[Path]) -> int:
+    return sum(file.stat().st_size for file in files)
 
 
 def _held_groups(database: "DuckDBPyConnection", run: CheckedRun) -> pa.Table:
@@ -129,8 +148,10 @@ def _count(database: "DuckDBPyConnection", expectation: Expectation, values: Map
     return int(count)
 
 
-def _check(database: "DuckDBPyConnection", expectation: Expectation, values: Mapping[str, int]) -> Result:
-    count = _count(database, expectation, values)
+def _check(
+    database: "DuckDBPyConnection", expectation: Expectation, values: Mapping[str, int], *, is_proven: bool
+) -> Result:
+    count = 0 if is_proven else _count(database, expectation, values)
     if not count:
         return result_of(expectation, success=True, row_count=values.get(""))
     by_column = {column: values[condition] for column, condition in expectation.by_column.items()}

@@ -46,12 +46,17 @@ def audit_suites(run: CheckedRun, tables: Iterable[Table]) -> Suites:
     }
 
 
-def needs(sql: str) -> set[str]:
-    """Return the tables that a query reads, those behind views included."""
+def relations_in(sql: str) -> set[str]:
+    """Return the tables, views and relations of the run that a query reads, those behind views included."""
     names = set(_RELATION.findall(sql))
     if "held_groups" in names:
         names |= {"groups", "tombstones"}
-    return (names & TABLES.keys()).union(*(needs(VIEWS[name]) for name in names & VIEWS.keys()))
+    return names.union(*(relations_in(VIEWS[name]) for name in names & VIEWS.keys()))
+
+
+def needs(sql: str) -> set[str]:
+    """Return the tables that a query reads, those behind views included."""
+    return relations_in(sql) & TABLES.keys()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,10 +12,12 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set
+from sexton.pipeline import replay_groups
 from sexton.pipeline.audit import AuditRequest, run_audit
 from sexton.requests import ReplayRequest
 from sexton.runs.choose_profile import AMBIGUOUS, AUTO, Evidence, choose, of_evidence, of_version
 from sexton.runs.engine import Engine
+from sexton.runs.fold_log import fold_log
 from sexton.runs.folder import RunRecord
 from sexton.runs.release_bounds import UNBOUNDED, ReleaseBounds
 from sexton.runs.source import open_segments
@@ -233,6 +236,43 @@ def test_an_unproven_release_is_told() -> None:
 def audit(engine: Engine, out: Path, segments: Path, profile: str, **options: object) -> RunRecord:
     replay = ReplayRequest(run_id="test", segments=str(segments), taken_at_ms=BASE_MS * 2, profile=profile, **options)
     return run_audit(engine, AuditRequest(replay=replay, out=out))
+
+
+OF_1_1_MS, OF_3_6_MS, LATER_MS = (
+    int(datetime.fromisoformat(f"{day}T12:00+00:00").timestamp() * 1000)
+    for day in ("2018-05-25", "2023-12-14", "2026-09-01")
+)
+
+
+def stamped(at: int, at_ms: int, *entries: tuple[bytes, bytes | None]) -> bytes:
+    return encode_batch(entries, base_offset=at, timestamp_ms=at_ms)
+
+
+@pytest.mark.parametrize(
+    "head, folds",
+    [
+        pytest.param(stamped(0, OF_1_1_MS, commit("g", version=1)), 1, id="as its end"),
+        pytest.param(stamped(0, OF_1_1_MS, commit("g", version=4)), 3, id="what the release of its end cannot read"),
+        pytest.param(stamped(0, OF_3_6_MS, NEW_TYPE), 3, id="a type that it does not know"),
+        pytest.param(stamped(0, LATER_MS, commit("g", version=1)), 2, id="newer than its end"),
+    ],
+)
+def test_the_end_of_a_log_shows_by_which_rules_to_fold_it_and_all_of_it_decides(
+    small: Engine, head: bytes, folds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest = [stamped(1 + 200 * n, OF_1_1_MS, *[commit(f"g{n}", version=1)] * 200) for n in range(20)]
+    log, read = b"".join([head, *rest]), list[str]()
+    whole = of_evidence([evidence(log)])
+
+    def counted(*args: Any, **options: Any) -> Any:
+        read.append(options["profile"].text)
+        return fold_log(*args, **options)
+
+    monkeypatch.setattr(replay_groups, "fold_log", counted)
+    record = audit(small, tmp_path / "out", write_log(tmp_path / "log", {0: log}), AUTO)
+    assert (record.profile, record.profile_source) == (whole.profile.text, whole.source)
+    assert len(read) == folds
+    assert record.counts["undecodable_records"] == 0
 
 
 def test_a_log_of_0_9_is_read_by_its_own_rules(small: Engine, tmp_path: Path) -> None:

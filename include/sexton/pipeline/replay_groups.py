@@ -52,7 +52,7 @@ from sexton.runs.checkpoint import Base
 from sexton.runs.choose_profile import AUTO, choose, of_evidence
 from sexton.runs.endless_load import endless_load
 from sexton.runs.engine import Engine
-from sexton.runs.fold_log import UNPACKED, Merged, fold_log
+from sexton.runs.fold_log import UNPACKED, Merged, fold_log, glimpse
 from sexton.runs.folder import RunFolder, RunRecord, Shard, files_sha256
 from sexton.runs.look_tables import look_for
 from sexton.runs.source import LogSource, open_archive, open_segments
@@ -81,12 +81,19 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
         if look is not None:
             return merge_looks.run(engine, folder, request, look)
     source = _open(request).with_buffer(request.load_buffer_bytes).with_codec(request.codec)
-    choice = choose(request.profile, source.broker_version)
+    choice, is_open = choose(request.profile, source.broker_version), False
     folder.reset()
     failpoint("replay.settled")
+    if request.profile == AUTO and source.broker_version is None:
+        newest, is_open = choice, True
+        choice = of_evidence(glimpse(source), source.release_bounds)  # a guess, which nearly always is right
     merged, base, passed_over = _fold(engine, folder, source, request, choice.profile)
     evidence = [part.evidence for part in merged]
-    if request.profile == AUTO and source.broker_version is None:
+    if is_open:
+        if choice.profile != newest.profile and any(part.has_refused for part in evidence):
+            choice = newest  # it may read what an older one refuses
+            merged, base, passed_over = _fold(engine, folder, source, request, choice.profile)
+            evidence = [part.evidence for part in merged]
         proven = of_evidence(evidence, source.release_bounds)
         if proven.profile != choice.profile:
             merged, base, passed_over = _fold(engine, folder, source, request, proven.profile)

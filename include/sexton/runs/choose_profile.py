@@ -66,6 +66,8 @@ class Evidence:
     """The newest timestamp of a batch."""
     group_versions: frozenset[int] = frozenset()
     """Versions of the values of type 2."""
+    has_refused: bool = False
+    """Whether there is anything that the profile of the reader cannot read: it may show a newer one."""
 
     @property
     def new_types(self) -> frozenset[int]:
@@ -88,6 +90,7 @@ class Evidence:
             offset_records=counters["offset_values"] + counters["offset_tombstones"],
             newest_ms=fold.max_timestamp_ms,
             group_versions=fold.group_value_versions,
+            has_refused=bool(fold.undecodable),
         )
 
 

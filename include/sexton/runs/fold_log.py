@@ -7,6 +7,7 @@ folds are written to `fold/<shard>` of the run folder.
 """
 
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from zlib import crc32
@@ -47,6 +48,7 @@ UNPACKED = 8
 """Bytes in memory of a byte of a fold's files, about."""
 _UNDIVIDED = 2
 """Buckets in one are cheaper than two tasks that read a partial fold."""
+_GLIMPSE_BYTES = 64 * 1024
 WHOLE_LOG = 1 << 62
 """A chunk that holds any log."""
 _PARTS_A_TASK = 4
@@ -251,6 +253,23 @@ def fold_log(
     for part, buckets in groupby(found, lambda one: one.log_partition):
         merged[part] = _joined(list(buckets), [*bounds.get(part, ())])
     return [one for _, one in sorted(merged.items())]
+
+
+def glimpse(source: LogSource) -> list[Evidence]:
+    """What the ends of the log partitions show of the coordinator that wrote them: enough to guess its profile."""
+    fs, found = filesystem(source.uri)[0], []
+    for part, segments in source.segments.items():
+        for segment in [each for each in segments if each.stop_byte > each.start_byte][-1:]:
+            start = max(segment.start_byte, segment.stop_byte - _GLIMPSE_BYTES)
+            with suppress(FileNotFoundError), fs.open_input_file(segment.path) as file:
+                data = file.read_at(segment.stop_byte - start, start)
+                span = SegmentSlice(path="", size_bytes=len(data), start_byte=int(start > 0), end_byte=len(data))
+                task = FoldTask(log_partition=part, index=0, slices=(span,), is_last=True)
+                cap_bytes = settings().inflated_cap_bytes
+                found.append(
+                    Evidence.of(fold_task([data], task=task, cap_bytes=cap_bytes, as_of_ms=None, taken_at_ms=None))
+                )
+    return found
 
 
 def _bounds(

@@ -16,6 +16,7 @@ from sexton.pipeline import find_expired, plan_tombstones, replay_groups, valida
 from sexton.plans.read_plan import own_plan
 from sexton.report.plan_page import render_plan
 from sexton.requests import ReplayRequest
+from sexton.runs import fold_log
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.processes import SerialEngine
@@ -115,6 +116,25 @@ def test_recordings_in_buckets(recording: str, bucket_keys: int, tmp_path: Path)
     assert left.keys() == right.keys()
     assert [name for name in left if left[name] != right[name]] == []
     assert own_plan(folder).record == own_plan(plain).record
+
+
+@pytest.mark.parametrize("memory_bytes", [0, 1 << 30])
+@pytest.mark.parametrize("recording", ["kafka-4.3.1-plain", "kafka-3.9.1"])
+def test_without_a_checkpoint_the_same_is_written(
+    recording: str, memory_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folds that nobody goes on from stay in memory, or in files without a name."""
+    monkeypatch.setattr(fold_log, "_MEMORY_BYTES", memory_bytes)
+    segments, engine, found = str(GOLDEN / recording / "before"), SerialEngine("tests", quiet=True), []
+    for keeps_fold in (True, False):
+        folder = RunFolder(tmp_path / str(keeps_fold))
+        asked = ReplayRequest(run_id="r", taken_at_ms=LATER_MS, segments=segments, profile=PROFILES[recording])
+        with with_settings(SEXTON_BUCKET_KEYS=str(FEW)):
+            record = replay_groups.run(engine, folder, asked, keeps_fold=keeps_fold)
+        found.append((told(record), written(folder)))
+        assert ("fold" in [path.name for path in folder.local.iterdir()]) == keeps_fold
+        assert bool(record.bounds) == (recording != "kafka-3.9.1")
+    assert found[0] == found[1]
 
 
 def busy_archive(folder: Path) -> Archive:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from sexton.log.batch import Batch, read_batches, read_records
+from sexton.pipeline import replay_groups
 from sexton.pipeline.audit import AuditRequest, run_audit
 from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
-from sexton.runs.folder import RunRecord
+from sexton.runs.folder import RunFolder, RunRecord
 from tests.coordinator.golden import GOLDEN, sweeps
 from tests.golden.check_audit import check_state, check_sweep, table
 from tests.record_fields import decode_key
@@ -79,5 +80,10 @@ def test_the_same_bytes_give_the_same_plan_and_checkpoint(small: Engine, engine:
         for name, each in (("a", small), ("b", engine))
     )
     assert first.plan_id == second.plan_id
-    assert first.checkpoint_sha256 == second.checkpoint_sha256
+    assert not (tmp_path / "a" / "fold").exists()  # nobody goes on from an audit
+    asked = ReplayRequest(run_id="test", segments=str(recording / "swept"), as_of_ms=as_of_ms, taken_at_ms=TAKEN_AT_MS)
+    one, other = (
+        replay_groups.run(each, RunFolder(tmp_path / name), asked) for name, each in (("c", small), ("d", engine))
+    )
+    assert one.checkpoint_sha256 == other.checkpoint_sha256 is not None
     assert json.loads((tmp_path / "a" / "run.json").read_text())["cuts"]

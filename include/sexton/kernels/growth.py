@@ -56,6 +56,16 @@ def copy_state(state: State) -> State:
     return State(**arrays)
 
 
+def used_part(state: State) -> State:
+    """The rows and bytes in use, which are not copied, without the index of the keys: nothing can be folded onto it."""
+    used = {name: getattr(state, name)[: state.counts[at]] for name, at in (L.ROW_TABLES | L.ARENAS).items()}
+    return state._replace(**used, key_slots=np.zeros(1, np.int64))
+
+
+def size_bytes(state: State) -> int:
+    return sum(array.nbytes for array in state)
+
+
 def grow(state: State, need: int, *, factor: int = 1) -> State:
     """A state with space for at least one more row of everything and `need` more bytes in every arena.
 

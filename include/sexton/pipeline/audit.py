@@ -22,7 +22,7 @@ class AuditRequest:
 def run_audit(engine: Engine, request: AuditRequest) -> RunRecord:
     """Replay, judge, plan and validate into `request.out`; a failed check is a row of dq_results, not an error."""
     folder = RunFolder(request.out)
-    replay_groups.run(engine, folder, request.replay)
+    replay_groups.run(engine, folder, request.replay, keeps_fold=False)
     find_expired.run(engine, folder, policy=request.policy)
     plan_tombstones.run(engine, folder)
     return validate_tables.check_folder(folder)

@@ -4,7 +4,7 @@ Those brokers keep the groups of all their log partitions in one cache.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sexton.coordinator.loading import MISPLACED
 from sexton.coordinator.partitioner import fitting_partition_counts, partition_of
@@ -28,7 +28,9 @@ def homes_of(fold: PartialFold, log_partition: int, partition_count: int | None)
     return {group_id: home for group_id, home in homes.items() if home != log_partition}
 
 
-def held_elsewhere(folder: RunFolder, record: RunRecord, log_partition: int, homes: Mapping[str, int]) -> set[str]:
+def held_elsewhere(
+    record: RunRecord, log_partition: int, homes: Mapping[str, int], fold_of: Callable[[Shard], PartialFold]
+) -> set[str]:
     """Stray groups of one log partition that the coordinator's cache holds from another.
 
     Kafka keeps the copy that it loads first, in an order that the log does not show; assumed first is the log partition
@@ -39,7 +41,7 @@ def held_elsewhere(folder: RunFolder, record: RunRecord, log_partition: int, hom
         wanted = {group_id for group_id, home in homes.items() if home == other or other < log_partition}
         if other == log_partition or not wanted:
             continue
-        fold = PartialFold.read_parquet(folder.fold(Shard(other)))
+        fold = fold_of(Shard(other))
         if not wanted.isdisjoint(fold.group_ids(limit=None)):
             groups = finish(fold, log_partition=other, partition_count=None)["groups"]
             held |= wanted & set(groups["group_id"].to_pylist())
@@ -91,11 +93,7 @@ def lost_groups(folder: RunFolder, record: RunRecord) -> LostGroups | None:
             if row["reason"] == MISPLACED:
                 offsets[row["group_id"]] += 1
                 found.setdefault(row["group_id"], []).append(part)
-    lost = {
-        group_id: sorted(set(parts))
-        for group_id, parts in sorted(found.items())
-        if group_id not in at_home
-    }
+    lost = {group_id: sorted(set(parts)) for group_id, parts in sorted(found.items()) if group_id not in at_home}
     earlier = fitting_partition_counts(away, range(max(away, default=0) + 1, record.partition_count))
     if not lost or not earlier:
         return None

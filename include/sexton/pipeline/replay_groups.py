@@ -10,7 +10,7 @@ Where a cluster hides its log, the tables come from looks by Admin API (pipeline
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -74,8 +74,11 @@ STATE_TABLES = (
 )
 
 
-def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
-    """Fill the state tables of `folder`; NoCoverage when the log cannot answer for the instant asked for."""
+def run(engine: Engine, folder: RunFolder, request: ReplayRequest, *, keeps_fold: bool = True) -> RunRecord:
+    """Fill the state tables of `folder`; NoCoverage when the log cannot answer for the instant asked for.
+
+    `keeps_fold`: its checkpoint may be kept, for a later run to go on from.
+    """
     if request.archive is not None:
         look = look_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms)
         if look is not None:
@@ -87,24 +90,25 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     if request.profile == AUTO and source.broker_version is None:
         newest, is_open = choice, True
         choice = of_evidence(glimpse(source), source.release_bounds)  # a guess, which nearly always is right
-    merged, base, passed_over = _fold(engine, folder, source, request, choice.profile)
+    merged, base, passed_over = _fold(engine, folder, source, request, choice.profile, keeps=keeps_fold)
     evidence = [part.evidence for part in merged]
     if is_open:
         if choice.profile != newest.profile and any(part.has_refused for part in evidence):
             choice = newest  # it may read what an older one refuses
-            merged, base, passed_over = _fold(engine, folder, source, request, choice.profile)
+            merged, base, passed_over = _fold(engine, folder, source, request, choice.profile, keeps=keeps_fold)
             evidence = [part.evidence for part in merged]
         proven = of_evidence(evidence, source.release_bounds)
         if proven.profile != choice.profile:
-            merged, base, passed_over = _fold(engine, folder, source, request, proven.profile)
+            merged, base, passed_over = _fold(engine, folder, source, request, proven.profile, keeps=keeps_fold)
         choice = proven
     else:
         choice = choice.held_against(evidence, source.broker_version)
     require_coverage(source, request, merged)
     record = describe(source, request, choice, merged)
+    files = {name: sha for part in merged for name, sha in part.files.items()}
     record = record.model_copy(
         update={
-            "checkpoint_sha256": files_sha256({name: sha for part in merged for name, sha in part.files.items()}),
+            "checkpoint_sha256": files_sha256(files) if keeps_fold else None,
             "base_as_of_ms": base.as_of_ms if base else None,
             "warnings": [*record.warnings, *passed_over],
         }
@@ -112,8 +116,12 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     folder.write_run(record)
     failpoint("replay.folded")
     fold_bytes = UNPACKED * folder.size_bytes("fold")
-    folds = {part.log_partition: part.fold for part in merged if engine.works_here(fold_bytes)}
-    merged = [replace(part, fold=None) for part in merged]  # so that each goes once its tables are written
+    kept = {shard: one for part in merged for shard, one in part.folds.items() if engine.works_here(fold_bytes)}
+    merged = [replace(part, folds={}) for part in merged]
+
+    def fold_of(shard: Shard) -> PartialFold:
+        return kept[shard].read() if shard in kept else PartialFold.read_parquet(folder.fold(shard))
+
     endless = {
         part.log_partition: endless_load(
             source,
@@ -128,13 +136,13 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest) -> RunRecord:
     written = engine.map(
         "Writing tables",
         record.shards,
-        lambda shard: _write(folder, record, shard, folds.pop(shard.log_partition, None)),
+        lambda shard: _write(folder, record, shard, fold_of),
         work_bytes=fold_bytes,
     )
     several = in_several(folder, record)
     if several:
         written = [
-            _write(folder, record, one.shard, None, several) if _has_any(folder, one.shard, several) else one
+            _write(folder, record, one.shard, fold_of, several) if _has_any(folder, one.shard, several) else one
             for one in written
         ]
     finished = [
@@ -204,7 +212,7 @@ def _open(request: ReplayRequest) -> LogSource:
 
 
 def _fold(
-    engine: Engine, folder: RunFolder, source: LogSource, request: ReplayRequest, profile: Profile
+    engine: Engine, folder: RunFolder, source: LogSource, request: ReplayRequest, profile: Profile, *, keeps: bool
 ) -> tuple[list[Merged], Base | None, list[str]]:
     """Fold from the nearest checkpoint on, or all; with the checkpoint and what was said of those passed over."""
 
@@ -227,6 +235,7 @@ def _fold(
             taken_at_ms=request.taken_at_ms,
             profile=profile,
             base=base,
+            keeps=keeps,
         )
         return merged, base, passed_over
 
@@ -274,7 +283,7 @@ def _with_empty(
         }
     )
     shards = [Shard(part) for part in sorted(log_partitions)]
-    written = [_write(folder, record, shard, nothing) for shard in shards]
+    written = [_write(folder, record, shard, lambda _: nothing) for shard in shards]
     return record, [_join(folder, record, [one], 0, None) for one in written]
 
 
@@ -299,19 +308,18 @@ def _write(
     folder: RunFolder,
     record: RunRecord,
     shard: Shard,
-    fold: PartialFold | None,
+    fold_of: Callable[[Shard], PartialFold],
     several: Collection[str] = (),
 ) -> _Written:
-    """Write the rows of groups of one shard; without its fold at hand it is read. `several` is `in_several`."""
-    if fold is None:
-        fold = PartialFold.read_parquet(folder.fold(shard))
+    """Write the rows of groups of one shard. `several` is `in_several`."""
+    fold = fold_of(shard)
     log_partition, count = shard.log_partition, record.partition_count
     homes = homes_of(fold, log_partition, count)
     bucket = results.finish_bucket(
         fold,
         log_partition=log_partition,
         partition_count=count,
-        held_elsewhere=several or held_elsewhere(folder, record, log_partition, homes),
+        held_elsewhere=several or held_elsewhere(record, log_partition, homes, fold_of),
         is_first=shard.is_first,
     )
     state = bucket.tables

@@ -247,6 +247,10 @@ class Engine:
         """Whether `map` works on so much in this process, and what it returns may stay in memory for the next map."""
         return False
 
+    def has_threads_for(self, work_bytes: int) -> bool:  # noqa: ARG002  # as above
+        """Whether `map` works on so much in this process, if what it returns stays out of its memory."""
+        return False
+
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R], work_bytes: int | None) -> list[R]:
         """One row an item, in a partition of its own; the results come back as rows."""
 

@@ -3,13 +3,18 @@
 The parts are folded and merged by an engine's tasks, neighbouring parts each onto what came before. With a checkpoint
 only what follows its cuts is read, and joined to it. A log partition with very many keys is merged in buckets of its
 group ids, a task each: partial folds are handed on in pieces by group id, so that a task gets what is in its range. The
-folds are written to `fold/<shard>` of the run folder.
+folds are written to `fold/<shard>` of the run folder, unless nobody will go on from them.
 """
 
+import pickle
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 from zlib import crc32
 
 from pyarrow import fs as pafs
@@ -33,7 +38,7 @@ from sexton.kernels.buckets import (
     without_undecodable,
 )
 from sexton.kernels.fold import PartialFold, fold_task, merge_all
-from sexton.kernels.growth import reserve
+from sexton.kernels.growth import reserve, size_bytes, used_part
 from sexton.kernels.layout import Bytes, State
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.runs.checkpoint import Base, StartFold, can_divide
@@ -48,6 +53,8 @@ UNPACKED = 8
 """Bytes in memory of a byte of a fold's files, about."""
 _UNDIVIDED = 2
 """Buckets in one are cheaper than two tasks that read a partial fold."""
+_MEMORY_BYTES = 512 * 1024 * 1024
+"""What the folds of a run take of it from one map to the next; larger ones are put into files."""
 _GLIMPSE_BYTES = 64 * 1024
 WHOLE_LOG = 1 << 62
 """A chunk that holds any log."""
@@ -55,6 +62,29 @@ _PARTS_A_TASK = 4
 """Parts of the log that a task of Spark's folds onto each other: fewer, larger partial folds to hand on and merge."""
 _PIECES_PER_BUCKET = 8
 """A bucket begins with a piece of a partial fold, so it may be larger than wanted by one of each."""
+
+
+class KeptFold:
+    """A fold between two maps of this process: in memory, or its plain arrays in a file of `folder` without a name."""
+
+    def __init__(self, fold: PartialFold, folder: Path | None) -> None:
+        self._fold: PartialFold | None = replace(fold, state=used_part(fold.state))
+        self._file: IO[bytes] | None = None
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = TemporaryFile(dir=folder)  # noqa: SIM115  # open as long as this is
+            pickle.dump(self._fold, self._file, protocol=5)
+            self._file.flush()
+            self._fold = None
+
+    def read(self) -> PartialFold:
+        """The fold, to be read only: it has no index of its keys."""
+        if self._fold is not None:
+            return self._fold
+        assert self._file is not None, "it is here or there"
+        with mmap(self._file.fileno(), 0, access=ACCESS_READ) as data:
+            fold: PartialFold = pickle.loads(data)
+        return fold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +108,8 @@ class Merged:
     """The SHA-256 of every file of the written fold, by its name below the folder `fold`."""
     bounds: list[str] = field(default_factory=list)
     """As RunRecord.bounds."""
-    fold: PartialFold | None = None
-    """The fold itself, where all of the work is done in this process: it need not be read again."""
+    folds: dict[Shard, KeptFold] = field(default_factory=dict)
+    """The fold of each shard, where all of the work is done in this process: it need not be read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,14 +144,19 @@ class _Partial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Whole:
-    """The shard that a task makes, from `base` on where there is one, up to `cut`."""
+    """The shard that a task makes, from `base` on where there is one, up to `cut`.
+
+    `is_written`: its fold is a checkpoint. `is_here`: it may stay in this process, in memory up to `memory_bytes`.
+    """
 
     folder: RunFolder
     shard: Shard
     profile: str
     base: StartFold | None
     cut: int | None
+    is_written: bool
     is_here: bool
+    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,12 +214,14 @@ def fold_log(
     profile: Profile,
     base: Base | None = None,
     bounds: Mapping[int, Sequence[str]] | None = None,
+    keeps: bool = True,
 ) -> list[Merged]:
     """Fold `source` into `folder`, a row for each log partition of what came of it; from `base` on where there is one.
 
     An archive is read up to its positions, a broker's disk to its end or up to `as_of_ms`. An earlier fold in `folder`
     is removed. `bounds` (RunRecord.bounds) says how to divide log partitions, which otherwise follows from the number
-    of their keys. DamagedCheckpoint when a fold of `base` is not one.
+    of their keys. Without `keeps` nobody will go on from the folds, and those that can stay in this process are not
+    written. DamagedCheckpoint when a fold of `base` is not one.
     """
     folder.remove("fold")
     config = settings()
@@ -194,7 +231,7 @@ def fold_log(
     tasks = _tasks(segments, base, config.fold_task_bytes if profile.folds_in_slices else WHOLE_LOG)
     log_bytes = sum(_size(task) for some in tasks.values() for task in some)
     work_bytes = log_bytes + UNPACKED * (base.size_bytes if base else 0)
-    is_here = engine.works_here(work_bytes)
+    is_here = engine.works_here(work_bytes) if keeps else engine.has_threads_for(work_bytes)
 
     def whole(shard: Shard) -> _Whole:
         part = shard.log_partition
@@ -204,7 +241,9 @@ def fold_log(
             profile=profile.text,
             base=base.fold(part) if base else None,
             cut=source.positions[part].cut if part in source.positions else None,
+            is_written=keeps or not is_here,
             is_here=is_here,
+            memory_bytes=_MEMORY_BYTES // len(source.segments),
         )
 
     work = []
@@ -465,7 +504,11 @@ def _written(whole: _Whole, fold: PartialFold) -> Merged:
         fold = replace(fold, cut=whole.cut)
     records = fold.counters["records"]  # of those also that a broker deletes: the log is no empty one
     fold = fold.as_kept_by_broker()
-    files = fold.write_parquet(whole.folder.fold(whole.shard))
+    files = fold.write_parquet(whole.folder.fold(whole.shard)) if whole.is_written else {}
+    in_memory = whole.shard.bucket is None and size_bytes(fold.state) <= whole.memory_bytes
+    kept = None
+    if whole.is_here and (in_memory or not whole.is_written):
+        kept = KeptFold(fold, None if in_memory else whole.folder.local)
     return Merged(
         log_partition=whole.shard.log_partition,
         cut=fold.end,
@@ -480,7 +523,7 @@ def _written(whole: _Whole, fold: PartialFold) -> Merged:
         evidence=Evidence.of(fold),
         damage=_damage(fold),
         files={f"{whole.shard}/{name}": sha256 for name, sha256 in files.items()},
-        fold=fold if whole.is_here and whole.shard.bucket is None else None,
+        folds={} if kept is None else {whole.shard: kept},
     )
 
 
@@ -497,4 +540,5 @@ def _joined(buckets: Sequence[Merged], bounds: list[str]) -> Merged:
         evidence=joined([one.evidence for one in buckets]),
         files={name: sha256 for one in buckets for name, sha256 in one.files.items()},
         bounds=bounds,
+        folds={shard: kept for one in buckets for shard, kept in one.folds.items()},
     )

@@ -113,7 +113,7 @@ class ProcessEngine(Engine):
 
     def map(self, label: str, items: Sequence[T], work: Callable[[T], R], *, work_bytes: int | None = None) -> list[R]:
         """As `Engine.map`; with `work_bytes` given and small by threads of this process."""
-        if work_bytes is None or not items or not self._is_for_threads(work_bytes):
+        if work_bytes is None or not items or not self.has_threads_for(work_bytes):
             return super().map(label, items, work)
         with ThreadPoolExecutor(self.cores) as pool:
             calls = [pool.submit(work, item) for item in items]
@@ -126,7 +126,7 @@ class ProcessEngine(Engine):
     def works_here(self, work_bytes: int) -> bool:
         return work_bytes < KEPT_BYTES
 
-    def _is_for_threads(self, work_bytes: int) -> bool:
+    def has_threads_for(self, work_bytes: int) -> bool:
         return work_bytes < THREADS_BYTES
 
     def exchange(self, folder: Folder, work_bytes: int) -> Exchange:  # noqa: ARG002  # however much
@@ -170,7 +170,7 @@ class AutoEngine(ProcessEngine):
     def name(self) -> str:  # type: ignore[override]  # known once the work is done
         return "local" if self._session is None else "spark"
 
-    def _is_for_threads(self, work_bytes: int) -> bool:
+    def has_threads_for(self, work_bytes: int) -> bool:
         return self.works_here(work_bytes)
 
     def exchange(self, folder: Folder, work_bytes: int) -> Exchange:
@@ -188,6 +188,9 @@ class SerialEngine(Engine):
 
     def works_here(self, work_bytes: int) -> bool:  # noqa: ARG002  # however many
         return True
+
+    def has_threads_for(self, work_bytes: int) -> bool:
+        return self.works_here(work_bytes)
 
     def exchange(self, folder: Folder, work_bytes: int) -> Exchange:  # noqa: ARG002  # as above
         return FileExchange(self, folder)

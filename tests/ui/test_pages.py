@@ -536,7 +536,7 @@ def test_every_page_of_a_run_by_looks(by_looks: TestClient, path: str, language:
 
 
 def test_a_run_by_looks_says_so_and_shows_intervals(by_looks: TestClient) -> None:
-    assert "by Admin API" in Html(page(by_looks, "/")).text
+    assert "without the log" in Html(page(by_looks, "/")).text
     for path, query in (("/offsets", {}), ("/group", {"id": "g"})):
         shown = Html(page(by_looks, path, **query)).text
         assert "unknown" in shown

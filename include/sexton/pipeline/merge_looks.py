@@ -115,6 +115,7 @@ def _record(request: ReplayRequest, merged: MergedLooks, choice: Choice, parts: 
         log_partitions=parts,
         cuts=dict.fromkeys(parts, 0),
         coverage=ADMIN,
+        origins=("looks",),
         coverage_reason=f"by Admin API, the log is not read: {look.reason}",
         look_sha256=look.sha256,
         inflated_cap_bytes=settings().inflated_cap_bytes,

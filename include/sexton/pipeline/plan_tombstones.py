@@ -36,7 +36,6 @@ from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED
 from sexton.runs.folder import RunFolder, RunRecord, Shard, shards_of
 from sexton.runs.judging import read_held, sweep_fails
-from sexton.tables import TABLES
 from sexton.verdicts.expiry import appended, is_of_offset, plan
 from sexton.verdicts.policy import plan_by_policy
 
@@ -261,7 +260,7 @@ def _plan_of(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table,
         rows = rows.slice(0, 0) if is_blocked else rows
     else:
         rows = plan_by_policy(policy, held, verdicts, groups, own, now_ms=record.as_of_ms, profile=profile)
-    if not record.knows(TABLES["groups"].column("log_offset")):
+    if not record.knows_places:
         # Nor are pending offsets of an open transaction, which keep a bare group.
         rows = rows.filter(is_of_offset(rows))
     here = pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows)

@@ -8,7 +8,7 @@ from sexton.quality.expectation import LOG_TABLES, Expectation, Rule
 from sexton.quality.relations import CheckedRun
 from sexton.tables import SNAPSHOT_TABLES, Column, Severity, Table, interval_tables
 from sexton.tables.dq_results import DQ_RESULTS
-from sexton.tables.table import Origin
+from sexton.tables.table import Origin, is_filled
 
 CHECKED_TABLES: tuple[Table, ...] = tuple(table for table in SNAPSHOT_TABLES if table is not DQ_RESULTS)
 """The tables that a run writes before the checks."""
@@ -58,11 +58,11 @@ def declared_expectations(table: Table, run: CheckedRun) -> Iterator[Expectation
     as_declared = "every declared column is there, with its type"
     yield rule(table.name, "columns", as_declared, rule="columns", by_column={})
     yield _of_the_run(table, run)
-    filled = [c for c in table.all_columns if not c.nullable and c.known_from in (None, *run.origins)]
+    filled = [c for c in table.all_columns if not c.nullable and is_filled(c.known_from, run.origins)]
     required = ", ".join(column.name for column in filled if column in table.columns)
     nulls = {column.name: f"t.{column.name} IS NULL" for column in filled}
     yield rule(table.name, "not_null", f"never NULL: {required}", rule="not_null", by_column=nulls)
-    if unfilled := {c.name: c.known_from for c in table.columns if c.known_from not in (None, *run.origins)}:
+    if unfilled := {c.name: c.known_from for c in table.columns if not is_filled(c.known_from, run.origins)}:
         why = " and ".join(_NOT_FILLED[origin] for origin in dict.fromkeys(unfilled.values()))
         yield Expectation(
             table=table.name,

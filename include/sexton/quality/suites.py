@@ -14,6 +14,7 @@ from sexton.quality.expectation import NOT_MEASURED, Expectation, Result, result
 from sexton.quality.laws import AUDIT_LAWS, CHANGE_LAWS, LAWS
 from sexton.quality.relations import VIEWS, CheckedRun
 from sexton.tables import TABLES, Column, Severity, Table
+from sexton.tables.table import is_filled
 
 Suites = Mapping[str, Sequence[Expectation]]
 """Expectations by table."""
@@ -35,7 +36,7 @@ def suites_of(run: CheckedRun, more: Iterable[Expectation] = ()) -> Suites:
 
 def _applied(law: Expectation, run: CheckedRun) -> Expectation:
     """A law as it is for a run: one about the log says of a run without it that it does not apply."""
-    return law if law.known_from in (None, *run.origins) else replace(law, not_applicable=NEEDS_LOG)
+    return law if is_filled(law.known_from, run.origins) else replace(law, not_applicable=NEEDS_LOG)
 
 
 def audit_suites(run: CheckedRun, tables: Iterable[Table]) -> Suites:

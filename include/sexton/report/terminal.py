@@ -47,10 +47,10 @@ def _head(summary: Summary) -> Panel:
         f"retention {figures.duration(run.retention_ms)} ({visible(run.retention_source)})",
     )
     read = f"{len(run.log_partitions)} of {run.partition_count or '?'} log partitions"
-    read = "looks by Admin API" if run.coverage == "admin" else read
-    _row(facts, "read", f"{short(run.source, 80)}: {read}, coverage {visible(run.coverage)}")
-    if run.coverage == "partial":
-        _row(facts, "partial", short(run.coverage_reason, _SENTENCE))
+    read = f"{read}, " if run.knows_places else ""
+    _row(facts, "read", f"{short(run.source, 80)}: {read}coverage {visible(run.coverage)}")
+    if run.coverage != "complete" and run.coverage_reason:
+        _row(facts, visible(run.coverage), short(run.coverage_reason, _SENTENCE))
     _row(
         facts,
         "found",

@@ -28,9 +28,10 @@ from sexton.archive.log_position import LogPosition
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.errors import UndecodableInput, UsageError
 from sexton.kernels.parquet import cast, parquet_file
-from sexton.tables import TABLES
-from sexton.tables.table import Column, Origin, Table
+from sexton.tables import COMMITTED_OFFSETS, TABLES
+from sexton.tables.table import Column, Origin, Table, is_filled
 
+LOG_OFFSET = COMMITTED_OFFSETS.column("log_offset")
 WHOLE_RUN = 0
 """File stem of tables that are not split by log partition."""
 SHARDED = (
@@ -176,6 +177,7 @@ class RunRecord(BaseModel):
     positions: dict[int, LogPosition] = Field(default_factory=dict, description="log partition -> that in the archive")
     coverage: str = "complete"
     coverage_reason: str = ""
+    origins: tuple[Origin, ...] = Field(("log",), description="what fills its columns and tables (Column.known_from)")
     look_sha256: dict[str, str] = Field(
         default_factory=dict, description="of the files of the look that a run of coverage `admin` is made by"
     )
@@ -217,14 +219,14 @@ class RunRecord(BaseModel):
         """The shards of all log partitions, by group id."""
         return [shard for part in self.log_partitions for shard in shards_of(part, self.bounds.get(part, ()))]
 
-    @property
-    def origins(self) -> tuple[Origin, ...]:
-        """What fills the columns and tables of this run (Column.known_from)."""
-        return ("looks",) if self.coverage == "admin" else ("log",)  # archive.coverage.ADMIN loads the compiler
-
     def knows(self, declared: Column | Table) -> bool:
         """Whether the evidence of this run fills a column or table."""
-        return declared.known_from in (None, *self.origins)
+        return is_filled(declared.known_from, self.origins)
+
+    @property
+    def knows_places(self) -> bool:
+        """Whether it is known where in the log each row of this run lies."""
+        return self.knows(LOG_OFFSET)
 
     @property
     def exit_code(self) -> int:

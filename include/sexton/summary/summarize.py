@@ -95,7 +95,9 @@ def summarize(root: Folder | Path | str) -> Summary:
     return Summary(
         exit_code=code,
         exit_reason=reason,
-        run=RunInfo.model_validate({**run.model_dump(), "source": uri_without_login(run.source)}),
+        run=RunInfo.model_validate(
+            {**run.model_dump(), "source": uri_without_login(run.source), "knows_places": run.knows_places}
+        ),
         group_count=groups.num_rows,
         groups=_group_counts(groups),
         offsets=_offset_counts(tables),

@@ -6,7 +6,7 @@
 
 from typing import Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from sexton.figures import some
 from sexton.runs.folder import LagCounts, LostGroups, ReplicaCounts, TransactionCounts
@@ -50,6 +50,7 @@ class RunInfo(SummaryPart):
     cuts: dict[int, int]
     coverage: str
     coverage_reason: str = ""
+    knows_places: bool = Field(description="whether the log was read: it is known where in it each row lies")
     plan_id: str | None
     code_version: str
 

@@ -18,7 +18,7 @@ from sexton.tables.pending_offsets import PENDING_OFFSETS
 from sexton.tables.replica_differences import REPLICA_DIFFERENCES
 from sexton.tables.replica_state import REPLICA_STATE
 from sexton.tables.runs import RUNS
-from sexton.tables.table import PARTITION_COLUMNS, RUN_COLUMNS, Column, Origin, Severity, Table
+from sexton.tables.table import PARTITION_COLUMNS, RUN_COLUMNS, Column, Origin, Severity, Table, is_filled
 from sexton.tables.time_lag import TIME_LAG
 from sexton.tables.tombstones import TOMBSTONES
 from sexton.tables.topic_partitions import TOPIC_PARTITIONS
@@ -82,7 +82,7 @@ IN_MEMORY = frozenset(
 
 def interval_tables(origins: Iterable[Origin]) -> tuple[Table, ...]:
     """Return those that a run with an interval writes, whose evidence has `origins`."""
-    return tuple(table for table in INTERVAL_TABLES if table.known_from in (None, *origins))
+    return tuple(table for table in INTERVAL_TABLES if is_filled(table.known_from, origins))
 
 
 __all__ = [

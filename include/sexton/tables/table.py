@@ -5,6 +5,7 @@ is derived: Arrow here, Spark and Iceberg in ddl.py, the page docs/tables.md in 
 sexton.quality. Record formats and what fills a table are not here.
 """
 
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import Literal
@@ -15,11 +16,16 @@ Severity = Literal["critical", "warning"]
 """Whether a broken rule stops publication, or is only reported."""
 
 Origin = Literal["log", "looks"]
-"""What fills a column: the bytes of the log, or looks by Admin API (coverage `admin`)."""
+"""What fills a column: the bytes of the log, or looks, which show states and so intervals (coverage `admin`)."""
 
 Kind = Literal["snapshot", "interval", "append", "index"]
 """How rows are replaced: a snapshot's by (cluster_id, as_of_ms), an interval's by its end, append never; the index
 names the published runs and is replaced like a snapshot."""
+
+
+def is_filled(known_from: Origin | None, origins: Iterable[Origin]) -> bool:
+    """Whether evidence of some origins fills what is `known_from` one of them alone, or from any (None)."""
+    return known_from is None or known_from in origins
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ class Table:
 @cache
 def _arrow_schema(table: Table, with_run: bool, origin: Origin | None) -> pa.Schema:
     columns = table.all_columns if with_run else table.columns
-    return pa.schema([column.field for column in columns if origin is None or column.known_from in (None, origin)])
+    return pa.schema([column.field for column in columns if origin is None or is_filled(column.known_from, [origin])])
 
 
 RUN_COLUMNS = (

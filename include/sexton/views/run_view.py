@@ -14,7 +14,6 @@ from sexton.coordinator.profile import AfterFailure
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
-from sexton.tables import COMMITTED_OFFSETS
 from sexton.views.coordinator_view import AUTO, CoordinatorView, LazyShards, LoadedPartition, ViewRequest, missing_text
 
 
@@ -30,7 +29,7 @@ def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
     empty = set(range(record.partition_count or 0)) - {*record.log_partitions, *record.missing_log_partitions}
     shards = LazyShards(sorted({*record.log_partitions, *empty}), parts.shard)
     unknown_count = ""
-    if record.partition_count is None and record.knows(COMMITTED_OFFSETS.column("log_offset")):
+    if record.partition_count is None and record.knows_places:
         unknown_count = unknown_count_text(record.log_partitions)
     return CoordinatorView(
         where=str(folder),

@@ -217,8 +217,8 @@ def test_the_brokers_own_tombstones_come_in_the_intervals(
             if row["broker_verdict"] == "expire":
                 expired += 1
                 assert later[0] <= taken_at_ms + SWEEP_MS + 5_000, (row, later)
-            if row["due_by_ms"] is not None and row["group_id"].startswith(("classic", "consumer")):
-                assert later[0] <= row["due_by_ms"] + SWEEP_MS + 5_000, (row, later)
+            if row["broker_expires_at_ms"] is not None and row["group_id"].startswith(("classic", "consumer")):
+                assert later[0] <= row["broker_expires_at_ms"] + SWEEP_MS + 5_000, (row, later)
             checked += 1
     print(
         f"{sum(map(len, written.values()))} tombstones of the broker, {len(instants)} looks, {checked} intervals, "

@@ -518,8 +518,8 @@ def by_looks(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
         "groups": [{"group_id": "g", "group_type": "Classic", "state": "Empty", "offset_count": 2}],
         "committed_offsets": [{**offset, **hidden, **looked, "partition": number} for number in range(2)],
         "offset_verdicts": [
-            {**verdict, **open_one, "partition": 0, "due_by_ms": FIRST_MS + HOUR_MS},
-            {**verdict, **due, "partition": 1, "due_by_ms": FIRST_MS - HOUR_MS},
+            {**verdict, **open_one, "partition": 0, "broker_expires_at_ms": FIRST_MS + HOUR_MS},
+            {**verdict, **due, "partition": 1, "broker_expires_at_ms": FIRST_MS - HOUR_MS},
         ],
     }
     lake.publish(key(0), tables, coverage="admin", cuts=[{"log_partition": 0, "cut": 0}])

@@ -69,7 +69,7 @@ def between(after_ms: int | None, by_ms: int) -> dict[str, Any]:
 def test_a_verdict_needs_both_ends(after_ms: int | None, by_ms: int, verdict: str, reason: str) -> None:
     row = judged(**between(after_ms, by_ms))
     assert (row["broker_verdict"], row["broker_reason"]) == (verdict, reason)
-    assert row["due_by_ms"] == by_ms + RETENTION_MS + CLOCK_SLACK_MS
+    assert row["broker_expires_at_ms"] == by_ms + RETENTION_MS + CLOCK_SLACK_MS
     assert row["due_after_ms"] == (None if after_ms is None else after_ms + RETENTION_MS - CLOCK_SLACK_MS)
 
 
@@ -114,7 +114,7 @@ def test_what_matches_a_regex_may_be_subscribed(after_ms: int, verdict: str, rea
     group = {"group_type": "Consumer", "protocol_type": "consumer", "state": "Stable", "member_count": 1}
     group |= {"subscription_known": False, "subscribed_topics": None}
     row = judged(group=group, commit_after_ms=after_ms, commit_by_ms=NOW_MS)
-    assert (row["broker_verdict"], row["broker_reason"], row["due_by_ms"]) == (verdict, reason, None)
+    assert (row["broker_verdict"], row["broker_reason"], row["broker_expires_at_ms"]) == (verdict, reason, None)
     assert row["changes_by"] != "time"
 
 
@@ -143,5 +143,5 @@ def test_no_truth_in_the_interval_contradicts(commits, empties, kind, protocol, 
     rules = {"retention_ms": RETENTION_MS, "now_ms": NOW_MS, "profile": NEWEST}
     (truth,) = judge_unblocked(offsets, groups, offsets.slice(0, 0), **rules).to_pylist()
     assert row["broker_verdict"] in ("unknown", truth["broker_verdict"])
-    if truth["broker_expires_at_ms"] is not None and row["due_by_ms"] is not None:
-        assert row["due_after_ms"] <= truth["broker_expires_at_ms"] <= row["due_by_ms"]
+    if truth["broker_expires_at_ms"] is not None and row["broker_expires_at_ms"] is not None:
+        assert row["due_after_ms"] <= truth["broker_expires_at_ms"] <= row["broker_expires_at_ms"]

@@ -29,7 +29,6 @@ _NEEDED = [
     "group_id",
     "broker_verdict",
     "broker_expires_at_ms",
-    "due_by_ms",
     "policy_verdict",
     "policy_rule",
     "policy_expires_at_ms",
@@ -109,8 +108,6 @@ def _instants(verdicts: pa.Table, whose: str, as_of_ms: int) -> pa.ChunkedArray:
     """When time alone expires each offset by a verdict; as_of_ms for due offsets without a known instant."""
     is_due = pc.fill_null(pc.equal(verdicts[f"{whose}_verdict"], "expire"), False)
     at_ms = verdicts[f"{whose}_expires_at_ms"]
-    if whose == "broker":  # by looks only an interval is known: by its end the offset is gone
-        at_ms = pc.coalesce(at_ms, verdicts["due_by_ms"])
     return pc.if_else(is_due, pc.fill_null(at_ms, as_of_ms), at_ms)
 
 

@@ -42,7 +42,6 @@ _VERDICT = [
     "broker_verdict",
     "broker_reason",
     "broker_expires_at_ms",
-    "due_by_ms",
     "policy_verdict",
     "policy_reason",
     "policy_rule",

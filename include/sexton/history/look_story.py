@@ -149,7 +149,7 @@ class LookReader:
                 partition=row["partition"],
                 committed_offset=row["committed_offset"],
                 reason=row["broker_reason"],
-                expires_at_ms=row["due_by_ms"],
+                expires_at_ms=row["broker_expires_at_ms"],
                 due_after_ms=row["due_after_ms"],
             )
             for row in rows

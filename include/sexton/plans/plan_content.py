@@ -42,7 +42,6 @@ NAMES_SHOWN = 60
 VERDICT = (
     "broker_reason",
     "broker_expires_at_ms",
-    "due_by_ms",
     "policy_reason",
     "policy_rule",
     "policy_expires_at_ms",
@@ -321,9 +320,6 @@ def _first_groups(
 
 def _loss(value: dict[str, Any], verdict: dict[str, Any], cause: str) -> OffsetLoss:
     by = "policy" if cause.startswith("rule:") else "broker"
-    expires_at_ms = verdict[f"{by}_expires_at_ms"]
-    if by == "broker" and expires_at_ms is None:
-        expires_at_ms = verdict["due_by_ms"]
     return OffsetLoss(
         topic=value["topic"],
         partition=value["partition"],
@@ -332,7 +328,7 @@ def _loss(value: dict[str, Any], verdict: dict[str, Any], cause: str) -> OffsetL
         commit_timestamp_ms=value["commit_timestamp_ms"],
         cause=cause,
         reason=verdict[f"{by}_reason"] or "",
-        expires_at_ms=expires_at_ms,
+        expires_at_ms=verdict[f"{by}_expires_at_ms"],
         orphan=verdict["orphan"],
     )
 

@@ -31,8 +31,9 @@ TABLE = "offset_verdicts"
 KAFKAS_DEFAULT = "Kafka's default in"
 """How the source of a retention begins that nobody asked for and no broker reported."""
 _HELD = ("committed_offsets", "unreachable_offsets")
-_DUE = TABLES[TABLE].column("broker_expires_at_ms")
-"""When an offset is due, if one instant is known. Otherwise it is between two, and a policy counts from the later."""
+_COMMITTED = TABLES["committed_offsets"].column("commit_timestamp_ms")
+"""When an offset was committed, if one instant is known. Otherwise it was between two, and a policy counts from the
+later."""
 
 
 def judge_offsets(
@@ -50,7 +51,7 @@ def judge_offsets(
     offsets, groups = read_held(folder, shard), folder.read_table("groups", shard)
     pending = folder.read_table("pending_offsets", shard)
     latest, latest_groups, now_ms, profile = offsets, groups, record.as_of_ms, profile_of(record.profile)
-    is_instant = record.knows(_DUE)
+    is_instant = record.knows(_COMMITTED)
     if is_instant:
         verdicts = judge_unblocked(
             offsets, groups, pending, retention_ms=record.retention_ms, now_ms=now_ms, profile=profile

@@ -61,7 +61,7 @@ _DAY_STEPS = (1, 2, 7, 14, 30, 90, 365)
 VERDICTS = "offset_verdicts"
 """The largest table: each part of a summary reads the columns that it needs, and lets them go."""
 _GROUP_KEY = ("log_partition", "group_id")
-_INSTANTS = ["broker_expires_at_ms", "due_by_ms"]
+_INSTANT = "broker_expires_at_ms"
 
 
 def summarize(root: Folder | Path | str) -> Summary:
@@ -191,14 +191,14 @@ def _group_counts(groups: pa.Table) -> list[GroupCount]:
 def _expiring(tables: _Tables, *, as_of_ms: int) -> Expiring:
     """Every verdict in one bucket, or in `never` if only a change in the cluster would expire it."""
     is_due, is_kept, is_unknown = (pc.field("broker_verdict") == one for one in ("expire", "keep", "unknown"))
-    by_log, by_looks = map(pc.field, _INSTANTS)
-    is_never = is_kept & by_log.is_null() & by_looks.is_null()
+    is_never = is_kept & pc.field(_INSTANT).is_null()
     never, due_by_reason, unknown = (
         counts_by(tables.read(VERDICTS, ["broker_reason"], where), "broker_reason")
         for where in (is_never, is_due, is_unknown)
     )
     # Subtracting could overflow for a far explicit expire timestamp, so instants are compared.
-    instants, due = _instants(tables.read(VERDICTS, _INSTANTS, is_kept)).drop_null(), sum(due_by_reason.values())
+    instants = tables.read(VERDICTS, [_INSTANT], is_kept)[_INSTANT].drop_null()
+    due = sum(due_by_reason.values())
     buckets, below = [Bucket(label="now", up_to_ms=0, offsets=due)], 0
     for label, span_ms in BUCKETS:
         up_to = count_true(pc.less_equal(instants, as_of_ms + span_ms))
@@ -212,11 +212,6 @@ def _expiring(tables: _Tables, *, as_of_ms: int) -> Expiring:
         unknown=unknown,
         timeline=_timeline(instants, as_of_ms=as_of_ms, due=due),
     )
-
-
-def _instants(verdicts: pa.Table) -> pa.ChunkedArray:
-    """When each offset expires: the later end of its interval where the log was not read."""
-    return pc.coalesce(*(verdicts[name] for name in _INSTANTS))
 
 
 def _timeline(instants: pa.ChunkedArray, *, as_of_ms: int, due: int) -> Timeline:
@@ -280,11 +275,10 @@ def _losing_groups(groups: pa.Table, tables: _Tables) -> TopRows[GroupLine]:
 def _group_lines(rows: list[dict[str, Any]], tables: _Tables) -> list[GroupLine]:
     """Lines for a few rows of `groups`, in their order."""
     is_theirs = pc.field("group_id").isin(_strings(row["group_id"] for row in rows))
-    verdicts = tables.read(VERDICTS, [*_GROUP_KEY, "broker_verdict", *_INSTANTS], is_theirs)
-    verdicts = verdicts.append_column("instant_ms", _instants(verdicts))
+    verdicts = tables.read(VERDICTS, [*_GROUP_KEY, "broker_verdict", _INSTANT], is_theirs)
     is_due = pc.equal(verdicts["broker_verdict"], "expire")
     due = _by_group(verdicts.filter(is_due), ([], "count_all"))
-    later = _by_group(verdicts.filter(pc.invert(is_due)), ("instant_ms", "min"))
+    later = _by_group(verdicts.filter(pc.invert(is_due)), (_INSTANT, "min"))
     return [
         GroupLine(
             **row,

@@ -59,21 +59,13 @@ OFFSET_VERDICTS = Table(
         Column(
             "broker_expires_at_ms",
             pa.int64(),
-            "when it is due; NULL while only an event can make it so",
+            "when it is due, by looks at the latest; NULL while only an event can make it so",
             nullable=True,
-            known_from="log",
         ),
         Column(
             "due_after_ms",
             pa.int64(),
             "it is not due earlier; NULL while only an event can make it so, and where no look is early enough",
-            nullable=True,
-            known_from="looks",
-        ),
-        Column(
-            "due_by_ms",
-            pa.int64(),
-            "it is due then at the latest, as far as looks can show; NULL while only an event can make it so",
             nullable=True,
             known_from="looks",
         ),

@@ -35,7 +35,7 @@ MOST_PAGES = 2_000
 """Pages that can be reached; to see more, narrow the search or read the table."""
 
 _FIELDS = """group_id, topic, partition, broker_verdict, broker_reason, broker_expires_at_ms, due_after_ms,
-    due_by_ms, policy_verdict, policy_reason, policy_rule, orphan, left_topic, behind_log_start, beyond_log_end,
+    policy_verdict, policy_reason, policy_rule, orphan, left_topic, behind_log_start, beyond_log_end,
     pinned_by_producer_id, pinned_by_transactional_id, pinned_verdict, log_partition"""
 
 _COMMIT = ("committed_offset", "commit_timestamp_ms", "commit_after_ms", "commit_by_ms")

@@ -39,7 +39,8 @@ def judge_between(
 
     `offsets` and `groups` are tables of a run by looks, the last of which began at `seen_ms`. `sweep_ms`: how long
     after its time an offset may still be there; None where the retention is not the broker's own. Columns: the key,
-    broker_verdict (keep, expire, unknown), broker_reason, due_after_ms, due_by_ms, changes_by and left_topic.
+    broker_verdict (keep, expire, unknown), broker_reason, broker_expires_at_ms (the later end), due_after_ms (the
+    earlier one), changes_by and left_topic.
     """
     judge = partial(judge_unblocked, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
     earliest, latest = at_earliest(offsets, groups), at_latest(offsets, groups)
@@ -63,8 +64,8 @@ def judge_between(
             **{name: offsets[name] for name in KEY},
             "broker_verdict": pa.array([UNKNOWN, UNKNOWN, UNKNOWN, "expire", "keep"]).take(pa.array(case)),
             "broker_reason": pc.coalesce(reasons, low["broker_reason"].combine_chunks()),
+            "broker_expires_at_ms": pc.if_else(is_timed, due_by, no_bound),
             "due_after_ms": pc.if_else(pc.and_(is_timed, _has_earliest(offsets, groups)), due_after, no_bound),
-            "due_by_ms": pc.if_else(is_timed, due_by, no_bound),
             "changes_by": pc.if_else(pa.array(case < 3), None, high["changes_by"].combine_chunks()),
             "left_topic": high["left_topic"],
         }

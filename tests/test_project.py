@@ -132,8 +132,7 @@ ASKS_FOR_THE_KIND = re.compile(
     r'|"(log|looks)" (not )?in [\w.]*\borigins\b|== (ADMIN\b|"admin")'
 )
 ASKING = {
-    "execution/delete/look_watch.py", "execution/delete/recorded.py", "execution/restore/sources.py",
-    "plans/basis.py", "plans/check_content.py",
+    "execution/delete/look_watch.py", "execution/delete/recorded.py", "plans/basis.py", "plans/check_content.py",
 }  # fmt: skip
 """Modules that ask whether a run is by the log or by Admin API. Everything else uses what the run recorded."""
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.archive.admin_looks import COVERED_MS, admin_look_instants, look_at, read_admin_look, read_look_table
+from sexton.archive.admin_looks import COVERED_MS, AdminLooks, admin_look_instants, read_admin_look, read_look_table
 from sexton.archive.verify import verify
 from sexton.errors import UsageError
 from sexton.failpoints import FAILPOINTS
@@ -38,7 +38,7 @@ def test_the_look_that_answers_for_an_instant(archive: Archive) -> None:
         write_look(archive, at_ms, {}, {})
 
     def found(as_of_ms: int | None) -> int | None:
-        look = look_at(archive.fs, archive.root, CLUSTER, as_of_ms)
+        look = AdminLooks(archive.fs, archive.root, CLUSTER).at(as_of_ms)
         return None if look is None else look.taken_at_ms
 
     assert found(None) == START_MS + COVERED_MS * 3

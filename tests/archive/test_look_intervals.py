@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.archive.admin_looks import AdminLook, Looks, read_admin_look
+from sexton.archive.admin_looks import AdminLook, AdminLooks, read_admin_look
 from sexton.archive.look_intervals import merge_looks
 from tests.archive.admin_looks import write_look
 from tests.archived import CLUSTER, Archive
@@ -18,7 +18,7 @@ KEY = ("g", "t", 0)
 
 def merged(archive: Archive, look: AdminLook) -> tuple[dict[str, Any], dict[Any, Any]]:
     """The row of the group g, and those of its offsets by key."""
-    found = merge_looks(Looks(archive.fs, archive.root, CLUSTER), look)
+    found = merge_looks(AdminLooks(archive.fs, archive.root, CLUSTER), look)
     (group,) = [row for row in found.groups.to_pylist() if row["group_id"] == "g"]
     return group, {(row["group_id"], row["topic"], row["partition"]): row for row in found.offsets.to_pylist()}
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from sexton import cli
-from sexton.archive.admin_looks import AdminLook
+from sexton.archive.admin_looks import AdminLook, AdminLooks
 from sexton.coordinator.profiles import NEWEST
-from sexton.history.look_difference import LookDifference, changes_of_looks, difference_of_looks
+from sexton.history.difference import Comparison
+from sexton.history.look_difference import changes_of_looks, difference_of_looks
 from tests.archive.admin_looks import write_look
 from tests.archived import Archive
 from tests.ledger.ledgers import act
@@ -36,12 +37,17 @@ def at(number: int) -> int:
     return START_MS + number * MINUTE_MS
 
 
-def between(archive: Archive, first: AdminLook, last: AdminLook) -> LookDifference:
-    return difference_of_looks(archive.fs, archive.root, first, last, profile=NEWEST)
+def series(archive: Archive) -> AdminLooks:
+    return AdminLooks(archive.fs, archive.root, archive.cluster_id)
 
 
-def offsets_of(found: LookDifference) -> dict[tuple[str, str, int], dict[str, Any]]:
-    return {(row["group_id"], row["topic"], row["partition"]): row for row in found.compared.offsets.to_pylist()}
+def between(archive: Archive, first: AdminLook, last: AdminLook) -> tuple[Comparison, int, int]:
+    """The difference, the number of looks, and of groups that are left out."""
+    return difference_of_looks(series(archive), first, last, profile=NEWEST)
+
+
+def offsets_of(found: tuple[Comparison, int, int]) -> dict[tuple[str, str, int], dict[str, Any]]:
+    return {(row["group_id"], row["topic"], row["partition"]): row for row in found[0].offsets.to_pylist()}
 
 
 def test_a_commit_lies_between_the_looks_around_it(archive: Archive) -> None:
@@ -50,7 +56,7 @@ def test_a_commit_lies_between_the_looks_around_it(archive: Archive) -> None:
     (row,) = offsets_of(found).values()
     assert (row["before"], row["after"], row["change"], row["cause"]) == (1, 2, "changed", "committed")
     assert (row["changed_after_ms"], row["changed_by_ms"]) == (at(1), at(2) + 1)
-    assert (found.looks, found.left_out, found.compared.groups.num_rows) == (4, 0, 0)
+    assert (*found[1:], found[0].groups.num_rows) == (4, 0, 0)
 
 
 def test_what_came_and_changed_again_has_the_last_interval(archive: Archive) -> None:
@@ -81,7 +87,7 @@ def test_only_a_retention_that_is_known_excludes_expiry(archive, settings, minut
     made = looks(archive, *empty_for(5), settings=settings)
     retention_ms = None if minutes is None else minutes * MINUTE_MS
     ends = made[0], made[-1]
-    changes, _ = changes_of_looks(archive.fs, archive.root, *ends, retention_ms=retention_ms, profile=NEWEST)
+    changes, _ = changes_of_looks(series(archive), *ends, retention_ms=retention_ms, profile=NEWEST)
     assert [row["kind"] for row in changes.to_pylist()] == kinds
 
 
@@ -95,7 +101,7 @@ def test_a_group_that_is_gone(archive: Archive) -> None:
     made = looks(archive, ({"g": STABLE}, {KEY: 1}), ({"g": {}}, {KEY: 1}), ({}, {}))
     found = between(archive, made[0], made[-1])
     assert offsets_of(found)[KEY]["candidates"] == ["deleted", "group_deleted"]
-    (group,) = found.compared.groups.to_pylist()
+    (group,) = found[0].groups.to_pylist()
     assert (group["before"], group["after"], group["cause"]) == ("Classic Stable 1", None, "deleted")
     assert (group["changed_after_ms"], group["changed_by_ms"]) == (at(1) + 1, at(2) + 5)  # when it was described
 
@@ -112,19 +118,19 @@ def test_a_topic_that_is_gone(archive: Archive) -> None:
 
 
 def test_what_is_not_answered_is_left_out_and_widens_the_interval(archive: Archive) -> None:
-    silent: dict[str, Any] = {"error": "COORDINATOR_NOT_AVAILABLE", "state": None}
+    silent: dict[str, Any] = {"state": None, **dict.fromkeys(("error", "offsets_error"), "COORDINATOR_NOT_AVAILABLE")}
     seen = [({"g": STABLE, "h": {}}, {KEY: 1}), ({"g": silent, "h": {}}, {}), ({"g": STABLE, "h": silent}, {KEY: 2})]
     made = looks(archive, *seen)
     found = between(archive, made[0], made[-1])
     (row,) = offsets_of(found).values()
     assert (row["changed_after_ms"], row["changed_by_ms"]) == (at(0), at(2) + 1)
-    assert (found.left_out, found.compared.groups.num_rows) == (1, 0)
+    assert (found[2], found[0].groups.num_rows) == (1, 0)
 
 
 def test_who_is_not_shown_is_not_taken_for_gone(archive: Archive) -> None:
     made = looks(archive, ({"g": {}}, {KEY: 1}), ({}, {}), sees_all_groups=False)
     found = between(archive, *made)
-    assert (found.left_out, found.compared.counts()["offsets"]) == (1, {"appeared": 0, "changed": 0, "disappeared": 0})
+    assert (found[2], found[0].counts()["offsets"]) == (1, {"appeared": 0, "changed": 0, "disappeared": 0})
 
 
 def test_plans_that_may_have_done_it_are_named(archive: Archive) -> None:

@@ -3,32 +3,32 @@
 from pathlib import Path
 from typing import Any
 
-from sexton.archive.admin_looks import read_admin_look
+from sexton.archive.admin_looks import AdminLook
 from sexton.coordinator.profiles import NEWEST
-from sexton.history.look_story import LookReader, LookStory
+from sexton.history.events import Story
+from sexton.history.look_story import look_story
 from tests.archive.admin_looks import write_look
 from tests.archived import CLUSTER, Archive
-from tests.history.test_look_difference import KEY, OTHER, STABLE, Look, at
+from tests.history.test_look_difference import KEY, OTHER, STABLE, Look, at, series
 from tests.ledger.ledgers import act
 
 NO_OFFSETS: dict[str, Any] = {"offsets_error": "NOT_COORDINATOR", "offsets_answered_ms": None}
 
 
-def story(archive: Archive, *seen: Look, hidden: int | None = None) -> LookStory:
+def story(archive: Archive, *seen: Look, hidden: int | None = None) -> Story:
     """A look each minute; one of them does not see all topics."""
     for number, (groups, offsets) in enumerate(seen):
         look = write_look(archive, at(number), groups, offsets, sees_all_topics=number != hidden)
-    return reader(archive).read(look)
+    return told(archive, look)
 
 
-def reader(archive: Archive) -> LookReader:
-    return LookReader(
-        fs=archive.fs, root=archive.root, group_id="g", is_requested=lambda topic, partition: True,
-        retention_minutes=None, profile=NEWEST,
+def told(archive: Archive, look: AdminLook) -> Story:
+    return look_story(
+        series(archive), look, "g", is_requested=lambda *_: True, retention_minutes=None, profile=NEWEST
     )  # fmt: skip
 
 
-def events(found: LookStory) -> list[str]:
+def events(found: Story) -> list[str]:
     return [event.what for event in found.events]
 
 
@@ -67,7 +67,7 @@ def test_a_damaged_look_is_passed_over(archive: Archive) -> None:
     found = story(archive, ({"g": {}}, {KEY: 1}), ({"g": {}}, {KEY: 2}), ({"g": {}}, {KEY: 3}))
     path = Path(archive.root) / CLUSTER / "admin_looks" / str(at(1)) / "offsets.parquet"
     path.write_bytes(b"damaged")
-    again = reader(archive).read(read_admin_look(archive.fs, archive.root, CLUSTER, at(2)))
-    assert (len(found.events), found.damaged) == (4, [])
+    again = told(archive, series(archive).manifest(at(2)))
+    assert (len(found.events), len(found.notes)) == (4, 1)
     assert events(again) == ["appeared", "committed", "committed"]
-    assert [str(path) in why for why in again.damaged] == [True]
+    assert [str(path) in why for why in again.notes[1:]] == [True]

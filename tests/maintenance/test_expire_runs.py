@@ -133,8 +133,8 @@ def test_a_checkpoint_stays_from_which_a_kept_run_goes_on(iceberg: Engine, runs_
 
 def test_the_ledger_of_changes_is_told_as_before(iceberg: Engine, lake: Lake, runs_of: Cluster) -> None:
     def told() -> list[int | None]:
-        story = published_story(lake, "g0", is_requested=lambda *_: True, as_of_ms=None, cluster_id=TOLD)
-        assert story.run.key.cluster_id == TOLD
+        run, story = published_story(lake, "g0", is_requested=lambda *_: True, as_of_ms=None, cluster_id=TOLD)
+        assert run.key.cluster_id == TOLD
         return [event.timestamp_ms for event in story.events if event.what == "set"]
 
     before = told()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sexton.analysis.forecast_result import FolderTables
-from sexton.archive.admin_looks import look_at
+from sexton.archive.admin_looks import AdminLooks
 from sexton.errors import NoCoverage
 from sexton.history.published_story import published_story
 from sexton.lake.catalog import Lake
@@ -144,7 +144,7 @@ def test_a_run_is_checked_and_published(
     assert {row["table"] for row in checks if row["observed"] == NEEDS_LOG} >= {"load_profile", "runs"}
     publish_tables.run(engine, RunFolder(out), archive=archive.root)
     plan = read_plan(archive.fs, archive.root, CLUSTER, str(record.plan_id))
-    look = look_at(archive.fs, archive.root, CLUSTER, NOW_MS)
+    look = AdminLooks(archive.fs, archive.root, CLUSTER).at(NOW_MS)
     assert look is not None
     assert plan.record.look is not None
     assert (plan.record.coverage, plan.record.look.taken_at_ms) == ("admin", look.taken_at_ms)
@@ -165,7 +165,7 @@ def test_a_run_is_checked_and_published(
     check_by_duckdb(monkeypatch)
     validate_tables.run(engine, RunFolder(later))
     publish_tables.run(engine, RunFolder(later), archive=archive.root)
-    story = published_story(lake, "old", is_requested=lambda *_: True, as_of_ms=None, cluster_id=CLUSTER)
+    _, story = published_story(lake, "old", is_requested=lambda *_: True, as_of_ms=None, cluster_id=CLUSTER)
     gone, removed = story.events[-2:]
     assert (gone.what, gone.timestamp_ms) == ("expired or deleted or group_deleted", NOW_MS + MINUTE_MS + 5)
     assert (removed.what, removed.timestamp_ms) == ("removed", NOW_MS + 2 * MINUTE_MS)

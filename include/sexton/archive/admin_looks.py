@@ -12,9 +12,12 @@ say together (look_intervals).
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -186,23 +189,6 @@ def read_admin_look(fs: pafs.FileSystem, root: str, cluster_id: str, taken_at_ms
     return replace(look, taken_at_ms=taken_at_ms, cluster_id=cluster_id)
 
 
-def look_at(fs: pafs.FileSystem, root: str, cluster_id: str, as_of_ms: int | None) -> AdminLook | None:
-    """The look that answers for an instant: the first that began at or after it, if that is at most COVERED_MS later;
-    the newest for None. None where there is no such look."""
-    instants = admin_look_instants(fs, root, cluster_id)
-    if as_of_ms is None:
-        found = max(instants, default=None)
-    else:
-        found = min((at for at in instants if as_of_ms <= at <= as_of_ms + COVERED_MS), default=None)
-    return None if found is None else read_admin_look(fs, root, cluster_id, found)
-
-
-def newest_look(fs: pafs.FileSystem, root: str, cluster_id: str, *, before_ms: int) -> AdminLook | None:
-    """The newest look that began before an instant; None without one."""
-    found = max((at for at in admin_look_instants(fs, root, cluster_id) if at < before_ms), default=None)
-    return None if found is None else read_admin_look(fs, root, cluster_id, found)
-
-
 def read_look_table(
     fs: pafs.FileSystem, root: str, look: AdminLook, table: str, columns: Sequence[str] | None = None
 ) -> pa.Table:
@@ -233,18 +219,50 @@ class LookRows:
     offsets: pa.Table
 
 
-class Looks:
-    """The looks of a cluster; with `group_ids` the rows of these groups only, which then are read once.
+class Looks(ABC):
+    """A series of looks at one cluster: the evidence that stands for its log where that cannot be read.
 
-    A look among others that is damaged is passed over, and why is noted in `damaged`: as if nobody had looked then.
+    Whatever saw the states of groups can be one (runs.look_tables.KINDS): when each group was asked and answered about
+    are the bounds of what it shows. `coverage` names it in tables and plans, `source` in sentences. A look among others
+    that is damaged is passed over, and why is noted in `damaged`: as if nobody had looked then.
     """
 
-    def __init__(self, fs: pafs.FileSystem, root: str, cluster_id: str, group_ids: pa.Array | None = None) -> None:
+    coverage: str
+    source: str
+
+    def __init__(self, fs: pafs.FileSystem, root: str, cluster_id: str) -> None:
         self.fs, self.root, self.cluster_id = fs, root, cluster_id
-        self.instants = admin_look_instants(fs, root, cluster_id)
         self.damaged: dict[int, str] = {}
-        self._group_ids = group_ids
+        self._group_ids: pa.Array | None = None
         self._read: dict[int, LookRows] = {}
+
+    @property
+    @abstractmethod
+    def instants(self) -> list[int]:
+        """When the looks began, in order."""
+
+    @abstractmethod
+    def manifest(self, taken_at_ms: int) -> AdminLook:
+        """The manifest of a look; UsageError when it is damaged."""
+
+    @abstractmethod
+    def read_table(self, look: AdminLook, name: str) -> pa.Table:
+        """A table of SCHEMAS of a look; UsageError when it is damaged."""
+
+    def of_groups(self, group_ids: Iterable[str]) -> Self:
+        """The same with the rows of these groups only, which then are read once."""
+        own = copy(self)
+        own.damaged, own._group_ids, own._read = {}, pa.array(group_ids, pa.string()), {}
+        return own
+
+    def at(self, as_of_ms: int | None) -> AdminLook | None:
+        """The look that answers for an instant: the first that began at or after it, if that is at most COVERED_MS
+        later; the newest for None. None where there is no such look."""
+        if as_of_ms is None:
+            found = max(self.instants, default=None)
+        else:
+            found = min((at for at in self.instants if as_of_ms <= at <= as_of_ms + COVERED_MS), default=None)
+        return None if found is None else self.manifest(found)
 
     def rows(self, look: AdminLook) -> LookRows:
         """The rows of one look; UsageError when it is damaged."""
@@ -257,7 +275,7 @@ class Looks:
 
     def table(self, look: AdminLook, name: str) -> pa.Table:
         """A table of one look; UsageError when it is damaged."""
-        rows = read_look_table(self.fs, self.root, look, name)
+        rows = self.read_table(look, name)
         return rows if self._group_ids is None else rows.filter(pc.is_in(rows["group_id"], value_set=self._group_ids))
 
     def before(self, taken_at_ms: int, *, after_ms: int = -1) -> Iterator[LookRows]:
@@ -266,11 +284,27 @@ class Looks:
             if at_ms in self.damaged:
                 continue
             try:
-                rows = self._read.get(at_ms) or self.rows(read_admin_look(self.fs, self.root, self.cluster_id, at_ms))
+                rows = self._read.get(at_ms) or self.rows(self.manifest(at_ms))
             except UsageError as error:
                 self.damaged[at_ms] = str(error)
                 continue
             yield rows
+
+
+class AdminLooks(Looks):
+    """The looks by Admin API in an archive."""
+
+    coverage, source = "admin", "by Admin API"
+
+    @cached_property
+    def instants(self) -> list[int]:
+        return admin_look_instants(self.fs, self.root, self.cluster_id)
+
+    def manifest(self, taken_at_ms: int) -> AdminLook:
+        return read_admin_look(self.fs, self.root, self.cluster_id, taken_at_ms)
+
+    def read_table(self, look: AdminLook, name: str) -> pa.Table:
+        return read_look_table(self.fs, self.root, look, name)
 
 
 def _file(root: str, look: AdminLook, table: str) -> str:

@@ -36,8 +36,7 @@ from sexton.archive.lineages import (
 from sexton.archive.snapshots import Snapshot
 from sexton.numbers import ranges_text
 
-COMPLETE, PARTIAL, NONE, ADMIN = "complete", "partial", "none", "admin"
-"""`admin`: by looks at what the Admin API answers, without the log (admin_looks)."""
+COMPLETE, PARTIAL, NONE = "complete", "partial", "none"
 ON_TIME_MS = 600_000
 """A snapshot within this time after its instant has settled is on time."""
 _SHOWN_REASONS = 3

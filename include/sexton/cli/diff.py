@@ -23,7 +23,7 @@ from sexton.cli.progress import working
 from sexton.errors import NoCoverage, UsageError
 
 if TYPE_CHECKING:
-    from sexton.archive.admin_looks import AdminLook
+    from sexton.archive.admin_looks import AdminLook, Looks
     from sexton.history.difference import Comparison, Side
 
 EXAMPLES = """\
@@ -65,9 +65,8 @@ def diff(
 
     from sexton.history.difference import difference
 
-    looks = _looks((before, after), log)
-    if looks is not None:
-        return _diff_looks((before, after), looks, log, limit, json=json)
+    if (ends := _looks((before, after), log)) is not None:
+        return _diff_looks((before, after), *ends, log, limit, json=json)
     sides = [_side(text, log) for text in (before, after)]
     print_doubts(dict.fromkeys(doubt for side in sides for doubt in getattr(side, "doubts", ())))
     with working("Comparing", is_quiet=json):
@@ -81,10 +80,8 @@ def diff(
             print_aside(f"! log partition {log_partition} at {text}: {why}")
     undecodable = sum(getattr(side, "undecodable_count", 0) for side in sides)
     if json:
-        rows = {"groups": found.groups.to_pylist(), "offsets": found.offsets.to_pylist()}
         failed_loads = dict(zip(("before", "after"), found.failed_loads, strict=True))
-        about = {"before": before, "after": after, "failed_loads": failed_loads}
-        print_json({"operation": "diff", **about, "counts": found.counts(), **rows})
+        _print_json((before, after), found, failed_loads=failed_loads)
     else:
         _print(found, limit)
     if undecodable:
@@ -92,48 +89,56 @@ def diff(
     return UNDECODABLE if undecodable or any(found.failed_loads) else 0
 
 
-def _looks(texts: tuple[str, str], log: LogInput) -> "tuple[AdminLook, AdminLook] | None":
-    """The looks that answer for both instants in place of the log; None where the log does, or a run."""
+def _looks(texts: tuple[str, str], log: LogInput) -> "tuple[Looks, AdminLook, AdminLook] | None":
+    """The looks that answer for both instants in place of the log, and their series; None where the log does, or a
+    run."""
     if log.archive is None:
         return None
     from sexton.runs.look_tables import look_for
 
-    found = [look_for(log.archive, cluster_id=log.cluster_id, as_of_ms=parse_instant(text, "diff")) for text in texts]
-    if found[0] is None or found[1] is None:
-        if found == [None, None]:
-            return None
-        text = next(text for text, look in zip(texts, found, strict=True) if look is None)
-        raise NoCoverage("no look answers for this instant, and the log does not either", where=text)
-    if found[0].taken_at_ms > found[1].taken_at_ms:
+    instants = [parse_instant(text, "diff") for text in texts]
+    before, after = (look_for(log.archive, cluster_id=log.cluster_id, as_of_ms=at_ms) for at_ms in instants)
+    if before is None and after is None:
+        return None
+    if before is None or after is None:
+        where = texts[0] if before is None else texts[1]
+        raise NoCoverage("no look answers for this instant, and the log does not either", where=where)
+    (looks, first), (_, last) = before, after
+    if first.taken_at_ms > last.taken_at_ms:
         raise UsageError("the first instant is after the second", where=texts[0], fix="exchange them")
-    return found[0], found[1]
+    return looks, first, last
 
 
 def _diff_looks(
-    texts: tuple[str, str], looks: "tuple[AdminLook, AdminLook]", log: LogInput, limit: int, *, json: bool
+    texts: tuple[str, str],
+    looks: "Looks",
+    first: "AdminLook",
+    last: "AdminLook",
+    log: LogInput,
+    limit: int,
+    *,
+    json: bool,
 ) -> int:
-    from sexton.archive.folder import filesystem
     from sexton.history.look_difference import difference_of_looks
     from sexton.runs.choose_profile import AUTO, choose
 
-    fs, root = filesystem(str(log.archive))
-    profile = choose(log.profile or AUTO, looks[1].metadata.broker_version).profile
+    profile = choose(log.profile or AUTO, last.metadata.broker_version).profile
     with working("Comparing the looks", is_quiet=json):
-        found = difference_of_looks(fs, root, *looks, profile=profile)
-    compared = found.compared
+        compared, read, left_out = difference_of_looks(looks, first, last, profile=profile)
     if json:
-        rows = {"groups": compared.groups.to_pylist(), "offsets": compared.offsets.to_pylist()}
-        about = {"coverage": "admin", "looks": found.looks, "groups_left_out": found.left_out}
-        print_json(
-            {"operation": "diff", "before": texts[0], "after": texts[1], **about, "counts": compared.counts(), **rows}
-        )
+        _print_json(texts, compared, coverage=looks.coverage, looks=read, groups_left_out=left_out)
         return 0
-    first, last = (figures.instant(look.taken_at_ms) for look in looks)
-    print_line(f"coverage admin: {figures.some(found.looks, 'look')} by Admin API, from {first} to {last}")
-    if found.left_out:
-        print_line(f"left out: {figures.some(found.left_out, 'group')} that one of both looks does not answer about")
+    between = f"from {figures.instant(first.taken_at_ms)} to {figures.instant(last.taken_at_ms)}"
+    print_line(f"coverage {looks.coverage}: {figures.some(read, 'look')} {looks.source}, {between}")
+    if left_out:
+        print_line(f"left out: {figures.some(left_out, 'group')} that one of both looks does not answer about")
     _print(compared, limit)
     return 0
+
+
+def _print_json(texts: tuple[str, str], found: "Comparison", **about: object) -> None:
+    rows = {"groups": found.groups.to_pylist(), "offsets": found.offsets.to_pylist()}
+    print_json({"operation": "diff", "before": texts[0], "after": texts[1], **about, "counts": found.counts(), **rows})
 
 
 def _side(text: str, log: LogInput) -> "Side":

@@ -1,7 +1,6 @@
 """`sexton explain`: what happened to a group, and when its offsets expire."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,12 +25,13 @@ from sexton.report.meanings import sweep_block_text
 from sexton.report.names import short
 
 if TYPE_CHECKING:
-    from sexton.archive.admin_looks import AdminLook
-    from sexton.coordinator.expiry import SweepBlock, Verdict
+    from sexton.archive.admin_looks import AdminLook, Looks
+    from sexton.coordinator.expiry import Verdict
     from sexton.coordinator.offsets import OffsetKey, StoredOffset
     from sexton.coordinator.orphans import KnownTopics
-    from sexton.history.events import Event
-    from sexton.history.log_story import LogStory, NextVerdict, StoryReader
+    from sexton.history.events import Event, NextVerdict, Story
+    from sexton.history.log_story import LogStory, StoryReader
+    from sexton.lake.branch import RunKey
     from sexton.runs.source import LogSource
     from sexton.transactions.reading import PartitionBytes
     from sexton.transactions.states import LoadedStates
@@ -77,15 +77,21 @@ def explain(
     since_ms, until_ms = parse_optional_instant(since, "--from"), parse_optional_instant(until, "--to")
     if not log.is_log:
         as_of_ms = parse_optional_instant(log.as_of, "--as-of")
-        return _explain_by_tables(group, asked, since_ms, until_ms, log.cluster_id, as_of_ms=as_of_ms, json=json)
-
+        run, found = _by_tables(group, asked, log.cluster_id, as_of_ms=as_of_ms, quiet=json)
+        head = {"cluster_id": run.cluster_id, "as_of_ms": run.as_of_ms, "group_id": group}
+        return _show(found, since_ms, until_ms, name=f"{short(group)} (published tables)", head=head, json=json)
     if log.archive is not None and log.segments is None:
         from sexton.runs.look_tables import look_for
 
         at_ms = parse_optional_instant(log.as_of, "--as-of")
-        look = look_for(log.archive, cluster_id=log.cluster_id, as_of_ms=at_ms)
-        if look is not None:
-            return _explain_by_looks(group, asked, since_ms, until_ms, log, look, retention_minutes, json=json)
+        if seen := look_for(log.archive, cluster_id=log.cluster_id, as_of_ms=at_ms):
+            looks, look = seen
+            found = _by_looks(group, asked, log, looks, look, retention_minutes, quiet=json)
+            of = {"cluster_id": look.cluster_id, "as_of_ms": look.taken_at_ms, "coverage": looks.coverage}
+            name = f"{short(group)} ({looks.source}, as of {figures.instant(look.taken_at_ms)})"
+            return _show(found, since_ms, until_ms, name=name, head={**of, "group_id": group}, json=json)
+    from sexton.history.events import Story
+
     view = log.view()
     with working("Reading the log", is_quiet=json):
         if not view.unknown_count:
@@ -94,7 +100,7 @@ def explain(
         home, story, reader = _read(view, source, group, asked, retention_minutes, belongs)
         if view.unknown_count and (home is None or len(view.coordinator.holders_of(group)) > 1):
             view.check_coverage([group])  # a group that is gone has its story where its records are
-    found = _Explanation()
+    found = Story(log_partition=home)
     if story is not None and reader is not None and home is not None:
         found = _explanation(view, source, home, story, reader)
         found.transactions = _transactions(view, source, home, reader, quiet=json)
@@ -104,48 +110,9 @@ def explain(
             found.events += [*(story.events if story else ()), *_cut_off(view, group, other, belongs)]
     found.keep_between(since_ms, until_ms)
     if json:
-        return print_view_json(view, OPERATION, {"group_id": group, "log_partition": home, **found.fields()})
+        return print_view_json(view, OPERATION, {"group_id": group, **found.fields()})
     _print(f"{short(group)}{'' if home is None else f' (log partition {home})'}", found)
     return print_notes(view)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Explanation:
-    """What is known about a group; `state` is empty if the group does not exist."""
-
-    state: str = ""
-    block: "SweepBlock | None" = None
-    events: "list[Event]" = field(default_factory=list)
-    next_verdicts: "list[NextVerdict]" = field(default_factory=list)
-    transactions: list[dict[str, Any]] = field(default_factory=list)
-    """Open transactions that hold its offsets (`transactions.holders`)."""
-
-    @property
-    def is_held(self) -> bool:
-        """Whether a coordinator has what is shown: not where the load of its log partition fails or never ends."""
-        return self.block is None or self.block.group_id is not None
-
-    def keep_between(self, since_ms: int | None, until_ms: int | None) -> None:
-        """Keep the events in [since, until), and those without a timestamp."""
-        self.events = [
-            event
-            for event in self.events
-            if event.timestamp_ms is None
-            or (
-                (since_ms is None or event.timestamp_ms >= since_ms)
-                and (until_ms is None or event.timestamp_ms < until_ms)
-            )
-        ]
-
-    def fields(self) -> dict[str, Any]:
-        return {
-            "state": self.state or None,
-            "is_held": self.is_held,
-            "sweep_blocked": None if self.block is None else asdict(self.block),
-            "events": [asdict(event) for event in self.events],
-            "next": [asdict(verdict) for verdict in self.next_verdicts],
-            "transactions": self.transactions,
-        }
 
 
 def _read(
@@ -216,10 +183,10 @@ def _cut_off(view: "CoordinatorView", group: str, log_partition: int, home: int)
 
 def _explanation(
     view: "CoordinatorView", source: "LogSource", home: int, story: "LogStory", reader: "StoryReader"
-) -> _Explanation:
+) -> "Story":
     """The story of a group, and the verdicts on what it holds now."""
-    from sexton.history.events import describe
-    from sexton.history.log_story import NextVerdict, broker_verdicts
+    from sexton.history.events import NextVerdict, Story, describe
+    from sexton.history.log_story import broker_verdicts
     from sexton.views.judged_group import known_topics
 
     served, part, profile = view.coordinator.shards[home].view, view.parts.read[home], view.coordinator.profile
@@ -227,7 +194,7 @@ def _explanation(
     retention_ms = known_ms[-1] if known_ms else profile.default_retention_minutes * MINUTE_MS
     at_ms = view.as_of_ms or story.last_timestamp_ms + 1
     block = part.sweep_block(retention_ms, at_ms)
-    found = _Explanation(block=block, events=list(story.events))
+    found = Story(log_partition=home, block=block, events=list(story.events))
     held = served if found.is_held else part.held
     group = story.group if held.group(reader.group_id) is not None or held.offsets(reader.group_id) else None
     if group is not None:
@@ -305,92 +272,66 @@ def _spread(
         return engine.map("Reading transactions", items, work, work_bytes=size_bytes)
 
 
-def _explain_by_looks(
+def _by_looks(
     group: str,
     asked: Target,
-    since_ms: int | None,
-    until_ms: int | None,
     log: LogInput,
+    looks: "Looks",
     look: "AdminLook",
     retention_minutes: int | None,
     *,
-    json: bool,
-) -> int:
-    """Explain from looks by Admin API, which show intervals."""
-    from sexton.archive.folder import filesystem
-    from sexton.history.look_story import LookReader
+    quiet: bool,
+) -> "Story":
+    """The story by looks, which show intervals."""
+    from sexton.history.look_story import look_story
     from sexton.runs.choose_profile import AUTO, choose
 
-    profile = choose(log.profile or AUTO, look.metadata.broker_version).profile
-    fs, root = filesystem(str(log.archive))
-    reader = LookReader(
-        fs=fs,
-        root=root,
-        group_id=group,
-        is_requested=lambda topic, partition: asked[0] in (None, topic) and asked[1] in (None, partition),
-        retention_minutes=retention_minutes,
-        profile=profile,
-    )
-    with working("Reading the looks", is_quiet=json):
-        story = reader.read(look)
-    found = _Explanation(state=story.state, events=story.events, next_verdicts=story.next_verdicts)
-    found.keep_between(since_ms, until_ms)
-    notes = [
-        f"coverage admin: by Admin API, the log is not read: {look.reason}",
-        *(f"a look is left out: {why}" for why in story.damaged),
-    ]
-    if json:
-        head = {
-            "operation": OPERATION,
-            "cluster_id": look.cluster_id,
-            "as_of_ms": look.taken_at_ms,
-            "coverage": "admin",
-        }
-        rest = {"group_id": group, "log_partition": story.log_partition, **found.fields(), "warnings": notes}
-        print_json({**head, **rest})
-        return 0
-    _print(f"{short(group)} (by Admin API, as of {figures.instant(look.taken_at_ms)})", found)
-    print_doubts(notes)
-    return 0
+    with working("Reading the looks", is_quiet=quiet):
+        return look_story(
+            looks,
+            look,
+            group,
+            is_requested=partial(_is_asked, asked),
+            retention_minutes=retention_minutes,
+            profile=choose(log.profile or AUTO, look.metadata.broker_version).profile,
+        )
 
 
-def _explain_by_tables(
-    group: str,
-    asked: Target,
-    since_ms: int | None,
-    until_ms: int | None,
-    cluster_id: str | None,
-    *,
-    as_of_ms: int | None,
-    json: bool,
-) -> int:
+def _by_tables(
+    group: str, asked: Target, cluster_id: str | None, *, as_of_ms: int | None, quiet: bool
+) -> "tuple[RunKey, Story]":
+    """The story by the published tables, and the newest run that they have."""
     from sexton.history.published_story import published_story
     from sexton.lake.catalog import open_lake
     from sexton.transactions.holders import published_holders
 
-    def is_requested(topic: str, partition: int) -> bool:
-        return asked[0] in (None, topic) and asked[1] in (None, partition)
-
-    with working("Reading the tables", is_quiet=json):
+    is_requested = partial(_is_asked, asked)
+    with working("Reading the tables", is_quiet=quiet):
         lake = open_lake()
-        story = published_story(
-            lake, group, is_requested=is_requested, as_of_ms=as_of_ms, cluster_id=cluster_id
-        )
-        held = published_holders(lake, story.run, group, is_requested, until_ms=as_of_ms)
-    found = _Explanation(
-        state=story.state, block=story.block, events=story.events, next_verdicts=story.next_ones, transactions=held
-    )
+        run, found = published_story(lake, group, is_requested=is_requested, as_of_ms=as_of_ms, cluster_id=cluster_id)
+        found.transactions = published_holders(lake, run, group, is_requested, until_ms=as_of_ms)
+    return run.key, found
+
+
+def _is_asked(asked: Target, topic: str, partition: int) -> bool:
+    return asked[0] in (None, topic) and asked[1] in (None, partition)
+
+
+def _show(
+    found: "Story", since_ms: int | None, until_ms: int | None, *, name: str, head: dict[str, Any], json: bool
+) -> int:
+    """Print a story that is not of a log; `head` is what it is of."""
     found.keep_between(since_ms, until_ms)
     if json:
-        run = story.run.key
-        head = {"operation": OPERATION, "cluster_id": run.cluster_id, "as_of_ms": run.as_of_ms}
-        print_json({**head, "group_id": group, "log_partition": story.log_partition, **found.fields()})
-    else:
-        _print(f"{short(group)} (published tables)", found)
+        warnings = {"warnings": found.notes} if found.notes else {}
+        print_json({"operation": OPERATION, **head, **found.fields(), **warnings})
+        return 0
+    _print(name, found)
+    print_doubts(found.notes)
     return 0
 
 
-def _print(name: str, found: _Explanation) -> None:
+def _print(name: str, found: "Story") -> None:
     state = found.state or ("no such group now" if found.events else "no trace of it")
     print_line(f"{name}: {state if found.is_held or not found.events else 'no coordinator has it'}")
     if found.events:

@@ -1,7 +1,7 @@
 """The history of a group as events: commits summed up, its states, and what it lost between them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +11,7 @@ from sexton.coordinator.changes.model import OwnAction, TopicPartition, action_a
 from sexton.coordinator.changes.replay import simple_group
 from sexton.coordinator.changes.rules import FINAL_TYPES
 from sexton.coordinator.decoding import Decoded, DecodedGroup, DecodedOffset, Undecodable
+from sexton.coordinator.expiry import SweepBlock
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.offsets import OffsetKey
@@ -43,6 +44,66 @@ class Event:
     detail: str
     offsets: tuple[Mapping[str, object], ...] = ()
     causes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextVerdict:
+    """The verdict on an offset that is left; `expires_at_ms` is None if time alone does not make it expire.
+
+    Without the log it is the end of an interval that begins at `due_after_ms`, if a look is early enough.
+    """
+
+    topic: str
+    partition: int
+    committed_offset: int
+    reason: str
+    expires_at_ms: int | None
+    due_after_ms: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Story:
+    """What is known about a group; `state` is "" if the group does not exist.
+
+    `block` is what makes the broker's sweep of its log partition fail. `transactions` are open ones that hold its
+    offsets (`transactions.holders`). `notes` are what a reader has to know of the evidence.
+    """
+
+    state: str = ""
+    events: list[Event] = field(default_factory=list)
+    next_verdicts: list[NextVerdict] = field(default_factory=list)
+    log_partition: int | None = None
+    block: SweepBlock | None = None
+    transactions: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a coordinator has what is shown: not where the load of its log partition fails or never ends."""
+        return self.block is None or self.block.group_id is not None
+
+    def keep_between(self, since_ms: int | None, until_ms: int | None) -> None:
+        """Keep the events in [since, until), and those without a timestamp."""
+        self.events = [
+            event
+            for event in self.events
+            if event.timestamp_ms is None
+            or (
+                (since_ms is None or event.timestamp_ms >= since_ms)
+                and (until_ms is None or event.timestamp_ms < until_ms)
+            )
+        ]
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "log_partition": self.log_partition,
+            "state": self.state or None,
+            "is_held": self.is_held,
+            "sweep_blocked": None if self.block is None else asdict(self.block),
+            "events": [asdict(event) for event in self.events],
+            "next": [asdict(verdict) for verdict in self.next_verdicts],
+            "transactions": self.transactions,
+        }
 
 
 @dataclass(slots=True)
@@ -186,9 +247,7 @@ class EventBuilder:
                     self.events.append(event_of(kind, requested))
 
     def _add(self, record: Record, what: str, detail: str) -> None:
-        self.events.append(
-            Event(timestamp_ms=_stamp(record), log_offset=record.log_offset, what=what, detail=detail)
-        )
+        self.events.append(Event(timestamp_ms=_stamp(record), log_offset=record.log_offset, what=what, detail=detail))
 
     def _flush(self) -> None:
         """Add an event for the commits so far."""

@@ -36,21 +36,6 @@ PLAIN_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NextVerdict:
-    """The verdict on an offset that is left; `expires_at_ms` is None if time alone does not make it expire.
-
-    Without the log it is the end of an interval that begins at `due_after_ms`, if a look is early enough.
-    """
-
-    topic: str
-    partition: int
-    committed_offset: int
-    reason: str
-    expires_at_ms: int | None
-    due_after_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LogStory:
     """The history of a group; `group` is None if it does not exist at the end."""
 

@@ -9,16 +9,17 @@ A group that one of both looks does not answer about, or does not list without s
 counted; so are offsets of topics that one of both does not see.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import fs as pafs
 
 from sexton.archive.admin_looks import AdminLook, LookRows, Looks
 from sexton.archive.look_intervals import KEY, VALUE, merge_looks
+from sexton.coordinator.changes.model import OwnAction
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
 from sexton.history.difference import APPEARED, CHANGED, DISAPPEARED, Comparison
@@ -65,16 +66,8 @@ _CHANGES = pa.schema(
 _GONE = "a look shows it, and the next one that answers about the group does not"
 _BY_US = {ChangeKind.DELETED.value, ChangeKind.GROUP_DELETED.value}
 
+TopicPartition = tuple[str, int]
 _Value = tuple[int, int | None, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookDifference:
-    """`compared` with the columns OFFSETS and GROUPS; `looks` that were read; groups that were `left_out`."""
-
-    compared: Comparison
-    looks: int
-    left_out: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +119,16 @@ class Seen:
         found = self.there(group_id)
         return found.state is not None and found.is_fetched
 
+    def value(self, group_id: str, key: TopicPartition | None) -> Any:
+        """An offset's value, None for none; without a key the state of the group and its words."""
+        there = self.there(group_id)
+        return (there.state, there.words) if key is None else there.offsets.get(key)
+
+    def span(self, group_id: str, key: TopicPartition | None) -> tuple[int, int]:
+        """When it was asked and answered about."""
+        there = self.there(group_id)
+        return there.described_ms if key is None else there.fetched_ms
+
     def sees(self, topic: str) -> bool:
         return bool(self.look.metadata.sees_all_topics) or topic in self.topics
 
@@ -139,41 +142,89 @@ class Seen:
         return SeenGroup(state=state, words="", is_fetched=is_known, described_ms=span, fetched_ms=span, offsets={})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Between:
-    """Groups that `changed`, the looks from the first to the last, and the offsets that differ, with their causes."""
+@dataclass(slots=True, kw_only=True)
+class Observation:
+    """What the look `has` shows of an offset, or of its group (`key` None), and `had`, the last one before it that
+    answers about it, does not; `had` is None at the first that does. What is gone has `candidates`, everything that can
+    have removed it, and `plan_ids`, the plans of ours that may have."""
 
-    changed: Sequence[str]
-    looks: Sequence[Seen]
-    rows: Sequence[dict[str, Any]]
-    left_out: int
+    group_id: str
+    key: TopicPartition | None
+    had: Seen | None
+    has: Seen
+    candidates: list[str] = field(default_factory=list)
+    plan_ids: list[str] = field(default_factory=list)
+
+    @property
+    def before(self) -> Any:
+        return None if self.had is None else self.had.value(self.group_id, self.key)
+
+    @property
+    def after(self) -> Any:
+        return self.has.value(self.group_id, self.key)
+
+    @property
+    def is_gone(self) -> bool:
+        return self.key is not None and self.after is None
+
+    @property
+    def offset_key(self) -> OffsetKey:
+        assert self.key is not None
+        return self.group_id, *self.key
+
+    @property
+    def changed_after_ms(self) -> int:
+        assert self.had is not None
+        return self.had.span(self.group_id, self.key)[0]
+
+    @property
+    def changed_by_ms(self) -> int:
+        return self.has.span(self.group_id, self.key)[1]
+
+
+def observations(looks: Sequence[Seen], group_id: str) -> Iterator[Observation]:
+    """What each look shows of a group and of its offsets that the one before does not, from the first look on."""
+    described: Seen | None = None
+    earlier: deque[Seen] = deque()  # the newest first
+    held: dict[TopicPartition, Seen] = {}
+    for one in looks:
+        there = one.there(group_id)
+        if there.state is not None:
+            found = Observation(group_id=group_id, key=None, had=described, has=one)
+            if found.before != found.after:
+                yield found
+            described = one
+        if not there.is_fetched:
+            continue
+        for key in sorted(held.keys() | there.offsets.keys()):
+            is_here = key in there.offsets
+            if not (is_here or one.sees(key[0])):
+                continue  # it may be there, and stays what it was
+            had = held.get(key) or next((past for past in earlier if past.sees(key[0])), None)
+            found = Observation(group_id=group_id, key=key, had=had, has=one)
+            if found.before != found.after:
+                yield found
+            if is_here:
+                held[key] = one
+            else:
+                del held[key]
+        earlier.appendleft(one)
 
 
 def difference_of_looks(
-    fs: pafs.FileSystem, root: str, before: AdminLook, after: AdminLook, *, profile: Profile
-) -> LookDifference:
-    """The difference of two looks of a cluster, `before` the earlier one."""
-    between = _compared(fs, root, before, after, retention_ms=None, profile=profile)
-    own: dict[str, list[dict[str, Any]]] = {}
-    for row in between.rows:
-        own.setdefault(row["group_id"], []).append(row)
-    rows = (_group_row(between.looks, name, own.get(name, ())) for name in between.changed)
-    groups = [row for row in rows if row is not None]
-    return LookDifference(
-        compared=Comparison(groups=_table(groups, GROUPS), offsets=_table(between.rows, OFFSETS)),
-        looks=len(between.looks),
-        left_out=between.left_out,
-    )
+    looks: Looks, before: AdminLook, after: AdminLook, *, profile: Profile
+) -> tuple[Comparison, int, int]:
+    """The difference of two looks of a cluster, `before` the earlier one, with the columns OFFSETS and GROUPS; the
+    number of looks that were read, and of groups that are left out."""
+    seen, found, left_out = _compared(looks, before, after, retention_ms=None, profile=profile)
+    offsets = [one for one in found if one.key is not None]
+    groups = [_row(one, seen, _group_causes(one, offsets)) for one in found if one.key is None]
+    rows = [_row(one, seen, one.candidates) for one in offsets]
+    return Comparison(groups=_table(groups, GROUPS), offsets=_table(rows, OFFSETS)), len(seen), left_out
 
 
 def changes_of_looks(
-    fs: pafs.FileSystem,
-    root: str,
-    before: AdminLook,
-    after: AdminLook,
-    *,
-    retention_ms: int | None = None,
-    profile: Profile,
+    looks: Looks, before: AdminLook, after: AdminLook, *, retention_ms: int | None = None, profile: Profile
 ) -> tuple[pa.Table, int]:
     """The rows of offset_changes between two looks of a cluster, without log_partition, by key; and the number of
     groups that are left out.
@@ -181,71 +232,111 @@ def changes_of_looks(
     The retention is what was asked for, else what the looks show, else unknown. A plan of ours has done it if it is the
     only one that may have, and the broker's own removals are excluded.
     """
-    between = _compared(fs, root, before, after, retention_ms=retention_ms, profile=profile)
-    return _table([*map(_change_row, between.rows)], _CHANGES), between.left_out
+    seen, found, left_out = _compared(looks, before, after, retention_ms=retention_ms, profile=profile)
+    return _table([_change_row(one, seen) for one in found if one.key is not None], _CHANGES), left_out
 
 
-def _change_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    group_id, key = row["group_id"], (row["topic"], row["partition"])
-    candidates, is_gone = row["candidates"], row["after"] is None
-    if is_gone:
+def _change_row(one: Observation, looks: Sequence[Seen]) -> dict[str, Any]:
+    row, candidates = _row(one, looks, one.candidates), one.candidates
+    kind = ChangeKind.SET.value
+    if one.is_gone:
         kind = candidates[0] if len(candidates) == 1 else ChangeKind.AMBIGUOUS.value
-        old, evidence = row["had"].there(group_id).offsets[key][0], _GONE
-    else:
-        kind, old, evidence = ChangeKind.SET.value, row["before"], None
-    plans = row["plan_ids"] if {*candidates} <= _BY_US else []
+    plans = one.plan_ids if {*candidates} <= _BY_US else []
     return {
         **row,
-        "old_committed_offset": old,
+        "old_committed_offset": one.before[0] if one.is_gone else row["before"],
         "new_committed_offset": row["after"],
         "kind": kind,
         "candidates": candidates if kind == ChangeKind.AMBIGUOUS else None,
         "by_plan_id": plans[0] if len(plans) == 1 else None,
-        "evidence": evidence,
+        "evidence": _GONE if one.is_gone else None,
     }
 
 
 def _compared(
-    fs: pafs.FileSystem,
-    root: str,
-    before: AdminLook,
-    after: AdminLook,
-    *,
-    retention_ms: int | None,
-    profile: Profile,
-) -> _Between:
-    every = Looks(fs, root, after.cluster_id)
-    both = every.rows(before), every.rows(after)
+    looks: Looks, before: AdminLook, after: AdminLook, *, retention_ms: int | None, profile: Profile
+) -> tuple[list[Seen], list[Observation], int]:
+    """The looks from one to another; the last observation of each group and offset that differs between both, by key,
+    with its causes; and the number of groups that are left out."""
+    both = looks.rows(before), looks.rows(after)
     wanted = _with_other_offsets(*both)
     first, last = (Seen(replace(one, offsets=_of_groups(one.offsets, wanted))) for one in both)
     known, left_out = _answered(first, last)
     differing = set(wanted.to_pylist())
     changed = [name for name in known if name in differing or first.there(name).state != last.there(name).state]
-    looks = Looks(fs, root, after.cluster_id, pa.array(changed, pa.string()))
-    inner = looks.before(after.taken_at_ms, after_ms=before.taken_at_ms) if changed else ()
+    own = looks.of_groups(changed)
+    inner = own.before(after.taken_at_ms, after_ms=before.taken_at_ms) if changed else ()
     seen = [last, *map(Seen, inner), first][::-1]
-    rows = [row for name in changed for row in _offset_rows(seen, name)]
-    add_causes(looks, rows, retention_ms=retention_ms, profile=profile)
-    return _Between(changed=changed, looks=seen, rows=rows, left_out=left_out)
+    found = [one for name in changed for one in _last_ones(seen, name)]
+    add_causes(own, found, retention_ms=retention_ms, profile=profile)
+    return seen, found, left_out
+
+
+def _last_ones(looks: Sequence[Seen], group_id: str) -> Iterator[Observation]:
+    """Where the first and the last look differ about a group, what came last of it and of each of its offsets."""
+    last: dict[TopicPartition | None, Observation] = {}
+    for one in observations(looks, group_id):
+        if one.had is not None and (one.key is not None or one.before[0] != one.after[0]):
+            last[one.key] = one
+    for key in sorted(last, key=lambda key: key or ()):
+        # As in every diff it is the offset, and the state, that counts.
+        ends = (_shown(look.value(group_id, key)) for look in (looks[0], looks[-1]))
+        is_seen = key is None or (looks[0].sees(key[0]) and looks[-1].sees(key[0]))
+        if len({*ends}) > 1 and is_seen:
+            yield last[key]
+
+
+def _shown(value: Any) -> Any:
+    """What of a value is compared: its offset, or its state; None where there is none."""
+    return None if value is None or value[0] == "" else value[0]
+
+
+def _row(one: Observation, looks: Sequence[Seen], causes: list[str]) -> dict[str, Any]:
+    """What differs between the first and the last look, and when it became so."""
+    before, after = (_shown(look.value(one.group_id, one.key)) for look in (looks[0], looks[-1]))
+    topic, partition = one.key or (None, None)
+    return {
+        "group_id": one.group_id,
+        "topic": topic,
+        "partition": partition,
+        "before": before,
+        "after": after,
+        "change": APPEARED if before is None else DISAPPEARED if after is None else CHANGED,
+        "changed_after_ms": one.changed_after_ms,
+        "changed_by_ms": one.changed_by_ms,
+        "candidates": causes,
+        "plan_ids": one.plan_ids,
+    }
+
+
+def _group_causes(one: Observation, offsets: Sequence[Observation]) -> list[str]:
+    """What can have removed a group that is gone: the broker removes one that has lost its last offset, or has none."""
+    own = [offset for offset in offsets if offset.group_id == one.group_id]
+    can_expire = not own or any(ChangeKind.EXPIRED.value in offset.candidates for offset in own)
+    return [] if one.after[0] else [ChangeKind.EXPIRED.value] * can_expire + [ChangeKind.DELETED.value]
 
 
 def _of_groups(rows: pa.Table, group_ids: pa.Array) -> pa.Table:
     return rows.filter(pc.is_in(rows["group_id"], value_set=group_ids))
 
 
-def add_causes(looks: Looks, rows: Sequence[dict[str, Any]], *, retention_ms: int | None, profile: Profile) -> None:
-    """Give each row that differs between two looks its `candidates`, everything that can have made it so, and
-    `plan_ids`, the plans of ours that may have.
+def add_causes(looks: Looks, found: Sequence[Observation], *, retention_ms: int | None, profile: Profile) -> None:
+    """Find the causes of each change of an offset, everything that can have made it so."""
+    found = [one for one in found if one.key is not None]
+    gone = [one for one in found if one.is_gone]
+    since_ms = min((one.had.look.taken_at_ms for one in gone if one.had is not None), default=0)
+    plans = own_actions(looks.fs, looks.root, looks.cluster_id, since_ms=since_ms)[0] if gone else {}
+    due = _due(looks, gone, retention_ms, profile)
+    for one in found:
+        one.candidates = _candidates(one, due) if one.is_gone else [COMMITTED]
+        acts = plans.get(one.offset_key, ()) if one.is_gone else ()
+        one.plan_ids = sorted({act.plan_id for act in acts if _touches(act, one)})
 
-    A row has the key, `before` and `after`, changed_after_ms, changed_by_ms, and what the looks `had` and `has` say.
-    """
-    since_ms = min((row["had"].look.taken_at_ms for row in rows), default=0)
-    removed = own_actions(looks.fs, looks.root, looks.cluster_id, since_ms=since_ms)[0] if rows else {}
-    plans = {key: [(act.intent_at_ms, act.outcome_at_ms, act.plan_id) for act in acts] for key, acts in removed.items()}
-    due = _due(looks, rows, retention_ms, profile)
-    for row in rows:
-        row["candidates"] = _candidates(row, due)
-        row["plan_ids"] = _plan_ids(row, plans)
+
+def _touches(act: OwnAction, one: Observation) -> bool:
+    """Whether a deletion by a plan of ours touches the interval of a change."""
+    is_over = act.outcome_at_ms is not None and act.outcome_at_ms < one.changed_after_ms
+    return act.intent_at_ms <= one.changed_by_ms and not is_over
 
 
 def _answered(first: Seen, last: Seen) -> tuple[list[str], int]:
@@ -269,87 +360,18 @@ def _with_other_offsets(before: LookRows, after: LookRows) -> pa.Array:
     return pc.unique(pa.concat_arrays(one_sided))
 
 
-def _offset_rows(looks: Sequence[Seen], group_id: str) -> Iterable[dict[str, Any]]:
-    """What differs of a group's offsets, with the looks between which each became what it is."""
-    first, last = looks[0].there(group_id), looks[-1].there(group_id)
-    for key in sorted(first.offsets.keys() | last.offsets.keys()):
-        before, after = first.offsets.get(key), last.offsets.get(key)
-        # As in every diff it is the offset that counts.
-        is_same = before is not None and after is not None and before[0] == after[0]
-        if is_same or not (looks[0].sees(key[0]) and looks[-1].sees(key[0])):
-            continue
-        had, has = _turn(looks, group_id, key)
-        yield {
-            "group_id": group_id,
-            "topic": key[0],
-            "partition": key[1],
-            "before": None if before is None else before[0],
-            "after": None if after is None else after[0],
-            "change": _change(before, after),
-            "changed_after_ms": had.there(group_id).fetched_ms[0],
-            "changed_by_ms": has.there(group_id).fetched_ms[1],
-            "had": had,
-            "has": has,
-        }
-
-
-def _turn(looks: Sequence[Seen], group_id: str, key: tuple[str, int] | None) -> tuple[Seen, Seen]:
-    """The last look that shows another value (without a key: another state) than the last of all, and the next one that
-    answers."""
-
-    def value(seen: Seen) -> object:
-        there = seen.there(group_id)
-        return there.state if key is None else there.offsets.get(key)
-
-    has = looks[-1]
-    for seen in reversed(looks[:-1]):
-        if not seen.answers(group_id) or (key is not None and not seen.sees(key[0])):
-            continue
-        if value(seen) != value(looks[-1]):
-            return seen, has
-        has = seen
-    return looks[0], has
-
-
-def _group_row(looks: Sequence[Seen], group_id: str, own: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """What differs of a group, of whose offsets `own` differ; None where nothing does."""
-    before, after = looks[0].there(group_id).state or None, looks[-1].there(group_id).state or None
-    if before == after:
-        return None
-    had, has = _turn(looks, group_id, None)
-    # The broker removes a group that has lost its last offset, and one without any.
-    can_expire = not own or any(ChangeKind.EXPIRED.value in row["candidates"] for row in own)
-    gone = [ChangeKind.EXPIRED.value] * can_expire + [ChangeKind.DELETED.value]
-    return {
-        "group_id": group_id,
-        "before": before,
-        "after": after,
-        "change": _change(before, after),
-        "changed_after_ms": had.there(group_id).described_ms[0],
-        "changed_by_ms": has.there(group_id).described_ms[1],
-        "candidates": gone if after is None else [],
-    }
-
-
-def _change(before: object, after: object) -> str:
-    if before is None:
-        return APPEARED
-    return DISAPPEARED if after is None else CHANGED
-
-
-def _candidates(row: Mapping[str, Any], due: Mapping[tuple[int, OffsetKey], int | None]) -> list[str]:
-    """Everything that can have made an offset what it is, in the order of change_kinds.CAUSES."""
-    if row["after"] is not None:
-        return [COMMITTED]
-    had, has, topic = row["had"], row["has"], row["topic"]
-    due_after_ms = due.get((had.look.taken_at_ms, _key(row)))
+def _candidates(one: Observation, due: Mapping[tuple[int, OffsetKey], int | None]) -> list[str]:
+    """Everything that can have removed an offset, in the order of change_kinds.CAUSES."""
+    had, has, (group_id, topic, partition) = one.had, one.has, one.offset_key
+    assert had is not None
+    due_after_ms = due.get((had.look.taken_at_ms, one.offset_key))
     found = []
-    if due_after_ms is None or due_after_ms <= row["changed_by_ms"]:
+    if due_after_ms is None or due_after_ms <= one.changed_by_ms:
         found.append(ChangeKind.EXPIRED)
     found.append(ChangeKind.DELETED)
-    then, now = had.there(row["group_id"]), has.there(row["group_id"])
-    others = {key: value for key, value in then.offsets.items() if key != (topic, row["partition"])}
-    if not any(now.offsets.get(key) == value for key, value in others.items()):
+    now = has.there(group_id).offsets
+    others = {key: value for key, value in had.there(group_id).offsets.items() if key != (topic, partition)}
+    if not any(now.get(key) == value for key, value in others.items()):
         found.append(ChangeKind.GROUP_DELETED)
     if topic not in has.topics or has.topics[topic] != had.topics.get(topic):
         found.append(ChangeKind.TOPIC_DELETED)
@@ -357,51 +379,44 @@ def _candidates(row: Mapping[str, Any], due: Mapping[tuple[int, OffsetKey], int 
 
 
 def _due(
-    looks: Looks, rows: Sequence[Mapping[str, Any]], retention_ms: int | None, profile: Profile
+    looks: Looks, gone: Sequence[Observation], retention_ms: int | None, profile: Profile
 ) -> dict[tuple[int, OffsetKey], int | None]:
     """By look and offset: from when on an offset that is gone can have been due; without an entry, or with None, where
     that is not bounded, as where the retention is not known."""
     found: dict[tuple[int, OffsetKey], int | None] = {}
-    gone: dict[int, tuple[AdminLook, set[str], set[int]]] = {}
-    for row in rows:
-        if row["after"] is None:
-            look = row["had"].look
-            _, names, retentions = gone.setdefault(look.taken_at_ms, (look, set(), set()))
-            names.add(row["group_id"])
-            shown = (one.look.metadata.retention_minutes for one in (row["had"], row["has"]))
-            retentions |= {minutes * _MINUTE_MS for minutes in shown if minutes is not None}
-    for taken_at_ms, (look, names, retentions) in gone.items():
+    at: dict[int, tuple[AdminLook, set[str], set[int]]] = {}
+    for one in gone:
+        assert one.had is not None
+        look = one.had.look
+        _, names, retentions = at.setdefault(look.taken_at_ms, (look, set(), set()))
+        names.add(one.group_id)
+        shown = (each.look.metadata.retention_minutes for each in (one.had, one.has))
+        retentions |= {minutes * _MINUTE_MS for minutes in shown if minutes is not None}
+    for taken_at_ms, (look, names, retentions) in at.items():
         retention = min(retentions, default=None) if retention_ms is None else retention_ms
-        if retention is None:
-            continue
-        wanted = pa.array(sorted(names), pa.string())
-        tables = tables_of(merge_looks(looks, look))
-        groups, offsets = (_of_groups(rows, wanted) for rows in (tables[0], tables[2]))
-        judged = judge_between(
-            with_nulls("committed_offsets", offsets).combine_chunks(),
-            with_nulls("groups", groups).combine_chunks(),
-            retention_ms=retention,
-            now_ms=taken_at_ms,
-            seen_ms=taken_at_ms,
-            sweep_ms=None,
-            profile=profile,
-        )
-        for row in judged.select([*KEY, "due_after_ms"]).to_pylist():
-            found[taken_at_ms, _key(row)] = row["due_after_ms"]
+        if retention is not None:
+            judged, _ = judge_look(looks.of_groups(names), look, retention_ms=retention, profile=profile)
+            for row in judged.select([*KEY, "due_after_ms"]).to_pylist():
+                found[taken_at_ms, (row["group_id"], row["topic"], row["partition"])] = row["due_after_ms"]
     return found
 
 
-def _plan_ids(row: Mapping[str, Any], plans: Mapping[OffsetKey, Sequence[tuple[int, int | None, str]]]) -> list[str]:
-    """The plans of which a deletion of an offset that is gone touches its interval."""
-    if row["after"] is not None:
-        return []
-    after_ms, by_ms = row["changed_after_ms"], row["changed_by_ms"]
-    acts = plans.get(_key(row), ())
-    return sorted({plan for begun, ended, plan in acts if begun <= by_ms and (ended is None or ended >= after_ms)})
-
-
-def _key(row: Mapping[str, Any]) -> OffsetKey:
-    return row["group_id"], row["topic"], row["partition"]
+def judge_look(
+    looks: Looks, look: AdminLook, *, retention_ms: int, sweep_ms: int | None = None, profile: Profile
+) -> tuple[pa.Table, pa.Table]:
+    """The verdicts on the offsets of a look, each with its committed_offset, and the groups that it has."""
+    groups, _, offsets = tables_of(merge_looks(looks, look))
+    groups, offsets = with_nulls("groups", groups), with_nulls("committed_offsets", offsets)
+    judged = judge_between(
+        offsets.combine_chunks(),
+        groups.combine_chunks(),
+        retention_ms=retention_ms,
+        now_ms=look.taken_at_ms,
+        seen_ms=look.taken_at_ms,
+        sweep_ms=sweep_ms,
+        profile=profile,
+    )
+    return judged.append_column("committed_offset", offsets["committed_offset"]), groups
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -5,7 +5,6 @@ between two runs is not seen. Every disappearance and its cause is there, also f
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -15,6 +14,8 @@ from sexton.errors import NoCoverage
 from sexton.history.events import (
     NOWHERE,
     Event,
+    NextVerdict,
+    Story,
     cause_of,
     counted,
     event_of,
@@ -23,7 +24,6 @@ from sexton.history.events import (
     removal_cause,
     state_words,
 )
-from sexton.history.log_story import NextVerdict
 from sexton.lake.catalog import Lake
 from sexton.lake.database import Rows, marks
 from sexton.lake.published_tables import PublishedTables
@@ -36,21 +36,6 @@ _KNOWN = ("group_type", "state", "protocol_type", "member_count")
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedStory:
-    """The history of a group; `state` is "" if the newest run, `run`, has no such group.
-
-    `block` is what makes the broker's sweep of the group's log partition fail, or None.
-    """
-
-    run: PublishedRun
-    events: list[Event]
-    state: str
-    next_ones: list[NextVerdict]
-    log_partition: int | None = None
-    block: SweepBlock | None = None
-
-
 def published_story(
     lake: Lake,
     group_id: str,
@@ -58,8 +43,9 @@ def published_story(
     is_requested: Callable[[str, int], bool],
     as_of_ms: int | None,
     cluster_id: str | None = None,
-) -> PublishedStory:
-    """The history of a group in the runs up to `as_of_ms` (None: all); NoCoverage if none is published.
+) -> tuple[PublishedRun, Story]:
+    """The history of a group in the runs up to `as_of_ms` (None: all), and the newest of them; NoCoverage if none is
+    published.
 
     Without `cluster_id` the tables must be of one cluster only, else UsageError.
     """
@@ -81,13 +67,12 @@ def published_story(
     offsets = sorted(of_newest("committed_offsets"), key=_key)
     state = states.get(newest.key.as_of_ms)
     home = next((row["log_partition"] for row in (state, *offsets) if row is not None), None)
-    return PublishedStory(
-        run=newest,
+    return newest, Story(
         events=sorted(events, key=lambda event: (event.timestamp_ms or 0, event.log_offset)),
         state=_words(state),
         log_partition=home,
         block=None if home is None else block_of(tables, newest, home),
-        next_ones=[_next(row, verdicts[_key(row)]) for row in offsets if _key(row) in verdicts],
+        next_verdicts=[_next(row, verdicts[_key(row)]) for row in offsets if _key(row) in verdicts],
     )
 
 
@@ -99,9 +84,7 @@ def block_of(tables: PublishedTables, run: PublishedRun, log_partition: int) -> 
     return next((block for row in rows if (block := block_in(row)) is not None), None)
 
 
-def changes_between_runs(
-    lake: Lake, before: PublishedRun, after: PublishedRun, group_ids: Sequence[str]
-) -> list[Row]:
+def changes_between_runs(lake: Lake, before: PublishedRun, after: PublishedRun, group_ids: Sequence[str]) -> list[Row]:
     """Rows of offset_changes of some groups, of the runs after `before` up to `after`; expired runs count too."""
     tables = PublishedTables(lambda: lake)
     source, _ = tables.between(_CHANGES, after.key.cluster_id, before.key.as_of_ms + 1, after.key.as_of_ms)
@@ -119,9 +102,7 @@ def states_of_group(tables: PublishedTables, runs: Sequence[PublishedRun], group
     return {row["as_of_ms"]: row for row in rows}
 
 
-def changes_of_group(
-    tables: PublishedTables, source: str, runs: Sequence[PublishedRun], group_id: str
-) -> list[Row]:
+def changes_of_group(tables: PublishedTables, source: str, runs: Sequence[PublishedRun], group_id: str) -> list[Row]:
     """A group's rows of `source` (PublishedTables.between of offset_changes), the oldest first.
 
     For the instants of `runs`, the rows of these runs; for other instants, whose runs have expired, all rows.

@@ -10,12 +10,9 @@ from dataclasses import asdict
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import fs as pafs
 
-from sexton.archive.admin_looks import AdminLook, Looks, look_at
+from sexton.archive.admin_looks import AdminLook, Looks
 from sexton.archive.cluster_metadata import differences_text
-from sexton.archive.coverage import ADMIN
-from sexton.archive.folder import filesystem
 from sexton.archive.look_intervals import MergedLooks, merge_looks
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.partitioner import partition_of
@@ -37,20 +34,17 @@ EMPTY = ("unreachable_offsets", "pending_offsets", "open_transactions", "undecod
 CHANGES = "offset_changes"
 
 
-def run(engine: Engine, folder: RunFolder, request: ReplayRequest, look: AdminLook) -> RunRecord:
+def run(engine: Engine, folder: RunFolder, request: ReplayRequest, looks: Looks, look: AdminLook) -> RunRecord:
     """Fill the state tables of `folder` from a look and those before it."""
-    assert request.archive is not None
-    fs, root = filesystem(request.archive)
-    looks = Looks(fs, root, look.cluster_id)
     merged = merge_looks(looks, look)
     choice = choose(request.profile, look.metadata.broker_version)
     groups, members, offsets = tables_of(merged)
-    changes, left_out = _changes(fs, root, request, look, choice.profile)
+    changes, left_out = _changes(looks, request, look, choice.profile)
     tables = {"groups": groups, "members": members, "committed_offsets": offsets}
     if changes is not None:
         tables[CHANGES] = changes
     parts = {part for rows in (groups, changes or groups) for part in rows["log_partition"].unique().to_pylist()}
-    record = _record(request, merged, choice, sorted(parts or {ONLY_PARTITION}))
+    record = _record(request, looks, merged, choice, sorted(parts or {ONLY_PARTITION}))
     folder.reset()
     folder.write_run(record)
     written = engine.map(
@@ -77,21 +71,21 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest, look: AdminLo
 
 
 def _changes(
-    fs: pafs.FileSystem, root: str, request: ReplayRequest, look: AdminLook, profile: Profile
+    looks: Looks, request: ReplayRequest, look: AdminLook, profile: Profile
 ) -> tuple[pa.Table | None, list[str]]:
     """The rows of offset_changes since the look of the instant that is asked for; None without one; and a warning."""
-    since = None if request.since_ms is None else look_at(fs, root, look.cluster_id, request.since_ms)
+    since = None if request.since_ms is None else looks.at(request.since_ms)
     if since is None or since.taken_at_ms >= look.taken_at_ms:
         return None, []
     asked_ms = None if request.retention_minutes is None else request.retention_minutes * 60_000
-    changes, left_out = changes_of_looks(fs, root, since, look, retention_ms=asked_ms, profile=profile)
+    changes, left_out = changes_of_looks(looks, since, look, retention_ms=asked_ms, profile=profile)
     count = look.metadata.partition_count
     homes = [partition_of(name, count) if count else ONLY_PARTITION for name in changes["group_id"].to_pylist()]
     what = f"changes of {left_out} groups are not recorded: not both looks at the interval's ends answer about them"
     return changes.append_column("log_partition", pa.array(homes, pa.int32())), [what] if left_out else []
 
 
-def _record(request: ReplayRequest, merged: MergedLooks, choice: Choice, parts: list[int]) -> RunRecord:
+def _record(request: ReplayRequest, looks: Looks, merged: MergedLooks, choice: Choice, parts: list[int]) -> RunRecord:
     look = merged.look
     metadata = look.metadata
     recorded = metadata.retention_minutes
@@ -114,9 +108,9 @@ def _record(request: ReplayRequest, merged: MergedLooks, choice: Choice, parts: 
         partition_count=metadata.partition_count or None,
         log_partitions=parts,
         cuts=dict.fromkeys(parts, 0),
-        coverage=ADMIN,
+        coverage=looks.coverage,
         origins=("looks",),
-        coverage_reason=f"by Admin API, the log is not read: {look.reason}",
+        coverage_reason=f"{looks.source}, the log is not read: {look.reason}",
         look_sha256=look.sha256,
         inflated_cap_bytes=settings().inflated_cap_bytes,
         **asdict(_recorded(look)),

@@ -80,9 +80,9 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest, *, keeps_fold
     `keeps_fold`: its checkpoint may be kept, for a later run to go on from.
     """
     if request.archive is not None:
-        look = look_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms)
-        if look is not None:
-            return merge_looks.run(engine, folder, request, look)
+        found = look_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms)
+        if found is not None:
+            return merge_looks.run(engine, folder, request, *found)
     source = _open(request).with_buffer(request.load_buffer_bytes).with_codec(request.codec)
     choice, is_open = choose(request.profile, source.broker_version), False
     folder.reset()

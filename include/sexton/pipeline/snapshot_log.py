@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from pyarrow import fs as pafs
 
-from sexton.archive.admin_looks import AdminLook, look_at
+from sexton.archive.admin_looks import AdminLook, AdminLooks
 from sexton.archive.cluster_metadata import (
     ClusterMetadata,
     LogPartitionMetadata,
@@ -24,7 +24,6 @@ from sexton.archive.cluster_metadata import (
     snapshot_instants,
     write_metadata,
 )
-from sexton.archive.coverage import ADMIN
 from sexton.archive.files import child_folders
 from sexton.archive.folder import filesystem
 from sexton.archive.lineages import Origin, write_origin
@@ -164,7 +163,7 @@ def _of_look(look: AdminLook) -> Snapshot:
         taken_at_ms=look.taken_at_ms,
         log_partitions=look.metadata.partition_count,
         warnings=look.warnings,
-        coverage=ADMIN,
+        coverage=AdminLooks.coverage,
         looked_because=look.reason,
         groups=look.rows["groups"],
         offsets=look.rows["offsets"],
@@ -228,7 +227,7 @@ def earlier(request: SnapshotRequest) -> Snapshot | None:
     fs, root = filesystem(request.archive)
     clusters = [request.cluster_id] if request.cluster_id is not None else child_folders(fs, root)
     if request.as_of_ms is not None and len(clusters) == 1 and not snapshot_instants(fs, root, clusters[0]):
-        look = look_at(fs, root, clusters[0], request.as_of_ms)
+        look = AdminLooks(fs, root, clusters[0]).at(request.as_of_ms)
         return None if look is None else _of_look(look)
     # A snapshot that died has no metadata; without any, snapshot_window would take its segments for a whole snapshot.
     if request.as_of_ms is None or len(clusters) != 1 or not snapshot_instants(fs, root, clusters[0]):

@@ -7,8 +7,9 @@ ONLY_PARTITION. What only the bytes of the log show is no column here.
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import fs as pafs
 
-from sexton.archive.admin_looks import AdminLook, look_at
+from sexton.archive.admin_looks import AdminLook, AdminLooks, Looks
 from sexton.archive.cluster_metadata import snapshot_instants, the_cluster
 from sexton.archive.folder import filesystem
 from sexton.archive.look_intervals import MergedLooks
@@ -20,16 +21,27 @@ NOT_DESCRIBED = "Dead"
 """State of a group that is listed and was not described: nothing of it expires."""
 
 
-def look_for(archive: str, *, cluster_id: str | None = None, as_of_ms: int | None) -> AdminLook | None:
-    """The look that answers for an instant in place of the log: None without one, and where a snapshot of the log is
-    newer or answers for it."""
+KINDS: list[type[Looks]] = [AdminLooks]
+"""What can stand for the log, the first that answers."""
+
+
+def look_for(archive: str, *, cluster_id: str | None = None, as_of_ms: int | None) -> tuple[Looks, AdminLook] | None:
+    """The look that answers for an instant in place of the log, and its series: None without one, and where a snapshot
+    of the log is newer or answers for it."""
     fs, root = filesystem(archive)
     cluster = the_cluster(fs, root, cluster_id)
-    look = None if cluster is None else look_at(fs, root, cluster, as_of_ms)
-    if cluster is None or look is None:
-        return None
-    needed_ms = look.taken_at_ms if as_of_ms is None else as_of_ms
-    return None if any(at >= needed_ms for at in snapshot_instants(fs, root, cluster)) else look
+    for kind in KINDS if cluster is not None else ():
+        looks = kind(fs, root, str(cluster))
+        if (look := looks.at(as_of_ms)) is not None:
+            needed_ms = look.taken_at_ms if as_of_ms is None else as_of_ms
+            is_older = any(at >= needed_ms for at in snapshot_instants(fs, root, looks.cluster_id))
+            return None if is_older else (looks, look)
+    return None
+
+
+def looks_of(fs: pafs.FileSystem, root: str, cluster_id: str, coverage: object) -> Looks:
+    """The looks of a cluster that runs, plans and ledgers name by their coverage."""
+    return next(kind for kind in KINDS if kind.coverage == coverage)(fs, root, cluster_id)
 
 
 def tables_of(merged: MergedLooks) -> tuple[pa.Table, pa.Table, pa.Table]:

@@ -233,10 +233,10 @@ def open_view(request: ViewRequest) -> CoordinatorView:
     if request.archive is not None and request.topics_file is None:
         from sexton.runs.look_tables import look_for
 
-        if (look := look_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms)) is not None:
+        if found := look_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms):
             from sexton.views.looks_view import view_of_looks
 
-            return view_of_looks(request, look)
+            return view_of_looks(request, *found)
     from sexton.views.log_view import view_of_log
 
     return view_of_log(request)

@@ -4,7 +4,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.archive.admin_looks import AdminLook, Looks
-from sexton.archive.folder import filesystem
 from sexton.archive.look_intervals import merge_looks
 from sexton.coordinator.api.coordinator import Coordinator, Shard, Status
 from sexton.coordinator.api.recorded_settings import Recorded
@@ -16,11 +15,10 @@ from sexton.uris import uri_without_login
 from sexton.views.coordinator_view import CoordinatorView, LazyShards, LoadedPartition, ViewRequest
 
 
-def view_of_looks(request: ViewRequest, look: AdminLook) -> CoordinatorView:
+def view_of_looks(request: ViewRequest, looks: Looks, look: AdminLook) -> CoordinatorView:
     """The view of the look that answers for the request."""
-    fs, root = filesystem(str(request.archive))
     choice = choose(request.profile or AUTO, look.metadata.broker_version)
-    groups, members, offsets = tables_of(merge_looks(Looks(fs, root, look.cluster_id), look))
+    groups, members, offsets = tables_of(merge_looks(looks, look))
     parts = _LookParts({"groups": groups, "members": members, "committed_offsets": offsets})
     count = look.metadata.partition_count or None
     return CoordinatorView(
@@ -35,7 +33,7 @@ def view_of_looks(request: ViewRequest, look: AdminLook) -> CoordinatorView:
         parts=parts,
         recorded=Recorded(broker_settings=look.metadata.settings),
         doubts=choice.doubts,
-        warnings=[f"coverage admin: by Admin API, the log is not read: {look.reason}", *look.warnings],
+        warnings=[f"coverage {looks.coverage}: {looks.source}, the log is not read: {look.reason}", *look.warnings],
     )
 
 

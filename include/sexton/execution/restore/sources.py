@@ -10,7 +10,7 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.admin_looks import AdminLook, look_at, newest_look, read_look_table
+from sexton.archive.admin_looks import AdminLook, Looks
 from sexton.archive.cluster_metadata import newest_metadata, the_cluster
 from sexton.archive.folder import filesystem
 from sexton.coordinator.api.coordinator import Coordinator
@@ -24,10 +24,10 @@ from sexton.execution.restore.selection import Selection
 from sexton.ledger.entries import WRITTEN, Claim, Entry, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import recorded_steps
-from sexton.plans.basis import BY_LOG, BY_LOOKS, Basis, basis_of
+from sexton.plans.basis import BY_LOG, Basis, basis_of
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
-from sexton.runs.look_tables import look_for
+from sexton.runs.look_tables import look_for, looks_of
 from sexton.runs.source import LogSource, open_archive
 from sexton.views.coordinator_view import LazyShards, LoadedPartition
 from sexton.views.log_parts import LogParts
@@ -152,9 +152,8 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
 
     NoCoverage where the archive cannot answer for the instant, or for a group that is named.
     """
-    look = look_for(uri, cluster_id=cluster_id, as_of_ms=as_of_ms)
-    if look is not None:
-        return of_look(uri, look, as_of_ms=as_of_ms, selection=selection)
+    if seen := look_for(uri, cluster_id=cluster_id, as_of_ms=as_of_ms):
+        return of_look(*seen, as_of_ms=as_of_ms, selection=selection)
     source = open_archive(uri, as_of_ms=as_of_ms, topics_file=None, cluster_id=cluster_id)
     profile = of_broker(source.broker_version)
     parts = LogParts(source, profile=profile, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms)
@@ -181,20 +180,19 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
     return Source(name=f"as_of {as_of_ms}", cluster_id=source.cluster_id, values=values, warnings=warnings)
 
 
-def of_look(uri: str, look: AdminLook, *, as_of_ms: int, selection: Selection) -> Source:
+def of_look(looks: Looks, look: AdminLook, *, as_of_ms: int, selection: Selection) -> Source:
     """The selected offsets that a look found."""
-    fs, root = filesystem(uri)
     is_asked = selection.test()
     ids = look.metadata.topic_ids
-    rows = read_look_table(fs, root, look, "offsets").to_pylist()
+    rows = looks.table(look, "offsets").to_pylist()
     keyed = (((row["group_id"], row["topic"], row["partition"]), row) for row in rows)
     values = {key: _then({**row, "commit_timestamp_ms": None}, key[1], ids) for key, row in keyed if is_asked(key)}
     return Source(
         name=f"as_of {as_of_ms}",
         cluster_id=look.cluster_id,
         values=values,
-        warnings=[f"coverage admin: by the look of {look.taken_at_ms} ms", *look.warnings],
-        basis=BY_LOOKS,
+        warnings=[f"coverage {looks.coverage}: by the look of {look.taken_at_ms} ms", *look.warnings],
+        basis=basis_of({"coverage": looks.coverage}),
     )
 
 
@@ -207,7 +205,9 @@ def _topic_ids_at(fs: pafs.FileSystem, root: str, cluster_id: str, at_ms: int, b
     """The id of each topic at an instant, by the newest cluster metadata at or before it, or by the newest look that
     began before or answers for it; empty without any."""
     if not basis.needs_log:
-        look = look_at(fs, root, cluster_id, at_ms) or newest_look(fs, root, cluster_id, before_ms=at_ms)
+        looks = looks_of(fs, root, cluster_id, basis.about["coverage"])
+        earlier = [at for at in looks.instants if at < at_ms][-1:]
+        look = looks.at(at_ms) or next(map(looks.manifest, earlier), None)
         return {} if look is None else look.metadata.topic_ids
     metadata = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=at_ms)
     return {} if metadata is None else metadata.topic_ids

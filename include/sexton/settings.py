@@ -137,6 +137,7 @@ class Settings(OfCluster, BaseSettings):
     spark_conn_id: str = Field("spark_default", description="Airflow connection of Spark")
     catchup: bool = Field(False, description="whether offset_retention runs for missed intervals")
     max_active_runs: int = Field(1, ge=1, description="concurrent runs of offset_retention, besides backfills")
+    preload: bool = Field(True, description="whether Airflow's scheduler imports what the jobs of LocalExecutor import")
     owner: str = Field("kafka-platform", min_length=1, description="owner of the tasks in Airflow")
     start_date: AwareDatetime = Field(
         datetime(2025, 1, 1, tzinfo=UTC),

@@ -163,11 +163,13 @@ def test_exit_codes(home, monkeypatch, code, raises, way) -> None:
     assert len(list((home / "var" / "alerts").glob("*.json"))) == (1 if code == 5 else 0)
 
 
+@pytest.mark.parametrize("is_warm", [False, True])
 @pytest.mark.parametrize(
     ("code", "raises"), [(0, None), (1, AirflowException), (4, AirflowSkipException), (6, AirflowFailException)]
 )
-def test_a_job_over_spark_connect(home, monkeypatch, code, raises) -> None:
+def test_a_job_over_spark_connect(home, monkeypatch, code, raises, is_warm) -> None:
     """It is a Python process whose environment names the server; no argument has the token."""
+    monkeypatch.setattr(tasks, "is_warm", lambda: is_warm)
     server = {"conn_type": "spark_connect", "host": "localhost", "port": 15002, "password": "tok en"}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(server))
     job = home / "spark_jobs" / "find_expired.py"

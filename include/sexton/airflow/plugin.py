@@ -1,12 +1,12 @@
-"""The Airflow plugin of the listener. The dashboard has its own (sexton.ui.plugin)."""
+"""The Airflow plugin of the listeners. The dashboard has its own (sexton.ui.plugin)."""
 
 from airflow.plugins_manager import AirflowPlugin
 
-from sexton.airflow import listener
+from sexton.airflow import listener, warm_jobs
 
 
 class SextonAirflowPlugin(AirflowPlugin):
     """Loaded by every Airflow process."""
 
     name = "sexton_airflow"
-    listeners = [listener]  # noqa: RUF012
+    listeners = [listener, warm_jobs]  # noqa: RUF012

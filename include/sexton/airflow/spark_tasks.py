@@ -17,7 +17,7 @@ import ast
 import json
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
@@ -46,6 +46,7 @@ from sexton.airflow.formats import instant_ms, ms_of
 from sexton.airflow.openlineage import DatasetKind, lineage_of
 from sexton.airflow.pools import AUDIT_POOL, KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
 from sexton.airflow.runs import has_file, read_outcome, remove_outcome, run_folder
+from sexton.airflow.warm_jobs import ForkedJob, is_warm
 from sexton.errors import EXIT_MEANINGS, DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
 from sexton.process_id import TASK, host, process_id
 from sexton.requests import REQUESTS
@@ -237,6 +238,7 @@ class SparkJob(SparkSubmitOperator):
     """The cluster's address, once the task has talked to one."""
     process: SubprocessHook | None = None
     """The job, if it is no spark-submit."""
+    exit_code: int | None = None
     outcome: Mapping[str, Any] = {}
     """What the job reported, once it has ended well."""
 
@@ -246,18 +248,19 @@ class SparkJob(SparkSubmitOperator):
             mask_secret(secret)
         self.application_args = [text for text in self.application_args or [] if text and not text.endswith("=")]
         folder = _folder_of(context)
-        remove_outcome(folder, self.task_id)
+        forget = partial(remove_outcome, folder, self.task_id)
         failure: AirflowException | None = None
         try:
             if not self.needs_spark():
-                self._run()
+                self._run(forget)
             elif BaseHook.get_connection(self._conn_id).conn_type == SparkConnectHook.conn_type:
                 # The stages of a run share a session, so that the server's workers load the package and its kernels
                 # once a run; of maintenance each has its own, since a cancelled task ends all work of its session.
                 shared = folder if self.task_id in STAGES else f"{folder} {self.task_id}"
                 session = f"session_id={uuid5(NAMESPACE_URL, shared)}"
-                self._run(SPARK_REMOTE=f"{_connect_url(self._conn_id)};{session}")
+                self._run(forget, SPARK_REMOTE=f"{_connect_url(self._conn_id)};{session}")
             else:
+                forget()
                 self.env_vars = {**(self.env_vars or {}), TASK: _this_task()}
                 super().execute(context)
         except AirflowException as error:
@@ -295,11 +298,16 @@ class SparkJob(SparkSubmitOperator):
         is_local = settings().engine == "local" and self.task_id in STAGES and not job.writes_iceberg
         return job.needs_spark and not is_local
 
-    def _run(self, **variables: str) -> None:
-        """Run the job as a process of this Python; AirflowException if it fails."""
-        self.process = SubprocessHook()
+    def _run(self, forget: Callable[[], None], **variables: str) -> None:
+        """Run the job as a process of this Python, after `forget`; AirflowException if it fails."""
+        if is_warm():
+            self.process = ForkedJob(forget)  # which reads and writes the run folder: a store's threads are not forked
+        else:
+            forget()
+            self.process = SubprocessHook()
         job = [sys.executable, self.application, *(self.application_args or [])]
         done = self.process.run_command(job, env=environment(**variables, **{TASK: _this_task()}), cwd=str(Path.cwd()))
+        self.exit_code = done.exit_code
         if done.exit_code:
             raise AirflowException(f"{self.task_id} ended with {done.exit_code}")
 
@@ -319,8 +327,7 @@ class SparkJob(SparkSubmitOperator):
 
     def _exit_code(self) -> int:
         """Return the exit code of the process. The hook of spark-submit has no public field for it."""
-        process = self.process.sub_process if self.process else getattr(self._hook, "_submit_sp", None)
-        code = getattr(process, "returncode", None)
+        code = self.exit_code if self.process else getattr(getattr(self._hook, "_submit_sp", None), "returncode", None)
         return code if isinstance(code, int) else ANY_ERROR
 
     def _describe(self, outlet_events: Any, context: Any) -> None:

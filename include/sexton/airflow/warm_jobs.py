@@ -1,0 +1,133 @@
+"""Jobs that begin with everything imported, as forks of their task.
+
+The six jobs of a run import for 15 s of processor time, 4 s of them Great Expectations. LocalExecutor forks its workers
+from the scheduler, and these fork every task: what the scheduler has imported, nobody imports again. With another
+executor, or where tasks are no forks, a job is a program of its own.
+
+Only modules are shared: a thread or a connection of Arrow, gRPC or a Kafka client would be missing in the forks.
+"""
+
+import logging
+import os
+import runpy
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, NoReturn
+
+from airflow.listeners import hookimpl
+from airflow.providers.standard.hooks.subprocess import SubprocessHook, SubprocessResult
+
+from sexton.settings import set_variables, settings
+
+log = logging.getLogger(__name__)
+
+MODULES = (
+    "pyspark.sql.connect.session",
+    "pyspark.sql.connect.functions",
+    "pyiceberg.catalog.sql",
+    "pyiceberg.io.pyarrow",
+    "great_expectations",
+    "sexton.kafka.session",
+    "sexton.pipeline.job",
+    "sexton.pipeline.snapshot_log",
+    "sexton.pipeline.replay_groups",
+    "sexton.pipeline.find_expired",
+    "sexton.pipeline.plan_tombstones",
+    "sexton.pipeline.validate_tables",
+    "sexton.pipeline.publish_tables",
+    "sexton.report.plan_page",
+    "sexton.airflow.spark_tasks",
+)
+"""What the jobs of a run import, and the DAG files."""
+_imported: list[str] = []
+_before: list[Any] = []
+"""The task's output in a job, which would close the job's if it were collected."""
+
+
+@hookimpl
+def on_starting(component: Any) -> None:  # noqa: ARG001  # Airflow passes by name
+    """Import MODULES in a scheduler, before it forks anything."""
+    if "scheduler" not in sys.argv or not settings().preload or is_warm():
+        return
+    from sexton.runs.engine import compiler_environment
+
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # it says a line for each of its functions
+    set_variables({"GX_ANALYTICS_ENABLED": "false", **compiler_environment()})
+    try:
+        for name in MODULES:
+            import_module(name)
+            _imported.append(name)
+    except Exception:  # whatever is missing here: a job says what it needs
+        log.exception("jobs of this scheduler import for themselves")
+
+
+def is_warm() -> bool:
+    """Whether a job can begin as a fork of this process."""
+    return len(_imported) >= len(MODULES)
+
+
+class ForkedJob(SubprocessHook):
+    """As SubprocessHook, of a Python program that is run by a fork of this process, after `first`."""
+
+    def __init__(self, first: Callable[[], None]) -> None:
+        super().__init__()
+        self._first = first
+        self._pid = 0
+
+    def run_command(
+        self,
+        command: list[str],
+        env: dict[str, str] | None = None,
+        output_encoding: str = "utf-8",
+        cwd: str | None = None,  # noqa: ARG002  # that of the task
+    ) -> SubprocessResult:
+        self.log.info("Running in a fork: %s", command)
+        reading, writing = os.pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            _become(command[1:], env or {}, writing, self._first)
+        os.close(writing)
+        line = ""
+        with os.fdopen(reading, encoding=output_encoding, errors="backslashreplace") as lines:
+            for text in lines:
+                line = text.rstrip()
+                self.log.info("%s", line)
+        code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        return SubprocessResult(exit_code=code, output=line)
+
+    def send_sigterm(self) -> None:
+        if self._pid:
+            os.killpg(self._pid, signal.SIGTERM)
+
+
+def _become(program: Sequence[str], environment: Mapping[str, str], output: int, first: Callable[[], None]) -> NoReturn:
+    """Be the process of a Python program: without Airflow's signal handlers, logging and work at the end."""
+    code: object = 1
+    with suppress(BaseException):
+        try:
+            os.setsid()
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+                signal.signal(number, signal.SIG_DFL)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            _before.extend((sys.stdout, sys.stderr))
+            sys.stdout, sys.stderr = (
+                os.fdopen(os.dup2(output, descriptor), "w", buffering=1, closefd=False) for descriptor in (1, 2)
+            )
+            logging.captureWarnings(False)
+            logging.basicConfig(level=logging.WARNING, force=True)
+            set_variables(environment)
+            first()
+            sys.argv = [*program]
+            runpy.run_path(program[0], run_name="__main__")
+            code = 0
+        except SystemExit as end:
+            code = end.code
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))

@@ -21,7 +21,7 @@ from sexton.kafka.jars import read_lock
 from sexton.lake.catalog import EXTENSIONS, open_lake, reader_properties
 from sexton.local.airflow_home import USERS, AirflowHome, connections
 from sexton.local.compose_init import CONNECT_HOST, CONNECT_TOKEN, KEPT, OWNERS, SPARK_DEFAULTS, TOKEN, write_secrets
-from sexton.local.spark_server import SERVER_CLASS
+from sexton.local.spark_server import DAEMON, SERVER_CLASS
 from sexton.runs.engine import CONNECT_PORT, JVM_OPTIONS, LOGGING
 from sexton.settings import Settings
 from tests.deploy.compose import (
@@ -257,7 +257,7 @@ def test_drivers_and_executors_see_the_same() -> None:
     assert f"--executor-memory={executor['SPARK_WORKER_MEMORY']}" in command
     assert f"--conf=spark.connect.grpc.binding.port={CONNECT_PORT}" in command
     assert f"--class={SERVER_CLASS}" in command
-    assert {f"--conf={name}={value}" for name, value in EXTENSIONS.items()} <= set(command)
+    assert {f"--conf={name}={value}" for name, value in {**EXTENSIONS, **DAEMON}.items()} <= set(command)
     assert SERVICES[CONNECT_HOST]["hostname"] == CONNECT_HOST
 
 

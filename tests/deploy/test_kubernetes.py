@@ -16,6 +16,7 @@ from sexton.airflow.pools import POOLS
 from sexton.kafka.jars import read_lock
 from sexton.lake.catalog import EXTENSIONS
 from sexton.local.compose_init import OWNERS
+from sexton.local.spark_server import DAEMON
 from sexton.runs.engine import CONNECT_PORT
 from sexton.settings import Settings
 from tests.airflow_database import migrated_database
@@ -79,7 +80,7 @@ def test_the_connect_server_is_a_resource_of_the_operator() -> None:
         assert spec[part]["template"]["spec"]["containers"][0]["name"] == f"spark-kubernetes-{container}"
     assert spec["sparkVersion"] == pyspark.__version__
     assert spec["sparkConf"]["spark.jars"].replace("local://", "") == GIVEN["SEXTON_SPARK_JARS"]
-    assert EXTENSIONS.items() <= spec["sparkConf"].items()
+    assert {**EXTENSIONS, **DAEMON}.items() <= spec["sparkConf"].items()
     text = (ROOT / "docs" / "kubernetes.md").read_text()
     (connection,) = (json.loads(line) for line in re.findall(r'^    (\{"conn_type".*\})$', text, re.MULTILINE))
     assert (connection["host"], connection["port"]) == (f"{CONNECT['metadata']['name']}-server", CONNECT_PORT)

@@ -18,6 +18,7 @@ from sexton.settings import Settings, program
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 UI_PORT = "spark.ui.port"
+DAEMON = {"spark.python.daemon.module": "sexton.spark.daemon"}
 WARM_JVM_OPTIONS = f"{QUICK_JVM_OPTIONS} -XX:ReservedCodeCacheSize=240m"
 """With the quick compiler alone Java keeps 48 MB of machine code, which the plans of one run fill: it would compile the
 same methods again and again."""
@@ -47,6 +48,7 @@ class SparkServer:
             "spark.connect.grpc.binding.address": HOST,
             "spark.connect.grpc.binding.port": str(self.port),
             **EXTENSIONS,
+            **DAEMON,
             "spark.sql.warehouse.dir": str(config.var / "spark-warehouse"),
             UI_PORT: str(self.ui_port),
             "spark.ui.killEnabled": "false",

@@ -21,7 +21,7 @@ class AuditRequest:
 
 def run_audit(engine: Engine, request: AuditRequest) -> RunRecord:
     """Replay, judge, plan and validate into `request.out`; a failed check is a row of dq_results, not an error."""
-    folder = RunFolder(request.out)
+    folder = RunFolder(request.out, keeps_tables=True)
     replay_groups.run(engine, folder, request.replay, keeps_fold=False)
     find_expired.run(engine, folder, policy=request.policy)
     plan_tombstones.run(engine, folder)

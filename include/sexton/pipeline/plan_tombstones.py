@@ -52,8 +52,12 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
     work_bytes = UNPACKED * folder.size_bytes("offset_verdicts", "groups")
     folder.remove(FOLDER)
     several = pa.array(list(in_several(folder, record)), pa.string())
+    is_here = engine.works_here(work_bytes)
     planned = engine.map(
-        "Planning tombstones", record.shards, lambda shard: _plan(folder, record, shard, several), work_bytes=work_bytes
+        "Planning tombstones",
+        record.shards,
+        lambda shard: _plan(folder, record, shard, several, is_here=is_here),
+        work_bytes=work_bytes,
     )
     counts, starts = Counter[int](), {}
     for each in planned:
@@ -75,10 +79,11 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
         policy_sha256=record.policy_sha256,
         tombstones={part.batches.log_partition: part.sha256 for part in written},
     )
+    rows_of = {each.shard: each.rows for each in planned}
     engine.map(
         "Naming tombstones",
         record.shards,
-        lambda shard: _name(folder, record, shard, identity, starts[shard]),
+        lambda shard: _name(folder, record, shard, identity, starts[shard], rows_of[shard]),
         work_bytes=work_bytes,
     )
     rows = {TABLE: counts.total(), FORECAST: sum(each.forecast for each in planned)}
@@ -90,7 +95,7 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
     return record
 
 
-def _plan(folder: RunFolder, record: RunRecord, shard: Shard, several: pa.Array) -> "_Planned":
+def _plan(folder: RunFolder, record: RunRecord, shard: Shard, several: pa.Array, *, is_here: bool) -> "_Planned":
     """Plan one shard: nothing at all where planning is blocked, nor for groups of `in_several`."""
     held, groups = read_held(folder, shard), folder.read_table("groups", shard)
     rows = _swept(folder, record, shard, held, groups)
@@ -109,7 +114,7 @@ def _plan(folder: RunFolder, record: RunRecord, shard: Shard, several: pa.Array)
     elif rows.num_rows:
         written = _write(folder, record, shard.log_partition, lambda: [rows], lambda: [undo])
     forecast = write_forecast(folder, record, shard, held, groups)
-    return _Planned(shard=shard, part=part, written=written, forecast=forecast)
+    return _Planned(shard=shard, part=part, written=written, forecast=forecast, rows=rows if is_here else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +129,14 @@ class _Written:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned:
     """What one shard adds to the plan, and how many rows of forecast it has; where it is the whole of its log
-    partition, and anything is planned of it, also its files."""
+    partition, and anything is planned of it, also its files. `rows` are its tombstones, if all is done in this process.
+    """
 
     shard: Shard
     part: PlanPart
     written: _Written | None
     forecast: int
+    rows: pa.Table | None
 
 
 def _write_divided(folder: RunFolder, record: RunRecord, log_partition: int) -> _Written:
@@ -165,7 +172,7 @@ def _write(
     def numbered() -> Iterator[pa.Table]:
         start = 0
         for rows in planned():
-            yield rows.append_column("position", pa.array(np.arange(start, start + rows.num_rows), pa.int64()))
+            yield _numbered(rows, start)
             start += rows.num_rows
 
     encoded = list(_encoded(record, log_partition, hashing()))
@@ -217,17 +224,23 @@ def _encoded(record: RunRecord, log_partition: int, tables: Iterable[pa.Table]) 
         yield encoded
 
 
-def _name(folder: RunFolder, record: RunRecord, shard: Shard, plan_id: str, start: int) -> None:
+def _name(
+    folder: RunFolder, record: RunRecord, shard: Shard, plan_id: str, start: int, rows: pa.Table | None
+) -> None:
     """Write the table of one shard, now that the plan has its id, and the shard its first position."""
-    if shard.bucket is not None:
-        rows = folder.read_internal(_PLANNED, shard)
-        rows = rows.append_column("position", pa.array(np.arange(start, start + rows.num_rows), pa.int64()))
+    if rows is not None or shard.bucket is not None:
+        rows = folder.read_internal(_PLANNED, shard) if rows is None else rows
+        rows = _numbered(rows, start)
     elif folder.exists(FOLDER, TOMBSTONES_FOLDER, f"{shard}.parquet"):
         rows = RunFolder(folder.uri, FOLDER).read_table(TOMBSTONES_FOLDER, shard)
     else:
         rows = WRITTEN_TOMBSTONES.empty_table()
     rows = rows.append_column("plan_id", pa.repeat(pa.scalar(plan_id), rows.num_rows))
     folder.write_table(record, TABLE, rows, shard)
+
+
+def _numbered(rows: pa.Table, start: int) -> pa.Table:
+    return rows.append_column("position", pa.array(np.arange(start, start + rows.num_rows), pa.int64()))
 
 
 def _swept(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table, groups: pa.Table) -> pa.Table:

@@ -42,7 +42,7 @@ class Planned:
 
 def make_plan(engine: Engine, request: PlanRequest, *, page: Page) -> Planned:
     """Make the plan of an instant in `request.out`, and keep it where it is of an archive, sound and not empty."""
-    folder = RunFolder(request.out)
+    folder = RunFolder(request.out, keeps_tables=True)
     record = judged_run(engine, folder, request.replay, request.policy)
     plan_tombstones.run(engine, folder, page=page)
     record = validate_tables.check_folder(folder)

@@ -15,10 +15,12 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs as pafs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sexton import __version__
@@ -32,6 +34,7 @@ from sexton.tables import COMMITTED_OFFSETS, TABLES
 from sexton.tables.table import Column, Origin, Table, is_filled
 
 LOG_OFFSET = COMMITTED_OFFSETS.column("log_offset")
+_KEPT_BYTES = 512 * 1024 * 1024
 WHOLE_RUN = 0
 """File stem of tables that are not split by log partition."""
 SHARDED = (
@@ -245,7 +248,19 @@ class RunRecord(BaseModel):
 
 
 class RunFolder(Folder):
-    """The files of one run."""
+    """The files of one run. With `keeps_tables` those that were written here need not be read again, if there is room.
+    """
+
+    def __init__(
+        self, root: Path | str, *names: str, fs: pafs.FileSystem | None = None, keeps_tables: bool = False
+    ) -> None:
+        super().__init__(root, *names, fs=fs)
+        self._kept: dict[tuple[str, ...], pa.Table] = {}
+        self._room_bytes = _KEPT_BYTES if keeps_tables else 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Another process has the files alone."""
+        return {**self.__dict__, "_kept": {}, "_room_bytes": 0}
 
     def fold(self, shard: Shard) -> Folder:
         """Where the checkpoint of a shard is."""
@@ -310,13 +325,12 @@ class RunFolder(Folder):
 
     def write_rows(self, rows: pa.Table, table: str, shard: Shard | int = WHOLE_RUN) -> None:
         """Write rows as they are."""
-        self.write(parquet_file(rows), table, f"{shard}.parquet")
+        self._write(rows, table, f"{shard}.parquet")
 
     def read_table(self, table: str, shard: Shard | int, columns: list[str] | None = None) -> pa.Table:
         """The rows of a shard, or of a log partition: those of its shards, in order."""
         try:
-            with self.open(table, f"{shard}.parquet") as file:
-                return pq.ParquetFile(file, pre_buffer=True).read(columns=columns)
+            return self._read(columns, table, f"{shard}.parquet")
         except FileNotFoundError:
             buckets = self._buckets(table, shard)
             if not buckets:
@@ -335,11 +349,29 @@ class RunFolder(Folder):
 
     def write_internal(self, name: str, rows: pa.Table, shard: Shard) -> None:
         """Write rows that only later stages read."""
-        self.write(parquet_file(rows), "internal", name, f"{shard}.parquet")
+        self._write(rows, "internal", name, f"{shard}.parquet")
 
     def read_internal(self, name: str, shard: Shard, columns: list[str] | None = None) -> pa.Table:
-        with self.open("internal", name, f"{shard}.parquet") as file:
+        return self._read(columns, "internal", name, f"{shard}.parquet")
+
+    def _write(self, rows: pa.Table, *names: str) -> None:
+        self.write(parquet_file(rows), *names)
+        if self._room_bytes > rows.nbytes:
+            self._room_bytes -= rows.nbytes
+            self._kept[names] = rows
+        else:
+            self._kept.pop(names, None)
+
+    def _read(self, columns: list[str] | None, *names: str) -> pa.Table:
+        if names in self._kept:
+            rows = self._kept[names]
+            return rows if columns is None else rows.select(columns)
+        with self.open(*names) as file:
             return pq.ParquetFile(file, pre_buffer=True).read(columns=columns)
+
+    def remove(self, *names: str) -> None:
+        self._kept = {kept: rows for kept, rows in self._kept.items() if kept[: len(names)] != names}
+        super().remove(*names)
 
 
 def snapshot_cluster(folder: RunFolder) -> str | None:

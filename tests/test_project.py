@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = {
-    *("help", "install", "demo", "up", "down", "bench", "lint", "docs", "lock"),
+    *("help", "install", "demo", "up", "down", "bench", "bench-all", "lint", "docs", "lock"),
     *("check", "test", "test-all", "test-long"),
 }
 

@@ -1,4 +1,4 @@
-"""`make bench`: the figures that the README and docs/performance.md state, measured on this machine.
+"""The figures that docs/performance.md states (`make bench-all`) or the README alone (`make bench`), on this machine.
 
 For every log (see `sets`), one at a time, in a scratch folder that is removed:
 
@@ -28,6 +28,7 @@ sizes in docs/operations.md and the model of load times that fits. A partial one
 written of them, if they are of the same machine. For a row by itself:
 
     python -m tests.bench --sets many-keys --records 3000000 --merge
+    python -m tests.bench --readme --merge      # the rows of the README
 
 A full run in pieces, as on a machine of which docs/bench has nothing yet:
 
@@ -52,7 +53,7 @@ from rich.console import Console
 from sexton.settings import PROJECT_ROOT, settings
 from tests.bench import load_model, readme, sizing
 from tests.bench.cluster import measure_on_cluster
-from tests.bench.figures import DOCS, FILE, Measured, keep_figures, read_figures, this_machine
+from tests.bench.figures import DOCS, FILE, MILLION, Measured, keep_figures, read_figures, this_machine
 from tests.bench.generate import write
 from tests.bench.increment import measure_increment
 from tests.bench.one_log import Kafka, audit_of_one_record, dump_rate, kafka_in, measure, read_through
@@ -72,6 +73,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that all is stopped, too
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # some shells set it: every start would compile all modules again
     console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
+    if options.readme:
+        options.sets, options.records = ",".join((*readme.SHORT_SETS, readme.WEAKEST)), str(
+            readme.SHORT_MILLIONS * MILLION
+        )
     is_partial = bool(options.sets or options.records or options.one_record or _asked_parts(options))
     is_for_docs = options.merge or options.render or not is_partial
     out = options.out or (DOCS if is_for_docs else settings().var / "bench")
@@ -96,6 +101,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--sets", default="", help=f"of {', '.join(log_set.name for log_set in SETS)}")
     parser.add_argument("--records", default="", help="records of each log, instead of the sizes of its set")
+    parser.add_argument("--readme", action="store_true", help="nothing but the logs that the README tells of")
     parser.add_argument("--increment", action="store_true", help="nothing but a delta of 1 %% of a log")
     parser.add_argument("--planning", action="store_true", help="nothing but the plan of a log's offsets, all due")
     parser.add_argument("--one-record", action="store_true", help="nothing but the audit of a log of one record")

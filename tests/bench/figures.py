@@ -31,8 +31,8 @@ class Figures:
     """The measurements of one log. `records` are its `commits` and the markers; all seconds are of this machine.
 
     Broker seconds are the work of its one loading thread, right after its start and in a JVM that has loaded before.
-    Kernel seconds are those of one core. Audit seconds are the wall's. `process_bytes` is the largest process of the
-    audit, `tree_bytes` all of them together; None was not measured (see `watch`).
+    Kernel seconds are those of one core. Audit seconds are the wall's, and of all cores together. `process_bytes` is
+    the largest process of the audit, `tree_bytes` all of them together; None was not measured (see `watch`).
     """
 
     name: str
@@ -43,12 +43,18 @@ class Figures:
     broker_warm_s: float
     kernel_s: float
     audit_s: float
+    audit_core_s: float | None = None
     process_bytes: int | None = None
     tree_bytes: int | None = None
 
     @property
     def label(self) -> str:
         return f"{self.name} {millions(self.commits)}"
+
+    @property
+    def audit_seconds(self) -> str:
+        """On the wall, and of all cores together."""
+        return f"{self.audit_s:.1f} / {'–' if self.audit_core_s is None else format(self.audit_core_s, '.1f')}"
 
     @property
     def audit_memory(self) -> str:

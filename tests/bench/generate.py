@@ -1,4 +1,4 @@
-"""Writes big logs of offset commits as a broker would leave them on disk: for `make bench` and the large tests.
+"""Writes big logs of offset commits as a broker would leave them on disk: for the bench and the large tests.
 
 `write` makes __consumer_offsets-N/ for every log partition, with segments of 100 MB and their indexes. Memory is
 bounded: a log partition is made some MB at a time, and several of them side by side.

@@ -1,4 +1,4 @@
-"""Fits the model of a coordinator's load time to the loads that `make bench` has measured.
+"""Fits the model of a coordinator's load time to the loads that `make bench-all` has measured.
 
 A full run writes the model into `sexton.coordinator.load_model`, so that it is the one of the figures beside it.
 """
@@ -15,7 +15,7 @@ from tests.bench.figures import Figures
 from tests.bench.sets import SETS
 
 PAGE = PROJECT_ROOT / "include" / "sexton" / "coordinator" / "load_model.py"
-BEGIN = "# fit: written by `make bench`"
+BEGIN = "# fit: written by `make bench-all`"
 END = "# end of fit"
 COMPRESSED = {log_set.name for log_set in SETS if log_set.shape.codec != "none"}
 KEYS = {log_set.name: log_set.shape.keys for log_set in SETS}

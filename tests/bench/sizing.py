@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tests.bench.figures import MILLION, Figures, Machine, millions
 from tests.bench.sets import SETS
 
-BEGIN = "<!-- sizes: written by `make bench` -->"
+BEGIN = "<!-- sizes: written by `make bench-all` -->"
 END = "<!-- end of sizes -->"
 RUN_S = 64.0
 """A run of offset_retention in `make demo`, whose log is next to nothing: the start of its six jobs."""

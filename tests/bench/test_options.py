@@ -52,6 +52,13 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         (["--cluster", "--records", "1000000"], ["plain 1 M cluster"]),
         (["--replicas"], ["plain 30 M replicas"]),
         (["--sets", "zstd", "--one-record"], ["zstd 3 M figures"]),
+        (
+            ["--readme"],
+            [f"{name} 30 M {parts}" for name, parts in (
+                ("plain", "figures+increment"), ("lz4", "figures"), ("transactional", "figures"),
+                ("many-keys", "figures+planning"), ("most-keys", "figures"),
+            )],
+        ),
     ],
     ids=" ".join,
 )

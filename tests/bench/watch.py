@@ -1,6 +1,7 @@
 """Runs a command and watches the memory of all processes that it starts."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ REST = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What a command printed, how long it took, and its peaks of memory.
+    """What a command printed, how long it took, on the wall and of all cores together, and its peaks of memory.
 
     `process_bytes` is the resident memory of its largest process, shared pages included. `tree_bytes` adds up all
     processes. Forked ones share pages, which count in the resident memory of each, so that these are summed by their
@@ -32,6 +33,7 @@ class Watched:
 
     output: str
     seconds: float
+    core_s: float
     process_bytes: int
     tree_bytes: int
 
@@ -46,7 +48,7 @@ def run_watched(
 
     `environment` is by default that of this process. Ctrl-C ends everything it started.
     """
-    start = time.perf_counter()
+    start, before_s = time.perf_counter(), _core_seconds()
     # Its own session, so that all of it can be ended together.
     process = subprocess.Popen(
         command,
@@ -73,8 +75,18 @@ def run_watched(
     if process.returncode:
         raise RuntimeError(f"{command[0]} ended with code {process.returncode}: {said or output}")
     return Watched(
-        output=output or "", seconds=seconds, process_bytes=peaks.process_bytes, tree_bytes=peaks.tree_bytes
+        output=output or "",
+        seconds=seconds,
+        core_s=_core_seconds() - before_s,
+        process_bytes=peaks.process_bytes,
+        tree_bytes=peaks.tree_bytes,
     )
+
+
+def _core_seconds() -> float:
+    """Of all processes that this one has waited for, with theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def watch_audit(log: Path, out: Path) -> Watched:

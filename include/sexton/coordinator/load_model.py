@@ -1,6 +1,6 @@
 """How long a coordinator takes to load a log partition: a model fitted to measured loads of a real broker.
 
-The loads are those of Kafka 4.3.1 right after its start that `make bench` measures, of logs without compression
+The loads are those of Kafka 4.3.1 right after its start that `make bench-all` measures, of logs without compression
 (docs/bench/figures.json). It is most wrong at millions of keys, for which a JVM that has just started takes longer than
 in proportion. On another machine all times differ by a factor; their ratios stay about the same. Compressed logs take
 longer, the smaller their batches are: with three records a batch 4 to 8 times as long in lz4, 18 times in zstd.
@@ -26,7 +26,7 @@ class LoadModel:
         )
 
 
-# fit: written by `make bench`
+# fit: written by `make bench-all`
 MODEL = LoadModel(ms_per_record=0.000948, ms_per_control_record=0.00569, ms_per_live_record=0.00144)
 """Median error 9%, worst 43% (many-keys 30 M)."""
 # end of fit

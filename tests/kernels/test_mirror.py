@@ -10,7 +10,7 @@ MIRRORS = {
     ("coordinator.loading", "kernels.loading"): {
         "replay_record": "_replay_records",
         "_replay_offset": "_replay_offset",
-        "_replay_group": "_replay_group",
+        "_replay_group": "replay_group",
         "_is_pending": "_is_pending",
     },
     ("coordinator.offsets", "kernels.offsets"): {

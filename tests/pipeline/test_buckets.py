@@ -123,12 +123,15 @@ def test_recordings_in_buckets(recording: str, bucket_keys: int, tmp_path: Path)
 def test_without_a_checkpoint_the_same_is_written(
     recording: str, memory_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Folds that nobody goes on from stay in memory, or in files without a name."""
+    """Folds that nobody goes on from stay in memory, or in files without a name; where there are many keys, the records
+    are divided instead of a fold."""
     monkeypatch.setattr(fold_log, "_MEMORY_BYTES", memory_bytes)
     segments, engine, found = str(GOLDEN / recording / "before"), SerialEngine("tests", quiet=True), []
     for keeps_fold in (True, False):
         folder = RunFolder(tmp_path / str(keeps_fold))
         asked = ReplayRequest(run_id="r", taken_at_ms=LATER_MS, segments=segments, profile=PROFILES[recording])
+        if not keeps_fold:
+            monkeypatch.setattr(fold_log, "_hand_on", lambda *_: pytest.fail("a partial fold is handed on"))
         with with_settings(SEXTON_BUCKET_KEYS=str(FEW)):
             record = replay_groups.run(engine, folder, asked, keeps_fold=keeps_fold)
         found.append((told(record), written(folder)))

@@ -6,6 +6,7 @@ names are the same where both have the function.
     scan -> inflate -> decoding -> loading -> offsets     bytes of a segment to the state of a fold (fold, partial_fold)
     merge                                                 joins folds of neighbouring parts
     buckets                                               divides a fold by group id
+    divide                                                divides a log by group id before it is folded
     group_records, sorted_rows, columns -> results        the state to tables
     slow_path                                             records that compiled code is not sure of
     layout, growth, index, pending_rows                   columns, memory, hash tables

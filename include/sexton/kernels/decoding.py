@@ -123,6 +123,8 @@ def _read_batch(state: View, data: Any, batches: Any, batch: int, cursor: Any, q
         queue[queued, L.Q_TIMESTAMP] = batches[batch, L.B_BASE_MS] + shift_ms
         if batches[batch, L.B_ATTRIBUTES] & L.APPEND_TIME:
             queue[queued, L.Q_TIMESTAMP] = batches[batch, L.B_MAX_MS]
+        queue[queued, L.Q_START] = pos
+        queue[queued, L.Q_STOP] = stop
         queue[queued, L.Q_KEY] = key
         queue[queued, L.Q_KEY_SIZE] = key_size
         queue[queued, L.Q_VALUE] = value

@@ -222,9 +222,7 @@ class Folder:
         cursor = self._cursor
         cursor[:] = _AT_THE_FIRST
         while True:
-            status = fold_batches(
-                self.state, data, arena, batches, len(batches), cursor, self._queue, self._group_types
-            )
+            status = self._step(data, arena, batches, cursor, self._queue)
             if status == L.FINISHED:
                 return
             if status == L.FULL:
@@ -237,6 +235,11 @@ class Folder:
             self.fold_slowly(batch, folded=folded)
             cursor[:] = _AT_THE_FIRST
             cursor[L.C_BATCH] = at + 1
+
+    def _step(self, data: Bytes, arena: Bytes, batches: Int64s, cursor: Int64s, queue: Int64s) -> int:
+        """The record loop: why it stopped (`loading.fold_batches`)."""
+        status: int = fold_batches(self.state, data, arena, batches, len(batches), cursor, queue, self._group_types)
+        return status
 
     def _grow(self, *, read_share: float = 1) -> None:
         """Make space. Where few keys repeat, how much of a file is read says how much it will need in the end."""
@@ -263,7 +266,7 @@ class Folder:
         """Run the record loop over records that the slow path has accepted: it has to take them all."""
         cursor, queue = np.array(_AT_THE_FIRST, np.int64), new_queue()
         while True:
-            status = fold_batches(self.state, _EMPTY, arena, rows, len(rows), cursor, queue, self._group_types)
+            status = self._step(_EMPTY, arena, rows, cursor, queue)
             if status == L.FINISHED:
                 return
             assert status == L.FULL, f"the loop refuses what the slow path took: {rows[cursor[0]].tolist()}"

@@ -139,7 +139,7 @@ APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
 # cursor: the next record to read (C_AT is -1 before the first of a batch), and how much of the queue is replayed
 C_BATCH, C_AT, C_DONE, C_DELTA, C_QUEUED, C_TAKEN = range(6)
 CURSOR_COLUMNS = 6
-FINISHED, FULL, FALLBACK = range(3)
+FINISHED, FULL, FALLBACK, NO_ROOM = range(4)
 
 # columns of a queued record; positions are those in its batch's bytes
 (
@@ -161,8 +161,10 @@ FINISHED, FULL, FALLBACK = range(3)
     Q_EXPIRE_MS,
     Q_TOPIC_ID,
     Q_ROW,
-) = range(18)
-QUEUE_COLUMNS = 18
+    Q_START,
+    Q_STOP,
+) = range(20)
+QUEUE_COLUMNS = 20
 QUEUE_ROWS = 64
 """Enough to load the memory of many records at once, and few enough to stay in the first cache."""
 KIND_OFFSET, KIND_TOMBSTONE, KIND_MARKER, KIND_GROUP_RECORD, KIND_UNKNOWN = range(5)

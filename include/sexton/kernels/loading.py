@@ -1,6 +1,6 @@
 """From queued records to the state: `coordinator.loading` compiled, the writing half of the hot path.
 
-`_replay_records` is its replay_record, `_replay_offset`, `_replay_group` and `_is_pending` have its names. Kafka:
+`_replay_records` is its replay_record, `_replay_offset`, `replay_group` and `_is_pending` have its names. Kafka:
 CoordinatorLoaderImpl and OffsetMetadataManager.replay from 4.0 on, GroupMetadataManager.doLoadGroupsAndOffsets before.
 
 A state larger than the processor's caches is slow for one reason: each record needs a slot, then a row, then the bytes
@@ -101,7 +101,7 @@ def _replay_records(state: View, in_place: Any, inflated: Any, batches: Any, cur
                 state, batches[batch, L.B_PRODUCER], queue[record, L.Q_VALUE], queue[record, L.Q_LOG_OFFSET]
             )
         elif kind == L.KIND_GROUP_RECORD:
-            _replay_group(state, data, batches, batch, queue, record)
+            replay_group(state, data, batches, batch, queue, record)
         elif kind == L.KIND_UNKNOWN:
             state.unknown_types[queue[record, L.Q_VALUE] & 0xFFFF] += 1
         cursor[L.C_TAKEN] += 1
@@ -177,7 +177,7 @@ def _set_value(state: View, table: Any, row: int, data: Any, queue: Any, record:
 
 
 @compiled
-def _replay_group(state: View, data: Any, batches: Any, batch: int, queue: Any, record: int) -> None:
+def replay_group(state: View, data: Any, batches: Any, batch: int, queue: Any, record: int) -> None:
     """Append a group record; `group_records` replays them once the log partition is whole."""
     key, key_size = queue[record, L.Q_KEY], queue[record, L.Q_KEY_SIZE]
     value_size = queue[record, L.Q_VALUE_SIZE]

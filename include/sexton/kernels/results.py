@@ -161,12 +161,20 @@ def join(buckets: Sequence[Finished], *, log_partition: int, endless: Endless | 
 
 
 def _joined_transactions(buckets: Sequence[Finished]) -> pa.Table:
-    """Open transactions by producer id: of each its groups in all buckets."""
+    """Open transactions by producer id: of each its groups in all buckets, from its first record to its last."""
     if len(buckets) == 1:
         return buckets[0].transactions
     by_producer: dict[int, dict[str, Any]] = {}
     for row in (row for each in buckets for row in each.transactions.to_pylist()):
-        by_producer.setdefault(row["producer_id"], {**row, "group_ids": []})["group_ids"] += row["group_ids"]
+        whole = by_producer.setdefault(row["producer_id"], row)
+        if whole is row:
+            continue
+        group_ids = whole["group_ids"] + row["group_ids"]
+        if row["first_log_offset"] < whole["first_log_offset"]:
+            whole |= {name: row[name] for name in ("first_log_offset", "first_timestamp_ms")}
+        if row["last_log_offset"] > whole["last_log_offset"]:
+            whole |= {name: row[name] for name in ("last_log_offset", "producer_epoch")}
+        whole["group_ids"] = group_ids
     return _from_rows([row for _, row in sorted(by_producer.items())], _TRANSACTION_SCHEMA)
 
 

@@ -1,5 +1,6 @@
 """Compiles the kernels ahead of time, once for each deployment, so that no job has to."""
 
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -10,10 +11,12 @@ from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.kernels import layout as L
 from sexton.kernels.columns import spans, strings
 from sexton.kernels.commit_rows import commit_rows
+from sexton.kernels.divide import Divider, fold_bucket
 from sexton.kernels.encode_batches import encode_tombstone_batches
 from sexton.kernels.fold import PartialFold, fold_task, merge, read_only
 from sexton.kernels.growth import move_texts, reserve
 from sexton.kernels.merge import prune_dead
+from sexton.kernels.profile_flags import new_state_of
 from sexton.kernels.results import finish
 from sexton.log.batch import encode_batch, encode_marker
 from sexton.log.codec import LZ4, NONE, SNAPPY, ZSTD
@@ -53,6 +56,18 @@ def warm_up() -> None:
     state = reserve(state, rows=dict.fromkeys(L.ROW_TABLES, 1 << 12), sizes={})
     move_texts(state, np.empty_like(state.text_bytes))
     finish(fold, log_partition=0, partition_count=1)
+    with TemporaryDirectory() as folder:
+        divider = Divider(
+            cap_bytes=len(log),
+            as_of_ms=None,
+            taken_at_ms=None,
+            profile=NEWEST,
+            is_prefix=True,
+            state=new_state_of(NEWEST),
+        )
+        divider.divide_into(["g"], Path(folder))
+        divider.fold_slice(read_only(log), span)
+        fold_bucket(divider.buckets[:1], divider.finish(), is_first=True)
     data = read_only(log)
     for _, _, rows, _ in commit_rows(data, next(frames(data)), cap_bytes=len(log)):
         spans(data, rows[:1, L.Q_KEY], rows[:1, L.Q_KEY_SIZE])

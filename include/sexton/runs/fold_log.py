@@ -8,10 +8,10 @@ folds are written to `fold/<shard>` of the run folder, unless nobody will go on 
 
 import pickle
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from mmap import ACCESS_READ, mmap
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
@@ -37,9 +37,11 @@ from sexton.kernels.buckets import (
     with_groups,
     without_undecodable,
 )
-from sexton.kernels.fold import PartialFold, fold_task, merge_all
+from sexton.kernels.divide import MOST_BUCKETS, BucketLog, Divider, fold_bucket
+from sexton.kernels.fold import PartialFold, fold_task, merge_all, read_only
 from sexton.kernels.growth import reserve, size_bytes, used_part
 from sexton.kernels.layout import Bytes, State
+from sexton.kernels.profile_flags import new_state_of
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.runs.checkpoint import Base, StartFold, can_divide
 from sexton.runs.choose_profile import Evidence, joined
@@ -55,7 +57,7 @@ _UNDIVIDED = 2
 """Buckets in one are cheaper than two tasks that read a partial fold."""
 _MEMORY_BYTES = 512 * 1024 * 1024
 """What the folds of a run take of it from one map to the next; larger ones are put into files."""
-_GLIMPSE_BYTES = 64 * 1024
+_GLIMPSE_BYTES, _SAMPLE_BYTES = 64 * 1024, 1024 * 1024
 WHOLE_LOG = 1 << 62
 """A chunk that holds any log."""
 _PARTS_A_TASK = 4
@@ -108,7 +110,7 @@ class Merged:
     """The SHA-256 of every file of the written fold, by its name below the folder `fold`."""
     bounds: list[str] = field(default_factory=list)
     """As RunRecord.bounds."""
-    folds: dict[Shard, KeptFold] = field(default_factory=dict)
+    folds: Mapping[Shard, "KeptFold | _DividedFold"] = field(default_factory=dict)
     """The fold of each shard, where all of the work is done in this process: it need not be read again."""
 
 
@@ -176,15 +178,42 @@ class _FoldWork:
     most_rows: int | None
     piece_rows: int | None
     whole: _Whole | None
+    bounds: Sequence[str] = ()
+    """Where its records are to be divided, instead."""
+    folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Folded:
-    """Partial folds in log order, with all that there was before them if `has_base`; or the whole log partition."""
+    """Partial folds in log order, with all that there was before them if `has_base`; or the whole log partition; or
+    its records, divided by group id."""
 
     partials: tuple[_Partial, ...] = ()
     has_base: bool = False
     merged: Merged | None = None
+    divided: "_Divided | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Divided:
+    """Some of a log partition, `index` the first part in it: its records in buckets, and what is of no group."""
+
+    log_partition: int
+    index: int
+    buckets: list[BucketLog]
+    rest: PartialFold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DividedFold:
+    """The fold of a bucket, which is made when it is asked for."""
+
+    parts: list[BucketLog]
+    rest: PartialFold
+    is_first: bool
+
+    def read(self) -> PartialFold:
+        return fold_bucket(self.parts, self.rest, is_first=self.is_first).as_kept_by_broker()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,8 +275,11 @@ def fold_log(
             memory_bytes=_MEMORY_BYTES // len(source.segments),
         )
 
-    work = []
+    work, samples = [], dict[int, _Sample]()
     for part, own in tasks.items():
+        if not keeps and is_here and base is None and bounds is None and can_divide(profile):
+            sample = _sampled(source.uri, own, profile, most_keys=config.bucket_keys)
+            samples |= {part: sample} if sample else {}
         is_free = bounds is None and can_divide(profile)
         is_one = not (bounds or {}).get(part) and (base is None or len(base.bounds.get(part, ())) == 0)
         some = _chunks(
@@ -264,6 +296,8 @@ def fold_log(
                 most_rows=config.bucket_keys if is_free else None,
                 piece_rows=max(config.bucket_keys // _PIECES_PER_BUCKET, 1) if can_divide(profile) else None,
                 whole=whole(Shard(part)) if is_one and len(some) == 1 else None,
+                bounds=samples[part].bounds if part in samples else (),
+                folder=folder.local if part in samples else None,
             )
             for chunk in some
         ]
@@ -271,6 +305,9 @@ def fold_log(
     with engine.exchange(folder.sub("partial"), work_bytes) as exchange:
         folded = exchange.make("Replaying the log", work, _fold_part, work_bytes=work_bytes)
         merged = {each.merged.log_partition: each.merged for each in folded if each.merged is not None}
+        divided = sorted((each.divided for each in folded if each.divided), key=attrgetter("log_partition", "index"))
+        for part, neighbours in groupby(divided, attrgetter("log_partition")):
+            merged[part] = _of_buckets(whole(Shard(part)), list(neighbours), samples[part])
         partials: dict[int, list[_Partial]] = {}
         for task, each in enumerate(folded):
             for partial in each.partials:
@@ -296,19 +333,62 @@ def fold_log(
 
 def glimpse(source: LogSource) -> list[Evidence]:
     """What the ends of the log partitions show of the coordinator that wrote them: enough to guess its profile."""
-    fs, found = filesystem(source.uri)[0], []
-    for part, segments in source.segments.items():
-        for segment in [each for each in segments if each.stop_byte > each.start_byte][-1:]:
-            start = max(segment.start_byte, segment.stop_byte - _GLIMPSE_BYTES)
-            with suppress(FileNotFoundError), fs.open_input_file(segment.path) as file:
-                data = file.read_at(segment.stop_byte - start, start)
-                span = SegmentSlice(path="", size_bytes=len(data), start_byte=int(start > 0), end_byte=len(data))
-                task = FoldTask(log_partition=part, index=0, slices=(span,), is_last=True)
-                cap_bytes = settings().inflated_cap_bytes
-                found.append(
-                    Evidence.of(fold_task([data], task=task, cap_bytes=cap_bytes, as_of_ms=None, taken_at_ms=None))
-                )
-    return found
+    fs, nothing = filesystem(source.uri)[0], PartialFold.empty()
+    last = [[each for each in some if each.stop_byte > each.start_byte][-1:] for some in source.segments.values()]
+    spans = [
+        (one.path, max(one.start_byte, one.stop_byte - _GLIMPSE_BYTES), one.stop_byte) for (one,) in filter(None, last)
+    ]
+    return [Evidence.of(_look(fs, *span, onto=nothing.copy())) for span in spans]
+
+
+def _look(fs: pafs.FileSystem, path: str, start: int, end: int, *, onto: PartialFold) -> PartialFold:
+    """The fold of what begins in some bytes of a file, or nothing where the file is gone, onto another."""
+    try:
+        with fs.open_input_file(path) as file:
+            data = file.read_at(end - start, start)
+    except FileNotFoundError:
+        return onto
+    span = SegmentSlice(path="", size_bytes=len(data), start_byte=int(start > 0), end_byte=len(data))
+    return fold_task(
+        [data],
+        task=FoldTask(log_partition=0, index=0, slices=(span,), is_last=True),
+        cap_bytes=settings().inflated_cap_bytes,
+        as_of_ms=None,
+        taken_at_ms=None,
+        profile=onto.profile,
+        onto=onto,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sample:
+    """Where a log partition is to be divided, by a look into each of its parts, and some of its groups."""
+
+    bounds: list[str]
+    group_ids: list[str]
+
+
+def _sampled(uri: str, tasks: Sequence[FoldTask], profile: Profile, *, most_keys: int) -> _Sample | None:
+    """None where no more keys are expected than one task takes.
+
+    How many there are follows from how many of those seen were seen once and how many twice (Chao's estimate).
+    """
+    fs, fold, read_bytes = filesystem(uri)[0], PartialFold.empty(profile=profile), 0
+    for span in [task.slices[0] for task in tasks if task.slices]:
+        end = min(span.end_byte, span.start_byte + _SAMPLE_BYTES)
+        fold, read_bytes = _look(fs, span.path, span.start_byte, end, onto=fold), read_bytes + end - span.start_byte
+    found = fold.state.keys[: fold.state.counts[L.KEYS], L.SINCE]
+    once, twice = int((found <= 1).sum()), int((found == 2).sum())
+    records = int(fold.state.counts[L.SEEN_VALUES]) * sum(map(_size, tasks)) // max(read_bytes, 1)
+    expected = min(len(found) + once * once // (2 * max(twice, 1)), records)
+    if expected <= _UNDIVIDED * most_keys:
+        return None
+    count = min(-(-expected // most_keys), MOST_BUCKETS)
+    some = pieces_of(fold, most_keys=max(len(found) // (_PIECES_PER_BUCKET * count), 1))
+    bounds = bounds_for(
+        [(each.lower, each.keys) for each in some], most_keys=-(-sum(each.keys for each in some) // count)
+    )
+    return _Sample(bounds=bounds, group_ids=fold.group_ids(limit=SAMPLED_GROUPS)) if bounds else None
 
 
 def _bounds(
@@ -355,6 +435,8 @@ def _chunks(tasks: Sequence[FoldTask], chunk_bytes: int) -> list[list[FoldTask]]
 
 def _fold_part(work: _FoldWork) -> Generator[bytes, None, _Folded]:
     """Yields the pieces of the partial folds, if there are any."""
+    if work.bounds:
+        return _Folded(divided=_divide(work))
     fold = None if work.whole is None else _start(work.whole)
     first, partials, files = work.tasks[0], list[_Partial](), _Files(filesystem(work.uri)[0])
     for task in work.tasks:
@@ -370,6 +452,41 @@ def _fold_part(work: _FoldWork) -> Generator[bytes, None, _Folded]:
         return _Folded(merged=_written(work.whole, fold))
     partials.append((yield from _hand_on(work, first, fold, partials)))
     return _Folded(partials=tuple(partials), has_base=work.whole is not None and work.whole.base is not None)
+
+
+def _divide(work: _FoldWork) -> _Divided:
+    """The records of neighbouring parts of a log partition by group id."""
+    assert work.folder is not None, "a place for the pieces"
+    work.folder.mkdir(parents=True, exist_ok=True)
+    first, profile, files = work.tasks[0], profile_of(work.profile), _Files(filesystem(work.uri)[0])
+    divider = Divider(
+        cap_bytes=work.cap_bytes,
+        as_of_ms=work.as_of_ms,
+        taken_at_ms=work.taken_at_ms,
+        profile=profile,
+        is_prefix=first.index == 0,
+        state=new_state_of(profile),
+    )
+    divider.divide_into(work.bounds, work.folder)
+    spans = (replace(span, taken_at_ms=_taken_at_ms(files.fs, span)) for task in work.tasks for span in task.slices)
+    for span in spans:
+        if not divider.fold_slice(read_only(files.bytes_of(span)), span):
+            break
+    rest = divider.finish()
+    return _Divided(log_partition=first.log_partition, index=first.index, buckets=divider.buckets, rest=rest)
+
+
+def _of_buckets(whole: _Whole, divided: Sequence[_Divided], sample: _Sample) -> Merged:
+    """A log partition whose buckets are folded when they are asked for."""
+    cut = next((number for number, one in enumerate(divided) if one.rest.cut is not None), len(divided))
+    divided = divided[: cut + 1]
+    rest = merge_all([one.rest for one in divided])
+    rest = rest if whole.cut is None else replace(rest, cut=whole.cut)
+    folds = {
+        shard: _DividedFold(parts=[one.buckets[number] for one in divided], rest=rest, is_first=shard.is_first)
+        for number, shard in enumerate(shards_of(whole.shard.log_partition, sample.bounds))
+    }
+    return replace(_described(whole, rest), bounds=sample.bounds, group_ids=sample.group_ids, folds=folds)
 
 
 def _rows(fold: PartialFold) -> int:
@@ -499,16 +616,23 @@ def _damage(fold: PartialFold) -> str | None:
 
 
 def _written(whole: _Whole, fold: PartialFold) -> Merged:
-    """Write the fold of a shard."""
+    """Write the fold of a shard, or keep it here."""
     if whole.cut is not None:
         fold = replace(fold, cut=whole.cut)
+    kept_by_broker = fold.as_kept_by_broker()
+    files = kept_by_broker.write_parquet(whole.folder.fold(whole.shard)) if whole.is_written else {}
+    in_memory = whole.shard.bucket is None and size_bytes(kept_by_broker.state) <= whole.memory_bytes
+    folds = {}
+    if whole.is_here and (in_memory or not whole.is_written):
+        folds[whole.shard] = KeptFold(kept_by_broker, None if in_memory else whole.folder.local)
+    files = {f"{whole.shard}/{name}": sha256 for name, sha256 in files.items()}
+    return replace(_described(whole, fold), files=files, folds=folds)
+
+
+def _described(whole: _Whole, fold: PartialFold) -> Merged:
+    """What came of a shard, or of a log partition that is divided."""
     records = fold.counters["records"]  # of those also that a broker deletes: the log is no empty one
     fold = fold.as_kept_by_broker()
-    files = fold.write_parquet(whole.folder.fold(whole.shard)) if whole.is_written else {}
-    in_memory = whole.shard.bucket is None and size_bytes(fold.state) <= whole.memory_bytes
-    kept = None
-    if whole.is_here and (in_memory or not whole.is_written):
-        kept = KeptFold(fold, None if in_memory else whole.folder.local)
     return Merged(
         log_partition=whole.shard.log_partition,
         cut=fold.end,
@@ -522,8 +646,7 @@ def _written(whole: _Whole, fold: PartialFold) -> Merged:
         largest_batch_bytes=fold.counters["largest_batch_bytes"],
         evidence=Evidence.of(fold),
         damage=_damage(fold),
-        files={f"{whole.shard}/{name}": sha256 for name, sha256 in files.items()},
-        folds={} if kept is None else {whole.shard: kept},
+        files={},
     )
 
 

@@ -1,0 +1,348 @@
+"""Divides a log by group id while it is read once: the records of the groups of each range of ids, to be folded apart.
+
+A fold of very many keys is slow, for its table fits no cache, and is large. So the records go into buckets first, each
+a list of runs of neighbouring records of one batch (rows as those of batches, `layout`) and their bytes, in the order
+of the log; end markers go to every bucket that has records of their producer. `fold_bucket` folds one by the same loop
+that folds a log. What is of no group, counts and what cannot be decoded, is in the *rest*, that of the first bucket.
+"""
+
+# What numba compiles has sized integers where the annotations say int and bool.
+# mypy: disable-error-code="no-any-return, return-value, assignment"
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from sexton.jit.compiled import compiled, inlined
+from sexton.jit.memory import copy_bytes, pointer, same_bytes
+from sexton.kernels import layout as L
+from sexton.kernels.buckets import without_undecodable
+from sexton.kernels.decoding import fill_queue
+from sexton.kernels.fold import Folder, read_only
+from sexton.kernels.growth import compact_texts, is_full
+from sexton.kernels.index import producer_row
+from sexton.kernels.layout import Bytes, Int64s, State, View, batches_of, queue_of, view_of
+from sexton.kernels.loading import replay_group
+from sexton.kernels.partial_fold import PartialFold
+from sexton.kernels.profile_flags import new_state_of
+from sexton.kernels.text import GROWTH, canonicalise, is_canonical
+
+MOST_BUCKETS = 62
+"""A bit each of a number that says which buckets have records of a producer."""
+_ROWS, _BYTES = 1 << 17, 1 << 24
+"""What is divided in memory before it is put into files, in all buckets together."""
+_BLOCK_ROWS = 4096
+_BATCH, _STOP, _BUCKET, _GROUP_AT, _GROUP_SIZE = range(5)
+
+
+class Room(NamedTuple):
+    """Where compiled code puts runs: for each bucket as many rows and bytes as for every other.
+
+    `last` is the record before, in the same batch or not; `all_seen` says of which buckets a new producer may have
+    records that came before.
+    """
+
+    bounds: Bytes
+    bound_ends: Int64s
+    rows: Int64s
+    filled: Int64s
+    bytes: Bytes
+    used: Int64s
+    written: Int64s
+    last: Int64s
+    all_seen: Int64s
+    scratch: Bytes
+
+
+class _RoomView(NamedTuple):
+    bounds: Any
+    bound_ends: Any
+    rows: Any
+    filled: Any
+    bytes: Any
+    used: Any
+    written: Any
+    last: Any
+    all_seen: Any
+    scratch: Any
+    count: int
+    row_limit: int
+    byte_limit: int
+
+
+@compiled
+def divide_batches(
+    arrays: State,
+    source: Any,
+    arena: Any,
+    batch_rows: Any,
+    count: int,
+    cursor_row: Any,
+    queue_rows: Any,
+    type_flags: Any,
+    room_arrays: Room,
+) -> int:
+    """As `loading.fold_batches`, into `room_arrays`; NO_ROOM: empty them and call again."""
+    state, cursor, group_types = view_of(arrays), pointer(cursor_row), pointer(type_flags)
+    in_place, inflated = pointer(source), pointer(arena)
+    batches, queue = batches_of(batch_rows), queue_of(queue_rows)
+    buckets = len(room_arrays.filled)
+    room = _RoomView(
+        pointer(room_arrays.bounds),
+        pointer(room_arrays.bound_ends),
+        batches_of(room_arrays.rows),
+        pointer(room_arrays.filled),
+        pointer(room_arrays.bytes),
+        pointer(room_arrays.used),
+        pointer(room_arrays.written),
+        pointer(room_arrays.last),
+        pointer(room_arrays.all_seen),
+        pointer(room_arrays.scratch),
+        buckets,
+        len(room_arrays.rows) // buckets,
+        len(room_arrays.bytes) // buckets,
+    )
+    status = _divide_records(state, in_place, inflated, batches, cursor, queue, room)
+    while status == L.FINISHED and cursor[L.C_BATCH] < count:
+        read = fill_queue(state, in_place, inflated, batches, count, cursor, queue, group_types)
+        status = _divide_records(state, in_place, inflated, batches, cursor, queue, room)
+        if status == L.FINISHED:
+            status = read
+    return status
+
+
+@compiled
+def _divide_records(
+    state: View, in_place: Any, inflated: Any, batches: Any, cursor: Any, queue: Any, room: _RoomView
+) -> int:
+    """Put the queued records from C_TAKEN on into their buckets."""
+    last = room.last
+    while cursor[L.C_TAKEN] < cursor[L.C_QUEUED]:
+        record = cursor[L.C_TAKEN]
+        kind, batch = queue[record, L.Q_KIND], queue[record, L.Q_BATCH]
+        need = queue[record, L.Q_KEY_SIZE] + max(queue[record, L.Q_VALUE_SIZE], 0) + 64
+        if is_full(state.counts, need):
+            state.counts[L.NEED] = need
+            return L.FULL
+        data = inflated if batches[batch, L.B_SOURCE] == L.IN_ARENA else in_place
+        bucket = np.int64(-1)
+        if kind == L.KIND_UNKNOWN:
+            state.unknown_types[queue[record, L.Q_VALUE] & 0xFFFF] += 1
+        elif kind == L.KIND_MARKER:
+            if not _put_marker(state, data, batches, batch, queue, record, room):
+                return L.NO_ROOM
+        else:
+            bucket = _bucket_of(data, batch, queue, record, room)
+            if not _has_room(state, queue, record, bucket, room):
+                return L.NO_ROOM
+            follows = last[_BATCH] == batch and last[_BUCKET] == bucket and last[_STOP] == queue[record, L.Q_START]
+            _put(data, batches, batch, queue, record, bucket, room, follows)
+            if batches[batch, L.B_PRODUCER] != -1:
+                producer = _producer(state, batches[batch, L.B_PRODUCER], room)
+                state.producers[producer, L.P_CANCELLED] |= np.int64(1) << bucket
+            if kind == L.KIND_GROUP_RECORD:
+                replay_group(state, data, batches, batch, queue, record)
+            else:
+                _count(state.counts, data, queue, record)
+        last[_BATCH], last[_STOP], last[_BUCKET] = batch, queue[record, L.Q_STOP], bucket
+        last[_GROUP_AT], last[_GROUP_SIZE] = queue[record, L.Q_KEY] + 4, queue[record, L.Q_GROUP_SIZE]
+        cursor[L.C_TAKEN] += 1
+    return L.FINISHED
+
+
+@inlined
+def _count(counts: Any, data: Any, queue: Any, record: int) -> None:
+    """Count an offset value or a tombstone as `loading` does."""
+    counts[L.SEEN_LEGACY] += data[queue[record, L.Q_KEY] + 1] == 0
+    if queue[record, L.Q_KIND] != L.KIND_OFFSET:
+        counts[L.SEEN_TOMBSTONES] += 1
+        return
+    counts[L.SEEN_VALUES] += 1
+    counts[L.SEEN_V4] += data[queue[record, L.Q_VALUE] + 1] == 4
+    counts[L.MAX_COMMIT_MS] = max(counts[L.MAX_COMMIT_MS], queue[record, L.Q_COMMIT_MS])
+
+
+@compiled
+def _producer(state: View, producer_id: int, room: _RoomView) -> int:
+    """Row of a producer, whose P_CANCELLED has a bit for each bucket that may have records of it."""
+    known = state.counts[L.PRODUCERS]
+    row = producer_row(state, producer_id)
+    if row == known:
+        state.producers[row, L.P_CANCELLED] = room.all_seen[0]
+    return row
+
+
+@compiled
+def _put_marker(state: View, data: Any, batches: Any, batch: int, queue: Any, record: int, room: _RoomView) -> bool:
+    """Put an end marker into every bucket that may have records of its producer; False without room in each of them."""
+    seen = state.producers[_producer(state, batches[batch, L.B_PRODUCER], room), L.P_CANCELLED]
+    for bucket in range(room.count):
+        if (seen >> bucket) & 1 and not _has_room(state, queue, record, bucket, room):
+            return False
+    for bucket in range(room.count):
+        if (seen >> bucket) & 1:
+            _put(data, batches, batch, queue, record, bucket, room, False)
+    return True
+
+
+@inlined
+def _bucket_of(data: Any, batch: int, queue: Any, record: int, room: _RoomView) -> int:
+    """The bucket of a record's group, often that of the record before."""
+    last, at, size = room.last, queue[record, L.Q_KEY] + 4, queue[record, L.Q_GROUP_SIZE]
+    is_near = last[_BATCH] == batch and last[_BUCKET] >= 0 and last[_GROUP_SIZE] == size
+    if is_near and same_bytes(data, last[_GROUP_AT], data, at, size):
+        return last[_BUCKET]
+    if is_canonical(data, at, size):
+        return _search(data, at, size, room)
+    return _search(room.scratch, 0, canonicalise(data, at, size, room.scratch, 0), room)
+
+
+@compiled
+def _search(name: Any, at: int, size: int, room: _RoomView) -> int:
+    """How many bounds are not above a name in canonical form."""
+    low, high = np.int64(0), np.int64(room.count - 1)
+    while low < high:
+        middle = (low + high) // 2
+        if _is_before(name, at, size, room.bounds, room.bound_ends[middle], room.bound_ends[middle + 1]):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@compiled
+def _is_before(name: Any, at: int, size: int, bounds: Any, start: int, end: int) -> bool:
+    for byte in range(min(size, end - start)):
+        if name[at + byte] != bounds[start + byte]:
+            return name[at + byte] < bounds[start + byte]
+    return size < end - start
+
+
+@inlined
+def _has_room(state: View, queue: Any, record: int, bucket: int, room: _RoomView) -> bool:
+    size = queue[record, L.Q_STOP] - queue[record, L.Q_START]
+    state.counts[L.NEED] = size
+    return room.filled[bucket] < room.row_limit and room.used[bucket] + size <= room.byte_limit
+
+
+@inlined
+def _put(
+    data: Any, batches: Any, batch: int, queue: Any, record: int, bucket: int, room: _RoomView, follows: bool
+) -> None:
+    """Put a record into a bucket, as one more of the run before it if it `follows` that."""
+    start, size = queue[record, L.Q_START], queue[record, L.Q_STOP] - queue[record, L.Q_START]
+    to = room.written[bucket] + room.used[bucket]
+    copy_bytes(room.bytes, bucket * room.byte_limit + room.used[bucket], data, start, size)
+    room.used[bucket] += size
+    if follows and room.filled[bucket] > 0:
+        row = bucket * room.row_limit + room.filled[bucket] - 1
+        room.rows[row, L.B_COUNT] += 1
+    else:
+        row = bucket * room.row_limit + room.filled[bucket]
+        for column in range(L.BATCH_COLUMNS):
+            room.rows[row, column] = batches[batch, column]
+        room.rows[row, L.B_SOURCE] = L.IN_ARENA
+        room.rows[row, L.B_BODY] = to
+        room.rows[row, L.B_POSITION] = to
+        room.rows[row, L.B_COUNT] = 1
+        room.filled[bucket] += 1
+    room.rows[row, L.B_BODY_END] = to + size
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLog:
+    """The runs of one bucket of some of the log, and their bytes: files without a name."""
+
+    runs: IO[bytes]
+    data: IO[bytes]
+
+
+class Divider(Folder):
+    """As `Folder`: its state is the rest, its records go into `buckets`, files in `folder`."""
+
+    buckets: list[BucketLog]
+
+    def divide_into(self, bounds: Sequence[str], folder: Path) -> None:
+        """Begin with no bucket. `bounds` are the group ids at which all buckets but the first begin."""
+        names = [name.encode() for name in bounds]
+        count = len(bounds) + 1
+        files = [TemporaryFile(dir=folder) for _ in range(2 * count)]  # noqa: SIM115  # open as long as the buckets are
+        self.buckets = list(map(BucketLog, files[::2], files[1::2]))
+        self._room = Room(
+            bounds=np.frombuffer(b"".join(names) or b"\0", np.uint8),
+            bound_ends=np.cumsum([0, *map(len, names)]),
+            rows=np.empty((_ROWS // count * count, L.BATCH_COLUMNS), np.int64),
+            filled=np.zeros(count, np.int64),
+            bytes=np.empty(_BYTES // count * count, np.uint8),
+            used=np.zeros(count, np.int64),
+            written=np.zeros(count, np.int64),
+            last=np.full(5, -1, np.int64),
+            all_seen=np.array([0 if self.is_prefix else (1 << count) - 1]),
+            scratch=np.empty(GROWTH * (L.MAX_STRING_BYTES + 1), np.uint8),
+        )
+
+    def finish(self) -> PartialFold:
+        """The rest."""
+        self._empty()
+        self.state.producers[: self.state.counts[L.PRODUCERS], L.P_CANCELLED] = 0
+        return super().finish()
+
+    def _step(self, data: Bytes, arena: Bytes, batches: Int64s, cursor: Int64s, queue: Int64s) -> int:
+        if cursor[L.C_TAKEN] == cursor[L.C_QUEUED]:  # no record of these batches was taken before
+            self._room.last[:] = -1
+        while True:
+            status: int = divide_batches(
+                self.state, data, arena, batches, len(batches), cursor, queue, self._group_types, self._room
+            )
+            if status != L.NO_ROOM:
+                return status
+            self._empty()
+
+    def _empty(self) -> None:
+        """Put what is in memory into the files; with a record that is larger than the room there is, make more."""
+        room, count = self._room, len(self.buckets)
+        filled = zip(np.split(room.rows, count), room.filled, np.split(room.bytes, count), room.used, strict=True)
+        for bucket, (runs, run_count, data, size) in zip(self.buckets, filled, strict=True):
+            bucket.runs.write(runs[:run_count].data)
+            bucket.data.write(data[:size].data)
+        room.written[:] += room.used
+        room.filled[:] = room.used[:] = 0
+        if (need := int(self.state.counts[L.NEED])) > len(room.bytes) // count:
+            self._room = room._replace(bytes=np.empty(need * count, np.uint8))
+
+
+def fold_bucket(buckets: Iterable[BucketLog], rest: PartialFold, *, is_first: bool) -> PartialFold:
+    """The fold of a bucket, of neighbouring parts of a log in order, whose `rest` is that of all of them."""
+    state = new_state_of(rest.profile, keys=1024)
+    folder = Folder(cap_bytes=0, as_of_ms=None, taken_at_ms=None, profile=rest.profile, is_prefix=True, state=state)
+    for bucket in buckets:
+        data = _mapped(bucket.data)
+        for batches in _blocks(bucket.runs):
+            folder.fold_run(data, data, batches)
+            folder.state = compact_texts(folder.state)
+    counts, of_none = folder.state.counts, new_state_of(rest.profile, keys=1).counts
+    counts[L.SEEN_RECORDS : L.MAX_COMMIT_MS + 1] = (rest.state.counts if is_first else of_none)[
+        L.SEEN_RECORDS : L.MAX_COMMIT_MS + 1
+    ]
+    folder.state.unknown_types[:] = rest.state.unknown_types if is_first else 0
+    fold = replace(rest, state=folder.state, is_prefix=True)
+    return fold if is_first else without_undecodable(fold)
+
+
+def _mapped(file: IO[bytes]) -> Bytes:
+    file.flush()
+    if not file.tell():
+        return read_only(b"")
+    return read_only(np.frombuffer(mmap(file.fileno(), 0, access=ACCESS_READ), np.uint8))
+
+
+def _blocks(file: IO[bytes]) -> Iterator[Int64s]:
+    """The rows in a file, copied some at a time."""
+    found = _mapped(file).view(np.int64).reshape(-1, L.BATCH_COLUMNS)
+    for start in range(0, len(found), _BLOCK_ROWS):
+        yield found[start : start + _BLOCK_ROWS].copy()

@@ -21,6 +21,7 @@ from sexton.kernels.growth import copy_state
 from sexton.kernels.layout import Bytes, Int64s, State
 from sexton.kernels.profile_flags import new_state_of
 from sexton.kernels.slow_path import UNKNOWN_ORDER
+from sexton.kernels.sorted_rows import place
 from sexton.records.classic import GROUP_METADATA
 
 
@@ -139,12 +140,26 @@ class PartialFold:
 
     def group_ids(self, *, limit: int | None) -> list[str]:
         """Ids of the first `limit` groups that an offset value or a group record made (None: all), as they appeared."""
+        return self._ids(self._made_groups()[:limit])
+
+    def misplaced(self, log_partition: int, partition_count: int) -> dict[str, int]:
+        """Those of `group_ids` that hash to another log partition, with that."""
+        groups = self._made_groups()
+        homes = np.empty(len(groups), np.int64)
+        place(self.state.key_bytes, groups, partition_count, homes)
+        away = homes != log_partition
+        return dict(zip(self._ids(groups[away]), homes[away].tolist(), strict=True))
+
+    def _made_groups(self) -> Int64s:
         groups = self.state.groups[: self.state.counts[L.GROUPS]]
         records = self.state.records[: self.state.counts[L.RECORDS]]
         is_made = groups[:, L.LAST_VALUE] != L.NONE
         is_made[records[records[:, L.R_VALUE_SIZE] >= 0, L.R_GROUP]] = True
-        found = groups[is_made][:limit]
-        ids: list[str] = cols.names(self.state, found[:, L.GROUP_AT], found[:, L.GROUP_LENGTH]).to_pylist()
+        made: Int64s = groups[is_made]
+        return made
+
+    def _ids(self, groups: Int64s) -> list[str]:
+        ids: list[str] = cols.names(self.state, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH]).to_pylist()
         return ids
 
     def as_kept_by_broker(self) -> "PartialFold":

@@ -77,7 +77,7 @@ def sort_rows(
     lost = ~exists[of_group] | is_share_group[of_group]
     if partition_count is not None:
         homes = np.empty(len(groups), np.int64)
-        _place(state.key_bytes, groups, partition_count, homes)
+        place(state.key_bytes, groups, partition_count, homes)
         lost |= _is_away(state, homes != log_partition, replay.profile, held_elsewhere)[of_group]
     else:
         lost |= _are_in(state, np.arange(len(groups)), held_elsewhere)[of_group]
@@ -120,7 +120,7 @@ def _are_in(state: State, rows: Int64s, group_ids: Collection[str]) -> Mask:
 
 
 @compiled
-def _place(arena: Any, groups: Any, partition_count: int, homes: Any) -> None:
+def place(arena: Any, groups: Any, partition_count: int, homes: Any) -> None:
     """The log partition of each group."""
     data = pointer(arena)
     for row in range(len(groups)):

@@ -24,8 +24,7 @@ def homes_of(fold: PartialFold, log_partition: int, partition_count: int | None)
     """
     if partition_count is None or not fold.profile.one_cache:
         return {}
-    homes = {group_id: partition_of(group_id, partition_count) for group_id in fold.group_ids(limit=None)}
-    return {group_id: home for group_id, home in homes.items() if home != log_partition}
+    return fold.misplaced(log_partition, partition_count)
 
 
 def held_elsewhere(

@@ -91,8 +91,8 @@ def flag(section: str, title: str, description: str) -> dict[str, Any]:
     return form(section, title, description, type="boolean")
 
 
-def instant(section: str, title: str, description: str) -> dict[str, Any]:
-    return form(section, title, description, format=INSTANT, pattern=ISO_OR_MS)
+def instant(section: str, title: str, description: str, **schema: Any) -> dict[str, Any]:
+    return form(section, title, description, format=INSTANT, pattern=ISO_OR_MS, **schema)
 
 
 def names(title: str, description: str) -> dict[str, Any]:
@@ -148,7 +148,40 @@ class SnapshotRequest(KafkaRequest):
     )
 
 
-class ReplayRequest(JobRequest):
+class RulesRequest(JobRequest):
+    """By which retention and whose rules."""
+
+    retention_minutes: int | None = option(
+        None,
+        "default: the broker's, else Kafka's",
+        "N",
+        setting="retention_minutes",
+        form=form(
+            JUDGE,
+            "Retention in minutes",
+            "Judge with this retention instead of the broker's offsets.retention.minutes. The plan of such a run is a "
+            "what-if: only plans by the broker's own retention are applied.",
+            type=["null", "integer"],
+            exclusiveMinimum=0,  # the form silently replaces 0 by 1 where a minimum is given
+        ),
+    )
+    profile: str = option(
+        "auto",
+        "whose rules: group_coordinator, group_metadata_manager, offset_manager or auto (default: %(default)s)",
+        "NAME[:RELEASE]",
+        form=form(
+            JUDGE,
+            "Profile",
+            "Whose rules: group_coordinator (Kafka 4.x), group_metadata_manager (0.10.1 to 3.9) or offset_manager "
+            "(0.8.2 to 0.10.0), with or without `:RELEASE`; auto: the recorded broker's, else what the log proves, "
+            "else the newest.",
+            type="string",
+            pattern=r"^(auto|(group_coordinator|group_metadata_manager|offset_manager)(:\d+(\.\d+)*)?)$",
+        ),
+    )
+
+
+class ReplayRequest(RulesRequest):
     """What to replay. Exactly one of `segments`, the log directories of a broker, and `archive`; without `as_of_ms` the
     whole log is read.
 
@@ -189,34 +222,6 @@ class ReplayRequest(JobRequest):
         ),
     )
     run_id: str = option("manual", "name of this attempt (default: manual)", "ID", task=ATTEMPT)
-    retention_minutes: int | None = option(
-        None,
-        "default: the broker's, else Kafka's",
-        "N",
-        setting="retention_minutes",
-        form=form(
-            JUDGE,
-            "Retention in minutes",
-            "Judge with this retention instead of the broker's offsets.retention.minutes. The plan of such a run is a "
-            "what-if: only plans by the broker's own retention are applied.",
-            type=["null", "integer"],
-            exclusiveMinimum=0,  # the form silently replaces 0 by 1 where a minimum is given
-        ),
-    )
-    profile: str = option(
-        "auto",
-        "whose rules: group_coordinator, group_metadata_manager, offset_manager or auto (default: %(default)s)",
-        "NAME[:RELEASE]",
-        form=form(
-            JUDGE,
-            "Profile",
-            "Whose rules: group_coordinator (Kafka 4.x), group_metadata_manager (0.10.1 to 3.9) or offset_manager "
-            "(0.8.2 to 0.10.0), with or without `:RELEASE`; auto: the recorded broker's, else what the log proves, "
-            "else the newest.",
-            type="string",
-            pattern=r"^(auto|(group_coordinator|group_metadata_manager|offset_manager)(:\d+(\.\d+)*)?)$",
-        ),
-    )
     topics_file: str | None = option(None, "topics as JSON lines, if the archive has none", "FILE", name="topics")
     cluster_id: str | None = option(
         None, "default: that of this run's snapshot, or the archive's only", "ID", setting="cluster_id"
@@ -262,6 +267,44 @@ class JudgeRequest(JobRequest):
             "a run is a what-if: only plans by the deployment's policy are applied.",
             pattern=r"^$|^(?!\.)[A-Za-z0-9_.-]{1,128}$",
         ),
+    )
+
+
+class HistoryRequest(JudgeRequest, RulesRequest):
+    """The instants from `from_ms` on, `step_minutes` apart, up to `to_ms`, of one cluster of an archive."""
+
+    archive: str = option(..., "folder or URI of the archive", "URI", setting="archive_uri")
+    from_ms: int = option(
+        ...,
+        "the first instant",
+        "MS",
+        name="from",
+        task="instant('from', params)",
+        form=instant(
+            "What to describe",
+            "From",
+            "The first instant: ISO 8601 (UTC unless it has a zone) or epoch milliseconds.",
+            type="string",
+        ),
+    )
+    to_ms: int = option(
+        clock_ms,
+        "no instant is later (default: now)",
+        "MS",
+        name="to",
+        task="instant('to', params) or now_ms(dag_run)",
+        form=instant("What to describe", "To", "No instant is later. Empty: the time of triggering."),
+    )
+    step_minutes: int = option(
+        60,
+        "so far apart (default: %(default)s)",
+        "N",
+        form=form("What to describe", "Minutes from instant to instant", "60: hourly.", type="integer", minimum=1),
+    )
+    run_id: str = option("manual", "names the runs (default: %(default)s)", "ID", task=ATTEMPT)
+    cluster_id: str | None = option(None, "default: the archive's only", "ID", setting="cluster_id")
+    settle_ms: int | None = option(
+        None, "how long after an instant a snapshot settles it", "MS", setting="settle_ms"
     )
 
 
@@ -468,6 +511,7 @@ REQUESTS: Mapping[str, type[JobRequest]] = {
     "plan_tombstones": JobRequest,
     "validate_tables": ValidateRequest,
     "publish_tables": PublishRequest,
+    "build_history": HistoryRequest,
     "verify": VerifyRequest,
     "check_checkpoint": ArchiveRequest,
     "expire_runs": ExpireRequest,

@@ -72,10 +72,11 @@ def open_interval(
     settle_ms: int | None,
     is_full: bool,
     damaged: Mapping[str, str],
+    known: Base | None = None,
 ) -> tuple[Interval | None, list[str]]:
     """The interval of a run of an archive, with warnings; None if its start has no coverage.
 
-    `damaged` as in `checkpoint.nearest`. Raises DamagedCheckpoint if the fold at its start is invalid.
+    `damaged` and `known` as in `checkpoint.nearest`. Raises DamagedCheckpoint if the fold at its start is invalid.
     """
     if since_ms >= as_of_ms:
         raise UsageError(f"the interval would start at {since_ms} ms and end at {as_of_ms} ms", where="--since")
@@ -89,7 +90,7 @@ def open_interval(
     if begin.topic_id != source.topic_id:
         return None, ["changes are not recorded: the topic was deleted and created again in between"]
     missing = [f"changes of log partition {part} are not recorded: its log broke" for part in broken]
-    base, warnings = (None, []) if is_full else _nearest(begin, since_ms, profile, damaged)
+    base, warnings = (None, []) if is_full else _nearest(begin, since_ms, profile, damaged, known)
     if base is None or base.positions != begin.positions:
         own = RunFolder(folder.uri, *_FOLDER)
         merged = fold_log(engine, own, begin, as_of_ms=since_ms, taken_at_ms=since_ms, profile=profile, base=base)
@@ -150,7 +151,7 @@ def write_changes(
 
 
 def _nearest(
-    begin: LogSource, since_ms: int, profile: Profile, damaged: Mapping[str, str]
+    begin: LogSource, since_ms: int, profile: Profile, damaged: Mapping[str, str], known: Base | None
 ) -> tuple[Base | None, list[str]]:
     return checkpoint.nearest(
         begin,
@@ -158,6 +159,7 @@ def _nearest(
         profile=profile,
         inflated_cap_bytes=settings().inflated_cap_bytes,
         damaged=damaged,
+        known=known,
     )
 
 

@@ -61,11 +61,16 @@ class RunKey:
         whole = "\0".join((self.cluster_id, str(self.as_of_ms), self.run_id))
         return f"run_{plain}_{sha256(whole.encode()).hexdigest()}"
 
+    @property
+    def instants(self) -> Sequence[int]:
+        """The instants whose rows it replaces."""
+        return (self.as_of_ms,)
+
     def partition(self) -> "Column":
         """The condition for the rows that the run replaces."""
         from pyspark.sql import functions as f
 
-        return (f.col("cluster_id") == f.lit(self.cluster_id)) & (f.col("as_of_ms") == f.lit(self.as_of_ms))
+        return (f.col("cluster_id") == f.lit(self.cluster_id)) & f.col("as_of_ms").isin(list(self.instants))
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:

@@ -7,6 +7,7 @@ overwrite it. Finished steps are recognised, so that a publication that was kill
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow as pa
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
 from sexton.lake.append import is_about, replace_rows, retried
+from sexton.lake.batch import Batch
 from sexton.lake.branch import RunKey, drop_branch, replace_partition, side_by_side
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, owner, partition_of, published_runs
@@ -45,10 +47,33 @@ def publish(
             )
         drop_branch(lake, run, tables)
         return done
-    counts = {each["table"]: each["rows"] for each in facts["counts"]}
+    (row,) = _publish_all(session, lake, run, tables, {run: facts})
+    return PublishedRun(key=run, row=row)
+
+
+def publish_batch(
+    session: Callable[[], "SparkSession"],
+    lake: Lake,
+    batch: Batch,
+    tables: Sequence[str],
+    facts: Mapping[RunKey, Mapping[str, Any]],
+) -> None:
+    """As `publish`, of runs whose rows are on one branch: their rows of `runs` name the same snapshots."""
+    _publish_all(session, lake, batch, tables, facts)
+
+
+def _publish_all(
+    session: Callable[[], "SparkSession"],
+    lake: Lake,
+    run: RunKey,
+    tables: Sequence[str],
+    facts: Mapping[RunKey, Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """Publish the branch, then the rows of `runs`, which are returned."""
+    filled = {each["table"] for own in facts.values() for each in own["counts"] if each["rows"]}
 
     def publish_one(name: str) -> int:
-        publish_table = _publish_table if counts[name] else _publish_nothing
+        publish_table = _publish_table if name in filled else _publish_nothing
         snapshot_id = retried(lambda: publish_table(session, lake, run, name))
         failpoint("publish.between")
         return snapshot_id
@@ -56,17 +81,11 @@ def publish(
     found = side_by_side(publish_one, tables)
     failpoint("publish.unnamed")
     snapshots = [{"table": name, "snapshot_id": snapshot_id} for name, snapshot_id in zip(tables, found, strict=True)]
-    row = {
-        "cluster_id": run.cluster_id,
-        "as_of_ms": run.as_of_ms,
-        "run_id": run.run_id,
-        **facts,
-        "snapshots": snapshots,
-    }
-    _write_row(lake, run, row)
+    rows = [{**asdict(key), **own, "snapshots": snapshots} for key, own in facts.items()]
+    _write_rows(lake, run, rows)
     failpoint("publish.branched")
     drop_branch(lake, run, tables)
-    return PublishedRun(key=run, row=row)
+    return rows
 
 
 def _publish_table(session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, name: str) -> int:
@@ -116,12 +135,12 @@ def _fast_forward(lake: Lake, run: RunKey, name: str, head: int, main: int | Non
         )
 
 
-def _write_row(lake: Lake, run: RunKey, row: Mapping[str, Any]) -> None:
-    """The run's row of `runs`, in place of that of an earlier run of the same as_of."""
+def _write_rows(lake: Lake, run: RunKey, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The rows of `runs`, in place of those of earlier runs of the same as_of."""
     table = TABLES["runs"]
     schema = table.arrow_schema()
-    rows = pa.Table.from_pylist([{name: row[name] for name in schema.names}], schema=schema)
-    replace_rows(lake, table, rows, partition_of(run))
+    found = pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema=schema)
+    replace_rows(lake, table, found, partition_of(run))
 
 
 def _published(lake: Lake, run: RunKey) -> PublishedRun | None:

@@ -137,9 +137,9 @@ def load(lake: Lake, table: str) -> "IcebergTable":
 
 def partition_of(run: RunKey) -> "BooleanExpression":
     """`RunKey.partition` for pyiceberg."""
-    from pyiceberg.expressions import And, EqualTo
+    from pyiceberg.expressions import And, EqualTo, In
 
-    return And(EqualTo("cluster_id", run.cluster_id), EqualTo("as_of_ms", run.as_of_ms))
+    return And(EqualTo("cluster_id", run.cluster_id), In("as_of_ms", run.instants))
 
 
 def plain(rows: pa.Table) -> pa.Table:

@@ -33,7 +33,7 @@ def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> Pub
     checked, DataQualityFailure when it did not pass.
     """
     record = folder.read_run()
-    _require_pass(folder, record)
+    require_pass(folder, record)
     plan = _plan_to_keep(folder, record)
     if plan is not None:
         record = record.model_copy(update={"plan_sha256": plan.sha256})
@@ -73,7 +73,7 @@ def row_of(record: RunRecord) -> dict[str, Any]:
     return {**nested, **{name: getattr(record, name) for name in names}}
 
 
-def _require_pass(folder: RunFolder, record: RunRecord) -> None:
+def require_pass(folder: RunFolder, record: RunRecord) -> None:
     """Whoever runs this stage by hand cannot leave the checks out."""
     file = folder.sub(DQ_RESULTS)
     if not folder.exists(DQ_RESULTS, f"{WHOLE_RUN}.parquet"):

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 import pyarrow as pa
@@ -74,10 +75,13 @@ STATE_TABLES = (
 )
 
 
-def run(engine: Engine, folder: RunFolder, request: ReplayRequest, *, keeps_fold: bool = True) -> RunRecord:
+def run(
+    engine: Engine, folder: RunFolder, request: ReplayRequest, *, keeps_fold: bool = True, known: Base | None = None
+) -> RunRecord:
     """Fill the state tables of `folder`; NoCoverage when the log cannot answer for the instant asked for.
 
-    `keeps_fold`: its checkpoint may be kept, for a later run to go on from.
+    `keeps_fold`: its checkpoint may be kept, for a later run to go on from. `known` is that of an earlier instant, from
+    which the log is read on if it can be.
     """
     if request.archive is not None:
         found = look_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms)
@@ -85,21 +89,22 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest, *, keeps_fold
             return merge_looks.run(engine, folder, request, *found)
     source = _open(request).with_buffer(request.load_buffer_bytes).with_codec(request.codec)
     choice, is_open = choose(request.profile, source.broker_version), False
+    fold = partial(_fold, engine, folder, source, request, keeps=keeps_fold, known=known)
     folder.reset()
     failpoint("replay.settled")
     if request.profile == AUTO and source.broker_version is None:
         newest, is_open = choice, True
         choice = of_evidence(glimpse(source), source.release_bounds)  # a guess, which nearly always is right
-    merged, base, passed_over = _fold(engine, folder, source, request, choice.profile, keeps=keeps_fold)
+    merged, base, passed_over = fold(choice.profile)
     evidence = [part.evidence for part in merged]
     if is_open:
         if choice.profile != newest.profile and any(part.has_refused for part in evidence):
             choice = newest  # it may read what an older one refuses
-            merged, base, passed_over = _fold(engine, folder, source, request, choice.profile, keeps=keeps_fold)
+            merged, base, passed_over = fold(choice.profile)
             evidence = [part.evidence for part in merged]
         proven = of_evidence(evidence, source.release_bounds)
         if proven.profile != choice.profile:
-            merged, base, passed_over = _fold(engine, folder, source, request, proven.profile, keeps=keeps_fold)
+            merged, base, passed_over = fold(proven.profile)
         choice = proven
     else:
         choice = choice.held_against(evidence, source.broker_version)
@@ -161,7 +166,7 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest, *, keeps_fold
         counts.update(part.counts)
     counts["topic_partitions"] = write_topic_partitions(folder, record, source.topics or [])
     changes, passed_over = checkpoint.without_damaged(
-        lambda damaged: _changes(engine, folder, record, source, request, damaged)
+        lambda damaged: _changes(engine, folder, record, source, request, damaged, known)
     )
     if changes is not None:
         counts.update(changes)
@@ -212,7 +217,14 @@ def _open(request: ReplayRequest) -> LogSource:
 
 
 def _fold(
-    engine: Engine, folder: RunFolder, source: LogSource, request: ReplayRequest, profile: Profile, *, keeps: bool
+    engine: Engine,
+    folder: RunFolder,
+    source: LogSource,
+    request: ReplayRequest,
+    profile: Profile,
+    *,
+    keeps: bool,
+    known: Base | None,
 ) -> tuple[list[Merged], Base | None, list[str]]:
     """Fold from the nearest checkpoint on, or all; with the checkpoint and what was said of those passed over."""
 
@@ -226,6 +238,7 @@ def _fold(
                 profile=profile,
                 inflated_cap_bytes=settings().inflated_cap_bytes,
                 damaged=damaged,
+                known=known,
             )
         merged = fold_log(
             engine,
@@ -249,9 +262,10 @@ def _changes(
     source: LogSource,
     request: ReplayRequest,
     damaged: Mapping[str, str],
+    known: Base | None,
 ) -> tuple[Counter[str] | None, list[str]]:
     """Write the tables of the interval that is asked for: rows by table, None without such an interval; and warnings.
-    `damaged` as of `checkpoint.nearest`."""
+    `damaged` and `known` as of `checkpoint.nearest`."""
     if request.since_ms is None or request.as_of_ms is None or not source.is_archive:
         return None, []
     interval, passed_over = open_interval(
@@ -264,6 +278,7 @@ def _changes(
         settle_ms=request.settle_ms,
         is_full=request.is_full,
         damaged=damaged,
+        known=known,
     )
     if interval is None:
         return None, passed_over

@@ -263,18 +263,21 @@ def nearest(
     profile: Profile,
     inflated_cap_bytes: int,
     damaged: Mapping[str, str] = _NONE,
+    known: Base | None = None,
 ) -> tuple[Base | None, list[str]]:
     """The newest checkpoint at or before an instant from which `source` can be read on; warnings.
 
     None where there is none, or the profile does not go on from one. `damaged` are those that turned out so when they
-    were read, by the name of their folder, with what is wrong.
+    were read, by the name of their folder, with what is wrong. One that is `known` comes before all that are published.
     """
     warnings: list[str] = []
     if not (source.is_archive and profile.folds_in_slices):
         return None, warnings
+    if known is not None and known.name not in damaged and doubt_of_positions(known.positions, source) is None:
+        return known, warnings
     fs, root = filesystem(source.uri)
-    known = checkpoint_folders(fs, root, cluster_id=source.cluster_id, topic_id=source.topic_id)
-    wanted = [folder for at, folder in known if as_of_ms is None or at <= as_of_ms]
+    found = checkpoint_folders(fs, root, cluster_id=source.cluster_id, topic_id=source.topic_id)
+    wanted = [folder for at, folder in found if as_of_ms is None or at <= as_of_ms]
     for folder in wanted[:_MOST_TRIED]:
         name = folder.rpartition("/")[2]
         doubt = damaged.get(name)
@@ -295,6 +298,21 @@ def nearest(
             doubt = str(error)
         warnings.append(f"the checkpoint {name} was passed over: {doubt}")
     return None, warnings
+
+
+def doubt_of_positions(positions: Mapping[int, LogPosition], source: LogSource) -> str | None:
+    """Why nobody can read on in `source` from `positions`; None when one can."""
+    for part, position in positions.items():
+        goal = source.positions.get(part)
+        if goal is None:
+            return f"log partition {part} is not here any more"
+        if position.lineage != goal.lineage:
+            return f"log partition {part} has left lineage {position.lineage}"
+        if min(position.cut, *position.order) < 0:
+            return f"its cut of log partition {part} is no position in a log"
+        if position.order > goal.order:
+            return f"its cut of log partition {part} lies behind the one wanted"
+    return None
 
 
 def without_damaged(work: Callable[[Mapping[str, str]], _T]) -> _T:
@@ -356,16 +374,9 @@ def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, ca
         return f"no file of a fold: {odd!r}"
     if odd := odd_bounds(manifest):
         return odd
-    for part, position in manifest.positions.items():
-        goal = source.positions.get(part)
-        if goal is None:
-            return f"log partition {part} is not here any more"
-        if position.lineage != goal.lineage:
-            return f"log partition {part} has left lineage {position.lineage}"
-        if min(position.cut, *position.order) < 0:
-            return f"its cut of log partition {part} is no position in a log"
-        if position.order > goal.order:
-            return f"its cut of log partition {part} lies behind the one wanted"
+    if doubt := doubt_of_positions(manifest.positions, source):
+        return doubt
+    for part in manifest.positions:
         shards = shards_of(part, manifest.bounds.get(part, ()))
         needed = {f"{one}/{name}.parquet" for one in shards for name in ("counters", "profile")}
         if not needed <= manifest.files.keys():

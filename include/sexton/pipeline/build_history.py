@@ -1,0 +1,206 @@
+"""build_history: runs of many instants of one archive, each going on from the fold of the one before it.
+
+The log is folded once for every stretch of instants that a task of the engine takes, and then read on from instant to
+instant. Every instant gets a run folder, is judged, planned and checked as a run alone is, and keeps it until its batch
+is published: one commit a table. So an interrupted build goes on with what is there. What was published before stays.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sexton.archive.folder import Folder
+from sexton.errors import DataQualityFailure, NoCoverage, UsageError
+from sexton.failpoints import failpoint
+from sexton.lake.batch import Batch, write_batch
+from sexton.lake.catalog import Lake
+from sexton.lake.publish import publish_batch
+from sexton.lake.read import published_runs
+from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
+from sexton.pipeline.publish_tables import require_pass, row_of
+from sexton.policy import Policy
+from sexton.requests import HistoryRequest, ReplayRequest
+from sexton.runs.checkpoint import Base, publish_checkpoint
+from sexton.runs.engine import Engine
+from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
+from sexton.runs.processes import SerialEngine
+from sexton.tables import SNAPSHOT_TABLES, interval_tables
+
+BATCH = 100
+"""Instants that are published together."""
+MAX_INSTANTS = 50_000
+_TASKS = 4
+"""Stretches of a batch, where only Spark knows how many tasks work at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What became of the instants: published now, published before, not covered (with the reason), failed (with the
+    checks that failed)."""
+
+    published: list[int] = field(default_factory=list)
+    before: list[int] = field(default_factory=list)
+    skipped: dict[int, str] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+
+
+def instants_of(request: HistoryRequest) -> range:
+    """The instants that are asked for; UsageError if there are none, or too many."""
+    found = range(request.from_ms, request.to_ms + 1, request.step_minutes * 60_000)
+    if not found:
+        raise UsageError("the end is before the beginning", where="--to")
+    if len(found) > MAX_INSTANTS:
+        raise UsageError(f"{len(found):,} instants: at most {MAX_INSTANTS:,} at once", fix="a longer step")
+    return found
+
+
+def run(
+    engine: Engine,
+    lake: Lake,
+    root: Folder,
+    request: HistoryRequest,
+    *,
+    policy: Policy | None = None,
+    tell: Callable[[str], None] = print,
+) -> History:
+    """Build and publish the instants of `request` that are not published yet, in the run folders below `root`.
+
+    `tell` gets a line for each batch.
+    """
+    wanted = instants_of(request)
+    try:
+        there = {run.key.as_of_ms for run in published_runs(lake, request.cluster_id)}
+    except NoCoverage:  # nothing was ever published
+        there = set()
+    history = History(before=[at_ms for at_ms in wanted if at_ms in there])
+    left = [at_ms for at_ms in wanted if at_ms not in there]
+    last: Base | None = None
+    for start in range(0, len(left), BATCH):
+        batch = left[start : start + BATCH]
+        built = _built(engine, root, request, batch, last, policy)
+        history.skipped.update({one.as_of_ms: one.skipped for one in built if one.skipped})
+        history.failed.update({one.as_of_ms: one.failed for one in built if one.failed})
+        records = [one.record for one in built if one.record is not None and not one.failed]
+        if records:
+            _publish(engine, lake, root, request, records)
+            history.published.extend(record.as_of_ms for record in records)
+            last = base_of(root, records[-1])
+        for one in built:
+            if last is None or one.as_of_ms != last.as_of_ms:
+                root.remove(str(one.as_of_ms))
+        tell(f"{start + len(batch):,} of {len(left):,} instants: {len(history.published):,} published")
+    if last is not None:
+        root.remove(str(last.as_of_ms))
+    return history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Built:
+    """One instant: its record, or why there is none; and the critical expectations that it breaks."""
+
+    as_of_ms: int
+    record: RunRecord | None = None
+    skipped: str = ""
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stretch:
+    """Instants in order, which one task builds, the first from `start` on where there is one."""
+
+    root: Folder
+    request: HistoryRequest
+    instants: Sequence[int]
+    start: Base | None
+    policy: Policy | None
+
+
+def _built(
+    engine: Engine,
+    root: Folder,
+    request: HistoryRequest,
+    instants: Sequence[int],
+    start: Base | None,
+    policy: Policy | None,
+) -> list[_Built]:
+    size = -(-len(instants) // (engine.cores or _TASKS))
+    stretches = [
+        _Stretch(root=root, request=request, instants=instants[at : at + size], start=start, policy=policy)
+        for at in range(0, len(instants), size)
+    ]
+    return [one for some in engine.map("Building history", stretches, _build) for one in some]
+
+
+def _build(stretch: _Stretch) -> list[_Built]:
+    found, base = [], stretch.start
+    for at_ms in stretch.instants:
+        one = _one(stretch, at_ms, base)
+        found.append(one)
+        if one.record is not None:
+            base = base_of(stretch.root, one.record)
+    return found
+
+
+def _one(stretch: _Stretch, at_ms: int, base: Base | None) -> _Built:
+    folder, request, engine = _folder(stretch.root, at_ms), stretch.request, SerialEngine("history", quiet=True)
+    if folder.exists(validate_tables.TABLE, f"{WHOLE_RUN}.parquet"):  # an earlier attempt came so far
+        record = folder.read_run()
+    else:
+        try:
+            replay_groups.run(engine, folder, _replay(request, at_ms), known=base)
+        except NoCoverage as error:
+            return _Built(as_of_ms=at_ms, skipped=error.message)
+        find_expired.run(engine, folder, policy=stretch.policy)
+        plan_tombstones.run(engine, folder)
+        record = validate_tables.check_folder(folder)
+        failpoint("history.built")
+    try:
+        require_pass(folder, record)
+    except DataQualityFailure as error:
+        return _Built(as_of_ms=at_ms, record=record, failed=error.message)
+    return _Built(as_of_ms=at_ms, record=record)
+
+
+def _replay(request: HistoryRequest, at_ms: int) -> ReplayRequest:
+    return ReplayRequest(
+        archive=request.archive,
+        as_of_ms=at_ms,
+        since_ms=at_ms - request.step_minutes * 60_000,
+        run_id=request.run_id,
+        retention_minutes=request.retention_minutes,
+        profile=request.profile,
+        cluster_id=request.cluster_id,
+        settle_ms=request.settle_ms,
+    )
+
+
+def _folder(root: Folder, at_ms: int) -> RunFolder:
+    return RunFolder(root.uri, str(at_ms), keeps_tables=True)
+
+
+def base_of(root: Folder, record: RunRecord) -> Base | None:
+    """The fold of a run of the archive, from which a later instant goes on."""
+    if not record.positions:
+        return None
+    folder = root.sub(str(record.as_of_ms), "fold")
+    name = f"{record.as_of_ms} of this history"
+    return Base(as_of_ms=record.as_of_ms, name=name, positions=record.positions, folder=folder, bounds=record.bounds)
+
+
+def _publish(engine: Engine, lake: Lake, root: Folder, request: HistoryRequest, records: Sequence[RunRecord]) -> None:
+    """Publish a batch of runs together, and keep the last one's checkpoint."""
+    batch = Batch.of([validate_tables.key_of(record) for record in records])
+    names = [table.name for table in (*SNAPSHOT_TABLES, *interval_tables(records[0].origins))]
+    files: dict[str, list[str]] = {name: [] for name in names}
+    for record in records:
+        for name, paths in validate_tables.files_of(record).items():
+            files[name] += [f"{record.as_of_ms}/{path}" for path in paths]
+        files[validate_tables.TABLE].append(f"{record.as_of_ms}/{validate_tables.TABLE}/{WHOLE_RUN}.parquet")
+    counts = {record.as_of_ms: record.counts for record in records}
+    write_batch(engine.session, lake, batch, root, files, counts)
+    failpoint("history.written")
+    facts = {validate_tables.key_of(record): row_of(record) for record in records}
+    publish_batch(lambda: engine.session, lake, batch, names, facts)
+    failpoint("history.published")
+    last = records[-1]
+    if last.positions:
+        publish_checkpoint(_folder(root, last.as_of_ms), last, request.archive)

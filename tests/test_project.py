@@ -128,12 +128,10 @@ def test_guards_name_what_is_there() -> None:
 
 
 ASKS_FOR_THE_KIND = re.compile(
-    r"\bis_admin\b|\bis_by_looks\b|\bBY_LOOKS\b|\.look is (not )?None"
+    r"\bis_admin\b|\bis_by_looks\b|\.look is (not )?None"
     r'|"(log|looks)" (not )?in [\w.]*\borigins\b|== (ADMIN\b|"admin")'
 )
-ASKING = {
-    "execution/delete/look_watch.py", "execution/delete/recorded.py", "plans/basis.py", "plans/check_content.py",
-}  # fmt: skip
+ASKING = {"execution/delete/recorded.py", "plans/check_content.py"}
 """Modules that ask whether a run is by the log or by Admin API. Everything else uses what the run recorded."""
 
 

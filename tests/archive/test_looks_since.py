@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sexton.archive.admin_looks import AdminLook
+from sexton.archive.admin_looks import AdminLook, AdminLooks
 from sexton.archive.looks_since import GroupThen, groups_then
 from sexton.errors import Refused
 from tests.archive.admin_looks import write_look
@@ -16,7 +16,7 @@ KEY, OTHER = ("g", "t", 0), ("g", "t", 1)
 
 def then(archive: Archive, look: AdminLook, **changes: Any) -> GroupThen:
     asked = {"taken_at_ms": look.taken_at_ms, "sha256": look.sha256, "group_ids": ["g"], **changes}
-    return groups_then(archive.fs, archive.root, CLUSTER, **asked)["g"]
+    return groups_then(AdminLooks(archive.fs, archive.root, CLUSTER), **asked)["g"]
 
 
 def now(**values: Any) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class World:
     @property
     def watch(self) -> Watch:
         """A watch for one attempt."""
-        return LogWatch() if self.then is None else LookWatch(self.then)
+        return LogWatch() if self.then is None else LookWatch(self.then, self.plan.record.basis)
 
     @property
     def clocks(self) -> Clocks:

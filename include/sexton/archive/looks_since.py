@@ -1,4 +1,4 @@
-"""What the archive's looks by Admin API say of some groups at one look, and whether a later one shows a change.
+"""What the archive's looks say of some groups at one look, and whether a later one shows a change.
 
 For plans made by looks: what is not as the plan saw it must not be deleted, also where it looks the same again by now.
 """
@@ -7,11 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import fs as pafs
-
-from sexton.archive.admin_looks import AdminLook, admin_look_instants, read_admin_look, read_look_table
+from sexton.archive.admin_looks import AdminLook, Looks
 from sexton.errors import Refused
 
 EMPTY = "Empty"
@@ -74,36 +70,27 @@ class GroupThen:
         return None
 
 
-def the_look(
-    fs: pafs.FileSystem, root: str, cluster_id: str, *, taken_at_ms: int, sha256: Mapping[str, str]
-) -> AdminLook:
+def the_look(looks: Looks, *, taken_at_ms: int, sha256: Mapping[str, str]) -> AdminLook:
     """The look that a plan was made by; Refused when it is not in the archive, or its files have another SHA-256."""
-    if taken_at_ms not in admin_look_instants(fs, root, cluster_id):
+    if taken_at_ms not in looks.instants:
         raise Refused(f"the look of {taken_at_ms} ms, that the plan was made by, is not in the archive", fix=_NEW_PLAN)
-    look = read_admin_look(fs, root, cluster_id, taken_at_ms)
+    look = looks.manifest(taken_at_ms)
     if look.sha256 != dict(sha256):
         raise Refused("the look in the archive is not the one that the plan was made by", fix=_NEW_PLAN)
     return look
 
 
 def groups_then(
-    fs: pafs.FileSystem,
-    root: str,
-    cluster_id: str,
-    *,
-    taken_at_ms: int,
-    sha256: Mapping[str, str],
-    group_ids: Collection[str],
+    looks: Looks, *, taken_at_ms: int, sha256: Mapping[str, str], group_ids: Collection[str]
 ) -> dict[str, GroupThen]:
     """Some groups at a look, whose files must have these SHA-256, compared with all later looks of the archive.
 
     Refused when the look is not there any more, is another one, or does not have a group.
     """
-    look = the_look(fs, root, cluster_id, taken_at_ms=taken_at_ms, sha256=sha256)
-    wanted = pa.array(sorted(set(group_ids)), pa.string())
+    look, own = the_look(looks, taken_at_ms=taken_at_ms, sha256=sha256), looks.of_groups(sorted(set(group_ids)))
     found: dict[str, GroupThen] = {}
-    offsets = _offsets(fs, root, look, wanted)
-    for row in _rows(fs, root, look, "groups", wanted):
+    offsets = _offsets(own, look)
+    for row in own.table(look, "groups").to_pylist():
         found[row["group_id"]] = GroupThen(
             group_type=row["group_type"],
             state=row["state"] if row["error"] is None and row["offsets_error"] is None else None,
@@ -114,9 +101,9 @@ def groups_then(
         )
     if missing := sorted(set(group_ids) - found.keys()):
         raise Refused(f"the look that the plan was made by does not have {missing[0]}", fix=_NEW_PLAN)
-    later = [at for at in admin_look_instants(fs, root, cluster_id) if at > taken_at_ms]
-    for at_ms in later:
-        _compare(fs, root, read_admin_look(fs, root, cluster_id, at_ms), wanted, found)
+    for at_ms in looks.instants:
+        if at_ms > taken_at_ms:
+            _compare(own, looks.manifest(at_ms), found)
     return found
 
 
@@ -131,10 +118,10 @@ class _Since:
     gone: set[TopicPartition] = field(default_factory=set)
 
 
-def _compare(fs: pafs.FileSystem, root: str, look: AdminLook, wanted: pa.Array, found: dict[str, GroupThen]) -> None:
+def _compare(looks: Looks, look: AdminLook, found: dict[str, GroupThen]) -> None:
     """Note in `found` what a later look shows to have happened."""
-    offsets = _offsets(fs, root, look, wanted)
-    rows = {row["group_id"]: row for row in _rows(fs, root, look, "groups", wanted)}
+    offsets = _offsets(looks, look)
+    rows = {row["group_id"]: row for row in looks.table(look, "groups").to_pylist()}
     for group_id, then in found.items():
         since = _since(look, then, rows.get(group_id), offsets.get(group_id, {}))
         changed, gone = then.changed or since.changed, then.was_gone | since.gone
@@ -170,17 +157,9 @@ def _topics(look: AdminLook) -> frozenset[str]:
     return frozenset(look.metadata.topic_ids)
 
 
-def _rows(fs: pafs.FileSystem, root: str, look: AdminLook, table: str, wanted: pa.Array) -> list[dict[str, Any]]:
-    rows = read_look_table(fs, root, look, table)
-    some: list[dict[str, Any]] = rows.filter(pc.is_in(rows["group_id"], value_set=wanted)).to_pylist()
-    return some
-
-
-def _offsets(
-    fs: pafs.FileSystem, root: str, look: AdminLook, wanted: pa.Array
-) -> dict[str, dict[TopicPartition, LookedValue]]:
+def _offsets(looks: Looks, look: AdminLook) -> dict[str, dict[TopicPartition, LookedValue]]:
     found: dict[str, dict[TopicPartition, LookedValue]] = {}
-    for row in _rows(fs, root, look, "offsets", wanted):
+    for row in looks.table(look, "offsets").to_pylist():
         value = row["committed_offset"], row["leader_epoch"], row["metadata"]
         found.setdefault(row["group_id"], {})[row["topic"], row["partition"]] = value
     return found

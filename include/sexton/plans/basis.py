@@ -20,15 +20,18 @@ class Basis:
 
 
 BY_LOG = Basis()
-BY_LOOKS = Basis(
-    needs_log=False,
-    about={"coverage": "admin"},
-    sentence="admin: made by looks by Admin API, and compared with fresh looks before each call. A commit between the "
-    "last of them and its call is deleted unseen",
-    unseen="a commit between a last look and its call's effect was deleted unseen, if there was one",
-)
+_LOG_WAS_READ = ("complete", "partial")
 
 
 def basis_of(about: Mapping[str, object]) -> Basis:
-    """The basis that was kept as `about`, with whatever else was kept."""
-    return BY_LOOKS if about.get("coverage") == "admin" else BY_LOG
+    """The basis that was kept as `about`, with whatever else was kept: of any coverage but the log's, looks."""
+    coverage = str(about.get("coverage", "complete"))
+    if coverage in _LOG_WAS_READ:
+        return BY_LOG
+    return Basis(
+        needs_log=False,
+        about={"coverage": coverage},
+        sentence=f"{coverage}: made without the log, and compared with looks by Admin API before each call. A commit "
+        "between the last of them and its call is deleted unseen",
+        unseen="a commit between a last look and its call's effect was deleted unseen, if there was one",
+    )

@@ -21,9 +21,11 @@ from sexton.execution.restore.sources import Source, of_ledger
 from sexton.ledger.entries import ClaimProcess, Close, Intent, StepOutcome
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import own_actions, recorded_steps
-from sexton.plans.basis import BY_LOG, BY_LOOKS
+from sexton.plans.basis import BY_LOG, basis_of
 from tests.execution.restore.simulated_cluster import Group, SimulatedCluster, value
 from tests.killed import Killed
+
+BY_LOOKS = basis_of({"coverage": "admin"})
 
 LOCAL = pafs.LocalFileSystem()
 LEASE_MS = 60_000

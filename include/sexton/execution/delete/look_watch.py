@@ -1,4 +1,4 @@
-"""`LookWatch`: the watch of a plan by looks (coverage `admin`), where the log cannot be read: fresh looks stand for it.
+"""`LookWatch`: the watch of a plan by looks, where the log cannot be read: fresh looks stand for it.
 
 A group that is no longer as the plan's look saw it is left alone as a whole: not Empty, another group epoch or
 protocol type, any offset with another value, or a change that any look in the archive since then shows. So is what
@@ -18,7 +18,7 @@ from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
 from sexton.execution.engine import NO_ANSWER, Answer, Effects, LastLook, read_until_settled
 from sexton.kafka.admin_look import LookedGroup
 from sexton.ledger.entries import ItemId, Result, Value
-from sexton.plans.basis import BY_LOOKS
+from sexton.plans.basis import Basis
 
 WATCH_S = 1.0
 NOT_FOUND = "GROUP_ID_NOT_FOUND"
@@ -36,16 +36,15 @@ class LookWatch:
     """
 
     then: Mapping[str, GroupThen]
+    basis: Basis
     newer: dict[ItemId, Value | None] = field(default_factory=dict)
     last: dict[str, LookedGroup] = field(default_factory=dict)
-
-    basis = BY_LOOKS
 
     def compare(self, context: DeleteContext, group: PlannedGroup, rows: Rows) -> Comparison:
         now = self._look(context, group, rows)
         fresh, results = self._judge(context, group, rows, now)
         checks = {
-            **BY_LOOKS.about,
+            **self.basis.about,
             "group_type": now.group_type,
             "state": now.state,
             "members": now.member_count,

@@ -8,13 +8,15 @@ from sexton.execution.delete.log_watch import LogWatch
 from sexton.execution.delete.look_watch import LookWatch
 from sexton.plans.plan import Plan, PlanRecord
 from sexton.runs import source
+from sexton.runs.look_tables import looks_of
 
 
 def recorded_retention_ms(fs: pafs.FileSystem, root: str, plan: PlanRecord) -> int | None:
     """The broker's retention as the archive has it for a plan's instant, None where nothing recorded it."""
     if plan.look is None:
         return source.recorded_retention_ms(fs, root, plan.cluster_id, as_of_ms=plan.as_of_ms)
-    look = the_look(fs, root, plan.cluster_id, taken_at_ms=plan.look.taken_at_ms, sha256=plan.look.sha256)
+    looks = looks_of(fs, root, plan.cluster_id, plan.coverage)
+    look = the_look(looks, taken_at_ms=plan.look.taken_at_ms, sha256=plan.look.sha256)
     minutes = look.metadata.retention_minutes
     return None if minutes is None else minutes * 60_000
 
@@ -24,8 +26,7 @@ def watch_of(fs: pafs.FileSystem, root: str, plan: Plan) -> Watch:
     look = plan.record.look
     if look is None:
         return LogWatch()
+    looks = looks_of(fs, root, plan.record.cluster_id, plan.record.coverage)
     group_ids = plan.tombstones["group_id"].unique().to_pylist()
-    cluster_id = plan.record.cluster_id
-    return LookWatch(
-        groups_then(fs, root, cluster_id, taken_at_ms=look.taken_at_ms, sha256=look.sha256, group_ids=group_ids)
-    )
+    then = groups_then(looks, taken_at_ms=look.taken_at_ms, sha256=look.sha256, group_ids=group_ids)
+    return LookWatch(then, plan.record.basis)

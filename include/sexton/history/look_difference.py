@@ -80,7 +80,7 @@ class SeenGroup:
     is_fetched: bool
     described_ms: tuple[int, int]
     fetched_ms: tuple[int, int]
-    offsets: Mapping[tuple[str, int], _Value]
+    offsets: dict[TopicPartition, _Value]
 
 
 class Seen:
@@ -90,7 +90,7 @@ class Seen:
         self.look = look = rows.look
         self.topics = look.metadata.topic_ids
         self._groups: dict[str, SeenGroup] = {}
-        offsets: dict[str, dict[tuple[str, int], _Value]] = {}
+        offsets: dict[str, dict[TopicPartition, _Value]] = {}
         for row in rows.offsets.select([*KEY, *VALUE]).to_pylist():
             value = row["committed_offset"], row["leader_epoch"], row["metadata"]
             offsets.setdefault(row["group_id"], {})[row["topic"], row["partition"]] = value
@@ -128,6 +128,10 @@ class Seen:
         """When it was asked and answered about."""
         there = self.there(group_id)
         return there.described_ms if key is None else there.fetched_ms
+
+    def answers_about(self, group_id: str, key: TopicPartition) -> bool:
+        """Whether a look that fetched the offsets of a group shows one, or that it is not there."""
+        return self.sees(key[0]) or key in self.there(group_id).offsets
 
     def sees(self, topic: str) -> bool:
         return bool(self.look.metadata.sees_all_topics) or topic in self.topics
@@ -185,8 +189,8 @@ class Observation:
 def observations(looks: Sequence[Seen], group_id: str) -> Iterator[Observation]:
     """What each look shows of a group and of its offsets that the one before does not, from the first look on."""
     described: Seen | None = None
-    earlier: deque[Seen] = deque()  # the newest first
-    held: dict[TopicPartition, Seen] = {}
+    fetched: deque[Seen] = deque()  # the newest first
+    known: Mapping[TopicPartition, _Value] = {}
     for one in looks:
         there = one.there(group_id)
         if there.state is not None:
@@ -196,19 +200,13 @@ def observations(looks: Sequence[Seen], group_id: str) -> Iterator[Observation]:
             described = one
         if not there.is_fetched:
             continue
-        for key in sorted(held.keys() | there.offsets.keys()):
-            is_here = key in there.offsets
-            if not (is_here or one.sees(key[0])):
-                continue  # it may be there, and stays what it was
-            had = held.get(key) or next((past for past in earlier if past.sees(key[0])), None)
-            found = Observation(group_id=group_id, key=key, had=had, has=one)
-            if found.before != found.after:
-                yield found
-            if is_here:
-                held[key] = one
-            else:
-                del held[key]
-        earlier.appendleft(one)
+        # What it cannot see may be there, and stays what it was.
+        now = {key: value for key, value in known.items() if not one.sees(key[0])} | there.offsets
+        for key in sorted({key for key, _ in known.items() ^ now.items()}):
+            had = next((past for past in fetched if past.answers_about(group_id, key)), None)
+            yield Observation(group_id=group_id, key=key, had=had, has=one)
+        known = now
+        fetched.appendleft(one)
 
 
 def difference_of_looks(
@@ -218,7 +216,10 @@ def difference_of_looks(
     number of looks that were read, and of groups that are left out."""
     seen, found, left_out = _compared(looks, before, after, retention_ms=None, profile=profile)
     offsets = [one for one in found if one.key is not None]
-    groups = [_row(one, seen, _group_causes(one, offsets)) for one in found if one.key is None]
+    causes: dict[str, set[str]] = {}
+    for one in offsets:
+        causes.setdefault(one.group_id, set()).update(one.candidates)
+    groups = [_row(one, seen, _group_causes(one, causes.get(one.group_id))) for one in found if one.key is None]
     rows = [_row(one, seen, one.candidates) for one in offsets]
     return Comparison(groups=_table(groups, GROUPS), offsets=_table(rows, OFFSETS)), len(seen), left_out
 
@@ -309,10 +310,9 @@ def _row(one: Observation, looks: Sequence[Seen], causes: list[str]) -> dict[str
     }
 
 
-def _group_causes(one: Observation, offsets: Sequence[Observation]) -> list[str]:
+def _group_causes(one: Observation, of_offsets: set[str] | None) -> list[str]:
     """What can have removed a group that is gone: the broker removes one that has lost its last offset, or has none."""
-    own = [offset for offset in offsets if offset.group_id == one.group_id]
-    can_expire = not own or any(ChangeKind.EXPIRED.value in offset.candidates for offset in own)
+    can_expire = of_offsets is None or ChangeKind.EXPIRED.value in of_offsets
     return [] if one.after[0] else [ChangeKind.EXPIRED.value] * can_expire + [ChangeKind.DELETED.value]
 
 

@@ -35,6 +35,9 @@ from sexton.runs.source import LogSource
 APPEARED, CHANGED, DISAPPEARED = "appeared", "changed", "disappeared"
 OFFSET_KEY = ["group_id", "topic", "partition"]
 _OFFSETS, _GROUPS, _LOADS = "committed_offsets", "groups", "load_profile"
+_OFFSET_SCHEMA = pa.schema(
+    [("group_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("committed_offset", pa.int64())]
+)
 _STATE = ["group_type", "state", "member_count"]
 _COLUMNS = {
     _OFFSETS: [*OFFSET_KEY, "committed_offset", "log_partition"],
@@ -193,19 +196,19 @@ def difference(before: Side, after: Side) -> Comparison:
                 sides[number] = None
                 failed[number].append(log_partition)
         tables = [_offsets(side, log_partition) for side in sides]
-        offsets.append(_compared(*tables, keys=OFFSET_KEY))
+        offsets.append(differing(*tables, keys=OFFSET_KEY))
         states = [_states(side, log_partition) for side in sides]
-        groups.append(_compared(*states, keys=["group_id"]))
+        groups.append(differing(*states, keys=["group_id"]))
         gone = groups[-1].filter(pc.equal(groups[-1]["change"], DISAPPEARED))["group_id"].to_pylist()
         if log_partition in failed[1]:
             causes |= dict.fromkeys(gone, LOAD_WOULD_FAIL)
         elif gone and sides[1] is not None:
             causes |= after.removals(log_partition, gone, since=before)
-    ordered = _ordered(groups, ["group_id"], pa.string())
-    cause = pa.array([causes.get(group_id) for group_id in ordered["group_id"].to_pylist()], pa.string())
-    groups_with_cause = ordered.append_column("cause", cause)
+    rows = ordered(groups, ["group_id"], pa.string())
+    cause = pa.array([causes.get(group_id) for group_id in rows["group_id"].to_pylist()], pa.string())
+    groups_with_cause = rows.append_column("cause", cause)
     return Comparison(
-        groups=groups_with_cause, offsets=_ordered(offsets, OFFSET_KEY, pa.int64()), failed_loads=failed
+        groups=groups_with_cause, offsets=ordered(offsets, OFFSET_KEY, pa.int64()), failed_loads=failed
     )
 
 
@@ -222,12 +225,12 @@ def _causes(rows: Sequence[Mapping[str, Any]], group_ids: Sequence[str], profile
 
 
 def _offsets(side: Side | None, log_partition: int) -> pa.Table:
-    schema = pa.schema(
-        [("group_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("committed_offset", pa.int64())]
-    )
-    if side is None:
-        return schema.empty_table()
-    return side.table(_OFFSETS, log_partition).select(schema.names).cast(schema)
+    return _OFFSET_SCHEMA.empty_table() if side is None else offset_rows(side.table(_OFFSETS, log_partition))
+
+
+def offset_rows(rows: pa.Table) -> pa.Table:
+    """What is compared of offsets."""
+    return rows.select(_OFFSET_SCHEMA.names).cast(_OFFSET_SCHEMA)
 
 
 def _states(side: Side | None, log_partition: int) -> pa.Table:
@@ -241,7 +244,7 @@ def _states(side: Side | None, log_partition: int) -> pa.Table:
     return pa.table({"group_id": rows["group_id"], "state": described}).cast(schema)
 
 
-def _compared(before: pa.Table, after: pa.Table, *, keys: list[str]) -> pa.Table:
+def differing(before: pa.Table, after: pa.Table, *, keys: list[str]) -> pa.Table:
     """The keys whose values differ, with both values."""
     here, there = pa.repeat(pa.scalar(True), before.num_rows), pa.repeat(pa.scalar(True), after.num_rows)
     left = before.append_column("was", here).rename_columns([*keys, "before", "was"])
@@ -254,7 +257,8 @@ def _compared(before: pa.Table, after: pa.Table, *, keys: list[str]) -> pa.Table
     return rows.filter(pa.array(~(was & is_ & same)))
 
 
-def _ordered(parts: list[pa.Table], keys: list[str], kind: pa.DataType) -> pa.Table:
+def ordered(parts: list[pa.Table], keys: list[str], kind: pa.DataType) -> pa.Table:
+    """Rows of `differing`, by key."""
     types: Mapping[str, pa.DataType] = {"partition": pa.int32()}
     columns = [(key, types.get(key, pa.string())) for key in keys]
     schema = pa.schema([*columns, ("before", kind), ("after", kind), ("change", pa.string())])

@@ -22,7 +22,13 @@ from sexton.archive.look_intervals import KEY, VALUE, merge_looks
 from sexton.coordinator.changes.model import OwnAction
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
-from sexton.history.difference import APPEARED, CHANGED, DISAPPEARED, Comparison
+from sexton.history.difference import (
+    OFFSET_KEY,
+    Comparison,
+    differing,
+    offset_rows,
+    ordered,
+)
 from sexton.history.events import state_words
 from sexton.ledger.recorded_steps import own_actions
 from sexton.runs.look_tables import tables_of, with_nulls
@@ -32,7 +38,6 @@ from sexton.verdicts.intervals import judge_between
 
 COMMITTED = "committed"
 _MINUTE_MS = 60_000
-_NO_EPOCH = -1
 _GROUP = [
     *("group_id", "group_type", "protocol_type", "state", "member_count", "error", "asked_ms", "answered_ms"),
     *("offsets_error", "offsets_asked_ms", "offsets_answered_ms"),
@@ -56,6 +61,7 @@ GROUPS = pa.schema(
         *_WHY,
     ]
 )
+_STATES = pa.schema([("group_id", pa.string()), ("state", pa.string())])
 _CHANGES = pa.schema(
     [
         field
@@ -214,14 +220,8 @@ def difference_of_looks(
 ) -> tuple[Comparison, int, int]:
     """The difference of two looks of a cluster, `before` the earlier one, with the columns OFFSETS and GROUPS; the
     number of looks that were read, and of groups that are left out."""
-    seen, found, left_out = _compared(looks, before, after, retention_ms=None, profile=profile)
-    offsets = [one for one in found if one.key is not None]
-    causes: dict[str, set[str]] = {}
-    for one in offsets:
-        causes.setdefault(one.group_id, set()).update(one.candidates)
-    groups = [_row(one, seen, _group_causes(one, causes.get(one.group_id))) for one in found if one.key is None]
-    rows = [_row(one, seen, one.candidates) for one in offsets]
-    return Comparison(groups=_table(groups, GROUPS), offsets=_table(rows, OFFSETS)), len(seen), left_out
+    offsets, groups, count, left_out = _differing(looks, before, after, retention_ms=None, profile=profile)
+    return Comparison(groups=_table(groups, GROUPS), offsets=_table(offsets, OFFSETS)), count, left_out
 
 
 def changes_of_looks(
@@ -233,18 +233,16 @@ def changes_of_looks(
     The retention is what was asked for, else what the looks show, else unknown. A plan of ours has done it if it is the
     only one that may have, and the broker's own removals are excluded.
     """
-    seen, found, left_out = _compared(looks, before, after, retention_ms=retention_ms, profile=profile)
-    return _table([_change_row(one, seen) for one in found if one.key is not None], _CHANGES), left_out
+    offsets, _, _, left_out = _differing(looks, before, after, retention_ms=retention_ms, profile=profile)
+    return _table([{**row, **_change(row)} for row in offsets], _CHANGES), left_out
 
 
-def _change_row(one: Observation, looks: Sequence[Seen]) -> dict[str, Any]:
-    row, candidates = _row(one, looks, one.candidates), one.candidates
-    kind = ChangeKind.SET.value
+def _change(row: Mapping[str, Any]) -> dict[str, Any]:
+    one, candidates, kind = row["last"], row["candidates"], ChangeKind.SET.value
     if one.is_gone:
         kind = candidates[0] if len(candidates) == 1 else ChangeKind.AMBIGUOUS.value
     plans = one.plan_ids if {*candidates} <= _BY_US else []
     return {
-        **row,
         "old_committed_offset": one.before[0] if one.is_gone else row["before"],
         "new_committed_offset": row["after"],
         "kind": kind,
@@ -254,66 +252,49 @@ def _change_row(one: Observation, looks: Sequence[Seen]) -> dict[str, Any]:
     }
 
 
-def _compared(
+def _differing(
     looks: Looks, before: AdminLook, after: AdminLook, *, retention_ms: int | None, profile: Profile
-) -> tuple[list[Seen], list[Observation], int]:
-    """The looks from one to another; the last observation of each group and offset that differs between both, by key,
-    with its causes; and the number of groups that are left out."""
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int, int]:
+    """Rows of the offsets and of the groups that differ between two looks, each with the `last` observation of it; how
+    many looks were read, and how many groups are left out."""
     both = looks.rows(before), looks.rows(after)
-    wanted = _with_other_offsets(*both)
+    compared = differing(*(offset_rows(one.offsets) for one in both), keys=OFFSET_KEY)
+    wanted = compared["group_id"].unique()
     first, last = (Seen(replace(one, offsets=_of_groups(one.offsets, wanted))) for one in both)
-    known, left_out = _answered(first, last)
-    differing = set(wanted.to_pylist())
-    changed = [name for name in known if name in differing or first.there(name).state != last.there(name).state]
+    every = first.group_ids | last.group_ids
+    known = {name for name in every if first.answers(name) and last.answers(name)}
+    offsets = [
+        row
+        for row in ordered([compared], OFFSET_KEY, pa.int64()).to_pylist()
+        if row["group_id"] in known and first.sees(row["topic"]) and last.sees(row["topic"])
+    ]
+    states = [{name: state for name in known if (state := one.there(name).state)} for one in (first, last)]
+    compared = differing(*(pa.table([[*one], [*one.values()]], schema=_STATES) for one in states), keys=["group_id"])
+    groups = ordered([compared], ["group_id"], pa.string()).to_pylist()
+    changed = sorted({row["group_id"] for row in (*offsets, *groups)})
     own = looks.of_groups(changed)
     inner = own.before(after.taken_at_ms, after_ms=before.taken_at_ms) if changed else ()
     seen = [last, *map(Seen, inner), first][::-1]
-    found = [one for name in changed for one in _last_ones(seen, name)]
-    add_causes(own, found, retention_ms=retention_ms, profile=profile)
-    return seen, found, left_out
-
-
-def _last_ones(looks: Sequence[Seen], group_id: str) -> Iterator[Observation]:
-    """Where the first and the last look differ about a group, what came last of it and of each of its offsets."""
-    last: dict[TopicPartition | None, Observation] = {}
-    for one in observations(looks, group_id):
-        if one.had is not None and (one.key is not None or one.before[0] != one.after[0]):
-            last[one.key] = one
-    for key in sorted(last, key=lambda key: key or ()):
-        # As in every diff it is the offset, and the state, that counts.
-        ends = (_shown(look.value(group_id, key)) for look in (looks[0], looks[-1]))
-        is_seen = key is None or (looks[0].sees(key[0]) and looks[-1].sees(key[0]))
-        if len({*ends}) > 1 and is_seen:
-            yield last[key]
-
-
-def _shown(value: Any) -> Any:
-    """What of a value is compared: its offset, or its state; None where there is none."""
-    return None if value is None or value[0] == "" else value[0]
-
-
-def _row(one: Observation, looks: Sequence[Seen], causes: list[str]) -> dict[str, Any]:
-    """What differs between the first and the last look, and when it became so."""
-    before, after = (_shown(look.value(one.group_id, one.key)) for look in (looks[0], looks[-1]))
-    topic, partition = one.key or (None, None)
-    return {
-        "group_id": one.group_id,
-        "topic": topic,
-        "partition": partition,
-        "before": before,
-        "after": after,
-        "change": APPEARED if before is None else DISAPPEARED if after is None else CHANGED,
-        "changed_after_ms": one.changed_after_ms,
-        "changed_by_ms": one.changed_by_ms,
-        "candidates": causes,
-        "plan_ids": one.plan_ids,
+    last_ones = {
+        (name, one.key): one
+        for name in changed
+        for one in observations(seen, name)
+        if one.had is not None and (one.key is not None or one.before[0] != one.after[0])
     }
-
-
-def _group_causes(one: Observation, of_offsets: set[str] | None) -> list[str]:
-    """What can have removed a group that is gone: the broker removes one that has lost its last offset, or has none."""
-    can_expire = of_offsets is None or ChangeKind.EXPIRED.value in of_offsets
-    return [] if one.after[0] else [ChangeKind.EXPIRED.value] * can_expire + [ChangeKind.DELETED.value]
+    for row in (*offsets, *groups):
+        row["last"] = one = last_ones[row["group_id"], (row["topic"], row["partition"]) if "topic" in row else None]
+        row |= {"changed_after_ms": one.changed_after_ms, "changed_by_ms": one.changed_by_ms}
+    add_causes(own, [row["last"] for row in offsets], retention_ms=retention_ms, profile=profile)
+    causes: dict[str, set[str]] = {}
+    for row in offsets:
+        row |= {"candidates": row["last"].candidates, "plan_ids": row["last"].plan_ids}
+        causes.setdefault(row["group_id"], set()).update(row["candidates"])
+    for row in groups:
+        # The broker removes a group that has lost its last offset, or has none.
+        can_expire = ChangeKind.EXPIRED.value in causes.get(row["group_id"], {ChangeKind.EXPIRED.value})
+        removed = [ChangeKind.EXPIRED.value] * can_expire + [ChangeKind.DELETED.value]
+        row["candidates"] = [] if row["after"] else removed
+    return offsets, groups, len(seen), len(every) - len(known)
 
 
 def _of_groups(rows: pa.Table, group_ids: pa.Array) -> pa.Table:
@@ -337,27 +318,6 @@ def _touches(act: OwnAction, one: Observation) -> bool:
     """Whether a deletion by a plan of ours touches the interval of a change."""
     is_over = act.outcome_at_ms is not None and act.outcome_at_ms < one.changed_after_ms
     return act.intent_at_ms <= one.changed_by_ms and not is_over
-
-
-def _answered(first: Seen, last: Seen) -> tuple[list[str], int]:
-    """The groups that both looks answer about, and how many others there are."""
-    every = sorted(first.group_ids | last.group_ids)
-    known = [name for name in every if first.answers(name) and last.answers(name)]
-    return known, len(every) - len(known)
-
-
-def _with_other_offsets(before: LookRows, after: LookRows) -> pa.Array:
-    """The groups of which two looks do not have the same offsets."""
-    sides = []
-    for one in (before, after):
-        rows = one.offsets.select([*KEY, *VALUE])
-        epochs = pc.fill_null(rows["leader_epoch"], _NO_EPOCH)  # in a join NULL equals nothing
-        sides.append(rows.set_column(rows.column_names.index("leader_epoch"), "leader_epoch", epochs))
-    one_sided = [
-        mine.join(theirs, keys=[*KEY, *VALUE], join_type="left anti")["group_id"].combine_chunks()
-        for mine, theirs in (sides, sides[::-1])
-    ]
-    return pc.unique(pa.concat_arrays(one_sided))
 
 
 def _candidates(one: Observation, due: Mapping[tuple[int, OffsetKey], int | None]) -> list[str]:
@@ -395,8 +355,9 @@ def _due(
     for taken_at_ms, (look, names, retentions) in at.items():
         retention = min(retentions, default=None) if retention_ms is None else retention_ms
         if retention is not None:
-            judged, _ = judge_look(looks.of_groups(names), look, retention_ms=retention, profile=profile)
-            for row in judged.select([*KEY, "due_after_ms"]).to_pylist():
+            judged, _ = judge_look(looks, look, retention_ms=retention, profile=profile)
+            own = _of_groups(judged, pa.array(names, pa.string()))
+            for row in own.select([*KEY, "due_after_ms"]).to_pylist():
                 found[taken_at_ms, (row["group_id"], row["topic"], row["partition"])] = row["due_after_ms"]
     return found
 

@@ -15,9 +15,10 @@ from sexton.log.entry import CODECS
 from sexton.report.names import short
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sexton.coordinator.api.broker_settings import BrokerSettings
+    from sexton.coordinator.api.commit import Commit
     from sexton.coordinator.api.dry_run import CommitDryRun
     from sexton.coordinator.api.errors import Error
     from sexton.coordinator.batches import LogEnd
@@ -125,35 +126,14 @@ class BrokerInput:
         return replace(settings, topic=topic)
 
 
-def check_commit(
-    group: GroupId,
-    partitions: Annotated[list[str], typer.Argument(metavar="TOPIC:PARTITION...", help="The partitions to commit.")],
-    *,
-    member_id: Annotated[str, option("--member-id", "The member that commits.", _REQUEST)] = "",
-    group_instance_id: Annotated[
-        str | None, option("--group-instance-id ID", "group.instance.id of a static member.", _REQUEST)
-    ] = None,
-    generation: Annotated[int, option("--generation N", "Generation or member epoch; -1: no member.", _REQUEST)] = -1,
-    transactional: Annotated[bool, option("--transactional", "In a transaction (TxnOffsetCommit).", _REQUEST)] = False,
-    producer_id: Annotated[int, option("--producer-id N", "Producer id of the transaction.", _REQUEST, at_least=0)] = 0,
-    producer_epoch: Annotated[
-        int, option("--producer-epoch N", "Producer epoch of the transaction.", _REQUEST, at_least=0)
-    ] = 0,
-    api_version: Annotated[int, option("--api-version N", "Version of the request.", _REQUEST, at_least=0)] = 9,
-    committed_offset: Annotated[int, option("--committed-offset N", "The offset, for every partition.", _REQUEST)] = 0,
-    metadata_length: Annotated[
-        int, option("--metadata-length N", "Length of the metadata, in UTF-16 units.", _REQUEST, at_least=0)
-    ] = 0,
-    retention_ms: Annotated[
-        int | None, option("--retention-ms N", "retention_time_ms of versions 2 to 4.", _REQUEST, at_least=0)
-    ] = None,
-    timestamp_ms: Annotated[
-        int, option("--timestamp-ms N", "Commit timestamp of version 1, for every partition; -1: now.", _REQUEST)
-    ] = -1,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitBrokerInput(BrokerInput):
+    """The same, and what only a commit asks of the broker."""
+
     max_metadata_length: Annotated[
         int | None,
         option("--max-metadata-length N", f"offset.metadata.max.bytes. {_RECORDED}, 4096.", _BROKER, at_least=0),
-    ] = None,
+    ] = None
     retention_minutes: Annotated[
         int | None,
         option(
@@ -162,8 +142,75 @@ def check_commit(
             _BROKER,
             at_least=1,
         ),
-    ] = None,
-    options: BrokerInput,
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientInput:
+    """The client, as both dry runs of a request have it."""
+
+    member_id: Annotated[str, option("--member-id", "The member that asks; none: a new client.", _REQUEST)] = ""
+    group_instance_id: Annotated[
+        str | None, option("--group-instance-id ID", "group.instance.id of a static member.", _REQUEST)
+    ] = None
+    api_version: Annotated[int, option("--api-version N", "Version of the request.", _REQUEST, at_least=0)] = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitInput(ClientInput):
+    """The request of a commit."""
+
+    generation: Annotated[int, option("--generation N", "Generation or member epoch; -1: no member.", _REQUEST)] = -1
+    transactional: Annotated[bool, option("--transactional", "In a transaction (TxnOffsetCommit).", _REQUEST)] = False
+    producer_id: Annotated[int, option("--producer-id N", "Producer id of the transaction.", _REQUEST, at_least=0)] = 0
+    producer_epoch: Annotated[
+        int, option("--producer-epoch N", "Producer epoch of the transaction.", _REQUEST, at_least=0)
+    ] = 0
+    committed_offset: Annotated[int, option("--committed-offset N", "The offset, for every partition.", _REQUEST)] = 0
+    metadata_length: Annotated[
+        int, option("--metadata-length N", "Length of the metadata, in UTF-16 units.", _REQUEST, at_least=0)
+    ] = 0
+    retention_ms: Annotated[
+        int | None, option("--retention-ms N", "retention_time_ms of versions 2 to 4.", _REQUEST, at_least=0)
+    ] = None
+    timestamp_ms: Annotated[
+        int, option("--timestamp-ms N", "Commit timestamp of version 1, for every partition; -1: now.", _REQUEST)
+    ] = -1
+
+    def commit(self, group: str, places: "Sequence[tuple[str, int]]", topic_ids: "Mapping[str, str]") -> "Commit":
+        """The commit of some partitions, whose topics have these ids."""
+        from sexton.coordinator.api.commit import Commit, CommitPartition
+
+        return Commit(
+            group_id=group,
+            partitions=tuple(
+                CommitPartition(
+                    topic=topic,
+                    partition=number,
+                    committed_offset=self.committed_offset,
+                    metadata="x" * self.metadata_length,
+                    topic_id=topic_ids.get(topic),
+                    timestamp_ms=self.timestamp_ms,
+                )
+                for topic, number in places
+            ),
+            member_id=self.member_id,
+            group_instance_id=self.group_instance_id,
+            generation=self.generation,
+            is_transactional=self.transactional,
+            api_version=self.api_version,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            retention_ms=self.retention_ms,
+        )
+
+
+def check_commit(
+    group: GroupId,
+    partitions: Annotated[list[str], typer.Argument(metavar="TOPIC:PARTITION...", help="The partitions to commit.")],
+    *,
+    request: CommitInput,
+    options: CommitBrokerInput,
     out: Out = None,
     log: LogInput,
     json: Json = False,
@@ -175,46 +222,24 @@ def check_commit(
     """
     places = [parse_exact_partition(text) for text in partitions]
 
-    from sexton.coordinator.api.commit import Commit, CommitPartition, group_made
+    from sexton.coordinator.api.commit import group_made
     from sexton.coordinator.api.dry_run import commit_offsets
 
     codec_number(options.codec)  # refused before the log is read
     view = log.view_of([group], is_quiet=json)
     broker = options.settings(view)
-    settings = broker.topic
     ids = {topic: topic_id for topic_id, topic in view.topics.ids.items()}
     end = _log_end(view, group, options.leader_epoch)
-    coordinator = replace(view.coordinator, profile=broker.profile)
-    commit = Commit(
-        group_id=group,
-        partitions=tuple(
-            CommitPartition(
-                topic=topic,
-                partition=number,
-                committed_offset=committed_offset,
-                metadata="x" * metadata_length,
-                topic_id=ids.get(topic),
-                timestamp_ms=timestamp_ms,
-            )
-            for topic, number in places
-        ),
-        member_id=member_id,
-        group_instance_id=group_instance_id,
-        generation=generation,
-        is_transactional=transactional,
-        api_version=api_version,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        retention_ms=retention_ms,
-    )
+    coordinator, commit = replace(view.coordinator, profile=broker.profile), request.commit(group, places, ids)
+    limit = options.max_metadata_length
     dry_run = commit_offsets(
         coordinator,
         commit,
         now_ms=now_ms() if view.as_of_ms is None else view.as_of_ms,
-        retention_ms=(retention_minutes or _recorded_minutes(view)) * 60_000,
-        topic=settings,
+        retention_ms=(options.retention_minutes or _recorded_minutes(view)) * 60_000,
+        topic=broker.topic,
         end=end,
-        max_metadata_length=broker.max_metadata_length if max_metadata_length is None else max_metadata_length,
+        max_metadata_length=broker.max_metadata_length if limit is None else limit,
         partition_counts=view.topics.partition_counts,
         required_acks=broker.required_acks,
     )
@@ -222,7 +247,7 @@ def check_commit(
     if out is not None:
         _write(out, end, dry_run.batch)
     if json:
-        operation = "TxnOffsetCommit" if transactional else "OffsetCommit"
+        operation = "TxnOffsetCommit" if request.transactional else "OffsetCommit"
         fields = {**_commit_json(group, places, dry_run, end), "makes_group": made is not None, **_waits(broker)}
         return print_view_json(view, operation, fields)
     print_table(
@@ -308,15 +333,11 @@ def metadata_record(
 def check_join(
     group: GroupId,
     *,
-    member_id: Annotated[str, option("--member-id", "The member that joins; none: a new one.", _REQUEST)] = "",
-    group_instance_id: Annotated[
-        str | None, option("--group-instance-id ID", "group.instance.id of a static member.", _REQUEST)
-    ] = None,
+    client: ClientInput,
     protocol_type: Annotated[str, option("--protocol-type", "What the group is for.", _REQUEST)] = "consumer",
     protocol: Annotated[
         list[str] | None, option("--protocol", "An assignor that it has (range); may be repeated.", _REQUEST)
     ] = None,
-    api_version: Annotated[int, option("--api-version N", "Version of the request.", _REQUEST, at_least=0)] = 9,
     syncing: Annotated[
         list[str] | None,
         option(
@@ -339,11 +360,11 @@ def check_join(
     view = log.view_of([group], is_quiet=json)
     join = Join(
         group_id=group,
-        member_id=member_id,
-        group_instance_id=group_instance_id,
+        member_id=client.member_id,
+        group_instance_id=client.group_instance_id,
         protocol_type=protocol_type,
         protocols=tuple(protocol or ("range",)),
-        api_version=api_version,
+        api_version=client.api_version,
     )
     at_ms = now_ms() if view.as_of_ms is None else view.as_of_ms
     try:

@@ -127,6 +127,14 @@ def test_what_is_not_answered_is_left_out_and_widens_the_interval(archive: Archi
     assert (found[2], found[0].groups.num_rows) == (1, 0)
 
 
+def test_offsets_of_a_group_that_was_not_described_bound_as_well(archive: Archive) -> None:
+    """A look asks for them in another request."""
+    silent: dict[str, Any] = {"state": None, "error": "COORDINATOR_NOT_AVAILABLE"}
+    made = looks(archive, ({"g": {}}, {KEY: 1}), ({"g": silent}, {KEY: 2}), ({"g": {}}, {KEY: 2}))
+    (row,) = offsets_of(between(archive, made[0], made[-1])).values()
+    assert (row["changed_after_ms"], row["changed_by_ms"]) == (at(0), at(1) + 1)
+
+
 def test_who_is_not_shown_is_not_taken_for_gone(archive: Archive) -> None:
     made = looks(archive, ({"g": {}}, {KEY: 1}), ({}, {}), sees_all_groups=False)
     found = between(archive, *made)

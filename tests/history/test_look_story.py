@@ -52,7 +52,7 @@ def test_an_offset_of_a_topic_that_one_look_does_not_see_is_not_gone(archive: Ar
     seen = [({"g": {}}, {KEY: 1, other: value} if value else {KEY: 1}) for value in (5, 0, 6)]
     found = story(archive, *seen, hidden=1)
     assert events(found) == ["appeared", "committed", "committed"]
-    assert found.events[-1].detail.startswith("hidden-0 at 6")
+    assert found.events[-1].detail == "hidden-0 at 6, since the look of 2026-09-21T14:13:20.000Z"
 
 
 def test_what_a_plan_of_ours_may_have_deleted(archive: Archive) -> None:

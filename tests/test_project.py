@@ -130,9 +130,13 @@ def test_guards_name_what_is_there() -> None:
 ASKS_FOR_THE_KIND = re.compile(
     r"\bis_admin\b|\bis_by_looks\b|\.look is (not )?None"
     r'|"(log|looks)" (not )?in [\w.]*\borigins\b|== (ADMIN\b|"admin")'
+    r"|import .*\b(AdminLooks|LogWatch|LookWatch)\b"
 )
-ASKING = {"execution/delete/recorded.py", "plans/check_content.py"}
-"""Modules that ask whether a run is by the log or by Admin API. Everything else uses what the run recorded."""
+ASKING = {
+    "execution/delete/recorded.py", "pipeline/snapshot_log.py", "plans/check_content.py", "runs/look_tables.py",
+}  # fmt: skip
+"""Modules that ask whether a run is by the log or by Admin API, or import one of both. Everything else uses what the
+run recorded."""
 
 
 def test_no_other_module_asks_which_kind_of_evidence_a_run_has() -> None:

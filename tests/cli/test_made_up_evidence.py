@@ -11,6 +11,7 @@ import pytest
 
 from sexton.archive.admin_looks import GROUPS, MEMBERS, OFFSETS, AdminLook, Looks
 from sexton.archive.cluster_metadata import ClusterMetadata
+from sexton.errors import UsageError
 from sexton.execution.delete.apply_plan import apply_plan
 from sexton.execution.delete.recorded import watch_of
 from sexton.ledger.ledger import Ledger
@@ -104,7 +105,9 @@ def test_a_run_explain_and_diff(archive: str, asked: Asked, tmp_path: Path) -> N
     assert gone["changed_by_ms"] == NOW_MS - 5 * MINUTE_MS + HALF_MS
 
 
-def test_a_plan_and_its_dry_run(archive: str, asked: Asked, tmp_path: Path) -> None:
+def test_a_plan_and_its_dry_run(
+    archive: str, asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the samples plan is compared with the cluster like any plan without the log."""
     made = asked("plan", "--archive", archive, "--cluster-id", CLUSTER, "--out", tmp_path / "run")
     plan = read_plan(LOCAL, archive, CLUSTER, made["plan_id"])
@@ -124,3 +127,6 @@ def test_a_plan_and_its_dry_run(archive: str, asked: Asked, tmp_path: Path) -> N
     assert dry_run() == {"would_be_done": 1}
     cluster.commit("old", "t1", 0, 6)
     assert dry_run() == {"changed_since": 1}
+    monkeypatch.setattr(look_tables, "KINDS", look_tables.KINDS[:1])
+    with pytest.raises(UsageError, match="coverage samples"):
+        dry_run()

@@ -14,6 +14,7 @@ from sexton.archive.cluster_metadata import snapshot_instants, the_cluster
 from sexton.archive.folder import filesystem
 from sexton.archive.look_intervals import MergedLooks
 from sexton.coordinator.partitioner import partition_of
+from sexton.errors import UsageError
 from sexton.tables import TABLES
 
 ONLY_PARTITION = 0
@@ -40,8 +41,11 @@ def look_for(archive: str, *, cluster_id: str | None = None, as_of_ms: int | Non
 
 
 def looks_of(fs: pafs.FileSystem, root: str, cluster_id: str, coverage: object) -> Looks:
-    """The looks of a cluster that runs, plans and ledgers name by their coverage."""
-    return next(kind for kind in KINDS if kind.coverage == coverage)(fs, root, cluster_id)
+    """The looks of a cluster that runs, plans and ledgers name by their coverage; UsageError for one that is none."""
+    for kind in KINDS:
+        if kind.coverage == coverage:
+            return kind(fs, root, cluster_id)
+    raise UsageError(f"no looks are of coverage {coverage}", where=root, fix="read it with the release that made it")
 
 
 def tables_of(merged: MergedLooks) -> tuple[pa.Table, pa.Table, pa.Table]:

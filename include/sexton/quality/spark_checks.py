@@ -8,6 +8,7 @@ library then shows rows: what a table declares is an expectation of its own for 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ from sexton.tables import TABLES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_AT_ONCE = 4
+"""Requests to Spark that only name something: each waits for the answer."""
 _Query = tuple[Sequence[tuple[str, str]], str]
 """What is counted, by tables and names of expectations, and the SQL of an array of the counts: `... FROM ...`."""
 
@@ -83,8 +86,8 @@ def check(
                     rows = rows.join(broadcast(views["cuts"]), "log_partition", "left")
                 results[table] |= validation.details(rows, failed)
     finally:
-        for rows in views.values():
-            rows.unpersist()  # a Spark Connect server keeps them beyond the session
+        with ThreadPoolExecutor(_AT_ONCE) as pool:  # a Spark Connect server keeps them beyond the session
+            list(pool.map(lambda rows: rows.unpersist(), views.values()))
     if docs is not None:
         write_docs(context, docs)
     return [results[table][each.name] for table, suite in suites.items() for each in suite]
@@ -125,12 +128,16 @@ def _count(spark: "SparkSession", queries: Sequence[_Query]) -> dict[tuple[str, 
 def create_views(spark: "SparkSession", tables: Mapping[str, "DataFrame"], run: CheckedRun) -> dict[str, "DataFrame"]:
     """Name what the queries read, and keep it in memory, or on the executors' disks, until it is unpersisted."""
     is_one_task = _task_count(spark) == 1  # then nothing has to be exchanged
-    views = {name: (rows.coalesce(1) if is_one_task else rows).persist() for name, rows in tables.items()}
-    views |= {name: frame(spark, rows).coalesce(1) for name, rows in run.relations().items()}
-    if tables.keys() >= {"groups", "tombstones"}:
-        views["held_groups"] = _held_groups(spark, views["groups"], views["tombstones"], run.policy)
-    for name, rows in views.items():
-        rows.createOrReplaceTempView(name)
+
+    def kept(rows: "DataFrame") -> "DataFrame":
+        return (rows.coalesce(1) if is_one_task else rows).persist()
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        views = dict(zip(tables, pool.map(kept, tables.values()), strict=True))
+        views |= {name: frame(spark, rows).coalesce(1) for name, rows in run.relations().items()}
+        if tables.keys() >= {"groups", "tombstones"}:
+            views["held_groups"] = _held_groups(spark, views["groups"], views["tombstones"], run.policy)
+        list(pool.map(lambda name: views[name].createOrReplaceTempView(name), views))
     for name, sql in VIEWS.items():
         if needs(sql) <= tables.keys():
             spark.sql(sql).createOrReplaceTempView(name)

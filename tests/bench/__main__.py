@@ -17,6 +17,8 @@ Only by themselves, for they are no part of a full run:
 - `--cluster`: the jobs on a Spark standalone cluster, and the audit of the same log (see `cluster`),
 - `--replicas`: three replicas of a log are compared, and one is audited (see `replicas`).
 
+What a run of the DAG takes is measured apart, by `python -m tests.bench.dag_run`.
+
 Kafka's `kafka-dump-log --offsets-decoder` reads one segment for comparison. The log is read into memory before each of
 these; loads and kernel runs of up to a few million records, the replays from the archive and the audit of one record
 are repeated, and the fastest counts. Prints what

@@ -141,7 +141,7 @@ def _follow(api: AirflowApi, run_id: str, console: Console) -> dict[str, str]:
             time.sleep(POLL_S)
         else:
             raise SextonError(f"the run did not end in {RUN_TIMEOUT_S} s", where=run_id)
-    console.print(f"  [dim]the whole run: {time.monotonic() - start:.1f} s[/dim]", highlight=False)
+    console.print(f"  DAG run: {time.monotonic() - start:.1f} s", highlight=False)
     by_start = sorted(tasks, key=lambda task_id: str(tasks[task_id]["start_date"] or "~"))
     return {task_id: str(tasks[task_id]["state"]) for task_id in by_start}
 

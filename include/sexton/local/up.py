@@ -72,8 +72,11 @@ def publish_first_runs(system: System, console: Console) -> int:
         since = {"since": str(before[-1])} if before else {}  # a run lists what changed since the one before it
         run_id = api.trigger(MAIN_DAG, {"as_of": str(as_of_ms), **since})
         api.set_paused(MAIN_DAG, False)
-        with system.step("Run", f"as of {instant(as_of_ms - as_of_ms % 1000)}"):
+        began = time.monotonic()
+        with console.status(f"{MAIN_DAG} ..."):
             state = _end_of(api, run_id)
+        took = f"DAG run: {time.monotonic() - began:.1f} s"
+        console.print(f"  {took}, as of {instant(as_of_ms - as_of_ms % 1000)}", highlight=False)
         if state != "success":
             place = f"{system.home.url}/dags/{MAIN_DAG}/runs/{run_id}"
             console.print(f"  it {state}: {place}", style="red", highlight=False, soft_wrap=True)

@@ -9,7 +9,8 @@ OffsetForLeaderEpoch: DESCRIBE on the topics is all it needs, no message is read
 goes to the table `time_lag`, once DuckDB has checked it, under the instant of that run. Offsets that would
 reset since the audit before raise an alert; so do those that lose unread messages within `SEXTON_LAG_ALERT_HOURS`.
 
-It needs a published run of `offset_retention`. Safe to run again at any time.
+It runs after each run of `offset_retention` that publishes a new newest instant, not after backfills of the past, or by
+`SEXTON_LAG_SCHEDULE`. Safe to run again at any time.
 """
 
 from airflow.sdk import DAG
@@ -22,7 +23,7 @@ from sexton.settings import Cluster, settings
 def audit_lag(cluster: Cluster) -> None:
     with DAG(
         dag_id=cluster.scoped_name("audit_lag"),
-        schedule=defaults.timetable(cluster.lag_schedule),
+        schedule=defaults.audit_schedule(cluster.lag_schedule, cluster, "audit_lag"),
         catchup=False,  # it asks the brokers of today
         max_active_runs=1,
         user_defined_macros=macros(cluster),

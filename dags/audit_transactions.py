@@ -10,7 +10,8 @@ The result goes to the tables `transactions` and `transactional_ids`, once Great
 transaction raises an alert; so does one that should have ended, and a program that makes up new transactional ids.
 **Nothing is ended**: the dashboard and the table show the arguments for `kafka-transactions.sh abort`.
 
-It needs a published run of `offset_retention`. Safe to run again at any time.
+It runs after a run of `offset_retention` that publishes a new newest instant, at most once in 20 hours, not after
+backfills of the past, or by `SEXTON_TRANSACTIONS_SCHEDULE`. Safe to run again at any time.
 """
 
 from airflow.sdk import DAG
@@ -23,7 +24,7 @@ from sexton.settings import Cluster, settings
 def audit_transactions(cluster: Cluster) -> None:
     with DAG(
         dag_id=cluster.scoped_name("audit_transactions"),
-        schedule=defaults.timetable(cluster.transactions_schedule),
+        schedule=defaults.audit_schedule(cluster.transactions_schedule, cluster, "audit_transactions"),
         catchup=False,  # it describes the brokers of today
         max_active_runs=1,
         user_defined_macros=macros(cluster),

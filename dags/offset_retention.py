@@ -35,7 +35,7 @@ from sexton.settings import Cluster, settings
 
 
 def offset_retention(cluster: Cluster) -> None:
-    outlets = {"publish_tables": defaults.table_assets(cluster)}
+    outlets = {"publish_tables": [*defaults.table_assets(cluster), *defaults.due_audits(cluster)]}
     with DAG(
         dag_id=cluster.scoped_name("offset_retention"),
         schedule=defaults.timetable(cluster.schedule),

@@ -3,6 +3,7 @@
 import sys
 
 from sexton.lake.catalog import open_lake
+from sexton.maintenance.due_audits import announce
 from sexton.pipeline import job, publish_tables
 from sexton.pipeline.validate_tables import failed_count
 from sexton.requests import PublishRequest
@@ -14,7 +15,9 @@ def run(asked: PublishRequest, folder: RunFolder) -> dict[str, object]:
     with engine_of_task("publish_tables", iceberg=True) as engine:
         published = publish_tables.run(engine, folder, archive=asked.archive)
     counts = {each["table"]: each["rows"] for each in published.row["counts"]}
+    due = {"due": announce(open_lake(), asked.archive, published.key)} if asked.archive else {}
     return {
+        **due,
         "cluster_id": published.key.cluster_id,
         "run_id": published.key.run_id,
         "as_of_ms": published.key.as_of_ms,

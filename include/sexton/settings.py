@@ -35,6 +35,9 @@ HOME = PROJECT_ROOT if (PROJECT_ROOT / "pyproject.toml").is_file() else Path.hom
 ClusterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """Part of the ids of DAGs, pools and connections."""
 
+AFTER_RUNS = "published"
+"""Instead of a cron: a DAG runs after a run that makes it due is published."""
+
 
 class OfCluster(BaseModel):
     """The settings of a deployment that a named cluster may override."""
@@ -57,9 +60,15 @@ class OfCluster(BaseModel):
         "30 4 * * 0", description="cron of the DAG audit_replicas, in UTC; empty: manual runs only"
     )
     transactions_schedule: str = Field(
-        "15 5 * * *", description="cron of the DAG audit_transactions, in UTC; empty: manual runs only"
+        AFTER_RUNS,
+        description="when the DAG audit_transactions runs: `published`, after a published run with a new newest "
+        "instant, at most once in 20 hours; or a cron, in UTC; empty: manual runs only",
     )
-    lag_schedule: str = Field("20 * * * *", description="cron of the DAG audit_lag, in UTC; empty: manual runs only")
+    lag_schedule: str = Field(
+        AFTER_RUNS,
+        description="when the DAG audit_lag runs: `published`, after a published run with a new newest instant; or a "
+        "cron, in UTC; empty: manual runs only",
+    )
     retention_minutes: int | None = Field(
         None, ge=1, description="retention to judge by; default: as the broker reports"
     )

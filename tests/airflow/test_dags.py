@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import CronDataIntervalTimetable
+from airflow.sdk import Asset, AssetAlias, CronDataIntervalTimetable
 from airflow.sdk.definitions._internal.types import is_arg_set
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
@@ -99,10 +99,18 @@ def test_stems_name_job_module_and_test_of_maintenance(bag, maintenance) -> None
         assert (ROOT / "tests" / "maintenance" / f"test_{name}.py").is_file()
 
 
-@pytest.mark.parametrize("name", ["offset_retention", "maintenance", *AUDITS])
+@pytest.mark.parametrize("name", ["offset_retention", "maintenance", "audit_replicas"])
 def test_intervals_are_not_empty(bag, name) -> None:
     assert isinstance(bag.dags[name].timetable, CronDataIntervalTimetable)
     assert bag.dags[name].max_active_runs == 1
+
+
+@pytest.mark.parametrize("name", ["audit_lag", "audit_transactions"])
+def test_audits_of_today_follow_the_publications_that_make_them_due(bag, dag, name) -> None:
+    assert [asset.name for asset in bag.dags[name].timetable.asset_condition.objects] == [f"sexton.{name}.due"]
+    assert bag.dags[name].max_active_runs == 1
+    outlets = dag.get_task("publish_tables").outlets
+    assert f"sexton.{name}.due" in {alias.name for alias in outlets if isinstance(alias, AssetAlias)}
 
 
 CHANGING = {
@@ -214,7 +222,7 @@ def test_outlets_are_the_published_tables(dag) -> None:
     assert set(PUBLISHED_TABLES) == {name for name, table in TABLES.items() if table.kind != "append"}
     assert set(ALL_TABLES) == set(TABLES)
     assert set(EXPIRING_TABLES) == {table.name for table in ROWS_OF_RUNS} | {"runs"}
-    outlets = {asset.name: asset.uri for asset in dag.get_task("publish_tables").outlets}
+    outlets = {asset.name: asset.uri for asset in dag.get_task("publish_tables").outlets if isinstance(asset, Asset)}
     assert set(outlets) == {f"sexton.{table}" for table in PUBLISHED_TABLES}
     assert all(uri.endswith(name.removeprefix("sexton.")) and "://" in uri for name, uri in outlets.items())
     assert not any(dag.get_task(stage).outlets for stage in STAGES[:-1])

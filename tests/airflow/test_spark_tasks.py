@@ -18,10 +18,12 @@ from uuid import UUID
 import pytest
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.sdk import Asset
+from airflow.sdk.definitions.asset import AssetUniqueKey
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.execution_time.context import OutletEventAccessors
 from jinja2 import Template
 
-from sexton.airflow import alerts, brokers, runs
+from sexton.airflow import alerts, brokers, defaults, runs
 from sexton.airflow import spark_tasks as tasks
 from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.runs import run_folder
@@ -354,6 +356,22 @@ def test_assets_say_which_instant(home, monkeypatch) -> None:
     folder = run_folder("offset_retention", RUN_ID)
     about = {name: run[name] for name in ("cluster_id", "as_of_ms", "plan_id", "counts")}
     assert context["outlet_events"][asset].extra == {**about, "run_folder": folder}
+
+
+@pytest.mark.parametrize("due", [["audit_lag"], ["audit_lag", "audit_transactions"], []])
+def test_the_audits_that_are_due_get_an_asset_event(home, monkeypatch, due: list[str]) -> None:
+    """As their DAGs wait for it: an alias that is given none updates nothing."""
+    cluster = PLAIN.model_copy(update={"name": "eu", "is_first": False})
+    submit_that(home, monkeypatch, 0, stage="publish_tables", outcome={"exit_code": 0, "due": due})
+    task = spark_job("publish_tables", cluster, outlets=defaults.due_audits(cluster))
+    context = context_of(task)
+    task.application_args = [f"--run-dir={run_folder('offset_retention', RUN_ID)}"]
+    context["outlet_events"] = OutletEventAccessors()
+    task.execute(context)
+    events = [event for alias in task.outlets for event in context["outlet_events"][alias].asset_alias_events]
+    waited_for = [defaults.audit_schedule("published", cluster, name)[0] for name in due]
+    assert [event.dest_asset_key for event in events] == [AssetUniqueKey.from_asset(asset) for asset in waited_for]
+    assert all(event.extra["run_folder"] for event in events)
 
 
 def test_what_a_job_tells_is_its_xcom_and_leads_to_the_dashboard(home, monkeypatch) -> None:

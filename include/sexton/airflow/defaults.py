@@ -6,6 +6,7 @@ from typing import Any
 
 from airflow.sdk import (  # type: ignore[attr-defined]  # its stub leaves the deadlines out
     Asset,
+    AssetAlias,
     AsyncCallback,
     CronDataIntervalTimetable,
     DeadlineAlert,
@@ -14,7 +15,7 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # its stub leaves the d
 
 from sexton.airflow.alerts import AlertOnFailure, alert_late_run
 from sexton.airflow.notifiers import sinks
-from sexton.settings import Cluster, settings
+from sexton.settings import AFTER_RUNS, Cluster, settings
 from sexton.uris import split_login
 
 TAGS = ["kafka", "consumer-offsets", "sexton"]
@@ -89,6 +90,25 @@ def timetable(cron: str) -> CronDataIntervalTimetable | None:
     """
     cron = cron.strip()
     return CronDataIntervalTimetable(cron, timezone="UTC") if cron else None
+
+
+def audit_schedule(cron: str, cluster: Cluster, dag_id: str) -> CronDataIntervalTimetable | list[Asset] | None:
+    """Return the schedule of an audit: as `timetable`, or the Asset of runs that make it due."""
+    return [due_asset(_due(cluster, dag_id))] if cron.strip() == AFTER_RUNS else timetable(cron)
+
+
+def due_asset(name: str) -> Asset:
+    """Return the Asset that a publication updates if an audit is due by it, by the name of its alias."""
+    return Asset(name=name, group="sexton")
+
+
+def due_audits(cluster: Cluster) -> list[AssetAlias]:
+    """Return the aliases through which a publication may update these Assets: a plain outlet always is updated."""
+    return [AssetAlias(name=_due(cluster, dag_id), group="sexton") for dag_id in ("audit_lag", "audit_transactions")]
+
+
+def _due(cluster: Cluster, dag_id: str) -> str:
+    return cluster.scoped_name(f"sexton.{dag_id}.due")
 
 
 def deadline(minutes: int) -> DeadlineAlert | None:

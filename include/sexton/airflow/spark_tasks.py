@@ -29,7 +29,7 @@ from uuid import NAMESPACE_URL, uuid5
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.hooks.subprocess import SubprocessHook
-from airflow.sdk import Asset, BaseHook, BaseOperatorLink
+from airflow.sdk import Asset, AssetAlias, BaseHook, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.sdk.log import mask_secret
 
@@ -41,6 +41,7 @@ from sexton.airflow.defaults import (
     PUBLISHED_TABLES,
     REPLICA_TABLES,
     TRANSACTION_TABLES,
+    due_asset,
 )
 from sexton.airflow.formats import instant_ms, ms_of
 from sexton.airflow.openlineage import DatasetKind, lineage_of
@@ -331,13 +332,17 @@ class SparkJob(SparkSubmitOperator):
         return code if isinstance(code, int) else ANY_ERROR
 
     def _describe(self, outlet_events: Any, context: Any) -> None:
-        """Add the instant, the run folder and what is known of the run to the Asset events."""
-        for asset in self.outlets:
-            outlet_events[asset].extra = {
-                **{name: self.outcome[name] for name in DESCRIBED if name in self.outcome},
-                "as_of_ms": as_of_ms(context["dag_run"], context["params"]),
-                "run_folder": uri_without_login(_folder_of(context)),
-            }
+        """Add the instant, the run folder and what is known of the run to the Asset events, and say what is due."""
+        extra = {
+            **{name: self.outcome[name] for name in DESCRIBED if name in self.outcome},
+            "as_of_ms": as_of_ms(context["dag_run"], context["params"]),
+            "run_folder": uri_without_login(_folder_of(context)),
+        }
+        for outlet in self.outlets:
+            if not isinstance(outlet, AssetAlias):
+                outlet_events[outlet].extra = extra
+            elif any(f".{dag_id}." in outlet.name for dag_id in self.outcome.get("due", ())):
+                outlet_events[outlet].add(due_asset(outlet.name), extra=extra)
 
 
 class DashboardLink(BaseOperatorLink):
@@ -399,7 +404,7 @@ class KafkaJob(SparkJob):
             return super().execute(context)
 
 
-def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset] = ()) -> SparkJob:
+def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset | AssetAlias] = ()) -> SparkJob:
     """Return the task that runs `spark_jobs/<task_id>.py`."""
     config, job = settings(), JOBS[task_id]
     common: dict[str, Any] = {

@@ -36,7 +36,7 @@ RUN_ID = "manual__2026-11-21T06:00:00+00:00"
 SUBMIT = """#!/usr/bin/env python3
 import json, os, pathlib, sys
 pathlib.Path({log!r}).write_text(json.dumps(sys.argv[1:]))
-pathlib.Path({log!r} + ".opts").write_text(os.environ["SPARK_SUBMIT_OPTS"])
+pathlib.Path({log!r} + ".opts").write_text(os.environ.get("SPARK_SUBMIT_OPTS", ""))
 for argument in sys.argv:
     name, _, value = argument.partition("=")
     if name == "--client-config":
@@ -60,13 +60,18 @@ def home(tmp_path, monkeypatch):
 
 
 def submit_that(home, monkeypatch, code: int, *, stage: str = "find_expired", outcome: dict | None = None) -> Path:
-    """Put a spark-submit first in the path that ends with `code` and leaves `outcome`; returns its notes."""
+    """Put a spark-submit first in the path that ends with `code` and leaves `outcome`; returns its notes.
+
+    The program of publish_tables, which is not submitted, does the same.
+    """
     log = home / "submitted.json"
     told = json.dumps(outcome) if outcome else ""
     program = home / "bin" / "spark-submit"
     program.parent.mkdir(exist_ok=True)
     program.write_text(SUBMIT.format(log=str(log), stage=stage, code=code, outcome=told))
     program.chmod(0o755)
+    (home / "spark_jobs").mkdir(exist_ok=True)
+    (home / "spark_jobs" / "publish_tables.py").write_text(program.read_text())
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     return log
 
@@ -207,13 +212,21 @@ def test_a_job_that_needs_no_spark_starts_none(home, monkeypatch, stage) -> None
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"conn_type": "kafka", "extra": {"bootstrap.servers": "a:1"}}')
     submitted = submit_that(home, monkeypatch, 0)
-    (home / "spark_jobs").mkdir()
+    (home / "spark_jobs").mkdir(exist_ok=True)
     own = (PROJECT_ROOT / "spark_jobs" / f"{stage}.py").read_text("utf-8").partition("if __name__")[0]
     loaded = f"open({str(home / 'loaded')!r}, 'w').write(str('pyspark' in sys.modules))"
     (home / "spark_jobs" / f"{stage}.py").write_text(f"{own}\n{loaded}\n")
     execute(stage)
     assert (home / "loaded").read_text() == "False"
     assert not submitted.exists()
+
+
+def test_a_publication_is_not_submitted(home, monkeypatch) -> None:
+    """It needs a Spark only where main has moved, and then starts one itself."""
+    notes = submit_that(home, monkeypatch, 0)
+    (home / "bin" / "spark-submit").write_text("#!/bin/sh\nexit 9\n")
+    execute("publish_tables", arguments=["--archive=", "--run-dir=x"])
+    assert json.loads(notes.read_text()) == ["--run-dir=x"]
 
 
 def test_a_killed_task_ends_its_job(home, monkeypatch) -> None:

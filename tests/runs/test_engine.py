@@ -8,7 +8,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from sexton.runs import engine
 from sexton.runs.engine import SHUFFLE_PARTITIONS
+from sexton.settings import Settings
 
 SCRIPT = """\
 from sexton.runs.engine import SHUFFLE_PARTITIONS, session_conf, spark_session
@@ -42,3 +44,12 @@ def test_a_submitted_job_is_as_it_was_submitted(tmp_path: Path) -> None:
             [*program, script], env=os.environ | own, capture_output=True, text=True, timeout=300, check=False
         )
         assert told in done.stdout, done.stderr[-2_000:]
+
+
+@pytest.mark.parametrize("is_submitted", [False, True])
+def test_jars_are_given_to_a_jvm_that_is_not_submitted(monkeypatch: pytest.MonkeyPatch, is_submitted) -> None:
+    """spark-submit has had them as --jars; a publication starts its JVM itself, if it needs one."""
+    monkeypatch.setattr(engine, "settings", lambda: Settings(spark_jars="/jars/iceberg.jar,/jars/driver.jar"))
+    if is_submitted:
+        monkeypatch.setenv(engine.SUBMITTED, "1")
+    assert engine._lake_conf().get("spark.jars") == (None if is_submitted else "/jars/iceberg.jar,/jars/driver.jar")

@@ -1,7 +1,7 @@
 """Tasks that run a Spark job, and what Airflow does for each exit code.
 
 The connection chooses how: `spark` is one spark-submit a task, to any master; `spark_connect` is one Python process,
-whose Spark is that of the server. A job that needs no Spark is a Python process whatever the connection.
+whose Spark is that of the server. A job that needs no Spark, or rarely, is a Python process whatever the connection.
 
     0  success
     5  success with an alert: everything was written, but some bytes could not be decoded
@@ -167,12 +167,14 @@ def _shown_run_folder(dag_id: str, run_id: str) -> str:
 class Job:
     """What a task touches.
 
-    One task at a time runs in its `pool`. `reads` and `writes` are the kinds of its OpenLineage datasets, and the
+    One task at a time runs in its `pool`. A `lazy` job starts Spark itself, in the rare case that it needs one: by
+    spark-submit a JVM would start for nothing. `reads` and `writes` are the kinds of its OpenLineage datasets, and the
     published tables among them.
     """
 
     pool: str | None = None
     needs_spark: bool = True
+    lazy: bool = False
     writes_iceberg: bool = False
     reads: Sequence[DatasetKind] = ()
     writes: Sequence[DatasetKind] = ()
@@ -187,7 +189,12 @@ JOBS = {
     "plan_tombstones": Job(reads=["runs"], writes=["runs"]),
     "validate_tables": Job(writes_iceberg=True, reads=["runs"]),
     "publish_tables": Job(
-        PUBLISH_POOL, writes_iceberg=True, reads=["runs"], writes=["archive"], writes_tables=PUBLISHED_TABLES
+        PUBLISH_POOL,
+        lazy=True,
+        writes_iceberg=True,
+        reads=["runs"],
+        writes=["archive"],
+        writes_tables=PUBLISHED_TABLES,
     ),
     "verify": Job(needs_spark=False, reads=["archive"]),
     "check_checkpoint": Job(reads=["archive"]),
@@ -260,6 +267,8 @@ class SparkJob(SparkSubmitOperator):
                 shared = folder if self.task_id in STAGES else f"{folder} {self.task_id}"
                 session = f"session_id={uuid5(NAMESPACE_URL, shared)}"
                 self._run(forget, SPARK_REMOTE=f"{_connect_url(self._conn_id)};{session}")
+            elif JOBS[self.task_id].lazy:
+                self._run(forget)
             else:
                 forget()
                 self.env_vars = {**(self.env_vars or {}), TASK: _this_task()}

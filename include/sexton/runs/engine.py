@@ -186,7 +186,9 @@ def _lake_conf() -> dict[str, str]:
     from sexton.kafka import jars
     from sexton.lake.catalog import spark_conf
 
-    return spark_conf([] if settings().spark_jars else jars.ensure(settings().cache, "spark"))
+    if given := settings().spark_jars:  # of spark-submit they are --jars
+        return spark_conf([] if variable(SUBMITTED) else map(Path, given.split(",")))
+    return spark_conf(jars.ensure(settings().cache, "spark"))
 
 
 def _require_iceberg(session: "SparkSession") -> None:

@@ -39,7 +39,11 @@ MODULES = (
     "sexton.pipeline.plan_tombstones",
     "sexton.pipeline.validate_tables",
     "sexton.pipeline.publish_tables",
+    "sexton.runs.processes",
+    "sexton.maintenance.check_checkpoint",
+    "sexton.maintenance.due_audits",
     "sexton.report.plan_page",
+    "sexton.report.run_page",
     "sexton.airflow.spark_tasks",
 )
 """What the jobs of a run import, and the DAG files."""

@@ -287,8 +287,8 @@ class HistoryRequest(JudgeRequest, RulesRequest):
             type="string",
         ),
     )
-    to_ms: int = option(
-        clock_ms,
+    to_ms: int | None = option(
+        None,
         "no instant is later (default: now)",
         "MS",
         name="to",

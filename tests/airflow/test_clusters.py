@@ -87,6 +87,7 @@ def test_each_cluster_has_its_turns_and_the_tables_have_one(bag) -> None:
     }
     assert pools == {
         "offset_retention": {"snapshot_log": "sexton_kafka__eu", "publish_tables": "sexton_publish"},
+        "offset_history": {},
         "maintenance": {"reconcile": "sexton_kafka__eu", "expire_runs": "sexton_publish"},
         "audit_replicas": {"audit_replicas": "sexton_audit__eu"},
         "audit_transactions": {"audit_transactions": "sexton_audit__eu"},

@@ -113,7 +113,7 @@ def test_they_say_what_was_read_and_written(events: list[dict[str, Any]], home: 
 def test_a_task_names_the_tables_that_it_touches() -> None:
     touched = {name: ({*job.reads_tables}, {*job.writes_tables}) for name, job in JOBS.items()}
     assert {name for name, tables in touched.items() if any(tables)} == {
-        *("publish_tables", "expire_runs", "compact_tables"),
+        *("publish_tables", "build_history", "expire_runs", "compact_tables"),
         *("audit_replicas", "audit_transactions", "audit_lag"),
     }
     assert touched["audit_replicas"] == (set(), {"replica_state", "replica_differences"})
@@ -141,7 +141,8 @@ def test_what_changes_a_cluster_sends_nothing(environment: dict[str, str]) -> No
     ]
     found = {dag_id: (any_emits, all_emits) for dag_id, any_emits, all_emits in lines}
     kinds = dict.fromkeys(
-        ("offset_retention", "maintenance", "audit_replicas", "audit_transactions", "audit_lag"), "True"
+        ("offset_retention", "offset_history", "maintenance", "audit_replicas", "audit_transactions", "audit_lag"),
+        "True",
     )
     kinds |= dict.fromkeys(("apply_tombstones", "restore_offsets"), "False")
     assert found == {f"{kind}{suffix}": (emits, emits) for kind, emits in kinds.items() for suffix in ("", "__eu")}

@@ -71,7 +71,7 @@ def asked(archive: Archive, first: int = 1, last: int = MINUTES, **more: Any) ->
 
 
 def build(engine: Engine, lake: Lake, root: Path, request: HistoryRequest) -> History:
-    return build_history.run(engine, lake, Folder(root), request, tell=lambda _: None)
+    return build_history.run(engine, lake, Folder(root), request, show=lambda _: None)
 
 
 def alone(archive: Archive, folder: RunFolder, at_ms: int) -> None:
@@ -168,7 +168,7 @@ def test_an_instant_that_fails_a_check_stays_unpublished_alone(
     monkeypatch.setattr(build_history, "published_runs", lambda *_: [])
     monkeypatch.setattr(build_history, "_publish", lambda *given: published.extend(r.as_of_ms for r in given[-1]))
     engine = SerialEngine("tests", quiet=True)
-    history = build_history.run(engine, None, Folder(tmp_path), asked(archive, 1, 3), tell=lambda _: None)  # type: ignore[arg-type]
+    history = build_history.run(engine, None, Folder(tmp_path), asked(archive, 1, 3), show=lambda _: None)  # type: ignore[arg-type]
     assert history.published == published == [instant(1), instant(3)]
     assert list(history.failed) == [instant(2)]
 

@@ -151,6 +151,7 @@ def macros(cluster: Cluster) -> dict[str, Any]:
     """Return the functions that arguments call: user_defined_macros of every DAG with Spark jobs."""
     return {
         "as_of_ms": as_of_ms,
+        "instant": lambda name, params: _instant(name, params) or "",
         "now_ms": now_ms,
         "policy_file": partial(policy_file, cluster.policy),
         "run_folder": _shown_run_folder,
@@ -195,6 +196,9 @@ JOBS = {
         reads=["runs"],
         writes=["archive"],
         writes_tables=PUBLISHED_TABLES,
+    ),
+    "build_history": Job(
+        writes_iceberg=True, reads=["archive"], writes=["archive", "runs"], writes_tables=PUBLISHED_TABLES
     ),
     "verify": Job(needs_spark=False, reads=["archive"]),
     "check_checkpoint": Job(reads=["archive"]),

@@ -9,6 +9,7 @@ that folds a log. What is of no group, counts and what cannot be decoded, is in 
 # What numba compiles has sized integers where the annotations say int and bool.
 # mypy: disable-error-code="no-any-return, return-value, assignment"
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from mmap import ACCESS_READ, mmap
@@ -336,7 +337,7 @@ def fold_bucket(buckets: Iterable[BucketLog], rest: PartialFold, *, is_first: bo
 
 def _mapped(file: IO[bytes]) -> Bytes:
     file.flush()
-    if not file.tell():
+    if not os.fstat(file.fileno()).st_size:
         return read_only(b"")
     return read_only(np.frombuffer(mmap(file.fileno(), 0, access=ACCESS_READ), np.uint8))
 

@@ -8,7 +8,8 @@ is published: one commit a table. So an interrupted build goes on with what is t
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sexton.archive.folder import Folder
+from sexton.archive.cluster_metadata import the_cluster
+from sexton.archive.folder import Folder, filesystem
 from sexton.errors import DataQualityFailure, NoCoverage, UsageError
 from sexton.failpoints import failpoint
 from sexton.lake.batch import Batch, write_batch
@@ -18,7 +19,7 @@ from sexton.lake.read import published_runs
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.pipeline.publish_tables import require_pass, row_of
 from sexton.policy import Policy
-from sexton.requests import HistoryRequest, ReplayRequest
+from sexton.requests import HistoryRequest, ReplayRequest, clock_ms
 from sexton.runs.checkpoint import Base, publish_checkpoint
 from sexton.runs.engine import Engine
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
@@ -45,7 +46,8 @@ class History:
 
 def instants_of(request: HistoryRequest) -> range:
     """The instants that are asked for; UsageError if there are none, or too many."""
-    found = range(request.from_ms, request.to_ms + 1, request.step_minutes * 60_000)
+    end_ms = clock_ms() if request.to_ms is None else request.to_ms
+    found = range(request.from_ms, end_ms + 1, request.step_minutes * 60_000)
     if not found:
         raise UsageError("the end is before the beginning", where="--to")
     if len(found) > MAX_INSTANTS:
@@ -60,15 +62,17 @@ def run(
     request: HistoryRequest,
     *,
     policy: Policy | None = None,
-    tell: Callable[[str], None] = print,
+    show: Callable[[str], None],
 ) -> History:
     """Build and publish the instants of `request` that are not published yet, in the run folders below `root`.
 
-    `tell` gets a line for each batch.
+    `show` gets a line for each batch.
     """
     wanted = instants_of(request)
+    cluster_id = the_cluster(*filesystem(request.archive), request.cluster_id)
+    request = request.model_copy(update={"cluster_id": cluster_id})
     try:
-        there = {run.key.as_of_ms for run in published_runs(lake, request.cluster_id)}
+        there = {run.key.as_of_ms for run in published_runs(lake, cluster_id)}
     except NoCoverage:  # nothing was ever published
         there = set()
     history = History(before=[at_ms for at_ms in wanted if at_ms in there])
@@ -79,15 +83,15 @@ def run(
         built = _built(engine, root, request, batch, last, policy)
         history.skipped.update({one.as_of_ms: one.skipped for one in built if one.skipped})
         history.failed.update({one.as_of_ms: one.failed for one in built if one.failed})
+        used = {one.as_of_ms for one in built} | ({last.as_of_ms} if last else set())
         records = [one.record for one in built if one.record is not None and not one.failed]
         if records:
             _publish(engine, lake, root, request, records)
             history.published.extend(record.as_of_ms for record in records)
             last = base_of(root, records[-1])
-        for one in built:
-            if last is None or one.as_of_ms != last.as_of_ms:
-                root.remove(str(one.as_of_ms))
-        tell(f"{start + len(batch):,} of {len(left):,} instants: {len(history.published):,} published")
+        for at_ms in used - ({last.as_of_ms} if last else set()):
+            root.remove(str(at_ms))
+        show(f"{start + len(batch):,} of {len(left):,} instants: {len(history.published):,} published")
     if last is not None:
         root.remove(str(last.as_of_ms))
     return history

@@ -1,0 +1,49 @@
+"""
+### Offset history
+
+Publishes runs of many past instants of the archive at once, as if `offset_retention` had run at each: from **from** to
+**to**, **step_minutes** apart. The log is folded once and read on from instant to instant; a hundred instants are
+published together, in one commit a table. For one or a few instants Airflow's own Backfill of `offset_retention` does.
+
+**It never deletes**, talks to no broker, and keeps no plan: plans of the past are not applied.
+
+| parameter | meaning | default |
+|---|---|---|
+| `from` | the first instant, ISO 8601 or epoch milliseconds | none: it must be given |
+| `to` | no instant is later | the time of triggering |
+| `step_minutes` | minutes from instant to instant | 60 |
+| `retention_minutes` | judge with this retention | the broker's |
+| `profile` | whose rules | `auto`: the recorded broker's |
+| `policy` | judge by this policy, a file next to `SEXTON_POLICY` | `SEXTON_POLICY`, if set |
+
+Example: `{"from": "2026-10-21T00:00:00Z", "to": "2026-11-20T00:00:00Z", "step_minutes": 60}`
+
+**Instants that are published already stay as they are**, so that running it again changes nothing. Instants that the
+archive does not cover are skipped and counted. An instant whose tables break a critical expectation raises an alert and
+stays unpublished; the others are published. A task that was killed goes on where it stopped. The log of the task says
+how far it is.
+"""
+
+from airflow.sdk import DAG
+
+from sexton.airflow import defaults
+from sexton.airflow.forms import form
+from sexton.airflow.spark_tasks import macros, spark_job
+from sexton.settings import Cluster, settings
+
+
+def offset_history(cluster: Cluster) -> None:
+    with DAG(
+        dag_id=cluster.scoped_name("offset_history"),
+        schedule=None,
+        max_active_runs=1,
+        params=form(cluster, "build_history"),
+        user_defined_macros=macros(cluster),
+        description="Publish runs of many past instants at once; never deletes",
+        **defaults.of_every_dag(cluster, __doc__),
+    ):
+        spark_job("build_history", cluster, outlets=defaults.table_assets(cluster))
+
+
+for cluster in settings().every_cluster:
+    offset_history(cluster)

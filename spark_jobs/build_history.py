@@ -1,0 +1,30 @@
+"""build_history: runs of many instants of the archive, folded once and published together."""
+
+import sys
+from functools import partial
+
+from sexton.lake.catalog import open_lake
+from sexton.pipeline import build_history, job
+from sexton.policy import read_policy
+from sexton.requests import HistoryRequest
+from sexton.runs.folder import RunFolder
+from sexton.runs.processes import engine_of_task
+
+
+def run(asked: HistoryRequest, folder: RunFolder) -> dict[str, object]:
+    policy = None if asked.policy is None else read_policy(asked.policy)
+    with engine_of_task("build_history", iceberg=True) as engine:
+        show = partial(print, file=sys.stderr, flush=True)
+        history = build_history.run(engine, open_lake(), folder.sub("instants"), asked, policy=policy, show=show)
+    return {
+        "published": len(history.published),
+        "published_before": len(history.before),
+        "not_covered": len(history.skipped),
+        "failed": len(history.failed),
+        "alerts": [f"as of {at_ms} ms: {why}" for at_ms, why in history.failed.items()],
+        "warnings": [f"as of {at_ms} ms: {why}" for at_ms, why in history.skipped.items()],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(job.main("build_history", __doc__, HistoryRequest, run))

@@ -28,6 +28,7 @@ To trigger a DAG from the command line, pass the fields as JSON:
 """
 _ABOUT = {
     "offset_retention": "What it describes: [time](time.md); how it judges: [policy](policy.md).",
+    "offset_history": "Step by step: [backfill](how-to/backfill.md).",
     "maintenance": "What each task does and keeps: [maintenance](maintenance.md).",
     "audit_replicas": "What it looks for, and what to do: [replicas](replicas.md).",
     "audit_transactions": "Verdicts, and what to do: [transactions](transactions.md).",

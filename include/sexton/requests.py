@@ -281,7 +281,7 @@ class HistoryRequest(JudgeRequest, RulesRequest):
         name="from",
         task="instant('from', params)",
         form=instant(
-            "What to describe",
+            DESCRIBE,
             "From",
             "The first instant: ISO 8601 (UTC unless it has a zone) or epoch milliseconds.",
             type="string",
@@ -293,13 +293,13 @@ class HistoryRequest(JudgeRequest, RulesRequest):
         "MS",
         name="to",
         task="instant('to', params) or now_ms(dag_run)",
-        form=instant("What to describe", "To", "No instant is later. Empty: the time of triggering."),
+        form=instant(DESCRIBE, "To", "No instant is later. Empty: the time of triggering."),
     )
     step_minutes: int = option(
         60,
         "so far apart (default: %(default)s)",
         "N",
-        form=form("What to describe", "Minutes from instant to instant", "60: hourly.", type="integer", minimum=1),
+        form=form(DESCRIBE, "Minutes from instant to instant", "60: hourly.", type="integer", minimum=1),
     )
     run_id: str = option("manual", "names the runs (default: %(default)s)", "ID", task=ATTEMPT)
     cluster_id: str | None = option(None, "default: the archive's only", "ID", setting="cluster_id")

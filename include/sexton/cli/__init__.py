@@ -29,6 +29,7 @@ from sexton.cli import (
     groups_coordinator,
     groups_dry_run,
     groups_sweep,
+    history,
     lag,
     plan,
     policy,
@@ -99,6 +100,7 @@ command(replicas.app, "diff", replicas.DIFF_EXAMPLES)(replicas.diff)
 app.add_typer(replicas.app, name="replicas")
 command(app, "transactions", transactions.EXAMPLES)(transactions.transactions)
 command(app, "lag", lag.EXAMPLES)(lag.lag)
+app.add_typer(history.app, name="history")
 app.add_typer(policy.app, name="policy")
 app.add_typer(show.app, name="show")
 app.add_typer(archive.app, name="archive")

@@ -1,0 +1,155 @@
+"""`sexton history build`: runs of many past instants of a log, published together."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Annotated
+
+from sexton.cli.command import command, command_group
+from sexton.cli.options import (
+    AUTO_PROFILE,
+    RULES,
+    Archive,
+    ClusterId,
+    Json,
+    PartitionCount,
+    PolicyFile,
+    Profile,
+    RetentionMinutes,
+    Segments,
+    check_profile,
+    check_retention,
+    now_ms,
+    option,
+    parse_instant,
+    parse_optional_instant,
+    read_policy_file,
+)
+from sexton.cli.output import print_aside, print_json, print_line
+from sexton.errors import DataQualityFailure, NoCoverage, UsageError
+from sexton.figures import instant, some
+
+if TYPE_CHECKING:
+    from sexton.archive.folder import Folder
+    from sexton.pipeline.build_history import History
+
+EXAMPLES = """\
+[dim]# every hour of a month, from the archive[/dim]
+sexton history build --archive s3://keep/offsets --from 2026-10-21 --to 2026-11-20
+
+[dim]# every day, from a broker's disk or a backup of one[/dim]
+sexton history build --segments backup --from 2026-10-21 --step-minutes 1440
+
+[dim]# what one day of retention would have deleted, for scripts[/dim]
+sexton history build --archive archive --from 2026-11-01 --retention-minutes 1440 --json | jq .published
+"""
+SHOWN = 10
+
+app = command_group("Publish runs of many past instants.", EXAMPLES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The instants that are described."""
+
+    first: Annotated[str, option("--from ISO|MS", "The first instant.", RULES)]
+    last: Annotated[str | None, option("--to ISO|MS", "No instant is later. Default: now.", RULES)] = None
+    step_minutes: Annotated[int, option("--step-minutes N", "So far apart.", RULES, at_least=1)] = 60
+
+
+@command(app, "build", EXAMPLES)
+def build(
+    *,
+    range_: Range,
+    segments: Segments = None,
+    archive: Archive = None,
+    cluster_id: ClusterId = None,
+    partition_count: PartitionCount = None,
+    retention_minutes: RetentionMinutes = None,
+    profile: Profile = None,
+    policy: PolicyFile = None,
+    json: Json = False,
+) -> int:
+    """Fold a log once, and publish the tables of every instant of a range: state, verdicts, plan, what changed.
+
+    Instants that are published already stay as they are, so that it may be run again; one that was interrupted goes on.
+    Instants that the log does not cover are counted. Exit code 3 if an instant breaks a critical check: it alone stays
+    unpublished. What is published is read by `explain`, `diff`, the dashboard and any reader of Iceberg.
+    """
+    if (segments is None) == (archive is None):
+        raise UsageError("give either --segments DIR or --archive URI", fix="see `sexton history build --help`")
+    if archive is not None and partition_count is not None:
+        raise UsageError("an archive has its own count", where="--partition-count", fix="leave it out")
+    check_retention(retention_minutes)
+    check_profile(profile)
+    first, last = parse_instant(range_.first, "--from"), parse_optional_instant(range_.last, "--to")
+    rules = read_policy_file(policy)
+
+    from sexton.archive.folder import Folder
+    from sexton.lake.catalog import open_lake
+    from sexton.pipeline import build_history
+    from sexton.requests import HistoryRequest
+    from sexton.runs.processes import engine_of_task
+    from sexton.settings import settings
+
+    judged_by = (retention_minutes, profile, rules and rules.sha256)
+    asked = (segments, archive, cluster_id, partition_count, first, range_.step_minutes, judged_by)
+    place = Folder(settings().runs_uri, "history", sha256(repr(asked).encode()).hexdigest()[:16])
+    with _archived(place, archive, [*map(str, segments or ())], partition_count) as uri:
+        request = HistoryRequest(
+            archive=uri,
+            from_ms=first,
+            to_ms=now_ms() if last is None else last,
+            step_minutes=range_.step_minutes,
+            run_id=f"history-{place.uri[-16:]}",
+            retention_minutes=retention_minutes,
+            profile=profile or AUTO_PROFILE,
+            cluster_id=cluster_id,
+        )
+        with engine_of_task("sexton history", iceberg=True) as engine:
+            found = build_history.run(
+                engine, open_lake(), place.sub("instants"), request, policy=rules, show=print_aside
+            )
+    _print(found, is_json=json)
+    if found.failed:
+        return DataQualityFailure.exit_code
+    return 0 if found.published or found.before else NoCoverage.exit_code
+
+
+@contextmanager
+def _archived(place: "Folder", archive: str | None, segments: list[str], partition_count: int | None) -> Iterator[str]:
+    """The archive, or one of the segments, which stays until all is published."""
+    if archive is not None:
+        yield archive
+        return
+    from sexton.pipeline import import_log
+
+    if len(segments) > 1:
+        raise UsageError("one log directory at a time", where="--segments", fix="import all into an archive first")
+    request = import_log.ImportRequest(
+        source=segments[0],
+        archive=place.sub("archive").uri,
+        taken_at_ms=now_ms(),
+        topics_file=None,
+        partition_count=partition_count,
+        cluster_id=None,
+        topic_id=None,
+        new_lineage=False,
+    )
+    import_log.run(request)
+    yield request.archive
+    place.remove()
+
+
+def _print(found: "History", *, is_json: bool) -> None:
+    if is_json:
+        before = {"published": found.published, "published_before": found.before}
+        print_json({**before, "not_covered": found.skipped, "failed": found.failed})
+        return
+    print_line(f"{some(len(found.published), 'instant')} published, {len(found.before)} were before")
+    if found.skipped:
+        at_ms, why = next(iter(found.skipped.items()))
+        print_line(f"{some(len(found.skipped), 'instant')} not covered, the first {instant(at_ms)}: {why}")
+    for at_ms, why in list(found.failed.items())[:SHOWN]:
+        print_aside(f"! {instant(at_ms)} is not published: {why}")

@@ -253,7 +253,7 @@ def test_a_run_by_looks_plans_and_what_is_approved_is_deleted(world: World, reta
 
     run = Run(world.system, APPLY, {"plan_id": plan_id, "sink": "coordinator"})
     question = run.wait_until_it_asks()
-    assert "by looks by Admin API" in question["body"]
+    assert "compared with looks by Admin API" in question["body"]
     run.answer("Approve", by="approver")
     assert run.end() == "success", run.log()
     assert set(run.states().values()) == {"success"}

@@ -279,7 +279,7 @@ def test_other_clusters_are_left_alone(runs: Runs) -> None:
     assert runs.seen() == {("same", 1): (2, 1)}
 
 
-STEPS = ("_publish_table groups", "_publish_table tombstones", "_write_row", "drop_branch")
+STEPS = ("_publish_table groups", "_publish_table tombstones", "_write_rows", "drop_branch")
 
 
 def failpoint(monkeypatch: pytest.MonkeyPatch, step: str, *, after: bool) -> None:
@@ -307,7 +307,7 @@ def test_a_crash_anywhere_and_again(runs: Runs, monkeypatch: pytest.MonkeyPatch,
     failpoint(monkeypatch, step, after=after)
     with pytest.raises(Killed):
         runs.publish(key)
-    is_named = step == "drop_branch" or (step == "_write_row" and after)
+    is_named = step == "drop_branch" or (step == "_write_rows" and after)
     assert runs.seen() == ({("new", 1): (4, 3)} if is_named else {("old", 1): (1, 0)})
     monkeypatch.undo()
     runs.publish(key)

@@ -39,6 +39,8 @@ for dag_id, dag in DagBag(dag_folder=sys.argv[1]).dags.items():
     print("emits:", dag_id, any(emits), all(emits))
 """
 SUBMIT = f"#!/bin/sh\necho {GROUP} reads {SECRET}\nexit 0\n"
+PUBLISH = f"print({GROUP!r}, 'reads', {SECRET!r})"
+"""It is not submitted."""
 KAFKA = {"bootstrap.servers": "SASL_SSL://broker.example:9093,b:2", "sasl.password": SECRET, "sasl.jaas.config": SECRET}
 
 
@@ -49,6 +51,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     submit.parent.mkdir()
     submit.write_text(SUBMIT)
     submit.chmod(0o755)
+    (found / "spark_jobs").mkdir()
+    (found / "spark_jobs" / "publish_tables.py").write_text(PUBLISH)
     return found
 
 
@@ -65,6 +69,7 @@ def environment(home: Path, needs_airflow: None) -> dict[str, str]:
         AIRFLOW_CONN_SPARK_DEFAULT=json.dumps({"conn_type": "spark", "host": "local[1]"}),
         AIRFLOW_CONN_KAFKA_DEFAULT=json.dumps({"conn_type": "kafka", "extra": KAFKA}),
         SEXTON_CLUSTERS=json.dumps({"main": {"cluster_id": "main-id"}, "eu": {"cluster_id": "eu-id"}}),
+        SEXTON_HOME=str(home),
         SEXTON_RUNS=str(home / "runs"),
         SEXTON_ARCHIVE=f"s3://key:{SECRET}@bucket/keep?endpoint_override=x",
         SEXTON_WAREHOUSE="s3://lake/warehouse",

@@ -1,7 +1,5 @@
 """`sexton history build`: runs of many past instants of a log, published together."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated
@@ -96,33 +94,27 @@ def build(
     judged_by = (retention_minutes, profile, rules and rules.sha256)
     asked = (segments, archive, cluster_id, partition_count, first, range_.step_minutes, judged_by)
     place = Folder(settings().runs_uri, "history", sha256(repr(asked).encode()).hexdigest()[:16])
-    with _archived(place, archive, [*map(str, segments or ())], partition_count) as uri:
-        request = HistoryRequest(
-            archive=uri,
-            from_ms=first,
-            to_ms=now_ms() if last is None else last,
-            step_minutes=range_.step_minutes,
-            run_id=f"history-{place.uri[-16:]}",
-            retention_minutes=retention_minutes,
-            profile=profile or AUTO_PROFILE,
-            cluster_id=cluster_id,
-        )
-        with engine_of_task("sexton history", iceberg=True) as engine:
-            found = build_history.run(
-                engine, open_lake(), place.sub("instants"), request, policy=rules, show=print_aside
-            )
+    request = HistoryRequest(
+        archive=archive or _archived(place, [*map(str, segments or ())], partition_count),
+        from_ms=first,
+        to_ms=now_ms() if last is None else last,
+        step_minutes=range_.step_minutes,
+        run_id=f"history-{place.uri[-16:]}",
+        retention_minutes=retention_minutes,
+        profile=profile or AUTO_PROFILE,
+        cluster_id=cluster_id,
+    )
+    with engine_of_task("sexton history", iceberg=True) as engine:
+        found = build_history.run(engine, open_lake(), place.sub("instants"), request, policy=rules, show=print_aside)
+    place.remove()
     _print(found, is_json=json)
     if found.failed:
         return DataQualityFailure.exit_code
     return 0 if found.published or found.before else NoCoverage.exit_code
 
 
-@contextmanager
-def _archived(place: "Folder", archive: str | None, segments: list[str], partition_count: int | None) -> Iterator[str]:
-    """The archive, or one of the segments, which stays until all is published."""
-    if archive is not None:
-        yield archive
-        return
+def _archived(place: "Folder", segments: list[str], partition_count: int | None) -> str:
+    """An archive of the segments, which stays until all is published."""
     from sexton.pipeline import import_log
 
     if len(segments) > 1:
@@ -138,8 +130,7 @@ def _archived(place: "Folder", archive: str | None, segments: list[str], partiti
         new_lineage=False,
     )
     import_log.run(request)
-    yield request.archive
-    place.remove()
+    return request.archive
 
 
 def _print(found: "History", *, is_json: bool) -> None:

@@ -88,7 +88,7 @@ def run(
         if records:
             _publish(engine, lake, root, request, records)
             history.published.extend(record.as_of_ms for record in records)
-            last = base_of(root, records[-1])
+            last = _base_of(root, records[-1])
         for at_ms in used - ({last.as_of_ms} if last else set()):
             root.remove(str(at_ms))
         show(f"{start + len(batch):,} of {len(left):,} instants: {len(history.published):,} published")
@@ -140,7 +140,7 @@ def _build(stretch: _Stretch) -> list[_Built]:
         one = _one(stretch, at_ms, base)
         found.append(one)
         if one.record is not None:
-            base = base_of(stretch.root, one.record)
+            base = _base_of(stretch.root, one.record)
     return found
 
 
@@ -181,7 +181,7 @@ def _folder(root: Folder, at_ms: int) -> RunFolder:
     return RunFolder(root.uri, str(at_ms), keeps_tables=True)
 
 
-def base_of(root: Folder, record: RunRecord) -> Base | None:
+def _base_of(root: Folder, record: RunRecord) -> Base | None:
     """The fold of a run of the archive, from which a later instant goes on."""
     if not record.positions:
         return None

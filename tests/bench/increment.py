@@ -65,7 +65,7 @@ def archive_log(shape: Shape, log: Path, root: Path) -> tuple[int, int]:
     end_ms = shape.first_timestamp_ms + shape.span_ms + 1
     base_ms = end_ms - round(DELTA_SHARE * shape.span_ms)
     parts = list_segments(fs.LocalFileSystem(), str(log))
-    archive = Archive(root, cluster_id="bench", topic_id="bench", partitions=len(parts), broker_version=None)
+    archive = Archive(root, cluster_id="bench", topic_id="bench", partitions=len(parts))
     for taken_at_ms, is_base in ((base_ms + SETTLE_MS, True), (end_ms + SETTLE_MS, False)):
         for part, segments in parts.items():
             for segment in segments:

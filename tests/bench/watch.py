@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from sexton.coordinator.profiles import NEWEST
+
 INTERVAL_S = 0.2
 ROLLUP = Path("/proc/self/smaps_rollup")
 """There is such a file for each process where the system tells how much of its memory a process shares."""
@@ -90,9 +92,9 @@ def _core_seconds() -> float:
 
 
 def watch_audit(log: Path, out: Path) -> Watched:
-    """`sexton audit` of the folder `log`, its start included."""
+    """`sexton audit` of the folder `log` by the rules of the broker that loads it beside, its start included."""
     sexton = str(Path(sys.executable).with_name("sexton"))
-    return run_watched([sexton, "audit", "--segments", str(log), "--out", str(out)])
+    return run_watched([sexton, "audit", "--segments", str(log), "--profile", NEWEST.text, "--out", str(out)])
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sexton.archive.folder import Folder
-from sexton.errors import UsageError
+from sexton.errors import DataQualityFailure, UsageError
 from sexton.lake import publish
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load, published_runs, read_published
@@ -15,7 +15,7 @@ from sexton.pipeline import build_history, find_expired, plan_tombstones, replay
 from sexton.pipeline.build_history import History
 from sexton.requests import HistoryRequest, ReplayRequest
 from sexton.runs.engine import Engine
-from sexton.runs.folder import RunFolder
+from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.processes import SerialEngine
 from sexton.tables import SNAPSHOT_TABLES, interval_tables
 from tests.archived import Archive
@@ -171,6 +171,21 @@ def test_an_instant_that_fails_a_check_stays_unpublished_alone(
     history = build_history.run(engine, None, Folder(tmp_path), asked(archive, 1, 3), show=lambda _: None)  # type: ignore[arg-type]
     assert history.published == published == [instant(1), instant(3)]
     assert list(history.failed) == [instant(2)]
+
+
+def test_a_batch_with_other_rows_than_were_checked_is_not_published(
+    archive: Archive, engine: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = build_history.row_of
+
+    def one_more(record: RunRecord) -> dict[str, Any]:
+        counts = {**record.counts, "groups": record.counts["groups"] + (record.as_of_ms == instant(2))}
+        return real(record.model_copy(update={"counts": counts}))
+
+    monkeypatch.setattr(build_history, "row_of", one_more)
+    with pytest.raises(DataQualityFailure, match=f"groups at {instant(2)}"):
+        build(engine, lake, tmp_path / "history", asked(archive, 1, 3))
+    assert published_runs(lake) == []
 
 
 @pytest.mark.parametrize(("first", "last", "why"), [(2, 1, "before the beginning"), (0, 60_000, "at most")])

@@ -1,9 +1,9 @@
 """Runs of many instants that are written and published together: a branch, and one commit a table."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
 from sexton.archive.folder import Folder
 from sexton.errors import DataQualityFailure
@@ -37,22 +37,24 @@ def write_batch(
     batch: Batch,
     folder: Folder,
     files: Mapping[str, Sequence[str]],
-    counts: Mapping[int, Mapping[str, int]],
+    facts: Mapping[RunKey, Mapping[str, Any]],
 ) -> None:
-    """As `write_branch`; DataQualityFailure if what was committed is not `counts`, by instant the rows of each table.
+    """As `write_branch`; DataQualityFailure if what was committed is not what `facts`, the rows of `runs`, count.
 
     The rows themselves were checked where they lie in files, run by run.
     """
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as f
+
     ensure_tables(spark, lake)
     filled = write_branch(spark, lake, batch, folder, files)
-    for name in filled:
-        found = read_branch(spark, lake, batch, name).groupBy("as_of_ms").count().toArrow().to_pylist()
-        committed = Counter({row["as_of_ms"]: row["count"] for row in found})
-        wrong = [at for at in batch.instants if committed[at] != counts[at].get(name, 0)]
-        if wrong:
-            expected = counts[wrong[0]].get(name, 0)
-            raise DataQualityFailure(
-                f"{name} has {committed[wrong[0]]} rows at {wrong[0]} and {len(wrong) - 1} more instants are wrong: "
-                f"{expected} were checked",
-                where=batch.branch,
-            )
+    rows = [read_branch(spark, lake, batch, name).select(f.lit(name).alias("name"), "as_of_ms") for name in filled]
+    found = reduce(DataFrame.unionAll, rows).groupBy("as_of_ms", "name").count().toArrow().to_pylist()
+    committed = {(each["as_of_ms"], each["name"], each["count"]) for each in found}
+    counts = ((run.as_of_ms, each["table"], each["rows"]) for run, own in facts.items() for each in own["counts"])
+    if wrong := committed ^ {each for each in counts if each[-1]}:
+        at_ms, name, _ = min(wrong)
+        raise DataQualityFailure(
+            f"what was committed is not what was checked: {name} at {at_ms}, and up to {len(wrong) - 1} more",
+            where=batch.branch,
+        )

@@ -15,7 +15,6 @@ import pyarrow as pa
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
 from sexton.lake.append import is_about, replace_rows, retried
-from sexton.lake.batch import Batch
 from sexton.lake.branch import RunKey, drop_branch, replace_partition, side_by_side
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, owner, partition_of, published_runs
@@ -47,29 +46,22 @@ def publish(
             )
         drop_branch(lake, run, tables)
         return done
-    (row,) = _publish_all(session, lake, run, tables, {run: facts})
+    (row,) = publish_batch(session, lake, run, tables, {run: facts})
     return PublishedRun(key=run, row=row)
 
 
 def publish_batch(
     session: Callable[[], "SparkSession"],
     lake: Lake,
-    batch: Batch,
-    tables: Sequence[str],
-    facts: Mapping[RunKey, Mapping[str, Any]],
-) -> None:
-    """As `publish`, of runs whose rows are on one branch: their rows of `runs` name the same snapshots."""
-    _publish_all(session, lake, batch, tables, facts)
-
-
-def _publish_all(
-    session: Callable[[], "SparkSession"],
-    lake: Lake,
     run: RunKey,
     tables: Sequence[str],
     facts: Mapping[RunKey, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Publish the branch, then the rows of `runs`, which are returned."""
+    """Publish a branch with the rows of one run or, if `run` is a Batch, of many; return the rows of `runs`, one for
+    each of `facts`.
+
+    They name the same snapshots. Without a look at what is published already; other than that as `publish`.
+    """
     filled = {each["table"] for own in facts.values() for each in own["counts"] if each["rows"]}
 
     def publish_one(name: str) -> int:

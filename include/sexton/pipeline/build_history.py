@@ -199,10 +199,9 @@ def _publish(engine: Engine, lake: Lake, root: Folder, request: HistoryRequest, 
         for name, paths in validate_tables.files_of(record).items():
             files[name] += [f"{record.as_of_ms}/{path}" for path in paths]
         files[validate_tables.TABLE].append(f"{record.as_of_ms}/{validate_tables.TABLE}/{WHOLE_RUN}.parquet")
-    counts = {record.as_of_ms: record.counts for record in records}
-    write_batch(engine.session, lake, batch, root, files, counts)
-    failpoint("history.written")
     facts = {validate_tables.key_of(record): row_of(record) for record in records}
+    write_batch(engine.session, lake, batch, root, files, facts)
+    failpoint("history.written")
     publish_batch(lambda: engine.session, lake, batch, names, facts)
     failpoint("history.published")
     last = records[-1]

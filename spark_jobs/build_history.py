@@ -1,7 +1,6 @@
 """build_history: runs of many instants of the archive, folded once and published together."""
 
 import sys
-from functools import partial
 
 from sexton.lake.catalog import open_lake
 from sexton.pipeline import build_history, job
@@ -9,12 +8,13 @@ from sexton.policy import read_policy
 from sexton.requests import HistoryRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_of_task
+from sexton.runs.progress import ProgressLines
 
 
 def run(asked: HistoryRequest, folder: RunFolder) -> dict[str, object]:
     policy = None if asked.policy is None else read_policy(asked.policy)
-    with engine_of_task("build_history", iceberg=True) as engine:
-        show = partial(print, file=sys.stderr, flush=True)
+    with engine_of_task("build_history", iceberg=True, quiet=True) as engine:
+        show = ProgressLines("Building history", items="instants").at
         history = build_history.run(engine, open_lake(), folder.sub("instants"), asked, policy=policy, show=show)
     return {
         "published": len(history.published),

@@ -1,6 +1,7 @@
 """Many instants of an archive, folded once and published together, are what a run of each alone is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def asked(archive: Archive, first: int = 1, last: int = MINUTES, **more: Any) ->
 
 
 def build(engine: Engine, lake: Lake, root: Path, request: HistoryRequest) -> History:
-    return build_history.run(engine, lake, Folder(root), request, show=lambda _: None)
+    return build_history.run(engine, lake, Folder(root), request, show=lambda *_: None)
 
 
 def alone(archive: Archive, folder: RunFolder, at_ms: int) -> None:
@@ -154,6 +155,35 @@ def test_a_batch_that_was_killed_goes_on(
     assert [runs[n].row["snapshots"] == runs[n + 1].row["snapshots"] for n in range(3)] == [True, False, True]
 
 
+def test_how_far_it_is(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instants count as soon as they are built, wherever and in whatever order."""
+    real, told = validate_tables.check_folder, list[tuple[int, int]]()
+
+    @contextmanager
+    def after_each(look: Callable[[], None]) -> Iterator[None]:
+        def check(folder: RunFolder) -> RunRecord:
+            record = real(folder)
+            look()
+            return record
+
+        with monkeypatch.context() as patch:
+            patch.setattr(validate_tables, "check_folder", check)
+            yield
+
+    monkeypatch.setattr(build_history, "every_few_seconds", after_each)
+    monkeypatch.setattr(build_history, "published_runs", lambda *_: [])
+    monkeypatch.setattr(build_history, "_publish", lambda *_: None)
+    engine = SerialEngine("tests", quiet=True)
+    build_history.run(
+        engine,
+        None,
+        Folder(tmp_path),
+        asked(archive, 1, 5),
+        show=lambda *given: told.append(given),  # type: ignore[arg-type]
+    )
+    assert told == [(1, 5), (2, 5), (3, 5), (3, 5), (4, 5), (5, 5), (5, 5)]
+
+
 def test_an_instant_that_fails_a_check_stays_unpublished_alone(
     archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +198,7 @@ def test_an_instant_that_fails_a_check_stays_unpublished_alone(
     monkeypatch.setattr(build_history, "published_runs", lambda *_: [])
     monkeypatch.setattr(build_history, "_publish", lambda *given: published.extend(r.as_of_ms for r in given[-1]))
     engine = SerialEngine("tests", quiet=True)
-    history = build_history.run(engine, None, Folder(tmp_path), asked(archive, 1, 3), show=lambda _: None)  # type: ignore[arg-type]
+    history = build_history.run(engine, None, Folder(tmp_path), asked(archive, 1, 3), show=lambda *_: None)  # type: ignore[arg-type]
     assert history.published == published == [instant(1), instant(3)]
     assert list(history.failed) == [instant(2)]
 

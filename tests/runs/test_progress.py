@@ -20,6 +20,10 @@ def test_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
         "Folding the log: 10 of 50 tasks, 20% of 3,200 MB, about 24 s left",
         "Folding the log: 0 of 50 tasks, 0% of 3,200 MB",
     ]
+    lines = ProgressLines("Building history", items="instants", clock=lambda: now[0])
+    now[0] += EVERY_S
+    lines.at(340, 720)
+    assert capsys.readouterr().err == "Building history: 340 of 720 instants, 47%, about 6 s left\n"
 
 
 def slow(number: int) -> int:

@@ -25,6 +25,7 @@ from sexton.cli.options import (
     read_policy_file,
 )
 from sexton.cli.output import print_aside, print_json, print_line
+from sexton.cli.progress import bar
 from sexton.errors import DataQualityFailure, NoCoverage, UsageError
 from sexton.figures import instant, some
 
@@ -104,8 +105,11 @@ def build(
         profile=profile or AUTO_PROFILE,
         cluster_id=cluster_id,
     )
-    with engine_of_task("sexton history", iceberg=True) as engine:
-        found = build_history.run(engine, open_lake(), place.sub("instants"), request, policy=rules, show=print_aside)
+    with (
+        bar("Building history", is_quiet=json) as show,
+        engine_of_task("sexton history", iceberg=True, quiet=True) as engine,
+    ):
+        found = build_history.run(engine, open_lake(), place.sub("instants"), request, policy=rules, show=show)
     place.remove()
     _print(found, is_json=json)
     if found.failed:

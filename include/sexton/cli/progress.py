@@ -4,17 +4,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+
+SPEED_S = 600.0
+"""The time left is computed from the speed of the last minutes."""
 
 
 @contextmanager
 def bar(label: str, *, is_quiet: bool, in_percent: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar, updated by calls with (done, total): steps, or with `in_percent` bytes."""
+    """A progress bar with the time left, updated by calls with (done, total): steps, or with `in_percent` bytes."""
     console = Console(stderr=True)
     amount: ProgressColumn = TextColumn("{task.percentage:>3.0f} %") if in_percent else MofNCompleteColumn()
     is_off = is_quiet or not console.is_terminal
     with Progress(
-        TextColumn("{task.description}"), BarColumn(), amount, console=console, transient=True, disable=is_off
+        TextColumn("{task.description}"),
+        BarColumn(),
+        amount,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=is_off,
+        speed_estimate_period=SPEED_S,
     ) as progress:
         task = progress.add_task(label, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -7,6 +7,7 @@ is published: one commit a table. So an interrupted build goes on with what is t
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from sexton.archive.cluster_metadata import the_cluster
 from sexton.archive.folder import Folder, filesystem
@@ -24,11 +25,14 @@ from sexton.runs.checkpoint import Base, publish_checkpoint
 from sexton.runs.engine import Engine
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
 from sexton.runs.processes import SerialEngine
+from sexton.runs.progress import every_few_seconds
 from sexton.tables import SNAPSHOT_TABLES, interval_tables
 
 BATCH = 100
 """Instants that are published together."""
 MAX_INSTANTS = 50_000
+CHECKED = (validate_tables.TABLE, f"{WHOLE_RUN}.parquet")
+"""The file that an instant's run folder gets last."""
 _TASKS = 4
 """Stretches of a batch, where only Spark knows how many tasks work at a time."""
 
@@ -62,11 +66,11 @@ def run(
     request: HistoryRequest,
     *,
     policy: Policy | None = None,
-    show: Callable[[str], None],
+    show: Callable[[int, int], None],
 ) -> History:
     """Build and publish the instants of `request` that are not published yet, in the run folders below `root`.
 
-    `show` gets a line for each batch.
+    `show` is called every few seconds with how many instants are done, and of how many.
     """
     wanted = instants_of(request)
     cluster_id = the_cluster(*filesystem(request.archive), request.cluster_id)
@@ -80,7 +84,8 @@ def run(
     last: Base | None = None
     for start in range(0, len(left), BATCH):
         batch = left[start : start + BATCH]
-        built = _built(engine, root, request, batch, last, policy)
+        with every_few_seconds(partial(_show_done, show, root, batch, start, len(left))):
+            built = _built(engine, root, request, batch, last, policy)
         history.skipped.update({one.as_of_ms: one.skipped for one in built if one.skipped})
         history.failed.update({one.as_of_ms: one.failed for one in built if one.failed})
         used = {one.as_of_ms for one in built} | ({last.as_of_ms} if last else set())
@@ -91,7 +96,7 @@ def run(
             last = _base_of(root, records[-1])
         for at_ms in used - ({last.as_of_ms} if last else set()):
             root.remove(str(at_ms))
-        show(f"{start + len(batch):,} of {len(left):,} instants: {len(history.published):,} published")
+        show(start + len(batch), len(left))
     if last is not None:
         root.remove(str(last.as_of_ms))
     return history
@@ -134,6 +139,14 @@ def _built(
     return [one for some in engine.map("Building history", stretches, _build) for one in some]
 
 
+def _show_done(
+    show: Callable[[int, int], None], root: Folder, instants: Sequence[int], before: int, total: int
+) -> None:
+    """Show how many instants are built, with so many `before` these; the tasks may run anywhere."""
+    found = root.fs.get_file_info([root.path(str(at_ms), *CHECKED) for at_ms in instants])
+    show(before + sum(info.is_file for info in found), total)
+
+
 def _build(stretch: _Stretch) -> list[_Built]:
     found, base = [], stretch.start
     for at_ms in stretch.instants:
@@ -146,7 +159,7 @@ def _build(stretch: _Stretch) -> list[_Built]:
 
 def _one(stretch: _Stretch, at_ms: int, base: Base | None) -> _Built:
     folder, request, engine = _folder(stretch.root, at_ms), stretch.request, SerialEngine("history", quiet=True)
-    if folder.exists(validate_tables.TABLE, f"{WHOLE_RUN}.parquet"):  # an earlier attempt came so far
+    if folder.exists(*CHECKED):  # an earlier attempt came so far
         record = folder.read_run()
     else:
         try:
@@ -198,7 +211,7 @@ def _publish(engine: Engine, lake: Lake, root: Folder, request: HistoryRequest, 
     for record in records:
         for name, paths in validate_tables.files_of(record).items():
             files[name] += [f"{record.as_of_ms}/{path}" for path in paths]
-        files[validate_tables.TABLE].append(f"{record.as_of_ms}/{validate_tables.TABLE}/{WHOLE_RUN}.parquet")
+        files[validate_tables.TABLE].append("/".join((str(record.as_of_ms), *CHECKED)))
     facts = {validate_tables.key_of(record): row_of(record) for record in records}
     write_batch(engine.session, lake, batch, root, files, facts)
     failpoint("history.written")

@@ -53,16 +53,21 @@ def engine_here(app_name: str, *, quiet: bool = False, reads: Sequence[Path] = (
     return ProcessEngine(app_name, cores=cores, quiet=quiet, starts_early=not (reads and _are_small(reads)))
 
 
-def engine_of_task(app_name: str, *, iceberg: bool = False) -> Engine:
-    """The engine that SEXTON_ENGINE asks for, of a task of the pipeline. The lake is always written by Spark."""
+def engine_of_task(app_name: str, *, iceberg: bool = False, quiet: bool = False) -> Engine:
+    """The engine that SEXTON_ENGINE asks for, of a task of the pipeline. The lake is always written by Spark.
+
+    `quiet` where the task itself says how far it is.
+    """
     match settings().engine:
         case "local":
             cores = os.cpu_count() or 1
-            return ProcessEngine(app_name, cores=cores, iceberg=iceberg, starts_early=False, logs=True)
+            return ProcessEngine(
+                app_name, cores=cores, iceberg=iceberg, quiet=quiet, starts_early=False, logs=not quiet
+            )
         case "auto":
-            return AutoEngine(app_name, iceberg=iceberg)
+            return AutoEngine(app_name, iceberg=iceberg, quiet=quiet)
         case "spark":
-            return Engine(app_name, iceberg=iceberg)
+            return Engine(app_name, iceberg=iceberg, quiet=quiet)
 
 
 def _are_small(folders: Sequence[Path]) -> bool:
@@ -163,8 +168,8 @@ class ProcessEngine(Engine):
 class AutoEngine(ProcessEngine):
     """Threads of this process for what they do before Spark's tasks would have begun, and Spark for all other work."""
 
-    def __init__(self, app_name: str, *, iceberg: bool = False) -> None:
-        super().__init__(app_name, cores=None, iceberg=iceberg, starts_early=False, logs=True)
+    def __init__(self, app_name: str, *, iceberg: bool = False, quiet: bool = False) -> None:
+        super().__init__(app_name, cores=None, iceberg=iceberg, quiet=quiet, starts_early=False, logs=not quiet)
 
     @property
     def name(self) -> str:  # type: ignore[override]  # known once the work is done

@@ -1,4 +1,4 @@
-"""How far the tasks of a map are: a line every few seconds, for the log of a job that nobody watches."""
+"""How far long work is: a line every few seconds, for the log of a job that nobody watches."""
 
 import sys
 import threading
@@ -15,12 +15,17 @@ EVERY_S = 5.0
 
 
 class ProgressLines:
-    """Prints how many tasks have ended, and when all will have; nothing of work that is done in EVERY_S seconds."""
+    """Prints how many tasks, or other `items`, are done, and when all will be; nothing of work of EVERY_S seconds."""
 
     def __init__(
-        self, label: str, work_bytes: int | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        label: str,
+        work_bytes: int | None = None,
+        *,
+        items: str = "tasks",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._label, self._clock = label, clock
+        self._label, self._items, self._clock = label, items, clock
         self._of = "" if work_bytes is None else f" of {work_bytes / 1e6:,.0f} MB"
         self._begun = self._printed = clock()
 
@@ -30,7 +35,7 @@ class ProgressLines:
             return
         self._printed = now
         left = f", about {(now - self._begun) * (total - ended) / ended:,.0f} s left" if ended else ""
-        sys.stderr.write(f"{self._label}: {ended} of {total} tasks, {ended / total:.0%}{self._of}{left}\n")
+        sys.stderr.write(f"{self._label}: {ended} of {total} {self._items}, {ended / total:.0%}{self._of}{left}\n")
         sys.stderr.flush()
 
 
@@ -50,12 +55,23 @@ def of_spark(session: "SparkSession", progress: ProgressLines, *, is_remote: boo
             session.removeProgressHandler(report)
         return
     tracker = session.sparkContext.statusTracker()  # not over Connect
+
+    def look() -> None:
+        if newest := tracker.getStageInfo(max(tracker.getActiveStageIds(), default=-1)):
+            progress.at(newest.numCompletedTasks, newest.numTasks)
+
+    with every_few_seconds(look):
+        yield
+
+
+@contextmanager
+def every_few_seconds(look: Callable[[], None]) -> Iterator[None]:
+    """Call `look` while what is inside works."""
     is_over = threading.Event()
 
     def watch() -> None:
         while not is_over.wait(EVERY_S):
-            if newest := tracker.getStageInfo(max(tracker.getActiveStageIds(), default=-1)):
-                progress.at(newest.numCompletedTasks, newest.numTasks)
+            look()
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

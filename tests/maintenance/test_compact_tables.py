@@ -7,11 +7,11 @@ import pytest
 
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
-from sexton.maintenance import compact_tables
+from sexton.maintenance import compact_tables, expire_runs
 from sexton.maintenance.compact_tables import SMALL_FILES, CompactedTables
-from sexton.maintenance.run_retention import DAY_MS
+from sexton.maintenance.run_retention import DAY_MS, HOUR_MS, RunRetention
 from sexton.runs.engine import Engine
-from tests.maintenance.lakes import CHANGES, STATE, Runs, append, fill, row
+from tests.maintenance.lakes import CHANGES, GROUPS_OF_A_RUN, STATE, Runs, append, fill, row
 
 pytestmark = pytest.mark.thorough
 
@@ -60,6 +60,27 @@ def test_old_snapshots_go_but_for_those_that_somebody_names(
     assert len(_files(lake, STATE)) == len(before) - 1, "the row that nobody saw"
     assert runs.seen() == seen
     assert compacted(deletes=True) == NOTHING
+
+
+def test_a_snapshot_of_several_runs_goes_with_the_last_of_them(
+    iceberg: Engine, lake: Lake, runs_of: Callable[[str], Runs]
+) -> None:
+    """Runs that were published together name the same snapshots."""
+    runs, session = runs_of("together"), iceberg.session
+    noon_ms = 1_000 * DAY_MS + DAY_MS // 2
+    batch = [noon_ms - age * HOUR_MS for age in (1, 2, 3)]
+    fill(session, lake, [("together", at) for at in batch])
+    (shared,) = {run.snapshots[STATE] for run in runs.published()}
+    fill(session, lake, [("together", noon_ms)])
+    later_ms = max(snapshot.timestamp_ms for snapshot in load(lake, "runs").snapshots()) + 99 * DAY_MS
+    for kept in (2, 1, 0):
+        retention = RunRetention(all_hours=1 + kept, hourly_days=0, daily_months=0)
+        expire_runs.run(
+            iceberg, lake, str(runs.archive), now_ms=noon_ms, retention=retention, deletes=True, only="together"
+        )
+        compact_tables.run(iceberg, lake, now_ms=later_ms, days=DAYS, deletes=True)
+        assert runs.seen() == dict.fromkeys((*batch[:kept], noon_ms), (GROUPS_OF_A_RUN, 1))
+        assert (load(lake, STATE).snapshot_by_id(shared) is not None) == (kept > 0)
 
 
 def test_small_files_are_made_few_where_runs_write_piece_by_piece(

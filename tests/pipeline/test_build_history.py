@@ -1,15 +1,17 @@
 """Many instants of an archive, folded once and published together, are what a run of each alone is."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from sexton.archive.folder import Folder
 from sexton.errors import DataQualityFailure, UsageError
-from sexton.lake import publish
+from sexton.lake import branch, publish
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load, published_runs, read_published
 from sexton.pipeline import build_history, find_expired, plan_tombstones, replay_groups, validate_tables
@@ -123,7 +125,7 @@ def test_each_instant_is_as_a_run_alone(archive: Archive, engine: Engine, lake: 
     assert changed
     batches = -(-MINUTES // 3)
     assert max(commits(lake)) <= 2 + 2 * batches  # of each batch its branch, and main in its place
-    assert not list((tmp_path / "history").iterdir())
+    assert not (tmp_path / "history").exists()
     before = commits(lake)
     again = build(engine, lake, tmp_path / "history", asked(archive, first=-1))
     assert (again.published, again.before) == ([], history.published)
@@ -153,6 +155,73 @@ def test_a_batch_that_was_killed_goes_on(
     runs = published_runs(lake)
     assert [run.key.as_of_ms for run in runs] == [instant(number) for number in range(1, MINUTES + 1)]
     assert [runs[n].row["snapshots"] == runs[n + 1].row["snapshots"] for n in range(3)] == [True, False, True]
+
+
+class KilledByCommit:
+    """A process that dies of a commit: this one is there, and no other one from then on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = 0
+        self._lock = threading.Lock()
+        for place, name in ((SqlCatalog, "commit_table"), (branch, "replace_partition")):
+            monkeypatch.setattr(place, name, self._counted(getattr(place, name)))
+        monkeypatch.setattr(publish, "replace_partition", branch.replace_partition)
+
+    def _counted(self, commit: Callable[..., Any]) -> Callable[..., Any]:
+        def committed(*given: Any, **named: Any) -> Any:
+            with self._lock:
+                if self.left <= 0:
+                    raise Killed
+                self.left -= 1
+                is_last = not self.left
+            result = commit(*given, **named)
+            if is_last:
+                raise Killed
+            return result
+
+        return committed
+
+
+def everything(lake: Lake) -> dict[tuple[int, str], list[Any]]:
+    """Every row that readers see, by instant and table, and of `runs` all but which snapshots they are in."""
+    found: dict[tuple[int, str], list[Any]] = {}
+    for run in published_runs(lake):
+        at_ms = run.key.as_of_ms
+        found |= {(at_ms, name): rows_of(read_published(lake, run, name)) for name in NAMES}
+        found[at_ms, "runs"] = [{**run.row, "snapshots": [each["table"] for each in run.row["snapshots"]]}]
+    return found
+
+
+@pytest.mark.thorough
+def test_killed_at_every_third_commit(
+    archive: Archive, engine: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time it goes on with what the one before has left, and lives for three commits more: a batch is only whole
+    once its branches are. Then the next batch."""
+    calm, request = lake_at(tmp_path / "calm"), asked(archive, 1, 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_session", iceberg_session(calm))
+        build(engine, calm, tmp_path / "calm" / "history", request)
+    death = KilledByCommit(monkeypatch)
+    lives, deaths, before = 3, 0, 0
+    while True:
+        death.left = lives
+        try:
+            history = build(engine, lake, tmp_path / "history", request)
+            break
+        except Killed:
+            deaths += 1
+        published = len(published_runs(lake))
+        assert published in (0, 3), "a batch is in `runs` as a whole"
+        lives, before = 3 if published > before else lives + 3, published
+    assert deaths > 12
+    assert [*history.before, *history.published] == [instant(number) for number in range(1, 5)]
+    assert everything(lake) == everything(calm)
+    assert not (tmp_path / "history").exists()
+    assert all(set(load(lake, name).refs()) <= {"main"} for name in NAMES)
+    state = commits(lake)
+    build(engine, lake, tmp_path / "history", request)
+    assert commits(lake) == state
 
 
 def test_how_far_it_is(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,8 +97,7 @@ def run(
         for at_ms in used - ({last.as_of_ms} if last else set()):
             root.remove(str(at_ms))
         show(start + len(batch), len(left))
-    if last is not None:
-        root.remove(str(last.as_of_ms))
+    root.remove()
     return history
 
 

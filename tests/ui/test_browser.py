@@ -40,8 +40,8 @@ CALM = FIRST_MS + HOUR_MS
 """A run without hostile names."""
 PAGES = {
     "overview": f"/?as_of={CALM}", "groups": "/groups", "group": f"/group?id={LIVING}&as_of={CALM}",
-    "losing-group": f"/group?id={DYING}", "offsets": "/offsets", "log": "/log", "replicas": "/replicas",
-    "transactions": "/transactions", "runs": "/runs", "checks": "/checks", "plans": "/plans",
+    "losing-group": f"/group?id={DYING}", "offsets": "/offsets", "lost": "/lost", "log": "/log",
+    "replicas": "/replicas", "transactions": "/transactions", "runs": "/runs", "checks": "/checks", "plans": "/plans",
     "plan": f"/plans/{PLAN_IDS[2]}", "ledger": f"/ledger/{PLAN_IDS[1]}", "what-if": "/what-if",
     "chinese": "/?lang=zh-CN",
 }  # fmt: skip

@@ -38,7 +38,7 @@ from tests.ui.worlds import (
 )
 
 PAGES = (
-    "/", "/groups", "/offsets", "/log", "/replicas", "/transactions", "/runs", "/checks", "/plans",
+    "/", "/groups", "/offsets", "/lost", "/log", "/replicas", "/transactions", "/runs", "/checks", "/plans",
     f"/plans/{PLAN_IDS[1]}", f"/ledger/{PLAN_IDS[1]}", "/what-if", f"/group?id={LIVING}", f"/group?id={DYING}",
 )  # fmt: skip
 PUBLISHED = FIRST_MS + HOUR_MS
@@ -59,6 +59,23 @@ def data(client: TestClient, path: str, **query: Any) -> Any:
     answer = client.get(f"{PREFIX}/api{path}", params={"as_of": PUBLISHED, **query})
     assert answer.status_code == 200, answer.text
     return answer.json()
+
+
+def test_what_was_lost_by_day_and_cause(client: TestClient) -> None:
+    assert "No offset was lost in these days" in text(client, "/lost")
+    third = FIRST_MS + 2 * HOUR_MS
+    found = data(client, "/lost", as_of=third, days=3)
+    assert [row["group_deleted"] for row in found["days"]] == [None, None, 1]
+    assert found["totals"] == {"expired": 0, "deleted": 0, "group_deleted": 1, "topic_deleted": 0, "ambiguous": 0}
+    assert found["groups"] == [{"group_id": GONE, "offsets": 1, "last_ms": third - 1_000, "kinds": ["group_deleted"]}]
+    html = page(client, "/lost", as_of=third, days=3)
+    assert html.count('<rect class="track"') == 2, "of two days nothing is published"
+    assert f"<title>{found['days'][-1]['day']}, group deleted: 1</title>" in html
+    shown = text(client, "/lost", as_of=third, days=3)
+    assert "group deleted: 1" in shown
+    assert GONE in shown
+    for days in (0, 367):
+        assert client.get(f"{PREFIX}/lost", params={"days": days}).status_code == 422
 
 
 @pytest.mark.parametrize("language", ["en", "zh-CN"])

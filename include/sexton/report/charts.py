@@ -1,4 +1,4 @@
-"""The geometry of the report's plots; `run.html` draws it as inline SVG.
+"""The geometry of the plots of the report and the dashboard, which templates draw as inline SVG.
 
 Why no plotting library: plotly.js adds 4.8 MB to every report, needs scripts (so no strict content policy), interprets
 some HTML in labels, and prints badly. SVG drawn here takes a few KB, follows the light or dark scheme through CSS, and
@@ -89,11 +89,29 @@ def timeline_plot(timeline: Timeline, *, as_of_ms: int) -> TimelinePlot:
         x = WIDTH - _RIGHT - wide
         bars.append(bar(x, wide, timeline.later, "later", "later"))
         ticks.append(Tick(at=x + wide / 2, label="later"))
+    return TimelinePlot(bars=bars, x_ticks=ticks, y_ticks=_y_ticks(ceiling))
+
+
+def stacked_plot(columns: Sequence[tuple[str, Sequence[tuple[str, int | None, str]]]]) -> TimelinePlot:
+    """A bar for each (label, parts), of parts (kind, value, title) from the bottom up; None is as high as the plot."""
+    ceiling = _ceiling(max([1, *(sum(value or 0 for _, value, _ in parts) for _, parts in columns)]))
+    step = (WIDTH - _LEFT - _RIGHT) / len(columns)
     full = HEIGHT - _TOP - _BOTTOM
-    parts = 4 if ceiling % 4 == 0 else 2 if ceiling == 10 else ceiling
-    quarters = [ceiling * part // parts for part in range(parts + 1)]
-    y_ticks = [Tick(at=_TOP + full * (1 - value / ceiling), label=compact(value)) for value in quarters]
-    return TimelinePlot(bars=bars, x_ticks=ticks, y_ticks=y_ticks)
+    bars = []
+    for number, (_, parts) in enumerate(columns):
+        y = float(_TOP + full)
+        for kind, value, title in parts:
+            if height := full if value is None else full * value / ceiling:
+                y -= height
+                x = _LEFT + (number + 0.07) * step
+                bars.append(Bar(x=x, y=y, width=step * 0.86, height=height, kind=kind, title=title))
+    every = -(-len(columns) // (2 * _LABELS))
+    ticks = [
+        Tick(at=_LEFT + (number + 0.5) * step, label=label)
+        for number, (label, _) in enumerate(columns)
+        if number % every == 0
+    ]
+    return TimelinePlot(bars=bars, x_ticks=ticks, y_ticks=_y_ticks(ceiling))
 
 
 def bar_rows(items: Sequence[tuple[str, str, int, int]]) -> list[Row]:
@@ -109,6 +127,13 @@ def bar_rows(items: Sequence[tuple[str, str, int, int]]) -> list[Row]:
         )
         for label, note, value, due in items
     ]
+
+
+def _y_ticks(ceiling: int) -> list[Tick]:
+    full = HEIGHT - _TOP - _BOTTOM
+    parts = 4 if ceiling % 4 == 0 else 2 if ceiling == 10 else ceiling
+    quarters = [ceiling * part // parts for part in range(parts + 1)]
+    return [Tick(at=_TOP + full * (1 - value / ceiling), label=compact(value)) for value in quarters]
 
 
 def _time_ticks(timeline: Timeline, left: float, step: float) -> list[Tick]:

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
 
+from sexton.history.lost_offsets import LostOffsets, lost_offsets
 from sexton.lake.read import PublishedRun
 from sexton.ui.group_queries import GroupDetail, find_groups, group_detail
 from sexton.ui.offset_queries import find_offsets
 from sexton.ui.overview import Overview, checks, log_partitions, overview, transactions
 from sexton.ui.paging import Page, PageNumber, PageSize, Search
-from sexton.ui.parameters import MAX_INSTANT_MS, AnyView, Expiration, GroupQueryParam, OffsetQueryParam
+from sexton.ui.parameters import MAX_INSTANT_MS, AnyView, Days, Expiration, GroupQueryParam, OffsetQueryParam
 from sexton.ui.replica_queries import ROWS, ReplicaAudit, replica_audit
 from sexton.ui.story_queries import Series, StoryPage, series, story
 from sexton.ui.transaction_queries import TransactionAudit, transaction_audit
@@ -89,6 +90,12 @@ def get_series(
 def get_offsets(view: AnyView, query: OffsetQueryParam) -> Page:
     """A page of committed offsets with their verdicts, across all groups."""
     return find_offsets(view.tables, view.chosen, query)
+
+
+@router.get("/lost")
+def get_lost(view: AnyView, days: Days = 30) -> LostOffsets:
+    """Offsets lost by day and cause up to the run, and the groups that lost most; null for days without a run."""
+    return lost_offsets(view.tables, view.until_now, days=days)
 
 
 @router.get("/log")

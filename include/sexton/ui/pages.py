@@ -5,14 +5,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from sexton.history.lost_offsets import lost_offsets
 from sexton.ui.api import MOST_TRANSACTIONS
 from sexton.ui.group_queries import ONLY, find_groups, group_detail
 from sexton.ui.offset_queries import FINDINGS, find_offsets
 from sexton.ui.overview import checks, log_partitions, overview, transactions
 from sexton.ui.page_view import PageView
 from sexton.ui.paging import PageNumber, Search
-from sexton.ui.parameters import MAX_INSTANT_MS, Expiration, GroupQueryParam, OffsetQueryParam, PublishedView
-from sexton.ui.rendering import assets, expiry_plot, render
+from sexton.ui.parameters import MAX_INSTANT_MS, Days, Expiration, GroupQueryParam, OffsetQueryParam, PublishedView
+from sexton.ui.rendering import assets, expiry_plot, lost_plot, render
 from sexton.ui.replica_queries import replica_audit
 from sexton.ui.story_queries import runs_with_checks, story
 from sexton.ui.transaction_queries import MOST_EXPIRATION_MS, transaction_audit
@@ -57,6 +58,12 @@ def show_offsets(request: Request, view: PublishedView, query: OffsetQueryParam)
     found = find_offsets(view.tables, view.chosen, query)
     reasons = sorted({row["broker_reason"] for row in overview(view.tables, view.chosen).by_reason})
     return _list(request, view, "offsets", query=query, found=found, reasons=reasons, filters=FINDINGS)
+
+
+@router.get("/lost")
+def show_lost(view: PublishedView, days: Days = 30) -> str:
+    found = lost_offsets(view.tables, view.until_now, days=days)
+    return render(view, "lost.html", page="lost", lost=found, days=days, plot=lost_plot(found, view.texts))
 
 
 @router.get("/group")

@@ -13,7 +13,8 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
 from sexton.figures import count, instant
-from sexton.report.charts import TimelinePlot, timeline_plot
+from sexton.history.lost_offsets import KINDS, LostOffsets
+from sexton.report.charts import TimelinePlot, stacked_plot, timeline_plot
 from sexton.report.templates import new_environment, style
 from sexton.summary.summary import Timeline
 from sexton.ui.overview import Overview
@@ -73,6 +74,26 @@ def expiry_plot(found: Overview, as_of_ms: int, texts: Texts) -> TimelinePlot:
     labels = {"due now": texts("plot.due_label"), "later": texts("plot.later_label")}
     ticks = [replace(tick, label=labels.get(tick.label, tick.label)) for tick in plot.x_ticks]
     return replace(plot, bars=bars, x_ticks=ticks)
+
+
+def lost_plot(found: LostOffsets, texts: Texts) -> TimelinePlot:
+    """A bar for each day, of the causes of what was lost in it."""
+
+    def part(row: Mapping[str, Any], kind: str) -> tuple[str, int, str]:
+        title = texts("lost.bar", day=row["day"], cause=texts.code("lost_cause", kind), offsets=count(row[kind]))
+        return kind, row[kind], title
+
+    return stacked_plot(
+        [
+            (
+                row["day"][5:],
+                [("track", None, texts("lost.not_known", day=row["day"]))]
+                if row[KINDS[0]] is None
+                else [part(row, kind) for kind in KINDS],
+            )
+            for row in found.days
+        ]
+    )
 
 
 def iso(at_ms: int | None) -> str:

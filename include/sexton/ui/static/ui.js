@@ -261,5 +261,7 @@
     airflowLinks();
     localTimes(document);
     plots();
+    // A narrow window begins with the newest of a plot that is wider.
+    for (const box of document.querySelectorAll("[data-newest-right] .scroll")) box.scrollLeft = box.scrollWidth;
   });
 })();

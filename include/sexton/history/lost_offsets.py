@@ -1,0 +1,74 @@
+"""What was lost when: the disappearances in `offset_changes` by day, cause and group, of all published history.
+
+Also of instants whose runs have expired. What the intervals of several runs cover, as of a run every hour and one every
+day, counts once. Days are those of UTC.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sexton.errors import NoCoverage
+from sexton.figures import DAY_MS
+from sexton.lake.database import Rows, marks
+from sexton.lake.published_tables import PublishedTables, of_cluster
+from sexton.lake.read import PublishedRun
+from sexton.tables.change_kinds import CAUSES, ChangeKind
+
+KINDS = (*CAUSES, ChangeKind.AMBIGUOUS)
+MOST_GROUPS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostOffsets:
+    """Offsets lost until an instant: a row for each day with `day` and the number of each of KINDS, None for days of
+    which nothing is published; the sum of each kind; a row for each of the groups that lost most.
+    """
+
+    until_ms: int
+    days: Rows
+    totals: dict[str, int]
+    groups: Rows
+
+
+def lost_offsets(tables: PublishedTables, runs: Sequence[PublishedRun], *, days: int) -> LostOffsets:
+    """What the cluster of the newest of `runs` (oldest first) lost in so many days up to that run."""
+    if not runs:
+        raise NoCoverage("no run is published")
+    newest = runs[-1].key
+    last_day = (newest.as_of_ms - 1) // DAY_MS
+    first_day = last_day - days + 1
+    source, _ = tables.between("offset_changes", newest.cluster_id, first_day * DAY_MS, newest.as_of_ms)
+    gone = f"""(SELECT group_id, any_value(kind) AS kind, at_ms
+        FROM (SELECT *, coalesce(timestamp_ms, changed_by_ms, as_of_ms) AS at_ms FROM {source})
+        WHERE kind IN ({marks(KINDS)}) AND at_ms >= {first_day * DAY_MS}
+        GROUP BY log_partition, group_id, topic, partition, log_offset, at_ms)"""
+    known = {row["day"] for row in tables.rows(f"SELECT DISTINCT (as_of_ms - 1) // {DAY_MS} AS day FROM {source}")}
+    for run in of_cluster(runs, newest.cluster_id):
+        if run.row["changes_since_ms"] is not None:
+            since_day = max(run.row["changes_since_ms"] // DAY_MS, first_day)
+            known |= {*range(since_day, (run.key.as_of_ms - 1) // DAY_MS + 1)}
+    lost = {
+        (row["day"], row["kind"]): row["offsets"]
+        for row in tables.rows(
+            f"SELECT at_ms // {DAY_MS} AS day, kind, count(*) AS offsets FROM {gone} GROUP BY ALL", *KINDS
+        )
+    }
+    by_day: Rows = [
+        {"day": _date(day), **{kind.value: lost.get((day, kind), 0) if day in known else None for kind in KINDS}}
+        for day in range(first_day, last_day + 1)
+    ]
+    return LostOffsets(
+        until_ms=newest.as_of_ms,
+        days=by_day,
+        totals={kind.value: sum(row[kind.value] or 0 for row in by_day) for kind in KINDS},
+        groups=tables.rows(
+            f"""SELECT group_id, count(*) AS offsets, max(at_ms) AS last_ms, list_sort(list(DISTINCT kind)) AS kinds
+                FROM {gone} GROUP BY group_id ORDER BY offsets DESC, group_id LIMIT {MOST_GROUPS}""",
+            *KINDS,
+        ),
+    )
+
+
+def _date(day: int) -> str:
+    return datetime.fromtimestamp(day * DAY_MS / 1000, UTC).date().isoformat()

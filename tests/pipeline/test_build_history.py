@@ -287,6 +287,13 @@ def test_a_batch_with_other_rows_than_were_checked_is_not_published(
     assert published_runs(lake) == []
 
 
+def test_an_empty_archive(tmp_path: Path) -> None:
+    """Of which cluster would what is published be?"""
+    request = HistoryRequest(archive=str(tmp_path / "nowhere"), from_ms=instant(1), to_ms=instant(2))
+    with pytest.raises(UsageError, match="the archive is empty"):
+        build_history.run(SerialEngine("tests", quiet=True), None, Folder(tmp_path), request, show=lambda *_: None)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("first", "last", "why"), [(2, 1, "before the beginning"), (0, 60_000, "at most")])
 def test_what_is_no_range(archive: Archive, first: int, last: int, why: str) -> None:
     with pytest.raises(UsageError, match=why):

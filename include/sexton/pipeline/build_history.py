@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from sexton.archive.cluster_metadata import the_cluster
+from sexton.archive.cluster_metadata import require_cluster
 from sexton.archive.folder import Folder, filesystem
 from sexton.errors import DataQualityFailure, NoCoverage, UsageError
 from sexton.failpoints import failpoint
@@ -73,7 +73,7 @@ def run(
     `show` is called every few seconds with how many instants are done, and of how many.
     """
     wanted = instants_of(request)
-    cluster_id = the_cluster(*filesystem(request.archive), request.cluster_id)
+    cluster_id = require_cluster(*filesystem(request.archive), request.cluster_id)
     request = request.model_copy(update={"cluster_id": cluster_id})
     try:
         there = {run.key.as_of_ms for run in published_runs(lake, cluster_id)}

@@ -136,10 +136,7 @@ def _require_server(url: str) -> None:
 def _jvm_conf() -> dict[str, str]:
     """What the JVM of a session is started with."""
     config = settings()
-    found = {
-        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
-        "spark.sql.warehouse.dir": str(config.var / "spark-warehouse"),
-    }
+    found = {"spark.sql.warehouse.dir": str(config.var / "spark-warehouse")}
     if variable(SUBMITTED) is not None:  # what was given to spark-submit stays
         return found
     return found | {
@@ -225,7 +222,8 @@ class Engine:
     def session(self) -> "SparkSession":
         if self._session is None:
             with self._console.status("Starting Spark"):
-                Engine.newest = self._session = spark_session(self._app_name, iceberg=self._iceberg)
+                conf = {"spark.ui.showConsoleProgress": str(not self._console.quiet).lower()}
+                Engine.newest = self._session = spark_session(self._app_name, conf=conf, iceberg=self._iceberg)
         return self._session
 
     def map(

@@ -10,6 +10,7 @@ from sexton.figures import DAY_MS, HOUR_MS
 from sexton.history.lost_offsets import KINDS, lost_offsets
 from sexton.lake.branch import RunKey
 from sexton.lake.published_tables import PublishedTables
+from sexton.settings import PROJECT_ROOT
 from tests.ui.lakes import Row, WrittenLake, as_table, lake_at
 
 MIDNIGHT_MS = 20_000 * DAY_MS
@@ -74,6 +75,16 @@ def test_nothing_later_than_the_run_that_is_shown(lake: WrittenLake) -> None:
     tables, runs = of_main(lake)
     found = lost_offsets(tables, runs[:1], days=1)
     assert (found.until_ms, found.totals["expired"], found.totals["deleted"]) == (runs[0].key.as_of_ms, 1, 0)
+
+
+def test_in_a_notebook(lake: WrittenLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of the page."""
+    page = (PROJECT_ROOT / "docs" / "how-to" / "last-month.md").read_text(encoding="utf-8")
+    monkeypatch.setattr("sexton.lake.catalog.open_lake", lambda: lake.lake)
+    names: dict[str, Any] = {}
+    exec(page.partition("```python\n")[2].partition("```")[0], names)
+    assert names["found"].totals["expired"] == 1
+    assert [row["group_id"] for row in names["found"].groups] == ["g"]
 
 
 def test_nothing_is_published(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from tests.integration.test_apply_dag import APPLY, EVERY_GROUP, NO_SWEEP, USERS
 READER, APPLIER = "reader", "applier"
 PASSWORDS = {READER: "reader-secret", APPLIER: "applier-secret"}
 GROUPS = ("billing", "web")
-OPEN, OPEN_DAG = "open", f"{MAIN_DAG}__open"
+OPEN, OPEN_DAG, HISTORY_DAG = "open", f"{MAIN_DAG}__open", "offset_history__open"
 """The cluster whose log may be read."""
 BEHIND_MS = 63_000
 """So much the clock of the first look is behind: a retention, and something for the look itself."""
@@ -114,7 +114,7 @@ def world(
         )
         for pool in ("sexton_kafka", "sexton_apply"):
             system.api().ensure_pool(f"{pool}__{OPEN}", slots=1, description="")
-        for dag_id in (MAIN_DAG, APPLY, OPEN_DAG):
+        for dag_id in (MAIN_DAG, APPLY, OPEN_DAG, HISTORY_DAG):
             wait_for(lambda dag_id=dag_id: system.api().has_dag(dag_id), lambda: "no such DAG")
             system.api().set_paused(dag_id, False)
         yield World(system=system, clients=clients, cluster_id=hidden.cluster_id, open_id=other.cluster_id, ticks=ticks)
@@ -217,6 +217,13 @@ def test_each_interval_is_run_once_by_the_schedule_or_a_backfill(world: World) -
         lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
         assert [line for line in lines if line["level"] not in ("debug", "info")] == [], log
         assert [line for line, count in Counter(line["event"] for line in lines).items() if count > 3] == [], log
+
+    between = last[1] - 1
+    history = api.trigger(HISTORY_DAG, {"from": str(between), "to": str(last[1]), "step_minutes": 1})
+    wait_for(lambda: api.run_state(HISTORY_DAG, history) in ENDS, logs)
+    told = airflow_calls.of_task(api, HISTORY_DAG, history, "build_history", "xcomEntries/return_value")["value"]
+    assert (told["published"], told["not_covered"], told["failed"], told["alerts"]) == (1, 0, 0, [])
+    assert [run.key.as_of_ms for run in published_runs(lake, world.open_id)] == [first[1], between, last[1]]
 
 
 def test_a_run_by_looks_plans_and_what_is_approved_is_deleted(world: World, retained: str) -> None:

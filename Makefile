@@ -12,13 +12,13 @@ install: ## Build .venv from the lock, fetch the jars, compile the kernels (PYTH
 	@PYTHON="$(PYTHON)" scripts/install.sh
 
 demo: install ## Start Kafka and Airflow, run real clients and the retention DAG, show what it found, stop
-	@$(PY) -m sexton.local demo
+	@$(PY) -m sexton_dev demo
 
 up: install ## Start Kafka and Airflow and leave them running
-	@$(PY) -m sexton.local up
+	@$(PY) -m sexton_dev up
 
 down: ## Stop what `make up` started
-	@if [ -x $(PY) ]; then $(PY) -m sexton.local down; fi
+	@if [ -x $(PY) ]; then $(PY) -m sexton_dev down; fi
 
 # What a test needs is a marker of it, given by the fixtures that it uses: tests/needs.py, tests/seeds.py.
 NEEDING := broker or spark or airflow or browser or postgres

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sexton.local.airflow_api import AirflowApi
+from sexton_dev.airflow_api import AirflowApi
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

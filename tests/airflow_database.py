@@ -15,10 +15,10 @@ from typing import Any
 
 from rich.console import Console
 
-from sexton.kafka.broker import free_port
 from sexton.lake.catalog import Lake, open_lake
-from sexton.local.system import System
+from sexton.ports import free_port
 from sexton.settings import PROJECT_ROOT, Settings
+from sexton_dev.system import System
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "tests"
 MIGRATE_TIMEOUT_S = 300

@@ -10,7 +10,7 @@ from kafka.protocol.consumer import OffsetCommitRequest
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.group_state import CommittedOffset, committed_offsets, find_coordinator
 from sexton.kafka.session import ClusterSession
-from sexton.local.workload import QUIET, wait
+from sexton_dev.workload import QUIET, wait
 from tests.waiting import until
 
 

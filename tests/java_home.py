@@ -14,9 +14,10 @@ from pathlib import Path
 
 from sexton.java import JavaHome, find_java
 from sexton.kafka import jars
-from sexton.kafka.broker import EmbeddedBroker, free_port
+from sexton.ports import free_port
 from sexton.runs.engine import QUICK_JVM_OPTIONS, spark_environment
 from sexton.settings import environment, settings, variable
+from sexton_dev.broker import EmbeddedBroker
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = ROOT / ".cache" / "tests" / "java"

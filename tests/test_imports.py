@@ -17,10 +17,11 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(layer.split())
     for layer in """
-        errors numbers figures settings requests java failpoints distributions uris process_id | jit | tables | log |
-        records | archive policy | coordinator | coordinator.changes | coordinator.api | kernels | verdicts replicas |
-        quality lake kafka | runs | plans | ledger summary | history | views | analysis replicas transactions |
-        pipeline execution | maintenance spark | airflow report | doctor local ship_kernels ui | cli | __main__
+        errors numbers figures settings requests java failpoints distributions uris process_id ports | jit | tables |
+        log | records | archive policy | coordinator | coordinator.changes | coordinator.api | kernels |
+        verdicts replicas | quality lake kafka | runs | plans | ledger summary | history | views |
+        analysis replicas transactions | pipeline execution | maintenance spark | airflow report |
+        doctor local ship_kernels ui | cli | __main__ sexton_dev
     """.split("|")  # noqa: SIM905  # as a list it would be a line each
 )
 """Packages from the ground up. A package imports packages of lower layers and itself, never a neighbour in its layer.
@@ -31,6 +32,7 @@ execution.restore) belong to the package that holds them.
 
 LAYER_OF = {package: number for number, layer in enumerate(LAYERS) for package in layer}
 GROUND = LAYERS[0]
+OURS = {"sexton", "sexton_dev"}
 CORE = {"jit", "log", "records", "coordinator", "coordinator.changes", "coordinator.api", "kernels", "verdicts"}
 LIBRARIES: dict[str, set[str]] = {
     **{package: {"numpy", "numba", "pyarrow", "cramjam"} for package in CORE},
@@ -74,6 +76,8 @@ def imports_of(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
 def package_of(module: str) -> str | None:
     """The package of one of our modules; None for sexton itself (its version) and for everybody else's."""
     parts = module.split(".")
+    if parts[0] == "sexton_dev":
+        return "sexton_dev"
     if parts[0] != "sexton" or len(parts) < 2 or parts[1] == "__version__":
         return None
     inner = ".".join(parts[1:3])
@@ -101,7 +105,7 @@ def private_names(source: str) -> list[str]:
     nodes, complaints = nodes_of(source), []
     imported: set[str] = set()
     for node in nodes:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sexton":
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:
             imported |= {alias.asname or alias.name for alias in node.names}
             complaints += [
                 f"{node.lineno}: {node.module}.{alias.name}"
@@ -124,7 +128,7 @@ def foreign_libraries(source: str, package: str) -> list[str]:
         top = module.split(".")[0]
         if top == "airflow" and package not in WITH_AIRFLOW:
             complaints.append(f"{line}: {package} imports {module}")
-        elif top in sys.stdlib_module_names or top in {"sexton", "airflow", ""}:
+        elif top in sys.stdlib_module_names or top in {*OURS, "airflow", ""}:
             continue
         elif package in LIBRARIES and top not in LIBRARIES[package]:
             complaints.append(f"{line}: {package} imports {module}")
@@ -194,7 +198,7 @@ def too_much_for_a_dag(source: str) -> list[str]:
 
 def too_much_for_a_job(source: str) -> list[str]:
     """A Spark job runs alone under spark-submit: it may report what its stage found, and knows nothing around it."""
-    unknown = {"airflow", "ui", "local", "doctor", "cli"}
+    unknown = {"airflow", "ui", "local", "doctor", "cli", "sexton_dev"}
     return [
         f"{line}: {module}"
         for line, module in imports_of(nodes_of(source))
@@ -216,11 +220,12 @@ def not_over_connect(source: str) -> list[str]:
 
 def package_files() -> list[tuple[str, Path]]:
     """(package, file) of every module of ours but sexton's own __init__."""
-    root = ROOT / "include" / "sexton"
+    root = ROOT / "include"
     return [
-        (str(package_of(".".join(("sexton", *path.relative_to(root).with_suffix("").parts)))), path)
-        for path in sorted(root.rglob("*.py"))
-        if path != root / "__init__.py"
+        (str(package_of(".".join(path.relative_to(root).with_suffix("").parts))), path)
+        for folder in sorted(OURS)
+        for path in sorted((root / folder).rglob("*.py"))
+        if path != root / "sexton" / "__init__.py"
     ]
 
 
@@ -276,6 +281,8 @@ def test_the_files_of_a_folder_keep_to(folder: str, rule: Callable[[str], list[s
         ("coordinator.api", "from sexton.coordinator.groups.classic import ClassicGroup", 0),
         ("pipeline", "from sexton.execution import engine", 1),
         ("errors", "from sexton.log import crc", 1),
+        ("cli", "from sexton_dev import broker", 1),
+        ("sexton_dev", "from sexton_dev import broker\nfrom sexton.local import compose_init", 0),
         ("kernels", "from sexton.coordinator import groups\nfrom sexton import __version__", 0),
         ("java", "from sexton.errors import SetupError\nfrom sexton.settings import settings", 0),
     ],
@@ -324,7 +331,7 @@ def test_foreign_libraries_sees(package: str, source: str, count: int) -> None:
         (not_over_connect, "frame.rdd.map(work)", "frame.mapInArrow(work, schema)"),
         (not_over_connect, "from pyspark import SparkContext", "from pyspark import cloudpickle"),
         (too_much_for_a_job, "from airflow.sdk import task", "from pyspark.sql import SparkSession"),
-        (too_much_for_a_job, "from sexton.local import demo", "from sexton.report import write_report"),
+        (too_much_for_a_job, "from sexton.local import compose_init", "from sexton.report import write_report"),
     ],
 )
 def test_rules_see(rule: Callable[[str], list[str]], bad: str, good: str) -> None:

@@ -23,11 +23,11 @@ from kafka.protocol.producer import (
 )
 
 from sexton.java import JavaHome
-from sexton.kafka.broker import run_tool
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import TransientError, error_name
 from sexton.kafka.session import ClusterSession
 from sexton.transactions.states import State, TransactionalId
+from sexton_dev.broker import run_tool
 
 UNVERIFIED = {
     "transaction.partition.verification.enable": "false",

@@ -21,13 +21,14 @@ from pathlib import Path
 from sexton.coordinator.loading import load
 from sexton.java import find_java
 from sexton.kafka import jars as pinned
-from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
 from sexton.pipeline.archive_transactions import open_producers
+from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton.transactions.states import load_states, rules_of
 from sexton.transactions.verdicts import Clocks, KnownStates, OpenTransaction, judge_all
+from sexton_dev.broker import EmbeddedBroker
 from tests.transactions_broker import (
     PARTITIONS,
     UNVERIFIED,

@@ -10,7 +10,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from sexton.kafka.broker import HOST, JVM_OPTIONS, EmbeddedBroker, free_port
+from sexton.ports import HOST, free_port
+from sexton_dev.broker import JVM_OPTIONS, EmbeddedBroker
 
 SETTINGS = {"auto.create.topics.enable": "false", "offsets.topic.replication.factor": "1"}
 START_S, STOP_S = 180, 60

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from sexton import distributions
 from sexton.errors import SextonError, UsageError
 from sexton.figures import some
+from sexton.ports import HOST, probe_port
 from sexton.settings import Settings, variable
 from sexton.uris import without_login
 
@@ -31,7 +32,6 @@ LOW_DISK_BYTES = 5 * 1024**3
 NO_DISK_BYTES = 1 * 1024**3
 CONNECT_TIMEOUT_MS = 5_000
 RETRY_FOR_S = 5
-LOOPBACK = "127.0.0.1"
 OFFSETS_TOPIC = "__consumer_offsets"
 INSTALL = "run `make install`"
 
@@ -198,22 +198,15 @@ def check_disk(home: Path) -> Check:
 
 
 def check_broker_port(config: Settings) -> Check:
-    """Check that the embedded broker's port is free, or in use by that broker."""
-    from sexton.kafka.broker import running_broker
-
-    running = running_broker(config.var / "kafka")
-    if running:
-        return Check("broker port", "ok", f"the embedded broker runs on port {running.port} (pid {running.pid})")
+    """Check that the port of a broker on this machine is free."""
     host, _, port = config.bootstrap_servers.split(",")[0].rpartition(":")
-    if host not in (LOOPBACK, "localhost"):
+    if host not in (HOST, "localhost"):
         return Check("broker port", "ok", f"{config.bootstrap_servers} is not on this machine")
     return check_port("broker port", int(port), setting="SEXTON_BOOTSTRAP_SERVERS")
 
 
 def check_port(name: str, port: int, *, setting: str) -> Check:
     """Check that `port`, set by `setting`, is free. In use is a warning: it matters only for the embedded system."""
-    from sexton.kafka.broker import probe_port
-
     try:
         probe_port(port)
     except OSError as error:

@@ -20,13 +20,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
-from sexton.kafka.broker import free_port
 from sexton.kernels.warm_up import warm_up
-from sexton.local.processes import Processes
 from sexton.pipeline.audit import AuditRequest, run_audit
 from sexton.pipeline.replay_groups import ReplayRequest, now_ms
+from sexton.ports import free_port
 from sexton.runs.engine import Engine, spark_environment
 from sexton.settings import PROJECT_ROOT, program
+from sexton_dev.processes import Processes
 from tests.bench.figures import Clustered
 from tests.bench.watch import run_watched, watch_audit
 

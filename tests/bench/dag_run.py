@@ -27,8 +27,8 @@ from rich.console import Console
 
 from sexton.airflow.spark_tasks import STAGES
 from sexton.kafka.client import client_config
-from sexton.local.system import MAIN_DAG, System
-from sexton.local.workload import drive
+from sexton_dev.system import MAIN_DAG, System
+from sexton_dev.workload import drive
 from tests.airflow_database import system_in
 
 ASKED = {"first": 32.0, "warm": 20.0, "auto, first": None, "auto, warm": 14.0}

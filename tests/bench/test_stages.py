@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sexton.local.processes import MARK
 from sexton.runs.engine import spark_environment
 from sexton.runs.folder import RunFolder
+from sexton_dev.processes import MARK
 from tests.bench.cluster import WORKERS, spark_cluster
 from tests.bench.generate import Shape, write
 from tests.bench.planning import measure_planning

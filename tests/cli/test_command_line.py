@@ -167,7 +167,7 @@ def test_usage(
     assert list(tmp_path.iterdir()) == [], "nothing is made before the options are understood"
 
 
-@pytest.mark.parametrize("argv", [["nope"], ["broker", "nope"], ["--nope"]])
+@pytest.mark.parametrize("argv", [["nope"], ["policy", "nope"], ["--nope"]])
 def test_unknown_words(run: Run, argv: list[str]) -> None:
     code, out, err = run(*argv)
     assert (code, out) == (2, "")
@@ -250,8 +250,8 @@ def test_help_lists_what_exists(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
     commands = re.findall(r"^│ (\w[\w-]*) ", out, flags=re.MULTILINE)
-    expected = "apply archive audit broker demo diff doctor explain fetch forecast groups history lag plan policy"
-    assert " ".join(sorted(commands)) == f"{expected} replicas restore show snapshot transactions what-if"
+    expected = "apply archive audit demo diff doctor explain fetch forecast groups history lag plan policy replicas"
+    assert " ".join(sorted(commands)) == f"{expected} restore show snapshot transactions what-if"
     assert run()[0] == 0
     for command in commands:
         code, out, err = run(command, "--help")
@@ -288,19 +288,6 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
         process.stdout.close()
         assert process.stderr is not None
         assert process.stderr.read() == ""
-
-
-@pytest.mark.parametrize("text", ["retention", "=1", ""])
-def test_broker_settings_are_pairs(run: Run, text: str) -> None:
-    code, _, err = run("broker", "up", "--set", text)
-    assert code == 2
-    assert err.startswith("error: --set: not NAME=VALUE")
-
-
-def test_broker_down_when_none_runs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sexton.kafka.broker.stop_broker", lambda directory: False)
-    assert run("broker", "down") == (0, "No broker was running.\n", "")
-    assert run("broker", "down", "--json")[1] == '{"stopped": false}\n'
 
 
 def test_snapshot(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

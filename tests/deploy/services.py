@@ -18,10 +18,11 @@ import psutil
 
 from sexton.java import find_java
 from sexton.kafka import jars
-from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.local import compose_health, compose_init
-from sexton.local.processes import Patience, Processes
+from sexton.ports import free_port
 from sexton.settings import settings, variable
+from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.processes import Patience, Processes
 from tests.deploy.compose import ROOT, SERVICES, environment, mounts
 from tests.deploy.databases import make_databases
 from tests.object_store import running_object_store

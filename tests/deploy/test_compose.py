@@ -19,11 +19,21 @@ import sexton
 from sexton.airflow.pools import POOLS
 from sexton.kafka.jars import read_lock
 from sexton.lake.catalog import EXTENSIONS, open_lake, reader_properties
-from sexton.local.airflow_home import USERS, AirflowHome, connections
-from sexton.local.compose_init import CONNECT_HOST, CONNECT_TOKEN, KEPT, OWNERS, SPARK_DEFAULTS, TOKEN, write_secrets
+from sexton.local.compose_init import (
+    CONNECT_HOST,
+    CONNECT_TOKEN,
+    KEPT,
+    OWNERS,
+    SPARK_DEFAULTS,
+    TOKEN,
+    USERS,
+    connections,
+    write_secrets,
+)
 from sexton.local.spark_server import DAEMON, SERVER_CLASS
 from sexton.runs.engine import CONNECT_PORT, JVM_OPTIONS, LOGGING
 from sexton.settings import Settings
+from sexton_dev.airflow_home import AirflowHome
 from tests.deploy.compose import (
     AIRFLOW,
     COMPOSE,

@@ -18,7 +18,7 @@ from pyarrow import fs as pafs
 
 from sexton.airflow.pools import POOLS
 from sexton.local import compose_health, compose_init
-from sexton.local.airflow_home import USERS
+from sexton.local.compose_init import USERS
 from sexton.settings import environment
 from tests.deploy.compose import ROOT, SERVICES
 from tests.deploy.compose import environment as environment_of

@@ -25,7 +25,7 @@ ACL_TEST = "tests/integration/test_acls.py"
 """It reads the ACLs out of docs/security.md, and grants them on a real broker."""
 
 SEXTON = "sexton"
-OF_A_CLUSTER = {"snapshot", "apply", "restore", "broker"}
+OF_A_CLUSTER = {"snapshot", "apply", "restore"}
 """Commands that need a broker: tests/integration/test_documented_commands.py runs them."""
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from sexton.java import find_java
 from sexton.kafka import jars
-from sexton.kafka.broker import dump_log
 from sexton.log import codec as codecs
 from sexton.log.batch import Record, marker_of, read_records
 from sexton.records import RECORD_TYPES, UnknownRecordType
 from sexton.settings import settings, variable
+from sexton_dev.broker import dump_log
 from tests.faults.logs import batches_in
 from tests.record_fields import decode_key, decode_value
 from tests.records.kafka_json import as_kafka_json

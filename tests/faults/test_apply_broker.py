@@ -24,7 +24,6 @@ from sexton.execution.windows import Windows
 from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.admin import commit_offsets, group_now
-from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
@@ -32,7 +31,9 @@ from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.ledger.ledger import Ledger
 from sexton.pipeline.replay_groups import now_ms
 from sexton.plans.plan import Plan
+from sexton.ports import free_port
 from sexton.settings import settings, variable
+from sexton_dev.broker import EmbeddedBroker
 from tests.clients import make_topics
 from tests.faults.apply_worlds import ANY, HOUR_MS, LOCAL, plan_of
 from tests.record_fields import decode_key

@@ -274,7 +274,6 @@ def errors(world: Hostile, client: TestClient, some: list[str]) -> None:
             ("show", "plan", *archive, "--", name),
             ("groups", "list", *archive, "--as-of", name),
             ("groups", "list", *archive, "--profile", name),
-            ("broker", "up", "--set", name.replace("=", "")),
             (name, "x"),
         ):
             code, out, err = sexton(*argv)

@@ -17,13 +17,14 @@ from sexton.archive.verify import verify
 from sexton.errors import BrokerError
 from sexton.java import find_java
 from sexton.kafka import jars
-from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.topics import OFFSETS_TOPIC
-from sexton.local.workload import commit_offsets
 from sexton.pipeline import fetch_log, snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
+from sexton.ports import free_port
 from sexton.settings import settings, variable
+from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.workload import commit_offsets
 from tests.archived import list_archived
 from tests.clients import make_topics
 from tests.faults.snapshots import InlineEngine

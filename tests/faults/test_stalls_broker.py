@@ -22,7 +22,6 @@ from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.admin import commit_offsets, delete_group, delete_offsets, group_now
 from sexton.kafka.append import append_tombstones
-from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.collect_metadata import log_ends
 from sexton.kafka.configs import reported_settings
@@ -31,7 +30,9 @@ from sexton.kafka.rights import hidden, topic_states
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
+from sexton.ports import free_port
 from sexton.settings import settings, variable
+from sexton_dev.broker import EmbeddedBroker
 from tests.clients import make_topics
 from tests.faults.stalling_proxy import StallingProxy, stalling_proxy
 from tests.integration.test_admin import wait_for_coordinators

@@ -16,10 +16,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from sexton.java import find_java
 from sexton.kafka import jars
-from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import client_config
-from sexton.local.workload import commit_offsets
+from sexton.ports import free_port
 from sexton.settings import settings, variable
+from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.workload import commit_offsets
 
 TOPIC = "many"
 AT_ONCE = 1_000

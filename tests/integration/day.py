@@ -20,9 +20,9 @@ from typing import Any
 from rich.console import Console
 
 from sexton.lake.read import PublishedRun, published_runs, read_published
-from sexton.local.airflow_api import AirflowApi
-from sexton.local.system import MAIN_DAG, System
 from sexton.settings import Settings
+from sexton_dev.airflow_api import AirflowApi
+from sexton_dev.system import MAIN_DAG, System
 from tests import airflow_calls
 from tests.airflow_database import lake_of, migrated_home
 from tests.integration.day_clock import SETTLE_MS, Boundary, Day, LogOffsets, Say, archived_offsets

@@ -19,15 +19,16 @@ from pyarrow import fs as pafs
 
 from sexton.java import find_java
 from sexton.kafka import jars
-from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import client_config
 from sexton.kafka.collect_metadata import log_ends
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
-from sexton.local.workload import TIMEOUT_S
 from sexton.log.batch import Batch, Record, read_batches, read_records
+from sexton.ports import free_port
 from sexton.settings import Settings, environment, settings, variable
+from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.workload import TIMEOUT_S
 from tests.airflow_database import project_home
 from tests.archived import list_archived
 from tests.integration.day_script import LOG_PARTITIONS, SESSION_TIMEOUT_MS, DayScript, Step

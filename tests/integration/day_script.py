@@ -21,7 +21,7 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
-from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS, group_metadata
+from sexton_dev.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS, group_metadata
 from tests.clients import joined
 from tests.integration.random_work import UNSTABLE_CODE
 from tests.integration.test_changes import D, E, G, Script, T

@@ -13,7 +13,7 @@ from sexton.kafka.admin import GroupError, delete_offsets
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
-from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS, commit_offsets
+from sexton_dev.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS, commit_offsets
 from tests.clients import make_topics
 
 TOPICS = {"t0": 3, "t1": 2, "t2": 1}

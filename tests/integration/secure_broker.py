@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from sexton.java import JavaHome
-from sexton.kafka.broker import HOST, EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.local.workload import wait
+from sexton.ports import HOST, free_port
+from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.workload import wait
 from tests.clients import admin_of
 from tests.kafka.token_server import AUDIENCE, ISSUER, TokenServer, serving
 

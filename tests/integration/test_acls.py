@@ -34,7 +34,6 @@ from sexton.errors import BrokerError, UsageError
 from sexton.java import JavaHome
 from sexton.kafka.admin import GroupError, commit_offsets, delete_group, delete_offsets, group_now
 from sexton.kafka.append import append_tombstones
-from sexton.kafka.broker import run_tool
 from sexton.kafka.broker_limits import controller_time_ms, max_message_bytes, retention_minutes
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.collect_metadata import collect_metadata
@@ -44,11 +43,12 @@ from sexton.kafka.rights import hidden, sees_all_groups, sees_all_topics, topic_
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
-from sexton.local.workload import wait
 from sexton.pipeline import archive_transactions
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.processes import SerialEngine
 from sexton.transactions import TOPIC as TRANSACTIONS_TOPIC
+from sexton_dev.broker import run_tool
+from sexton_dev.workload import wait
 from tests import waiting
 from tests.clients import admin_of, make_topics
 from tests.integration.secure_broker import APPLIER, LOGINS, NOBODY, PASSWORDS, READER, SecureCluster, secure_cluster

@@ -16,7 +16,6 @@ from sexton.errors import Refused
 from sexton.java import JavaHome
 from sexton.kafka.admin import GroupError, GroupNow, commit_offsets, delete_group, delete_offsets, group_now
 from sexton.kafka.append import append_tombstones
-from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.failures import Unsettled
 from sexton.kafka.group_state import committed_offsets, find_coordinator, list_groups
@@ -24,6 +23,8 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.log.batch import encode_batch
+from sexton.ports import free_port
+from sexton_dev.broker import EmbeddedBroker, running_broker
 from tests.clients import joined, make_topics
 from tests.integration.streams_client import streams_member
 from tests.record_fields import encode_key

@@ -19,13 +19,13 @@ from sexton.cli import main
 from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.session import ClusterSession
-from sexton.local.workload import commit_offsets, drive
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.records import decode_key
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.look_tables import tables_of, with_nulls
 from sexton.tables import TABLES
 from sexton.verdicts.intervals import CLOCK_SLACK_MS, judge_between
+from sexton_dev.workload import commit_offsets, drive
 from tests.clients import admin_of, joined, make_topics
 from tests.integration.random_work import RandomWork, make_topics_once
 from tests.integration.secure_broker import READER, SEEING, SecureCluster, grant, secure_cluster

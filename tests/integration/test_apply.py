@@ -25,7 +25,6 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.errors import BrokerError
 from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets, group_now
-from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
@@ -38,7 +37,9 @@ from sexton.pipeline.replay_groups import now_ms
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
 from sexton.policy import read_policy
+from sexton.ports import free_port
 from sexton.settings import environment
+from sexton_dev.broker import EmbeddedBroker
 from tests.aged import age
 from tests.clients import joined, make_topics
 from tests.integration import stages

@@ -19,16 +19,16 @@ from pyarrow import fs as pafs
 from sexton.airflow.runs import run_folder
 from sexton.errors import SextonError
 from sexton.java import JavaHome
-from sexton.kafka.broker import EmbeddedBroker
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.ledger.ledger import Ledger
-from sexton.local.system import System
-from sexton.local.workload import commit_offsets
 from sexton.pipeline.replay_groups import now_ms
 from sexton.runs.folder import RunRecord
 from sexton.settings import Settings
+from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.system import System
+from sexton_dev.workload import commit_offsets
 from tests import airflow_calls
 from tests.aged import age
 from tests.airflow.parking import has_parked

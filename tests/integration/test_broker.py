@@ -10,14 +10,15 @@ from confluent_kafka.admin import AdminClient
 
 from sexton.errors import BrokerError, SetupError, UsageError
 from sexton.java import JavaHome
-from sexton.kafka.broker import EmbeddedBroker, free_port, running_broker, stop_broker
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.collect_metadata import collect_metadata, log_ends
 from sexton.kafka.fetch import LogReader, OutOfRangeError
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic, end_of_epoch
-from sexton.local.workload import (
+from sexton.ports import free_port
+from sexton_dev.broker import EmbeddedBroker, running_broker, stop_broker
+from sexton_dev.workload import (
     LASTING_TOPICS,
     PINNED_GROUP,
     REBORN_PARTITIONS,
@@ -49,7 +50,7 @@ def test_the_port_is_taken(tmp_path: Path, broker: EmbeddedBroker, java: JavaHom
 
 def test_the_directory_is_taken(broker: EmbeddedBroker, java: JavaHome, kafka_jars: list[Path]) -> None:
     second = EmbeddedBroker(broker.directory, port=free_port(), java=java, jars=kafka_jars)
-    with pytest.raises(SetupError, match=r"a broker already runs here .*sexton broker down"):
+    with pytest.raises(SetupError, match=r"a broker already runs here .*make down"):
         second.start()
     assert running_broker(broker.directory) is not None
 
@@ -64,7 +65,7 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path, java: JavaHome, kaf
 
 def test_another_process_stops_it_and_the_cluster_goes_on(own_broker: EmbeddedBroker) -> None:
     first_id = own_broker.cluster_id
-    code = "import sys, pathlib; from sexton.kafka.broker import *; print(stop_broker(pathlib.Path(sys.argv[1])))"
+    code = "import sys, pathlib; from sexton_dev.broker import *; print(stop_broker(pathlib.Path(sys.argv[1])))"
     command = [sys.executable, "-c", code, str(own_broker.directory)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True\n"
     assert running_broker(own_broker.directory) is None

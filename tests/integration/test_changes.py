@@ -16,14 +16,15 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.history.offset_changes import changes_of, known_of
 from sexton.java import JavaHome
 from sexton.kafka.admin import delete_offsets
-from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.collect_metadata import collect_metadata
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
-from sexton.local.workload import QUIET, TIMEOUT_S, commit_offsets, wait
 from sexton.log.segment import list_segments
+from sexton.ports import free_port
+from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.workload import QUIET, TIMEOUT_S, commit_offsets, wait
 from tests.clients import commit_for
 from tests.waiting import until
 

@@ -36,14 +36,14 @@ from sexton.kafka.session import ClusterSession
 from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import PublishedRun, published_runs, read_published
 from sexton.local import compose_init
-from sexton.local.airflow_api import AirflowApi
 from sexton.local.compose_init import KEPT
-from sexton.local.workload import commit_offsets
 from sexton.pipeline.audit import AuditRequest, run_audit
 from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from sexton.settings import settings
+from sexton_dev.airflow_api import AirflowApi
+from sexton_dev.workload import commit_offsets
 from tests.clients import make_topics
 from tests.deploy.services import AIRFLOW, SPARK, WORKERS, Services, running_services
 from tests.deploy.wheel import python_with_wheel

@@ -20,15 +20,16 @@ from confluent_kafka import TopicPartition
 from pyarrow import fs as pafs
 
 from sexton.java import JavaHome
-from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.lake.read import published_runs, read_published
 from sexton.ledger.ledger import Ledger
-from sexton.local.system import MAIN_DAG, System
-from sexton.local.workload import commit_offsets
 from sexton.pipeline.replay_groups import now_ms
 from sexton.plans.read_plan import read_plan
+from sexton.ports import free_port
 from sexton.settings import Settings
+from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.system import MAIN_DAG, System
+from sexton_dev.workload import commit_offsets
 from tests import airflow_calls
 from tests.airflow_database import lake_of, system_in
 from tests.clients import joined, make_topics, offsets_of

@@ -1,6 +1,6 @@
-"""The documented commands that need a broker, in the order in which somebody comes to them, on one that they start.
+"""The documented commands that need a broker, in the order in which somebody comes to them.
 
-`sexton broker up` is the first of them. What is told of other commands is in tests/docs.
+What is told of other commands is in tests/docs.
 """
 
 import re
@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from sexton import cli
+from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets, group_now
-from sexton.kafka.broker import free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
+from sexton.ports import free_port
 from sexton.settings import settings
+from sexton_dev.broker import EmbeddedBroker
 from tests.clients import commit_for, joined, make_topics
 from tests.commands import sexton as told
 from tests.docs.pages import Command
@@ -42,18 +43,18 @@ pytestmark = pytest.mark.timeout(1_200)
 def rank(command: Command) -> tuple[int, int]:
     """Snapshots before what is applied, looks before acts, restores last."""
     words = command.words
-    order = ["broker", "doctor", "groups", "snapshot", "replicas", "transactions", "lag", "apply", "restore", "show"]
+    order = ["doctor", "groups", "snapshot", "replicas", "transactions", "lag", "apply", "restore", "show"]
     return order.index(words[1]), int("--apply" in words or "--sink" in words)
 
 
 class World:
-    """A folder with an archive, a broker that the commands start and stop, and what placeholders stand for."""
+    """A folder with an archive, a broker, and what placeholders stand for."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder = folder
         self.config: ClientConfig = client_config({}, bootstrap_servers=f"127.0.0.1:{port}")
         address = self.config.bootstrap_servers
-        self.names = {"kafka-1:9092": address, "broker:9092": address, "19093": str(port)}
+        self.names = {"kafka-1:9092": address, "broker:9092": address}
         for name in ("client.properties", "applier.properties"):
             (folder / name).write_text(f"bootstrap.servers={address}\n")
         (folder / "policy.yaml").write_text(POLICY)
@@ -91,7 +92,9 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, needs_broker: None) -> Iterator[World]:
+def world(
+    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path], needs_broker: None
+) -> Iterator[World]:
     folder, port = tmp_path_factory.mktemp("documented"), free_port()
     (folder / ".cache").symlink_to(settings().cache)
     with pytest.MonkeyPatch.context() as patch:
@@ -105,11 +108,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, needs_broker: None) -> Itera
         }.items():
             patch.setenv(name, value)
         settings.cache_clear()
-        try:
+        with EmbeddedBroker(folder / "kafka", port=port, java=java, jars=kafka_jars):
             yield World(folder, port)
-        finally:
-            settings.cache_clear()
-            cli.main(["broker", "down"])
     settings.cache_clear()
 
 
@@ -119,7 +119,7 @@ def test_in_the_order_of_a_life(
     commands = sorted(sexton_commands(of_a_cluster=True), key=rank)
     kinds = {command.words[1] for command in commands}
     assert kinds == {
-        *("broker", "doctor", "groups", "snapshot", "replicas", "transactions", "lag", "apply", "restore", "show")
+        *("doctor", "groups", "snapshot", "replicas", "transactions", "lag", "apply", "restore", "show")
     }
 
     def each(*words: str) -> Iterator[str]:
@@ -127,10 +127,6 @@ def test_in_the_order_of_a_life(
             if tuple(command.words[1 : 1 + len(words)]) == words:
                 yield run(command, world.names_for(command), monkeypatch, capsys)
 
-    ups = [command for command in commands if command.words[1:3] == ["broker", "up"]]
-    for command in ups:
-        run(Command("before", 0, "sexton broker down"), {}, monkeypatch, capsys)
-        run(command, world.names_for(command), monkeypatch, capsys)
     world.fill()
     assert len(list(each("doctor"))) >= 2
     assert any(IDLE in out for out in each("groups", "list"))
@@ -150,13 +146,12 @@ def test_in_the_order_of_a_life(
     assert list(each("show"))
     with ClusterSession(world.config) as session:
         assert group_now(session, "my-group").state == "Empty", "it came back"
-    assert list(each("broker", "down"))
 
 
 def test_every_command_is_of_a_kind_that_is_run() -> None:
     for command in sexton_commands(of_a_cluster=True):
         words = command.words[1:]
         assert words[0] in ("doctor", "snapshot", "transactions", "lag", "apply", "restore") or words[:2] in (
-            ["broker", "up"], ["broker", "down"], ["show", "restore"], ["groups", "list"], ["replicas", "look"],
+            ["show", "restore"], ["groups", "list"], ["replicas", "look"],
             ["replicas", "copy"],
         ), command  # fmt: skip

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sexton.kafka.broker import free_port
 from sexton.kafka.client import client_config
 from sexton.kafka.group_state import list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.lake.read import published_runs, read_published
-from sexton.local import up
-from sexton.local.airflow_home import USER
-from sexton.local.example_clients import JOBS, SERVICES
-from sexton.local.system import COMPONENTS, System
+from sexton.local.compose_init import USER
+from sexton.ports import free_port
 from sexton.settings import Settings
+from sexton_dev import up
+from sexton_dev.example_clients import JOBS, SERVICES
+from sexton_dev.system import COMPONENTS, System
 from tests.airflow_database import lake_of, project_home
 from tests.ui import chromium
 from tests.waiting import until

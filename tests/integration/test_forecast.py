@@ -17,13 +17,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from sexton.java import JavaHome
-from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
-from sexton.local.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS, group_metadata
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.pipeline.replay_groups import now_ms
+from sexton.ports import free_port
+from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.workload import QUIET, TIMEOUT_S, TRANSACTION_TIMEOUT_MS, group_metadata
 from tests.aged import age
 from tests.clients import admin_of, joined
 from tests.commands import sexton as ask

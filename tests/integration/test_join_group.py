@@ -14,9 +14,10 @@ from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.join import Join, JoinAnswer, join_group
 from sexton.coordinator.profiles import of_broker
 from sexton.java import JavaHome
-from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession
+from sexton.ports import free_port
+from sexton_dev.broker import EmbeddedBroker
 from tests.campaign.broker.command import PINNED_RELEASE
 from tests.coordinator.api.broker import coordinator_of
 from tests.integration.sweep_instants import make_offsets_topic

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sexton.java import JavaHome
-from sexton.kafka.broker import EmbeddedBroker, free_port
+from sexton.ports import free_port
+from sexton_dev.broker import EmbeddedBroker
 from tests.integration.test_dags import READER, properties_of, secured
 
 PROGRAM = """

@@ -15,10 +15,11 @@ from confluent_kafka import Producer
 
 from sexton.archive.time_bounds import Bounds
 from sexton.java import JavaHome
-from sexton.kafka.broker import HOST, EmbeddedBroker, free_port, new_cluster_id
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.time_points import refine
+from sexton.ports import HOST, free_port
+from sexton_dev.broker import EmbeddedBroker, new_cluster_id
 from tests.clients import make_topics
 
 TOPICS, PARTITIONS, RECORDS = 200, 100, 20

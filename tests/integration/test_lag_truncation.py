@@ -13,13 +13,13 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets
-from sexton.kafka.broker import run_tool
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import error_name
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
-from sexton.local.workload import wait
+from sexton_dev.broker import run_tool
+from sexton_dev.workload import wait
 from tests.clients import make_topics
 from tests.integration.secure_broker import APPLIER, READER, SecureCluster, secure_cluster
 from tests.integration.test_acls import SHELL

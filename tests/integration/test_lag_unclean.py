@@ -19,7 +19,7 @@ from sexton.kafka.admin import commit_offsets
 from sexton.kafka.group_state import committed_offsets, find_coordinator
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
-from sexton.local.workload import wait
+from sexton_dev.workload import wait
 from tests.integration.test_lag import told
 from tests.integration.test_lag_truncation import AFTER, BEFORE, CAME_BACK, END, LEFT, PLANTED, Console, produce
 from tests.replicas_cluster import A, B, C, ThreeBrokers

@@ -10,11 +10,11 @@ from pyarrow import fs as pafs
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.group_state import list_groups
 from sexton.kafka.session import ClusterSession
-from sexton.local.workload import Workload
 from sexton.maintenance import reconcile
 from sexton.maintenance.reconcile import Reconciliation
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.engine import Engine
+from sexton_dev.workload import Workload
 from tests.archived import list_archived
 from tests.integration.test_broker import commit
 from tests.record_fields import encode_key

@@ -18,7 +18,7 @@ from confluent_kafka import Producer, TopicPartition
 
 from sexton.cli import main
 from sexton.java import JavaHome
-from sexton.local.workload import group_metadata
+from sexton_dev.workload import group_metadata
 from tests.integration.replica_kinds import (
     Answers,
     Groups,

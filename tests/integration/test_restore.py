@@ -16,12 +16,13 @@ from pyarrow import fs as pafs
 from sexton import cli
 from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets, delete_group, delete_offsets, group_now
-from sexton.kafka.broker import EmbeddedBroker, free_port
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import CommittedOffset, committed_offsets
 from sexton.kafka.session import ClusterSession
-from sexton.local.workload import QUIET, TIMEOUT_S, wait
 from sexton.pipeline.replay_groups import now_ms
+from sexton.ports import free_port
+from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.workload import QUIET, TIMEOUT_S, wait
 from tests.clients import commit_for, joined, make_topics
 from tests.environment import with_settings
 from tests.integration import stages

@@ -17,15 +17,15 @@ from pyarrow import fs as pafs
 from sexton.archive.cluster_metadata import newest_metadata
 from sexton.archive.verify import verify
 from sexton.java import JavaHome
-from sexton.kafka.broker import EmbeddedBroker, dump_log
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.fetch import LogReader
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import OFFSETS_TOPIC
-from sexton.local.workload import Workload
 from sexton.pipeline import fetch_log, import_log
 from sexton.pipeline.import_log import ImportRequest
 from sexton.pipeline.snapshot_log import Snapshot
+from sexton_dev.broker import EmbeddedBroker, dump_log
+from sexton_dev.workload import Workload
 from tests.archived import list_archived, read_manifest
 from tests.integration.test_broker import commit
 

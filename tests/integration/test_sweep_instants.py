@@ -8,7 +8,8 @@ from sexton.coordinator import expiry
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import NEWEST
 from sexton.java import JavaHome
-from sexton.kafka.broker import EmbeddedBroker, free_port
+from sexton.ports import free_port
+from sexton_dev.broker import EmbeddedBroker
 from tests.coordinator.golden import CAP_BYTES
 from tests.coordinator.sweep_instants import COMMIT, EXPIRE, RETENTION_MS, Sweep, sweeps_of
 from tests.integration.sweep_instants import SETTINGS, Recorded, record

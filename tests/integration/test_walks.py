@@ -22,13 +22,13 @@ from confluent_kafka import Producer, TopicPartition
 from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.admin import delete_group
-from sexton.kafka.broker import EmbeddedBroker
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
-from sexton.local.airflow_home import APPROVER, USER
-from sexton.local.system import MAIN_DAG, System
-from sexton.local.workload import commit_offsets
+from sexton.local.compose_init import APPROVER, USER
 from sexton.settings import settings, variable
+from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.system import MAIN_DAG, System
+from sexton_dev.workload import commit_offsets
 from tests import airflow_calls
 from tests.airflow_database import system_in
 from tests.clients import make_topics, offsets_of

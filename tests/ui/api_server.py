@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sexton.kafka.broker import free_port
 from sexton.lake.catalog import Lake
+from sexton.ports import free_port
 from tests.airflow_database import airflow_environment, migrated_database
 from tests.waiting import until
 

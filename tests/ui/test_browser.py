@@ -16,10 +16,10 @@ import uvicorn
 from fastapi.exceptions import RequestValidationError
 from starlette.staticfiles import StaticFiles
 
-from sexton.kafka.broker import free_port
 from sexton.lake.database import UnreadableFiles
 from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
+from sexton.ports import free_port
 from sexton.report.plan_page import render_plan
 from sexton.report.run_page import render_page
 from sexton.summary.summarize import summarize

@@ -18,7 +18,6 @@ from sexton.cli import (
     apply,
     archive,
     audit,
-    broker,
     demo,
     diff,
     doctor,
@@ -104,7 +103,6 @@ app.add_typer(history.app, name="history")
 app.add_typer(policy.app, name="policy")
 app.add_typer(show.app, name="show")
 app.add_typer(archive.app, name="archive")
-app.add_typer(broker.app, name="broker")
 command(app, "demo", demo.EXAMPLES)(demo.demo)
 command(app, "doctor", doctor.EXAMPLES)(doctor.doctor)
 

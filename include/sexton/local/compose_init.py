@@ -16,6 +16,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,13 @@ from pyarrow import fs as pafs
 from sexton.airflow.pools import POOLS
 from sexton.archive.folder import filesystem
 from sexton.errors import SetupError, SextonError
-from sexton.local.airflow_home import SECRETS, USERS, connections, new_secret
 from sexton.runs.engine import CONNECT_PORT
 from sexton.settings import Settings, program, settings, variable
 
+USER, APPROVER = "admin", "approver"
+USERS = {USER: "admin", APPROVER: "user"}
+"""User -> role (viewer, user, op, admin). Two, because the user who triggers a deletion cannot approve it."""
+SECRETS = (("core", "fernet_key"), ("api", "secret_key"), ("api_auth", "jwt_secret"))
 OWNERS = {
     **dict.fromkeys(("airflow", "spark-master", "spark-worker", "spark-connect"), 10_001),
     "postgres": 999,
@@ -96,6 +100,28 @@ def spark_connection() -> dict[str, Any]:
     token = Path(variable("SPARK_CONF_DIR") or "", CONNECT_TOKEN).read_text(encoding="utf-8")
     server = {"conn_type": "spark_connect", "host": CONNECT_HOST, "port": CONNECT_PORT}
     return {**server, "password": token, "extra": {"use_ssl": False}}
+
+
+def connections(config: Settings) -> dict[str, dict[str, Any]]:
+    """The connections of the DAGs, as Airflow reads them from JSON; apply and restore have their own.
+
+    A cluster whose address is not in the settings gets none: its owner creates it.
+    """
+    kafka = {
+        conn_id: {"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap_servers}}
+        for cluster in config.every_cluster
+        if cluster.bootstrap_servers
+        for conn_id in (cluster.kafka_conn_id, cluster.applier_conn_id)
+    }
+    return {
+        **kafka,
+        config.spark_conn_id: {"conn_type": "spark", "host": config.spark_master},
+    }
+
+
+def new_secret(name: str) -> str:
+    """A new secret: 32 bytes in url-safe base64 for Fernet, else 64 bytes (for SHA-512)."""
+    return urlsafe_b64encode(secrets.token_bytes(32)).decode() if name == "fernet_key" else secrets.token_hex(64)
 
 
 def ensure_bucket(uri: str) -> bool:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sexton.kafka.broker import HOST, free_port
 from sexton.lake.catalog import EXTENSIONS
+from sexton.ports import HOST, free_port
 from sexton.runs.engine import QUICK_JVM_OPTIONS, REMOTE
 from sexton.settings import Settings, program
 

@@ -4,32 +4,37 @@ KRaft, broker and controller in one JVM (`kafka.Kafka`), formatted by Kafka's ow
 only, with topics small enough to start in seconds. It runs in its own session and leaves a pid file, so that another
 process can find it and stop it. `kafka-dump-log` is here too: it reads the archive.
 
-Not here: which Java and which jars (java.py, jars.py), and anything that speaks to the broker.
+`python -m sexton_dev.broker [NAME=VALUE ...]` starts the broker of `make up` alone, with properties of yours;
+`make down` stops it.
+
+Not here: which Java and which jars (`sexton.java`, `sexton.kafka.jars`), and anything that speaks to the broker.
 """
 
+import argparse
 import base64
 import json
 import os
 import re
 import signal
-import socket
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import cycle, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import psutil
 
-from sexton.errors import BrokerError, SetupError
-from sexton.java import JavaHome
+from sexton.errors import BrokerError, SetupError, SextonError
+from sexton.java import JavaHome, find_java
+from sexton.kafka import jars as pinned
+from sexton.ports import HOST, free_port, probe_port
+from sexton.settings import settings, variable
 
-HOST = "127.0.0.1"
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
 TOOL_TIMEOUT_S = 120
@@ -141,7 +146,7 @@ class EmbeddedBroker:
             raise SetupError(
                 f"a broker already runs here (pid {running.pid}, port {running.port})",
                 where=self.directory,
-                fix="stop it with `sexton broker down`",
+                fix="stop it with `make down`",
             )
         require_free(self.port)
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -269,31 +274,6 @@ def dump_log(files: Sequence[Path], *, java: JavaHome, jars: Sequence[Path]) -> 
     return run_tool(java, jars, "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", names)
 
 
-_PORTS = cycle(range(20_000, 32_000))
-"""Below those that Linux (from 32768) and others take for outgoing connections, so that none of them gets one first."""
-next(islice(_PORTS, os.getpid() * 101 % 12_000, None))  # other processes begin elsewhere
-
-
-def free_port() -> int:
-    """A port that nothing listens on just now; no two calls of a process return the same one."""
-    for port in _PORTS:
-        with suppress(OSError):
-            probe_port(port)
-            return port
-    raise AssertionError("a cycle has no end")
-
-
-def probe_port(port: int) -> None:
-    """OSError if a program of this machine listens on a port.
-
-    Bound, and not listened on: a process that another thread starts meanwhile has a copy of this socket until it
-    executes its program, and a port with a listening copy would seem to be in use.
-    """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((HOST, port))
-
-
 def require_free(port: int, *, fix: str = "another port") -> None:
     """SetupError if something listens on a port of this machine; `fix` is what to choose instead."""
     try:
@@ -363,3 +343,35 @@ def _escaped(value: str) -> str:
         char if " " <= char <= "~" else "".join(f"\\u{unit}" for unit in char.encode("utf-16-be").hex(" ", 2).split())
         for char in value
     )
+
+
+def main() -> int:
+    """Start the broker and leave it running; its data stays in var/kafka until you delete it."""
+    parser = argparse.ArgumentParser(prog="python -m sexton_dev.broker", description=main.__doc__)
+    parser.add_argument("properties", nargs="*", metavar="NAME=VALUE", type=_property, help="properties of the broker")
+    properties, config = parser.parse_args().properties, settings()
+    try:
+        broker = EmbeddedBroker(
+            config.var / "kafka",
+            port=int(config.bootstrap_servers.split(",")[0].rpartition(":")[2]),
+            java=find_java(config.cache, variable("JAVA_HOME"), variable("PATH")),
+            jars=pinned.ensure(config.cache, "kafka"),
+            settings=dict(properties),
+        )
+        broker.start()
+    except SextonError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    sys.stdout.write(f"Kafka runs at {broker.bootstrap_servers}, its segments are in {broker.data}\n")
+    return 0
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise argparse.ArgumentTypeError(f"not NAME=VALUE: {text!r}")
+    return name.strip(), value.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

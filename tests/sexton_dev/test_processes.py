@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from sexton.local.processes import MARK, Patience, Processes
+from sexton_dev.processes import MARK, Patience, Processes
 from tests.test_process_id import step_clock
 from tests.waiting import until
 
@@ -140,7 +140,7 @@ def test_background_jobs_hear_signals_again(make, tmp_path) -> None:
     """Under `nohup`, or as a background job of a script, signals are ignored, and a child would inherit that."""
     program = (
         "import signal, sys, time, os, pathlib; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "from sexton.local.processes import Processes\n"
+        "from sexton_dev.processes import Processes\n"
         "processes = Processes(pathlib.Path(sys.argv[1]), mark=sys.argv[2])\n"
         "log = pathlib.Path(sys.argv[1]) / 'log'\n"
         "code = 'import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, flush=True)'\n"

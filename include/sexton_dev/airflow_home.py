@@ -10,21 +10,16 @@ import json
 import secrets
 import shutil
 import sys
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from sexton.errors import UsageError
+from sexton.local.compose_init import SECRETS, USER, USERS, connections, new_secret
+from sexton.ports import HOST
 from sexton.settings import Settings, environment
 
-HOST = "127.0.0.1"
-USER, APPROVER = "admin", "approver"
-USERS = {USER: "admin", APPROVER: "user"}
-"""User -> role (viewer, user, op, admin). Two, because the user who triggers a deletion cannot approve it."""
 CONNECTION_PREFIX = "AIRFLOW_CONN_"
 LOCAL_SETTINGS = Path(__file__).with_name("airflow_local_settings.py")
-SECRETS = (("core", "fernet_key"), ("api", "secret_key"), ("api_auth", "jwt_secret"))
 PARALLELISM = 2
 """Tasks at a time: each has its own JVM, and the pipeline is a chain."""
 
@@ -161,28 +156,6 @@ class AirflowHome:
                 "dag_processor_child_process_log_directory": str(self.log_folder / "dag_processor"),
             },
         }
-
-
-def connections(config: Settings) -> dict[str, dict[str, Any]]:
-    """The connections of the DAGs, as Airflow reads them from JSON; apply and restore have their own.
-
-    A cluster whose address is not in the settings gets none: its owner creates it.
-    """
-    kafka = {
-        conn_id: {"conn_type": "kafka", "extra": {"bootstrap.servers": cluster.bootstrap_servers}}
-        for cluster in config.every_cluster
-        if cluster.bootstrap_servers
-        for conn_id in (cluster.kafka_conn_id, cluster.applier_conn_id)
-    }
-    return {
-        **kafka,
-        config.spark_conn_id: {"conn_type": "spark", "host": config.spark_master},
-    }
-
-
-def new_secret(name: str) -> str:
-    """A new secret: 32 bytes in url-safe base64 for Fernet, else 64 bytes (for SHA-512)."""
-    return urlsafe_b64encode(secrets.token_bytes(32)).decode() if name == "fernet_key" else secrets.token_hex(64)
 
 
 def _private(path: Path) -> Path:

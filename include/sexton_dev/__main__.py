@@ -1,4 +1,4 @@
-"""`python -m sexton.local up | down | demo`, which `make` runs under these names; `up` itself runs `clients`."""
+"""`python -m sexton_dev up | down | demo`, which `make` runs under these names; `up` itself runs `clients`."""
 
 import argparse
 import signal
@@ -11,9 +11,9 @@ from types import FrameType
 from rich.console import Console
 
 from sexton.errors import SextonError
-from sexton.local.airflow_home import APPROVER, USER
-from sexton.local.system import MAIN_DAG, System
+from sexton.local.compose_init import APPROVER, USER
 from sexton.settings import settings
+from sexton_dev.system import MAIN_DAG, System
 
 TERMINATING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BY_SIGNAL = 128
@@ -22,7 +22,7 @@ BY_SIGNAL = 128
 
 def main() -> int:
     """Run one command; an error is one line, and stops what was started here."""
-    parser = argparse.ArgumentParser(prog="python -m sexton.local", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m sexton_dev", description=__doc__)
     parser.add_argument("command", choices=tuple(COMMANDS))
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_args()
@@ -40,7 +40,7 @@ def main() -> int:
 
 def up(console: Console) -> int:
     """Start what is not running yet, leave it running, and publish some runs."""
-    from sexton.local.up import ensure_clients, exclusive, publish_first_runs, start
+    from sexton_dev.up import ensure_clients, exclusive, publish_first_runs, start
 
     system = System(settings(), console)
     with exclusive(system.config.var):
@@ -82,7 +82,7 @@ def down(console: Console) -> int:
 def clients(_console: Console) -> int:
     """Run the example clients until this process is ended; `up` starts it as a process."""
     from sexton.kafka.client import client_config
-    from sexton.local import example_clients
+    from sexton_dev import example_clients
 
     for number in TERMINATING:
         signal.signal(number, _leave)
@@ -92,7 +92,7 @@ def clients(_console: Console) -> int:
 
 def demo(console: Console) -> int:
     """Run the demo and stop what it started, however it ends."""
-    from sexton.local.demo import require_nothing_running, run_demo
+    from sexton_dev.demo import require_nothing_running, run_demo
 
     system = System(settings(), console)
     require_nothing_running(system)

@@ -1,8 +1,8 @@
 """What the clients of `make up` are made of; tests/integration/test_first_hour.py has them work on a real broker."""
 
 from sexton.coordinator.partitioner import partition_of
-from sexton.kafka.broker import DEFAULT_SETTINGS
-from sexton.local.example_clients import BROKER_SETTINGS, IMPORTS, JOBS, ROUND_S, SERVICES, TOPICS
+from sexton_dev.broker import DEFAULT_SETTINGS
+from sexton_dev.example_clients import BROKER_SETTINGS, IMPORTS, JOBS, ROUND_S, SERVICES, TOPICS
 
 LOG_PARTITIONS = int(DEFAULT_SETTINGS["offsets.topic.num.partitions"])
 

@@ -21,12 +21,12 @@ from rich.table import Table
 from sexton.airflow.runs import read_outcome, run_folder
 from sexton.errors import SetupError, SextonError
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.local.airflow_api import AirflowApi
-from sexton.local.system import MAIN_DAG, System
-from sexton.local.workload import SIMPLE_GROUPS, commit_offsets, drive
 from sexton.report.terminal import print_summary
 from sexton.settings import Settings
 from sexton.summary import read_summary
+from sexton_dev.airflow_api import AirflowApi
+from sexton_dev.system import MAIN_DAG, System
+from sexton_dev.workload import SIMPLE_GROUPS, commit_offsets, drive
 
 BROKER_SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "600000"}
 RETENTION_S = 60

@@ -10,8 +10,9 @@ import sys
 import pytest
 
 from sexton.errors import UsageError
-from sexton.local.airflow_home import AirflowHome, connections
+from sexton.local.compose_init import connections
 from sexton.settings import Settings
+from sexton_dev.airflow_home import AirflowHome
 
 
 @pytest.fixture

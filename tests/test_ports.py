@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sexton.kafka.broker import free_port, probe_port
+from sexton.ports import free_port, probe_port
 
 PORTS = 3000
 """Of so many, about thirty seemed to be in use while they were probed by a socket that listens."""

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from sexton.errors import SextonError
-from sexton.local.airflow_api import AirflowApi, NotFoundError
+from sexton_dev.airflow_api import AirflowApi, NotFoundError
 
 HEALTHY = {part: {"status": "healthy"} for part in ("metadatabase", "scheduler", "dag_processor", "triggerer")}
 

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from sexton.errors import SetupError, SextonError
-from sexton.local import __main__ as command_line
-from sexton.local import example_clients, up
-from sexton.local.system import MAIN_DAG, System
 from sexton.settings import Settings
+from sexton_dev import __main__ as command_line
+from sexton_dev import example_clients, up
+from sexton_dev.system import MAIN_DAG, System
 
 
 class FakeApi:
@@ -152,7 +152,7 @@ def test_where_to_look_is_told(make, monkeypatch, capsys) -> None:
     system.home.write()
     monkeypatch.setattr(command_line, "System", lambda config, console: system)
     monkeypatch.setattr(command_line, "settings", lambda: SimpleNamespace(var=system.config.var))
-    monkeypatch.setattr(sys, "argv", ["sexton.local", "up"])
+    monkeypatch.setattr(sys, "argv", ["sexton_dev", "up"])
     assert command_line.main() == 0
     told = capsys.readouterr().out
     for address in ("", "/plugin/sexton", f"/dags/{MAIN_DAG}"):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
-from sexton.local.workload import commit_offsets
+from sexton_dev.workload import commit_offsets
 
 OFFSETS = [TopicPartition("orders", 0, 5)]
 

@@ -10,14 +10,14 @@ import pytest
 from rich.console import Console
 
 from sexton.errors import SetupError
-from sexton.local import __main__ as command_line
-from sexton.local import demo
-from sexton.local.system import MAIN_DAG, System
 from sexton.settings import Settings
+from sexton_dev import __main__ as command_line
+from sexton_dev import demo
+from sexton_dev.system import MAIN_DAG, System
 
 ENDING = """
 import sys, time, pathlib
-from sexton.local.__main__ import _stopping
+from sexton_dev.__main__ import _stopping
 class System:
     def stop(self):
         time.sleep(0.5)
@@ -61,7 +61,7 @@ def test_somebody_elses_cluster_is_not_embedded(tmp_path) -> None:
 def test_nothing_to_stop(tmp_path, monkeypatch, capsys) -> None:
     assert not system_of(tmp_path).stop()
     monkeypatch.setattr(command_line, "settings", lambda: Settings(home=tmp_path))
-    monkeypatch.setattr(sys, "argv", ["sexton.local", "down"])
+    monkeypatch.setattr(sys, "argv", ["sexton_dev", "down"])
     assert command_line.main() == 0
     assert "Nothing was running" in capsys.readouterr().out
 
@@ -69,7 +69,7 @@ def test_nothing_to_stop(tmp_path, monkeypatch, capsys) -> None:
 def test_errors_are_one_line_with_their_exit_code(tmp_path, monkeypatch, capsys, taken) -> None:
     config = Settings(home=tmp_path, bootstrap_servers=f"127.0.0.1:{taken}")
     monkeypatch.setattr(command_line, "settings", lambda: config)
-    monkeypatch.setattr(sys, "argv", ["sexton.local", "up"])
+    monkeypatch.setattr(sys, "argv", ["sexton_dev", "up"])
     assert command_line.main() == 2
     told = capsys.readouterr().err
     assert told.startswith("error: ")

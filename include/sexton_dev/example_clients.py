@@ -19,7 +19,7 @@ from confluent_kafka.admin import NewTopic
 
 from sexton.errors import BrokerError
 from sexton.kafka.client import ClientConfig
-from sexton.local.workload import Clients, commit_offsets, group_metadata, wait
+from sexton_dev.workload import Clients, commit_offsets, group_metadata, wait
 
 BROKER_SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "30000"}
 TOPICS = {"orders": 3, "payments": 4, "clicks": 6}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.local.airflow_home import LOCAL_SETTINGS
+from sexton_dev.airflow_home import LOCAL_SETTINGS
 
 TRANSACTION = """
 import runpy, sqlite3, sys

@@ -21,13 +21,15 @@ from sexton.airflow.pools import POOLS
 from sexton.errors import SetupError, SextonError
 from sexton.java import find_java
 from sexton.kafka import jars
-from sexton.kafka.broker import EmbeddedBroker, RunningBroker, require_free, running_broker, stop_broker
-from sexton.local.airflow_api import AirflowApi
-from sexton.local.airflow_home import HOST, USER, AirflowHome
-from sexton.local.processes import Patience, Processes
+from sexton.local.compose_init import USER
 from sexton.local.spark_server import SparkServer, ui_of
+from sexton.ports import HOST
 from sexton.runs.engine import QUICK_JVM_OPTIONS, spark_environment
 from sexton.settings import Settings, environment, program, variable
+from sexton_dev.airflow_api import AirflowApi
+from sexton_dev.airflow_home import AirflowHome
+from sexton_dev.broker import EmbeddedBroker, RunningBroker, require_free, running_broker, stop_broker
+from sexton_dev.processes import Patience, Processes
 
 COMPONENTS = {
     "api-server": ("api-server",),
@@ -96,7 +98,7 @@ class System:
         """Start the example clients, which run until they are stopped."""
         log = self.config.var / "log" / f"{CLIENTS}.log"
         log.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "sexton.local", CLIENTS]
+        command = [sys.executable, "-m", "sexton_dev", CLIENTS]
         servers = self.config.bootstrap_servers
         given = environment(SEXTON_HOME=str(self.config.home), SEXTON_BOOTSTRAP_SERVERS=servers)
         self._processes.start(CLIENTS, command, environment=given, log=log)
@@ -118,7 +120,7 @@ class System:
         environment of Airflow's processes.
         """
         broker_directory = broker_directory or self.broker_directory
-        has_broker = running_broker(broker_directory) is not None  # `sexton broker up` starts the same one
+        has_broker = running_broker(broker_directory) is not None  # `python -m sexton_dev.broker` starts the same one
         if not has_broker:
             require_free(self.broker_port, fix="another with SEXTON_BOOTSTRAP_SERVERS=127.0.0.1:PORT")
         require_free(self.home.port, fix="another with SEXTON_AIRFLOW_PORT=PORT")

@@ -17,10 +17,10 @@ from sexton.errors import NoCoverage, SetupError, SextonError
 from sexton.figures import instant
 from sexton.lake.catalog import open_lake
 from sexton.lake.read import published_runs
-from sexton.local import example_clients
-from sexton.local.airflow_api import AirflowApi
-from sexton.local.system import MAIN_DAG, System
 from sexton.settings import Settings, variable
+from sexton_dev import example_clients
+from sexton_dev.airflow_api import AirflowApi
+from sexton_dev.system import MAIN_DAG, System
 
 FIRST_RUNS = 3
 APART_S = 70

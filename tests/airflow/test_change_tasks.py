@@ -598,7 +598,7 @@ def test_exit_codes(world, monkeypatch, code, kind) -> None:
 def test_who_hears_of_a_failure_hears_no_name(world, monkeypatch) -> None:
     sent = []
     monkeypatch.setattr(alerts, "send", lambda message, _: sent.append(message.text))
-    error = CommandRefused(f"refused: {HOSTILE}", public="a guard said no")
+    error = CommandRefused("a guard said no", message=f"refused: {HOSTILE}")
     context = {**world.context(ApplyPlan(task_id="apply", cluster=PLAIN)), "exception": error}
     AlertOnFailure().notify(context)
     assert sent[0].startswith("a guard said no")

@@ -85,7 +85,7 @@ class Approval(ApprovalOperator):
         )
         shown: Any = SUPERVISOR_COMMS.send(asked)
         if (shown.subject, shown.body, shown.options) != (self.subject, self.body, self.options):
-            raise CommandRefused(ANOTHER_QUESTION, public=ANOTHER_QUESTION)
+            raise CommandRefused(ANOTHER_QUESTION)
         for notifier in self.notifiers:
             notifier(context)
         raise TaskAwaitingInput(
@@ -117,8 +117,7 @@ class Approval(ApprovalOperator):
     def process_trigger_event_error(self, event: dict[str, Any]) -> None:
         if event["error_type"] == "timeout":
             hours = settings().approval_timeout_hours
-            public = f"nobody answered within {hours:g} hours, which means no: nothing was done"
-            raise CommandRefused(public, public=public)
+            raise CommandRefused(f"nobody answered within {hours:g} hours, which means no: nothing was done")
         super().process_trigger_event_error(event)
 
 
@@ -154,4 +153,4 @@ def refusing() -> Iterator[None]:
     try:
         yield
     except NoConsent as error:
-        raise CommandRefused(str(error), public=str(error)) from None
+        raise CommandRefused(str(error)) from None

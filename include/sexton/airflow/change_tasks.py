@@ -115,11 +115,10 @@ class PreviewPlan(CommandTask, SkipMixin):
             self.skip(ti=context["ti"], tasks=context["task"].get_flat_relatives(upstream=False))
             return
         if shown["what_if"]:
-            public = "the plan is a what-if by another retention than the broker's: it is never applied"
-            raise CommandRefused(public, public=public)
+            raise CommandRefused("the plan is a what-if by another retention than the broker's: it is never applied")
         if shown["over_limits"]:
             public = "the plan exceeds its limits: it is never applied"
-            raise CommandRefused(f"{public}: {printable('; '.join(shown['over_limits']))}", public=public)
+            raise CommandRefused(public, message=f"{public}: {printable('; '.join(shown['over_limits']))}")
         self.ask(context, shown, options, verb="Delete", sink=sink)
 
 
@@ -131,8 +130,7 @@ class PreviewRestore(CommandTask):
         done = self.sexton("restore", *restore_arguments(options), conn_id=self.cluster.kafka_conn_id)
         made = done.require_success("restore")
         if not made.get("restore_id"):
-            public = f"there is nothing to restore: {counted(made) or 'no such offsets'}"
-            raise CommandRefused(public, public=public)
+            raise CommandRefused(f"there is nothing to restore: {counted(made) or 'no such offsets'}")
         shown = self.show("restore", str(made["restore_id"]))
         self.log_text(shown["body"])
         self.ask(context, shown, options, verb="Write back", sink="restore")
@@ -177,8 +175,7 @@ class ChangeCluster(CommandTask):
                 now_ms=time.time_ns() // 1_000_000,
             )
         except NoConsent as error:
-            public = f"nothing was done: {error}"
-            raise CommandRefused(public, public=public) from None
+            raise CommandRefused(f"nothing was done: {error}") from None
         return request, answer
 
 
@@ -248,5 +245,6 @@ def restore_arguments(options: Mapping[str, Any]) -> list[str]:
 def _require_log_sink_allowed(options: Mapping[str, Any]) -> None:
     """Refuse the sink log unless both the deployment and the run allow it."""
     if options["sink"] == LOG_SINK and not (options["allow_log_sink"] and settings().allow_log_sink):
-        public = "the sink log is off: it takes the setting SEXTON_ALLOW_LOG_SINK and the parameter allow_log_sink"
-        raise CommandRefused(public, public=public)
+        raise CommandRefused(
+            "the sink log is off: it takes the setting SEXTON_ALLOW_LOG_SINK and the parameter allow_log_sink"
+        )

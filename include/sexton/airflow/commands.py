@@ -33,10 +33,10 @@ PATIENCE_S = 30
 
 
 class _CommandError(AirflowException):
-    """`public` names no group."""
+    """`public` names no group; `message` is what the log says, by default the same."""
 
-    def __init__(self, message: str, *, public: str) -> None:
-        super().__init__(message)
+    def __init__(self, public: str, *, message: str | None = None) -> None:
+        super().__init__(message or public)
         self.public = public
 
 
@@ -68,8 +68,8 @@ class Done:
         )
         message = f"sexton {name}: {self.error or f'ended with {code}'}"
         if said is None:
-            raise CommandFailed(message, public=public)
-        raise CommandRefused(f"{said}: {message}", public=public)
+            raise CommandFailed(public, message=message)
+        raise CommandRefused(public, message=f"{said}: {message}")
 
 
 class Command:

@@ -6,11 +6,14 @@ the published tables. No name has a login, a run id or a name that a client of t
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from sexton.settings import settings
 from sexton.uris import split_login
+
+if TYPE_CHECKING:
+    from sexton.airflow.spark_tasks import Job
 
 OFFSETS_TOPIC = "__consumer_offsets"
 NAMESPACE = "sexton"
@@ -23,15 +26,7 @@ Dataset = tuple[str, str]
 """Namespace and name."""
 
 
-def lineage_of(
-    reads: Iterable[DatasetKind],
-    writes: Iterable[DatasetKind],
-    *,
-    dag_id: str,
-    broker: str | None,
-    reads_tables: Iterable[str],
-    writes_tables: Iterable[str],
-) -> Any:
+def lineage_of(job: "Job", *, dag_id: str, broker: str | None) -> Any:
     """Return what a task has read and written; `broker` is the cluster's address if it talked to one."""
     from airflow.providers.common.compat.openlineage.facet import Dataset as NamedDataset
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -48,7 +43,9 @@ def lineage_of(
         found += [dataset_of(f"{config.warehouse_uri}/{NAMESPACE}/{table}") for table in tables]
         return [NamedDataset(namespace=space, name=name) for space, name in found]
 
-    return OperatorLineage(inputs=named(reads, reads_tables), outputs=named(writes, writes_tables))
+    return OperatorLineage(
+        inputs=named(job.reads, job.reads_tables), outputs=named(job.writes, job.writes_tables)
+    )
 
 
 def kafka_namespace(bootstrap_servers: str) -> str:

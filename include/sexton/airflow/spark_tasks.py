@@ -296,15 +296,7 @@ class SparkJob(SparkSubmitOperator):
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Return what was read and written, for Airflow's OpenLineage provider."""
-        job = JOBS[self.task_id]
-        return lineage_of(
-            job.reads,
-            job.writes,
-            dag_id=task_instance.dag_id,
-            broker=self.broker,
-            reads_tables=job.reads_tables,
-            writes_tables=job.writes_tables,
-        )
+        return lineage_of(JOBS[self.task_id], dag_id=task_instance.dag_id, broker=self.broker)
 
     def needs_spark(self) -> bool:
         """Whether a Spark works for the task."""

@@ -9,14 +9,13 @@ from fastapi import APIRouter, HTTPException, Query, Request
 
 from sexton.history.lost_offsets import LostOffsets, lost_offsets
 from sexton.lake.read import PublishedRun
+from sexton.ui.audit_queries import ROWS, ReplicaAudit, TransactionAudit, replica_audit, transaction_audit
 from sexton.ui.group_queries import GroupDetail, find_groups, group_detail
 from sexton.ui.offset_queries import find_offsets
 from sexton.ui.overview import Overview, checks, log_partitions, overview, transactions
 from sexton.ui.paging import Page, PageNumber, PageSize, Search
 from sexton.ui.parameters import MAX_INSTANT_MS, AnyView, Days, Expiration, GroupQueryParam, OffsetQueryParam
-from sexton.ui.replica_queries import ROWS, ReplicaAudit, replica_audit
 from sexton.ui.story_queries import Series, StoryPage, series, story
-from sexton.ui.transaction_queries import TransactionAudit, transaction_audit
 
 router = APIRouter(prefix="/api", tags=["published state"])
 MOST_TRANSACTIONS = 1_000

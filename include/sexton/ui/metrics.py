@@ -6,7 +6,7 @@ first scrape after a run measures it. Metrics are timestamps instead of ages: Pr
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from fastapi import APIRouter, Request
@@ -17,9 +17,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from sexton import __version__
 from sexton.figures import HOUR_MS
+from sexton.lake.catalog import Lake
 from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
-from sexton.runs.folder import TransactionCounts
 from sexton.summary.audit_counts import newest_transactions
 from sexton.tables import TABLES
 from sexton.ui.access import Viewer, viewer_of
@@ -115,9 +115,7 @@ class Metrics:
     def __init__(self, tables: PublishedTables) -> None:
         self._tables = tables
         self._lock = threading.Lock()  # one scrape measures at a time
-        self._measured: dict[str, tuple[str, list[Sample]]] = {}
-        self._audited: dict[str, tuple[str, list[Sample]]] = {}
-        self._lags: dict[str, tuple[str, list[Sample]]] = {}
+        self._measured: dict[tuple[str, str], tuple[str, list[Sample]]] = {}
 
     def text(self, viewer: Viewer) -> bytes:
         """The metrics that a viewer may see, in Prometheus' text format."""
@@ -139,30 +137,26 @@ class Metrics:
         return generate_latest(registry)
 
     def _of(self, run: PublishedRun) -> list[Sample]:
-        cluster_id, run_id = run.key.cluster_id, run.key.run_id
-        with self._lock:
-            if self._measured.get(cluster_id, ("", []))[0] != run_id:
-                self._measured[cluster_id] = (run_id, list(_Run(self._tables, run).samples()))
-            return self._measured[cluster_id][1]
+        return self._once("run", run.key.cluster_id, run.key.run_id, _Run(self._tables, run).samples)
 
     def _of_audit(self, cluster_id: str) -> list[Sample]:
         """Measured anew when an audit has been appended, of whichever cluster."""
         version = "".join(map(self._tables.current, ("transactions", "transactional_ids")))
-        with self._lock:
-            if self._audited.get(cluster_id, ("", []))[0] != version:
-                found = newest_transactions(self._tables.lake, cluster_id, until_ms=None)
-                self._audited[cluster_id] = (version, list(_audit_samples(found, cluster_id)))
-            return self._audited[cluster_id][1]
+        return self._once("transactions", cluster_id, version, lambda: _audit_samples(self._tables.lake, cluster_id))
 
     def _of_lag(self, runs: Sequence[PublishedRun]) -> list[Sample]:
         """Measured anew when there is a newer audit, or a repeated one."""
         source, cluster_id = newest_lag(self._tables, runs), runs[-1].key.cluster_id
         if source is None:
             return []
+        return self._once("lag", cluster_id, source, lambda: _lag_samples(self._tables, source, cluster_id))
+
+    def _once(self, kind: str, cluster_id: str, version: str, measure: Callable[[], Iterable[Sample]]) -> list[Sample]:
+        """The samples of a kind, measured anew when their version has changed."""
         with self._lock:
-            if self._lags.get(cluster_id, ("", []))[0] != source:
-                self._lags[cluster_id] = (source, list(_lag_samples(self._tables, source, cluster_id)))
-            return self._lags[cluster_id][1]
+            if self._measured.get((kind, cluster_id), ("", []))[0] != version:
+                self._measured[kind, cluster_id] = (version, list(measure()))
+            return self._measured[kind, cluster_id][1]
 
 
 def _lag_samples(tables: PublishedTables, source: str, cluster_id: str) -> Iterator[Sample]:
@@ -191,7 +185,8 @@ def _lag_samples(tables: PublishedTables, source: str, cluster_id: str) -> Itera
         yield name, (*own, *label), value
 
 
-def _audit_samples(found: TransactionCounts | None, cluster_id: str) -> Iterator[Sample]:
+def _audit_samples(lake: Lake, cluster_id: str) -> Iterator[Sample]:
+    found = newest_transactions(lake, cluster_id, until_ms=None)
     if found is None:
         return
     own = (cluster_id,)

@@ -1,7 +1,8 @@
 """Committed offsets of all groups of a run, searched by group, topic, reason and finding, a page at a time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, ClassVar, Literal, get_args
 
 from fastapi import Query
@@ -38,6 +39,7 @@ _FIELDS = """group_id, topic, partition, broker_verdict, broker_reason, broker_e
     policy_verdict, policy_reason, policy_rule, orphan, left_topic, behind_log_start, beyond_log_end,
     pinned_by_producer_id, pinned_by_transactional_id, pinned_verdict, log_partition"""
 
+_KEY = ("group_id", "topic", "partition")
 _COMMIT = ("committed_offset", "commit_timestamp_ms", "commit_after_ms", "commit_by_ms")
 
 
@@ -78,40 +80,24 @@ def find_offsets(tables: PublishedTables, run: PublishedRun, query: OffsetQuery)
         size=query.size,
         max_pages=MOST_PAGES,
     )
-    _add_commits(tables, run, found.rows)
-    _add_lags(tables, run, found.rows)
+    _add(tables, found.rows, _COMMIT, tables.of_run(run, "committed_offsets"), ("log_partition", *_KEY))
+    _add(tables, found.rows, OFFSET_LAG, lag_of(tables, run), _KEY)
     return found
 
 
-def _add_commits(tables: PublishedTables, run: PublishedRun, rows: Rows) -> None:
-    """Add the commits of a page's rows. The condition names groups and log partitions, so few row groups are read."""
-    groups, homes = sorted({row["group_id"] for row in rows}), sorted({row["log_partition"] for row in rows})
-    key = ("log_partition", "group_id", "topic", "partition")
-    commits = {
+def _add(tables: PublishedTables, rows: Rows, columns: Sequence[str], source: str, key: Sequence[str]) -> None:
+    """Add columns of `source` to a page's rows, by `key`; None where it has no such row.
+
+    The condition names groups, and log partitions where the key has them, so few row groups are read.
+    """
+    named = {name: sorted({row[name] for row in rows}) for name in ("group_id", "log_partition") if name in key}
+    where = " AND ".join(f"{name} IN ({marks(values)})" for name, values in named.items())
+    found = {
         tuple(row[name] for name in key): row
         for row in tables.rows(
-            f"""SELECT {", ".join((*key, *_COMMIT))}
-                FROM {tables.of_run(run, "committed_offsets")}
-                WHERE group_id IN ({marks(groups)}) AND log_partition IN ({marks(homes)})""",
-            *groups,
-            *homes,
+            f"SELECT {', '.join((*key, *columns))} FROM {source} WHERE {where}", *chain(*named.values())
         )
     }
     for row in rows:
-        commit = commits.get(tuple(row[name] for name in key), {})
-        row |= {name: commit.get(name) for name in _COMMIT}
-
-
-def _add_lags(tables: PublishedTables, run: PublishedRun, rows: Rows) -> None:
-    """Add OFFSET_LAG to a page's rows. The condition names groups, so few row groups are read."""
-    groups, key = sorted({row["group_id"] for row in rows}), ("group_id", "topic", "partition")
-    lags = {
-        tuple(row[name] for name in key): row
-        for row in tables.rows(
-            f"SELECT {', '.join((*key, *OFFSET_LAG))} FROM {lag_of(tables, run)} WHERE group_id IN ({marks(groups)})",
-            *groups,
-        )
-    }
-    for row in rows:
-        lag = lags.get(tuple(row[name] for name in key), {})
-        row |= {name: lag.get(name) for name in OFFSET_LAG}
+        more = found.get(tuple(row[name] for name in key), {})
+        row |= {name: more.get(name) for name in columns}

@@ -7,6 +7,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from sexton.history.lost_offsets import lost_offsets
 from sexton.ui.api import MOST_TRANSACTIONS
+from sexton.ui.audit_queries import MOST_EXPIRATION_MS, replica_audit, transaction_audit
 from sexton.ui.group_queries import ONLY, find_groups, group_detail
 from sexton.ui.offset_queries import FINDINGS, find_offsets
 from sexton.ui.overview import checks, log_partitions, overview, transactions
@@ -14,9 +15,7 @@ from sexton.ui.page_view import PageView
 from sexton.ui.paging import PageNumber, Search
 from sexton.ui.parameters import MAX_INSTANT_MS, Days, Expiration, GroupQueryParam, OffsetQueryParam, PublishedView
 from sexton.ui.rendering import assets, expiry_plot, lost_plot, render
-from sexton.ui.replica_queries import replica_audit
 from sexton.ui.story_queries import runs_with_checks, story
-from sexton.ui.transaction_queries import MOST_EXPIRATION_MS, transaction_audit
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 LAST_RUNS = 8

@@ -8,11 +8,11 @@ from pydantic import BeforeValidator, Field
 
 from sexton.lake.published_tables import at
 from sexton.ui.access import viewer_of
+from sexton.ui.audit_queries import MOST_EXPIRATION_MS
 from sexton.ui.group_queries import GroupQuery
 from sexton.ui.offset_queries import OffsetQuery
 from sexton.ui.page_view import PageView
 from sexton.ui.texts import COOKIE, choose, texts
-from sexton.ui.transaction_queries import MOST_EXPIRATION_MS
 
 MAX_INSTANT_MS = 2**63 - 1
 

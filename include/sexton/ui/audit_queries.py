@@ -1,5 +1,5 @@
-"""The newest audit of transactions: which of them hold offsets, whether they will end, and transactional ids; and what
-another transactional.id.expiration.ms would do to these."""
+"""The newest audits: of replicas, what each broker's copy of the log would serve if it led; of transactions, which hold
+offsets, whether they will end, and what another transactional.id.expiration.ms would do to transactional ids."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,33 +33,6 @@ class TransactionAudit:
     forecasts: Sequence[IdForecast]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditSource:
-    """The newest audit as SQL: the tables transactions and transactional_ids, and which of their rows it is."""
-
-    as_of_ms: int
-    transactions: str
-    ids: str
-    where: str
-
-
-def newest_audit(tables: PublishedTables, cluster_id: str, *, until_ms: int | None) -> AuditSource | None:
-    """The newest audit of a cluster that is not later than `until_ms`.
-
-    An audit that found no transactional id at all has left no row, and is none.
-    """
-    transactions, ids = tables.current("transactions"), tables.current("transactional_ids")
-    of_cluster = f"cluster_id = {text(cluster_id)}"
-    until = "" if until_ms is None else f" AND as_of_ms <= {until_ms:d}"
-    both = " UNION ALL ".join(f"SELECT as_of_ms FROM {name} WHERE {of_cluster}{until}" for name in (transactions, ids))
-    as_of_ms = tables.rows(f"SELECT max(as_of_ms) AS at FROM ({both})")[0]["at"]
-    if as_of_ms is None:
-        return None
-    return AuditSource(
-        as_of_ms=as_of_ms, transactions=transactions, ids=ids, where=f"{of_cluster} AND as_of_ms = {as_of_ms}"
-    )
-
-
 def transaction_audit(
     view: PageView, *, page: int = 1, size: int = ROWS, expiration_ms: int | None = None
 ) -> TransactionAudit | None:
@@ -67,18 +40,18 @@ def transaction_audit(
 
     `expiration_ms` is another transactional.id.expiration.ms to compare.
     """
-    tables, key = view.tables, view.chosen.key
-    found = newest_audit(tables, key.cluster_id, until_ms=None if view.is_newest else key.as_of_ms)
+    found = _newest(view, "transactions", "transactional_ids")
     if found is None:
         return None
-    transactions, ids, where = found.transactions, found.ids, found.where
+    tables, (as_of_ms, where) = view.tables, found
+    transactions, ids = tables.current("transactions"), tables.current("transactional_ids")
     verdicts = tables.rows(
         f"SELECT verdict, count(*) AS found FROM {transactions} WHERE {where} GROUP BY ALL ORDER BY 1"
     )
     states = tables.rows(f"SELECT state, count(*) AS found FROM {ids} WHERE {where} GROUP BY ALL ORDER BY 1")
     families = f"SELECT family, count(*) AS found FROM {ids} WHERE {where} GROUP BY ALL ORDER BY found DESC, family"
     return TransactionAudit(
-        as_of_ms=found.as_of_ms,
+        as_of_ms=as_of_ms,
         transactions=page_of(
             tables,
             "* EXCLUDE (cluster_id, as_of_ms, run_id)",
@@ -90,13 +63,12 @@ def transaction_audit(
         verdicts={row["verdict"]: row["found"] for row in verdicts},
         states={row["state"]: row["found"] for row in states},
         families=tables.rows(f"{families} LIMIT {_FAMILIES}"),
-        forecasts=_forecasts(tables, found, expiration_ms),
+        forecasts=_forecasts(tables, f"{ids} WHERE {where}", expiration_ms),
     )
 
 
-def _forecasts(tables: PublishedTables, audit: AuditSource, instead_ms: int | None) -> list[IdForecast]:
+def _forecasts(tables: PublishedTables, of_audit: str, instead_ms: int | None) -> list[IdForecast]:
     """As `sexton.transactions.ids.forecast`, from the table: an id without expires_at_ms has an open transaction."""
-    of_audit = f"{audit.ids} WHERE {audit.where}"
     (known,) = tables.rows(f"SELECT max(expires_at_ms - updated_at_ms) AS expiration_ms FROM {of_audit}")
     in_force_ms = known["expiration_ms"] or DEFAULT_EXPIRATION_MS
     return [_forecast(tables, of_audit, each) for each in (in_force_ms, *([instead_ms] if instead_ms else []))]
@@ -116,3 +88,50 @@ def _forecast(tables: PublishedTables, of_audit: str, expiration_ms: int) -> IdF
         due=row["days_0"],
         within_days={days: row[f"days_{days}"] for days in HORIZON_DAYS},
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaAudit:
+    """An audit: the instant, a row for each replica of each log partition, and a page of what differs.
+
+    `kinds` counts the differences by kind.
+    """
+
+    as_of_ms: int
+    replicas: Rows
+    differences: Page
+    kinds: dict[str, int]
+
+
+def replica_audit(view: PageView, *, page: int = 1, size: int = ROWS) -> ReplicaAudit | None:
+    """The newest audit of the view's cluster; where an earlier run is shown, the newest before it. None without any."""
+    found = _newest(view, "replica_state")
+    if found is None:
+        return None
+    tables, (as_of_ms, where) = view.tables, found
+    state, differences = tables.current("replica_state"), tables.current("replica_differences")
+    columns = "* EXCLUDE (cluster_id, as_of_ms, run_id)"
+    kinds = tables.rows(f"SELECT kind, count(*) AS found FROM {differences} WHERE {where} GROUP BY kind ORDER BY kind")
+    return ReplicaAudit(
+        as_of_ms=as_of_ms,
+        replicas=tables.rows(f"SELECT {columns} FROM {state} WHERE {where} ORDER BY log_partition, replica"),
+        differences=page_of(
+            tables, columns, f"{differences} WHERE {where}", order="log_partition, ordinal", page=page, size=size
+        ),
+        kinds={row["kind"]: row["found"] for row in kinds},
+    )
+
+
+def _newest(view: PageView, *tables: str) -> tuple[int, str] | None:
+    """The instant of the newest audit of the view's cluster, by its tables, and SQL for which of their rows it is.
+
+    Where an earlier run is shown, the newest before it. An audit that found nothing has left no row, and is none.
+    """
+    key = view.chosen.key
+    of_cluster = f"cluster_id = {text(key.cluster_id)}"
+    until = "" if view.is_newest else f" AND as_of_ms <= {key.as_of_ms}"
+    every = " UNION ALL ".join(
+        f"SELECT as_of_ms FROM {view.tables.current(table)} WHERE {of_cluster}{until}" for table in tables
+    )
+    as_of_ms = view.tables.rows(f"SELECT max(as_of_ms) AS at FROM ({every})")[0]["at"]
+    return None if as_of_ms is None else (as_of_ms, f"{of_cluster} AND as_of_ms = {as_of_ms}")

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -30,7 +29,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         entry.unlink()
 
     monkeypatch.setattr(real, "connected", lambda config: nullcontext(world.cluster))
-    monkeypatch.setattr(command, "time", SimpleNamespace(time_ns=lambda: world.cluster.now_ms * 1_000_000))
+    monkeypatch.setattr(command, "now_ms", lambda: world.cluster.now_ms)
     monkeypatch.setattr(catalog, "settings", lambda: settings().model_copy(update={"home": tmp_path}))
     with with_settings(SEXTON_MAX_SHARE_OF_GROUPS="1"):
         yield world

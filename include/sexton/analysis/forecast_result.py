@@ -147,7 +147,7 @@ class RunTables(Protocol):
     def as_of_ms(self) -> int: ...
     @property
     def row(self) -> Mapping[str, Any]:
-        """cluster_id, retention_ms, profile and policy_sha256 of the run."""
+        """cluster_id, topic_id, retention_ms, profile and policy_sha256 of the run."""
 
     def read(self, name: str, columns: Sequence[str] | None = None, *, group_id: str | None = None) -> pa.Table:
         """The rows of a table, of one group or of all; UsageError if the run has no forecast."""
@@ -164,8 +164,6 @@ class RunTables(Protocol):
     def sweep_rows(self) -> pa.Table:
         """Its own rows of expiry_sweeps; none where it is of no interval."""
 
-    def led_from(self, log_partition: int, *, back_to: int) -> int | None:
-        """From which log_offset on its present leader has written it, as archive.leader_epochs; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +179,7 @@ class FolderTables:
 
     @property
     def row(self) -> Mapping[str, Any]:
-        return self.record.model_dump(include={"cluster_id", "retention_ms", "profile", "policy_sha256"})
+        return self.record.model_dump(include={"cluster_id", "topic_id", "retention_ms", "profile", "policy_sha256"})
 
     def read(self, name: str, columns: Sequence[str] | None = None, *, group_id: str | None = None) -> pa.Table:
         names = None if columns is None else list(columns)
@@ -207,10 +205,6 @@ class FolderTables:
         if self.record.changes_since_ms is None or TABLES[SWEEPS] not in interval_tables(self.record.origins):
             return TABLES[SWEEPS].arrow_schema(with_run=True).empty_table()
         return self.read(SWEEPS)
-
-    def led_from(self, log_partition: int, *, back_to: int) -> int | None:
-        of = (self.record.cluster_id, self.record.topic_id, log_partition)
-        return _led_from(*of, as_of_ms=self.as_of_ms, back_to=back_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,10 +242,6 @@ class LakeTables:
             found = None
         return int((found.settings if found else {}).get(CHECK_INTERVAL) or DEFAULT_CHECK_INTERVAL_MS)
 
-    def led_from(self, log_partition: int, *, back_to: int) -> int | None:
-        of = (self.run.key.cluster_id, self.run.row["topic_id"], log_partition)
-        return _led_from(*of, as_of_ms=self.as_of_ms, back_to=back_to)
-
     def sweeps(self) -> "Sweeps":
         runs = published_runs(self.lake, self.run.key.cluster_id)
         mine = [each for each in runs if each.key.as_of_ms <= self.as_of_ms and SWEEPS in each.snapshots]
@@ -267,16 +257,17 @@ Sweeps = dict[int, list[tuple[int, int]]]
 """By log partition: where the tombstones of each sweep begin, and when it started."""
 
 
-def _led_from(cluster_id: str, topic_id: str, log_partition: int, *, as_of_ms: int, back_to: int) -> int | None:
+def _led_from(tables: RunTables, log_partition: int, *, back_to: int) -> int | None:
+    """From which log_offset on its present leader has written it, as archive.leader_epochs; None if unknown."""
     fs, root = filesystem(settings().archive_uri)
     try:
         found = led_from(
             fs,
             root,
-            cluster_id=cluster_id,
-            topic_id=topic_id,
+            cluster_id=tables.row["cluster_id"],
+            topic_id=tables.row["topic_id"],
             log_partition=log_partition,
-            as_of_ms=as_of_ms,
+            as_of_ms=tables.as_of_ms,
             back_to=back_to,
         )
     except (SextonError, OSError):  # the tables alone are enough to read
@@ -289,7 +280,7 @@ def _clock(tables: RunTables, sweeps: Sweeps, log_partition: int, check_interval
     seen = sweeps.get(log_partition)
     if not seen:
         return None
-    start = tables.led_from(log_partition, back_to=min(at for at, _ in seen))
+    start = _led_from(tables, log_partition, back_to=min(at for at, _ in seen))
     return clock_of_leader(seen, led_from=start, check_interval_ms=check_interval_ms)
 
 

@@ -1,13 +1,12 @@
 """`sexton apply`: carry out an approved plan, or show what it would do now."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from sexton.cli.apply_options import EXECUTION, ApprovedBy, check_approved, progress_until_terminated, publish
-from sexton.cli.options import ArchiveUri, ClusterId, ClusterInput, Json, open_archive_uri, option
+from sexton.cli.options import ArchiveUri, ClusterId, ClusterInput, Json, now_ms, open_archive_uri, option
 from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
 from sexton.errors import UsageError
 from sexton.figures import count, some
@@ -181,7 +180,7 @@ def _applied(
     from sexton.execution.kafka_admin import connected
 
     with connected(client) as cluster, progress_until_terminated("Groups", is_quiet=json) as progress:
-        clocks = Clocks(now_ms=lambda: time.time_ns() // 1_000_000)
+        clocks = Clocks(now_ms=now_ms)
         return apply_plan(cluster, plan, ledger, sink=sink, rules=rules, clocks=clocks, watch=watch, progress=progress)
 
 

@@ -7,7 +7,7 @@ import typer
 
 from sexton import figures
 from sexton.cli.input_options import LogInput
-from sexton.cli.judged_input import published, replayed
+from sexton.cli.judged_input import judged_tables, replayed
 from sexton.cli.options import DEFAULT_ROWS, Json, PolicyFile, RetentionMinutes, ShownRows
 from sexton.cli.output import print_aside, print_json, print_line, print_table
 from sexton.errors import UsageError
@@ -52,7 +52,7 @@ def forecast(
     group losing its last member, is not included. With GROUP it also shows what would change the verdict of each
     offset, and what follows if the members never come back: their sessions end, the group is Empty, retention begins.
     """
-    from sexton.analysis.forecast_result import FolderTables, LakeTables, forecast_folder, forecast_of
+    from sexton.analysis.forecast_result import FolderTables, forecast_folder, forecast_of
 
     log.check_replayable("forecast")
     if log.is_log:
@@ -67,12 +67,7 @@ def forecast(
             where="--policy" if policy is not None else "--retention-minutes",
             fix="give --archive or --segments, or use `sexton what-if`",
         )
-    if log.run is not None:
-        from sexton.runs.folder import RunFolder
-
-        tables: RunTables = FolderTables(RunFolder(log.run), RunFolder(log.run).read_run())
-    else:
-        tables = LakeTables(*published(log))
+    tables = judged_tables(log)
     _print(forecast_of(tables), _group_of(tables, group), [], limit=limit, json=json)
     return 0
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sexton import figures
 from sexton.cli.input_options import LogInput
-from sexton.cli.judged_input import published, replayed
+from sexton.cli.judged_input import judged_tables, replayed
 from sexton.cli.options import RULES, Json, RetentionMinutes, option, parse_exact_partition
 from sexton.cli.output import print_aside, print_json, print_line, print_table
 from sexton.errors import UsageError
@@ -55,8 +55,7 @@ def check_sweep(
     Without --segments, --archive and --run it reads the published tables, which also have the sweeps of their interval.
     How long a sweep takes (M) is in no log of records. Deletes nothing.
     """
-    from sexton.analysis.forecast_result import FolderTables, LakeTables
-    from sexton.runs.folder import RunFolder
+    from sexton.analysis.forecast_result import FolderTables
 
     log.check_replayable("groups check-sweep")
     flying = {_commit_in_flight(text) for text in in_flight or ()}
@@ -69,12 +68,7 @@ def check_sweep(
         raise UsageError(
             "a run was already judged", where="--retention-minutes", fix="leave it out, or give --archive or --segments"
         )
-    if log.run is not None:
-        folder = RunFolder(log.run)
-        found = _found(FolderTables(folder, folder.read_run()), flying)
-    else:
-        found = _found(LakeTables(*published(log)), flying)
-    _print(found, [], json=json)
+    _print(_found(judged_tables(log), flying), [], json=json)
     return 0
 
 

@@ -12,16 +12,10 @@ from sexton.cli.output import print_doubts
 from sexton.errors import NoCoverage
 
 if TYPE_CHECKING:
+    from sexton.analysis.forecast_result import RunTables
     from sexton.lake.catalog import Lake
     from sexton.lake.read import PublishedRun
     from sexton.runs.folder import RunFolder, RunRecord
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """A folder that is deleted after the block."""
-    with tempfile.TemporaryDirectory(prefix="sexton-") as folder:
-        yield Path(folder)
 
 
 @contextmanager
@@ -53,7 +47,10 @@ def replayed(
     from sexton.runs.folder import RunFolder
     from sexton.runs.processes import engine_here
 
-    with temporary_folder() as place, engine_here(f"sexton {name}", quiet=quiet, reads=replay.folders) as engine:
+    with (
+        tempfile.TemporaryDirectory(prefix="sexton-") as place,
+        engine_here(f"sexton {name}", quiet=quiet, reads=replay.folders) as engine,
+    ):
         folder = RunFolder(place)
         record = judged_run(engine, folder, replay.request(name), rules, names_owners=False)
         if plans:
@@ -63,6 +60,17 @@ def replayed(
         if quiet:  # else they are among the warnings after the answer
             print_doubts(record.profile_doubts)
         yield folder, record
+
+
+def judged_tables(log: LogInput) -> "RunTables":
+    """The tables of --run, else of the published run."""
+    from sexton.analysis.forecast_result import FolderTables, LakeTables
+    from sexton.runs.folder import RunFolder
+
+    if log.run is None:
+        return LakeTables(*published(log))
+    folder = RunFolder(log.run)
+    return FolderTables(folder, folder.read_run())
 
 
 def published(log: LogInput) -> "tuple[Lake, PublishedRun]":

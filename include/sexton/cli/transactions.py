@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from sexton.kafka.client import ClientConfig
     from sexton.kafka.failures import NotAllowed
     from sexton.runs.folder import RunFolder, RunRecord
-    from sexton.runs.source import LogSource
     from sexton.transactions.audit import Audit
-    from sexton.transactions.reading import StateLog
 
 EXAMPLES = """\
 [dim]# what is open now, and will it end? (reads both topics, READ is all it needs)[/dim]
@@ -155,13 +153,22 @@ def _audit(
     from sexton.runs.processes import engine_here
     from sexton.settings import settings
     from sexton.transactions.audit import audit
+    from sexton.transactions.ids import recorded_expiration_ms
+    from sexton.transactions.reading import state_log
     from sexton.transactions.rows import open_transactions
     from sexton.transactions.verdicts import Clocks
 
     log, config = given.log, given.config
-    source = log.source(parse_optional_instant(log.as_of, "--as-of"))
-    release = profile_of(record.profile).release
-    state_log = None if given.refusal else _state_log(log, source, record, taken_at_ms=taken_at_ms)
+    as_of_ms, release = parse_optional_instant(log.as_of, "--as-of"), profile_of(record.profile).release
+    source, states = log.source(as_of_ms), None
+    if given.refusal is None:
+        states = state_log(
+            source.uris,
+            source.cluster_id if source.is_archive else None,
+            as_of_ms=as_of_ms,
+            taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
+            release=release,
+        )
     # Of a disk it is not known when it was copied, unless somebody says it: not before its newest batch.
     read_until_ms = record.as_of_ms if log.as_of is not None else taken_at_ms or source.taken_at_ms or record.as_of_ms
     rows = [
@@ -172,10 +179,10 @@ def _audit(
         return audit(
             source,
             open_transactions(*rows),
-            state_log,
+            states,
             Clocks(read_until_ms=read_until_ms, slack_ms=settings().settle_ms),
             release=release,
-            expiration_ms=_expiration_ms(record),
+            expiration_ms=recorded_expiration_ms(record.broker_settings),
             spread=lambda work, items: engine.map(
                 "Reading transactions", items, work, work_bytes=sum(item.size_bytes for item in items)
             ),
@@ -189,27 +196,6 @@ def _producers(config: "ClientConfig") -> "Any":
 
     with ClusterSession(config) as session:
         return open_producers(session)
-
-
-def _state_log(
-    log: LogInput, source: "LogSource", record: "RunRecord", *, taken_at_ms: int | None
-) -> "StateLog | None":
-    from sexton.coordinator.profiles import profile_of
-    from sexton.transactions.reading import state_log
-
-    return state_log(
-        source.uris,
-        source.cluster_id if source.is_archive else None,
-        as_of_ms=parse_optional_instant(log.as_of, "--as-of"),
-        taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
-        release=profile_of(record.profile).release,
-    )
-
-
-def _expiration_ms(record: "RunRecord") -> int:
-    from sexton.transactions.ids import DEFAULT_EXPIRATION_MS, EXPIRATION
-
-    return int(record.broker_settings.get(EXPIRATION) or DEFAULT_EXPIRATION_MS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,10 +227,10 @@ class _Shown:
 
 
 def _print(shown: _Shown, instead_ms: int | None, *, with_ids: bool, limit: int, json: bool) -> None:
-    from sexton.transactions.ids import forecast
+    from sexton.transactions.ids import forecast, recorded_expiration_ms
 
     found, now = shown.audit, shown.audit.read_at_ms or shown.record.as_of_ms
-    expirations = [_expiration_ms(shown.record), *([] if instead_ms is None else [instead_ms])]
+    expirations = [recorded_expiration_ms(shown.record.broker_settings), *([] if instead_ms is None else [instead_ms])]
     forecasts = [forecast(found.ids, expiration_ms=each, now_ms=now) for each in expirations]
     if json:
         print_json(

@@ -1,5 +1,6 @@
 """`sexton what-if`: who would lose what with another retention or policy."""
 
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +9,7 @@ import typer
 
 from sexton import figures
 from sexton.cli.input_options import LogInput
-from sexton.cli.judged_input import published, replayed, temporary_folder
+from sexton.cli.judged_input import published, replayed
 from sexton.cli.options import (
     DEFAULT_ROWS,
     Json,
@@ -100,8 +101,8 @@ def what_if(
         return compared(RunFolder(log.run), RunFolder(log.run).read_run())
     from sexton.analysis.what_if import published_folder
 
-    with temporary_folder() as place:
-        return compared(*published_folder(*published(log), place))
+    with tempfile.TemporaryDirectory(prefix="sexton-") as place:
+        return compared(*published_folder(*published(log), Path(place)))
 
 
 def _print(found: "WhatIf", record: "RunRecord", group: str | None, *, limit: int, json: bool) -> None:

@@ -25,7 +25,7 @@ from sexton.runs.source import LogSource, open_archive
 from sexton.settings import settings
 from sexton.tables import TRANSACTIONAL_IDS, TRANSACTIONS
 from sexton.transactions.audit import Audit, audit
-from sexton.transactions.ids import DEFAULT_EXPIRATION_MS, EXPIRATION
+from sexton.transactions.ids import recorded_expiration_ms
 from sexton.transactions.reading import in_archive
 from sexton.transactions.rows import open_transactions
 from sexton.transactions.verdicts import Clocks, Producers
@@ -123,7 +123,7 @@ def _audit(
         state_log,
         Clocks(read_until_ms=published.key.as_of_ms, slack_ms=settings().settle_ms),
         release=release,
-        expiration_ms=int(source.recorded.broker_settings.get(EXPIRATION) or DEFAULT_EXPIRATION_MS),
+        expiration_ms=recorded_expiration_ms(source.recorded.broker_settings),
         spread=lambda work, items: engine.map("Loading transaction states", items, work),
         producers=producers,
     )

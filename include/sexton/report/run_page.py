@@ -4,7 +4,7 @@ from sexton import figures
 from sexton.report import meanings
 from sexton.report.charts import Row, bar_rows, timeline_plot
 from sexton.report.templates import render
-from sexton.summary.summary import GroupLine, LogPartition, Summary
+from sexton.summary.summary import LogPartition, Summary
 
 LOG_PARTITIONS_SHOWN = 50
 CHART_ROWS = 12
@@ -19,7 +19,9 @@ def render_page(summary: Summary) -> str:
         plot=timeline_plot(summary.expiring.timeline, as_of_ms=summary.run.as_of_ms),
         timeline_span=summary.expiring.timeline.bin_ms * len(summary.expiring.timeline.offsets),
         group_bars=_group_bars(summary),
-        biggest_bars=_biggest_bars(summary.biggest_groups.rows[:CHART_ROWS]),
+        biggest_bars=bar_rows(
+            [(one.group_id, one.state, one.offsets, one.due) for one in summary.biggest_groups.rows[:CHART_ROWS]]
+        ),
         tombstone_bars=_tombstone_bars(summary),
         fate_bars=bar_rows([(fate, meanings.FATES.get(fate, ""), values, 0) for fate, values in summary.fates.items()]),
         log_partitions=troubled_first(summary.log_partitions)[:LOG_PARTITIONS_SHOWN],
@@ -54,10 +56,6 @@ def _group_bars(summary: Summary) -> list[Row]:
             for item in summary.groups
         ]
     )
-
-
-def _biggest_bars(groups: list[GroupLine]) -> list[Row]:
-    return bar_rows([(group.group_id, group.state, group.offsets, group.due) for group in groups])
 
 
 def _tombstone_bars(summary: Summary) -> list[Row]:

@@ -126,21 +126,13 @@ def _odd(summary: Summary) -> Iterable[Text]:
         yield Text(
             f"! {figures.some(offsets, 'orphan')}, {visible(kind)}: {meanings.ORPHANS.get(kind, '')}", style="dim"
         )
-    if odd.left_topic:
-        yield Text(
-            f"! {figures.some(odd.left_topic, 'offset')} of topics that the active group no longer subscribes to",
-            style="dim",
-        )
-    if odd.behind_log_start:
-        yield Text(
-            f"! {figures.some(odd.behind_log_start, 'offset')} before the log's start: what they point to is deleted",
-            style="dim",
-        )
-    if odd.beyond_log_end:
-        yield Text(
-            f"! {figures.some(odd.beyond_log_end, 'offset')} beyond the log's end: a consumer that comes back resets",
-            style="dim",
-        )
+    for offsets, what in (
+        (odd.left_topic, "of topics that the active group no longer subscribes to"),
+        (odd.behind_log_start, "before the log's start: what they point to is deleted"),
+        (odd.beyond_log_end, "beyond the log's end: a consumer that comes back resets"),
+    ):
+        if offsets:
+            yield Text(f"! {figures.some(offsets, 'offset')} {what}", style="dim")
 
 
 def _attention(summary: Summary) -> Iterable[Text]:

@@ -6,7 +6,7 @@ An id expires once it is Empty or Complete* and was last updated transactional.i
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sexton.transactions.states import ENDED, TransactionalId
@@ -26,6 +26,11 @@ _VARYING = re.compile(
 The group is none of these: letters alone, up to where a UUID may begin. They are matched to be passed over at once; to
 look for a digit after each of them would take quadratic time.
 """
+
+
+def recorded_expiration_ms(broker_settings: Mapping[str, str]) -> int:
+    """The expiration of a broker with these settings: as recorded, else Kafka's default."""
+    return int(broker_settings.get(EXPIRATION) or DEFAULT_EXPIRATION_MS)
 
 
 def expires_at_ms(one: TransactionalId, *, expiration_ms: int) -> int | None:

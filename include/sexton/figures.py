@@ -7,6 +7,11 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
 
+def ms_of(moment: datetime) -> int:
+    """Epoch milliseconds. A time without a zone is UTC."""
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+
+
 def count(number: int) -> str:
     """12345 -> `12,345`."""
     return f"{number:,}"

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.analysis.forecast import DAY_MS, forecast_of
+from sexton.analysis.forecast import forecast_of
 from sexton.coordinator import expiry
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import Tombstone
+from sexton.figures import DAY_MS
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.tables.expiry_forecast import HORIZON_DAYS

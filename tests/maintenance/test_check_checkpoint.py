@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sexton.errors import DataQualityFailure, NoCoverage
+from sexton.figures import DAY_MS
 from sexton.maintenance import check_checkpoint
-from sexton.maintenance.run_retention import DAY_MS
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from tests.archived import Archive

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from sexton.figures import DAY_MS, HOUR_MS
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
 from sexton.maintenance import compact_tables, expire_runs
 from sexton.maintenance.compact_tables import SMALL_FILES, CompactedTables
-from sexton.maintenance.run_retention import DAY_MS, HOUR_MS, RunRetention
+from sexton.maintenance.run_retention import RunRetention
 from sexton.runs.engine import Engine
 from tests.maintenance.lakes import CHANGES, GROUPS_OF_A_RUN, STATE, Runs, append, fill, row
 

@@ -9,12 +9,13 @@ import pytest
 from sexton.archive import files as store
 from sexton.errors import NoCoverage
 from sexton.failpoints import FAILPOINTS
+from sexton.figures import HOUR_MS
 from sexton.history.published_story import published_story
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
 from sexton.maintenance import expire_runs
 from sexton.maintenance.expire_runs import ExpiredRuns
-from sexton.maintenance.run_retention import HOUR_MS, RunRetention
+from sexton.maintenance.run_retention import RunRetention
 from sexton.runs.engine import Engine
 from tests.killed import Killed
 from tests.lake_session import lake_at

@@ -9,11 +9,11 @@ from types import ModuleType
 
 import pytest
 
+from sexton.figures import DAY_MS
 from sexton.lake.catalog import Lake
 from sexton.maintenance.compact_tables import CompactedTables
 from sexton.maintenance.group_answers import Difference
 from sexton.maintenance.reconcile import Reconciliation
-from sexton.maintenance.run_retention import DAY_MS
 from sexton.pipeline import job
 from sexton.requests import REQUESTS
 from sexton.settings import Settings

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sexton.figures import DAY_MS
 from sexton.maintenance import run_folders as folders
 from sexton.maintenance.run_folders import OldRunFolders
-from sexton.maintenance.run_retention import DAY_MS
 
 NOW_MS, DAYS = 1_800_000_000_000, 30
 YOUNG_MS, OLD_MS = NOW_MS - DAYS * DAY_MS, NOW_MS - DAYS * DAY_MS - 1

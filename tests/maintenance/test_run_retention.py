@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.maintenance.run_retention import DAY_MS, HOUR_MS, MONTH_MS, RunRetention, kept, needed_bases
+from sexton.figures import DAY_MS, HOUR_MS
+from sexton.maintenance.run_retention import MONTH_MS, RunRetention, kept, needed_bases
 
 RETENTION = RunRetention(all_hours=2, hourly_days=1, daily_months=1)
 NOW_MS = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000)

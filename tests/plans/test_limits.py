@@ -8,8 +8,9 @@ import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.analysis.forecast import DAY_MS, forecast_of
+from sexton.analysis.forecast import forecast_of
 from sexton.coordinator.loading import Loaded, load
+from sexton.figures import DAY_MS
 from sexton.plans.limits import limits_exceeded, not_held, owner_totals, unheeded
 from sexton.plans.plan_content import losses_of, taken_by
 from sexton.policy import Policy, decide, decide_bare

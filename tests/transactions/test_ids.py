@@ -2,7 +2,8 @@
 
 import pytest
 
-from sexton.transactions.ids import DAY_MS, Family, expires_at_ms, family_of, floods, forecast
+from sexton.figures import DAY_MS
+from sexton.transactions.ids import Family, expires_at_ms, family_of, floods, forecast
 from sexton.transactions.states import State
 from tests.transactions.logs import BASE_MS
 from tests.transactions.test_verdicts import owner

@@ -29,10 +29,8 @@ from sexton.airflow.consent import (
     question,
 )
 from sexton.airflow.runs import run_folder
+from sexton.figures import HOUR_MS, ms_of
 from sexton.settings import settings
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-HOUR_MS = 3_600_000
 
 
 def terms() -> Terms:
@@ -109,7 +107,7 @@ class Approval(ApprovalOperator):
             chosen=[str(option) for option in event["chosen_options"]],
             user_id=str(user.get("id") or ""),
             user_name=str(user.get("name") or ""),
-            answered_at_ms=(event["responded_at"] - EPOCH) // timedelta(milliseconds=1),
+            answered_at_ms=ms_of(event["responded_at"]),
         )
         folder.write(answer)
         return answer.model_dump()

@@ -6,25 +6,18 @@ expressions in the API server (sexton.ui.plugin). Elsewhere the task checks the 
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from jsonschema import FormatChecker  # type: ignore[import-untyped]
 
+from sexton.figures import ms_of
 from sexton.numbers import INSTANT
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def instant_ms(text: str) -> int:
     """Return epoch milliseconds of an ISO 8601 time (UTC unless it has a zone) or of a number; else ValueError."""
     return int(text) if text.isdecimal() else ms_of(datetime.fromisoformat(text.upper()))
-
-
-def ms_of(instant: datetime) -> int:
-    """Return epoch milliseconds. A time without a zone is UTC."""
-    aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
-    return (aware - EPOCH) // timedelta(milliseconds=1)
 
 
 def register(name: str, parse: Callable[[str], object]) -> None:

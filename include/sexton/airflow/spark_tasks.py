@@ -43,12 +43,13 @@ from sexton.airflow.defaults import (
     TRANSACTION_TABLES,
     due_asset,
 )
-from sexton.airflow.formats import instant_ms, ms_of
+from sexton.airflow.formats import instant_ms
 from sexton.airflow.openlineage import DatasetKind, lineage_of
 from sexton.airflow.pools import AUDIT_POOL, KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
 from sexton.airflow.runs import has_file, read_outcome, remove_outcome, run_folder
 from sexton.airflow.warm_jobs import ForkedJob, is_warm
 from sexton.errors import EXIT_MEANINGS, DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
+from sexton.figures import ms_of
 from sexton.process_id import TASK, host, process_id
 from sexton.requests import REQUESTS
 from sexton.settings import Cluster, environment, setting_of, settings, variable

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
+from sexton.figures import DAY_MS
 from sexton.plans.limits import policy_of
 from sexton.policy import CompiledPolicy, Policy
 from sexton.runs.folder import RunFolder, RunRecord, Shard
@@ -23,7 +24,6 @@ from sexton.verdicts.expiry import leaves_when_bare
 from sexton.verdicts.policy import RULE, group_facts, newest_commits
 
 TABLE = "expiry_forecast"
-DAY_MS = 86_400_000
 BROKER = "broker"
 _NEEDED = [
     "group_id",

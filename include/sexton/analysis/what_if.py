@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from sexton.analysis.forecast import going_of, whole_groups
 from sexton.coordinator.profiles import profile_of
+from sexton.figures import MINUTE_MS
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
 from sexton.policy import Policy
@@ -22,7 +23,6 @@ from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.runs.judging import judge_offsets, read_held
 from sexton.tables import TABLES
 
-_MINUTE_MS = 60_000
 _STATE = ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups", "open_transactions", "load_profile")
 
 
@@ -38,7 +38,7 @@ class RetentionRules:
         """Another policy, and another retention if one is asked for."""
         if retention_minutes is None:
             return replace(self, policy=policy)
-        return RetentionRules(retention_ms=retention_minutes * _MINUTE_MS, policy=policy, source="asked for")
+        return RetentionRules(retention_ms=retention_minutes * MINUTE_MS, policy=policy, source="asked for")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

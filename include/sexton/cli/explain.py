@@ -10,7 +10,6 @@ from sexton import figures
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import (
-    MINUTE_MS,
     GroupId,
     Json,
     RetentionMinutes,
@@ -21,6 +20,7 @@ from sexton.cli.options import (
 )
 from sexton.cli.output import print_doubts, print_json, print_line, print_notes, print_table, print_view_json
 from sexton.cli.progress import working
+from sexton.figures import MINUTE_MS
 from sexton.report.meanings import sweep_block_text
 from sexton.report.names import short
 

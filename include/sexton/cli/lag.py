@@ -22,7 +22,7 @@ from sexton.cli.options import (
     parse_optional_instant,
     parse_partition,
 )
-from sexton.cli.output import print_aside, print_json_rows, print_left_out, print_line, print_table
+from sexton.cli.output import print_aside, print_doubts, print_json_rows, print_left_out, print_line, print_table
 from sexton.cli.progress import bar
 from sexton.errors import NoCoverage, UsageError
 from sexton.report.names import short
@@ -217,8 +217,7 @@ def _print(
         print_left_out(lags.num_rows - shown.num_rows)
     if unvalidated := lags["leader_epoch"].null_count:
         notes.append(f"{unvalidated} offsets have no leader epoch: their consumers cannot notice a truncated log")
-    for text in [*warnings, *notes]:
-        print_aside(f"! {text}")
+    print_doubts([*warnings, *notes])
     if looked is None and _has_intervals(lags):
         print_aside("intervals narrow with --bootstrap-servers; its answers are archived")
 

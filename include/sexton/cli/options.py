@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ import typer
 
 from sexton.coordinator import profiles
 from sexton.errors import UsageError
+from sexton.figures import ms_of
 from sexton.log.entry import CODECS
 from sexton.numbers import whole_number
 
@@ -33,8 +34,6 @@ INPUT, RULES, OUTPUT = "Input", "Rules", "Output"
 """Panels of --help."""
 DEFAULT_ROWS = 50
 MAX_RETENTION_MINUTES = 2**31 - 1  # offsets.retention.minutes is an int in Kafka
-MINUTE_MS = 60_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_MS = 253_402_300_800_000  # the year 10000: sums of instants and spans stay far from the end of int64
 
 
@@ -244,7 +243,7 @@ def parse_instant(text: str, option: str) -> int:
                 where=option,
                 fix="ISO 8601 like 2026-11-21T04:00:00Z, or epoch milliseconds",
             ) from None
-        at_ms = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+        at_ms = ms_of(moment)
     if not 0 <= at_ms < _END_MS:
         raise UsageError(f"out of range: {text!r}", where=option, fix="an instant of the years 1970 to 9999")
     return at_ms

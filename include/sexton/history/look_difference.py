@@ -22,6 +22,7 @@ from sexton.archive.look_intervals import KEY, VALUE, merge_looks
 from sexton.coordinator.changes.model import OwnAction
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
+from sexton.figures import MINUTE_MS
 from sexton.history.difference import (
     OFFSET_KEY,
     Comparison,
@@ -37,7 +38,6 @@ from sexton.tables.change_kinds import ChangeKind
 from sexton.verdicts.intervals import judge_between
 
 COMMITTED = "committed"
-_MINUTE_MS = 60_000
 _GROUP = [
     *("group_id", "group_type", "protocol_type", "state", "member_count", "error", "asked_ms", "answered_ms"),
     *("offsets_error", "offsets_asked_ms", "offsets_answered_ms"),
@@ -351,7 +351,7 @@ def _due(
         _, names, retentions = at.setdefault(look.taken_at_ms, (look, set(), set()))
         names.add(one.group_id)
         shown = (each.look.metadata.retention_minutes for each in (one.had, one.has))
-        retentions |= {minutes * _MINUTE_MS for minutes in shown if minutes is not None}
+        retentions |= {minutes * MINUTE_MS for minutes in shown if minutes is not None}
     for taken_at_ms, (look, names, retentions) in at.items():
         retention = min(retentions, default=None) if retention_ms is None else retention_ms
         if retention is not None:

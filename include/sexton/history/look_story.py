@@ -11,10 +11,10 @@ from itertools import groupby
 from sexton.archive.admin_looks import AdminLook, Looks
 from sexton.coordinator.expiry import CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS
 from sexton.coordinator.profile import Profile
+from sexton.figures import MINUTE_MS
 from sexton.history.events import COMMITTED, NOWHERE, SHORT_ID, Event, NextVerdict, Story
 from sexton.history.look_difference import Observation, Seen, add_causes, judge_look, observations
 
-_MINUTE_MS = 60_000
 _SHOWN = 6
 
 
@@ -35,9 +35,9 @@ def look_story(
     last = Seen(own.rows(look))
     seen = [last, *map(Seen, own.before(look.taken_at_ms))][::-1]
     found = [one for one in observations(seen, group_id) if one.key is None or is_requested(*one.key)]
-    asked_ms = None if retention_minutes is None else retention_minutes * _MINUTE_MS
+    asked_ms = None if retention_minutes is None else retention_minutes * MINUTE_MS
     add_causes(own, found, retention_ms=asked_ms, profile=profile)
-    shown_ms = (look.metadata.retention_minutes or profile.default_retention_minutes) * _MINUTE_MS
+    shown_ms = (look.metadata.retention_minutes or profile.default_retention_minutes) * MINUTE_MS
     interval_ms = int(look.metadata.settings.get(CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS))
     judged, groups = judge_look(
         own,

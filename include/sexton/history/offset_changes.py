@@ -13,6 +13,7 @@ from sexton.archive.cluster_metadata import ClusterMetadata
 from sexton.coordinator.changes.model import ChangeEvidence, OwnAction, TopicsAt
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
+from sexton.figures import MINUTE_MS
 from sexton.kernels.changes.replay import changes_between
 from sexton.kernels.partial_fold import PartialFold
 from sexton.log.segment import Segment, plan_fold_tasks, slice_bytes
@@ -21,7 +22,6 @@ from sexton.tables import TABLES
 
 TABLE = "offset_changes"
 _WHOLE_LOG = 1 << 62
-_MINUTE_MS = 60_000
 
 
 def changes_of(
@@ -82,7 +82,7 @@ def _retentions(*facts: ClusterMetadata | None) -> Iterable[int]:
     for record in facts:
         minutes = None if record is None else record.retention_minutes
         if minutes is not None:
-            yield minutes * _MINUTE_MS
+            yield minutes * MINUTE_MS
 
 
 def _topics_at(facts: ClusterMetadata | None) -> TopicsAt | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.analysis.lag_growth import lag_growth, loses_at
+from sexton.figures import HOUR_MS
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_cluster, require_cluster
 from sexton.lake.audits import newest_audit_of_a_run
@@ -38,7 +39,6 @@ from sexton.runs.source import open_archive
 from sexton.settings import settings
 from sexton.tables import COMMITTED_OFFSETS, LOAD_PROFILE, TIME_LAG
 
-HOUR_MS = 3_600_000
 _PENDING = [*KEY, "producer_id"]
 _COMPARED = [*KEY, "committed_offset", "lag_min_ms", "lag_max_ms", "would_reset", "loses_at_ms"]
 

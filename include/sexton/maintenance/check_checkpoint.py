@@ -22,7 +22,7 @@ from sexton.archive.folder import Folder, filesystem
 from sexton.archive.lineages import clusters_of, topics_of
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import DataQualityFailure, NoCoverage, UsageError
-from sexton.maintenance.run_retention import DAY_MS
+from sexton.figures import DAY_MS
 from sexton.maintenance.task_state import read_state, write_state
 from sexton.runs.checkpoint import CheckpointManifest, checkpoint_folders, odd_bounds, odd_name, read_manifest
 from sexton.runs.engine import Engine

@@ -13,11 +13,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sexton.figures import DAY_MS
 from sexton.lake.append import retried
 from sexton.lake.branch import side_by_side
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load, published_runs
-from sexton.maintenance.run_retention import DAY_MS
 from sexton.runs.engine import Engine
 from sexton.tables import TABLES, Table
 

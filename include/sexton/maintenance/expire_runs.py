@@ -26,12 +26,13 @@ from sexton.archive.folder import filesystem
 from sexton.archive.lineages import MAINTENANCE_FOLDER, clusters_of, topics_of
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
+from sexton.figures import HOUR_MS
 from sexton.lake.append import retried
 from sexton.lake.branch import side_by_side
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load, published_runs
 from sexton.maintenance.compact_tables import known_tables
-from sexton.maintenance.run_retention import HOUR_MS, RunRetention, kept, needed_bases
+from sexton.maintenance.run_retention import RunRetention, kept, needed_bases
 from sexton.runs.checkpoint import MANIFEST, checkpoint_folders
 from sexton.runs.engine import Engine
 from sexton.tables import ROWS_OF_RUNS

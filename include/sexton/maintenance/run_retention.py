@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
+from sexton.figures import DAY_MS, HOUR_MS
+
 MONTH_MS = 31 * DAY_MS
 
 

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from sexton.figures import DAY_MS
 from sexton.transactions.states import ENDED, TransactionalId
 
 EXPIRATION = "transactional.id.expiration.ms"
 DEFAULT_EXPIRATION_MS = 7 * 24 * 3_600_000
-DAY_MS = 24 * 3_600_000
 HORIZON_DAYS = (1, 7, 30)
 FLOOD = 1_000
 """So many ids of one family are reported: each costs the coordinator memory until it expires."""

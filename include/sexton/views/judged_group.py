@@ -15,6 +15,7 @@ from sexton.coordinator.api.view import LoadedGroup, PartitionView
 from sexton.coordinator.changes.model import ChangeEvidence
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.orphans import KnownTopic, KnownTopics, orphan_of
+from sexton.figures import MINUTE_MS
 from sexton.history.log_story import StoryReader, broker_verdicts
 from sexton.policy import GroupInput, OffsetInput
 from sexton.policy.inputs import last_active_ms
@@ -22,8 +23,6 @@ from sexton.runs.folder import RunFolder
 from sexton.runs.source import LogSource
 from sexton.views.coordinator_view import CoordinatorView
 from sexton.views.run_view import table_of_run
-
-_MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +103,7 @@ def judged_in_log(
     if found is None or group is None:
         return None
     profile = view.coordinator.profile
-    retention_ms = (retention_minutes or source.retention_minutes or profile.default_retention_minutes) * _MINUTE_MS
+    retention_ms = (retention_minutes or source.retention_minutes or profile.default_retention_minutes) * MINUTE_MS
     topics = known_topics(source)
     pending = found.held.pending(group_id)
     block = view.parts.read[found.log_partition].sweep_block(retention_ms, now_ms)

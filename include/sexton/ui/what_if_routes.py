@@ -73,9 +73,4 @@ def post_what_if(view: AnyView, question: Question) -> dict[str, Any]:
 
 
 def _ask(key: RunKey, asked: Question) -> dict[str, Any]:
-    return ask(
-        cluster_id=key.cluster_id,
-        as_of_ms=key.as_of_ms,
-        retention_minutes=asked.retention_minutes,
-        policy=asked.policy,
-    )
+    return ask(cluster_id=key.cluster_id, as_of_ms=key.as_of_ms, **asked.model_dump())

@@ -36,7 +36,7 @@ from sexton.errors import UsageError
 if TYPE_CHECKING:
     from sexton.requests import ReplayRequest
     from sexton.runs.source import LogSource
-    from sexton.views.coordinator_view import CoordinatorView
+    from sexton.views.coordinator_view import CoordinatorView, ViewRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,21 +71,24 @@ class LogInput:
         check_topics_file(self.topics)
         as_of_ms = parse_optional_instant(self.as_of, "--as-of")
 
-        from sexton.views.coordinator_view import ViewRequest, open_view
+        from sexton.views.coordinator_view import open_view
 
-        return open_view(
-            ViewRequest(
-                segments=_texts(self.segments),
-                archive=self.archive,
-                run=_text(self.run),
-                cluster_id=self.cluster_id,
-                as_of_ms=as_of_ms,
-                taken_at_ms=now_ms(),
-                profile=self.profile,
-                topics_file=_text(self.topics),
-                partition_count=self.partition_count,
-                load_buffer_bytes=self.load_buffer_bytes,
-            )
+        return open_view(self._request(as_of_ms))
+
+    def _request(self, as_of_ms: int | None) -> "ViewRequest":
+        from sexton.views.coordinator_view import ViewRequest
+
+        return ViewRequest(
+            segments=_texts(self.segments),
+            archive=self.archive,
+            run=_text(self.run),
+            cluster_id=self.cluster_id,
+            as_of_ms=as_of_ms,
+            taken_at_ms=now_ms(),
+            profile=self.profile,
+            topics_file=_text(self.topics),
+            partition_count=self.partition_count,
+            load_buffer_bytes=self.load_buffer_bytes,
         )
 
     def view_of(self, groups: Sequence[str], *, is_quiet: bool) -> "CoordinatorView":
@@ -97,22 +100,9 @@ class LogInput:
 
     def source(self, as_of_ms: int | None) -> "LogSource":
         """The segments of the log, or of the archive as of an instant."""
-        from sexton.runs.source import open_archive, open_segments
+        from sexton.views.log_view import source_of
 
-        if (segments := _texts(self.segments)) is not None:
-            return open_segments(
-                segments,
-                topics_file=_text(self.topics),
-                partition_count=self.partition_count,
-                as_of_ms=as_of_ms,
-            )
-        return open_archive(
-            str(self.archive),
-            as_of_ms=as_of_ms,
-            topics_file=_text(self.topics),
-            cluster_id=self.cluster_id,
-            partition_count=self.partition_count,
-        )
+        return source_of(self._request(as_of_ms))
 
     def check_cluster(self) -> None:
         """UsageError for a cluster of what can hold only one."""

@@ -18,7 +18,7 @@ _ENOUGH_GROUPS = 50
 
 def view_of_log(request: ViewRequest) -> CoordinatorView:
     """The view of segments or of an archive."""
-    source = _source(request).with_buffer(request.load_buffer_bytes)
+    source = source_of(request).with_buffer(request.load_buffer_bytes)
     parts = LogParts(
         source,
         profile=NEWEST,
@@ -60,7 +60,8 @@ def _group_ids(source: LogSource, parts: LogParts, shards: LazyShards) -> dict[i
     return found
 
 
-def _source(request: ViewRequest) -> LogSource:
+def source_of(request: ViewRequest) -> LogSource:
+    """The segments of the request, or its archive, as of its instant."""
     if request.segments is not None:
         return open_segments(
             request.segments,

@@ -1,12 +1,16 @@
 """What the tables must hold, row by row, by the plain replay: the kernels are held against these rows."""
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from sexton.coordinator.loading import Loaded
-from sexton.coordinator.offsets import FATES, OffsetKey
+from sexton.coordinator.offsets import FATES, OffsetKey, StoredOffset
+from sexton.coordinator.orphans import KnownTopics, orphan_of
 from sexton.coordinator.partitioner import partition_of
+from sexton.errors import LogError
+from sexton.log.batch import Batch, Record, read_batches, read_records
+from sexton.records import decode_key
 
 Rows = list[dict[str, Any]]
 _COUNTERS = (
@@ -99,3 +103,57 @@ def _load_profile(loaded: Loaded, log_partition: int, partition_count: int | Non
         "unknown_types": loaded.unknown_types.total(),
         **{fate: fates[fate] for fate in FATES},
     }
+
+
+def pin_of(key: OffsetKey, loaded: Loaded) -> tuple[int, int, int | None] | None:
+    """(producer id, log_offset and timestamp of its first value) of the oldest open transaction that holds a value of
+    `key`."""
+    pins = [
+        (producer_id, transaction.first_log_offset, transaction.first_timestamp_ms)
+        for producer_id, transaction in loaded.open_transactions.items()
+        if key in loaded.pending.get(producer_id, {})
+    ]
+    return min(pins, key=lambda pin: (pin[1], pin[0]), default=None)
+
+
+def is_behind_log_start(key: OffsetKey, offset: StoredOffset, known: KnownTopics) -> bool | None:
+    """Whether the offset points to deleted records; None for an orphan, or an unknown log start."""
+    topic = known.by_name.get(key[1])
+    if topic is None or not 0 <= key[2] < len(topic.log_starts) or topic.log_starts[key[2]] < 0:
+        return None
+    if orphan_of(key, offset, known) is not None:
+        return None
+    return offset.committed_offset < topic.log_starts[key[2]]
+
+
+def is_beyond_log_end(key: OffsetKey, offset: StoredOffset, known: KnownTopics) -> bool | None:
+    """Whether the offset points behind the last record; None for an orphan, an unknown log end, or a later commit."""
+    topic = known.by_name.get(key[1])
+    is_later = known.recorded_at_ms is not None and offset.commit_timestamp_ms >= known.recorded_at_ms
+    if topic is None or is_later or not 0 <= key[2] < len(topic.log_ends) or topic.log_ends[key[2]] < 0:
+        return None
+    return None if orphan_of(key, offset, known) is not None else offset.committed_offset > topic.log_ends[key[2]]
+
+
+def removed_groups(chunks: Iterable[bytes], *, cap_bytes: int) -> set[str]:
+    """Classic groups whose last record of type 2 in a log partition is a tombstone; `chunks` in log order.
+
+    Unreadable records are skipped: the replay reports them.
+    """
+    removed: set[str] = set()
+    for record in _data_records(chunks, cap_bytes):
+        try:
+            record_type, key = decode_key(record.key or b"")
+        except LogError:
+            continue
+        if record_type == 2:
+            (removed.add if record.value is None else removed.discard)(key.group_id)
+    return removed
+
+
+def _data_records(chunks: Iterable[bytes], cap_bytes: int) -> Iterator[Record]:
+    for chunk in chunks:
+        for batch in read_batches(chunk):
+            if isinstance(batch, Batch) and not batch.is_control:
+                found = read_records(batch, cap_bytes=cap_bytes)
+                yield from (record for record in found if isinstance(record, Record))

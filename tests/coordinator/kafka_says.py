@@ -6,9 +6,10 @@ from functools import cache
 import pyarrow as pa
 
 from sexton.coordinator import expiry
-from sexton.coordinator.loading import HOLDS_NOTHING, load
+from sexton.coordinator.loading import HOLDS_NOTHING, Loaded, load
+from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.tombstones import Tombstone
+from sexton.coordinator.tombstones import Tombstone, in_plan_order
 from sexton.kernels.results import finish
 from sexton.verdicts.expiry import appended
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, Case, cases
@@ -46,12 +47,43 @@ def planned(case: Case, way: str) -> list[tuple[int, str]]:
 Plans = Mapping[int, Iterable[Tombstone]]
 
 
+def sweep_all(
+    loads: Mapping[int, Loaded], *, partition_count: int, retention_ms: int, now_ms: int
+) -> dict[int, list[Tombstone]]:
+    """What the sweep of a broker that leads all of `loads` appends to each log partition at `now_ms`.
+
+    From 4.0 on a group's tombstones go to the log partition that holds it. Before, one cache holds the groups of all of
+    them (Profile.one_cache), and the tombstones go to the log partition that the id hashes to; to none where the broker
+    does not lead that (GroupMetadataManager.cleanupGroupMetadata). Of several copies of a group the cache has the one
+    that was loaded first. The log does not record the order of loads: the copy in the group's log partition is taken as
+    the first, then that of the lowest log partition.
+    """
+    planned: dict[int, list[Tombstone]] = {log_partition: [] for log_partition in loads}
+    cached_from: dict[str, int] = {}
+    for log_partition, loaded in sorted(loads.items()):
+        if loaded.holds_nothing:
+            continue
+        for group_id in loaded.groups.by_id:
+            if partition_of(group_id, partition_count) == log_partition:
+                cached_from[group_id] = log_partition
+            cached_from.setdefault(group_id, log_partition)
+    for log_partition, loaded in loads.items():
+        for tombstone in expiry.sweep(loaded, retention_ms=retention_ms, now_ms=now_ms):
+            goes_to: int | None = log_partition
+            if loaded.profile.one_cache:
+                is_cached = cached_from[tombstone.group_id] == log_partition
+                goes_to = partition_of(tombstone.group_id, partition_count) if is_cached else None
+            if goes_to in planned:
+                planned[goes_to].append(tombstone)
+    return {log_partition: in_plan_order(tombstones) for log_partition, tombstones in planned.items()}
+
+
 def plans_of_rules(segments: Mapping[int, bytes], profile: Profile, partition_count: int) -> Plans:
     loads = {
         log_partition: load([segment], cap_bytes=CAP_BYTES, profile=profile)
         for log_partition, segment in segments.items()
     }
-    return expiry.sweep_all(loads, partition_count=partition_count, retention_ms=RETENTION_MS, now_ms=NOW_MS)
+    return sweep_all(loads, partition_count=partition_count, retention_ms=RETENTION_MS, now_ms=NOW_MS)
 
 
 def plans_of_kernels(segments: Mapping[int, bytes], profile: Profile, partition_count: int) -> Plans:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.analysis.forecast import forecast_of
-from sexton.coordinator.api.plain_view import PlainView, removed_groups
+from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.unloading import unexpected_unloads
 from sexton.coordinator.expiry import NOT_LOADED
 from sexton.coordinator.loading import load
@@ -22,7 +22,7 @@ from sexton.verdicts.expiry import held_offsets, judge, plan, under_block
 from tests.campaign.histories import histories
 from tests.kernels.compare import CAP_BYTES, PROFILES
 from tests.log_builder import BASE_MS, BatchSpec, encode_log
-from tests.oracle import oracle_tables
+from tests.oracle import oracle_tables, removed_groups
 from tests.quality import world
 
 PLAN_COLUMNS: dict[str, Any] = {"plan_id": "plan", "log_partition": 0, "target_log_partition": 0, "key": b"k"}

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from sexton.coordinator import orphans
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.orphans import KnownTopic
-from sexton.coordinator.pins import pin_of
 from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.records import kafka_uuid
 from sexton.tables import TABLES
@@ -36,7 +35,7 @@ from tests.log_builder import (
     group_entry,
     subscription,
 )
-from tests.oracle import oracle_tables
+from tests.oracle import is_behind_log_start, is_beyond_log_end, oracle_tables, pin_of
 
 CAP_BYTES = 1 << 20
 RETENTION_MS = 60_000
@@ -102,14 +101,14 @@ def plainly(loaded: Loaded, row: dict[str, Any], known: orphans.KnownTopics) -> 
     """The same of one offset, by the plain rules."""
     key = (row["group_id"], row["topic"], row["partition"])
     offset = loaded.offsets[key]
-    pin = pin_of(key, loaded)
+    producer_id, first_log_offset, first_timestamp_ms = pin_of(key, loaded) or (None, None, None)
     return {
         "orphan": orphans.orphan_of(key, offset, known),
-        "behind_log_start": orphans.is_behind_log_start(key, offset, known),
-        "beyond_log_end": orphans.is_beyond_log_end(key, offset, known),
-        "pinned_by_producer_id": pin and pin.producer_id,
-        "pinned_first_log_offset": pin and pin.first_log_offset,
-        "pinned_since_ms": pin and pin.first_timestamp_ms,
+        "behind_log_start": is_behind_log_start(key, offset, known),
+        "beyond_log_end": is_beyond_log_end(key, offset, known),
+        "pinned_by_producer_id": producer_id,
+        "pinned_first_log_offset": first_log_offset,
+        "pinned_since_ms": first_timestamp_ms,
     }
 
 

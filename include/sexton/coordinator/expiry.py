@@ -16,13 +16,11 @@ from sexton.coordinator.groups.group import Group
 from sexton.coordinator.groups.share import ShareGroup
 from sexton.coordinator.loading import HOLDS_NOTHING, Loaded
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
-from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Expiry, Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone
 
 _INT64_RANGE = range(-(1 << 63), 1 << 63)
-_NOWHERE = -1
 BROKER_RETENTION = "broker_retention"
 CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS = "offsets.retention.check.interval.ms", 600_000
 """How often a coordinator sweeps: the setting, and Kafka's default."""
@@ -199,37 +197,6 @@ def sweep_unblocked(
         if is_bare and _is_deleted(group, profile) and not group.left_targets:
             planned += group_tombstones(group)
     return in_plan_order(planned)
-
-
-def sweep_all(
-    loads: Mapping[int, Loaded], *, partition_count: int, retention_ms: int, now_ms: int
-) -> dict[int, list[Tombstone]]:
-    """What the sweep of a broker that leads all of `loads` appends to each log partition at `now_ms`.
-
-    From 4.0 on a group's tombstones go to the log partition that holds it. Before, one cache holds the groups of all of
-    them (Profile.one_cache), and the tombstones go to the log partition that the id hashes to; to none where the broker
-    does not lead that (GroupMetadataManager.cleanupGroupMetadata). Of several copies of a group the cache has the one
-    that was loaded first. The log does not record the order of loads: the copy in the group's log partition is taken as
-    the first, then that of the lowest log partition.
-    """
-    planned: dict[int, list[Tombstone]] = {log_partition: [] for log_partition in loads}
-    cached_from: dict[str, int] = {}
-    for log_partition, loaded in sorted(loads.items()):
-        if loaded.holds_nothing:
-            continue
-        for group_id in loaded.groups.by_id:
-            if partition_of(group_id, partition_count) == log_partition:
-                cached_from[group_id] = log_partition
-            cached_from.setdefault(group_id, log_partition)
-    for log_partition, loaded in loads.items():
-        for tombstone in sweep(loaded, retention_ms=retention_ms, now_ms=now_ms):
-            goes_to = log_partition
-            if loaded.profile.one_cache:
-                is_cached = cached_from[tombstone.group_id] == log_partition
-                goes_to = partition_of(tombstone.group_id, partition_count) if is_cached else _NOWHERE
-            if goes_to in planned:
-                planned[goes_to].append(tombstone)
-    return {log_partition: in_plan_order(tombstones) for log_partition, tombstones in planned.items()}
 
 
 def sweep_block(loaded: Loaded, *, retention_ms: int, now_ms: int) -> SweepBlock | None:

@@ -49,22 +49,3 @@ def orphan_of(key: OffsetKey, offset: StoredOffset, known: KnownTopics) -> str |
     if None not in (offset.topic_id, topic.topic_id) and offset.topic_id != topic.topic_id:
         return "topic_recreated"
     return None if 0 <= key[2] < len(topic.log_starts) else "partition_gone"
-
-
-def is_behind_log_start(key: OffsetKey, offset: StoredOffset, known: KnownTopics) -> bool | None:
-    """Whether the offset points to deleted records; None for an orphan, or an unknown log start."""
-    topic = known.by_name.get(key[1])
-    if topic is None or not 0 <= key[2] < len(topic.log_starts) or topic.log_starts[key[2]] < 0:
-        return None
-    if orphan_of(key, offset, known) is not None:
-        return None
-    return offset.committed_offset < topic.log_starts[key[2]]
-
-
-def is_beyond_log_end(key: OffsetKey, offset: StoredOffset, known: KnownTopics) -> bool | None:
-    """Whether the offset points behind the last record; None for an orphan, an unknown log end, or a later commit."""
-    topic = known.by_name.get(key[1])
-    is_later = known.recorded_at_ms is not None and offset.commit_timestamp_ms >= known.recorded_at_ms
-    if topic is None or is_later or not 0 <= key[2] < len(topic.log_ends) or topic.log_ends[key[2]] < 0:
-        return None
-    return None if orphan_of(key, offset, known) is not None else offset.committed_offset > topic.log_ends[key[2]]

@@ -259,7 +259,7 @@ def appended(
 
     `swept` are the plan of that log partition and the ids of its groups, then those of the others that hold groups
     which hash to it, by number. A group's tombstones go where its id hashes to; of several copies of a group the cache
-    has the first of `swept` (`coordinator.expiry.sweep_all`).
+    has the first of `swept`.
     """
     found, cached = [], pa.array([], pa.string())
     for rows, group_ids in swept:

@@ -1,8 +1,8 @@
 """Compares offsets with the cluster's topics, as Arrow columns.
 
 Finds orphans (offsets of a deleted topic, a recreated topic, a partition that is gone) and offsets before the start of
-the partition's log. The rules are those of `coordinator.orphans`, without a Python object for each offset; the tests
-compare the two.
+the partition's log. The first rule is that of `coordinator.orphans`, without a Python object for each offset; the tests
+compare both.
 """
 
 from dataclasses import dataclass

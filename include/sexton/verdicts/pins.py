@@ -1,7 +1,4 @@
-"""Finds, for each offset, the oldest open transaction that holds a value of the same key, as Arrow columns.
-
-The rule is `coordinator.pins.pin_of`, without a Python object for each offset.
-"""
+"""Finds, for each offset, the oldest open transaction that holds a value of the same key, as Arrow columns."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -12,7 +12,7 @@ from typing import Any
 
 from sexton.coordinator import expiry
 from sexton.coordinator.api.coordinator import Shard, shard_after_load
-from sexton.coordinator.api.plain_view import PlainView, removed_groups
+from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.unloading import unexpected_unloads
 from sexton.coordinator.loading import load
@@ -22,6 +22,7 @@ from sexton.kernels.results import finish
 from tests.campaign.broker.logs import RETENTION_MS
 from tests.campaign.checks import Tables
 from tests.kernels.compare import CAP_BYTES, fold_bytes, planned
+from tests.oracle import removed_groups
 
 Keys = Mapping[str, frozenset[bytes]]
 """Keys of tombstones by group id."""

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from sexton.cli.fetch_in_flight import in_flight_offsets
-from sexton.coordinator.api.commit import Commit, CommitPartition, group_made, left_in_flight, validate_commit
+from sexton.coordinator.api.commit import Commit, CommitPartition, group_made, validate_commit
 from sexton.coordinator.api.coordinator import LOADING, Coordinator, Shard, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember
@@ -242,25 +242,11 @@ def test_which_refused_commits_make_a_group():
         assert made(release, commit("g")) is None  # it is there
 
 
-@pytest.mark.parametrize(
-    "release, is_left",
-    [("0.10.0", False), ("0.10.1", True), ("3.7", True), ("3.8", False), ("4.3.1", False)],
-)
-def test_what_was_refused_for_its_metadata_stays_in_flight_up_to_3_7(release, is_left):
-    profile = of_broker(release)
-    refused = {("t", 1): Error.OFFSET_METADATA_TOO_LARGE}
-    found = left_in_flight({("t", 0): Error.NONE, **refused}, profile=profile)
-    assert found == ({("t", 1)} if is_left else set())
-    assert left_in_flight(refused, profile=profile) == set()
-
-
 def test_what_is_left_of_a_transaction_is_unstable_until_its_marker():
     """KAFKA-16371; a marker ABORT frees it, COMMIT throws (completePendingTxnOffsetCommit)."""
-    profile = of_broker("3.7")
-    outcome = {("t", 0): Error.NONE, ("t", 1): Error.OFFSET_METADATA_TOO_LARGE}
-    (left,) = left_in_flight(outcome, profile=profile)
+    left = ("t", 1)
     for is_commit in (False, True):
-        group, flying = ScalaCommits(), in_flight_offsets(dict.fromkeys(outcome, 5))
+        group, flying = ScalaCommits(), in_flight_offsets(dict.fromkeys([("t", 0), left], 5))
         group.prepare_txn_offset_commit(7, flying)
         group.on_txn_offset_commit_append(7, ("t", 0), flying["t", 0], log_offset=3)
         assert group.is_unstable(left)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sexton.coordinator.api.plain_view import PlainView, removed_groups
+from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.unloading import unexpected_unload_text, unexpected_unloads, unload
 from sexton.coordinator.loading import load
 from sexton.coordinator.partitioner import partition_of
@@ -22,6 +22,7 @@ from tests.log_builder import (
     old_group_entry,
     tombstone,
 )
+from tests.oracle import removed_groups
 
 JAVA, SCALA = profile_of("group_coordinator:4.3.1"), profile_of("group_metadata_manager:2.8")
 MEMBERLESS = classic_fields()

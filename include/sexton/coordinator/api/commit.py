@@ -127,20 +127,6 @@ def _knows_version(commit: Commit, profile: Profile) -> bool:
     return not profile.is_java or commit.api_version >= _OLDEST_JAVA_API
 
 
-def left_in_flight(outcome: Mapping[TopicPartition, Error], *, profile: Profile) -> frozenset[TopicPartition]:
-    """What stays in flight after the answer, until the next load or commit: KAFKA-16371, 0.10.1 to 3.7.
-
-    prepareOffsetCommit was given partitions too whose metadata is too large; nothing takes those back. Where every
-    partition is refused, the commit is answered before. As long as they are in flight they do not expire, and the group
-    stays. In a transaction (prepareTxnOffsetCommit) they are unstable until its marker; if that is COMMIT, the
-    coordinator throws while it stores what the transaction holds of the group (ScalaCommits).
-    """
-    refused = {key for key, error in outcome.items() if error is Error.OFFSET_METADATA_TOO_LARGE}
-    is_appended = Error.NONE in outcome.values()
-    leaks = is_appended and profile.knows_commits_in_flight and not profile.sweeps_all_that_is_due
-    return frozenset(refused if leaks else ())
-
-
 def _fits(partition: CommitPartition, max_metadata_length: int) -> bool:
     units = len((partition.metadata or "").encode("utf-16-le", "surrogatepass")) // 2
     return units <= max_metadata_length

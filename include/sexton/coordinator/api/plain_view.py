@@ -1,20 +1,12 @@
-"""`PlainView`: a log partition that the plain replay has loaded, as a `PartitionView` (view.py).
-
-`removed_groups` are the classic groups whose last metadata record in the log is a tombstone.
-"""
+"""`PlainView`: a log partition that the plain replay has loaded, as a `PartitionView` (view.py)."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from sexton.coordinator.api.view import LoadedGroup, LoadedMember, TopicPartition
 from sexton.coordinator.loading import Loaded
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
-from sexton.errors import LogError
-from sexton.log.batch import Batch, Record, read_batches, read_records
-from sexton.records import decode_key
-
-_GROUP_METADATA = 2
 
 
 class PlainView:
@@ -55,27 +47,3 @@ class PlainView:
         for (group_id, topic, partition), offset in self._loaded.offsets.items():
             found.setdefault(group_id, {})[topic, partition] = offset
         return found
-
-
-def removed_groups(chunks: Iterable[bytes], *, cap_bytes: int) -> set[str]:
-    """Classic groups whose last record of type 2 in a log partition is a tombstone; `chunks` in log order.
-
-    Unreadable records are skipped: the replay reports them.
-    """
-    removed: set[str] = set()
-    for record in _data_records(chunks, cap_bytes):
-        try:
-            record_type, key = decode_key(record.key or b"")
-        except LogError:
-            continue
-        if record_type == _GROUP_METADATA:
-            (removed.add if record.value is None else removed.discard)(key.group_id)
-    return removed
-
-
-def _data_records(chunks: Iterable[bytes], cap_bytes: int) -> Iterator[Record]:
-    for chunk in chunks:
-        for batch in read_batches(chunk):
-            if isinstance(batch, Batch) and not batch.is_control:
-                found = read_records(batch, cap_bytes=cap_bytes)
-                yield from (record for record in found if isinstance(record, Record))

@@ -78,9 +78,9 @@ def unexpected_unloads(
 ) -> tuple[str, ...]:
     """Groups over which a Scala coordinator's load ends in "Unexpected unload of active group", in order.
 
-    `view` is what was loaded, `removed` the groups of which the log partition ends in a tombstone of their metadata
-    (plain_view.removed_groups), `cached` those that were in memory before the load. The check comes last: the error is
-    logged, and everything is served. A group that this load has made fails the check, too: one with nothing left but
+    `view` is what was loaded, `removed` the groups of which the log partition ends in a tombstone of their metadata,
+    `cached` those that were in memory before the load. The check comes last: the error is logged, and everything is
+    served. A group that this load has made fails the check, too: one with nothing left but
     offsets of an open transaction, and in 0.10.1 one with any offsets.
     """
     if profile.is_java or not profile.reads(2):

@@ -9,12 +9,12 @@ from dataclasses import asdict
 from sexton.lake.catalog import open_lake
 from sexton.maintenance import audit_lag
 from sexton.pipeline import job
-from sexton.requests import LagRequest, clock_ms
+from sexton.requests import LagRequest, now_ms
 from sexton.runs.folder import RunFolder
 
 
 def run(asked: LagRequest, folder: RunFolder) -> dict[str, object]:
-    return asdict(audit_lag.run(folder, open_lake(), asked, as_of_ms=asked.now, now_ms=clock_ms))
+    return asdict(audit_lag.run(folder, open_lake(), asked, as_of_ms=asked.now, now_ms=now_ms))
 
 
 if __name__ == "__main__":

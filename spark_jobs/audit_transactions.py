@@ -9,14 +9,14 @@ from dataclasses import asdict
 from sexton.lake.catalog import open_lake
 from sexton.maintenance import audit_transactions
 from sexton.pipeline import job
-from sexton.requests import TransactionRequest, clock_ms
+from sexton.requests import TransactionRequest, now_ms
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 
 
 def run(asked: TransactionRequest, folder: RunFolder) -> dict[str, object]:
     with Engine("audit_transactions", iceberg=True) as engine:
-        done = audit_transactions.run(engine, folder, open_lake(), asked, as_of_ms=asked.now, now_ms=clock_ms)
+        done = audit_transactions.run(engine, folder, open_lake(), asked, as_of_ms=asked.now, now_ms=now_ms)
     return asdict(done)
 
 

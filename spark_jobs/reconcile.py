@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 
 from sexton.maintenance import reconcile
 from sexton.pipeline import job
-from sexton.requests import ReconcileRequest, SnapshotRequest, clock_ms
+from sexton.requests import ReconcileRequest, SnapshotRequest, now_ms
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings
@@ -25,7 +25,7 @@ def run(asked: ReconcileRequest, folder: RunFolder) -> dict[str, object]:
         cluster_id=asked.cluster_id,
     )
     with Engine("reconcile") as engine:
-        done = reconcile.run(engine, request, seed=asked.now, most_groups=most, now_ms=clock_ms)
+        done = reconcile.run(engine, request, seed=asked.now, most_groups=most, now_ms=now_ms)
     outcome = asdict(replace(done, differences=[]))
     del outcome["differences"]  # they name groups; outcomes and alerts do not
     if not done.differences:

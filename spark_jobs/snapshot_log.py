@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from sexton.pipeline import job, snapshot_log
-from sexton.requests import SnapshotRequest, clock_ms
+from sexton.requests import SnapshotRequest, now_ms
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_of_task
 
@@ -31,7 +31,7 @@ def run(asked: SnapshotRequest, folder: RunFolder) -> dict[str, object]:
         fetched = "nothing: an earlier snapshot has settled the instant"
     else:
         with engine_of_task("snapshot_log") as engine:
-            snapshot = snapshot_log.run(engine, asked, now_ms=clock_ms, notify=keep)
+            snapshot = snapshot_log.run(engine, asked, now_ms=now_ms, notify=keep)
         fetched = "new batches" if snapshot.segments else "nothing new"
     if snapshot.looked_because is not None:
         fetched = f"no log: groups were looked at by Admin API ({snapshot.looked_because})"

@@ -100,7 +100,8 @@ def names(title: str, description: str) -> dict[str, Any]:
     return form("What to restore", title, f"{description} Empty: all.", **more)
 
 
-def clock_ms() -> int:
+def now_ms() -> int:
+    """This machine's clock, read once by whoever builds a request."""
     return time.time_ns() // 1_000_000
 
 
@@ -246,7 +247,7 @@ class ReplayRequest(RulesRequest):
         "replay in full and compare with the checkpoint of --as-of (default: the newest); exit code 3 if they differ",
         one_of=MODE,
     )
-    taken_at_ms: int = Field(default_factory=clock_ms)
+    taken_at_ms: int = Field(default_factory=now_ms)
     partition_count: int | None = None
     load_buffer_bytes: int | None = None
     codec: int | None = None
@@ -325,7 +326,7 @@ class PublishRequest(JobRequest):
 class AgesRequest(JobRequest):
     """The instant at which ages are measured."""
 
-    now: int = option(clock_ms, "instant at which ages are measured (default: now)", "MS", task="now_ms(dag_run)")
+    now: int = option(now_ms, "instant at which ages are measured (default: now)", "MS", task="now_ms(dag_run)")
 
 
 class ArchiveRequest(AgesRequest):

@@ -21,9 +21,9 @@ from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
 from sexton.kernels.warm_up import warm_up
-from sexton.pipeline.audit import AuditRequest, run_audit
-from sexton.pipeline.replay_groups import ReplayRequest, now_ms
+from sexton.pipeline.standalone import run_audit
 from sexton.ports import free_port
+from sexton.requests import ReplayRequest, now_ms
 from sexton.runs.engine import Engine, spark_environment
 from sexton.settings import PROJECT_ROOT, program
 from sexton_dev.processes import Processes
@@ -111,7 +111,7 @@ def main() -> None:
     with Engine("bench", quiet=True) as engine:
         engine.map("Loading kernels", range(2 * WORKERS), lambda _: warm_up())
         start = time.perf_counter()
-        run_audit(engine, AuditRequest(replay=replay, out=out))
+        run_audit(engine, replay, out)
         seconds = time.perf_counter() - start
     print(json.dumps({"seconds": seconds}))
 

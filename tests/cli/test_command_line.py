@@ -33,15 +33,15 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Audited:
     def install(ending: Any) -> list[Any]:
         requests: list[Any] = []
 
-        def double(engine: object, request: Any) -> SimpleNamespace:
-            requests.append(request)
+        def double(engine: object, replay: Any, out: Path, policy: object) -> SimpleNamespace:
+            requests.append(replay)
             if isinstance(ending, BaseException):
                 raise ending
-            RunFolder(request.out).reset()
-            write_run_folder(request.out, ending, source=(request.replay.segments or [request.replay.archive])[0])
+            RunFolder(out).reset()
+            write_run_folder(out, ending, source=(replay.segments or [replay.archive])[0])
             return SimpleNamespace(profile_doubts=())
 
-        monkeypatch.setattr("sexton.pipeline.audit.run_audit", double)
+        monkeypatch.setattr("sexton.pipeline.standalone.run_audit", double)
         monkeypatch.setattr("sexton.runs.processes.engine_here", lambda name, **_: nullcontext())
         return requests
 
@@ -108,7 +108,7 @@ def test_what_the_audit_is_asked(run: Run, audited: Audited, tmp_path: Path) -> 
     instants = ["--as-of", "2023-11-14T22:13:20Z", "--taken-at", AS_OF_MS + 5]
     assert run("audit", "--segments", tmp_path / "in", "--out", tmp_path / "out", *options, *instants)[0] == 0
     assert run("audit", "--archive", "s3://bucket/x", "--out", tmp_path / "out")[0] == 0
-    first, second = (request.replay for request in requests)
+    first, second = requests
     assert (first.segments, first.archive) == ([str(tmp_path / "in")], None)
     assert (first.as_of_ms, first.taken_at_ms, first.retention_minutes) == (AS_OF_MS, AS_OF_MS + 5, 5)
     assert (first.profile, first.topics_file) == ("group_coordinator:4.1", str(topics))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.pipeline.standalone_plan import PlanRequest, make_plan
+from sexton.pipeline.standalone import make_plan
 from sexton.plans.read_plan import read_plan
 from sexton.quality import duckdb_checks
 from sexton.quality.expectation import Result
@@ -105,12 +105,11 @@ def test_what_no_check_passed_is_not_kept(archive: Archive, tmp_path: Path, monk
         return [replace(first, success=False, severity="critical"), *others]
 
     replay = ReplayRequest(run_id="r", archive=archive.root, taken_at_ms=LATER_MS, retention_minutes=1)
-    request = PlanRequest(replay=replay, policy=None, out=tmp_path / "out")
     with SerialEngine("tests", quiet=True) as engine:
         with monkeypatch.context() as patch:
             patch.setattr(duckdb_checks, "check", failing)
-            made = make_plan(engine, request, page=lambda _: b"")
-        kept = make_plan(engine, request, page=lambda _: b"").kept_at
+            made = make_plan(engine, replay, tmp_path / "out", None, page=lambda _: b"")
+        kept = make_plan(engine, replay, tmp_path / "out", None, page=lambda _: b"").kept_at
     assert (made.kept_at, made.why_not, made.failed_checks) == (None, "1 critical checks failed", 1)
     assert kept is not None
 

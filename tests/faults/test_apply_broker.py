@@ -29,9 +29,9 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.ledger.ledger import Ledger
-from sexton.pipeline.replay_groups import now_ms
 from sexton.plans.plan import Plan
 from sexton.ports import free_port
+from sexton.requests import now_ms
 from sexton.settings import settings, variable
 from sexton_dev.broker import EmbeddedBroker
 from tests.clients import make_topics

@@ -20,10 +20,10 @@ from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.log.batch import Record, read_records
-from sexton.pipeline.replay_groups import now_ms
 from sexton.records import decode_key
 from sexton.replicas import Comparison, archived_logs, compare, open_replicas
 from sexton.replicas.copy import copy_replicas
+from sexton.requests import now_ms
 from sexton_dev.broker import run_tool
 from tests.clients import joined
 from tests.environment import with_settings

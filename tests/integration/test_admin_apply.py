@@ -35,9 +35,9 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.ledger.ledger import Ledger
-from sexton.pipeline.replay_groups import now_ms
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
+from sexton.requests import now_ms
 from sexton.settings import environment
 from tests.clients import joined, make_topics
 from tests.faults.apply_worlds import ANY, HOUR_MS

@@ -33,11 +33,11 @@ from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import own_actions
 from sexton.log.batch import encode_batch
-from sexton.pipeline.replay_groups import now_ms
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
 from sexton.policy import read_policy
 from sexton.ports import free_port
+from sexton.requests import now_ms
 from sexton.settings import environment
 from sexton_dev.broker import EmbeddedBroker
 from tests.aged import age

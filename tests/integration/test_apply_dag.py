@@ -23,7 +23,7 @@ from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.ledger.ledger import Ledger
-from sexton.pipeline.replay_groups import now_ms
+from sexton.requests import now_ms
 from sexton.runs.folder import RunRecord
 from sexton.settings import Settings
 from sexton_dev.broker import EmbeddedBroker

@@ -37,7 +37,7 @@ from sexton.lake.catalog import Lake, open_lake
 from sexton.lake.read import PublishedRun, published_runs, read_published
 from sexton.local import compose_init
 from sexton.local.compose_init import KEPT
-from sexton.pipeline.audit import AuditRequest, run_audit
+from sexton.pipeline.standalone import run_audit
 from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
@@ -306,7 +306,7 @@ def test_the_run_equals_that_of_one_machine(ran: Ran, tmp_path: Path) -> None:
         run_id="here", archive=given["SEXTON_ARCHIVE"], as_of_ms=ran.run.key.as_of_ms, taken_at_ms=0, settle_ms=500
     )
     with SerialEngine("tests", quiet=True) as engine:
-        here = run_audit(engine, AuditRequest(replay=asked, out=tmp_path))
+        here = run_audit(engine, asked, tmp_path)
     there = run_folder_of(ran)
     assert here.plan_id == there.read_run().plan_id
     for table in ("committed_offsets", "groups", "members", "offset_verdicts", "tombstones", "load_profile"):

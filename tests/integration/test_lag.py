@@ -20,7 +20,7 @@ from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.pipeline.measure_lag import measure
-from sexton.pipeline.replay_groups import now_ms
+from sexton.requests import now_ms
 from sexton_dev.workload import wait
 from tests.clients import admin_of, make_topics
 from tests.commands import sexton

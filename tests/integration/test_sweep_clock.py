@@ -22,8 +22,8 @@ from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton.log.batch import Batch, read_batches, read_records
-from sexton.pipeline.replay_groups import now_ms
 from sexton.ports import free_port
+from sexton.requests import now_ms
 from sexton_dev.broker import EmbeddedBroker
 from tests.clients import commit_for, make_topics
 from tests.integration.stages import snapshot

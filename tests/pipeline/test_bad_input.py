@@ -10,7 +10,7 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.errors import NoCoverage, UsageError
 from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch
-from sexton.pipeline.audit import AuditRequest, run_audit
+from sexton.pipeline.standalone import run_audit
 from sexton.report import write_report
 from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
@@ -75,7 +75,7 @@ def audited(small: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
         run_id="bad", segments=str(root / "log"), as_of_ms=LATER_MS, taken_at_ms=LATER_MS, partition_count=8,
         retention_minutes=RETENTION_MINUTES,
     )  # fmt: skip
-    record = run_audit(small, AuditRequest(replay=replay, out=root / "out"))
+    record = run_audit(small, replay, root / "out")
     assert record.partition_count == LOG_PARTITIONS
     return root / "out"
 
@@ -133,7 +133,7 @@ def test_a_folder_without_a_log_is_told_in_one_line(small: Engine, tmp_path: Pat
         root.write_text("x")
     replay = ReplayRequest(run_id="bad", segments=str(root), taken_at_ms=LATER_MS)
     with pytest.raises(UsageError) as caught:
-        run_audit(small, AuditRequest(replay=replay, out=tmp_path / "out"))
+        run_audit(small, replay, tmp_path / "out")
     assert str(root) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -144,4 +144,4 @@ def test_an_instant_before_everything_has_no_coverage(small: Engine, tmp_path: P
     (folder / f"{0:020d}.log").write_bytes(damaged(GOOD))
     replay = ReplayRequest(run_id="bad", segments=str(tmp_path / "log"), as_of_ms=BASE_MS, taken_at_ms=LATER_MS)
     with pytest.raises(NoCoverage):
-        run_audit(small, AuditRequest(replay=replay, out=tmp_path / "out"))
+        run_audit(small, replay, tmp_path / "out")

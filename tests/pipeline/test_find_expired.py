@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sexton.pipeline import find_expired, replay_groups
-from sexton.pipeline.audit import AuditRequest, run_audit
+from sexton.pipeline.standalone import run_audit
 from sexton.policy import Policy, parse_policy
 from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
@@ -67,7 +67,7 @@ def audited(archive: Archive, small: Engine, tmp_path_factory: pytest.TempPathFa
     file = tmp_path_factory.mktemp("topics") / "topics.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in archive.topics))
     asked = request(archive, out, topics_file=str(file))
-    return RunFolder(out), run_audit(small, AuditRequest(replay=asked, out=out, policy=policy_of()))
+    return RunFolder(out), run_audit(small, asked, out, policy_of())
 
 
 def verdicts(folder: RunFolder) -> dict[tuple[str, str, int], dict[str, Any]]:

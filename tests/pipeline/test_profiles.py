@@ -13,7 +13,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set
 from sexton.pipeline import replay_groups
-from sexton.pipeline.audit import AuditRequest, run_audit
+from sexton.pipeline.standalone import run_audit
 from sexton.requests import ReplayRequest
 from sexton.runs.choose_profile import AMBIGUOUS, AUTO, Evidence, choose, of_evidence, of_version
 from sexton.runs.engine import Engine
@@ -235,7 +235,7 @@ def test_an_unproven_release_is_told() -> None:
 
 def audit(engine: Engine, out: Path, segments: Path, profile: str, **options: object) -> RunRecord:
     replay = ReplayRequest(run_id="test", segments=str(segments), taken_at_ms=BASE_MS * 2, profile=profile, **options)
-    return run_audit(engine, AuditRequest(replay=replay, out=out))
+    return run_audit(engine, replay, out)
 
 
 OF_1_1_MS, OF_3_6_MS, LATER_MS = (
@@ -345,7 +345,7 @@ def test_an_archive_plans_tombstones_for_a_log_partition_that_was_empty(small: E
         run_id="test", archive=archive.root, as_of_ms=BASE_MS + 400_000, since_ms=BASE_MS - 60_000,
         taken_at_ms=BASE_MS * 2, profile="group_metadata_manager:3.9",
     )  # fmt: skip
-    record = run_audit(small, AuditRequest(replay=replay, out=tmp_path / "out"))
+    record = run_audit(small, replay, tmp_path / "out")
     assert (record.log_partitions, record.cuts) == ([0, 1], {0: 2, 1: 0})
     planned = [(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "out", "tombstones")]
     assert planned == [(1, lost)]

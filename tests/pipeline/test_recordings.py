@@ -10,7 +10,7 @@ import pytest
 
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.pipeline import replay_groups
-from sexton.pipeline.audit import AuditRequest, run_audit
+from sexton.pipeline.standalone import run_audit
 from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
@@ -30,7 +30,7 @@ TAKEN_AT_MS = 1_796_000_000_000  # some days after the recordings
 
 def audit(engine: Engine, out: Path, segments: Path, **options: object) -> RunRecord:
     replay = ReplayRequest(run_id="test", segments=str(segments), taken_at_ms=TAKEN_AT_MS, **options)
-    return run_audit(engine, AuditRequest(replay=replay, out=out))
+    return run_audit(engine, replay, out)
 
 
 @pytest.mark.parametrize("recording", RECORDINGS)

@@ -8,7 +8,7 @@ import pytest
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import NoCoverage, UsageError
 from sexton.pipeline import plan_tombstones
-from sexton.pipeline.standalone_plan import judged_run
+from sexton.pipeline.standalone import judged_run
 from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.processes import SerialEngine

@@ -15,7 +15,7 @@ import pytest
 
 from sexton.archive.folder import Folder
 from sexton.errors import SextonError, UsageError
-from sexton.pipeline.audit import AuditRequest, run_audit
+from sexton.pipeline.standalone import run_audit
 from sexton.requests import ReplayRequest
 from sexton.runs import processes as local
 from sexton.runs.engine import Engine, Exchange
@@ -118,8 +118,8 @@ def test_an_audit_is_the_same_over_spark(
     for bound in ("THREADS_BYTES", "KEPT_BYTES"):  # nothing is too small to be spread
         monkeypatch.setattr(local, bound, 0)
     request = ReplayRequest(run_id="one", segments=str(LOG), taken_at_ms=1 << 60)
-    here = run_audit(processes, AuditRequest(replay=request, out=tmp_path / "here"))
-    there = run_audit(engine, AuditRequest(replay=request, out=tmp_path / "there"))
+    here = run_audit(processes, request, tmp_path / "here")
+    there = run_audit(engine, request, tmp_path / "there")
     assert (here.engine, there.engine) == ("local", "spark")
     assert here.model_copy(update={"engine": "spark"}) == there
     files = sorted(path.relative_to(tmp_path / "here") for path in (tmp_path / "here").rglob("*.parquet"))
@@ -133,7 +133,7 @@ def test_a_small_log_needs_no_processes(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(local, "ProcessPoolExecutor", lambda *_, **__: pytest.fail("processes were started"))
     request = ReplayRequest(run_id="one", segments=str(LOG), taken_at_ms=1 << 60)
     with engine_here("test", quiet=True, reads=[LOG]) as engine:
-        assert run_audit(engine, AuditRequest(replay=request, out=tmp_path / "out")).counts["committed_offsets"]
+        assert run_audit(engine, request, tmp_path / "out").counts["committed_offsets"]
 
 
 def test_processes_that_were_not_started_early_start_with_the_first_work() -> None:

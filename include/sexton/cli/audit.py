@@ -59,12 +59,11 @@ def audit(
     from sexton.runs.processes import engine_here
 
     with engine_here("sexton audit", quiet=json, reads=replay.folders) as engine:
-        from sexton.pipeline.audit import AuditRequest, run_audit
+        from sexton.pipeline.standalone import run_audit
         from sexton.report import write_report
         from sexton.summary import summary_json
 
-        request = AuditRequest(replay=replay.request("audit"), out=out, policy=rules)
-        record = run_audit(engine, request)
+        record = run_audit(engine, replay.request("audit"), out, rules)
     print_doubts(record.profile_doubts)
     summary = write_report(out)
     if json:

@@ -43,7 +43,7 @@ def replayed(
     replay.check(name)
     rules = read_policy_file(policy)
 
-    from sexton.pipeline.standalone_plan import judged_run
+    from sexton.pipeline.standalone import judged_run
     from sexton.runs.folder import RunFolder
     from sexton.runs.processes import engine_here
 

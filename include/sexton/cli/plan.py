@@ -14,7 +14,7 @@ from sexton.report.names import visible
 from sexton.uris import uri_without_login
 
 if TYPE_CHECKING:
-    from sexton.pipeline.standalone_plan import Planned
+    from sexton.pipeline.standalone import Planned
     from sexton.plans.plan import PlanRecord
 
 EXAMPLES = """\
@@ -54,11 +54,10 @@ def plan(
     from sexton.runs.processes import engine_here
 
     with engine_here("sexton plan", quiet=json, reads=replay.folders) as engine:
-        from sexton.pipeline.standalone_plan import PlanRequest, make_plan
+        from sexton.pipeline.standalone import make_plan
         from sexton.report.plan_page import render_plan
 
-        request = PlanRequest(replay=replay.request("plan"), policy=rules, out=out)
-        made = make_plan(engine, request, page=render_plan)
+        made = make_plan(engine, replay.request("plan"), out, rules, page=render_plan)
     print_doubts(made.record.profile_doubts)
     if json:
         print_json(_fields(made, out))

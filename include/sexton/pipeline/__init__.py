@@ -4,6 +4,6 @@ snapshot_log -> replay_groups -> find_expired -> plan_tombstones -> validate_tab
 
 Every stage reads and fills one run folder (`runs.folder.RunFolder`): a stage can be killed and run again, and
 `sexton audit` and the DAG run the same code. `fetch_log` and `continuation` belong to snapshot_log, `replay_record`
-and `misplaced` to replay_groups. `import_log` archives a broker's disk; `audit` and `standalone_plan` run the stages
-without Airflow or a lake; `job` is the command line of every Spark job.
+and `misplaced` to replay_groups. `import_log` archives a broker's disk; `standalone` runs the stages without
+Airflow or a lake; `job` is the command line of every Spark job.
 """

@@ -20,7 +20,7 @@ from sexton.lake.read import published_runs
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.pipeline.publish_tables import require_pass, row_of
 from sexton.policy import Policy
-from sexton.requests import HistoryRequest, ReplayRequest, clock_ms
+from sexton.requests import HistoryRequest, ReplayRequest, now_ms
 from sexton.runs.checkpoint import Base, publish_checkpoint
 from sexton.runs.engine import Engine
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
@@ -50,7 +50,7 @@ class History:
 
 def instants_of(request: HistoryRequest) -> range:
     """The instants that are asked for; UsageError if there are none, or too many."""
-    end_ms = clock_ms() if request.to_ms is None else request.to_ms
+    end_ms = now_ms() if request.to_ms is None else request.to_ms
     found = range(request.from_ms, end_ms + 1, request.step_minutes * 60_000)
     if not found:
         raise UsageError("the end is before the beginning", where="--to")

@@ -8,7 +8,6 @@ nearest published checkpoint where it can, with the same result as a full replay
 Where a cluster hides its log, the tables come from looks by Admin API (pipeline.merge_looks).
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,8 +59,6 @@ from sexton.runs.source import LogSource, open_archive, open_segments
 from sexton.settings import settings
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, sweep_block
-
-__all__ = ["STATE_TABLES", "ReplayRequest", "now_ms", "run"]
 
 STATE_TABLES = (
     "committed_offsets",
@@ -420,8 +417,3 @@ def with_log_partition(rows: pa.Table, table: str, log_partition: int) -> pa.Tab
     if "log_partition" in rows.column_names or "log_partition" not in TABLES[table].column_names:
         return rows
     return rows.append_column("log_partition", pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows))
-
-
-def now_ms() -> int:
-    """This machine's clock, read once by whoever builds a request."""
-    return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""A plan without a lake and without Airflow: replay, judge, plan and check, and store it in the archive if it passed.
+"""The stages of one run in one process and one Spark session, without Airflow or a lake: `sexton audit` and `plan`.
 
 The same stages as in the pipeline, so that the plan of an instant is the same wherever it is made. A plan that was not
 checked is not stored: plans are stored to be applied.
@@ -21,15 +21,6 @@ from sexton.tables import TABLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRequest:
-    """What to plan for (see ReplayRequest), by which policy if any, and the folder that receives the run."""
-
-    replay: ReplayRequest
-    policy: Policy | None
-    out: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """A plan that was made. `kept_at` is its folder in the archive, None where it is not kept; `why_not` says why."""
 
@@ -40,21 +31,27 @@ class Planned:
     why_not: str | None
 
 
-def make_plan(engine: Engine, request: PlanRequest, *, page: Page) -> Planned:
-    """Make the plan of an instant in `request.out`, and keep it where it is of an archive, sound and not empty."""
-    folder = RunFolder(request.out, keeps_tables=True)
-    record = judged_run(engine, folder, request.replay, request.policy)
+def run_audit(engine: Engine, replay: ReplayRequest, out: Path, policy: Policy | None = None) -> RunRecord:
+    """Replay, judge, plan and validate into `out`; a failed check is a row of dq_results, not an error."""
+    folder = RunFolder(out, keeps_tables=True)
+    replay_groups.run(engine, folder, replay, keeps_fold=False)
+    find_expired.run(engine, folder, policy=policy)
+    plan_tombstones.run(engine, folder)
+    return validate_tables.check_folder(folder)
+
+
+def make_plan(engine: Engine, replay: ReplayRequest, out: Path, policy: Policy | None, *, page: Page) -> Planned:
+    """Make the plan of an instant in `out`, and keep it where it is of an archive, sound and not empty."""
+    folder = RunFolder(out, keeps_tables=True)
+    judged_run(engine, folder, replay, policy)
     plan_tombstones.run(engine, folder, page=page)
     record = validate_tables.check_folder(folder)
     plan, failed = own_plan(folder), failed_critical(folder)
-    why_not = _why_not(record, plan, failed)
+    why_not, kept_at = _why_not(record, plan, failed), None
     if why_not is None:
-        archive = str(request.replay.archive)
+        archive = str(replay.archive)
         keep_plan(folder, plan.record, archive)
-        _, root = filesystem(archive)
-        kept_at = plan_folder(root, plan.record.cluster_id, plan.record.plan_id)
-    else:
-        kept_at = None
+        kept_at = plan_folder(filesystem(archive)[1], plan.record.cluster_id, plan.record.plan_id)
     return Planned(record=record, plan=plan, failed_checks=failed, kept_at=kept_at, why_not=why_not)
 
 

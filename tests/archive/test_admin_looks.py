@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.archive.admin_looks import COVERED_MS, AdminLooks, admin_look_instants, read_admin_look, read_look_table
+from sexton.archive.admin_looks import COVERED_MS, AdminLooks
 from sexton.archive.verify import verify
 from sexton.errors import UsageError
 from sexton.failpoints import FAILPOINTS
@@ -18,9 +18,9 @@ KEY = ("g", "t", 0)
 
 def test_written_and_read(archive: Archive) -> None:
     look = write_look(archive, START_MS, {"g": {}, "h": {"state": "Stable"}}, {KEY: 5})
-    assert read_admin_look(archive.fs, archive.root, CLUSTER, START_MS) == look
+    assert AdminLooks(archive.fs, archive.root, CLUSTER).manifest(START_MS) == look
     assert look.rows == {"groups": 2, "members": 0, "offsets": 1}
-    groups = read_look_table(archive.fs, archive.root, look, "groups", ["group_id", "state"])
+    groups = AdminLooks(archive.fs, archive.root, CLUSTER).read_table(look, "groups").select(["group_id", "state"])
     assert groups.to_pylist() == [{"group_id": "g", "state": "Empty"}, {"group_id": "h", "state": "Stable"}]
     assert verify(archive.fs, archive.root).findings == []
 
@@ -28,9 +28,10 @@ def test_written_and_read(archive: Archive) -> None:
 def test_two_looks_at_one_instant(archive: Archive) -> None:
     write_look(archive, START_MS, {}, {KEY: 1})
     second = write_look(archive, START_MS, {}, {KEY: 2})
-    assert admin_look_instants(archive.fs, archive.root, CLUSTER) == [START_MS, START_MS + 1]
+    assert AdminLooks(archive.fs, archive.root, CLUSTER).instants == [START_MS, START_MS + 1]
     assert second.metadata.taken_at_ms == START_MS + 1
-    assert read_look_table(archive.fs, archive.root, second, "offsets")["committed_offset"].to_pylist() == [2]
+    offsets = AdminLooks(archive.fs, archive.root, CLUSTER).read_table(second, "offsets")
+    assert offsets["committed_offset"].to_pylist() == [2]
 
 
 def test_the_look_that_answers_for_an_instant(archive: Archive) -> None:
@@ -54,7 +55,7 @@ def test_a_file_that_is_not_what_was_written(archive: Archive, name: str) -> Non
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     with pytest.raises(UsageError, match=r"SHA-256 is not the one in its manifest"):
-        read_look_table(archive.fs, archive.root, look, name)
+        AdminLooks(archive.fs, archive.root, CLUSTER).read_table(look, name)
     assert [each.where for each in verify(archive.fs, archive.root).findings] == [str(file)]
     file.unlink()
     (finding,) = verify(archive.fs, archive.root).findings
@@ -68,9 +69,9 @@ def test_a_look_killed_anywhere(archive: Archive, name: str, times: int) -> None
     is_killed = killed(lambda: write_look(archive, START_MS, {"g": {}}, {KEY: 5}), f"{name}:{times}")
     assert is_killed == (times == 1 or "manifest" not in name)
     is_whole = not is_killed or name == "admin_look_manifest.after"
-    assert admin_look_instants(archive.fs, archive.root, CLUSTER) == ([START_MS] if is_whole else [])
+    assert AdminLooks(archive.fs, archive.root, CLUSTER).instants == ([START_MS] if is_whole else [])
     write_look(archive, START_MS, {"g": {}}, {KEY: 5})
-    instants = admin_look_instants(archive.fs, archive.root, CLUSTER)
-    look = read_admin_look(archive.fs, archive.root, CLUSTER, instants[-1])
-    assert read_look_table(archive.fs, archive.root, look, "offsets").num_rows == 1
+    instants = AdminLooks(archive.fs, archive.root, CLUSTER).instants
+    look = AdminLooks(archive.fs, archive.root, CLUSTER).manifest(instants[-1])
+    assert AdminLooks(archive.fs, archive.root, CLUSTER).read_table(look, "offsets").num_rows == 1
     assert verify(archive.fs, archive.root).findings == []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.archive.admin_looks import AdminLook, AdminLooks, read_admin_look
+from sexton.archive.admin_looks import AdminLook, AdminLooks
 from sexton.archive.look_intervals import merge_looks
 from tests.archive.admin_looks import write_look
 from tests.archived import CLUSTER, Archive
@@ -204,4 +204,4 @@ def test_every_instant_lies_in_its_interval(tmp_path_factory, steps, is_consumer
                     after_ms = row["commit_after_ms"]
                     assert after_ms is None or after_ms < world.committed_ms[key]
                     assert world.committed_ms[key] <= row["commit_by_ms"]
-    assert read_admin_look(archive.fs, archive.root, CLUSTER, taken[-1]).rows["groups"] == 1
+    assert AdminLooks(archive.fs, archive.root, CLUSTER).manifest(taken[-1]).rows["groups"] == 1

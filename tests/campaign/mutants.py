@@ -29,7 +29,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs as pafs
 
-from sexton.archive.admin_looks import SCHEMAS, read_admin_look, read_look_table
+from sexton.archive.admin_looks import SCHEMAS, AdminLooks
 from sexton.archive.metadata_log import read_bootstrap, read_metadata_log
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
@@ -244,9 +244,10 @@ def check_looks(rng: Random) -> None:
         told["sha256"][changed] = hashlib.sha256(spoiled).hexdigest()
         manifest.write_text(json.dumps(told), "utf-8")
     try:
-        look = read_admin_look(archive.fs, archive.root, archive.cluster_id, 1_000)
+        looks = AdminLooks(archive.fs, archive.root, archive.cluster_id)
+        look = looks.manifest(1_000)
         for name in SCHEMAS if path == manifest else [changed]:
-            assert read_look_table(archive.fs, archive.root, look, name).schema.equals(SCHEMAS[name]), name
+            assert looks.read_table(look, name).schema.equals(SCHEMAS[name]), name
     except UsageError:
         pass
     finally:

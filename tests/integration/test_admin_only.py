@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyarrow import fs as pafs
 
-from sexton.archive.admin_looks import AdminLooks, admin_look_instants, read_admin_look
+from sexton.archive.admin_looks import AdminLooks
 from sexton.archive.look_intervals import merge_looks
 from sexton.archive.verify import verify
 from sexton.cli import main
@@ -203,9 +203,9 @@ def test_the_brokers_own_tombstones_come_in_the_intervals(
     written = tombstones(tmp_path / "log")
     expired = checked = 0
     (cluster_id,) = (folder.name for folder in (tmp_path / "looks").iterdir())
-    instants = admin_look_instants(LOCAL, str(tmp_path / "looks"), cluster_id)
+    instants = AdminLooks(LOCAL, str(tmp_path / "looks"), cluster_id).instants
     for taken_at_ms in instants[:: max(1, len(instants) // 25)]:
-        look = read_admin_look(LOCAL, str(tmp_path / "looks"), cluster_id, taken_at_ms)
+        look = AdminLooks(LOCAL, str(tmp_path / "looks"), cluster_id).manifest(taken_at_ms)
         tables = tables_of(merge_looks(AdminLooks(LOCAL, str(tmp_path / "looks"), look.cluster_id), look))
         groups, offsets = with_nulls("groups", tables[0]), with_nulls("committed_offsets", tables[2])
         rules = {"retention_ms": RETENTION_MS, "sweep_ms": SWEEP_MS}

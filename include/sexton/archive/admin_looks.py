@@ -26,7 +26,7 @@ from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import ClusterMetadata
 from sexton.archive.create import create_whole
-from sexton.archive.files import cluster_folder, is_file, numbered_files, read_file, read_record, record_json
+from sexton.archive.files import cluster_folder, numbered_files, read_hashed, read_record, record_json
 from sexton.archive.lineages import ADMIN_LOOKS_FOLDER
 from sexton.errors import UsageError
 
@@ -172,44 +172,6 @@ class _Pieces:
             self._waiting = []
 
 
-def admin_look_manifest(root: str, cluster_id: str, taken_at_ms: int) -> str:
-    """Where the manifest of a look is."""
-    return f"{cluster_folder(root, cluster_id, ADMIN_LOOKS_FOLDER)}/{taken_at_ms}.json"
-
-
-def admin_look_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int]:
-    """When the finished looks of a cluster began, in order."""
-    return numbered_files(fs, cluster_folder(root, cluster_id, ADMIN_LOOKS_FOLDER))
-
-
-def read_admin_look(fs: pafs.FileSystem, root: str, cluster_id: str, taken_at_ms: int) -> AdminLook:
-    """The manifest of a look."""
-    path = admin_look_manifest(root, cluster_id, taken_at_ms)
-    look = read_record(fs, path, AdminLook, what="a manifest of a look by Admin API")
-    return replace(look, taken_at_ms=taken_at_ms, cluster_id=cluster_id)
-
-
-def read_look_table(
-    fs: pafs.FileSystem, root: str, look: AdminLook, table: str, columns: Sequence[str] | None = None
-) -> pa.Table:
-    """A table of a look; UsageError when it is not the one that the manifest describes."""
-    path = _file(root, look, table)
-    if not is_file(fs, path):
-        raise UsageError("the manifest is here, this file is not", where=path)
-    data = read_file(fs, path)
-    if hashlib.sha256(data).hexdigest() != look.sha256.get(table):
-        raise UsageError("its SHA-256 is not the one in its manifest", where=path)
-    try:
-        found = pq.read_table(pa.BufferReader(data))
-        found.validate(full=True)
-        is_expected = found.schema.equals(SCHEMAS[table]) and found.num_rows == look.rows.get(table)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise UsageError(f"it cannot be read as Parquet: {error}", where=path) from None
-    if not is_expected:
-        raise UsageError("its columns or rows are not those of such a file", where=path)
-    return found if columns is None else found.select(list(columns))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookRows:
     """A look with its rows of GROUPS and OFFSETS."""
@@ -301,10 +263,39 @@ class AdminLooks(Looks):
         return admin_look_instants(self.fs, self.root, self.cluster_id)
 
     def manifest(self, taken_at_ms: int) -> AdminLook:
-        return read_admin_look(self.fs, self.root, self.cluster_id, taken_at_ms)
+        path = admin_look_manifest(self.root, self.cluster_id, taken_at_ms)
+        look = read_record(self.fs, path, AdminLook, what="a manifest of a look by Admin API")
+        return replace(look, taken_at_ms=taken_at_ms, cluster_id=self.cluster_id)
 
     def read_table(self, look: AdminLook, name: str) -> pa.Table:
-        return read_look_table(self.fs, self.root, look, name)
+        path = _file(self.root, look, name)
+        data = read_hashed(self.fs, path, look.sha256.get(name))
+        try:
+            found = pq.read_table(pa.BufferReader(data))
+            found.validate(full=True)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise UsageError(f"it cannot be read as Parquet: {error}", where=path) from None
+        if not found.schema.equals(SCHEMAS[name]) or found.num_rows != look.rows.get(name):
+            raise UsageError("its columns or rows are not those of such a file", where=path)
+        return found
+
+
+def admin_look_manifest(root: str, cluster_id: str, taken_at_ms: int) -> str:
+    """Where the manifest of a look is."""
+    return f"{cluster_folder(root, cluster_id, ADMIN_LOOKS_FOLDER)}/{taken_at_ms}.json"
+
+
+def admin_look_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int]:
+    """When the finished looks of a cluster began, in order."""
+    return numbered_files(fs, cluster_folder(root, cluster_id, ADMIN_LOOKS_FOLDER))
+
+
+def read_admin_look(fs: pafs.FileSystem, root: str, cluster_id: str, taken_at_ms: int) -> None:
+    """Read all files of a look; UsageError when one is damaged."""
+    looks = AdminLooks(fs, root, cluster_id)
+    look = looks.manifest(taken_at_ms)
+    for name in SCHEMAS:
+        looks.read_table(look, name)
 
 
 def _file(root: str, look: AdminLook, table: str) -> str:

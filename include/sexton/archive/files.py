@@ -1,5 +1,6 @@
 """Small files in the archive: written whole or not at all, read without trust, over any pyarrow filesystem."""
 
+import hashlib
 import json
 import os
 import re
@@ -117,6 +118,16 @@ def read_file(fs: pafs.FileSystem, path: str) -> bytes:
             data: bytes = file.read()
     except FileNotFoundError:
         raise UsageError("no such file", where=path) from None
+    return data
+
+
+def read_hashed(fs: pafs.FileSystem, path: str, sha256: str | None) -> bytes:
+    """All bytes of a file that a manifest describes; UsageError when they are not there, or others."""
+    if not is_file(fs, path):
+        raise UsageError("the manifest is here, this file is not", where=path)
+    data = read_file(fs, path)
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise UsageError("its SHA-256 is not the one in its manifest", where=path)
     return data
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pyarrow import fs as pafs
 
-from sexton.archive.cluster_metadata import newest_metadata, snapshot_instants
+from sexton.archive.cluster_metadata import metadata_at, snapshot_instants
 from sexton.archive.lineages import list_lineages, topics_of
 
 
@@ -53,9 +53,7 @@ def snapshot_window(
     def snapshot(taken_at_ms: int | None) -> Snapshot | None:
         if taken_at_ms is None:
             return None
-        metadata = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=taken_at_ms)
-        if metadata is None:
-            return None
+        metadata = metadata_at(fs, root, cluster_id, taken_at_ms)
         return Snapshot(
             taken_at_ms=metadata.taken_at_ms,
             topic_id=metadata.topic_id,

@@ -22,10 +22,9 @@ from pyarrow import fs as pafs
 
 from sexton.archive.cluster_metadata import ClusterMetadata, metadata_at, snapshot_instants
 from sexton.archive.create import create_whole
-from sexton.archive.files import cluster_folder, is_file, numbered_files, read_file, read_record, record_json
+from sexton.archive.files import cluster_folder, numbered_files, read_hashed, read_record, record_json
 from sexton.archive.lineages import TIME_POINTS_FOLDER
 from sexton.archive.partition_index import ABSENT, Flags, Int64s, PartitionIndex
-from sexton.errors import UsageError
 
 Source = Literal["list_offsets", "log_end", "log_start", "last_stable", "epoch_end", "snapshot"]
 Key: TypeAlias = tuple[str, int]
@@ -142,12 +141,7 @@ def look_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int]:
 def read_look(fs: pafs.FileSystem, root: str, cluster_id: str, asked_at_ms: int) -> tuple[Look, pa.Table]:
     """A look and its points; UsageError when they are not those that its manifest describes."""
     look = read_record(fs, _path(root, cluster_id, asked_at_ms, "json"), Look, what="a manifest of time points")
-    path = _path(root, cluster_id, asked_at_ms, "parquet")
-    if not is_file(fs, path):
-        raise UsageError("the manifest is here, its points are not", where=path)
-    data = read_file(fs, path)
-    if hashlib.sha256(data).hexdigest() != look.sha256:
-        raise UsageError("its SHA-256 is not the one in its manifest", where=path)
+    data = read_hashed(fs, _path(root, cluster_id, asked_at_ms, "parquet"), look.sha256)
     return look, pq.read_table(pa.BufferReader(data), read_dictionary=["topic", "topic_id", "source"])
 
 

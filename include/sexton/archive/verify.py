@@ -16,13 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pyarrow import fs as pafs
 
-from sexton.archive.admin_looks import (
-    SCHEMAS,
-    admin_look_instants,
-    admin_look_manifest,
-    read_admin_look,
-    read_look_table,
-)
+from sexton.archive.admin_looks import admin_look_instants, admin_look_manifest, read_admin_look
 from sexton.archive.cluster_metadata import newest_metadata
 from sexton.archive.files import read_file
 from sexton.archive.lineages import (
@@ -86,8 +80,7 @@ def verify(
         findings += _ambiguous(fs, lineage)
         findings += missing_files(fs, lineage.segments)
         chosen += [segment for segment in lineage.segments if is_in_subset(segment.segment_path, root, subset)]
-    findings += _time_points(fs, root, cluster_id, subset)
-    findings += _admin_looks(fs, root, cluster_id, subset)
+    findings += _looks(fs, root, cluster_id, subset)
     of_bytes, read_bytes = sum(segment.size_bytes for segment in chosen), 0
     gone = {finding.where for finding in findings}
 
@@ -149,30 +142,20 @@ def missing_files(fs: pafs.FileSystem, segments: Iterable[ArchivedSegment]) -> l
     return wrong
 
 
-def _time_points(fs: pafs.FileSystem, root: str, cluster_id: str | None, subset: tuple[int, int]) -> Iterator[Finding]:
-    """Looks whose points are not those that their manifests describe."""
+def _looks(fs: pafs.FileSystem, root: str, cluster_id: str | None, subset: tuple[int, int]) -> Iterator[Finding]:
+    """Points in time, and looks by Admin API, whose files are not those that their manifests describe."""
     for cluster in clusters_of(fs, root, cluster_id):
-        for asked_at_ms in look_instants(fs, root, cluster):
-            path = look_manifest(root, cluster, asked_at_ms)
-            if is_in_subset(path, root, subset):
-                try:
-                    read_look(fs, root, cluster, asked_at_ms)
-                except SextonError as error:
-                    yield _corrupt(str(error.where or path), error.message)
-
-
-def _admin_looks(fs: pafs.FileSystem, root: str, cluster_id: str | None, subset: tuple[int, int]) -> Iterator[Finding]:
-    """Looks by Admin API whose files are not those that their manifests describe."""
-    for cluster in clusters_of(fs, root, cluster_id):
-        for taken_at_ms in admin_look_instants(fs, root, cluster):
-            path = admin_look_manifest(root, cluster, taken_at_ms)
-            if is_in_subset(path, root, subset):
-                try:
-                    look = read_admin_look(fs, root, cluster, taken_at_ms)
-                    for table in SCHEMAS:
-                        read_look_table(fs, root, look, table, [])
-                except SextonError as error:
-                    yield _corrupt(str(error.where or path), error.message)
+        for instants, manifest, read in (
+            (look_instants, look_manifest, read_look),
+            (admin_look_instants, admin_look_manifest, read_admin_look),
+        ):
+            for at_ms in instants(fs, root, cluster):
+                path = manifest(root, cluster, at_ms)
+                if is_in_subset(path, root, subset):
+                    try:
+                        read(fs, root, cluster, at_ms)
+                    except SextonError as error:
+                        yield _corrupt(str(error.where or path), error.message)
 
 
 def _corrupt(where: str, what: str) -> Finding:

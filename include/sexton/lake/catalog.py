@@ -39,7 +39,6 @@ _LIBPQ = {
 """Options of Postgres's JDBC driver that its C library has, too; the others only matter to the JDBC driver."""
 
 _NOTHING = "nothing was ever published here"
-_STORAGE = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "oss.", "client.", "py-io-impl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +108,6 @@ def open_lake(properties: Mapping[str, str] | None = None) -> Lake:
             found = {**_SQLITE_DEFAULTS, **found}
             file.parent.mkdir(parents=True, exist_ok=True)
     return Lake(properties=found)
-
-
-def spark_conf(jars: Iterable[Path] = ()) -> dict[str, str]:
-    """`Lake.spark_conf` of this deployment's lake."""
-    return open_lake().spark_conf(jars)
 
 
 def reader_properties(properties: Mapping[str, str]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.errors import DataQualityFailure, NoCoverage, UsageError
 from sexton.figures import DAY_MS
 from sexton.maintenance.task_state import read_state, write_state
-from sexton.runs.checkpoint import CheckpointManifest, checkpoint_folders, odd_bounds, odd_name, read_manifest
+from sexton.runs.checkpoint import CheckpointManifest, checkpoint_folders, odd_part, read_manifest
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import fold_log
 from sexton.runs.folder import RunFolder, files_sha256
@@ -126,10 +126,8 @@ def compare_checkpoint(
     if source.positions != manifest.positions:
         raise DataQualityFailure("its cuts are not those that are settled for its instant", where=place)
     folder.reset()
-    if odd := odd_name(manifest):
-        raise DataQualityFailure(f"no file of a fold: {odd!r}", where=place)
-    if odd_part := odd_bounds(manifest):
-        raise DataQualityFailure(odd_part, where=place)
+    if odd := odd_part(manifest):
+        raise DataQualityFailure(odd, where=place)
     merged = fold_log(
         engine,
         folder,

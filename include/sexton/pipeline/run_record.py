@@ -65,8 +65,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         newest = max(part.max_timestamp_ms for part in merged)
         as_of_ms = (newest if newest >= 0 else max(part.max_commit_timestamp_ms for part in merged)) + 1
     parts = [part.log_partition for part in merged]
-    counted = partition_count(source, lambda: {part.log_partition: part.group_ids for part in merged})
-    count = counted.value
+    count, count_warnings = partition_count(source, lambda: {part.log_partition: part.group_ids for part in merged})
     missing = sorted(set(range(count or 0)) - source.here)
     minutes, retention_source = retention_of(source.retention_minutes, request, choice.profile)
     coverage = _coverage(source, merged, missing, count)
@@ -88,7 +87,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         source=source.where,
         log_dirs=[uri_without_login(uri) for uri in source.uris] if source.more_uris else [],
         partition_count=count,
-        partition_count_warnings=counted.warnings,
+        partition_count_warnings=count_warnings,
         log_partitions=parts,
         missing_log_partitions=missing,
         cuts={part.log_partition: part.cut for part in merged},
@@ -105,7 +104,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
             *source.warnings,
             *choice.warnings,
             *settings_warnings,
-            *counted.warnings,
+            *count_warnings,
             *_doubts(merged, missing=missing, is_archive=source.is_archive),
         ],
     )

@@ -25,7 +25,7 @@ from pyarrow import fs as pafs
 from pydantic import BaseModel, ConfigDict, Field
 
 from sexton import __version__
-from sexton.archive.files import child_folders, fsync, make_folder, read_record, safe_name, write_whole
+from sexton.archive.files import child_folders, fsync, is_file, make_folder, read_record, safe_name, write_whole
 from sexton.archive.folder import Folder, filesystem
 from sexton.archive.log_position import LogPosition
 from sexton.coordinator.profile import Profile
@@ -156,6 +156,18 @@ class Base:
     bounds: Mapping[int, Sequence[str]] = field(default_factory=dict)
     hashes: Mapping[str, str] | None = None
 
+    @classmethod
+    def of(cls, manifest: CheckpointManifest, folder: Folder, name: str) -> "Base":
+        """The published checkpoint in a folder of that name."""
+        return cls(
+            as_of_ms=manifest.as_of_ms,
+            name=name,
+            positions=manifest.positions,
+            folder=folder,
+            bounds=manifest.bounds,
+            hashes=manifest.files,
+        )
+
     @property
     def size_bytes(self) -> int:
         """Bytes of its files."""
@@ -285,15 +297,8 @@ def nearest(
             manifest = read_manifest(fs, folder)
             doubt = doubt or _doubt(manifest, source, profile, inflated_cap_bytes)
             if doubt is None:
-                base = Base(
-                    as_of_ms=manifest.as_of_ms,
-                    name=name,
-                    positions=manifest.positions,
-                    folder=Folder(source.uri, manifest.cluster_id, CHECKPOINTS_FOLDER, manifest.topic_id, name),
-                    bounds=manifest.bounds,
-                    hashes=manifest.files,
-                )
-                return base, warnings
+                where = Folder(source.uri, manifest.cluster_id, CHECKPOINTS_FOLDER, manifest.topic_id, name)
+                return Base.of(manifest, where, name), warnings
         except (UsageError, OSError, pa.ArrowException) as error:
             doubt = str(error)
         warnings.append(f"the checkpoint {name} was passed over: {doubt}")
@@ -328,13 +333,11 @@ def without_damaged(work: Callable[[Mapping[str, str]], _T]) -> _T:
             damaged[str(error.where)] = error.message
 
 
-def odd_name(manifest: CheckpointManifest) -> str | None:
-    """A file that the manifest names and no fold has; None without one."""
-    return next((name for name in manifest.files if not _FILE.fullmatch(name)), None)
-
-
-def odd_bounds(manifest: CheckpointManifest) -> str | None:
-    """What is wrong with the manifest's division of log partitions into buckets; None where nothing is."""
+def odd_part(manifest: CheckpointManifest) -> str | None:
+    """A file that the manifest names and no fold has, or what is wrong with its division of log partitions into
+    buckets; None where nothing is."""
+    if odd := next((name for name in manifest.files if not _FILE.fullmatch(name)), None):
+        return f"no file of a fold: {odd!r}"
     for part, bounds in manifest.bounds.items():
         is_divisible = part in manifest.positions and can_divide(profile_of(manifest.profile))
         if not is_divisible or bounds != sorted(set(bounds)):
@@ -355,7 +358,7 @@ def _name_of(run_id: str) -> str:
 
 def is_there(fs: pafs.FileSystem, folder: str) -> bool:
     """Whether a folder holds a checkpoint that its writer has finished."""
-    return bool(fs.get_file_info(f"{folder}/{MANIFEST}").type == pafs.FileType.File)
+    return is_file(fs, f"{folder}/{MANIFEST}")
 
 
 def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, cap_bytes: int) -> str | None:
@@ -370,11 +373,7 @@ def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, ca
     for name, (own, wanted) in found.items():
         if own != wanted:
             return f"its {name} is {own}, not {wanted}"
-    if odd := odd_name(manifest):
-        return f"no file of a fold: {odd!r}"
-    if odd := odd_bounds(manifest):
-        return odd
-    if doubt := doubt_of_positions(manifest.positions, source):
+    if doubt := odd_part(manifest) or doubt_of_positions(manifest.positions, source):
         return doubt
     for part in manifest.positions:
         shards = shards_of(part, manifest.bounds.get(part, ()))

@@ -23,8 +23,7 @@ from sexton.runs.checkpoint import (
     DamagedCheckpoint,
     checkpoint_folders,
     fold_format,
-    odd_bounds,
-    odd_name,
+    odd_part,
     read_manifest,
 )
 from sexton.runs.folder import shards_of
@@ -67,11 +66,8 @@ def _wrong(manifest: CheckpointManifest, where: str, folder: Folder) -> Iterator
     *_, cluster, _, topic, name = where.split("/")
     if (manifest.cluster_id, manifest.topic_id) != (cluster, topic) or not name.startswith(f"{manifest.as_of_ms}-"):
         yield f"it is of {manifest.cluster_id}, {manifest.topic_id}, {manifest.as_of_ms}"
-    if odd := odd_name(manifest):
-        yield f"no file of a fold: {odd!r}"
-        return
-    if odd_part := odd_bounds(manifest):
-        yield odd_part
+    if odd := odd_part(manifest):
+        yield odd
         return
     is_read = manifest.fold_format == fold_format()  # else a fold cannot be, but its bytes can
     read = {str(one) for part in manifest.positions for one in shards_of(part, manifest.bounds.get(part, ()))}
@@ -81,14 +77,7 @@ def _wrong(manifest: CheckpointManifest, where: str, folder: Folder) -> Iterator
     if not is_read:
         return
     profile = profile_of(manifest.profile)
-    base = Base(
-        as_of_ms=manifest.as_of_ms,
-        name=name,
-        positions=manifest.positions,
-        folder=folder,
-        bounds=manifest.bounds,
-        hashes=manifest.files,
-    )
+    base = Base.of(manifest, folder, name)
     for log_partition in manifest.positions:
         fold = base.fold(log_partition)
         assert fold is not None, "it has a place"

@@ -181,11 +181,11 @@ def session_conf(session: "SparkSession", conf: Mapping[str, str]) -> Iterator[N
 def _lake_conf() -> dict[str, str]:
     """What a session needs for the lake. The jars count only where this process starts the JVM itself."""
     from sexton.kafka import jars
-    from sexton.lake.catalog import spark_conf
+    from sexton.lake.catalog import open_lake
 
     if given := settings().spark_jars:  # of spark-submit they are --jars
-        return spark_conf([] if variable(SUBMITTED) else map(Path, given.split(",")))
-    return spark_conf(jars.ensure(settings().cache, "spark"))
+        return open_lake().spark_conf([] if variable(SUBMITTED) else map(Path, given.split(",")))
+    return open_lake().spark_conf(jars.ensure(settings().cache, "spark"))
 
 
 def _require_iceberg(session: "SparkSession") -> None:

@@ -4,7 +4,6 @@ A broker's disk has some of them: contiguous folders from 0 prove nothing, nor d
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 
 from sexton.coordinator.partitioner import fitting_partition_counts, proven_partition_count, unknown_count_text
 from sexton.errors import UsageError
@@ -16,20 +15,12 @@ SETTLES = "--partition-count N, or --topics FILE with a line for __consumer_offs
 """What settles a count that is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionCount:
-    """The number of log partitions, None where it is not known; `warning` says what it rests on."""
+def partition_count(
+    source: LogSource, groups: Callable[[], Mapping[int, Collection[str]]]
+) -> tuple[int | None, list[str]]:
+    """The number of log partitions, None where it is not known, and a warning where nothing says or proves it.
 
-    value: int | None
-    warning: str | None = None
-
-    @property
-    def warnings(self) -> list[str]:
-        return [] if self.warning is None else [self.warning]
-
-
-def partition_count(source: LogSource, groups: Callable[[], Mapping[int, Collection[str]]]) -> PartitionCount:
-    """The number of log partitions; `groups` are group ids by the log partition that they were found in.
+    `groups` are group ids by the log partition that they were found in.
 
     UsageError where there are more than what was recorded says.
     """
@@ -42,19 +33,16 @@ def partition_count(source: LogSource, groups: Callable[[], Mapping[int, Collect
                 where=source.where,
                 fix="is that of this cluster?",
             )
-        return PartitionCount(value=source.partition_count)
+        return source.partition_count, []
     found = groups()
     if (proven := proven_partition_count(found, highest)) is not None:
-        return PartitionCount(value=proven)
+        return proven, []
     only_default = range(KAFKAS_DEFAULT_COUNT, KAFKAS_DEFAULT_COUNT + 1)
     if source.here == set(range(KAFKAS_DEFAULT_COUNT)) and fitting_partition_counts(found, only_default):
         assumed = (
             f"{KAFKAS_DEFAULT_COUNT} log partitions are assumed, Kafka's default: 0 to {KAFKAS_DEFAULT_COUNT - 1} are "
             f"here, and nothing speaks against it; what settles it: {SETTLES}"
         )
-        return PartitionCount(value=KAFKAS_DEFAULT_COUNT, warning=assumed)
-    return PartitionCount(
-        value=None,
-        warning=f"{unknown_count_text(source.here)}; no group is known to be elsewhere or misplaced; "
-        f"what settles it: {SETTLES}",
-    )
+        return KAFKAS_DEFAULT_COUNT, [assumed]
+    unknown = f"{unknown_count_text(source.here)}; no group is known to be elsewhere or misplaced"
+    return None, [f"{unknown}; what settles it: {SETTLES}"]

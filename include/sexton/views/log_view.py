@@ -28,8 +28,7 @@ def view_of_log(request: ViewRequest) -> CoordinatorView:
     choice = choice_of(source, request.profile, parts)
     parts.profile = choice.profile
     shards = LazyShards(sorted(source.here), parts.shard)
-    counted = partition_count(source, lambda: _group_ids(source, parts, shards))
-    count = counted.value
+    count, count_warnings = partition_count(source, lambda: _group_ids(source, parts, shards))
     missing = sorted(set(range(count or 0)) - source.here)
     return CoordinatorView(
         where=source.where,
@@ -41,7 +40,7 @@ def view_of_log(request: ViewRequest) -> CoordinatorView:
         unknown_count=unknown_count_text(source.here) if count is None else "",
         recorded=source.recorded,
         doubts=choice.doubts,
-        warnings=[*source.warnings, *counted.warnings, *missing_text(missing), *choice.open_points],
+        warnings=[*source.warnings, *count_warnings, *missing_text(missing), *choice.open_points],
     )
 
 

@@ -245,6 +245,8 @@ def test_what_cannot_be_put_back_is_told(case: Case, session: ClusterSession) ->
         admin.delete_topics([topic])[topic].result(TIMEOUT_S)
     # Deleting goes on for a moment after it was confirmed.
     until(lambda: wait(admin.create_topics([NewTopic("anew", 1, 1)])), passing=(KafkaException,))
+    # And a broker knows of a topic a moment after the controller has confirmed it.
+    until(lambda: admin.list_topics("anew", timeout=TIMEOUT_S).topics["anew"].error is None)
     admin.delete_records([TopicPartition(CLICKS, 0, 10)])[TopicPartition(CLICKS, 0, 10)].result(TIMEOUT_S)
     source = ("--as-of", as_of_ms, "--group", "odd")
     told = case.restore(*source)

@@ -279,6 +279,16 @@ def test_clean_up_and_restore(world: World) -> None:
     assert world.offsets() == before
 
 
+def test_last_month(world: World) -> None:
+    """Two instants a minute apart: an hour later there is no log yet."""
+    first, last = (datetime.fromtimestamp(world.ticks[0] + seconds, UTC) for seconds in (0, MINUTE_S))
+    told = world.walk("last-month", **{"from": first.isoformat(), "to": last.isoformat()})
+    assert not told["untouched"], "it needs to be told from when on"
+    assert told["state"] == "success"
+    assert {instant.strftime("%Y-%m-%d %H:%M") for instant in (first, last)} <= {*told["runs"]}
+    assert LOST in told["lost"]
+
+
 def test_runs_of_the_forms_sent_untouched(world: World) -> None:
     api = world.system.api()
     sent = {dag_id: world.sent[dag_id] for dag_id in (*ENDING, "restore_offsets")}

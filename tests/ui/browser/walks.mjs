@@ -402,7 +402,42 @@ const incident = async () => {
   }, Infinity);
 };
 
-const WALKS = { forms, untouched, "scheduled-retention": scheduledRetention, backfill, "clean-up": cleanUp, restore, incident };
+// The form of a DAG that has to be given something, and what came of it.
+const lastMonth = async () => {
+  const page = await enter("admin", { width: 1100, height: 820 });
+  await step("Open *Dags, offset_history*, press *Trigger* and say from when on, until when and how many minutes apart.", async () => {
+    await dag(page, "offset_history");
+    await form(page);
+    told.untouched = await send(page).isEnabled();
+    await open(page, "What to describe");
+    await field(page, "from").fill(config.from);
+    await field(page, "to").fill(config.to);
+    await dialog(page).getByRole("spinbutton").first().fill("1");
+    await dialog(page).getByRole("spinbutton").first().blur();
+    return dialog(page);
+  }, 680);
+  await step("Press *Trigger*. The log of the task *build_history* says how far it is; a run that is stopped and cleared goes on from there.", async () => {
+    told.run = await sent(page, "offset_history");
+    told.state = await ended(page, "offset_history", told.run);
+    await page.goto(`${config.url}/dags/offset_history/runs/${encodeURIComponent(told.run)}/tasks/build_history`);
+    await page.getByText(/of \d+ instants/).first().waitFor();
+    return body(page);
+  });
+  await step("Open *Browse, Consumer groups*, then *Lost*.", async () => {
+    const frame = await dashboard(page);
+    await menu(frame, "Lost");
+    await frame.locator("main h1", { hasText: "Lost offsets" }).waitFor();
+    told.lost = await frame.locator("main").innerText();
+    await menu(frame, "Runs");
+    await frame.locator("main h1", { hasText: "Published runs" }).waitFor();
+    told.runs = await frame.locator("main tbody tr td:first-child").allInnerTexts();
+    await menu(frame, "Lost");
+    await frame.locator("main h1", { hasText: "Lost offsets" }).waitFor();
+    return shown(frame);
+  }, 420);
+};
+
+const WALKS = { forms, untouched, "scheduled-retention": scheduledRetention, backfill, "clean-up": cleanUp, restore, incident, "last-month": lastMonth };
 
 try {
   await WALKS[config.walk]();

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,7 +38,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> SimCluster:
     """A broker behind `sexton apply` that says who it is and what its retention is; no group is ever reached."""
     cluster = SimCluster(1, log_partitions=1)
     cluster.cluster_id, cluster.topic_id, cluster.retention_ms = "cluster", "topic", 7 * 86_400_000
-    monkeypatch.setattr(apply_command, "time", SimpleNamespace(time_ns=lambda: instant(4) * 1_000_000))
+    monkeypatch.setattr(apply_command, "now_ms", lambda: instant(4))
     cluster.now_ms = instant(4)
     monkeypatch.setattr(real, "connected", lambda config: nullcontext(cluster))
     return cluster

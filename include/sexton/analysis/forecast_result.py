@@ -165,7 +165,6 @@ class RunTables(Protocol):
         """Its own rows of expiry_sweeps; none where it is of no interval."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class FolderTables:
     """The tables of a run folder."""

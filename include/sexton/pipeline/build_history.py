@@ -13,6 +13,7 @@ from sexton.archive.cluster_metadata import require_cluster
 from sexton.archive.folder import Folder, filesystem
 from sexton.errors import DataQualityFailure, NoCoverage, UsageError
 from sexton.failpoints import failpoint
+from sexton.figures import MINUTE_MS
 from sexton.lake.batch import Batch, write_batch
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish_batch
@@ -51,7 +52,7 @@ class History:
 def instants_of(request: HistoryRequest) -> range:
     """The instants that are asked for; UsageError if there are none, or too many."""
     end_ms = now_ms() if request.to_ms is None else request.to_ms
-    found = range(request.from_ms, end_ms + 1, request.step_minutes * 60_000)
+    found = range(request.from_ms, end_ms + 1, request.step_minutes * MINUTE_MS)
     if not found:
         raise UsageError("the end is before the beginning", where="--to")
     if len(found) > MAX_INSTANTS:
@@ -180,7 +181,7 @@ def _replay(request: HistoryRequest, at_ms: int) -> ReplayRequest:
     return ReplayRequest(
         archive=request.archive,
         as_of_ms=at_ms,
-        since_ms=at_ms - request.step_minutes * 60_000,
+        since_ms=at_ms - request.step_minutes * MINUTE_MS,
         run_id=request.run_id,
         retention_minutes=request.retention_minutes,
         profile=request.profile,

@@ -43,6 +43,8 @@ _AT_ONCE = 3  # small tables leave most of their time to the catalog and to plan
 _LONGEST_NAME = 30
 _FEW_ROWS = 100_000
 """So many are handed to Spark as they are: a Python worker would take longer to start."""
+_TASK_ROWS = 250_000
+"""So many a task of Spark reads, and the rest of its last file: a task for each of many small files costs more."""
 _REQUESTS_AT_ONCE = 16
 
 
@@ -117,7 +119,10 @@ def write_branch(
     }
 
     def write(name: str) -> None:
-        rows = (_few_rows if counts[name] < _FEW_ROWS else _rows)(spark, TABLES[name], folder, files[name])
+        if counts[name] < _FEW_ROWS:
+            rows = _few_rows(spark, TABLES[name], folder, files[name])
+        else:
+            rows = _rows(spark, TABLES[name], folder, files[name], tasks=-(-counts[name] // _TASK_ROWS))
         replace_partition(rows, lake.identifier(name), run)
 
     filled = [name for name, count in counts.items() if count]
@@ -154,16 +159,17 @@ def _few_rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequen
     return spark.createDataFrame(found, spark_schema(table)).coalesce(1)
 
 
-def _rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequence[str]) -> "DataFrame":
-    """The rows of Parquet files, each read by a task."""
+def _rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequence[str], tasks: int) -> "DataFrame":
+    """The rows of Parquet files, neighbours read by one of `tasks`."""
 
     def read(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for batch in batches:
             yield from _read(table, folder, batch["file"].to_pylist())
 
-    numbers = pa.array(range(len(files)), pa.int32())
+    tasks = min(tasks, len(files))
+    numbers = pa.array([number * tasks // len(files) for number in range(len(files))], pa.int32())
     numbered = pa.table({"task": numbers, "file": pa.array(files, pa.string())})
-    spread = spark.createDataFrame(numbered, "task int, file string").repartitionById(len(files), "task")
+    spread = spark.createDataFrame(numbered, "task int, file string").repartitionById(tasks, "task")
     return spread.mapInArrow(read, spark_schema(table))
 
 

@@ -95,6 +95,15 @@ class Runs:
     def on_main(self, key: RunKey) -> tuple[str | None, ...]:
         return tuple(owner(load(self.lake, name), key) for name in NAMES)
 
+    def tagged(self, key: RunKey) -> tuple[str | None, ...]:
+        """The run whose rows the tag of the instant shows, by table; "" without a tag."""
+        tables = [load(self.lake, name) for name in NAMES]
+        heads = [table.snapshot_by_name(key.tag) for table in tables]
+        return tuple(
+            owner(table, key, snapshot_id=head.snapshot_id) if head else ""
+            for table, head in zip(tables, heads, strict=True)
+        )
+
     def branches(self, key: RunKey) -> list[str]:
         return [name for name in NAMES if key.branch in load(self.lake, name).refs()]
 
@@ -212,6 +221,7 @@ def test_runs_of_two_instants_overlap(runs: Runs, order: tuple[int, int]) -> Non
     keys = [runs.write("early", 1, groups=1), runs.write("late", 2, groups=4)]
     for at in order:
         runs.publish(keys[at])
+    assert [runs.tagged(key) for key in keys] == [("early", "early"), ("late", "late")]
     assert runs.seen() == {("early", 1): (1, 1), ("late", 2): (4, 1)}
     assert runs.on_main(keys[0]) == ("early", "early")
     assert runs.on_main(keys[1]) == ("late", "late")
@@ -240,8 +250,9 @@ def branch_head(runs: Runs, key: RunKey) -> int:
 def test_a_later_attempt_replaces_an_earlier_one(runs: Runs, second: tuple[int, int]) -> None:
     """Also where it has no row: overwritePartitions alone would leave the earlier rows there."""
     runs.both("first", groups=2, tombstones=1)
-    runs.both("second", groups=second[0], tombstones=second[1])
+    later = runs.both("second", groups=second[0], tombstones=second[1])
     assert runs.seen() == {("second", 1): second}
+    assert runs.tagged(later.key) == tuple("second" if count else None for count in second)
 
 
 @pytest.mark.thorough
@@ -252,7 +263,7 @@ def test_main_replaced_the_partition_since_the_branch_was_made(runs: Runs, rows:
     runs.both("quick", groups=5)
     runs.publish(slow)
     assert runs.seen() == {("slow", 1): rows}
-    assert runs.on_main(slow) == tuple("slow" if count else None for count in rows)
+    assert runs.on_main(slow) == runs.tagged(slow) == tuple("slow" if count else None for count in rows)
 
 
 @pytest.mark.thorough
@@ -312,7 +323,7 @@ def test_a_crash_anywhere_and_again(runs: Runs, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.undo()
     runs.publish(key)
     assert runs.seen() == {("new", 1): (4, 3)}
-    assert runs.on_main(key) == ("new", "new")
+    assert runs.on_main(key) == runs.tagged(key) == ("new", "new")
     assert runs.branches(key) == []
 
 

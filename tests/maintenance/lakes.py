@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sexton.lake.branch import ensure_tables
+from sexton.lake.branch import RunKey, ensure_tables
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, load, published_runs, read_published
 from sexton.tables import TABLES
@@ -69,6 +69,11 @@ def fill(spark: SparkSession, lake: Lake, runs: Iterable[tuple[str, int]], *, pl
     heads = [
         {"table": name, "snapshot_id": load(lake, name).current_snapshot().snapshot_id} for name in (STATE, CHANGES)
     ]
+    cluster_id, as_of_ms = found[-1]
+    tag = RunKey(cluster_id=cluster_id, as_of_ms=as_of_ms, run_id="").tag
+    for head in heads:
+        name, snapshot_id = lake.identifier(head["table"]), head["snapshot_id"]
+        spark.sql(f"ALTER TABLE {name} CREATE TAG `{tag}` AS OF VERSION {snapshot_id}")
     told = {"snapshots": heads, "cuts": [{"log_partition": 0, "cut": 5}], "changes_since_ms": 0}
     append(spark, lake, "runs", [row("runs", key, plan_id=plan_of(key), **told) for key in found])
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.thorough
 CLUSTER = "compacted"
 FIRST, SECOND, THIRD = 1_000, 2_000, 3_000
 DAYS = 7
-NOTHING = CompactedTables(snapshots=0, branches=0, small_files=0, new_files=0)
+NOTHING = CompactedTables(snapshots=0, branches=0, tags=0, small_files=0, new_files=0)
 
 
 def test_old_snapshots_go_but_for_those_that_somebody_names(
@@ -51,7 +51,7 @@ def test_old_snapshots_go_but_for_those_that_somebody_names(
 
     assert compacted(deletes=True) == told
     table = load(lake, STATE)
-    assert set(table.refs()) == {"main", "somebodys"}
+    assert set(table.refs()) == {"main", "somebodys", *(run.key.tag for run in runs.published())}
     assert {snapshot.snapshot_id for snapshot in table.snapshots()} == {*named, unnamed, _head(lake, STATE)}
     assert _files(lake, STATE) == before
     assert runs.seen() == seen
@@ -61,6 +61,11 @@ def test_old_snapshots_go_but_for_those_that_somebody_names(
     assert len(_files(lake, STATE)) == len(before) - 1, "the row that nobody saw"
     assert runs.seen() == seen
     assert compacted(deletes=True) == NOTHING
+
+    theirs = f"CALL `{lake.name}`.system.expire_snapshots('{lake.namespace}.{STATE}', TIMESTAMP '2200-01-01', 1)"
+    session.sql(theirs).collect()
+    assert runs.seen() == seen, "another tool knows the tags"
+    assert named <= {snapshot.snapshot_id for snapshot in load(lake, STATE).snapshots()}
 
 
 def test_a_snapshot_of_several_runs_goes_with_the_last_of_them(

@@ -85,7 +85,7 @@ def test_where_nothing_was_published_there_is_nothing_to_keep(run: Run, step: st
 
 
 def compacted(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = CompactedTables(snapshots=1, branches=0, small_files=0, new_files=0)
+    found = CompactedTables(snapshots=1, branches=0, tags=0, small_files=0, new_files=0)
     monkeypatch.setattr(load("compact_tables").compact_tables, "run", lambda *_, **__: found)
 
 

@@ -218,7 +218,7 @@ def test_killed_at_every_third_commit(
     assert [*history.before, *history.published] == [instant(number) for number in range(1, 5)]
     assert everything(lake) == everything(calm)
     assert not (tmp_path / "history").exists()
-    assert all(set(load(lake, name).refs()) <= {"main"} for name in NAMES)
+    assert not [ref for name in NAMES for ref in load(lake, name).refs() if ref.startswith("run_")]
     state = commits(lake)
     build(engine, lake, tmp_path / "history", request)
     assert commits(lake) == state

@@ -40,6 +40,7 @@ _WRITE_BRANCH = "spark.wap.branch"
 """Spark's setting for the branch that all writes go to, and that the first one makes from main: a commit less than to
 make it before. Iceberg refuses to write to `table.branch_NAME` before it is there, and ignores an option `branch`."""
 _AT_ONCE = 3  # small tables leave most of their time to the catalog and to planning, so a few go side by side
+PUBLISHED = "published_"
 _LONGEST_NAME = 30
 _FEW_ROWS = 100_000
 """So many are handed to Spark as they are: a Python worker would take longer to start."""
@@ -62,6 +63,11 @@ class RunKey:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", self.run_id)[:_LONGEST_NAME]
         whole = "\0".join((self.cluster_id, str(self.as_of_ms), self.run_id))
         return f"run_{plain}_{sha256(whole.encode()).hexdigest()}"
+
+    @property
+    def tag(self) -> str:
+        """The name of the snapshots that hold what was published last for this instant of the cluster."""
+        return f"{PUBLISHED}{self.as_of_ms}_{self.cluster_id}"
 
     @property
     def instants(self) -> Sequence[int]:

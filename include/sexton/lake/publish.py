@@ -1,6 +1,7 @@
 """Publishes a run's branch: per table one atomic replacement of its partition on main, and `runs` after all of them.
 
-Where main is as it was when the branch was made, main becomes the branch, in the commit that drops it, without a JVM.
+Where main is as it was when the branch was made, main becomes the branch, in the commit that tags it and drops the
+branch, without a JVM.
 Where main has moved, the branch's snapshot is cherry-picked onto it: no row is written again. Where main has replaced
 that partition meanwhile (a second attempt, or a backfill over a scheduled run of the same as_of), the branch's rows
 overwrite it. Finished steps are recognised, so that a publication that was killed anywhere can be run again.
@@ -22,6 +23,8 @@ from sexton.tables import TABLES
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.update import SetSnapshotRefUpdate, TableRequirement, TableUpdate
     from pyspark.sql import SparkSession
 
 _JUDGED_BY = ("plan_id", "policy_sha256")
@@ -81,26 +84,37 @@ def publish_batch(
 
 
 def _publish_table(session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, name: str) -> int:
-    """Make the run's partition on main the branch's; the snapshot of main that holds it."""
+    """Make the run's partition on main the branch's, and tag the snapshot of main that holds it; its id."""
     table = load(lake, name)
     head, main = table.snapshot_by_name(run.branch), table.current_snapshot()
     if head is not None and head.parent_snapshot_id == (main and main.snapshot_id):
         _fast_forward(lake, run, name, head.snapshot_id, main and main.snapshot_id)
         return int(head.snapshot_id)
-    if owner(table, run) == run.run_id:
-        return _main(table)
+    if owner(table, run) != run.run_id:
+        _replace(session, lake, run, name, head)
+        table = load(lake, name)
+    tagged = table.snapshot_by_name(run.tag)
+    if tagged is None or owner(table, run, snapshot_id=tagged.snapshot_id) != run.run_id:
+        _commit(lake, name, (), (_tagged(run, _main(table)),))
+    return _main(table)
+
+
+def _replace(
+    session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, name: str, head: "Snapshot | None"
+) -> None:
+    """Put the branch's rows onto a main that has moved."""
     if head is None:
         raise UsageError(f"no branch {run.branch}", where=name, fix="run validate_tables on this run first")
     spark, identifier = session(), lake.identifier(name)
     try:
         call = f"CALL `{lake.name}`.system.cherrypick_snapshot('{lake.namespace}.{name}', {head.snapshot_id})"
-        return int(spark.sql(call).collect()[0]["current_snapshot_id"])
+        spark.sql(call).collect()
+        return
     except Exception as error:
         if not is_about(error, _NOT_ALLOWED):
             raise
     rows = spark.read.option("versionAsOf", head.snapshot_id).table(identifier).where(run.partition())
     replace_partition(rows, identifier, run)
-    return _main(load(lake, name))
 
 
 def _publish_nothing(session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, name: str) -> int:  # noqa: ARG001
@@ -109,22 +123,35 @@ def _publish_nothing(session: Callable[[], "SparkSession"], lake: Lake, run: Run
     if table.current_snapshot() is None or owner(table, run) is not None:
         replace_rows(lake, TABLES[name], TABLES[name].arrow_schema().empty_table(), partition_of(run))
         table = load(lake, name)
+    if run.tag in table.refs():  # of an earlier attempt, which had rows
+        _commit(lake, name, (), (_tagged(run, _main(table)),))
     return _main(table)
 
 
 def _fast_forward(lake: Lake, run: RunKey, name: str, head: int, main: int | None) -> None:
-    """Make main the branch and drop that, in one commit, if both still are where they were."""
+    """Make main the branch, tag it and drop the branch, in one commit, if both still are where they were."""
     from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 
+    as_they_were = (
+        AssertRefSnapshotId(ref="main", snapshot_id=main),
+        AssertRefSnapshotId(ref=run.branch, snapshot_id=head),
+    )
+    moved = SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=head)
+    _commit(lake, name, as_they_were, (moved, _tagged(run, head), RemoveSnapshotRefUpdate(ref_name=run.branch)))
+
+
+def _tagged(run: RunKey, snapshot_id: int) -> "SetSnapshotRefUpdate":
+    """With a tag a snapshot stays, whoever expires those of the table."""
+    from pyiceberg.table.update import SetSnapshotRefUpdate
+
+    return SetSnapshotRefUpdate(ref_name=run.tag, type="tag", snapshot_id=snapshot_id)
+
+
+def _commit(
+    lake: Lake, name: str, requirements: tuple["TableRequirement", ...], updates: tuple["TableUpdate", ...]
+) -> None:
     with lake.reader() as catalog:
-        catalog.commit_table(
-            catalog.load_table((lake.namespace, name)),
-            (AssertRefSnapshotId(ref="main", snapshot_id=main), AssertRefSnapshotId(ref=run.branch, snapshot_id=head)),
-            (
-                SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=head),
-                RemoveSnapshotRefUpdate(ref_name=run.branch),
-            ),
-        )
+        catalog.commit_table(catalog.load_table((lake.namespace, name)), requirements, updates)
 
 
 def _write_rows(lake: Lake, run: RunKey, rows: Sequence[Mapping[str, Any]]) -> None:

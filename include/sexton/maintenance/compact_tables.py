@@ -1,4 +1,4 @@
-"""compact_tables: remove old Iceberg snapshots and branches of failed runs, rewrite small files.
+"""compact_tables: remove old Iceberg snapshots, branches of failed runs and tags of deleted ones, rewrite small files.
 
 Every commit leaves a snapshot, and files that only this snapshot refers to. Snapshots older than some days are expired,
 except those of published runs (lake.read reads a run at its snapshots) and the heads of main and branches; Iceberg
@@ -9,13 +9,13 @@ snapshots are left alone: published runs refer to the files that they wrote.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sexton.figures import DAY_MS
 from sexton.lake.append import retried
-from sexton.lake.branch import side_by_side
+from sexton.lake.branch import PUBLISHED, side_by_side
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load, published_runs
 from sexton.runs.engine import Engine
@@ -33,16 +33,17 @@ _WRITTEN_IN_PIECES = ("interval", "append")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactedTables:
-    """Snapshots and branches that were removed, or would be; `small_files` that were rewritten as `new_files`."""
+    """Snapshots, branches and tags that were removed, or would be; `small_files` that were rewritten as `new_files`."""
 
     snapshots: int
     branches: int
+    tags: int
     small_files: int
     new_files: int
 
 
 def run(engine: Engine, lake: Lake, *, now_ms: int, days: int, deletes: bool = False) -> CompactedTables:
-    """Clean up every table of the lake: snapshots and branches older than `days` at `now_ms`, only with `deletes`.
+    """Clean up every table of the lake: what is older than `days` at `now_ms`, only with `deletes`.
 
     NoCoverage if nothing was ever published.
     """
@@ -50,24 +51,27 @@ def run(engine: Engine, lake: Lake, *, now_ms: int, days: int, deletes: bool = F
     named = _named(lake)
     tables = known_tables(lake)
 
-    def clear(name: str) -> tuple[int, int]:
-        """Return (snapshots, branches). Branches are dropped first, because they refer to snapshots."""
+    def clear(name: str) -> tuple[int, int, int]:
+        """Return (snapshots, branches, tags). Snapshots go last, because the others refer to them."""
         table = load(lake, name)
-        branches = old_branches(table, before_ms)
-        snapshots = old_snapshots(table, before_ms, named=named.get(name, frozenset()), but_for=branches)
+        in_use = named.get(name, set())
+        branches, tags = old_branches(table, before_ms), old_tags(table, before_ms, named=in_use)
+        snapshots = old_snapshots(table, before_ms, named=in_use, but_for=[*branches, *tags])
         if deletes:
-            for branch in branches:
-                _call(engine, f"ALTER TABLE {lake.identifier(name)} DROP BRANCH IF EXISTS `{branch}`")
+            for kind, refs in (("BRANCH", branches), ("TAG", tags)):
+                for ref in refs:
+                    _call(engine, f"ALTER TABLE {lake.identifier(name)} DROP {kind} IF EXISTS `{ref}`")
             if snapshots:
                 _expire(engine, lake, name, snapshots)
-        return len(snapshots), len(branches)
+        return len(snapshots), len(branches), len(tags)
 
     cleared = side_by_side(clear, [table.name for table in tables])
     in_pieces = [table.name for table in tables if table.kind in _WRITTEN_IN_PIECES]
     compacted = side_by_side(lambda name: _compact(engine, lake, name), in_pieces)
     return CompactedTables(
-        snapshots=sum(snapshots for snapshots, _ in cleared),
-        branches=sum(branches for _, branches in cleared),
+        snapshots=sum(snapshots for snapshots, _, _ in cleared),
+        branches=sum(branches for _, branches, _ in cleared),
+        tags=sum(tags for _, _, tags in cleared),
         small_files=sum(small for small, _ in compacted),
         new_files=sum(new for _, new in compacted),
     )
@@ -82,12 +86,22 @@ def known_tables(lake: Lake) -> list[Table]:
 
 def old_branches(table: "IcebergTable", before_ms: int) -> list[str]:
     """Return the branches of runs that were last written before an instant."""
-    found = []
+    return sorted(name for name, _ in _old_refs(table, before_ms) if _BRANCH_OF_RUN.fullmatch(name))
+
+
+def old_tags(table: "IcebergTable", before_ms: int, *, named: Collection[int]) -> list[str]:
+    """Return the tags of runs that were published before an instant and are no more."""
+    return sorted(
+        name for name, head in _old_refs(table, before_ms) if name.startswith(PUBLISHED) and head not in named
+    )
+
+
+def _old_refs(table: "IcebergTable", before_ms: int) -> Iterator[tuple[str, int]]:
+    """Branches and tags that were last written before an instant, with their snapshots."""
     for name, ref in table.refs().items():
         head = table.snapshot_by_id(ref.snapshot_id)
-        if _BRANCH_OF_RUN.fullmatch(name) and head is not None and head.timestamp_ms < before_ms:
-            found.append(name)
-    return sorted(found)
+        if head is not None and head.timestamp_ms < before_ms:
+            yield name, head.snapshot_id
 
 
 def old_snapshots(

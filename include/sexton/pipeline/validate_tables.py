@@ -44,7 +44,8 @@ CONF_FOR_FEW_ROWS = {
     "spark.sql.codegen.wholeStage": "false",
     SHUFFLE_PARTITIONS: "1",
 }
-"""The checks are some dozen queries: over few rows the time goes to planning, compiling and starting them."""
+"""The checks are some dozen queries: over few rows the time goes to planning, compiling and starting them. So the
+committed rows are read once and handed to Spark."""
 _SHOWN_FAILURES = 10
 
 
@@ -61,20 +62,21 @@ def run(engine: Engine, folder: RunFolder) -> RunRecord:
     suites = suites_of(checked, own_expectations())
     key = key_of(record)
     sound = {name: paths for name, paths in files.items() if shapes.is_sound(name)}
-    with conf_for(engine.session, sum(record.counts.values())):
+    row_count = sum(record.counts.values())
+    with conf_for(engine.session, row_count):
         ensure_tables(engine.session, lake)
         filled = write_branch(engine.session, lake, key, folder, sound)
-        nothing = {name: TABLES[name].arrow_schema().empty_table() for name in sound.keys() - filled}
+        known = {name: TABLES[name].arrow_schema().empty_table() for name in sound.keys() - filled}
+        works_here = engine.works_here(UNPACKED * folder.size_bytes(*sound))
+        if works_here or row_count < FEW_ROWS:
+            known |= {name: branch_rows(lake, key, name) for name in filled}
         rows = {
-            name: spark_checks.frame(engine.session, nothing[name])
-            if name in nothing
+            name: spark_checks.frame(engine.session, known[name])
+            if name in known
             else read_branch(engine.session, lake, key, name)
             for name in sound
         }
-        count = None
-        if engine.works_here(UNPACKED * folder.size_bytes(*sound)):
-            committed = {name: branch_rows(lake, key, name) for name in filled} | nothing
-            count = partial(duckdb_checks.count_broken, committed, run=checked)
+        count = partial(duckdb_checks.count_broken, known, run=checked) if works_here else None
         with TemporaryDirectory(prefix="sexton-docs-") as docs:
             results = spark_checks.check(engine.session, rows, shapes, suites, checked, docs=Path(docs), count=count)
             _write_docs(folder, Path(docs))

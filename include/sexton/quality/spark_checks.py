@@ -126,11 +126,14 @@ def _count(spark: "SparkSession", queries: Sequence[_Query]) -> dict[tuple[str, 
 
 
 def create_views(spark: "SparkSession", tables: Mapping[str, "DataFrame"], run: CheckedRun) -> dict[str, "DataFrame"]:
-    """Name what the queries read, and keep it in memory, or on the executors' disks, until it is unpersisted."""
-    is_one_task = _task_count(spark) == 1  # then nothing has to be exchanged
+    """Name what the queries read, and keep it in memory, or on the executors' disks, until it is unpersisted.
+
+    Few rows need neither this nor an exchange.
+    """
+    is_one_task = _task_count(spark) == 1
 
     def kept(rows: "DataFrame") -> "DataFrame":
-        return (rows.coalesce(1) if is_one_task else rows).persist()
+        return rows.coalesce(1) if is_one_task else rows.persist()
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         views = dict(zip(tables, pool.map(kept, tables.values()), strict=True))

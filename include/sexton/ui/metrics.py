@@ -11,7 +11,7 @@ from itertools import chain
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
@@ -34,77 +34,58 @@ VERDICTS = TABLES["transactions"].column("verdict").allowed
 RESETS = TABLES["time_lag"].column("would_reset").allowed
 LAG_SECONDS = (60, 600, 3_600, 21_600, 86_400)
 Sample = tuple[str, tuple[str, ...], float]
-"""A metric, its labels in the order of GAUGES, and the value. What `_Run` yields has no prefix and no cluster_id."""
-_CLUSTER = ("cluster_id",)
+"""A metric of a cluster without prefix, its labels but cluster_id in the order of _OF_CLUSTERS, and the value."""
+_OF_CLUSTERS: Mapping[str, tuple[str, ...]] = {
+    "cluster_info": ("Always 1; the cluster's name in the settings.", "cluster"),
+    "published_runs": ("Published runs that are kept.",),
+    "run_as_of_timestamp_seconds": ("The instant that the newest run describes.",),
+    "run_log_read_timestamp_seconds": ("When that run read the log; the archive ended there.",),
+    "run_duration_seconds": ("Time from reading the log until the tables were written.",),
+    "run_is_complete": ("1 if every record up to the cut is archived (coverage complete).",),
+    "run_warnings": ("Warnings of the run.",),
+    "retention_seconds": ("The retention that the run used.",),
+    "groups": ("Groups.", "type", "state"),
+    "group_members": ("Members of groups.", "type"),
+    "offsets": ("Committed offsets by the broker's verdict and its reason.", "verdict", "reason"),
+    "offsets_due_within": ("Offsets that the broker keeps now and expires within so many hours.", "hours"),
+    "offsets_by_policy": ("Committed offsets by the policy's verdict.", "verdict"),
+    "offsets_orphaned": ("Committed offsets whose topic or partition is gone.", "why"),
+    "offsets_pending": ("Transactional offsets that are still pending.",),
+    "planned_tombstones": ("Records in the run's plan.",),
+    "sweeps": ("Sweeps of the newest run's interval, one for each log partition that lost offsets.",),
+    "sweeps_expired_offsets": ("Offsets that these sweeps removed or may have removed.",),
+    "commits": ("Offset values written in that interval (a lower bound).",),
+    "commits_per_second": ("Offset values written in that interval, per second.",),
+    "open_transactions": ("Producers with pending offsets.",),
+    "transactions_audit_timestamp_seconds": ("When the newest audit of transactions read their states.",),
+    "transactions": ("Open transactions that hold offsets, by the verdict of that audit.", "verdict"),
+    "transactions_overdue": ("Those that should have ended.",),
+    "offsets_held_by_hanging_transactions": ("Offsets that those hold that nothing ends.",),
+    "lag_as_of_timestamp_seconds": ("The instant of the newest run whose lag in time was audited.",),
+    "lag_max_seconds": ("The longest lag in time of that run that is certain.",),
+    "offsets_lagging": ("Committed offsets whose lag in time is at least so many seconds for certain.", "seconds"),
+    "offsets_lag_unknown": ("Committed offsets of whose lag in time nothing is known.",),
+    "offsets_would_reset": ("Committed offsets at which a consumer that comes back would not continue.", "why"),
+    "offsets_losing_within": (
+        "Committed offsets that lose unread messages to retention within so many hours.",
+        "hours",
+    ),
+    "offsets_held_by_topic_transactions": (
+        "Committed offsets at which an open transaction of the topic holds the group.",
+    ),
+    "offsets_without_leader_epoch": ("Committed offsets whose consumers cannot notice a truncated log.",),
+    "undecodable_records": ("Records that could not be decoded.",),
+    "log_size_bytes": ("Size of the offsets topic's log.",),
+    "log_records": ("Records in it.",),
+    "log_partitions": ("Log partitions by the outcome of a coordinator's load.", "load"),
+    "log_partitions_sweep_failing": ("Log partitions whose sweep fails, so nothing expires in them.",),
+    "log_slowest_load_seconds": ("Predicted time of the slowest load.",),
+    "failed_expectations": ("Expectations that failed.", "severity"),
+}
+"""Help text and labels of each metric of a cluster."""
 GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sexton_build_info": ("Always 1.", ("version",)),
-    "sexton_cluster_info": ("Always 1; the cluster's name in the settings.", ("cluster_id", "cluster")),
-    "sexton_published_runs": ("Published runs that are kept.", _CLUSTER),
-    "sexton_run_as_of_timestamp_seconds": ("The instant that the newest run describes.", _CLUSTER),
-    "sexton_run_log_read_timestamp_seconds": ("When that run read the log; the archive ended there.", _CLUSTER),
-    "sexton_run_duration_seconds": ("Time from reading the log until the tables were written.", _CLUSTER),
-    "sexton_run_is_complete": ("1 if every record up to the cut is archived (coverage complete).", _CLUSTER),
-    "sexton_run_warnings": ("Warnings of the run.", _CLUSTER),
-    "sexton_retention_seconds": ("The retention that the run used.", _CLUSTER),
-    "sexton_groups": ("Groups.", ("cluster_id", "type", "state")),
-    "sexton_group_members": ("Members of groups.", ("cluster_id", "type")),
-    "sexton_offsets": (
-        "Committed offsets by the broker's verdict and its reason.",
-        ("cluster_id", "verdict", "reason"),
-    ),
-    "sexton_offsets_due_within": (
-        "Offsets that the broker keeps now and expires within so many hours.",
-        ("cluster_id", "hours"),
-    ),
-    "sexton_offsets_by_policy": ("Committed offsets by the policy's verdict.", ("cluster_id", "verdict")),
-    "sexton_offsets_orphaned": ("Committed offsets whose topic or partition is gone.", ("cluster_id", "why")),
-    "sexton_offsets_pending": ("Transactional offsets that are still pending.", _CLUSTER),
-    "sexton_planned_tombstones": ("Records in the run's plan.", _CLUSTER),
-    "sexton_sweeps": ("Sweeps of the newest run's interval, one for each log partition that lost offsets.", _CLUSTER),
-    "sexton_sweeps_expired_offsets": ("Offsets that these sweeps removed or may have removed.", _CLUSTER),
-    "sexton_commits": ("Offset values written in that interval (a lower bound).", _CLUSTER),
-    "sexton_commits_per_second": ("Offset values written in that interval, per second.", _CLUSTER),
-    "sexton_open_transactions": ("Producers with pending offsets.", _CLUSTER),
-    "sexton_transactions_audit_timestamp_seconds": (
-        "When the newest audit of transactions read their states.",
-        _CLUSTER,
-    ),
-    "sexton_transactions": (
-        "Open transactions that hold offsets, by the verdict of that audit.",
-        ("cluster_id", "verdict"),
-    ),
-    "sexton_transactions_overdue": ("Those that should have ended.", _CLUSTER),
-    "sexton_offsets_held_by_hanging_transactions": ("Offsets that those hold that nothing ends.", _CLUSTER),
-    "sexton_lag_as_of_timestamp_seconds": ("The instant of the newest run whose lag in time was audited.", _CLUSTER),
-    "sexton_lag_max_seconds": ("The longest lag in time of that run that is certain.", _CLUSTER),
-    "sexton_offsets_lagging": (
-        "Committed offsets whose lag in time is at least so many seconds for certain.",
-        ("cluster_id", "seconds"),
-    ),
-    "sexton_offsets_lag_unknown": ("Committed offsets of whose lag in time nothing is known.", _CLUSTER),
-    "sexton_offsets_would_reset": (
-        "Committed offsets at which a consumer that comes back would not continue.",
-        ("cluster_id", "why"),
-    ),
-    "sexton_offsets_losing_within": (
-        "Committed offsets that lose unread messages to retention within so many hours.",
-        ("cluster_id", "hours"),
-    ),
-    "sexton_offsets_held_by_topic_transactions": (
-        "Committed offsets at which an open transaction of the topic holds the group.",
-        _CLUSTER,
-    ),
-    "sexton_offsets_without_leader_epoch": (
-        "Committed offsets whose consumers cannot notice a truncated log.",
-        _CLUSTER,
-    ),
-    "sexton_undecodable_records": ("Records that could not be decoded.", _CLUSTER),
-    "sexton_log_size_bytes": ("Size of the offsets topic's log.", _CLUSTER),
-    "sexton_log_records": ("Records in it.", _CLUSTER),
-    "sexton_log_partitions": ("Log partitions by the outcome of a coordinator's load.", ("cluster_id", "load")),
-    "sexton_log_partitions_sweep_failing": ("Log partitions whose sweep fails, so nothing expires in them.", _CLUSTER),
-    "sexton_log_slowest_load_seconds": ("Predicted time of the slowest load.", _CLUSTER),
-    "sexton_failed_expectations": ("Expectations that failed.", ("cluster_id", "severity")),
+    **{f"sexton_{name}": (text, ("cluster_id", *labels)) for name, (text, *labels) in _OF_CLUSTERS.items()},
 }
 """Metric -> its help text and its labels."""
 
@@ -123,18 +104,18 @@ class Metrics:
         newest = {run.key.cluster_id: run for run in runs}  # the oldest comes first
         published = Counter(run.key.cluster_id for run in runs)
         names = {cluster.cluster_id: cluster.name or "" for cluster in viewer.clusters if cluster.cluster_id}
-        samples: list[Sample] = [("sexton_build_info", (__version__,), 1)]
+        families = {name: GaugeMetricFamily(name, help_, labels=labels) for name, (help_, labels) in GAUGES.items()}
+        families["sexton_build_info"].add_metric([__version__], 1)
         for cluster_id in dict.fromkeys([*names, *newest]):
-            own = (cluster_id, names.get(cluster_id, ""))
-            samples.append(("sexton_cluster_info", own, 1))
-            samples.append(("sexton_published_runs", own[:1], published[cluster_id]))
+            samples: list[Sample] = [("cluster_info", (names.get(cluster_id, ""),), 1)]
+            samples.append(("published_runs", (), published[cluster_id]))
             if cluster_id in newest:
                 samples += self._of(newest[cluster_id])
                 samples += self._of_audit(cluster_id)
                 samples += self._of_lag([run for run in runs if run.key.cluster_id == cluster_id])
-        registry = CollectorRegistry()
-        registry.register(_Collected(samples))
-        return generate_latest(registry)
+            for name, labels, value in samples:
+                families[f"sexton_{name}"].add_metric([cluster_id, *labels], value)
+        return generate_latest(_Families(families.values()))
 
     def _of(self, run: PublishedRun) -> list[Sample]:
         return self._once("run", run.key.cluster_id, run.key.run_id, _Run(self._tables, run).samples)
@@ -149,7 +130,7 @@ class Metrics:
         source, cluster_id = newest_lag(self._tables, runs), runs[-1].key.cluster_id
         if source is None:
             return []
-        return self._once("lag", cluster_id, source, lambda: _lag_samples(self._tables, source, cluster_id))
+        return self._once("lag", cluster_id, source, lambda: _lag_samples(self._tables, source))
 
     def _once(self, kind: str, cluster_id: str, version: str, measure: Callable[[], Iterable[Sample]]) -> list[Sample]:
         """The samples of a kind, measured anew when their version has changed."""
@@ -159,8 +140,7 @@ class Metrics:
             return self._measured[kind, cluster_id][1]
 
 
-def _lag_samples(tables: PublishedTables, source: str, cluster_id: str) -> Iterator[Sample]:
-    own = (cluster_id,)
+def _lag_samples(tables: PublishedTables, source: str) -> Iterator[Sample]:
     lagging = [f"lag_min_ms >= {seconds * 1000}" for seconds in LAG_SECONDS]
     losing = [f"loses_at_ms <= as_of_ms + {hours * HOUR_MS}" for hours in HORIZON_HOURS]
     resets = [f"would_reset = '{why}'" for why in RESETS]
@@ -171,30 +151,27 @@ def _lag_samples(tables: PublishedTables, source: str, cluster_id: str) -> Itera
     whole = "max(as_of_ms)::DOUBLE AS at, coalesce(max(lag_min_ms), 0)::DOUBLE AS longest"
     (row,) = tables.rows(f"SELECT {whole}, {', '.join(counts)} FROM {source}")
     as_of_ms, longest_ms, *found = row.values()
-    yield "sexton_lag_as_of_timestamp_seconds", own, as_of_ms / 1000
-    yield "sexton_lag_max_seconds", own, longest_ms / 1000
+    yield "lag_as_of_timestamp_seconds", (), as_of_ms / 1000
+    yield "lag_max_seconds", (), longest_ms / 1000
     labels = (
-        *(("sexton_offsets_lagging", str(seconds)) for seconds in LAG_SECONDS),
-        *(("sexton_offsets_losing_within", str(hours)) for hours in HORIZON_HOURS),
-        *(("sexton_offsets_would_reset", why) for why in RESETS),
-        ("sexton_offsets_lag_unknown",),
-        ("sexton_offsets_held_by_topic_transactions",),
-        ("sexton_offsets_without_leader_epoch",),
+        *(("offsets_lagging", str(seconds)) for seconds in LAG_SECONDS),
+        *(("offsets_losing_within", str(hours)) for hours in HORIZON_HOURS),
+        *(("offsets_would_reset", why) for why in RESETS),
+        *(("offsets_lag_unknown",), ("offsets_held_by_topic_transactions",), ("offsets_without_leader_epoch",)),
     )
     for (name, *label), value in zip(labels, found, strict=True):
-        yield name, (*own, *label), value
+        yield name, (*label,), value
 
 
 def _audit_samples(lake: Lake, cluster_id: str) -> Iterator[Sample]:
     found = newest_transactions(lake, cluster_id, until_ms=None)
     if found is None:
         return
-    own = (cluster_id,)
-    yield "sexton_transactions_audit_timestamp_seconds", own, found.as_of_ms / 1000
+    yield "transactions_audit_timestamp_seconds", (), found.as_of_ms / 1000
     for verdict in VERDICTS:
-        yield "sexton_transactions", (cluster_id, verdict), found.verdicts.get(verdict, 0)
-    yield "sexton_transactions_overdue", own, found.overdue
-    yield "sexton_offsets_held_by_hanging_transactions", own, found.hanging_offsets
+        yield "transactions", (verdict,), found.verdicts.get(verdict, 0)
+    yield "transactions_overdue", (), found.overdue
+    yield "offsets_held_by_hanging_transactions", (), found.hanging_offsets
 
 
 class _Run:
@@ -205,10 +182,7 @@ class _Run:
 
     def samples(self) -> Iterator[Sample]:
         """Every metric of the run."""
-        for name, labels, value in chain(
-            self._itself(), self._groups(), self._offsets(), self._log(), self._interval()
-        ):
-            yield f"sexton_{name}", (self._run.key.cluster_id, *labels), float(value)
+        return chain(self._itself(), self._groups(), self._offsets(), self._log(), self._interval())
 
     def _itself(self) -> Iterator[Sample]:
         facts, read_ms = self._run.row, self._run.row["taken_at_ms"]
@@ -296,19 +270,11 @@ class _Run:
         return list(row.values())
 
 
-class _Collected:
-    """Samples as a collector of prometheus_client."""
+class _Families(list[GaugeMetricFamily]):
+    """What prometheus_client writes: a Collector."""
 
-    def __init__(self, samples: Sequence[Sample]) -> None:
-        self._samples = samples
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        for name, (description, labels) in GAUGES.items():
-            family = GaugeMetricFamily(name, description, labels=labels)
-            for sample, values, value in self._samples:
-                if sample == name:
-                    family.add_metric(values, value)
-            yield family
+    def collect(self) -> list[GaugeMetricFamily]:
+        return self
 
 
 @router.get("/metrics", include_in_schema=False)

@@ -6,12 +6,12 @@ pyiceberg's file system, with the lake's properties.
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from glob import escape
 from typing import TYPE_CHECKING, Any
 
 from sexton.errors import SextonError
 from sexton.tables import TABLES
-from sexton.tables.ddl import spark_type
 
 if TYPE_CHECKING:
     import duckdb
@@ -126,8 +126,9 @@ def marks(values: Sequence[Any]) -> str:
 
 def declared(table: str, there: Collection[str]) -> list[str]:
     """The declared columns of a table, for SELECT; columns not in `there` are NULL."""
-    columns = [(column.name, spark_type(column.type)) for column in TABLES[table].all_columns]
-    return [_name(column) if column in there else f"{_nothing(kind)} AS {_name(column)}" for column, kind in columns]
+    return [
+        f'"{name}"' if name in there else f'CAST(NULL AS {kind}) AS "{name}"' for name, kind in _columns(table).items()
+    ]
 
 
 def no_rows(table: str) -> str:
@@ -135,23 +136,14 @@ def no_rows(table: str) -> str:
     return f"(SELECT {', '.join(declared(table, ()))} WHERE false)"
 
 
-def _name(column: str) -> str:
-    return f'"{column}"'
+@cache
+def _columns(table: str) -> Mapping[str, str]:
+    """The declared columns of a table, with DuckDB's types."""
+    import duckdb
 
-
-def _nothing(kind: str) -> str:
-    """NULL of a Spark SQL type."""
-    return f"CAST(NULL AS {_type(kind)})"
-
-
-def _type(kind: str) -> str:
-    if kind.startswith("ARRAY<"):
-        return f"{_type(kind[len('ARRAY<') : -1])}[]"
-    if kind.startswith("STRUCT<"):
-        fields = kind[len("STRUCT<") : -1].split(", ")
-        named = [field.replace("`", "").split(": ") for field in fields]
-        return f"STRUCT({', '.join(f'{_name(field)} {_type(inner)}' for field, inner in named)})"
-    return {"STRING": "VARCHAR", "INT": "INTEGER", "BINARY": "BLOB"}.get(kind, kind)
+    with duckdb.connect() as database:
+        rows = database.from_arrow(TABLES[table].arrow_schema().empty_table())
+        return dict(zip(rows.columns, map(str, rows.types), strict=True))
 
 
 def _path(where: str) -> str:

@@ -51,7 +51,7 @@ class PublishedTables:
         self._runs: tuple[str, tuple[PublishedRun, ...]] = ("", ())
         self._looked_at = float("-inf")
         self._rows_of_runs: dict[str, Rows] = {}
-        self._sources: OrderedDict[tuple[str, ...], str] = OrderedDict()
+        self._sources: OrderedDict[tuple[str, ...], tuple[str, int]] = OrderedDict()
         self._cache = RunCache(self.database, clock)
 
     @property
@@ -89,7 +89,13 @@ class PublishedTables:
 
         Raises RunGone when another run has replaced it and its snapshot has expired.
         """
-        return self._source(("one", table, *_whole(run.key)), lambda: self._plan(run, table))
+
+        def plan() -> tuple[str, int]:
+            found = self._load(table)
+            snapshot_id = None if found is None else snapshot_of(found, run, table)
+            return self._scan(found, table, partition_of(run.key), f"run_id = {text(run.key.run_id)}", snapshot_id)
+
+        return self._source(("one", table, *_whole(run.key)), plan)[0]
 
     def held(self, run: PublishedRun, table: str) -> str:
         """SQL for a run's rows of a table; of one in IN_MEMORY without those of `failed_loads`."""
@@ -110,18 +116,18 @@ class PublishedTables:
 
     def of_runs(self, runs: Sequence[PublishedRun], table: str) -> str:
         """SQL for the rows of several runs of one cluster in the current table; runs whose rows are gone have none."""
-        whole = sorted(_whole(run.key) for run in runs)
-        return self._source(("several", table, *chain(*whole)), lambda: self._plan_several(runs, table))
+        from pyiceberg.expressions import And, EqualTo, In
+
+        which = And(EqualTo("cluster_id", runs[0].key.cluster_id), In("as_of_ms", {run.key.as_of_ms for run in runs}))
+        where = f"run_id IN ({', '.join(text(run.key.run_id) for run in runs)})"
+        key = ("several", table, *chain(*sorted(_whole(run.key) for run in runs)))
+        return self._source(key, lambda: self._scan(self._load(table), table, which, where))[0]
 
     def current(self, table: str) -> str:
         """SQL for all rows of an append-only table as it is now, of every cluster."""
         from pyiceberg.expressions import AlwaysTrue
 
-        found = self._load(table)
-        if found is None:
-            return no_rows(table)
-        key = ("current", table, found.metadata_location)
-        return self._source(key, lambda: self._scan(found, table, data_files(found, AlwaysTrue(), None)))
+        return self._now(table, AlwaysTrue(), "true")[0]
 
     def between(self, table: str, cluster_id: str, since_ms: int, until_ms: int) -> tuple[str, int]:
         """SQL for a cluster's rows of an append-only table between two instants (inclusive), and the number of files.
@@ -130,30 +136,17 @@ class PublishedTables:
         """
         from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThanOrEqual
 
-        found = self._load(table)
-        if found is None:
-            return no_rows(table), 0
         span = And(GreaterThanOrEqual("as_of_ms", since_ms), LessThanOrEqual("as_of_ms", until_ms))
-        paths = data_files(found, And(EqualTo("cluster_id", cluster_id), span), None)
         where = f"cluster_id = {text(cluster_id)} AND as_of_ms BETWEEN {since_ms:d} AND {until_ms:d}"
-        key = ("between", table, where, found.metadata_location)
-        return self._source(key, lambda: self._scan(found, table, paths, where=where)), len(paths)
+        return self._now(table, And(EqualTo("cluster_id", cluster_id), span), where)
 
     def at_instants(self, table: str, cluster_id: str, instants: Sequence[int]) -> str:
         """SQL for a cluster's rows of an append-only table at some instants."""
         from pyiceberg.expressions import And, EqualTo, In
 
-        found = self._load(table)
-        if found is None:
-            return no_rows(table)
         listed = ", ".join(str(int(at)) for at in sorted(instants))
         where = f"cluster_id = {text(cluster_id)} AND as_of_ms IN ({listed})"
-
-        def plan() -> str:
-            paths = data_files(found, And(EqualTo("cluster_id", cluster_id), In("as_of_ms", set(instants))), None)
-            return self._scan(found, table, paths, where=where)
-
-        return self._source(("at", table, where, found.metadata_location), plan)
+        return self._now(table, And(EqualTo("cluster_id", cluster_id), In("as_of_ms", set(instants))), where)[0]
 
     def written_at_ms(self, run: PublishedRun) -> int | None:
         """When the last table of a run (dq_results) was written; None once that snapshot has expired."""
@@ -186,26 +179,9 @@ class PublishedTables:
         properties = table.io.properties
         path_of = {self.database.readable(path, properties): path for path in paths}
         found: dict[str, Rows] = {path: [] for path in paths}
-        for row in self.rows(f"SELECT * FROM {self._scan(table, 'runs', paths, with_name=True)}"):
+        for row in self.rows(f"SELECT * FROM {self._reading(table, 'runs', paths, with_name=True)}"):
             found[path_of[row.pop("filename")]].append(row)
         return found
-
-    def _plan(self, run: PublishedRun, table: str) -> str:
-        found = self._load(table)
-        if found is None:
-            return no_rows(table)
-        paths = data_files(found, partition_of(run.key), snapshot_of(found, run, table))
-        return self._scan(found, table, paths, where=f"run_id = {text(run.key.run_id)}")
-
-    def _plan_several(self, runs: Sequence[PublishedRun], table: str) -> str:
-        from pyiceberg.expressions import And, EqualTo, In
-
-        found = self._load(table)
-        if found is None:
-            return no_rows(table)
-        where = And(EqualTo("cluster_id", runs[0].key.cluster_id), In("as_of_ms", {run.key.as_of_ms for run in runs}))
-        listed = ", ".join(text(run.key.run_id) for run in runs)
-        return self._scan(found, table, data_files(found, where, None), where=f"run_id IN ({listed})")
 
     def _load(self, table: str) -> "IcebergTable | None":
         """A table as it is now; None if nothing was published to it yet."""
@@ -216,7 +192,13 @@ class PublishedTables:
         except (NoCoverage, NoSuchTableError):
             return None
 
-    def _source(self, key: tuple[str, ...], plan: Callable[[], str]) -> str:
+    def _now(self, table: str, which: "BooleanExpression", where: str) -> tuple[str, int]:
+        """SQL for rows of an append-only table as it is now, and the number of their files."""
+        found = self._load(table)
+        key = ("now", table, where, "" if found is None else found.metadata_location)
+        return self._source(key, lambda: self._scan(found, table, which, where))
+
+    def _source(self, key: tuple[str, ...], plan: Callable[[], tuple[str, int]]) -> tuple[str, int]:
         with self._lock:
             if key in self._sources:
                 self._sources.move_to_end(key)
@@ -229,6 +211,18 @@ class PublishedTables:
         return made
 
     def _scan(
+        self,
+        found: "IcebergTable | None",
+        table: str,
+        which: "BooleanExpression",
+        where: str,
+        snapshot_id: int | None = None,
+    ) -> tuple[str, int]:
+        """SQL for the rows of `where`, which lie in the files of `which` (at a snapshot or now), and their number."""
+        paths = [] if found is None else data_files(found, which, snapshot_id)
+        return no_rows(table) if found is None else self._reading(found, table, paths, where=where), len(paths)
+
+    def _reading(
         self, found: "IcebergTable", table: str, paths: Sequence[str], *, where: str = "true", with_name: bool = False
     ) -> str:
         """A subquery over data files with the declared columns; columns that the files lack are NULL."""

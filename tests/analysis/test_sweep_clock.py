@@ -81,14 +81,13 @@ def test_what_is_overdue_goes_with_the_next() -> None:
 
 
 def test_a_load_begins_it_anew() -> None:
-    """By a gap that fits no number of intervals, or where it is known."""
+    """By a gap that fits no number of intervals."""
     drifting = [START_MS + number * (KAFKAS_MS + 500) for number in range(5)]
     later = drifting[-1] + KAFKAS_MS + KAFKAS_MS // 2
     clock = clock_of([*drifting, later, later + KAFKAS_MS], check_interval_ms=KAFKAS_MS)
     assert clock == SweepClock(
         last_ms=later + KAFKAS_MS, shortest_ms=KAFKAS_MS, typical_ms=KAFKAS_MS, longest_ms=KAFKAS_MS
     )
-    assert clock_of(drifting, check_interval_ms=KAFKAS_MS, loaded_ms=drifting[-1] + 1) is None
 
 
 def test_a_new_leader_is_foretold_from_its_own_sweeps() -> None:

@@ -34,7 +34,7 @@ def test_held_bytes_count_from_the_batch_of_the_first_record(tmp_path: Path, spl
 
 
 def read(folder: Path) -> StateLog | None:
-    return on_disk([str(folder)], taken_at_ms=BASE_MS, cap_bytes=1 << 20, as_of_ms=None, release=(4, 3))
+    return on_disk([str(folder)], taken_at_ms=BASE_MS, as_of_ms=None, release=(4, 3))
 
 
 def disk(root: Path, names: Iterable[str], *, count: int, folders: Iterable[int]) -> StateLog:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize("recording", RECORDINGS, ids=[path.name for
 
 def states_of(recording: Path) -> KnownStates:
     release = tuple(map(int, recording.name.split(".")))
-    log = on_disk([str(recording)], taken_at_ms=0, cap_bytes=1 << 20, as_of_ms=None, release=release)
+    log = on_disk([str(recording)], taken_at_ms=0, as_of_ms=None, release=release)
     assert log is not None
     states = log.load(lambda work, items: map(work, items))
     assert states.partition_count == LOG_PARTITIONS

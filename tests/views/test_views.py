@@ -155,8 +155,8 @@ def test_a_load_that_leaves_what_came_before(tmp_path, way):
 
 def test_auto_takes_what_the_log_proves(tmp_path):
     segments = str(write_log(tmp_path, {0: old_log(old_value("g", 1))}))
-    for profile in (None, "auto"):
-        proven = view(segments=segments, profile=profile)
+    for asked in ({}, {"profile": "auto"}):
+        proven = view(segments=segments, **asked)
         assert proven.coordinator.profile.name == "offset_manager"
         assert rows(fetch(proven.coordinator, "g")) == {"t-0": [1]}
         assert proven.doubts == []

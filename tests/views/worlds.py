@@ -15,7 +15,7 @@ from sexton.pipeline.replay_groups import run as replay
 from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
-from sexton.views.coordinator_view import CoordinatorView, ViewRequest, open_view
+from sexton.views.coordinator_view import CoordinatorView, open_view
 from tests.archived import segment_range
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 
@@ -69,4 +69,5 @@ def write_run(root: Path, **request: Any) -> Path:
 
 
 def view(**request: Any) -> CoordinatorView:
-    return open_view(ViewRequest(taken_at_ms=TAKEN_AT_MS, **request))
+    run = request.pop("run", None)
+    return open_view(ReplayRequest(taken_at_ms=TAKEN_AT_MS, **request), run)

@@ -3,9 +3,8 @@
 A coordinator sweeps each log partition every offsets.retention.check.interval.ms. From 4.0 on each log partition has a
 timer of its own, set anew when a sweep ends, so sweeps drift by what they take; up to 3.9 one scheduler sweeps all log
 partitions of a broker at a fixed rate. Tombstones are stamped with the instant of their sweep, so past sweeps
-(expiry_sweeps) show phase and drift. A load begins the clock anew: by a gap that fits no number of intervals, or by
-the instant of it if that is known. Where the archive shows that another leader has written the log since, sweeps of
-the one before it are left out (forecast_result).
+(expiry_sweeps) show phase and drift. A load begins the clock anew, by a gap that fits no number of intervals. Where the
+archive shows that another leader has written the log since, sweeps of the one before it are left out (forecast_result).
 
 Sweeps that removed nothing leave no trace; they count as whole numbers of intervals between those that did.
 """
@@ -46,12 +45,9 @@ class Gone:
     latest_ms: int
 
 
-def clock_of(started_ms: Iterable[int], *, check_interval_ms: int, loaded_ms: int | None = None) -> SweepClock | None:
-    """The clock that the sweeps of a log partition show; those before it was loaded, at `loaded_ms`, do not count.
-
-    None without a sweep.
-    """
-    seen = sorted({each for each in started_ms if loaded_ms is None or each >= loaded_ms})
+def clock_of(started_ms: Iterable[int], *, check_interval_ms: int) -> SweepClock | None:
+    """The clock that the sweeps of a log partition show; None without a sweep."""
+    seen = sorted(set(started_ms))
     if not seen:
         return None
     periods: list[float] = []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+from sexton.cli.command import Without
 from sexton.cli.input_options import ReplayInput
 from sexton.cli.options import OUTPUT, Json, option, read_policy_file
 from sexton.cli.output import console, print_aside, print_doubts
@@ -35,7 +36,7 @@ MARKER = ".sexton-run"
 
 def audit(
     *,
-    replay: ReplayInput,
+    replay: Annotated[ReplayInput, Without({"run"})],
     out: Annotated[
         Path,
         option(
@@ -63,7 +64,7 @@ def audit(
         from sexton.report import write_report
         from sexton.summary import summary_json
 
-        record = run_audit(engine, replay.request("audit"), out, rules)
+        record = run_audit(engine, replay.replay("audit"), out, rules)
     print_doubts(record.profile_doubts)
     summary = write_report(out)
     if json:

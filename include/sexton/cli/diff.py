@@ -143,7 +143,6 @@ def _print_json(texts: tuple[str, str], found: "Comparison", **about: object) ->
 
 def _side(text: str, log: LogInput) -> "Side":
     """The state that an argument names; UsageError if it is neither an instant nor a run folder."""
-    from sexton.coordinator.profiles import NEWEST
     from sexton.history.difference import LogSide, PublishedSide, RunSide
     from sexton.runs.folder import RunFolder
 
@@ -159,12 +158,10 @@ def _side(text: str, log: LogInput) -> "Side":
         lake = open_lake()
         return PublishedSide(lake, published_at(lake, at_ms, cluster_id=log.cluster_id))
     from sexton.views.log_parts import LogParts
-    from sexton.views.log_profile import choice_of
 
     source, taken_at_ms = log.source(at_ms).with_buffer(log.load_buffer_bytes), now_ms()
-    parts = LogParts(source, profile=NEWEST, as_of_ms=at_ms, taken_at_ms=taken_at_ms)
-    choice = choice_of(source, log.profile, parts)
-    parts.profile = choice.profile
+    parts = LogParts(source, as_of_ms=at_ms, taken_at_ms=taken_at_ms)
+    choice = parts.choose(log.profile)
     return LogSide(source, choice.profile, parts.fold, at_ms, taken_at_ms, doubts=choice.doubts)
 
 

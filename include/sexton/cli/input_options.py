@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from sexton.cli.options import (
     AUTO_PROFILE,
@@ -36,7 +36,7 @@ from sexton.errors import UsageError
 if TYPE_CHECKING:
     from sexton.requests import ReplayRequest
     from sexton.runs.source import LogSource
-    from sexton.views.coordinator_view import CoordinatorView, ViewRequest
+    from sexton.views.coordinator_view import CoordinatorView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,22 +73,22 @@ class LogInput:
 
         from sexton.views.coordinator_view import open_view
 
-        return open_view(self._request(as_of_ms))
+        return open_view(self.request(as_of_ms), _text(self.run))
 
-    def _request(self, as_of_ms: int | None) -> "ViewRequest":
-        from sexton.views.coordinator_view import ViewRequest
+    def request(self, as_of_ms: int | None, **more: Any) -> "ReplayRequest":
+        """The log, read as of an instant; `more` are other fields of the request."""
+        from sexton.requests import ReplayRequest
 
-        return ViewRequest(
+        return ReplayRequest(
             segments=_texts(self.segments),
             archive=self.archive,
-            run=_text(self.run),
             cluster_id=self.cluster_id,
-            as_of_ms=as_of_ms,
-            taken_at_ms=now_ms(),
-            profile=self.profile,
             topics_file=_text(self.topics),
             partition_count=self.partition_count,
+            as_of_ms=as_of_ms,
+            profile=self.profile or AUTO_PROFILE,
             load_buffer_bytes=self.load_buffer_bytes,
+            **more,
         )
 
     def view_of(self, groups: Sequence[str], *, is_quiet: bool) -> "CoordinatorView":
@@ -100,9 +100,9 @@ class LogInput:
 
     def source(self, as_of_ms: int | None) -> "LogSource":
         """The segments of the log, or of the archive as of an instant."""
-        from sexton.views.log_view import source_of
+        from sexton.runs.source import open_source
 
-        return source_of(self._request(as_of_ms))
+        return open_source(self.request(as_of_ms))
 
     def check_cluster(self) -> None:
         """UsageError for a cluster of what can hold only one."""
@@ -131,15 +131,10 @@ class LogInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayInput:
+class ReplayInput(LogInput):
     """A log or an archive that `audit` and `plan` replay, and the rules by which they judge it."""
 
-    segments: Segments = None
-    archive: Archive = None
-    cluster_id: ClusterId = None
     full: Full = False
-    topics: TopicsFile = None
-    partition_count: PartitionCount = None
     taken_at: Annotated[
         str | None,
         option(
@@ -148,10 +143,7 @@ class ReplayInput:
             INPUT,
         ),
     ] = None
-    as_of: AsOf = None
     retention_minutes: RetentionMinutes = None
-    profile: Profile = None
-    load_buffer_bytes: LoadBuffer = None
     codec: Codec = None
     policy: PolicyFile = None
 
@@ -175,24 +167,15 @@ class ReplayInput:
         check_profile(self.profile)
         codec_number(self.codec)
 
-    def request(self, name: str) -> "ReplayRequest":
+    def replay(self, name: str) -> "ReplayRequest":
         """The request for a replay. Imports what reads logs, which takes seconds: `check` first."""
-        from sexton.requests import ReplayRequest
-
         taken_at_ms = parse_optional_instant(self.taken_at, "--taken-at")
-        return ReplayRequest(
+        return self.request(
+            parse_optional_instant(self.as_of, "--as-of"),
             run_id=f"{name}-{uuid.uuid4().hex[:16]}",
-            segments=_texts(self.segments),
-            archive=self.archive,
-            as_of_ms=parse_optional_instant(self.as_of, "--as-of"),
             taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
             retention_minutes=self.retention_minutes,
-            profile=self.profile or AUTO_PROFILE,
-            load_buffer_bytes=self.load_buffer_bytes,
             codec=codec_number(self.codec),
-            topics_file=_text(self.topics),
-            partition_count=self.partition_count,
-            cluster_id=self.cluster_id,
             is_full=self.full,
         )
 

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,17 +30,7 @@ def replayed(
     plans: bool = False,
 ) -> "Iterator[tuple[RunFolder, RunRecord]]":
     """The log, replayed and judged in a temporary folder; with `plans` also planned."""
-    replay = ReplayInput(
-        segments=log.segments,
-        archive=log.archive,
-        cluster_id=log.cluster_id,
-        topics=log.topics,
-        partition_count=log.partition_count,
-        as_of=log.as_of,
-        retention_minutes=retention_minutes,
-        profile=log.profile,
-        load_buffer_bytes=log.load_buffer_bytes,
-    )
+    replay = ReplayInput(**asdict(log), retention_minutes=retention_minutes)
     replay.check(name)
     rules = read_policy_file(policy)
 
@@ -52,7 +43,7 @@ def replayed(
         engine_here(f"sexton {name}", quiet=quiet, reads=replay.folders) as engine,
     ):
         folder = RunFolder(place)
-        record = judged_run(engine, folder, replay.request(name), rules, names_owners=False)
+        record = judged_run(engine, folder, replay.replay(name), rules, names_owners=False)
         if plans:
             from sexton.pipeline import plan_tombstones
 

@@ -43,9 +43,9 @@ def print_aside(text: str) -> None:
     sys.stderr.write(harmless(text) + "\n")
 
 
-def print_json(document: object, *, indent: int | None = 2) -> None:
+def print_json(document: object) -> None:
     """Print an answer for machines."""
-    sys.stdout.write(jsonlib.dumps(document, ensure_ascii=True, indent=indent) + "\n")
+    sys.stdout.write(jsonlib.dumps(document, ensure_ascii=True, indent=2) + "\n")
 
 
 def print_json_rows(document: Mapping[str, object], name: str) -> None:

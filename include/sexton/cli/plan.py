@@ -39,7 +39,7 @@ LOSS_COLUMNS = ("BY", "OWNER", "OFFSETS", "GROUPS", "WHOLE-GROUPS", "REASON")
 
 def plan(
     *,
-    replay: Annotated[ReplayInput, Without({"taken_at"})],
+    replay: Annotated[ReplayInput, Without({"run", "taken_at"})],
     out: Annotated[Path, option("--out DIR", "Receives the run with its plan/; an earlier run is replaced.", OUTPUT)],
     json: Json = False,
 ) -> int:
@@ -57,7 +57,7 @@ def plan(
         from sexton.pipeline.standalone import make_plan
         from sexton.report.plan_page import render_plan
 
-        made = make_plan(engine, replay.request("plan"), out, rules, page=render_plan)
+        made = make_plan(engine, replay.replay("plan"), out, rules, page=render_plan)
     print_doubts(made.record.profile_doubts)
     if json:
         print_json(_fields(made, out))

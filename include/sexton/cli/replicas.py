@@ -119,14 +119,12 @@ def _size_of(items: "list[Work]") -> int:
 
 def _choice(folder: "ReplicaFolder", uri: str, profile: str | None) -> "Choice":
     """The coordinator whose rules apply: asked for, or proven by the first replica."""
-    from sexton.coordinator.profiles import NEWEST
     from sexton.log.segment import list_segments
     from sexton.runs.source import LogSource
     from sexton.views.log_parts import LogParts
-    from sexton.views.log_profile import choice_of
 
     source = LogSource(uri=uri, segments=list_segments(folder.fs, folder.roots))
-    return choice_of(source, profile, LogParts(source, profile=NEWEST, as_of_ms=None, taken_at_ms=now_ms()))
+    return LogParts(source, as_of_ms=None, taken_at_ms=now_ms()).choose(profile)
 
 
 def _print(found: "Comparison", limit: int) -> None:

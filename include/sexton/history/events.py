@@ -18,6 +18,7 @@ from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
+from sexton.figures import some
 from sexton.log.batch import Record
 from sexton.tables.change_kinds import DISAPPEARANCES
 
@@ -239,8 +240,8 @@ class EventBuilder:
             _, pairs = self._gone.pop(0)
             self._flush()
             rows = [row for _, row in pairs]
-            for (kind, _), some in groupby(sorted(rows, key=_cause_and_plan), key=_cause_and_plan):
-                lost = list(some)
+            for (kind, _), alike in groupby(sorted(rows, key=_cause_and_plan), key=_cause_and_plan):
+                lost = list(alike)
                 self._last_gone = event_of(kind, lost)
                 requested = [row for row in lost if self._is_requested(str(row["topic"]), int(str(row["partition"])))]
                 if requested:
@@ -255,8 +256,8 @@ class EventBuilder:
         if not commits.count:
             return
         topics = sorted({topic for topic, _ in commits.partitions})
-        partitions = counted(len(commits.partitions), "partition")
-        detail = f"{counted(commits.count, 'commit')} of {partitions} of {', '.join(topics)}"
+        partitions = some(len(commits.partitions), "partition")
+        detail = f"{some(commits.count, 'commit')} of {partitions} of {', '.join(topics)}"
         log_offset, first_ms = commits.first
         what = COMMITTED if commits.by_restore is None else RESTORED
         if commits.by_restore is not None:
@@ -284,7 +285,7 @@ def describe(group: Group) -> str:
 def _bytes_text(row: Undecodable) -> str:
     """What cannot be read of a record, and its key and value as hex."""
     shown = (
-        f"{name} {data[:_SHOWN_BYTES].hex()}{'...' if len(data) > _SHOWN_BYTES else ''} ({counted(len(data), 'byte')})"
+        f"{name} {data[:_SHOWN_BYTES].hex()}{'...' if len(data) > _SHOWN_BYTES else ''} ({some(len(data), 'byte')})"
         for name, data in (("key", row.key), ("value", row.value))
         if data is not None
     )
@@ -294,12 +295,7 @@ def _bytes_text(row: Undecodable) -> str:
 def state_words(group_type: str, protocol_type: str | None, state: str, member_count: int) -> str:
     """A group's kind and state in words."""
     kind = f"{group_type} group ({protocol_type})" if protocol_type else "simple group"
-    return f"{kind}, {state}" + (f", {counted(member_count, 'member')}" if member_count else "")
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 member`, `2 members`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{kind}, {state}" + (f", {some(member_count, 'member')}" if member_count else "")
 
 
 def _with_write(rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[int, Mapping[str, object]]]:

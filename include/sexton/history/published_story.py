@@ -11,13 +11,13 @@ from typing import Any
 from sexton.coordinator.expiry import SweepBlock, block_in
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage
+from sexton.figures import some
 from sexton.history.events import (
     NOWHERE,
     Event,
     NextVerdict,
     Story,
     cause_of,
-    counted,
     event_of,
     instant_of,
     order_of,
@@ -160,7 +160,7 @@ def _changed(rows: Sequence[Row]) -> Event:
     first = rows[0]
     if first["kind"] in DISAPPEARANCES:
         return event_of(cause_of(first), rows)
-    detail = f"{counted(len(rows), 'offset')} set to another value than when the interval began"
+    detail = f"{some(len(rows), 'offset')} set to another value than when the interval began"
     at_ms, what = first["as_of_ms"], first["kind"]
     return Event(timestamp_ms=at_ms, log_offset=NOWHERE, what=what, detail=detail, offsets=tuple(rows))
 

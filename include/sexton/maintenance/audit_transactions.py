@@ -110,13 +110,7 @@ def _audit(
 ) -> Audit:
     release = profile_of(published.row["profile"]).release
     rows = [read_published(lake, published, name).to_pylist() for name in ("open_transactions", "pending_offsets")]
-    state_log = in_archive(
-        request.archive,
-        source.cluster_id,
-        cap_bytes=settings().inflated_cap_bytes,
-        as_of_ms=None,
-        release=release,
-    )
+    state_log = in_archive(request.archive, source.cluster_id, as_of_ms=None, release=release)
     return audit(
         source,
         open_transactions(*rows),

@@ -21,7 +21,6 @@ from sexton.coordinator.endless_load import Endless
 from sexton.coordinator.expiry import SweepBlock, first_block
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
-from sexton.errors import UsageError
 from sexton.failpoints import failpoint
 from sexton.history.interval import open_interval, write_changes
 from sexton.kernels import results
@@ -55,7 +54,7 @@ from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED, Merged, fold_log, glimpse
 from sexton.runs.folder import RunFolder, RunRecord, Shard, files_sha256
 from sexton.runs.look_tables import look_for
-from sexton.runs.source import LogSource, open_archive, open_segments
+from sexton.runs.source import LogSource, open_source
 from sexton.settings import settings
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, sweep_block
@@ -84,7 +83,7 @@ def run(
         found = look_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms)
         if found is not None:
             return merge_looks.run(engine, folder, request, *found)
-    source = _open(request).with_buffer(request.load_buffer_bytes).with_codec(request.codec)
+    source = open_source(request).with_buffer(request.load_buffer_bytes).with_codec(request.codec)
     choice, is_open = choose(request.profile, source.broker_version), False
     fold = partial(_fold, engine, folder, source, request, keeps=keeps_fold, known=known)
     folder.reset()
@@ -190,27 +189,6 @@ def run(
     folder.write_run(record)
     failpoint("replay.done")
     return record
-
-
-def _open(request: ReplayRequest) -> LogSource:
-    if (request.segments is None) == (request.archive is None):
-        raise UsageError("give either segments or an archive", fix="--segments DIR or --archive URI")
-    if request.segments is not None:
-        return open_segments(
-            request.segments,
-            topics_file=request.topics_file,
-            partition_count=request.partition_count,
-            as_of_ms=request.as_of_ms,
-        )
-    assert request.archive is not None
-    return open_archive(
-        request.archive,
-        as_of_ms=request.as_of_ms,
-        topics_file=request.topics_file,
-        cluster_id=request.cluster_id,
-        settle_ms=request.settle_ms,
-        partition_count=request.partition_count,
-    )
 
 
 def _fold(

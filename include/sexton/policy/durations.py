@@ -3,9 +3,8 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-MINUTE_MS = 60_000
-HOUR_MS = 60 * MINUTE_MS
-DAY_MS = 24 * HOUR_MS
+from sexton.figures import DAY_MS, HOUR_MS, MINUTE_MS, ms_of
+
 WEEK_MS = 7 * DAY_MS
 MAX_DURATION_MS = 36_525 * DAY_MS
 """A hundred years, so that sums with instants stay within int64."""
@@ -54,7 +53,7 @@ def parse_instant(text: str) -> int:
         raise ValueError("is no instant") from None
     if moment.tzinfo is None or "T" not in text.upper().replace(" ", "T"):
         raise ValueError("has no time or no zone")
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    return ms_of(moment)
 
 
 def instant_text(at_ms: int) -> str:

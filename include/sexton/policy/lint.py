@@ -7,8 +7,9 @@ whatever a hold demands.
 import re
 from collections.abc import Iterator, Sequence
 
+from sexton.figures import MINUTE_MS
 from sexton.policy.diagnostics import Diagnostic
-from sexton.policy.durations import MINUTE_MS, duration_text, instant_text
+from sexton.policy.durations import duration_text, instant_text
 from sexton.policy.model import Hold, Match, Policy, Rule
 from sexton.policy.patterns import is_full_match
 from sexton.policy.strict_yaml import Document, Loc

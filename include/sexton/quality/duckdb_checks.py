@@ -65,14 +65,12 @@ def check(
         raise SextonError(f"the tables cannot be checked: {type(error).__name__}: {line}") from error
 
 
-def count_broken(
-    tables: Mapping[str, Rows], suites: Suites, run: CheckedRun, *, scratch: Path | None = None
-) -> dict[tuple[str, str], int]:
+def count_broken(tables: Mapping[str, Rows], suites: Suites, run: CheckedRun) -> dict[tuple[str, str], int]:
     """Return what `spark_checks.count_broken` does. What DuckDB does not understand is left out, too."""
     import duckdb
 
     found = {}
-    with _relations(tables, suites, run, scratch) as database:
+    with _relations(tables, suites, run, None) as database:
         for table, suite in suites.items():
             values = _count_values(database, table, suite)
             for each in suite:
@@ -102,9 +100,7 @@ def _relations(
         yield database
 
 
-def _create_table(
-    database: "DuckDBPyConnection", name: str, rows: Rows, *, is_read_often: bool = False
-) -> None:
+def _create_table(database: "DuckDBPyConnection", name: str, rows: Rows, *, is_read_often: bool = False) -> None:
     if isinstance(rows, pa.Table):
         database.register(name, rows)
         return

@@ -2,18 +2,20 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from sexton.errors import LogError
 from sexton.kernels.fold import read_only
 from sexton.log.framing import GOOD, KIND, frames
 from sexton.log.segment import file_bytes
 from sexton.records import OFFSET_TYPES, decode_key
-from sexton.replicas.fingerprints import MARKER_COMMIT, TOMBSTONE, Wanted, find
+from sexton.replicas.fingerprints import MARKER_ABORT, MARKER_COMMIT, TOMBSTONE, Wanted, find
 from sexton.replicas.folders import ReplicaLog
 
 GroupKey = tuple[str, str | None, int | None]
 """(group_id, topic, partition); without topic and partition the group itself."""
+_KINDS = {TOMBSTONE: "tombstone", MARKER_COMMIT: "COMMIT", MARKER_ABORT: "ABORT"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,14 @@ class Sighting:
 
     def __str__(self) -> str:
         return f"{self.kind} at log_offset {self.log_offset} ({', '.join(self.held_by)})"
+
+    def with_known(self, known: "Sighting | None", *, is_later: bool) -> "Sighting":
+        """This or the one that was known before: the later or the earlier one, with all replicas if both are one."""
+        if known is None or (known.log_offset != self.log_offset and (self.log_offset > known.log_offset) == is_later):
+            return self
+        if known.log_offset == self.log_offset:
+            return replace(known, held_by=tuple(dict.fromkeys((*known.held_by, *self.held_by))))
+        return known
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,51 +70,27 @@ def collect(
     """
     places = {producer_id: sorted(log_offsets) for producer_id, log_offsets in values.items()}
     wanted = Wanted.of(groups, [*places])
-    tombstones: dict[bytes, _Held] = {}
-    markers: dict[tuple[int, int], _Held] = {}
+    tombstones: dict[bytes, Sighting] = {}
+    markers: dict[tuple[int, int], Sighting] = {}
     for log in logs:
         for (log_offset, timestamp_ms, kind, producer_id), key in _found_in(log, wanted, cap_bytes):
             if log_offset >= stop:
                 continue  # nothing is committed there yet
-            seen = _Held(log_offset=log_offset, timestamp_ms=timestamp_ms, kind=kind, names=[log.replica])
+            seen = Sighting(log_offset=log_offset, timestamp_ms=timestamp_ms, kind=_KINDS[kind], held_by=(log.replica,))
             if kind == TOMBSTONE:
                 tombstones[key] = seen.with_known(tombstones.get(key), is_later=True)
             elif after := bisect_left(places[producer_id], log_offset):
                 slot = producer_id, after
                 markers[slot] = seen.with_known(markers.get(slot), is_later=False)
     evidence = Evidence()
-    for raw, held in tombstones.items():
+    for raw, sighting in tombstones.items():
         if (of_key := key_of(raw)) is not None:
-            evidence.tombstones.setdefault(of_key, []).append(held.sighting())
-    for (producer_id, _), held in sorted(markers.items()):
-        evidence.markers.setdefault(producer_id, []).append(held.sighting())
+            evidence.tombstones.setdefault(of_key, []).append(sighting)
+    for (producer_id, _), sighting in sorted(markers.items(), key=itemgetter(0)):
+        evidence.markers.setdefault(producer_id, []).append(sighting)
     for found in evidence.tombstones.values():
         found.sort(key=lambda one: one.log_offset)
     return evidence
-
-
-@dataclass(slots=True, kw_only=True)
-class _Held:
-    """A tombstone or marker, and the replicas on which it was seen so far."""
-
-    log_offset: int
-    timestamp_ms: int
-    kind: int
-    names: list[str]
-
-    def with_known(self, known: "_Held | None", *, is_later: bool) -> "_Held":
-        """This or the one that was known before: the later or the earlier one, with all replicas if both are one."""
-        if known is None or (known.log_offset != self.log_offset and (self.log_offset > known.log_offset) == is_later):
-            return self
-        if known.log_offset == self.log_offset:
-            known.names += [name for name in self.names if name not in known.names]
-        return known
-
-    def sighting(self) -> Sighting:
-        word = "tombstone" if self.kind == TOMBSTONE else "COMMIT" if self.kind == MARKER_COMMIT else "ABORT"
-        return Sighting(
-            log_offset=self.log_offset, timestamp_ms=self.timestamp_ms, kind=word, held_by=tuple(self.names)
-        )
 
 
 def _found_in(log: ReplicaLog, wanted: Wanted, cap_bytes: int) -> Iterable[tuple[tuple[int, int, int, int], bytes]]:

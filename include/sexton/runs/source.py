@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs as pafs
 
@@ -32,6 +32,9 @@ from sexton.runs.disk_evidence import disk_evidence
 from sexton.runs.release_bounds import UNBOUNDED, ReleaseBounds
 from sexton.settings import settings
 from sexton.uris import uri_without_login
+
+if TYPE_CHECKING:
+    from sexton.requests import ReplayRequest
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _OPTION, _TOPICS_FILE, _METADATA = "--partition-count", "the topics file", "__cluster_metadata"
@@ -165,6 +168,24 @@ def open_segments(
     )
 
 
+def open_source(request: "ReplayRequest") -> LogSource:
+    """The segments or the archive of a request, as of its instant."""
+    if (request.segments is None) == (request.archive is None):
+        raise UsageError("give either segments or an archive", fix="--segments DIR or --archive URI")
+    topics_file, count, as_of_ms = request.topics_file, request.partition_count, request.as_of_ms
+    if request.segments is not None:
+        return open_segments(request.segments, topics_file=topics_file, partition_count=count, as_of_ms=as_of_ms)
+    assert request.archive is not None
+    return open_archive(
+        request.archive,
+        as_of_ms=as_of_ms,
+        topics_file=topics_file,
+        cluster_id=request.cluster_id,
+        settle_ms=request.settle_ms,
+        partition_count=count,
+    )
+
+
 def require_stamps(as_of_ms: int | None, *, has_stamps: bool, max_commit_timestamp_ms: int, where: str) -> None:
     """NoCoverage where no batch of a log partition bears a timestamp, and offsets were committed at as_of or later."""
     if as_of_ms is not None and not has_stamps and as_of_ms <= max_commit_timestamp_ms:
@@ -181,9 +202,7 @@ def _log_dirs_text(roots: Sequence[str], paths: Sequence[str], segments: Mapping
     if len(roots) == 1:
         return []
     held = Counter(PurePosixPath(some[0].path).parent.parent for some in segments.values())
-    each = (
-        f"{uri_without_login(root)} ({held[PurePosixPath(path)]})" for root, path in zip(roots, paths, strict=True)
-    )
+    each = (f"{uri_without_login(root)} ({held[PurePosixPath(path)]})" for root, path in zip(roots, paths, strict=True))
     return [f"{len(roots)} log directories, with their log partitions: {', '.join(each)}"]
 
 

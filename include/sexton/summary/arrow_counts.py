@@ -28,12 +28,12 @@ def counts_by(table: pa.Table, column: str) -> dict[str, int]:
     }
 
 
-def first_rows(table: pa.Table, order: Sequence[tuple[str, str]], limit: int = TOP) -> list[dict[str, Any]]:
-    """The first `limit` rows in an order, which has to be total."""
+def first_rows(table: pa.Table, order: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    """The first TOP rows in an order, which has to be total."""
     if not table.num_rows:
         return []
     keys = pa.table({name: _plain(table[name]) for name, _ in order})
-    return rows_of(table.take(pc.select_k_unstable(keys, limit, sort_keys=list(order))))
+    return rows_of(table.take(pc.select_k_unstable(keys, TOP, sort_keys=list(order))))
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -3,6 +3,7 @@
 The order of reading is part of the rule: the offsets log first, then the states, then the brokers' own producers.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -37,10 +38,7 @@ class Audit:
 
     def counts(self) -> dict[str, int]:
         """Transactions by verdict."""
-        found: dict[str, int] = {}
-        for one in self.judgement.judged:
-            found[one.verdict] = found.get(one.verdict, 0) + 1
-        return found
+        return dict(Counter(one.verdict for one in self.judgement.judged))
 
 
 def audit(

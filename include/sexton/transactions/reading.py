@@ -4,8 +4,9 @@ The archive keeps the topic as it keeps the offsets log, in a folder of the clus
 <archive>/<cluster_id>/transaction_state. What verifies or lists an archive does so there, too.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from pyarrow import fs as pafs
@@ -89,15 +90,12 @@ def state_log(
 ) -> StateLog | None:
     """The topic where the offsets log is: in an archive, which has a `cluster_id`, else on a disk that was copied at
     `taken_at_ms`. None where it is not there at that instant."""
-    cap_bytes = settings().inflated_cap_bytes
     if cluster_id is not None:
-        return in_archive(uris[0], cluster_id, cap_bytes=cap_bytes, as_of_ms=as_of_ms, release=release)
-    return on_disk(uris, taken_at_ms=taken_at_ms, cap_bytes=cap_bytes, as_of_ms=as_of_ms, release=release)
+        return in_archive(uris[0], cluster_id, as_of_ms=as_of_ms, release=release)
+    return on_disk(uris, taken_at_ms=taken_at_ms, as_of_ms=as_of_ms, release=release)
 
 
-def on_disk(
-    uris: Sequence[str], *, taken_at_ms: int, cap_bytes: int, as_of_ms: int | None, release: Release
-) -> StateLog | None:
+def on_disk(uris: Sequence[str], *, taken_at_ms: int, as_of_ms: int | None, release: Release) -> StateLog | None:
     """The topic in a broker's log directories; None where it is not there.
 
     Which partitions are missing the folders do not show: a broker has those of its replicas, a copy those that were
@@ -109,39 +107,37 @@ def on_disk(
         return None
     found = list_segments(fs, [path for _, path in opened], TOPIC)
     return StateLog(
-        partitions=[
-            PartitionBytes(
-                uri=uris[0], log_partition=n, segments=found.get(n, ()), cap_bytes=cap_bytes, as_of_ms=as_of_ms,
-                release=release,
-            )
-            for n in sorted(folders)
-        ],
+        partitions=_partitions(uris[0], folders, found, as_of_ms, release),
         partition_count=None,
         read_at_ms=taken_at_ms if as_of_ms is None else as_of_ms,
-    )  # fmt: skip
+    )
 
 
-def in_archive(
-    archive: str, cluster_id: str, *, cap_bytes: int, as_of_ms: int | None, release: Release
-) -> StateLog | None:
+def in_archive(archive: str, cluster_id: str, *, as_of_ms: int | None, release: Release) -> StateLog | None:
     """The topic in an archive, at an instant or to its end; None where the archive does not have it then."""
     root = transactions_archive(archive, cluster_id)
     try:
         source = open_archive(root, as_of_ms=as_of_ms, topics_file=None, cluster_id=cluster_id)
     except NoCoverage:
         return None
-    empty = range(source.partition_count or 0)
+    numbers = {*source.segments, *range(source.partition_count or 0)}
     return StateLog(
-        partitions=[
-            PartitionBytes(
-                uri=root, log_partition=n, segments=source.segments.get(n, ()), cap_bytes=cap_bytes, as_of_ms=None,
-                release=release,
-            )
-            for n in sorted({*source.segments, *empty})
-        ],
+        partitions=_partitions(root, numbers, source.segments, None, release),
         partition_count=source.partition_count,
         read_at_ms=as_of_ms or source.taken_at_ms or 0,
-    )  # fmt: skip
+    )
+
+
+def _partitions(
+    uri: str, numbers: Iterable[int], segments: Mapping[int, Sequence[Segment]], as_of_ms: int | None, release: Release
+) -> list[PartitionBytes]:
+    common: dict[str, Any] = {
+        "uri": uri,
+        "cap_bytes": settings().inflated_cap_bytes,
+        "as_of_ms": as_of_ms,
+        "release": release,
+    }
+    return [PartitionBytes(log_partition=n, segments=segments.get(n, ()), **common) for n in sorted(numbers)]
 
 
 def held_bytes(fs: pafs.FileSystem, segments: Sequence[Segment], log_offsets: Iterable[int]) -> dict[int, int]:

@@ -9,7 +9,7 @@ from sexton.coordinator.profile import Release
 from sexton.tables import TRANSACTIONAL_IDS, TRANSACTIONS
 from sexton.transactions.ids import expires_at_ms, family_of
 from sexton.transactions.states import TransactionalId
-from sexton.transactions.verdicts import Judged, OpenTransaction, PendingOffset, Reason
+from sexton.transactions.verdicts import Judged, OpenTransaction, Reason
 
 _WHY: Mapping[Reason, str] = {
     "ongoing": "its coordinator knows it and aborts it when its timeout is over",
@@ -29,11 +29,10 @@ def open_transactions(transactions: Iterable[Mapping[str, Any]], pending: Iterab
     OpenTransaction
 ]:  # fmt: skip
     """The open transactions of the offsets log: rows of the tables open_transactions and pending_offsets of a run."""
-    held: dict[tuple[int, int], list[PendingOffset]] = {}
+    held: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
     for row in pending:
-        held.setdefault((row["log_partition"], row["producer_id"]), []).append(
-            PendingOffset(**{name: row[name] for name in ("group_id", "topic", "partition", "committed_offset")})
-        )
+        offset = {name: row[name] for name in ("group_id", "topic", "partition", "committed_offset")}
+        held.setdefault((row["log_partition"], row["producer_id"]), []).append(offset)
     return [
         OpenTransaction(
             log_partition=row["log_partition"],
@@ -85,10 +84,7 @@ def _transaction_row(one: Judged, held_bytes: Mapping[tuple[int, int], int], rel
         "is_overdue": one.is_overdue,
         "is_confirmed": one.is_confirmed,
         "group_ids": list(log.group_ids),
-        "offsets": [
-            {"group_id": o.group_id, "topic": o.topic, "partition": o.partition, "committed_offset": o.committed_offset}
-            for o in log.offsets
-        ],
+        "offsets": list(log.offsets),
         "held_bytes": held_bytes.get((log.log_partition, log.first_log_offset)),
         "abort_arguments": one.abort_arguments(release),
         "evidence": _evidence(one),

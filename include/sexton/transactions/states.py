@@ -98,16 +98,14 @@ class LoadedStates:
     """What a coordinator holds after the load of one partition.
 
     `failure` is why the load ended early; then `ids` are those of the records before it. `skipped` counts records of
-    versions that the coordinator does not know: what their ids are now, nobody can say. `newest_ms` and `leader_epoch`
-    are of the newest and of the last batch, -1 without one; the leader epoch is also the epoch of the coordinator.
+    versions that the coordinator does not know: what their ids are now, nobody can say. `leader_epoch` is of the last
+    batch, -1 without one, and also the epoch of the coordinator.
     """
 
     log_partition: int
     ids: dict[str, TransactionalId] = field(default_factory=dict)
     failure: str | None = None
     skipped: int = 0
-    record_count: int = 0
-    newest_ms: int = -1
     leader_epoch: int = -1
 
     @property
@@ -142,7 +140,6 @@ def load_states(
                     raise _LoadEnds(f"{found.detail}")
                 if as_of_ms is not None and found.max_timestamp_ms >= as_of_ms:
                     return loaded
-                loaded.newest_ms = max(loaded.newest_ms, found.max_timestamp_ms)
                 loaded.leader_epoch = found.leader_epoch
                 for record in read_records(found, cap_bytes=cap_bytes):
                     _replay(loaded, record, rules or LoadRules())
@@ -154,7 +151,6 @@ def load_states(
 def _replay(loaded: LoadedStates, record: Record | BadRecord, rules: LoadRules) -> None:
     if isinstance(record, BadRecord):
         raise _LoadEnds(f"log_offset {record.log_offset}: {record.detail}")
-    loaded.record_count += 1
     where = f"log_offset {record.log_offset}"
     if record.key is None:
         raise _LoadEnds(f"{where}: a record without a key")

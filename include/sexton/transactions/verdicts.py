@@ -13,7 +13,7 @@ Where a broker was asked afterwards (DescribeProducers), its answer decides that
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sexton.coordinator.profile import Release
 from sexton.transactions.states import COMPLETING, ENDED, LoadedStates, State, TransactionalId
@@ -46,18 +46,11 @@ Reason = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingOffset:
-    """An offset that a transaction keeps pending."""
-
-    group_id: str
-    topic: str
-    partition: int
-    committed_offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A producer with records in one log partition of the offsets topic, and no marker since."""
+    """A producer with records in one log partition of the offsets topic, and no marker since.
+
+    `offsets` are what it keeps pending: group_id, topic, partition and committed_offset of each.
+    """
 
     log_partition: int
     producer_id: int
@@ -66,7 +59,7 @@ class OpenTransaction:
     last_log_offset: int
     since_ms: int | None
     group_ids: Sequence[str]
-    offsets: Sequence[PendingOffset] = ()
+    offsets: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

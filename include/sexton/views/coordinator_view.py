@@ -18,28 +18,10 @@ from sexton.numbers import ranges_text
 
 if TYPE_CHECKING:  # a view of a run needs no rules of expiry, nor what they load
     from sexton.coordinator.expiry import SweepBlock
+    from sexton.requests import ReplayRequest
 
 AUTO = "auto"
-"""The profile that the log or the archive proves."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewRequest:
-    """What to open: exactly one of `segments`, `archive` and `run`; the other options do not apply to a run."""
-
-    segments: str | Sequence[str] | None = None
-    archive: str | None = None
-    run: str | None = None
-    cluster_id: str | None = None
-    """The cluster, which an archive of several needs."""
-    as_of_ms: int | None = None
-    taken_at_ms: int
-    profile: str | None = None
-    """A profile's name; AUTO or None for the proven one; for a run, AUTO or None for the run's profile."""
-    topics_file: str | None = None
-    partition_count: int | None = None
-    load_buffer_bytes: int | None = None
-    """The coordinator's load buffer; None for the one that the archive recorded, else Kafka's default."""
+"""The profile of a request for the one that the log or the archive proves; of a run its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,18 +200,19 @@ def missing_text(missing: Collection[int]) -> list[str]:
     return [f"log partitions not here: {ranges_text(missing)}"] if missing else []
 
 
-def open_view(request: ViewRequest) -> CoordinatorView:
-    """Open what the request names; UsageError if its options contradict each other."""
-    given = [place for place in (request.segments, request.archive, request.run) if place is not None]
+def open_view(request: "ReplayRequest", run: str | None = None) -> CoordinatorView:
+    """Open the segments or the archive of a request, or a run folder, to which only the request's instant, profile and
+    topics apply; UsageError if its options contradict each other."""
+    given = [place for place in (request.segments, request.archive, run) if place is not None]
     if len(given) != 1:
         raise UsageError(
             "give one of --segments DIR, --archive URI and --run DIR", fix="a run is what `sexton audit --out` has left"
         )
     # Imported here: a run does not need the modules that read a log, which take longest to load.
-    if request.run is not None:
+    if run is not None:
         from sexton.views.run_view import view_of_run
 
-        return view_of_run(request, request.run)
+        return view_of_run(request, run)
     if request.archive is not None and request.topics_file is None:
         from sexton.runs.look_tables import look_for
 

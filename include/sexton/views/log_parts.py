@@ -18,13 +18,16 @@ from sexton.coordinator.api.view import EmptyView
 from sexton.coordinator.expiry import block_in, sweep_block
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profile import AfterFailure, Profile
+from sexton.coordinator.profiles import NEWEST
 from sexton.errors import LogError
 from sexton.log.batch import OUT_OF_ORDER_BATCH, Batch, Record, read_batches, read_records
 from sexton.log.segment import Segment, file_bytes
 from sexton.records import OFFSET_TYPES, decode_key
+from sexton.runs.choose_profile import Choice
 from sexton.runs.source import LogSource, require_stamps
 from sexton.settings import settings
 from sexton.views.coordinator_view import LoadedPartition
+from sexton.views.log_profile import choice_of
 
 if TYPE_CHECKING:
     from sexton.kernels.fold import PartialFold
@@ -36,9 +39,9 @@ _HEAD_BYTES = 64 << 10
 
 
 class LogParts:
-    """The log partitions of `source` at an instant; `profile` may change until the first one is read."""
+    """The log partitions of `source` at an instant, read by `profile` or by the one that `choose` finds."""
 
-    def __init__(self, source: LogSource, *, profile: Profile, as_of_ms: int | None, taken_at_ms: int) -> None:
+    def __init__(self, source: LogSource, *, profile: Profile = NEWEST, as_of_ms: int | None, taken_at_ms: int) -> None:
         self.profile = profile
         self.read: dict[int, LoadedPartition] = {}
         self._source = source
@@ -47,6 +50,12 @@ class LogParts:
         self._taken_at_ms = source.taken_at_ms or taken_at_ms
         self._fs, _ = filesystem(source.uri)
         self.cap_bytes = settings().inflated_cap_bytes
+
+    def choose(self, asked: str | None) -> Choice:
+        """Read by the profile that is asked for, else by the one that the log or the archive proves."""
+        choice = choice_of(self._source, asked, self)
+        self.profile = choice.profile
+        return choice
 
     def shard(self, log_partition: int, leads_until: int | None = None) -> Shard:
         """Read a log partition as its coordinator would load it, or as one would that leads it only `leads_until`."""

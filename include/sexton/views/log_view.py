@@ -5,28 +5,21 @@ from collections.abc import Collection
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.topics import Topics
 from sexton.coordinator.partitioner import unknown_count_text
-from sexton.coordinator.profiles import NEWEST
+from sexton.requests import ReplayRequest
 from sexton.runs.partition_count import partition_count
-from sexton.runs.source import LogSource, open_archive, open_segments
-from sexton.views.coordinator_view import CoordinatorView, LazyShards, ViewRequest, missing_text
+from sexton.runs.source import LogSource, open_source
+from sexton.views.coordinator_view import CoordinatorView, LazyShards, missing_text
 from sexton.views.log_parts import LogParts
-from sexton.views.log_profile import choice_of
 
 _ENOUGH_GROUPS = 50
 """This many groups give the same number of log partitions as all groups."""
 
 
-def view_of_log(request: ViewRequest) -> CoordinatorView:
+def view_of_log(request: ReplayRequest) -> CoordinatorView:
     """The view of segments or of an archive."""
-    source = source_of(request).with_buffer(request.load_buffer_bytes)
-    parts = LogParts(
-        source,
-        profile=NEWEST,
-        as_of_ms=request.as_of_ms,
-        taken_at_ms=request.taken_at_ms,
-    )
-    choice = choice_of(source, request.profile, parts)
-    parts.profile = choice.profile
+    source = open_source(request).with_buffer(request.load_buffer_bytes)
+    parts = LogParts(source, as_of_ms=request.as_of_ms, taken_at_ms=request.taken_at_ms)
+    choice = parts.choose(request.profile)
     shards = LazyShards(sorted(source.here), parts.shard)
     count, count_warnings = partition_count(source, lambda: _group_ids(source, parts, shards))
     missing = sorted(set(range(count or 0)) - source.here)
@@ -57,22 +50,3 @@ def _group_ids(source: LogSource, parts: LogParts, shards: LazyShards) -> dict[i
             _ = shards[number]
             found[number] = parts.read[number].group_ids
     return found
-
-
-def source_of(request: ViewRequest) -> LogSource:
-    """The segments of the request, or its archive, as of its instant."""
-    if request.segments is not None:
-        return open_segments(
-            request.segments,
-            topics_file=request.topics_file,
-            partition_count=request.partition_count,
-            as_of_ms=request.as_of_ms,
-        )
-    assert request.archive is not None
-    return open_archive(
-        request.archive,
-        as_of_ms=request.as_of_ms,
-        topics_file=request.topics_file,
-        cluster_id=request.cluster_id,
-        partition_count=request.partition_count,
-    )

@@ -9,15 +9,16 @@ from sexton.coordinator.api.coordinator import Coordinator, Shard, Status
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.topics import Topics
-from sexton.runs.choose_profile import AUTO, choose
+from sexton.requests import ReplayRequest
+from sexton.runs.choose_profile import choose
 from sexton.runs.look_tables import ONLY_PARTITION, tables_of, with_nulls
 from sexton.uris import uri_without_login
-from sexton.views.coordinator_view import CoordinatorView, LazyShards, LoadedPartition, ViewRequest
+from sexton.views.coordinator_view import CoordinatorView, LazyShards, LoadedPartition
 
 
-def view_of_looks(request: ViewRequest, looks: Looks, look: AdminLook) -> CoordinatorView:
+def view_of_looks(request: ReplayRequest, looks: Looks, look: AdminLook) -> CoordinatorView:
     """The view of the look that answers for the request."""
-    choice = choose(request.profile or AUTO, look.metadata.broker_version)
+    choice = choose(request.profile, look.metadata.broker_version)
     groups, members, offsets = tables_of(merge_looks(looks, look))
     parts = _LookParts({"groups": groups, "members": members, "committed_offsets": offsets})
     count = look.metadata.partition_count or None

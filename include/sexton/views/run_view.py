@@ -13,17 +13,18 @@ from sexton.coordinator.partitioner import unknown_count_text
 from sexton.coordinator.profile import AfterFailure
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
+from sexton.requests import ReplayRequest
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
-from sexton.views.coordinator_view import AUTO, CoordinatorView, LazyShards, LoadedPartition, ViewRequest, missing_text
+from sexton.views.coordinator_view import AUTO, CoordinatorView, LazyShards, LoadedPartition, missing_text
 
 
-def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
+def view_of_run(request: ReplayRequest, root: str) -> CoordinatorView:
     """The view of a run folder; UsageError if the request has another instant or profile than the run."""
     folder = RunFolder(root)
     record = folder.read_run()
     if request.as_of_ms not in (None, record.as_of_ms):
         raise UsageError(f"the run is of {record.as_of_ms} ms", where="--as-of", fix="ask the segments or the archive")
-    if request.profile not in (None, AUTO) and profile_of(request.profile).text != profile_of(record.profile).text:
+    if request.profile != AUTO and profile_of(request.profile).text != profile_of(record.profile).text:
         raise UsageError(f"the run followed {record.profile}", where="--profile", fix="ask the segments or the archive")
     parts = RunParts(folder, record)
     empty = set(range(record.partition_count or 0)) - {*record.log_partitions, *record.missing_log_partitions}
@@ -44,7 +45,7 @@ def view_of_run(request: ViewRequest, root: str) -> CoordinatorView:
     )
 
 
-def _topics_of_run(request: ViewRequest, folder: RunFolder, record: RunRecord) -> Topics:
+def _topics_of_run(request: ReplayRequest, folder: RunFolder, record: RunRecord) -> Topics:
     if request.topics_file is not None:
         return Topics.from_rows(topics_from_file(request.topics_file))
     if not record.has_topics:

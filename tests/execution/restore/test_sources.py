@@ -20,9 +20,10 @@ from sexton.ledger.entries import Intent, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
 from sexton.plans.read_plan import own_plan, read_plan
 from sexton.plans.write_plan import keep_plan
+from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
-from sexton.views.coordinator_view import ViewRequest, open_view
+from sexton.views.coordinator_view import open_view
 from tests.archived import CLUSTER, Archive
 from tests.execution.restore.simulated_cluster import value
 from tests.log_builder import commit, tombstone
@@ -79,7 +80,7 @@ def test_an_instant_has_what_a_client_could_fetch_then(tmp_path_factory, first, 
         archive.snapshot(instant(number) + 2_000, new)
     archive.snapshot(instant(9), {})
     found = of_archive(archive.root, cluster_id=None, as_of_ms=instant(at), selection=EVERYTHING, taken_at_ms=LATER_MS)
-    view = open_view(ViewRequest(archive=archive.root, as_of_ms=instant(at), taken_at_ms=LATER_MS))
+    view = open_view(ReplayRequest(archive=archive.root, as_of_ms=instant(at), taken_at_ms=LATER_MS))
     told = {
         key_of(group, answer.topic, answer.partition): (answer.committed_offset, answer.metadata)
         for group in ("a", "b", "c", "группа")

@@ -247,8 +247,8 @@ def test_batches_that_were_written_anew_are_the_same_records(tmp_path: Path) -> 
 def test_the_work_of_a_log_partition_can_be_sent_to_another_process(tmp_path: Path) -> None:
     for name in "AB":
         write_replica(tmp_path / name, {0: WHOLE if name == "A" else WHOLE[: len(WHOLE) // 4]})
-    (logs,) = work_of([ReplicaFolder.open(str(tmp_path / name), name) for name in "AB"]).values()
-    sent = pickle.loads(pickle.dumps(compare_partition(pickle.loads(pickle.dumps(logs)))))
-    assert sent == compare_partition(logs)
+    (work,) = work_of([ReplicaFolder.open(str(tmp_path / name), name) for name in "AB"], {})
+    sent = pickle.loads(pickle.dumps(compare_partition(pickle.loads(pickle.dumps(work)))))
+    assert sent == compare_partition(work)
     assert sent.differences.schema == REPLICA_DIFFERENCES.arrow_schema(with_run=False)
     assert sent.state.schema == REPLICA_STATE.arrow_schema(with_run=False)

@@ -76,35 +76,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-command(app, "audit", audit.EXAMPLES)(audit.audit)
-command(app, "snapshot", snapshot.EXAMPLES)(snapshot.snapshot)
-command(app, "fetch", fetch.EXAMPLES)(fetch.fetch)
+for _module in (
+    *(audit, snapshot, fetch, explain, diff, forecast, what_if, plan, apply, restore, transactions, lag, demo, doctor),
+):
+    _name = _module.__name__.rpartition(".")[2]
+    command(app, _name.replace("_", "-"), _module.EXAMPLES)(getattr(_module, _name))
+for _module in (groups, replicas, history, policy, show, archive):
+    app.add_typer(_module.app, name=_module.__name__.rpartition(".")[2])
 command(groups.app, "coordinator", groups_coordinator.COORDINATOR_EXAMPLES)(groups_coordinator.coordinator)
 command(groups.app, "unload", groups_coordinator.UNLOAD_EXAMPLES)(groups_coordinator.unload)
 command(groups.app, "check-commit", groups_dry_run.CHECK_COMMIT_EXAMPLES)(groups_dry_run.check_commit)
 command(groups.app, "check-join", groups_dry_run.CHECK_JOIN_EXAMPLES)(groups_dry_run.check_join)
 command(groups.app, "metadata-record", groups_dry_run.METADATA_RECORD_EXAMPLES)(groups_dry_run.metadata_record)
 command(groups.app, "check-sweep", groups_sweep.EXAMPLES)(groups_sweep.check_sweep)
-app.add_typer(groups.app, name="groups")
-command(app, "explain", explain.EXAMPLES)(explain.explain)
-command(app, "diff", diff.EXAMPLES)(diff.diff)
-command(app, "forecast", forecast.EXAMPLES)(forecast.forecast)
-command(app, "what-if", what_if.EXAMPLES)(what_if.what_if)
-command(app, "plan", plan.EXAMPLES)(plan.plan)
-command(app, "apply", apply.EXAMPLES)(apply.apply)
-command(app, "restore", restore.EXAMPLES)(restore.restore)
 command(replicas.app, "look", replicas_live.LOOK_EXAMPLES)(replicas_live.look)
 command(replicas.app, "copy", replicas_live.COPY_EXAMPLES)(replicas_live.copy)
 command(replicas.app, "diff", replicas.DIFF_EXAMPLES)(replicas.diff)
-app.add_typer(replicas.app, name="replicas")
-command(app, "transactions", transactions.EXAMPLES)(transactions.transactions)
-command(app, "lag", lag.EXAMPLES)(lag.lag)
-app.add_typer(history.app, name="history")
-app.add_typer(policy.app, name="policy")
-app.add_typer(show.app, name="show")
-app.add_typer(archive.app, name="archive")
-command(app, "demo", demo.EXAMPLES)(demo.demo)
-command(app, "doctor", doctor.EXAMPLES)(doctor.doctor)
 
 
 def _show_version(wanted: bool) -> None:

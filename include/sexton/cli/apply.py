@@ -6,19 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sexton.cli.apply_options import EXECUTION, ApprovedBy, check_approved, progress_until_terminated, publish
-from sexton.cli.options import ArchiveUri, ClusterId, ClusterInput, Json, now_ms, open_archive_uri, option
+from sexton.cli.options import (
+    ArchiveUri,
+    ClusterId,
+    ClusterInput,
+    Json,
+    now_ms,
+    open_archive_uri,
+    option,
+    read_policy_file,
+)
 from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
 from sexton.errors import UsageError
 from sexton.figures import count, some
 from sexton.report.meanings import beyond_broker_sentence
 
 if TYPE_CHECKING:
-    from sexton.execution.delete.context import Watch
-    from sexton.execution.delete.preconditions import Rules
     from sexton.execution.delete.summary import ApplySummary
-    from sexton.kafka.client import ClientConfig
-    from sexton.ledger.ledger import Ledger
-    from sexton.plans.plan import Plan
 
 EXAMPLES = """\
 [dim]# what would a plan do now? nothing is written, neither to Kafka nor anywhere else[/dim]
@@ -94,23 +98,34 @@ def apply(
             fix="read docs/apply.md, then add --allow-log-sink",
         )
 
+    from sexton.execution.delete.apply_plan import apply_plan
+    from sexton.execution.delete.preconditions import Rules
     from sexton.execution.delete.recorded import recorded_retention_ms, watch_of
+    from sexton.execution.engine import Clocks
+    from sexton.execution.kafka_admin import connected
     from sexton.ledger.ledger import Ledger
+    from sexton.plans.limits import default_limits
     from sexton.plans.read_plan import read_plan
+    from sexton.settings import settings
 
     fs, root = open_archive_uri(archive)
     plan = read_plan(fs, root, cluster_id, plan_id)
-    ledger = Ledger(fs, root, plan.record.cluster_id, plan_id)
-    rules = _rules(
-        plan,
-        approved_by=approved_by,
-        plan_sha256=plan_sha256,
-        allow_log_sink=allow_log_sink,
-        policy=policy,
+    ledger, config = Ledger(fs, root, plan.record.cluster_id, plan_id), settings()
+    in_force = read_policy_file(policy or (Path(config.policy) if config.policy else None))
+    rules = Rules(
+        approved_by=approved_by or "nobody: only a look",
+        plan_sha256=plan_sha256 or plan.sha256,
+        policy_sha256=None if in_force is None else in_force.sha256,
+        limits=default_limits() if in_force is None else in_force.limits,
         recorded_retention_ms=recorded_retention_ms(fs, root, plan.record),
+        max_age_ms=int(config.apply_max_age_hours * 3_600_000),
+        lease_ms=config.apply_lease_s * 1000,
+        allow_log_sink=allow_log_sink,
     )
-    watch = watch_of(fs, root, plan)
-    summary = _applied(plan, ledger, rules, sink=sink, watch=watch, client=cluster.client(), json=json)
+    watch, clocks = watch_of(fs, root, plan), Clocks(now_ms=now_ms)
+    # SIGTERM ends it after the current group, with every outcome recorded.
+    with connected(cluster.client()) as admin, progress_until_terminated("Groups", is_quiet=json) as progress:
+        summary = apply_plan(admin, plan, ledger, sink=sink, rules=rules, clocks=clocks, watch=watch, progress=progress)
     published, failure = (None, None) if sink == "dry_run" else publish(ledger.entries(), as_of_ms=plan.record.as_of_ms)
     code = summary.exit_code or (1 if failure else 0)
     if json:
@@ -133,55 +148,6 @@ def apply(
     if failure:
         print_aside(failure)
     return code
-
-
-def _rules(
-    plan: "Plan",
-    *,
-    approved_by: str | None,
-    plan_sha256: str | None,
-    allow_log_sink: bool,
-    policy: Path | None,
-    recorded_retention_ms: int | None,
-) -> "Rules":
-    from sexton.execution.delete.preconditions import Rules
-    from sexton.plans.limits import default_limits
-    from sexton.policy import read_policy
-    from sexton.settings import settings
-
-    config = settings()
-    file = policy or (Path(config.policy) if config.policy else None)
-    in_force = None if file is None else read_policy(file)
-    return Rules(
-        approved_by=approved_by or "nobody: only a look",
-        plan_sha256=plan_sha256 or plan.sha256,
-        policy_sha256=None if in_force is None else in_force.sha256,
-        limits=default_limits() if in_force is None else in_force.limits,
-        recorded_retention_ms=recorded_retention_ms,
-        max_age_ms=int(config.apply_max_age_hours * 3_600_000),
-        lease_ms=config.apply_lease_s * 1000,
-        allow_log_sink=allow_log_sink,
-    )
-
-
-def _applied(
-    plan: "Plan",
-    ledger: "Ledger",
-    rules: "Rules",
-    *,
-    sink: Sink,
-    watch: "Watch",
-    client: "ClientConfig",
-    json: bool,
-) -> "ApplySummary":
-    """Carry out the plan. SIGTERM ends it after the current group, with every outcome recorded."""
-    from sexton.execution.delete.apply_plan import apply_plan
-    from sexton.execution.engine import Clocks
-    from sexton.execution.kafka_admin import connected
-
-    with connected(client) as cluster, progress_until_terminated("Groups", is_quiet=json) as progress:
-        clocks = Clocks(now_ms=now_ms)
-        return apply_plan(cluster, plan, ledger, sink=sink, rules=rules, clocks=clocks, watch=watch, progress=progress)
 
 
 def _print(summary: "ApplySummary", folder: str, published: int | None) -> None:

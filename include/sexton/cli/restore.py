@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from pyarrow import fs as pafs
 
     from sexton.execution.admin_client import AdminClient
-    from sexton.execution.restore.apply_restore import RestoreSummary
     from sexton.execution.restore.restore_plan import RestorePlan
     from sexton.execution.restore.sources import Source
-    from sexton.ledger.ledger import Ledger
 
 EXAMPLES = """\
 [dim]# undo a plan: what did it remove, what is there now, what would come back?[/dim]
@@ -115,11 +113,14 @@ def restore(
             "a kept restore is applied exactly as it was shown", where="--id", fix="leave out the other options"
         )
 
+    from sexton.execution.engine import Clocks
     from sexton.execution.kafka_admin import connected
+    from sexton.execution.restore.apply_restore import apply_restore
     from sexton.execution.restore.restore_plan import read_restore
     from sexton.execution.restore.selection import Selection
     from sexton.execution.restore.sources import RestoreRequest, source_of
     from sexton.ledger.ledger import Ledger
+    from sexton.settings import settings
 
     request = RestoreRequest(
         archive=archive_uri(archive),
@@ -147,7 +148,17 @@ def restore(
         if not json:
             print_diff(plan, limit)
         ledger = Ledger(fs, root, plan.cluster_id, plan.restore_id)
-        summary = _applied(client, plan, ledger, approved_by=str(approved_by), quiet=json)
+        # SIGTERM ends it after the current step, with every outcome recorded.
+        with progress_until_terminated("Restoring", is_quiet=json) as progress:
+            summary = apply_restore(
+                client,
+                plan,
+                ledger,
+                approved_by=str(approved_by),
+                clocks=Clocks(now_ms=now_ms),
+                lease_ms=settings().apply_lease_s * 1000,
+                progress=progress,
+            )
     entries = ledger.entries()
     failure = publish(entries, as_of_ms=entries[0].at_ms)[1] if entries else None
     code = print_result(plan, summary, limit, json=json)
@@ -175,23 +186,3 @@ def _made(
     if made.items:
         keep_restore(fs, root, made)
     return made
-
-
-def _applied(
-    client: "AdminClient", plan: "RestorePlan", ledger: "Ledger", *, approved_by: str, quiet: bool
-) -> "RestoreSummary":
-    """Apply the restore. SIGTERM ends it after the current step, with every outcome recorded."""
-    from sexton.execution.engine import Clocks
-    from sexton.execution.restore.apply_restore import apply_restore
-    from sexton.settings import settings
-
-    with progress_until_terminated("Restoring", is_quiet=quiet) as progress:
-        return apply_restore(
-            client,
-            plan,
-            ledger,
-            approved_by=approved_by,
-            clocks=Clocks(now_ms=now_ms),
-            lease_ms=settings().apply_lease_s * 1000,
-            progress=progress,
-        )

@@ -72,13 +72,6 @@ def snapshot(
         if transactions and taken.looked_because is None:
             states = archive_transactions.run(engine, request, cluster_id=taken.cluster_id, now_ms=now_ms)
     if states is not None:
-        taken = replace(
-            taken,
-            segments=taken.segments + states.segments,
-            size_bytes=taken.size_bytes + states.size_bytes,
-            log_offsets=taken.log_offsets + states.log_offsets,
-            log_partitions=taken.log_partitions + states.log_partitions,
-            batches=taken.batches + states.batches,
-            warnings=[*taken.warnings, *states.warnings],
-        )
+        sums = ("segments", "size_bytes", "log_offsets", "log_partitions", "batches", "warnings")
+        taken = replace(taken, **{name: getattr(taken, name) + getattr(states, name) for name in sums})
     return print_archived(taken, request.archive, json=json, at=f", taken at {instant(taken.taken_at_ms)}")

@@ -90,7 +90,12 @@ def open_interval(
     if begin.topic_id != source.topic_id:
         return None, ["changes are not recorded: the topic was deleted and created again in between"]
     missing = [f"changes of log partition {part} are not recorded: its log broke" for part in broken]
-    base, warnings = (None, []) if is_full else _nearest(begin, since_ms, profile, damaged, known)
+    base, warnings = None, list[str]()
+    if not is_full:
+        cap_bytes = settings().inflated_cap_bytes
+        base, warnings = checkpoint.nearest(
+            begin, as_of_ms=since_ms, profile=profile, inflated_cap_bytes=cap_bytes, damaged=damaged, known=known
+        )
     if base is None or base.positions != begin.positions:
         own = RunFolder(folder.uri, *_FOLDER)
         merged = fold_log(engine, own, begin, as_of_ms=since_ms, taken_at_ms=since_ms, profile=profile, base=base)
@@ -148,19 +153,6 @@ def write_changes(
     for counts in engine.map("Recording changes", work, _write, work_bytes=size_bytes):
         total.update(counts)
     return total
-
-
-def _nearest(
-    begin: LogSource, since_ms: int, profile: Profile, damaged: Mapping[str, str], known: Base | None
-) -> tuple[Base | None, list[str]]:
-    return checkpoint.nearest(
-        begin,
-        as_of_ms=since_ms,
-        profile=profile,
-        inflated_cap_bytes=settings().inflated_cap_bytes,
-        damaged=damaged,
-        known=known,
-    )
 
 
 def _broken(begin: LogSource, end: LogSource) -> Iterable[int]:

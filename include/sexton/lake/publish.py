@@ -41,7 +41,7 @@ def publish(
     as it is. UsageError when a table with rows has no such branch, and when the published run has another plan or
     policy.
     """
-    if done := _published(lake, run):
+    if done := next((found for found in published_runs(lake, run.cluster_id) if found.key == run), None):
         if differing := [name for name in _JUDGED_BY if done.row[name] != facts[name]]:
             raise UsageError(
                 f"run {run.run_id} is published already, with another {' and '.join(differing)}",
@@ -160,10 +160,6 @@ def _write_rows(lake: Lake, run: RunKey, rows: Sequence[Mapping[str, Any]]) -> N
     schema = table.arrow_schema()
     found = pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema=schema)
     replace_rows(lake, table, found, partition_of(run))
-
-
-def _published(lake: Lake, run: RunKey) -> PublishedRun | None:
-    return next((found for found in published_runs(lake, run.cluster_id) if found.key == run), None)
 
 
 def _main(table: "IcebergTable") -> int:

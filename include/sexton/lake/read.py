@@ -96,8 +96,18 @@ def read_published(lake: Lake, run: PublishedRun, table: str, columns: Sequence[
 
     Columns that were declared after it was published are NULL.
     """
-    found = load(lake, table)
-    return _rows(found, table, run.key, snapshot_id=snapshot_of(found, run, table), columns=columns)
+    from pyiceberg.expressions import EqualTo
+
+    found, schema = load(lake, table), TABLES[table].arrow_schema()
+    names = list(columns) if columns is not None else schema.names
+    where = partition_of(run.key) & EqualTo("run_id", run.key.run_id)
+    scan = found.scan(row_filter=where, snapshot_id=snapshot_of(found, run, table))
+    known = {field.name for field in scan.projection().fields}  # of the snapshot, which may be older than some columns
+    rows = plain(scan.select(*(name for name in names if name in known)).to_arrow())
+    for name in names:
+        if name not in known:
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
+    return rows.select(names).cast(pa.schema([schema.field(name) for name in names]))
 
 
 def snapshot_of(found: "IcebergTable", run: PublishedRun, table: str) -> int | None:
@@ -154,20 +164,3 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, _plain_type(field.type)) for field in kind])
     return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
-
-
-def _rows(
-    found: "IcebergTable", table: str, run: RunKey, *, snapshot_id: int | None, columns: Sequence[str] | None
-) -> pa.Table:
-    from pyiceberg.expressions import EqualTo
-
-    schema = TABLES[table].arrow_schema()
-    names = list(columns) if columns is not None else schema.names
-    where = partition_of(run) & EqualTo("run_id", run.run_id)
-    scan = found.scan(row_filter=where, snapshot_id=snapshot_id)
-    known = {field.name for field in scan.projection().fields}  # of the snapshot, which may be older than some columns
-    rows = plain(scan.select(*(name for name in names if name in known)).to_arrow())
-    for name in names:
-        if name not in known:
-            rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
-    return rows.select(names).cast(pa.schema([schema.field(name) for name in names]))

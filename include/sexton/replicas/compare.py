@@ -74,38 +74,27 @@ def compare(
 
     `spread` does the work of each log partition, in this process unless it says otherwise.
     """
-    work = [(logs, (archived or {}).get(number)) for number, logs in work_of(replicas).items()]
-    return Comparison.join([*spread(partial(_compare_work, profile=profile, cap_bytes=cap_bytes), work)])
+    work = work_of(replicas, archived or {})
+    return Comparison.join([*spread(partial(compare_partition, profile=profile, cap_bytes=cap_bytes), work)])
 
 
-def _compare_work(work: Work, *, profile: Profile, cap_bytes: int) -> Comparison:
-    logs, archived = work
-    return compare_partition(logs, profile=profile, archived=archived, cap_bytes=cap_bytes)
-
-
-def work_of(replicas: Sequence[ReplicaFolder]) -> dict[int, list[ReplicaLog]]:
-    """The logs of each log partition, of those replicas that have it: the arguments of `compare_partition`."""
+def work_of(replicas: Sequence[ReplicaFolder], archived: Mapping[int, ReplicaLog]) -> list[Work]:
+    """The logs of each log partition, of those replicas that have it, and the archive's."""
     found = [log_partitions(folder) for folder in replicas]
     numbers = sorted({number for logs in found for number in logs})
-    return {number: [logs[number] for logs in found if number in logs] for number in numbers}
+    return [([logs[number] for logs in found if number in logs], archived.get(number)) for number in numbers]
 
 
-def compare_partition(
-    logs: Sequence[ReplicaLog],
-    *,
-    profile: Profile = NEWEST,
-    archived: ReplicaLog | None = None,
-    cap_bytes: int = CAP_BYTES,
-) -> Comparison:
+def compare_partition(work: Work, *, profile: Profile = NEWEST, cap_bytes: int = CAP_BYTES) -> Comparison:
     """Compare the replicas of one log partition."""
-    return _Partition(logs, profile, archived, cap_bytes).compare()
+    return _Partition(*work, profile, cap_bytes).compare()
 
 
 class _Partition:
     """One log partition while it is compared."""
 
     def __init__(
-        self, logs: Sequence[ReplicaLog], profile: Profile, archived: ReplicaLog | None, cap_bytes: int
+        self, logs: Sequence[ReplicaLog], archived: ReplicaLog | None, profile: Profile, cap_bytes: int
     ) -> None:
         self.logs = {log.replica: log for log in logs}
         self.present = [log for log in logs if not log.is_empty]

@@ -18,17 +18,17 @@ FORGOTTEN_MS = 7 * 24 * 3_600_000
 """transactional.id.expiration.ms: after so long without a transaction its next producer gets another id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Difference:
     """One key (or group, without topic) that the `wrong` replicas would serve otherwise than the `right` ones."""
 
     key: GroupKey
+    sides: Sides
     kinds: tuple[str, ...]
     wrong: tuple[str, ...]
     right: tuple[str, ...]
     proof: str
     evidence: str
-    sides: Sides
     log_offsets: tuple[int, ...] = ()
     since: Sighting | None = None
     next_commit: int | None = None
@@ -113,7 +113,7 @@ class Judge:
         if short:
             value = newest["committed_offset"]
             text = f"{_names(short)} end{_s(short)} before log_offset {at}, where {value} was committed"
-            found.append(_difference(key, sides, "lost", short, holders, "behind", text, at=[at]))
+            found.append(Difference(key, sides, ("lost",), short, holders, "behind", text, log_offsets=(at,)))
         older = tuple(name for name in lackers if name not in short and name in held)
         without = tuple(name for name in lackers if name not in short and name not in held)
         if not older and not without:
@@ -135,27 +135,35 @@ class Judge:
         tombstone = self.evidence.tombstone_after(key, at)
         if tombstone is not None:
             text = f"{value} at log_offset {at} was deleted: {tombstone}"
-            return _difference(
-                key, sides, "resurrected", (*holders, *older), without, "tombstone", text, at=[at], since=tombstone
+            return Difference(
+                key,
+                sides,
+                ("resurrected",),
+                (*holders, *older),
+                without,
+                "tombstone",
+                text,
+                log_offsets=(at,),
+                since=tombstone,
             )
         if self._transaction(newest) in aborted:
             right = (*older, *without)
             text = f"{value} at log_offset {at} is of a transaction that {_names(right)} cleaned away as aborted"
-            return _difference(key, sides, "aborted_to_committed", holders, right, "value", text, at=[at])
+            return Difference(key, sides, ("aborted_to_committed",), holders, right, "value", text, log_offsets=(at,))
         if without and self.last_gap > at:
             wrong = (*holders, *older)
             text = (
                 f"{_names(without)} had {value} at log_offset {at} and cleaned it away with the tombstone that came "
                 f"after it; {_names(wrong)} never saw that tombstone{self._doubt(at)}"
             )
-            return _difference(key, sides, "resurrected", wrong, without, "cleaned", text, at=[at])
+            return Difference(key, sides, ("resurrected",), wrong, without, "cleaned", text, log_offsets=(at,))
         lackers = (*older, *without)
         if without:
             text = f"nothing was written after log_offset {at} that could have removed {value}"
-            return _difference(key, sides, "lost", lackers, holders, "no_gap", text, at=[at])
+            return Difference(key, sides, ("lost",), lackers, holders, "no_gap", text, log_offsets=(at,))
         verbs = f"serve{_s(lackers)} an older value and lack{_s(lackers)}"
         text = f"{_names(lackers)} {verbs} log_offset {at}, where {value} was committed"
-        return _difference(key, sides, "lost", lackers, holders, "value", text, at=[at])
+        return Difference(key, sides, ("lost",), lackers, holders, "value", text, log_offsets=(at,))
 
     def _doubt(self, log_offset: int) -> str:
         """What speaks against a cleaned tombstone after a log_offset."""
@@ -230,7 +238,7 @@ class Judge:
         value, row = rows[holders[0]]["committed_offset"], rows[holders[0]]
         if fate.kind == "" and self.last_gap <= at:
             text = f"no marker can have ended the transaction of {value}: nothing is missing after log_offset {at}"
-            return _difference(key, sides, "lost", ended, holders, "no_gap", text, at=[at])
+            return Difference(key, sides, ("lost",), ended, holders, "no_gap", text, log_offsets=(at,))
         kinds = self._kinds(sides, holders, ended, fate, at, row)
         stored = sides[holders[0]].committed
         before = None if stored is None else stored["committed_offset"]
@@ -241,7 +249,7 @@ class Judge:
             f"ended on {_names(ended)} ({_FATES[fate.kind]}: {fate.evidence}). The next COMMIT of this producer serves "
             f"{_offset_text(next_commit)}, its next ABORT {_offset_text(next_abort)}"
         )
-        return _difference(
+        return Difference(
             key,
             sides,
             kinds,
@@ -249,7 +257,7 @@ class Judge:
             ended,
             fate.proof,
             text,
-            at=[at],
+            log_offsets=(at,),
             since=fate.marker,
             next_commit=next_commit,
             next_abort=next_abort,
@@ -286,15 +294,25 @@ class Judge:
         # What is wrong with a group's offsets is wrong with the group.
         for part in of_keys:
             if set(part.wrong) >= set(missing) and "lost" in part.kinds:
-                return _difference(key, sides, "lost", missing, having, part.proof, text, at=part.log_offsets)
+                return Difference(
+                    key, sides, ("lost",), missing, having, part.proof, text, log_offsets=part.log_offsets
+                )
             if set(part.wrong) >= set(having) and "lost" not in part.kinds:
-                return _difference(
-                    key, sides, "resurrected", having, missing, part.proof, text, at=part.log_offsets, since=part.since
+                return Difference(
+                    key,
+                    sides,
+                    ("resurrected",),
+                    having,
+                    missing,
+                    part.proof,
+                    text,
+                    log_offsets=part.log_offsets,
+                    since=part.since,
                 )
         if at < 0:  # it exists by offsets alone, and these are no difference
             return None
         if any(sides[name].reach <= at for name in missing):
-            return _difference(key, sides, "lost", missing, having, "behind", text, at=[at])
+            return Difference(key, sides, ("lost",), missing, having, "behind", text, log_offsets=(at,))
         return self._left_or_lost(key, sides, having, missing, at, "resurrected", text)
 
     def _members(self, key: GroupKey, sides: Sides) -> Difference | None:
@@ -312,9 +330,9 @@ class Judge:
         wrong = tuple(name for name in sides if name not in right)
         if not wrong:  # the same last record: older ones make the difference
             text = "the last record of the group is the same, an older one is not everywhere"
-            return _difference(key, sides, "ghost_member", tuple(sides), (), "unknown", text, at=[newest])
+            return Difference(key, sides, ("ghost_member",), tuple(sides), (), "unknown", text, log_offsets=(newest,))
         text = f"{_names(wrong)} lack{_s(wrong)} the group's record at log_offset {newest}"
-        return _difference(key, sides, "lost", wrong, right, "value", text, at=[newest])
+        return Difference(key, sides, ("lost",), wrong, right, "value", text, log_offsets=(newest,))
 
     def _left_or_lost(
         self, key: GroupKey, sides: Sides, more: tuple[str, ...], less: tuple[str, ...], at: int, kind: str, text: str
@@ -322,47 +340,18 @@ class Judge:
         """Whether what some replicas have of a group was removed, or the others have lost it."""
         tombstone = self.evidence.tombstone_after(key, 0 if kind == "ghost_member" else at)
         if tombstone is not None:
-            return _difference(
-                key, sides, kind, more, less, "tombstone", f"{text}: {tombstone}", at=[at], since=tombstone
+            return Difference(
+                key, sides, (kind,), more, less, "tombstone", f"{text}: {tombstone}", log_offsets=(at,), since=tombstone
             )
         if kind == "ghost_member" or self.last_gap > at:
             text = f"{text}: the tombstone was cleaned away on {_names(less)}, {_names(more)} never saw it"
-            return _difference(key, sides, kind, more, less, "cleaned", text, at=[at])
+            return Difference(key, sides, (kind,), more, less, "cleaned", text, log_offsets=(at,))
         text = f"{text}; nothing was written after log_offset {at} that could have removed it"
-        return _difference(key, sides, "lost", less, more, "no_gap", text, at=[at])
+        return Difference(key, sides, ("lost",), less, more, "no_gap", text, log_offsets=(at,))
 
 
 _ABORTED = ("aborted_to_committed", "stuck")
 _FATES = {"COMMIT": "committed", "ABORT": "aborted", "": "committed or aborted, nothing is left that says which"}
-
-
-def _difference(
-    key: GroupKey,
-    sides: Sides,
-    kinds: str | tuple[str, ...],
-    wrong: tuple[str, ...],
-    right: tuple[str, ...],
-    proof: str,
-    evidence: str,
-    *,
-    at: list[int] | tuple[int, ...],
-    since: Sighting | None = None,
-    next_commit: int | None = None,
-    next_abort: int | None = None,
-) -> Difference:
-    return Difference(
-        key=key,
-        kinds=(kinds,) if isinstance(kinds, str) else kinds,
-        wrong=wrong,
-        right=right,
-        proof=proof,
-        evidence=evidence,
-        sides=sides,
-        log_offsets=tuple(sorted(set(at))),
-        since=since,
-        next_commit=next_commit,
-        next_abort=next_abort,
-    )
 
 
 def _joined(main: Difference, others: list[Difference]) -> Difference:

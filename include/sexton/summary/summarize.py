@@ -28,7 +28,6 @@ from sexton.summary.summary import (
     GroupLine,
     LogPartition,
     OffsetCounts,
-    PolicyOutcome,
     RunInfo,
     Summary,
     Timeline,
@@ -100,7 +99,11 @@ def summarize(root: Folder | Path | str) -> Summary:
         ),
         group_count=groups.num_rows,
         groups=_group_counts(groups),
-        offsets=_offset_counts(tables),
+        offsets=OffsetCounts(
+            live=tables.count("committed_offsets"),
+            pending=tables.count("pending_offsets"),
+            unreachable=counts_by(tables.read("unreachable_offsets", ["reason"]), "reason"),
+        ),
         expiring=_expiring(tables, as_of_ms=run.as_of_ms),
         tombstone_count=tombstones.num_rows,
         tombstones=_tombstone_counts(tombstones),
@@ -117,7 +120,9 @@ def summarize(root: Folder | Path | str) -> Summary:
         orphan_offsets=sum(odd.orphans_by_kind.values()),
         warnings=[without_login(warning) for warning in run.warnings],
         oddities=odd,
-        policy=_policy_outcome(tables, run.policy),
+        policy=policy_outcome(tables.read(VERDICTS, POLICY_COLUMNS), Policy.from_canonical(run.policy))
+        if run.policy
+        else None,
         lost=run.lost,
         replicas=run.replicas,
         transactions=run.transactions,
@@ -172,14 +177,6 @@ class _Tables:
 
     def count(self, table: str) -> int:
         return int(self.dataset(table).count_rows())
-
-
-def _offset_counts(tables: _Tables) -> OffsetCounts:
-    return OffsetCounts(
-        live=tables.count("committed_offsets"),
-        pending=tables.count("pending_offsets"),
-        unreachable=counts_by(tables.read("unreachable_offsets", ["reason"]), "reason"),
-    )
 
 
 def _group_counts(groups: pa.Table) -> list[GroupCount]:
@@ -290,10 +287,6 @@ def _group_lines(rows: list[dict[str, Any]], tables: _Tables) -> list[GroupLine]
         )
         for row in rows
     ]
-
-
-def _policy_outcome(tables: _Tables, policy: str | None) -> PolicyOutcome | None:
-    return policy_outcome(tables.read(VERDICTS, POLICY_COLUMNS), Policy.from_canonical(policy)) if policy else None
 
 
 def _by_group(verdicts: pa.Table, aggregation: tuple[str | list[str], str]) -> dict[tuple[int, str], int | None]:

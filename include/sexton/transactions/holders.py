@@ -36,19 +36,16 @@ def transactions_of(
     `rows` are those of open_transactions; `pending` is what each producer has pending.
     """
     held = [
-        {"log_partition": row["log_partition"], "producer_id": row["producer_id"], **_offset(key, offset)}
+        {
+            **{name: row[name] for name in ("log_partition", "producer_id")},
+            **dict(zip(("group_id", "topic", "partition"), key, strict=True)),
+            "committed_offset": offset.committed_offset,
+        }
         for row in rows
         for key, offset in sorted(pending.get(row["producer_id"], {}).items())
         if key[0] == group_id and is_requested(key[1], key[2])
     ]
     return [one for one in open_transactions(rows, held) if one.offsets]
-
-
-def _offset(key: OffsetKey, offset: StoredOffset) -> Row:
-    return {
-        **dict(zip(("group_id", "topic", "partition"), key, strict=True)),
-        "committed_offset": offset.committed_offset,
-    }
 
 
 def holder_rows(

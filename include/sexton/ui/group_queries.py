@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any
 
 from fastapi import Query
 
@@ -13,21 +13,10 @@ from sexton.summary.audit_counts import LOSS_SPAN_MS
 from sexton.ui.lag_queries import GROUP_LAG, OFFSET_LAG, is_audited, lag_of
 from sexton.ui.paging import Page, PageNumber, PageSize, Search, conditions, page_of
 
-Only = Literal[
-    "due",
-    "policy_due",
-    "held",
-    "orphans",
-    "left_topics",
-    "behind_log_start",
-    "beyond_log_end",
-    "pinned",
-    "pending",
-    "empty",
-    "resets",
-    "losing",
-]
-ONLY: tuple[str, ...] = get_args(Only)
+ONLY = (
+    *("due", "policy_due", "held", "orphans", "left_topics", "behind_log_start", "beyond_log_end", "pinned"),
+    *("pending", "empty", "resets", "losing"),
+)
 """Filters of the list: groups with such an offset; `empty` are groups without offsets, `losing` those that lose unread
 messages within LOSS_SPAN_MS."""
 _CONDITIONS: Mapping[str, str] = {
@@ -37,11 +26,10 @@ _CONDITIONS: Mapping[str, str] = {
     "losing": "is_losing",
 }
 
-Sort = Literal[
-    "group_id", "offset_count", "member_count", "due", "next_expires_at_ms", "orphans", "log_partition", "lag_min_ms",
-    "resets", "loses_at_ms",
-]  # fmt: skip
-SORTS: tuple[str, ...] = get_args(Sort)
+SORTS = (
+    *("group_id", "offset_count", "member_count", "due", "next_expires_at_ms", "orphans", "log_partition"),
+    *("lag_min_ms", "resets", "loses_at_ms"),
+)
 _DESCENDING = {"offset_count", "member_count", "due", "orphans", "lag_min_ms", "resets"}
 
 MOST_MEMBERS = 200

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar
 
 from fastapi import Query
 
@@ -13,8 +13,6 @@ from sexton.lake.read import PublishedRun
 from sexton.ui.lag_queries import OFFSET_LAG, lag_of
 from sexton.ui.paging import Page, PageSize, Search, conditions, page_of
 
-Finding = Literal["due", "policy_due", "held", "orphan", "left_topic", "behind_log_start", "beyond_log_end", "pinned"]
-FINDINGS: tuple[str, ...] = get_args(Finding)
 _CONDITIONS: Mapping[str, str] = {
     "due": "broker_verdict = 'expire'",
     "policy_due": "policy_verdict = 'expire'",
@@ -25,8 +23,7 @@ _CONDITIONS: Mapping[str, str] = {
     "beyond_log_end": "beyond_log_end",
     "pinned": "pinned_by_producer_id IS NOT NULL",
 }
-Order = Literal["group_id", "topic", "broker_expires_at_ms"]
-ORDERS: tuple[str, ...] = get_args(Order)
+FINDINGS = tuple(_CONDITIONS)
 _ORDERS: Mapping[str, str] = {
     "group_id": "group_id, topic, partition",
     "topic": "topic, partition, group_id",
@@ -51,7 +48,7 @@ class OffsetQuery:
     topic: Annotated[Search, Query(description="a part of the topic's name, in any case")] = ""
     reason: Annotated[str, Query(max_length=40)] = ""
     finding: Annotated[str, Query(pattern=f"^({'|'.join(FINDINGS)})?$")] = ""
-    sort: Annotated[str, Query(pattern=f"^({'|'.join(ORDERS)})$")] = "broker_expires_at_ms"
+    sort: Annotated[str, Query(pattern=f"^({'|'.join(_ORDERS)})$")] = "broker_expires_at_ms"
     page: Annotated[int, Query(ge=1, le=MOST_PAGES)] = 1
     size: PageSize = 50
     is_descending: ClassVar[bool] = False

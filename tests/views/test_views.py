@@ -62,15 +62,15 @@ def test_one_group_takes_one_log_partition(tmp_path, way):
     segments = write_log(tmp_path, logs_of(GROUPS, 10))
     opened = view(segments=str(segments))
     assert opened.coordinator.partition_count == 10
-    assert dict(opened.parts.read) == {}, "the heads of the log partitions tell how many there are"
+    assert dict(opened.read) == {}, "the heads of the log partitions tell how many there are"
     assert rows(fetch(opened.coordinator, "group-7")) == {"t-0": [7]}
-    assert list(opened.parts.read) == [opened.coordinator.log_partition_of("group-7")]
+    assert list(opened.read) == [opened.coordinator.log_partition_of("group-7")]
 
 
 def test_few_groups_are_all_asked_how_many_log_partitions_there_are(tmp_path):
     logs = {number: data for number, data in logs_of(GROUPS[:45], 50).items() if data}
     opened = view(segments=str(write_log(tmp_path, logs)), profile="group_coordinator")
-    assert sorted(opened.parts.read) == sorted(logs)
+    assert sorted(opened.read) == sorted(logs)
     assert opened.coordinator.partition_count == 50
     missing = ", ".join(str(number) for number in range(50) if number not in logs)
     assert opened.warnings == [f"log partitions not here: {missing}"]

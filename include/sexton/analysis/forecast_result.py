@@ -19,9 +19,7 @@ from sexton.coordinator.expiry import CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS,
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import SextonError, UsageError
 from sexton.history.interval_counts import SWEEPS
-from sexton.history.published_story import block_of
 from sexton.lake.catalog import Lake
-from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun, published_runs, read_published
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.judging import read_held
@@ -97,22 +95,17 @@ class ForecastResult:
 
     def horizons(self) -> list[Horizon]:
         """Sums by horizon and cause. A group that loses offsets to both the broker and a rule counts for each."""
-        sums = self.rows.group_by(["horizon_days", "by"]).aggregate([("offset_count", "sum"), ("group_id", "count")])
-        whole = (
-            self.rows.filter(self.rows["is_whole_group"])
-            .group_by(["horizon_days", "by"])
-            .aggregate([([], "count_all")])
-        )
-        gone = {(row["horizon_days"], row["by"]): row["count_all"] for row in whole.to_pylist()}
+        rows = self.rows.append_column("whole", self.rows["is_whole_group"].cast(pa.int64()))
+        counted = [("offset_count", "sum"), ("group_id", "count"), ("whole", "sum")]
         found = [
             Horizon(
                 days=row["horizon_days"],
                 by=row["by"],
                 offsets=row["offset_count_sum"],
                 groups=row["group_id_count"],
-                whole_groups=gone.get((row["horizon_days"], row["by"]), 0),
+                whole_groups=row["whole_sum"],
             )
-            for row in sums.to_pylist()
+            for row in rows.group_by(["horizon_days", "by"]).aggregate(counted).to_pylist()
         ]
         return sorted(found, key=lambda one: (one.days, one.by))
 
@@ -152,8 +145,10 @@ class RunTables(Protocol):
     def read(self, name: str, columns: Sequence[str] | None = None, *, group_id: str | None = None) -> pa.Table:
         """The rows of a table, of one group or of all; UsageError if the run has no forecast."""
 
-    def block(self, log_partition: int) -> SweepBlock | None:
-        """What makes the broker's sweep of a log partition fail."""
+    def blocks(self) -> dict[int, SweepBlock]:
+        """By log partition what makes the broker's sweep of it fail, where it does."""
+        rows = self.read("load_profile").to_pylist()  # none in a run by Admin API
+        return {row["log_partition"]: block for row in rows if (block := block_in(row)) is not None}
 
     def check_interval_ms(self) -> int:
         """How often the broker sweeps, as it was recorded, else Kafka's default."""
@@ -166,7 +161,7 @@ class RunTables(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FolderTables:
+class FolderTables(RunTables):
     """The tables of a run folder."""
 
     folder: RunFolder
@@ -190,10 +185,6 @@ class FolderTables:
         found = parts or [empty if names is None else empty.select(names)]
         return pa.concat_tables([_of_group(part, group_id) for part in found])
 
-    def block(self, log_partition: int) -> SweepBlock | None:
-        rows = self.folder.read_table("load_profile", log_partition).to_pylist()  # none in a run by Admin API
-        return next((block for row in rows if (block := block_in(row)) is not None), None)
-
     def check_interval_ms(self) -> int:
         return int(self.record.broker_settings.get(CHECK_INTERVAL) or DEFAULT_CHECK_INTERVAL_MS)
 
@@ -207,7 +198,7 @@ class FolderTables:
 
 
 @dataclass(frozen=True, slots=True)
-class LakeTables:
+class LakeTables(RunTables):
     """The tables of a published run."""
 
     lake: Lake
@@ -229,9 +220,6 @@ class LakeTables:
             )
         names = None if columns is None else list(columns)
         return _of_group(read_published(self.lake, self.run, name, names), group_id)
-
-    def block(self, log_partition: int) -> SweepBlock | None:
-        return block_of(PublishedTables(lambda: self.lake), self.run, log_partition)
 
     def check_interval_ms(self) -> int:
         fs, root = filesystem(settings().archive_uri)
@@ -256,8 +244,11 @@ Sweeps = dict[int, list[tuple[int, int]]]
 """By log partition: where the tombstones of each sweep begin, and when it started."""
 
 
-def _led_from(tables: RunTables, log_partition: int, *, back_to: int) -> int | None:
-    """From which log_offset on its present leader has written it, as archive.leader_epochs; None if unknown."""
+def _clock(tables: RunTables, sweeps: Sweeps, log_partition: int, check_interval_ms: int) -> SweepClock | None:
+    """The clock of a log partition, by the sweeps of its present leader where the archive shows when that began."""
+    seen = sweeps.get(log_partition)
+    if not seen:
+        return None
     fs, root = filesystem(settings().archive_uri)
     try:
         found = led_from(
@@ -267,20 +258,11 @@ def _led_from(tables: RunTables, log_partition: int, *, back_to: int) -> int | N
             topic_id=tables.row["topic_id"],
             log_partition=log_partition,
             as_of_ms=tables.as_of_ms,
-            back_to=back_to,
+            back_to=min(at for at, _ in seen),
         )
     except (SextonError, OSError):  # the tables alone are enough to read
-        return None
-    return None if found is None else found[1]
-
-
-def _clock(tables: RunTables, sweeps: Sweeps, log_partition: int, check_interval_ms: int) -> SweepClock | None:
-    """The clock of a log partition."""
-    seen = sweeps.get(log_partition)
-    if not seen:
-        return None
-    start = _led_from(tables, log_partition, back_to=min(at for at, _ in seen))
-    return clock_of_leader(seen, led_from=start, check_interval_ms=check_interval_ms)
+        found = None
+    return clock_of_leader(seen, led_from=found and found[1], check_interval_ms=check_interval_ms)
 
 
 def _sweeps_in(tables: Sequence[pa.Table]) -> Sweeps:
@@ -330,7 +312,7 @@ def abandonment_of(tables: RunTables, group_id: str) -> Abandonment | None:
         loaded_at_ms=tables.as_of_ms,
         retention_ms=row["retention_ms"],
         profile=profile_of(row["profile"]),
-        block=tables.block(held["groups"]["log_partition"].to_pylist()[0]),
+        block=tables.blocks().get(held["groups"]["log_partition"].to_pylist()[0]),
     )
 
 

@@ -25,13 +25,11 @@ from sexton.report.meanings import sweep_block_text
 from sexton.report.names import short
 
 if TYPE_CHECKING:
-    from sexton.archive.admin_looks import AdminLook, Looks
     from sexton.coordinator.expiry import Verdict
     from sexton.coordinator.offsets import OffsetKey, StoredOffset
     from sexton.coordinator.orphans import KnownTopics
     from sexton.history.events import Event, NextVerdict, Story
     from sexton.history.log_story import LogStory, StoryReader
-    from sexton.lake.branch import RunKey
     from sexton.runs.source import LogSource
     from sexton.transactions.reading import PartitionBytes
     from sexton.transactions.states import LoadedStates
@@ -75,21 +73,16 @@ def explain(
     """
     asked: Target = (None, None) if target is None else parse_partition(target, "explain")
     since_ms, until_ms = parse_optional_instant(since, "--from"), parse_optional_instant(until, "--to")
-    if not log.is_log:
-        as_of_ms = parse_optional_instant(log.as_of, "--as-of")
-        run, found = _by_tables(group, asked, log.cluster_id, as_of_ms=as_of_ms, quiet=json)
-        head = {"cluster_id": run.cluster_id, "as_of_ms": run.as_of_ms, "group_id": group}
-        return _show(found, since_ms, until_ms, name=f"{short(group)} (published tables)", head=head, json=json)
-    if log.archive is not None and log.segments is None:
-        from sexton.runs.look_tables import look_for
-
-        at_ms = parse_optional_instant(log.as_of, "--as-of")
-        if seen := look_for(log.archive, cluster_id=log.cluster_id, as_of_ms=at_ms):
-            looks, look = seen
-            found = _by_looks(group, asked, log, looks, look, retention_minutes, quiet=json)
-            of = {"cluster_id": look.cluster_id, "as_of_ms": look.taken_at_ms, "coverage": looks.coverage}
-            name = f"{short(group)} ({looks.source}, as of {figures.instant(look.taken_at_ms)})"
-            return _show(found, since_ms, until_ms, name=name, head={**of, "group_id": group}, json=json)
+    if (known := _without_log(group, asked, log, retention_minutes, quiet=json)) is not None:
+        found, head, name = known
+        found.keep_between(since_ms, until_ms)
+        if json:
+            notes = {"warnings": found.notes} if found.notes else {}
+            print_json({"operation": OPERATION, **head, "group_id": group, **found.fields(), **notes})
+        else:
+            _print(f"{short(group)} ({name})", found)
+            print_doubts(found.notes)
+        return 0
     from sexton.history.events import Story
 
     view = log.view()
@@ -189,7 +182,7 @@ def _explanation(
     from sexton.history.log_story import broker_verdicts
     from sexton.views.judged_group import known_topics
 
-    served, part, profile = view.coordinator.shards[home].view, view.parts.read[home], view.coordinator.profile
+    served, part, profile = view.coordinator.shards[home].view, view.read[home], view.coordinator.profile
     known_ms = reader.known.retentions_ms
     retention_ms = known_ms[-1] if known_ms else profile.default_retention_minutes * MINUTE_MS
     at_ms = view.as_of_ms or story.last_timestamp_ms + 1
@@ -234,7 +227,7 @@ def _transactions(
     from sexton.transactions.holders import holder_rows, transactions_of
     from sexton.transactions.reading import state_log
 
-    part = view.parts.read[home]
+    part = view.read[home]
     pending = view.coordinator.shards[home].view.transactions()
     found = transactions_of(reader.group_id, part.open_transactions(), pending, reader.is_requested)
     if not found:
@@ -272,63 +265,47 @@ def _spread(
         return engine.map("Reading transactions", items, work, work_bytes=size_bytes)
 
 
-def _by_looks(
-    group: str,
-    asked: Target,
-    log: LogInput,
-    looks: "Looks",
-    look: "AdminLook",
-    retention_minutes: int | None,
-    *,
-    quiet: bool,
-) -> "Story":
-    """The story by looks, which show intervals."""
+def _without_log(
+    group: str, asked: Target, log: LogInput, retention_minutes: int | None, *, quiet: bool
+) -> "tuple[Story, dict[str, Any], str] | None":
+    """The story by published tables, or by looks, which show intervals; what it is of, and how that is called. None
+    where a log has it."""
+    as_of_ms, is_requested = parse_optional_instant(log.as_of, "--as-of"), partial(_is_asked, asked)
+    if not log.is_log:
+        from sexton.history.published_story import published_story
+        from sexton.lake.catalog import open_lake
+        from sexton.transactions.holders import published_holders
+
+        with working("Reading the tables", is_quiet=quiet):
+            lake, of = open_lake(), log.cluster_id
+            run, found = published_story(lake, group, is_requested=is_requested, as_of_ms=as_of_ms, cluster_id=of)
+            found.transactions = published_holders(lake, run, group, is_requested, until_ms=as_of_ms)
+        return found, {"cluster_id": run.key.cluster_id, "as_of_ms": run.key.as_of_ms}, "published tables"
+    if log.archive is None or log.segments is not None:
+        return None
+    from sexton.runs.look_tables import look_for
+
+    if (seen := look_for(log.archive, cluster_id=log.cluster_id, as_of_ms=as_of_ms)) is None:
+        return None
     from sexton.history.look_story import look_story
     from sexton.runs.choose_profile import AUTO, choose
 
+    looks, look = seen
     with working("Reading the looks", is_quiet=quiet):
-        return look_story(
+        found = look_story(
             looks,
             look,
             group,
-            is_requested=partial(_is_asked, asked),
+            is_requested=is_requested,
             retention_minutes=retention_minutes,
             profile=choose(log.profile or AUTO, look.metadata.broker_version).profile,
         )
-
-
-def _by_tables(
-    group: str, asked: Target, cluster_id: str | None, *, as_of_ms: int | None, quiet: bool
-) -> "tuple[RunKey, Story]":
-    """The story by the published tables, and the newest run that they have."""
-    from sexton.history.published_story import published_story
-    from sexton.lake.catalog import open_lake
-    from sexton.transactions.holders import published_holders
-
-    is_requested = partial(_is_asked, asked)
-    with working("Reading the tables", is_quiet=quiet):
-        lake = open_lake()
-        run, found = published_story(lake, group, is_requested=is_requested, as_of_ms=as_of_ms, cluster_id=cluster_id)
-        found.transactions = published_holders(lake, run, group, is_requested, until_ms=as_of_ms)
-    return run.key, found
+    head = {"cluster_id": look.cluster_id, "as_of_ms": look.taken_at_ms, "coverage": looks.coverage}
+    return found, head, f"{looks.source}, as of {figures.instant(look.taken_at_ms)}"
 
 
 def _is_asked(asked: Target, topic: str, partition: int) -> bool:
     return asked[0] in (None, topic) and asked[1] in (None, partition)
-
-
-def _show(
-    found: "Story", since_ms: int | None, until_ms: int | None, *, name: str, head: dict[str, Any], json: bool
-) -> int:
-    """Print a story that is not of a log; `head` is what it is of."""
-    found.keep_between(since_ms, until_ms)
-    if json:
-        warnings = {"warnings": found.notes} if found.notes else {}
-        print_json({"operation": OPERATION, **head, **found.fields(), **warnings})
-        return 0
-    _print(name, found)
-    print_doubts(found.notes)
-    return 0
 
 
 def _print(name: str, found: "Story") -> None:

@@ -458,7 +458,7 @@ def _log_end(view: "CoordinatorView", group: str, leader_epoch: int) -> "LogEnd"
     from sexton.coordinator.batches import LogEnd
 
     log_partition = view.coordinator.log_partition_of(group)
-    part = None if log_partition is None else view.parts.read.get(log_partition)
+    part = None if log_partition is None else view.read.get(log_partition)
     return LogEnd(log_offset=0 if part is None else part.next_log_offset, leader_epoch=leader_epoch)
 
 

@@ -122,7 +122,7 @@ def _found(tables: "RunTables", flying: "Collection[OffsetKey]") -> dict[str, An
         if own:
             what = failed_tombstones(at, own, profile)
             failed.append({"log_partition": at, "log_lines": what.lines, "leaves_cache": what.leaves_cache})
-    blocks = {at: block for at in brokers if (block := tables.block(at)) and block.is_on(tables.as_of_ms)}
+    blocks = {at: block for at, block in tables.blocks().items() if block.is_on(tables.as_of_ms)}
     return {
         "as_of_ms": tables.as_of_ms,
         "sweeps": sweeps,

@@ -99,11 +99,14 @@ def lag(
         raise UsageError("no archive to read", where="--archive", fix="give --archive, or --bootstrap-servers as well")
     with replayed(log, "lag", quiet=json) as (folder, record):
         instant = _instant(log, folder, record, group, only)
+
+    from sexton.pipeline.measure_lag import look, measure
+
     if cluster.is_given:
-        looked = _look(cluster, instant, quiet=json)
+        from sexton.kafka.session import ClusterSession
 
-    from sexton.pipeline.measure_lag import measure
-
+        with bar("Asking the brokers", is_quiet=json) as progress, ClusterSession(cluster.client()) as session:
+            looked = look(session, instant, now_ms=now_ms, progress=progress)
     _print(instant, measure(instant), looked, record.warnings, limit=limit, json=json)
     return UNREFINED if looked and looked.unanswered else 0
 
@@ -125,14 +128,6 @@ def _with_snapshot(log: _LagInput, cluster: ClusterInput, *, quiet: bool) -> _La
     with engine_here("sexton lag", quiet=quiet) as engine:
         taken = snapshot_log.run(engine, request, now_ms=now_ms)
     return replace(log, archive=request.archive, cluster_id=taken.cluster_id)
-
-
-def _look(cluster: ClusterInput, instant: "Instant", *, quiet: bool) -> "Looked":
-    from sexton.kafka.session import ClusterSession
-    from sexton.pipeline.measure_lag import look
-
-    with bar("Asking the brokers", is_quiet=quiet) as progress, ClusterSession(cluster.client()) as session:
-        return look(session, instant, now_ms=now_ms, progress=progress)
 
 
 def _instant(

@@ -98,9 +98,7 @@ def transactions(
     with _input(log, cluster, quiet=json) as given:
         with replayed(given.log, "transactions", quiet=json) as (folder, record):
             found = _audit(given, folder, record, taken_at_ms=taken_at_ms, quiet=json)
-        servers = given.config.bootstrap_servers if given.config else LIVE
-        shown = _Shown(audit=found, record=record, servers=servers, refusal=given.refusal)
-        _print(shown, expiration_ms, with_ids=ids, limit=limit, json=json)
+        _print(given, found, record, expiration_ms, with_ids=ids, limit=limit, json=json)
     if given.refusal is not None:
         return given.refusal.exit_code
     return DataQualityFailure.exit_code if found.judgement.of("hanging") else 0
@@ -198,57 +196,45 @@ def _producers(config: "ClientConfig") -> "Any":
         return open_producers(session)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
-    """What is printed; `servers` stand in the commands."""
-
-    audit: "Audit"
-    record: "RunRecord"
-    servers: str
-    refusal: "NotAllowed | None" = None
-
-    @property
-    def notes(self) -> list[str]:
-        if self.refusal is None:
-            return list(self.audit.notes)
-        proven = "the offsets log alone shows which transactions are open, since when, and what they hold"
-        return [f"{self.refusal}: {proven}; whether they end is unknown", *self.audit.notes]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The table `transactions`, with the whole command that ends what hangs."""
-        return [
-            {
-                **row,
-                "abort_command": arguments and f"kafka-transactions.sh --bootstrap-server {self.servers} {arguments}",
-            }
-            for row in self.audit.transactions.to_pylist()
-            for arguments in (row["abort_arguments"],)
-        ]
-
-
-def _print(shown: _Shown, instead_ms: int | None, *, with_ids: bool, limit: int, json: bool) -> None:
+def _print(
+    given: _Input,
+    found: "Audit",
+    record: "RunRecord",
+    instead_ms: int | None,
+    *,
+    with_ids: bool,
+    limit: int,
+    json: bool,
+) -> None:
     from sexton.transactions.ids import forecast, recorded_expiration_ms
 
-    found, now = shown.audit, shown.audit.read_at_ms or shown.record.as_of_ms
-    expirations = [recorded_expiration_ms(shown.record.broker_settings), *([] if instead_ms is None else [instead_ms])]
+    rows, notes, now = found.transactions.to_pylist(), [*found.notes], found.read_at_ms or record.as_of_ms
+    servers = given.config.bootstrap_servers if given.config else LIVE
+    for row in rows:
+        arguments = row["abort_arguments"]
+        row["abort_command"] = arguments and f"kafka-transactions.sh --bootstrap-server {servers} {arguments}"
+    if given.refusal is not None:
+        proven = "the offsets log alone shows which transactions are open, since when, and what they hold"
+        notes.insert(0, f"{given.refusal}: {proven}; whether they end is unknown")
+    expirations = [recorded_expiration_ms(record.broker_settings), *([] if instead_ms is None else [instead_ms])]
     forecasts = [forecast(found.ids, expiration_ms=each, now_ms=now) for each in expirations]
     if json:
         print_json(
             {
                 "operation": "transactions",
-                "cluster_id": shown.record.cluster_id,
-                "as_of_ms": shown.record.as_of_ms,
+                "cluster_id": record.cluster_id,
+                "as_of_ms": record.as_of_ms,
                 "read_at_ms": found.read_at_ms,
                 "counts": found.counts(),
-                "transactions": shown.rows(),
+                "transactions": rows,
                 "forecasts": [asdict(each) for each in forecasts],
                 "floods": [asdict(each) for each in found.floods],
                 **({"transactional_ids": found.transactional_ids.to_pylist()} if with_ids else {}),
-                "notes": shown.notes,
+                "notes": notes,
             }
         )
     else:
-        _print_transactions(shown.rows(), limit)
+        _print_transactions(rows, limit)
         if found.ids:
             print_line()
             print_table(FORECAST_COLUMNS, map(_forecast_row, forecasts))
@@ -257,7 +243,7 @@ def _print(shown: _Shown, instead_ms: int | None, *, with_ids: bool, limit: int,
         if with_ids:
             print_line()
             print_table(ID_COLUMNS, map(_id_row, found.transactional_ids.to_pylist()), limit=limit)
-    print_doubts(shown.notes)
+    print_doubts(notes)
 
 
 def _print_transactions(rows: list[dict[str, Any]], limit: int) -> None:

@@ -121,10 +121,12 @@ def _print(found: "WhatIf", record: "RunRecord", group: str | None, *, limit: in
         f"{figures.count(counts['whole_groups_in_force'])}"
     )
     print_line()
-    if group is not None:
-        _print_offsets(found, group)
-    else:
+    if group is None:
         _print_groups(found, limit)
+    elif found.offsets:
+        print_table(OFFSET_COLUMNS, map(_offset_row, found.offsets))
+    else:
+        print_line(f"{short(group)}: neither expires any of its offsets")
     for text in record.warnings:
         print_aside(f"! {visible(text)}")
 
@@ -174,13 +176,6 @@ def _whole(in_force: bool, proposed: bool) -> str:
     if in_force == proposed:
         return "yes, as before" if proposed else "no"
     return "yes" if proposed else "spared"
-
-
-def _print_offsets(found: "WhatIf", group: str) -> None:
-    if not found.offsets:
-        print_line(f"{short(group)}: neither expires any of its offsets")
-        return
-    print_table(OFFSET_COLUMNS, map(_offset_row, found.offsets))
 
 
 def _offset_row(one: "ComparedOffset") -> tuple[object, ...]:

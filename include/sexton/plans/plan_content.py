@@ -214,7 +214,8 @@ def losses_of(tombstones: pa.Table, policy: Policy | None = None) -> list[Losses
     last = offsets.group_by("group_id", use_threads=False).aggregate([("cause", "last")])
     deleted = of_groups.group_by("group_id", use_threads=False).aggregate([("cause", "first")])
     of_offset = last["cause_last"].take(pc.index_in(deleted["group_id"], value_set=last["group_id"].combine_chunks()))
-    deleted_by = dict(_counts(pc.coalesce(of_offset, deleted["cause_first"])))
+    causes = pc.value_counts(pc.coalesce(of_offset, deleted["cause_first"]))
+    deleted_by = {item["values"]: item["counts"] for item in causes.to_pylist()}
     lost = offsets.group_by("cause").aggregate([([], "count_all"), ("group_id", "count_distinct")]).to_pylist()
     by_cause = {row["cause"]: (row["count_all"], row["group_id_count_distinct"]) for row in lost}
     found = []
@@ -321,11 +322,8 @@ def _first_groups(
 def _loss(value: dict[str, Any], verdict: dict[str, Any], cause: str) -> OffsetLoss:
     by = "policy" if cause.startswith("rule:") else "broker"
     return OffsetLoss(
-        topic=value["topic"],
-        partition=value["partition"],
-        committed_offset=value["committed_offset"],
+        **{name: value[name] for name in ("topic", "partition", "committed_offset", "commit_timestamp_ms")},
         metadata=value["metadata"] or "",
-        commit_timestamp_ms=value["commit_timestamp_ms"],
         cause=cause,
         reason=verdict[f"{by}_reason"] or "",
         expires_at_ms=verdict[f"{by}_expires_at_ms"],
@@ -379,8 +377,3 @@ def _broker_verdicts(folder: RunFolder, record: RunRecord, shard: Shard) -> pa.T
         return folder.read_table("offset_verdicts", shard, ["broker_verdict"])
     own = record.model_copy(update={"retention_ms": record.broker_retention_ms})
     return judge_offsets(folder, own, shard).select(["broker_verdict"])
-
-
-def _counts(values: pa.ChunkedArray) -> list[tuple[int, int]]:
-    """(value, how often), by value."""
-    return sorted((item["values"], item["counts"]) for item in pc.value_counts(values).to_pylist())

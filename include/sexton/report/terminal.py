@@ -22,7 +22,9 @@ _STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
 def print_summary(summary: Summary, console: Console) -> None:
     """Print the essentials of `summary` in about a screen: state, expiry, plan, and problems."""
     console.print(_head(summary))
-    console.print(_side_by_side(_expiry(summary), _groups(summary)))
+    both = Table.grid(padding=(0, 6))
+    both.add_row(_expiry(summary), _groups(summary))
+    console.print(both)
     if summary.losing_groups.rows:
         console.print(_losing(summary))
     if summary.policy is not None:
@@ -182,9 +184,3 @@ def _row(table: Table, *cells: str | int, style: str = "") -> None:
     table.add_row(
         *(Text(figures.count(cell) if isinstance(cell, int) else harmless(cell)) for cell in cells), style=style or None
     )
-
-
-def _side_by_side(left: Table, right: Table) -> Table:
-    grid = Table.grid(padding=(0, 6))
-    grid.add_row(left, right)
-    return grid

@@ -5,7 +5,7 @@ Log partitions are read when they are needed.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sexton.coordinator.api.coordinator import Coordinator, Shard
 from sexton.coordinator.api.recorded_settings import Recorded
@@ -74,23 +74,15 @@ class LazyShards(Mapping[int, Shard]):
         return len(self._made)
 
 
-class Parts(Protocol):
-    """The log partitions that a view reads."""
-
-    @property
-    def read(self) -> Mapping[int, LoadedPartition]:
-        """The log partitions that have been read so far."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorView:
-    """An opened log, archive or run. Log partitions are read when they are needed; `parts.read` has those."""
+    """An opened log, archive or run. Log partitions are read when they are needed; `read` has those."""
 
     where: str
     as_of_ms: int | None
     coordinator: Coordinator
     topics: Topics
-    parts: Parts
+    read: Mapping[int, LoadedPartition]
     recorded: Recorded = field(default_factory=Recorded)
     unknown_count: str = ""
     """What is here, where the number of log partitions is not known: then a group that is not here may be elsewhere."""
@@ -138,7 +130,7 @@ class CoordinatorView:
         for log_partition in self.coordinator.shards:
             _ = self.coordinator.shards[log_partition]
         # By what was read: a shard whose load failed shows nothing.
-        held = {number: part.held for number, part in sorted(self.parts.read.items())}
+        held = {number: part.held for number, part in sorted(self.read.items())}
         holders = [number for number, part in held.items() if part.group(group_id) or part.offsets(group_id)]
         if len(holders) == 1:
             return
@@ -153,12 +145,12 @@ class CoordinatorView:
 
     def check_read(self) -> None:
         """Raise NoCoverage if no log partition that was read has a record from before the requested instant."""
-        if not any(part.is_covered for part in self.parts.read.values()):
-            for log_partition in self.parts.read:
+        if not any(part.is_covered for part in self.read.values()):
+            for log_partition in self.read:
                 self._check(log_partition)
 
     def _check(self, log_partition: int) -> None:
-        if not self.parts.read[log_partition].is_covered:
+        if not self.read[log_partition].is_covered:
             raise NoCoverage(
                 f"no record of log partition {log_partition} was written before {self.as_of_ms} ms",
                 where=self.where,
@@ -170,7 +162,7 @@ class CoordinatorView:
         profile, notes = self.coordinator.profile, [*self.doubts]
         if not profile.is_proven:
             notes.append(f"{profile.text} is unproven: its rules follow Kafka's sources, no such broker was recorded")
-        for number, part in sorted(self.parts.read.items()):
+        for number, part in sorted(self.read.items()):
             if part.load_outcome == NEVER_ENDS:
                 notes.append(f"log partition {number}: no coordinator could load it: {part.load_failure}")
             elif part.load_failure is not None:
@@ -192,7 +184,7 @@ class CoordinatorView:
 
     @property
     def has_undecodable(self) -> bool:
-        return any(part.undecodable for part in self.parts.read.values())
+        return any(part.undecodable for part in self.read.values())
 
 
 def missing_text(missing: Collection[int]) -> list[str]:

@@ -106,7 +106,7 @@ def judged_in_log(
     retention_ms = (retention_minutes or source.retention_minutes or profile.default_retention_minutes) * MINUTE_MS
     topics = known_topics(source)
     pending = found.held.pending(group_id)
-    block = view.parts.read[found.log_partition].sweep_block(retention_ms, now_ms)
+    block = view.read[found.log_partition].sweep_block(retention_ms, now_ms)
     offsets = found.held.offsets(group_id)
     verdicts = broker_verdicts(
         group, offsets, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile, block=block

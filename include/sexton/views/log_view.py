@@ -28,7 +28,7 @@ def view_of_log(request: ReplayRequest) -> CoordinatorView:
         as_of_ms=request.as_of_ms,
         coordinator=Coordinator(profile=parts.profile, partition_count=count, shards=shards),
         topics=Topics.from_rows(source.topics),
-        parts=parts,
+        read=parts.read,
         load_until=parts.shard,
         unknown_count=unknown_count_text(source.here) if count is None else "",
         recorded=source.recorded,

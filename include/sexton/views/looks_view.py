@@ -31,7 +31,7 @@ def view_of_looks(request: ReplayRequest, looks: Looks, look: AdminLook) -> Coor
             shards=LazyShards(range(count) if count else [ONLY_PARTITION], parts.shard),
         ),
         topics=Topics.from_rows(look.metadata.topics),
-        parts=parts,
+        read=parts.read,
         recorded=Recorded(broker_settings=look.metadata.settings),
         doubts=choice.doubts,
         warnings=[f"coverage {looks.coverage}: {looks.source}, the log is not read: {look.reason}", *look.warnings],

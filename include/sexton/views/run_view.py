@@ -37,7 +37,7 @@ def view_of_run(request: ReplayRequest, root: str) -> CoordinatorView:
         as_of_ms=record.as_of_ms,
         coordinator=Coordinator(profile=parts.profile, partition_count=record.partition_count, shards=shards),
         topics=_topics_of_run(request, folder, record),
-        parts=parts,
+        read=parts.read,
         recorded=record.recorded,
         doubts=record.profile_doubts,
         unknown_count=unknown_count,

@@ -79,19 +79,18 @@ app = typer.Typer(
 for _module in (
     *(audit, snapshot, fetch, explain, diff, forecast, what_if, plan, apply, restore, transactions, lag, demo, doctor),
 ):
-    _name = _module.__name__.rpartition(".")[2]
-    command(app, _name.replace("_", "-"), _module.EXAMPLES)(getattr(_module, _name))
+    command(app)(getattr(_module, _module.__name__.rpartition(".")[2]))
 for _module in (groups, replicas, history, policy, show, archive):
     app.add_typer(_module.app, name=_module.__name__.rpartition(".")[2])
-command(groups.app, "coordinator", groups_coordinator.COORDINATOR_EXAMPLES)(groups_coordinator.coordinator)
-command(groups.app, "unload", groups_coordinator.UNLOAD_EXAMPLES)(groups_coordinator.unload)
-command(groups.app, "check-commit", groups_dry_run.CHECK_COMMIT_EXAMPLES)(groups_dry_run.check_commit)
-command(groups.app, "check-join", groups_dry_run.CHECK_JOIN_EXAMPLES)(groups_dry_run.check_join)
-command(groups.app, "metadata-record", groups_dry_run.METADATA_RECORD_EXAMPLES)(groups_dry_run.metadata_record)
-command(groups.app, "check-sweep", groups_sweep.EXAMPLES)(groups_sweep.check_sweep)
-command(replicas.app, "look", replicas_live.LOOK_EXAMPLES)(replicas_live.look)
-command(replicas.app, "copy", replicas_live.COPY_EXAMPLES)(replicas_live.copy)
-command(replicas.app, "diff", replicas.DIFF_EXAMPLES)(replicas.diff)
+command(groups.app)(groups_coordinator.coordinator)
+command(groups.app)(groups_coordinator.unload)
+command(groups.app)(groups_dry_run.check_commit)
+command(groups.app)(groups_dry_run.check_join)
+command(groups.app)(groups_dry_run.metadata_record)
+command(groups.app)(groups_sweep.check_sweep)
+command(replicas.app)(replicas_live.look)
+command(replicas.app)(replicas_live.copy)
+command(replicas.app)(replicas.diff)
 
 
 def _show_version(wanted: bool) -> None:

@@ -24,26 +24,6 @@ from sexton.report.meanings import beyond_broker_sentence
 if TYPE_CHECKING:
     from sexton.execution.delete.summary import ApplySummary
 
-EXAMPLES = """\
-[dim]# what would a plan do now? nothing is written, neither to Kafka nor anywhere else[/dim]
-sexton apply 3f9c...
-
-[dim]# delete what it names, through Kafka's API[/dim]
-sexton apply 3f9c... --sink coordinator --approved-by ann --client-config applier.properties
-
-[dim]# only if it is, byte for byte, the plan that was approved[/dim]
-sexton apply 3f9c... --sink coordinator --approved-by ann --plan-sha256 5b1e...
-
-[b]If it stops in the middle[/b]
-
-Run it again: it reads back what is unknown, and does not repeat what is done.
-SIGTERM ends it after the current group.
-
-[b]Exit codes[/b]
-
-0 nothing is left to do (offsets that have changed since are kept and reported), 1 something was not done and may be
-tried again, 2 usage, 6 refused as a whole: nothing was changed
-"""
 Sink = Literal["dry_run", "coordinator", "log"]
 SHOWN = 20
 _COLUMNS = ("OUTCOME", "GROUP", "TOPIC", "PARTITION", "WHY")
@@ -88,6 +68,25 @@ def apply(
 
     Before each call the group is compared with the end of the log, its committed offsets and its state; afterwards its
     offsets and state are read again. A plan by looks is compared with fresh looks. Without --sink it is a dry run.
+
+    # what would a plan do now? nothing is written, neither to Kafka nor anywhere else
+    sexton apply 3f9c...
+
+    # delete what it names, through Kafka's API
+    sexton apply 3f9c... --sink coordinator --approved-by ann --client-config applier.properties
+
+    # only if it is, byte for byte, the plan that was approved
+    sexton apply 3f9c... --sink coordinator --approved-by ann --plan-sha256 5b1e...
+
+    [b]If it stops in the middle[/b]
+
+    Run it again: it reads back what is unknown, and does not repeat what is done.
+    SIGTERM ends it after the current group.
+
+    [b]Exit codes[/b]
+
+    0 nothing is left to do (offsets that have changed since are kept and reported), 1 something was not done and may be
+    tried again, 2 usage, 6 refused as a whole: nothing was changed
     """
     if sink != "dry_run":
         check_approved(approved_by, option=f"--sink {sink}", what="plan")

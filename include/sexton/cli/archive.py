@@ -29,44 +29,26 @@ from sexton.uris import uri_without_login
 if TYPE_CHECKING:
     from sexton.archive.inventory import ClusterInventory, LineageLine
 
-LS_EXAMPLES = """\
-[dim]# what is there, and which instants it covers[/dim]
-sexton archive ls
-
-[dim]# log partitions that do not reach back to their first record, for scripts[/dim]
-sexton archive ls --archive s3://keep/offsets --json | jq '.clusters[].lineages[] | select(.start > 0)'
-"""
-VERIFY_EXAMPLES = """\
-[dim]# every byte[/dim]
-sexton archive verify
-
-[dim]# a seventh of the bytes each day of the week[/dim]
-sexton archive verify --archive s3://keep/offsets --subset $(date +%u)/7
-
-[dim]# repair segments that do not match their manifests[/dim]
-sexton archive verify --repair
-"""
-IMPORT_EXAMPLES = """\
-[dim]# the disk of a broker, with the topics as they were then[/dim]
-sexton archive import /var/kafka-logs --topics topics.jsonl
-
-[dim]# a backup of last month[/dim]
-sexton archive import backup --taken-at 2026-10-21T04:00:00Z --archive s3://keep/offsets
-"""
 LS_COLUMNS = (
     *("LOG-PARTITION", "LINEAGE", "ORIGIN", "START", "END", "SEGMENTS", "SIZE", "FIRST-BATCH", "LAST-BATCH"),
     "TAKEN",
 )
 VERIFY_SHOWN = 50
 
-app = command_group("List, verify and repair the archive; import a broker's disk.", LS_EXAMPLES)
+app = command_group("List, verify and repair the archive; import a broker's disk.")
 
 
-@command(app, "ls", LS_EXAMPLES)
+@command(app)
 def ls(*, archive: ArchiveUri = None, cluster_id: ClusterId = None, json: Json = False) -> int:
     """List clusters, log partitions and lineages: why each lineage began, its range, its size, and what is missing.
 
     A lineage is one unbroken history of a log partition. Opens two manifests of each and no segment.
+
+    # what is there, and which instants it covers
+    sexton archive ls
+
+    # log partitions that do not reach back to their first record, for scripts
+    sexton archive ls --archive s3://keep/offsets --json | jq '.clusters[].lineages[] | select(.start > 0)'
     """
     from sexton.archive.inventory import inventory
     from sexton.settings import settings
@@ -119,7 +101,7 @@ def _row(line: "LineageLine") -> tuple[object, ...]:
     return line.log_partition, line.lineage, line.reason, *range_, *dates
 
 
-@command(app, "verify", VERIFY_EXAMPLES)
+@command(app)
 def verify(
     *,
     archive: ArchiveUri = None,
@@ -137,6 +119,15 @@ def verify(
 
     Exit code 0 if nothing has changed, 3 if the archive has lost or changed something, 5 if bytes are as the broker had
     them but are not valid batches.
+
+    # every byte
+    sexton archive verify
+
+    # a seventh of the bytes each day of the week
+    sexton archive verify --archive s3://keep/offsets --subset $(date +%u)/7
+
+    # repair segments that do not match their manifests
+    sexton archive verify --repair
     """
     part = _part(subset)
 
@@ -191,7 +182,7 @@ def _part(subset: str | None) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-@command(app, "import", IMPORT_EXAMPLES)
+@command(app)
 def import_(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with __consumer_offsets-N folders.")],
     *,
@@ -218,6 +209,12 @@ def import_(
 
     Each log partition starts where its archive ends; importing the same disk again adds nothing. A log that differs
     from the one in the archive is refused (6) before anything is written.
+
+    # the disk of a broker, with the topics as they were then
+    sexton archive import /var/kafka-logs --topics topics.jsonl
+
+    # a backup of last month
+    sexton archive import backup --taken-at 2026-10-21T04:00:00Z --archive s3://keep/offsets
     """
     check_topics_file(topics)
     taken_at_ms = now_ms() if taken_at is None else parse_instant(taken_at, "--taken-at")

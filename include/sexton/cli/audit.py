@@ -12,25 +12,6 @@ from sexton.cli.options import OUTPUT, Json, option, read_policy_file
 from sexton.cli.output import console, print_aside, print_doubts
 from sexton.errors import UsageError
 
-EXAMPLES = """\
-[dim]# a broker's disk, or a copy of one[/dim]
-sexton audit --segments /var/kafka-logs --out run
-
-[dim]# as of an instant[/dim]
-sexton audit --segments backup --as-of 2026-11-21T04:00:00Z --out run
-
-[dim]# what one day of retention would delete[/dim]
-sexton audit --archive s3://keep/offsets --retention-minutes 1440 --out run
-
-[dim]# a log that a 2.8 broker wrote, by its own rules[/dim]
-sexton audit --segments backup --profile group_metadata_manager:2.8 --out run
-
-[dim]# what a retention policy would delete[/dim]
-sexton audit --archive s3://keep/offsets --policy retention.yaml --out run
-
-[dim]# for scripts[/dim]
-sexton audit --segments backup --out run --json | jq .expiring.buckets
-"""
 MARKER = ".sexton-run"
 
 
@@ -51,6 +32,24 @@ def audit(
 
     Needs neither a broker nor Airflow, and changes nothing outside of --out. With --policy the plan is what the rules
     expire and no hold protects; the report also shows what the broker's own sweep would delete.
+
+    # a broker's disk, or a copy of one
+    sexton audit --segments /var/kafka-logs --out run
+
+    # as of an instant
+    sexton audit --segments backup --as-of 2026-11-21T04:00:00Z --out run
+
+    # what one day of retention would delete
+    sexton audit --archive s3://keep/offsets --retention-minutes 1440 --out run
+
+    # a log that a 2.8 broker wrote, by its own rules
+    sexton audit --segments backup --profile group_metadata_manager:2.8 --out run
+
+    # what a retention policy would delete
+    sexton audit --archive s3://keep/offsets --policy retention.yaml --out run
+
+    # for scripts
+    sexton audit --segments backup --out run --json | jq .expiring.buckets
     """
     replay.check("audit")
     rules = read_policy_file(replay.policy)

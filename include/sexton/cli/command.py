@@ -10,6 +10,7 @@ Typer declares options, so that options of several commands are declared once.
 import dataclasses
 import functools
 import inspect
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any, get_args
@@ -21,7 +22,8 @@ from sexton.errors import UsageError
 from sexton.numbers import whole_number
 
 Function = Callable[..., int]
-_HEADING = "[b]Examples[/b]\n\n"
+_HEADING, _EXAMPLES = "[b]Examples[/b]\n", "\n# "
+"""How the examples begin in the docstring of a command: each is a comment and what to type."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -69,19 +71,27 @@ Debug = Annotated[
 ]
 
 
-def command(app: typer.Typer, name: str, examples: str) -> Callable[[Function], Function]:
-    """Add a function to `app` as the command `name`; --help ends with its examples."""
+def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
+    """Add a function to `app`, by default under its own name; --help is its docstring, and ends with the examples.
+
+    A group has the examples of its first command, if it has none of its own.
+    """
 
     def add(function: Function) -> Function:
-        app.command(name, cls=_Command, epilog=_HEADING + examples)(_with_plain_options(function))
+        text, mark, examples = (inspect.getdoc(function) or "").partition(_EXAMPLES)
+        shown = re.sub("^# .*", r"[dim]\g<0>[/dim]", mark + examples, flags=re.MULTILINE)
+        epilog = f"{_HEADING}{shown}\n"
+        app.info.epilog = app.info.epilog or epilog
+        called = name or function.__name__.strip("_").replace("_", "-")
+        app.command(called, cls=_Command, help=text, epilog=epilog)(_with_plain_options(function))
         return function
 
     return add
 
 
-def command_group(text: str, examples: str) -> typer.Typer:
+def command_group(text: str, examples: str = "") -> typer.Typer:
     """An app for several commands, which prints its help when none of them is given."""
-    app = typer.Typer(help=text, epilog=_HEADING + examples, rich_markup_mode="rich", add_completion=False)
+    app = typer.Typer(help=text, epilog=examples and _HEADING + examples, rich_markup_mode="rich", add_completion=False)
 
     @app.callback(invoke_without_command=True)
     def _help(context: typer.Context) -> int:

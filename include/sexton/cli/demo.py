@@ -14,13 +14,6 @@ from sexton.cli.input_options import LogInput, ReplayInput
 from sexton.cli.options import OUTPUT, Json, option
 from sexton.cli.output import print_line
 
-EXAMPLES = """\
-[dim]# an answer in seconds[/dim]
-sexton demo
-
-[dim]# its log and its report elsewhere[/dim]
-sexton demo --out /tmp/demo
-"""
 RECORDING = Path(__file__).with_name("recording")
 GROUP = "consumer-3"
 BEFORE_THE_SWEEPS = "2026-11-21T08:46:13Z"
@@ -38,6 +31,12 @@ def demo(
     """Explain a lost group and audit a log, from a small recording of a real broker.
 
     The broker was set to keep the offsets of idle groups for one minute, so that the recording shows it delete them.
+
+    # an answer in seconds
+    sexton demo
+
+    # its log and its report elsewhere
+    sexton demo --out /tmp/demo
     """
     log, run = out / "log", out / "audit"
     claim(run, apart_from=())

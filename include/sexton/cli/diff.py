@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from sexton.archive.admin_looks import AdminLook, Looks
     from sexton.history.difference import Comparison, Side
 
-EXAMPLES = """\
-[dim]# what changed overnight[/dim]
-sexton diff 2026-11-20T22:00:00Z 2026-11-21T06:00:00Z --archive s3://keep/offsets
-
-[dim]# two audits[/dim]
-sexton diff run-before run-after
-
-[dim]# two published runs, those at or before the instants[/dim]
-sexton diff 2026-11-20T22:00:00Z 2026-11-21T06:00:00Z --json | jq .counts
-"""
 GROUP_COLUMNS = ("GROUP", "CHANGE", "BEFORE", "AFTER", "CAUSE")
 OFFSET_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CHANGE", "BEFORE", "AFTER")
 CAUSE_COLUMN, TIME_COLUMNS = ("CAUSE",), ("CHANGED-AFTER", "CHANGED-BY")
@@ -57,6 +47,15 @@ def diff(
 
     The instants are looked up in --segments or --archive, else in the published runs at or before them. Two run folders
     are compared as they are.
+
+    # what changed overnight
+    sexton diff 2026-11-20T22:00:00Z 2026-11-21T06:00:00Z --archive s3://keep/offsets
+
+    # two audits
+    sexton diff run-before run-after
+
+    # two published runs, those at or before the instants
+    sexton diff 2026-11-20T22:00:00Z 2026-11-21T06:00:00Z --json | jq .counts
     """
     if log.segments is not None and log.archive is not None:
         raise UsageError("give --segments DIR or --archive URI, not both", fix="see `sexton diff --help`")

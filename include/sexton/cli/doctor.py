@@ -11,13 +11,6 @@ from sexton.cli.output import console, print_json
 from sexton.cli.progress import working
 from sexton.report.names import harmless
 
-EXAMPLES = """\
-[dim]# this machine[/dim]
-sexton doctor
-
-[dim]# and whether that cluster can be reached[/dim]
-sexton doctor --bootstrap-servers kafka-1:9092
-"""
 _MARKS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "problem": ("fix", "red")}
 
 
@@ -32,6 +25,12 @@ def doctor(
     """Check Python, Java, Spark, jars, caches, disk and ports, and show how to fix what is wrong.
 
     With a cluster, also check that it answers. Exit code 0 when nothing has to be fixed, else 2.
+
+    # this machine
+    sexton doctor
+
+    # and whether that cluster can be reached
+    sexton doctor --bootstrap-servers kafka-1:9092
     """
     if failpoints:
         return _list_failpoints(json)

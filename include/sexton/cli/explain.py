@@ -35,16 +35,6 @@ if TYPE_CHECKING:
     from sexton.transactions.states import LoadedStates
     from sexton.views.coordinator_view import CoordinatorView
 
-EXAMPLES = """\
-[dim]# why did this group lose its offsets, and what expires next?[/dim]
-sexton explain my-group --archive s3://keep/offsets
-
-[dim]# one partition, and what happened to it in those hours[/dim]
-sexton explain my-group orders:0 --segments backup --from 2026-11-21T00:00:00Z --to 2026-11-21T04:00:00Z
-
-[dim]# from the published tables[/dim]
-sexton explain my-group
-"""
 OPERATION = "explain"
 EVENT_COLUMNS = ("WHEN", "LOG-OFFSET", "WHAT", "DETAIL")
 TRANSACTION_COLUMNS = ("PRODUCER-ID", "EPOCH", "SINCE", "LOG-OFFSET", "VERDICT", "TRANSACTIONAL-ID", "STATE", "OFFSETS")
@@ -70,6 +60,15 @@ def explain(
     """Explain a group: when it appeared, how it changed, what it lost and why, and what expires next.
 
     Without --segments and --archive it reads the published tables, which know changes from one run to the next.
+
+    # why did this group lose its offsets, and what expires next?
+    sexton explain my-group --archive s3://keep/offsets
+
+    # one partition, and what happened to it in those hours
+    sexton explain my-group orders:0 --segments backup --from 2026-11-21T00:00:00Z --to 2026-11-21T04:00:00Z
+
+    # from the published tables
+    sexton explain my-group
     """
     asked: Target = (None, None) if target is None else parse_partition(target, "explain")
     since_ms, until_ms = parse_optional_instant(since, "--from"), parse_optional_instant(until, "--to")

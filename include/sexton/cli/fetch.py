@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from sexton.coordinator.api.fetch import AskedPartition, FetchedOffset
     from sexton.views.coordinator_view import CoordinatorView
 
-EXAMPLES = """\
-[dim]# everything that a group has committed, from a broker's disk[/dim]
-sexton fetch my-group --segments /var/kafka-logs
-
-[dim]# two partitions and a topic, as a read_committed consumer asks[/dim]
-sexton fetch my-group --topic orders:0 --topic orders:1 --topic clicks --require-stable --segments backup
-
-[dim]# as of an instant, by the rules of another release[/dim]
-sexton fetch my-group --archive s3://keep/offsets --as-of 2026-11-21T04:00:00Z --profile group_metadata_manager:2.8
-
-[dim]# from a run folder of `sexton audit`, for scripts[/dim]
-sexton fetch my-group --run audit --json | jq '.offsets[].committed_offset'
-"""
 OPERATION = "OffsetFetch"
 COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "LEADER-EPOCH", "METADATA", "ERROR")
 _QUESTION = "Question"
@@ -110,6 +97,18 @@ def fetch(
 
     The offset is -1 if nothing is committed, or if the group does not exist. An error that the broker would return is
     an answer: the exit code is 0.
+
+    # everything that a group has committed, from a broker's disk
+    sexton fetch my-group --segments /var/kafka-logs
+
+    # two partitions and a topic, as a read_committed consumer asks
+    sexton fetch my-group --topic orders:0 --topic orders:1 --topic clicks --require-stable --segments backup
+
+    # as of an instant, by the rules of another release
+    sexton fetch my-group --archive s3://keep/offsets --as-of 2026-11-21T04:00:00Z --profile group_metadata_manager:2.8
+
+    # from a run folder of `sexton audit`, for scripts
+    sexton fetch my-group --run audit --json | jq '.offsets[].committed_offset'
     """
     asked = [parse_partition(text, "--topic") for text in topic or []]
     flying = dict(commit_in_flight(text) for text in in_flight or [])

@@ -18,19 +18,6 @@ if TYPE_CHECKING:
     from sexton.analysis.forecast_result import ForecastResult, OffsetForecast, RunTables
     from sexton.coordinator.api.abandonment import Abandonment
 
-EXAMPLES = """\
-[dim]# what expires in the next 1, 7 and 30 days, from the published tables[/dim]
-sexton forecast
-
-[dim]# one group: when does each offset expire, and what would keep it?[/dim]
-sexton forecast my-group --archive s3://keep/offsets
-
-[dim]# with a policy that is not in force yet, from a broker's disk[/dim]
-sexton forecast --segments backup --policy policy.yaml
-
-[dim]# for scripts: groups that lose everything within a week[/dim]
-sexton forecast --json | jq '.groups[] | select(.whole_within_days != null and .whole_within_days <= 7).group_id'
-"""
 GROUP_COLUMNS = ("GROUP", "1-DAY", "7-DAYS", "30-DAYS", "WHOLE-GROUP", "FIRST-EXPIRES", "BY")
 SUM_COLUMNS = ("WITHIN", "BY", "OFFSETS", "GROUPS", "WHOLE-GROUPS")
 STEP_COLUMNS = ("WHEN", "STATE", "#MEMBERS")
@@ -51,6 +38,18 @@ def forecast(
     Without --segments, --archive and --run it reads the published tables. Expiry that waits for an event, such as a
     group losing its last member, is not included. With GROUP it also shows what would change the verdict of each
     offset, and what follows if the members never come back: their sessions end, the group is Empty, retention begins.
+
+    # what expires in the next 1, 7 and 30 days, from the published tables
+    sexton forecast
+
+    # one group: when does each offset expire, and what would keep it?
+    sexton forecast my-group --archive s3://keep/offsets
+
+    # with a policy that is not in force yet, from a broker's disk
+    sexton forecast --segments backup --policy policy.yaml
+
+    # for scripts: groups that lose everything within a week
+    sexton forecast --json | jq '.groups[] | select(.whole_within_days != null and .whole_within_days <= 7).group_id'
     """
     from sexton.analysis.forecast_result import FolderTables, forecast_folder, forecast_of
 

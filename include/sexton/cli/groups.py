@@ -26,25 +26,7 @@ if TYPE_CHECKING:
     from sexton.coordinator.api.listing import DescribedGroup, ListedGroup
     from sexton.views.coordinator_view import CoordinatorView
 
-LIST_EXAMPLES = """\
-[dim]# every group on a broker's disk[/dim]
-sexton groups list --segments /var/kafka-logs
-
-[dim]# the empty classic groups of a run, for scripts[/dim]
-sexton groups list --run audit --state Empty --type Classic --json | jq -r '.groups[].group_id'
-
-[dim]# what the brokers list now[/dim]
-sexton groups list --bootstrap-servers kafka-1:9092
-"""
-DESCRIBE_EXAMPLES = """\
-[dim]# offsets and lag[/dim]
-sexton groups describe my-group --segments backup --topics topics.jsonl
-
-[dim]# members, and states in one line each[/dim]
-sexton groups describe my-group --members --archive archive
-sexton groups describe --all-groups --state --archive archive
-"""
-app = command_group("List and describe groups; find, check and unload their coordinators.", LIST_EXAMPLES)
+app = command_group("List and describe groups; find, check and unload their coordinators.")
 LIST_COLUMNS = ("GROUP", "TYPE", "STATE", "PROTOCOL", "LOG-PARTITION")
 LIST_FIELDS = ("group.group_id", "group.group_type", "group.state", "group.protocol_type")
 OFFSET_COLUMNS = (
@@ -62,7 +44,7 @@ STATE_FIELDS = ("group", "leader", "assignment_strategy", "state", "member_count
 _REBALANCING = ("Assigning", "Reconciling", "NotReady")
 
 
-@command(app, "list", LIST_EXAMPLES)
+@command(app)
 def list_(
     *,
     state: Annotated[list[str] | None, option("--state", "Only groups in this state; may be repeated.")] = None,
@@ -75,6 +57,15 @@ def list_(
 
     With a cluster instead of a log, list what its brokers report now. If a broker fails, the others are still listed:
     its id and error are reported (--json: failed_brokers), and the exit code is 1.
+
+    # every group on a broker's disk
+    sexton groups list --segments /var/kafka-logs
+
+    # the empty classic groups of a run, for scripts
+    sexton groups list --run audit --state Empty --type Classic --json | jq -r '.groups[].group_id'
+
+    # what the brokers list now
+    sexton groups list --bootstrap-servers kafka-1:9092
     """
     if cluster.is_given:
         if log != LogInput():
@@ -105,7 +96,7 @@ def _place_text(listed: "ListedGroup") -> str:
     return f"{listed.log_partition}{' (misplaced)' if listed.is_misplaced else ''}"
 
 
-@command(app, "describe", DESCRIBE_EXAMPLES)
+@command(app)
 def describe(
     groups: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Group ids.")] = None,
     *,
@@ -120,6 +111,13 @@ def describe(
 
     LAG needs --topics, or an archive or a run that recorded the topics. A group that does not exist is reported on
     stderr; the exit code is 0, as for everything that a broker would answer.
+
+    # offsets and lag
+    sexton groups describe my-group --segments backup --topics topics.jsonl
+
+    # members, and states in one line each
+    sexton groups describe my-group --members --archive archive
+    sexton groups describe --all-groups --state --archive archive
     """
     if bool(groups) == all_groups:
         raise UsageError("give the groups, or --all-groups", where="describe", fix="see `sexton groups list`")

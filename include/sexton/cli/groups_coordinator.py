@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 
     from sexton.coordinator.offsets import OffsetKey, StoredOffset
 
-COORDINATOR_EXAMPLES = """\
-[dim]# which log partition holds these groups[/dim]
-sexton groups coordinator my-group other-group --segments backup
-"""
-UNLOAD_EXAMPLES = """\
-[dim]# what moves to another broker with log partition 3[/dim]
-sexton groups unload 3 --archive archive
-"""
-
 
 def coordinator(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Group ids.")],
@@ -35,6 +26,9 @@ def coordinator(
     """Show the log partition of each group and the broker that leads it (FindCoordinator).
 
     The broker is the leader when the snapshot was taken; `-` if no snapshot recorded it.
+
+    # which log partition holds these groups
+    sexton groups coordinator my-group other-group --segments backup
     """
     from sexton.coordinator.api.errors import Error
     from sexton.coordinator.api.find_coordinator import FoundCoordinator, find_coordinator
@@ -69,6 +63,9 @@ def unload(
     """Show what a broker drops from memory when it stops leading a log partition; changes nothing.
 
     Groups that stay belong to other log partitions: only coordinators before 4.0 load and keep them.
+
+    # what moves to another broker with log partition 3
+    sexton groups unload 3 --archive archive
     """
     from sexton.coordinator.api.unloading import unload as unloaded
 

@@ -24,33 +24,6 @@ if TYPE_CHECKING:
     from sexton.coordinator.batches import LogEnd
     from sexton.views.coordinator_view import CoordinatorView
 
-CHECK_COMMIT_EXAMPLES = """\
-[dim]# would an offset reset succeed while the group has members?[/dim]
-sexton groups check-commit my-group orders:0 orders:1 --segments backup
-
-[dim]# a member, and metadata of 5,000 characters[/dim]
-sexton groups check-commit my-group orders:0 --member-id m-1 --generation 7 --metadata-length 5000 --run audit
-
-[dim]# the batch of a transaction's commit, for kafka-dump-log[/dim]
-sexton groups check-commit my-group orders:0 --transactional --producer-id 4000 --segments backup --out batch
-"""
-METADATA_RECORD_EXAMPLES = """\
-[dim]# the record of a group, as Kafka 2.8 writes it[/dim]
-sexton groups metadata-record my-group --segments backup --profile group_metadata_manager:2.8
-
-[dim]# the record of a group that is not there yet[/dim]
-sexton groups metadata-record new-group --segments backup --topics topics.jsonl
-"""
-CHECK_JOIN_EXAMPLES = """\
-[dim]# would a new member be taken, and what becomes of the group?[/dim]
-sexton groups check-join my-group --segments backup
-
-[dim]# a member that the group may not know, with another assignor[/dim]
-sexton groups check-join my-group --member-id m-1 --protocol roundrobin --segments backup
-
-[dim]# the same while the group rebalances and a member waits in SyncGroup[/dim]
-sexton groups check-join classic-1 --syncing inst-1-0a11d07e-2baa-4d38-961b-d38ea7f1ce91 --segments sexton-demo/log
-"""
 MEMBER_COLUMNS = ("MEMBER", "SYNCGROUP", "SESSION-ENDS")
 _REQUEST, _BROKER = "Request", "Settings of the broker and of the offsets topic"
 
@@ -219,6 +192,15 @@ def check_commit(
 
     Follows OffsetCommit and TxnOffsetCommit; commits nothing. If the topics are known, partitions that do not exist are
     refused as the broker refuses them.
+
+    # would an offset reset succeed while the group has members?
+    sexton groups check-commit my-group orders:0 orders:1 --segments backup
+
+    # a member, and metadata of 5,000 characters
+    sexton groups check-commit my-group orders:0 --member-id m-1 --generation 7 --metadata-length 5000 --run audit
+
+    # the batch of a transaction's commit, for kafka-dump-log
+    sexton groups check-commit my-group orders:0 --transactional --producer-id 4000 --segments backup --out batch
     """
     places = [parse_exact_partition(text) for text in partitions]
 
@@ -274,6 +256,12 @@ def metadata_record(
 
     The record holds the group as it is, with its members; of a group that is not there, that of a new group, which
     4.x coordinators write with the first JoinGroup. Nothing is written to a log.
+
+    # the record of a group, as Kafka 2.8 writes it
+    sexton groups metadata-record my-group --segments backup --profile group_metadata_manager:2.8
+
+    # the record of a group that is not there yet
+    sexton groups metadata-record new-group --segments backup --topics topics.jsonl
     """
     from sexton.coordinator.api.dry_run import store_group
     from sexton.coordinator.api.errors import Error
@@ -354,6 +342,15 @@ def check_join(
 
     Without a member id, a group that is not there is made. The group is shown as the request leaves it, before other
     members react and before timers end.
+
+    # would a new member be taken, and what becomes of the group?
+    sexton groups check-join my-group --segments backup
+
+    # a member that the group may not know, with another assignor
+    sexton groups check-join my-group --member-id m-1 --protocol roundrobin --segments backup
+
+    # the same while the group rebalances and a member waits in SyncGroup
+    sexton groups check-join classic-1 --syncing inst-1-0a11d07e-2baa-4d38-961b-d38ea7f1ce91 --segments sexton-demo/log
     """
     from sexton.coordinator.api.join import Join, join_group
 

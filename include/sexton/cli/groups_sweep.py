@@ -17,19 +17,6 @@ if TYPE_CHECKING:
     from sexton.analysis.forecast_result import RunTables
     from sexton.coordinator.offsets import OffsetKey
 
-EXAMPLES = """\
-[dim]# what does each broker's sweep remove now, and what if the log refuses it?[/dim]
-sexton groups check-sweep --archive s3://keep/offsets
-
-[dim]# from a broker's disk, with another retention[/dim]
-sexton groups check-sweep --segments backup --retention-minutes 60
-
-[dim]# by a broker of 3.9, while the log has not answered a commit[/dim]
-sexton groups check-sweep --in-flight my-group:orders:0 --segments backup --profile group_metadata_manager:3.9
-
-[dim]# also the sweeps that were, by broker: from the published tables[/dim]
-sexton groups check-sweep
-"""
 SWEEP_COLUMNS = ("COORDINATOR (ID)", "LOG-PARTITION", "OFFSETS", "RECORDS")
 KEPT_COLUMNS = ("GROUP", "TOPIC", "PARTITION")
 PAST_COLUMNS = ("SWEPT-AT", "COORDINATOR (ID)", "OFFSETS", "CERTAIN", "LOG-PARTITIONS")
@@ -54,6 +41,18 @@ def check_sweep(
 
     Without --segments, --archive and --run it reads the published tables, which also have the sweeps of their interval.
     How long a sweep takes (M) is in no log of records. Deletes nothing.
+
+    # what does each broker's sweep remove now, and what if the log refuses it?
+    sexton groups check-sweep --archive s3://keep/offsets
+
+    # from a broker's disk, with another retention
+    sexton groups check-sweep --segments backup --retention-minutes 60
+
+    # by a broker of 3.9, while the log has not answered a commit
+    sexton groups check-sweep --in-flight my-group:orders:0 --segments backup --profile group_metadata_manager:3.9
+
+    # also the sweeps that were, by broker: from the published tables
+    sexton groups check-sweep
     """
     from sexton.analysis.forecast_result import FolderTables
 

@@ -33,19 +33,9 @@ if TYPE_CHECKING:
     from sexton.archive.folder import Folder
     from sexton.pipeline.build_history import History
 
-EXAMPLES = """\
-[dim]# every hour of a month, from the archive[/dim]
-sexton history build --archive s3://keep/offsets --from 2026-10-21 --to 2026-11-20
-
-[dim]# every day, from a broker's disk or a backup of one[/dim]
-sexton history build --segments backup --from 2026-10-21 --step-minutes 1440
-
-[dim]# what one day of retention would have deleted, for scripts[/dim]
-sexton history build --archive archive --from 2026-11-01 --retention-minutes 1440 --json | jq .published
-"""
 SHOWN = 10
 
-app = command_group("Publish runs of many past instants.", EXAMPLES)
+app = command_group("Publish runs of many past instants.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +47,7 @@ class Range:
     step_minutes: Annotated[int, option("--step-minutes N", "So far apart.", RULES, at_least=1)] = 60
 
 
-@command(app, "build", EXAMPLES)
+@command(app)
 def build(
     *,
     range_: Range,
@@ -75,6 +65,15 @@ def build(
     Instants that are published already stay as they are, so that it may be run again; one that was interrupted goes on.
     Instants that the log does not cover are counted. Exit code 3 if an instant breaks a critical check: it alone stays
     unpublished. What is published is read by `explain`, `diff`, the dashboard and any reader of Iceberg.
+
+    # every hour of a month, from the archive
+    sexton history build --archive s3://keep/offsets --from 2026-10-21 --to 2026-11-20
+
+    # every day, from a broker's disk or a backup of one
+    sexton history build --segments backup --from 2026-10-21 --step-minutes 1440
+
+    # what one day of retention would have deleted, for scripts
+    sexton history build --archive archive --from 2026-11-01 --retention-minutes 1440 --json | jq .published
     """
     if (segments is None) == (archive is None):
         raise UsageError("give either --segments DIR or --archive URI", fix="see `sexton history build --help`")

@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     from sexton.pipeline.measure_lag import Instant, Looked
     from sexton.runs.folder import RunFolder, RunRecord
 
-EXAMPLES = """\
-[dim]# lag in time now, to the millisecond: takes a snapshot, asks the brokers, archives what they answer[/dim]
-sexton lag --bootstrap-servers kafka-1:9092 --archive archive
-
-[dim]# a past instant, from the archive alone, as an interval[/dim]
-sexton lag my-group --archive archive --as-of 2026-11-21T04:00:00Z
-
-[dim]# who is more than an hour behind for certain, for scripts[/dim]
-sexton lag --archive archive --json | jq '.offsets[] | select(.lag_min_ms > 3600000)'
-"""
 COLUMNS = ("GROUP", "TOPIC", "PARTITION", "COMMITTED-OFFSET", "LOG-END", "LAG", "LAG-TIME", "NOTE")
 UNREFINED = 1
 EXACT_MS = 1
@@ -88,6 +78,15 @@ def lag(
     Exact where the broker stamps messages (LogAppendTime). Where producers do (CreateTime), a message counts as old as
     the newest one up to it. A group at the end of a partition has no lag; one that waits for an open transaction is
     shown as held. Exit code 1 if brokers did not answer for some partitions: these have intervals, or none.
+
+    # lag in time now, to the millisecond: takes a snapshot, asks the brokers, archives what they answer
+    sexton lag --bootstrap-servers kafka-1:9092 --archive archive
+
+    # a past instant, from the archive alone, as an interval
+    sexton lag my-group --archive archive --as-of 2026-11-21T04:00:00Z
+
+    # who is more than an hour behind for certain, for scripts
+    sexton lag --archive archive --json | jq '.offsets[] | select(.lag_min_ms > 3600000)'
     """
     only = (None, None) if topic is None else parse_partition(topic, "--topic")
     if cluster.is_given and log.as_of is not None:

@@ -17,23 +17,6 @@ if TYPE_CHECKING:
     from sexton.pipeline.standalone import Planned
     from sexton.plans.plan import PlanRecord
 
-EXAMPLES = """\
-[dim]# what the broker is about to delete, as a plan that can be approved[/dim]
-sexton plan --archive s3://keep/offsets --out plan
-
-[dim]# what a policy expires[/dim]
-sexton plan --archive s3://keep/offsets --policy policy.yaml --out plan
-
-[dim]# to look at only, from a broker's disk: the plan is not kept[/dim]
-sexton plan --segments backup --retention-minutes 1440 --out plan
-
-[dim]# for scripts[/dim]
-sexton plan --archive s3://keep/offsets --out plan --json | jq -r .plan_id
-
-[b]And then[/b]
-
-sexton show plan PLAN_ID, sexton apply PLAN_ID, or the DAG apply_tombstones
-"""
 LOSS_COLUMNS = ("BY", "OWNER", "OFFSETS", "GROUPS", "WHOLE-GROUPS", "REASON")
 
 
@@ -46,6 +29,22 @@ def plan(
     """Make the plan of an instant: every record that would be deleted, why, and what undoes it. Deletes nothing.
 
     A plan from an archive that passed its checks is kept there; apply finds it by its plan_id.
+
+    # what the broker is about to delete, as a plan that can be approved
+    sexton plan --archive s3://keep/offsets --out plan
+
+    # what a policy expires
+    sexton plan --archive s3://keep/offsets --policy policy.yaml --out plan
+
+    # to look at only, from a broker's disk: the plan is not kept
+    sexton plan --segments backup --retention-minutes 1440 --out plan
+
+    # for scripts
+    sexton plan --archive s3://keep/offsets --out plan --json | jq -r .plan_id
+
+    [b]And then[/b]
+
+    sexton show plan PLAN_ID, sexton apply PLAN_ID, or the DAG apply_tombstones
     """
     replay.check("plan")
     rules = read_policy_file(replay.policy)

@@ -20,35 +20,14 @@ if TYPE_CHECKING:
     from sexton.policy import Policy
     from sexton.policy.testing import PolicyTestResult
 
-CHECK_EXAMPLES = """\
-[dim]# is this file valid, and do its rules have an effect?[/dim]
-sexton policy check policy.yaml
-
-[dim]# for a broker that keeps offsets for 30 days; as JSON for a pull request[/dim]
-sexton policy check policy.yaml --retention-minutes 43200 --json | jq '.warnings'
-"""
-SHOW_EXAMPLES = """\
-[dim]# which rule decides about each offset of a group, and why not the others?[/dim]
-sexton policy show ci-build-7 --policy policy.yaml --archive s3://keep/offsets
-
-[dim]# as of an instant, from a broker's disk[/dim]
-sexton policy show ci-build-7 --policy policy.yaml --segments backup --as-of 2026-11-21T04:00:00Z
-"""
-TEST_EXAMPLES = """\
-[dim]# the `tests:` of the policy itself, in a pipeline: exit code 3 when one fails[/dim]
-sexton policy test policy.yaml
-
-[dim]# tests of a team in another file[/dim]
-sexton policy test policy.yaml --tests team-a.yaml
-"""
 DEFAULT_RETENTION_MINUTES = 10_080
 
-app = command_group("Check a policy, run its tests, and show which rule decides about a group.", CHECK_EXAMPLES)
+app = command_group("Check a policy, run its tests, and show which rule decides about a group.")
 
 PolicyFile = Annotated[Path, typer.Argument(metavar="FILE", help="The policy: a YAML file.", show_default=False)]
 
 
-@command(app, "check", CHECK_EXAMPLES)
+@command(app)
 def check(
     file: PolicyFile,
     *,
@@ -62,6 +41,12 @@ def check(
 
     Exit code 2 for a file with mistakes. Warnings do not change the exit code: holds and rules that outlast the
     broker's retention, holds that have ended, rules that can never decide.
+
+    # is this file valid, and do its rules have an effect?
+    sexton policy check policy.yaml
+
+    # for a broker that keeps offsets for 30 days; as JSON for a pull request
+    sexton policy check policy.yaml --retention-minutes 43200 --json | jq '.warnings'
     """
     from sexton.policy import PolicyError
     from sexton.policy.lint import lint_policy
@@ -96,7 +81,7 @@ def check(
     return 0
 
 
-@command(app, "test", TEST_EXAMPLES)
+@command(app, "test")
 def put_to_test(
     file: PolicyFile,
     *,
@@ -106,6 +91,12 @@ def put_to_test(
     """Run the tests of a policy: a group with an offset, and the expected decision.
 
     Exit code 3 if a test fails, with the outcome of every hold and rule.
+
+    # the `tests:` of the policy itself, in a pipeline: exit code 3 when one fails
+    sexton policy test policy.yaml
+
+    # tests of a team in another file
+    sexton policy test policy.yaml --tests team-a.yaml
     """
     from sexton.policy import read_policy
     from sexton.policy.reading import read_tests
@@ -136,7 +127,7 @@ def _print_result(result: "PolicyTestResult") -> None:
         print_line(f"      {one.rule}: {one.outcome}, {one.why}")
 
 
-@command(app, "show", SHOW_EXAMPLES)
+@command(app)
 def show(
     group: GroupId,
     *,
@@ -148,6 +139,12 @@ def show(
     """Show what a policy decides about each offset of a group: by which hold or rule, and why not by the others.
 
     Judged at --as-of, at the instant of a run, or now. For a group without offsets it shows the decision on the group.
+
+    # which rule decides about each offset of a group, and why not the others?
+    sexton policy show ci-build-7 --policy policy.yaml --archive s3://keep/offsets
+
+    # as of an instant, from a broker's disk
+    sexton policy show ci-build-7 --policy policy.yaml --segments backup --as-of 2026-11-21T04:00:00Z
     """
     from sexton.policy import read_policy
 

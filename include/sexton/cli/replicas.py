@@ -26,19 +26,9 @@ if TYPE_CHECKING:
     from sexton.replicas.compare import Work
     from sexton.runs.choose_profile import Choice
 
-GROUP_EXAMPLES = """\
+GROUP_EXAMPLES = """
 [dim]# copies of the disks of three brokers[/dim]
 sexton replicas diff --segments broker-1 --segments broker-2 --segments broker-3
-"""
-DIFF_EXAMPLES = """\
-[dim]# would anything change if another broker led?[/dim]
-sexton replicas diff --segments broker-1 --segments broker-2 --segments broker-3
-
-[dim]# with the archive, which still has what all brokers have cleaned away[/dim]
-sexton replicas diff --segments broker-1 --segments broker-2 --archive s3://keep/offsets
-
-[dim]# differences by kind, for scripts[/dim]
-sexton replicas diff --segments broker-1 --segments broker-2 --json | jq .counts
 """
 STATE_COLUMNS = ("LOG-PARTITION", "REPLICA", "STATUS", "LOG-START", "HIGH-WATERMARK", "LOG-END", "LAST-STABLE", "LOADS")
 COLUMNS = ("KIND", "GROUP", "TOPIC", "PARTITION", "WRONG", "RIGHT", "EVIDENCE")
@@ -75,6 +65,15 @@ def diff(
     Compaction does not make replicas differ in what they answer. A tombstone or a transaction marker that a replica
     never received does: deleted offsets come back, ended transactions are open again, a load fails. Differences that
     any leader change would show end with exit code 3.
+
+    # would anything change if another broker led?
+    sexton replicas diff --segments broker-1 --segments broker-2 --segments broker-3
+
+    # with the archive, which still has what all brokers have cleaned away
+    sexton replicas diff --segments broker-1 --segments broker-2 --archive s3://keep/offsets
+
+    # differences by kind, for scripts
+    sexton replicas diff --segments broker-1 --segments broker-2 --json | jq .counts
     """
     check_profile(profile)
     if archive is None and cluster_id is not None:

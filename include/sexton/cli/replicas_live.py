@@ -16,20 +16,6 @@ if TYPE_CHECKING:
     from sexton.kafka.replicas import OpenTransaction, ReplicaLook
     from sexton.replicas.copy import CopiedReplica
 
-LOOK_EXAMPLES = """\
-[dim]# could a broker that was away lead without harm?[/dim]
-sexton replicas look --bootstrap-servers kafka-1:9092,kafka-2:9092
-
-[dim]# transactions that are open on one replica alone, for scripts[/dim]
-sexton replicas look --bootstrap-servers kafka-1:9092 --json | jq '.replicas[] | select(.suspicion)'
-"""
-COPY_EXAMPLES = """\
-[dim]# every replica, into replicas/broker-1, replicas/broker-2, ...[/dim]
-sexton replicas copy --bootstrap-servers kafka-1:9092,kafka-2:9092 --out replicas
-
-[dim]# two log partitions[/dim]
-sexton replicas copy --bootstrap-servers kafka-1:9092 --log-partition 0 --log-partition 3 --out replicas
-"""
 LOOK_COLUMNS = (
     *("LOG-PARTITION", "BROKER", "ROLE", "LOG-START", "HIGH-WATERMARK", "LAST-STABLE", "OPEN-TRANSACTIONS"),
     "ERROR",
@@ -55,6 +41,12 @@ def look(*, cluster: ClusterInput, log_partition: LogPartitions = None, json: Js
     Deleted offsets that would come back do not show here: `copy` the replicas and compare the copies.
 
     Exit code 3 if a replica is suspicious, 1 if a broker did not answer for all of its replicas.
+
+    # could a broker that was away lead without harm?
+    sexton replicas look --bootstrap-servers kafka-1:9092,kafka-2:9092
+
+    # transactions that are open on one replica alone, for scripts
+    sexton replicas look --bootstrap-servers kafka-1:9092 --json | jq '.replicas[] | select(.suspicion)'
     """
     from sexton.kafka.replicas import look_at_replicas
     from sexton.kafka.session import ClusterSession
@@ -92,6 +84,12 @@ def copy(
 
     A replica that cannot be read whole is left out, and listed with its error; so are reassignments, lag and bad
     batches. Exit code 1 if a replica is left out, 5 if bytes are damaged on a broker.
+
+    # every replica, into replicas/broker-1, replicas/broker-2, ...
+    sexton replicas copy --bootstrap-servers kafka-1:9092,kafka-2:9092 --out replicas
+
+    # two log partitions
+    sexton replicas copy --bootstrap-servers kafka-1:9092 --log-partition 0 --log-partition 3 --out replicas
     """
     from sexton.replicas.copy import STATES_FILE, copy_replicas
     from sexton.settings import settings

@@ -29,24 +29,6 @@ if TYPE_CHECKING:
     from sexton.execution.restore.restore_plan import RestorePlan
     from sexton.execution.restore.sources import Source
 
-EXAMPLES = """\
-[dim]# undo a plan: what did it remove, what is there now, what would come back?[/dim]
-sexton restore --from-ledger 3f2a...
-
-[dim]# do exactly what was shown[/dim]
-sexton restore --id 9c41... --apply --approved-by ann
-
-[dim]# one group as of yesterday, its offsets moved into the range of the logs[/dim]
-sexton restore --as-of 2026-11-20T22:00:00Z --group orders-service --clamp
-
-[dim]# one topic of every group of a team, for scripts[/dim]
-sexton restore --from-plan 3f2a... --pattern 'team-a-.*' --topic clicks --json | jq .counts
-
-[b]What cannot come back[/b]
-
-Commit timestamps, so that retention starts anew; an expiry that a client asked for; the type, generation and members
-of a deleted group: its offsets come back in a group without members.
-"""
 _SOURCE, _WHAT = "Source of the values (give one)", "Selection"
 
 PlanOption = Annotated[
@@ -103,6 +85,23 @@ def restore(
 
     Groups with members are refused, as their coordinator refuses them; so are offsets that have changed since the diff.
     Newer commits are kept unless --overwrite is given.
+
+    # undo a plan: what did it remove, what is there now, what would come back?
+    sexton restore --from-ledger 3f2a...
+
+    # do exactly what was shown
+    sexton restore --id 9c41... --apply --approved-by ann
+
+    # one group as of yesterday, its offsets moved into the range of the logs
+    sexton restore --as-of 2026-11-20T22:00:00Z --group orders-service --clamp
+
+    # one topic of every group of a team, for scripts
+    sexton restore --from-plan 3f2a... --pattern 'team-a-.*' --topic clicks --json | jq .counts
+
+    [b]What cannot come back[/b]
+
+    Commit timestamps, so that retention starts anew; an expiry that a client asked for; the type, generation and
+    members of a deleted group: its offsets come back in a group without members.
     """
     if apply:
         check_approved(approved_by, option="--apply", what="restore")

@@ -9,23 +9,12 @@ from sexton.cli.command import command, command_group
 from sexton.cli.options import ArchiveUri, ClusterId, Json, open_archive_uri
 from sexton.cli.output import print_json
 
-EXAMPLES = """\
-[dim]# a plan as its approval shows it[/dim]
-sexton show plan 3f9c... --archive archive
-
-[dim]# the number that an approval is bound to[/dim]
-sexton show plan 3f9c... --json | jq -r .sha256
-"""
-RESTORE_EXAMPLES = """\
-[dim]# a restore as its approval shows it: then, now, what would be written[/dim]
-sexton show restore 9c41... --archive archive
-"""
-app = command_group("Show a kept plan or restore as its approvers see it.", EXAMPLES)
+app = command_group("Show a kept plan or restore as its approvers see it.")
 PlanId = Annotated[str, typer.Argument(metavar="PLAN_ID", help="SHA-256 of the plan's rows.")]
 RestoreId = Annotated[str, typer.Argument(metavar="RESTORE_ID", help="SHA-256 of the restore.")]
 
 
-@command(app, "plan", EXAMPLES)
+@command(app)
 def plan(
     plan_id: PlanId,
     *,
@@ -33,7 +22,14 @@ def plan(
     cluster_id: ClusterId = None,
     json: Json = False,
 ) -> int:
-    """Show a plan: who loses what, and by which rule. Each of its files is verified first; a changed one is refused."""
+    """Show a plan: who loses what, and by which rule. Each of its files is verified first; a changed one is refused.
+
+    # a plan as its approval shows it
+    sexton show plan 3f9c... --archive archive
+
+    # the number that an approval is bound to
+    sexton show plan 3f9c... --json | jq -r .sha256
+    """
     from sexton.plans.read_plan import read_plan
     from sexton.report.approval_text import PLAN_QUESTIONS, plan_text
     from sexton.report.meanings import beyond_broker_sentence, what_if_sentence
@@ -56,7 +52,7 @@ def plan(
     return _print(fields, plan_text(found), json=json)
 
 
-@command(app, "restore", RESTORE_EXAMPLES)
+@command(app)
 def restore(
     restore_id: RestoreId,
     *,
@@ -64,7 +60,11 @@ def restore(
     cluster_id: ClusterId = None,
     json: Json = False,
 ) -> int:
-    """Show a restore: what was committed then, what is committed now, and what would be written."""
+    """Show a restore: what was committed then, what is committed now, and what would be written.
+
+    # a restore as its approval shows it: then, now, what would be written
+    sexton show restore 9c41... --archive archive
+    """
     from sexton.execution.restore.restore_plan import read_restore
     from sexton.report.approval_text import RESTORE_QUESTION, restore_text
 

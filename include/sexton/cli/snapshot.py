@@ -8,23 +8,6 @@ from sexton.cli.output import print_archived
 from sexton.errors import UsageError
 from sexton.figures import instant
 
-EXAMPLES = """\
-[dim]# the embedded broker, into var/archive[/dim]
-sexton snapshot
-
-[dim]# another cluster, into a bucket[/dim]
-sexton snapshot --client-config client.properties --archive s3://keep/offsets
-
-[dim]# with the states of transactions, for `sexton transactions --archive`[/dim]
-sexton snapshot --transactions
-
-[dim]# a cluster that hides its offsets log: look at its groups by Admin API[/dim]
-sexton snapshot --client-config client.properties --admin
-
-[dim]# wait until an audit of that instant has settled[/dim]
-sexton snapshot --as-of 2026-11-21T04:00:00Z
-"""
-
 
 def snapshot(
     *,
@@ -45,6 +28,21 @@ def snapshot(
 
     Starts where the archive ends. Only reads from the cluster. Where the topic is hidden or READ on it is refused, it
     archives a look at the groups by Admin API instead: see docs/admin-only.md.
+
+    # the embedded broker, into var/archive
+    sexton snapshot
+
+    # another cluster, into a bucket
+    sexton snapshot --client-config client.properties --archive s3://keep/offsets
+
+    # with the states of transactions, for `sexton transactions --archive`
+    sexton snapshot --transactions
+
+    # a cluster that hides its offsets log: look at its groups by Admin API
+    sexton snapshot --client-config client.properties --admin
+
+    # wait until an audit of that instant has settled
+    sexton snapshot --as-of 2026-11-21T04:00:00Z
     """
     if admin and transactions:
         raise UsageError(

@@ -31,22 +31,6 @@ if TYPE_CHECKING:
     from sexton.runs.folder import RunFolder, RunRecord
     from sexton.transactions.audit import Audit
 
-EXAMPLES = """\
-[dim]# what is open now, and will it end? (reads both topics, READ is all it needs)[/dim]
-sexton transactions --bootstrap-servers kafka-1:9092
-
-[dim]# from a copy of a broker's disk: __consumer_offsets-* and __transaction_state-*, copied in this order[/dim]
-sexton transactions --segments backup
-
-[dim]# a past instant, from archives that `sexton snapshot --transactions` has filled[/dim]
-sexton transactions --archive s3://keep/offsets --as-of 2026-11-21T04:00:00Z
-
-[dim]# how many transactional ids would expire at once with one day instead of seven?[/dim]
-sexton transactions --segments backup --expiration-ms 86400000
-
-[dim]# how many hang, run, complete, for scripts[/dim]
-sexton transactions --bootstrap-servers kafka-1:9092 --json | jq .counts
-"""
 COLUMNS = (
     *("LOG-PARTITION", "PRODUCER-ID", "EPOCH", "VERDICT", "TRANSACTIONAL-ID", "STATE"),
     *("SINCE", "ENDS", "GROUPS", "OFFSETS", "HELD"),
@@ -87,6 +71,21 @@ def transactions(
 
     Nothing is ended: for a hanging transaction the command to run is printed. Exit code 3 if one hangs, 2 if this
     principal may not read `__transaction_state`: then only what the offsets log proves is shown.
+
+    # what is open now, and will it end? (reads both topics, READ is all it needs)
+    sexton transactions --bootstrap-servers kafka-1:9092
+
+    # from a copy of a broker's disk: __consumer_offsets-* and __transaction_state-*, copied in this order
+    sexton transactions --segments backup
+
+    # a past instant, from archives that `sexton snapshot --transactions` has filled
+    sexton transactions --archive s3://keep/offsets --as-of 2026-11-21T04:00:00Z
+
+    # how many transactional ids would expire at once with one day instead of seven?
+    sexton transactions --segments backup --expiration-ms 86400000
+
+    # how many hang, run, complete, for scripts
+    sexton transactions --bootstrap-servers kafka-1:9092 --json | jq .counts
     """
     if log.segments is not None and (log.archive is not None or cluster.is_given):
         raise UsageError("segments go with nothing else", where="--segments", fix="see `sexton transactions --help`")

@@ -27,19 +27,6 @@ if TYPE_CHECKING:
     from sexton.analysis.what_if import ComparedGroup, ComparedOffset, RetentionRules, WhatIf
     from sexton.runs.folder import RunFolder, RunRecord
 
-EXAMPLES = """\
-[dim]# who would lose something if offsets were kept for one day?[/dim]
-sexton what-if --retention-minutes 1440 --archive s3://keep/offsets
-
-[dim]# and with that retention last Friday?[/dim]
-sexton what-if --retention-minutes 1440 --archive s3://keep/offsets --as-of 2026-11-20T18:00:00Z
-
-[dim]# what would this change of the policy do, group by group?[/dim]
-sexton what-if --policy new.yaml --against-policy policy.yaml --archive s3://keep/offsets
-
-[dim]# every offset, from the published tables[/dim]
-sexton what-if --retention-minutes 1440 --json | jq '.offsets[] | select(.proposed and (.in_force | not))'
-"""
 GROUP_COLUMNS = ("GROUP", "STATE", "NEWLY-LOST", "SPARED", "LOST-IN-ALL", "OF", "WHOLE-GROUP", "BY")
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "COMMITTED", "IN-FORCE", "WHAT-IF", "BY")
 _RULES, _AGAINST = "Rules to compare", "Rules in force"
@@ -73,6 +60,18 @@ def what_if(
 
     Changes nothing and plans nothing. Without --segments, --archive and --run it reads the published tables. What a
     policy expires is deleted once a plan is applied; what the broker expires is deleted automatically.
+
+    # who would lose something if offsets were kept for one day?
+    sexton what-if --retention-minutes 1440 --archive s3://keep/offsets
+
+    # and with that retention last Friday?
+    sexton what-if --retention-minutes 1440 --archive s3://keep/offsets --as-of 2026-11-20T18:00:00Z
+
+    # what would this change of the policy do, group by group?
+    sexton what-if --policy new.yaml --against-policy policy.yaml --archive s3://keep/offsets
+
+    # every offset, from the published tables
+    sexton what-if --retention-minutes 1440 --json | jq '.offsets[] | select(.proposed and (.in_force | not))'
     """
     log.check_replayable("what-if")
     if retention_minutes is None and policy is None and against_policy is None:

@@ -26,14 +26,8 @@ from sexton.verdicts.policy import RULE, group_facts, newest_commits
 TABLE = "expiry_forecast"
 BROKER = "broker"
 _NEEDED = [
-    "group_id",
-    "broker_verdict",
-    "broker_expires_at_ms",
-    "policy_verdict",
-    "policy_rule",
-    "policy_expires_at_ms",
-    "orphan",
-    "pinned_by_producer_id",
+    *("group_id", "broker_verdict", "broker_expires_at_ms", "policy_verdict", "policy_rule", "policy_expires_at_ms"),
+    *("orphan", "pinned_by_producer_id"),
 ]
 
 

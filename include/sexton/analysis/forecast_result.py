@@ -34,19 +34,8 @@ _SWEEP = ["log_partition", "first_log_offset", "started_at_ms", "certain_offsets
 _RUNS_WITH_SWEEPS = 24
 """How many published runs are read for the sweeps that they saw."""
 _VERDICT = [
-    "group_id",
-    "topic",
-    "partition",
-    "broker_verdict",
-    "broker_reason",
-    "broker_expires_at_ms",
-    "policy_verdict",
-    "policy_reason",
-    "policy_rule",
-    "policy_expires_at_ms",
-    "orphan",
-    "pinned_by_producer_id",
-    "changes_by",
+    *("group_id", "topic", "partition", "broker_verdict", "broker_reason", "broker_expires_at_ms", "policy_verdict"),
+    *("policy_reason", "policy_rule", "policy_expires_at_ms", "orphan", "pinned_by_producer_id", "changes_by"),
     "log_partition",
 ]
 

@@ -17,14 +17,7 @@ from sexton.runs.folder import RunRecord
 from sexton.settings import settings
 from sexton.verdicts.policy import RULE
 
-VERDICTS = (
-    "group_id",
-    "broker_verdict",
-    "broker_expires_at_ms",
-    "policy_verdict",
-    "policy_rule",
-    "policy_owner",
-)
+VERDICTS = ("group_id", "broker_verdict", "broker_expires_at_ms", "policy_verdict", "policy_rule", "policy_owner")
 
 
 def policy_of(record: RunRecord) -> Policy | None:

@@ -3,6 +3,7 @@
 write_plan writes the files, read_plan reads and checks them, plan_content computes what is in them.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -18,50 +19,22 @@ MANIFEST = "plan.json"
 TOMBSTONES_FOLDER, UNDO_FOLDER, BATCHES_FOLDER, PAGE_FILE = "tombstones", "undo", "batches", "plan.html"
 """The folders have a file for each log partition of which anything is planned."""
 
+
+def columns_of(table: str, names: Iterable[str]) -> pa.Schema:
+    """Some columns of a table, as they are declared."""
+    return pa.schema([TABLES[table].column(name).field for name in names])
+
+
 # Spelled out, though the tables are declared elsewhere: plans of this format must stay readable.
-TOMBSTONES = pa.schema(
-    [
-        TABLES["tombstones"].column(name).field
-        for name in (
-            "plan_id",
-            "log_partition",
-            "position",
-            "record_type",
-            "group_id",
-            "topic",
-            "partition",
-            "member_id",
-            "regular_expression",
-            "key",
-            "cause",
-            "target_log_offset",
-            "target_committed_offset",
-            "target_log_partition",
-        )
-    ]
-)
+_RECORD = ("log_partition", "position", "record_type", "group_id", "topic", "partition", "member_id")
+_TARGET = ("target_log_offset", "target_committed_offset", "target_log_partition")
+TOMBSTONES = columns_of("tombstones", ("plan_id", *_RECORD, "regular_expression", "key", "cause", *_TARGET))
 """Columns of planned records, as in the table `tombstones`. Rows are in order of log_partition and position."""
 WRITTEN_TOMBSTONES = TOMBSTONES.remove(TOMBSTONES.get_field_index("plan_id"))
 """Columns of tombstones/<N>.parquet: plan_id is the same in every row, and is known last."""
 
-UNDO = pa.schema(
-    [
-        TABLES["committed_offsets"].column(name).field
-        for name in (
-            "group_id",
-            "topic",
-            "partition",
-            "committed_offset",
-            "leader_epoch",
-            "metadata",
-            "commit_timestamp_ms",
-            "expire_timestamp_ms",
-            "topic_id",
-            "log_partition",
-            "log_offset",
-        )
-    ]
-)
+_VALUE = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id")
+UNDO = columns_of("committed_offsets", ("group_id", "topic", "partition", *_VALUE, "log_partition", "log_offset"))
 """Columns of undo/<N>.parquet, as in the table `committed_offsets`: the value that each offset tombstone removes.
 
 Rows are in the order of the tombstones. `log_partition` and `log_offset` are where the value was read.

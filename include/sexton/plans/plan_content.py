@@ -29,24 +29,18 @@ from sexton.plans.limits import (
     policy_of,
     unheeded,
 )
-from sexton.plans.plan import UNDO, Batches, Beyond, Look, Losses, PlanRecord
+from sexton.plans.plan import UNDO, Batches, Beyond, Look, Losses, PlanRecord, columns_of
 from sexton.policy import Counts, Policy
 from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.runs.judging import judge_offsets, read_held
-from sexton.tables import TABLES
 from sexton.verdicts.expiry import is_of_offset
 
 GROUPS_SHOWN = 100
 ROWS_SHOWN = 5
 NAMES_SHOWN = 60
 VERDICT = (
-    "broker_reason",
-    "broker_expires_at_ms",
-    "policy_reason",
-    "policy_rule",
-    "policy_expires_at_ms",
-    "base_timestamp_ms",
-    "orphan",
+    *("broker_reason", "broker_expires_at_ms", "policy_reason", "policy_rule", "policy_expires_at_ms"),
+    *("base_timestamp_ms", "orphan"),
 )
 GROUP = ("group_id", "group_type", "state", "offset_count")
 
@@ -367,8 +361,8 @@ def _undo(
     return found, judged, by_own
 
 
-_VERDICTS = pa.schema([TABLES["offset_verdicts"].column(name).field for name in VERDICT])
-_BY_BROKER = pa.schema([TABLES["offset_verdicts"].column("broker_verdict").field])
+_VERDICTS = columns_of("offset_verdicts", VERDICT)
+_BY_BROKER = columns_of("offset_verdicts", ["broker_verdict"])
 
 
 def _broker_verdicts(folder: RunFolder, record: RunRecord, shard: Shard) -> pa.Table:

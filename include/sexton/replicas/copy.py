@@ -59,19 +59,13 @@ _PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedReplica:
+class CopiedReplica(Replica):
     """How the copy of one replica ended; `folder` is None where there is none.
 
     Offsets are the broker's own. `fault`, `error` and `fix` say what was wrong (kafka.replicas.FIXES): if there is a
     folder, it has all bytes, and some are damaged, as they are on the broker. `seconds` is how long the reading took.
     """
 
-    broker: int
-    log_partition: int
-    is_leader: bool
-    in_isr: bool
-    reassignment: str | None
-    leader_epoch: int
     folder: str | None = None
     log_start_offset: int | None = None
     high_watermark: int | None = None
@@ -268,17 +262,8 @@ class _LogWriter:
 
 
 def _state(replica: Replica, begun: ReplicaLook | None = None) -> CopiedReplica:
-    return CopiedReplica(
-        broker=replica.broker,
-        log_partition=replica.log_partition,
-        is_leader=replica.is_leader,
-        in_isr=replica.in_isr,
-        reassignment=replica.reassignment,
-        leader_epoch=replica.leader_epoch,
-        log_start_offset=begun.log_start_offset if begun else None,
-        high_watermark=begun.high_watermark if begun else None,
-        last_stable_offset=begun.last_stable_offset if begun else None,
-    )
+    offsets = ("log_start_offset", "high_watermark", "last_stable_offset")
+    return CopiedReplica(**asdict(replica), **{name: getattr(begun, name) for name in offsets if begun})
 
 
 def _failed(replica: Replica, error: BrokerError) -> CopiedReplica:

@@ -16,23 +16,10 @@ from sexton.replicas.states import ReplicaState
 
 _KEY = ("group_id", "topic", "partition")
 _GROUP_COLUMNS = (
-    "group_id",
-    "group_type",
-    "state",
-    "protocol_type",
-    "protocol",
-    "generation",
-    "leader",
-    "subscribed_topics",
+    *("group_id", "group_type", "state", "protocol_type", "protocol", "generation", "leader", "subscribed_topics"),
 )
 _MEMBER_COLUMNS = (
-    "group_id",
-    "member_id",
-    "group_instance_id",
-    "client_id",
-    "client_host",
-    "member_epoch",
-    "assignment",
+    *("group_id", "member_id", "group_instance_id", "client_id", "client_host", "member_epoch", "assignment"),
 )
 Row = Mapping[str, Any]
 

@@ -26,15 +26,8 @@ from sexton.log.segment import FoldTask, Segment, SegmentSlice, file_bytes
 from sexton.replicas.folders import ReplicaLog
 
 _OFFSET_COLUMNS = (
-    "group_id",
-    "topic",
-    "partition",
-    "committed_offset",
-    "leader_epoch",
-    "metadata",
-    "commit_timestamp_ms",
-    "log_offset",
-    "producer_id",
+    *("group_id", "topic", "partition", "committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms"),
+    *("log_offset", "producer_id"),
 )
 
 

@@ -4,8 +4,8 @@ The page shows the first rows of the groups that lose most; the plan's files hav
 clock: the same plan has the same page, and its hash is part of what is approved.
 """
 
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from typing import Any
 
 from sexton.coordinator.batches import MAX_BATCH_BYTES
 from sexton.plans.plan import Losses, PlanRecord
@@ -15,15 +15,6 @@ from sexton.report.templates import render
 
 PARTITIONS_SHOWN = 60
 WARNINGS_SHOWN = 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerLoss:
-    """The losses by the rules of one owner; None is the broker."""
-
-    owner: str | None
-    offsets: int
-    deleted_groups: int
 
 
 def render_plan(content: PlanContent) -> bytes:
@@ -47,14 +38,13 @@ def render_plan(content: PlanContent) -> bytes:
     return html.encode("utf-8")
 
 
-def owners_of(losses: list[Losses]) -> list[OwnerLoss]:
-    """The losses by the rules of each owner, the largest first."""
-    sums: dict[str | None, list[int]] = defaultdict(lambda: [0, 0])
+def owners_of(losses: list[Losses]) -> list[dict[str, Any]]:
+    """The losses by the rules of each owner (None: the broker's), the largest first."""
+    sums: dict[str | None, Counter[str]] = defaultdict(Counter)
     for loss in losses:
-        sums[loss.owner][0] += loss.offsets
-        sums[loss.owner][1] += loss.deleted_groups
-    found = [OwnerLoss(owner=owner, offsets=own[0], deleted_groups=own[1]) for owner, own in sums.items()]
-    return sorted(found, key=lambda loss: (-loss.offsets, loss.owner or ""))
+        sums[loss.owner].update(offsets=loss.offsets, deleted_groups=loss.deleted_groups)
+    found = [{"owner": owner, **own} for owner, own in sums.items()]
+    return sorted(found, key=lambda loss: (-loss["offsets"], loss["owner"] or ""))
 
 
 def _status(record: PlanRecord) -> tuple[str, str]:

@@ -1,8 +1,8 @@
 """DIR/report.html: the summary as one page (templates.py makes pages safe)."""
 
-from sexton import figures
+from sexton.figures import some
 from sexton.report import meanings
-from sexton.report.charts import Row, bar_rows, timeline_plot
+from sexton.report.charts import bar_rows, timeline_plot
 from sexton.report.templates import render
 from sexton.summary.summary import LogPartition, Summary
 
@@ -18,11 +18,18 @@ def render_page(summary: Summary) -> str:
         status=status_of(summary),
         plot=timeline_plot(summary.expiring.timeline, as_of_ms=summary.run.as_of_ms),
         timeline_span=summary.expiring.timeline.bin_ms * len(summary.expiring.timeline.offsets),
-        group_bars=_group_bars(summary),
+        group_bars=bar_rows(
+            [(f"{one.group_type} · {one.state}", some(one.offsets, "offset"), one.groups, 0) for one in summary.groups]
+        ),
         biggest_bars=bar_rows(
             [(one.group_id, one.state, one.offsets, one.due) for one in summary.biggest_groups.rows[:CHART_ROWS]]
         ),
-        tombstone_bars=_tombstone_bars(summary),
+        tombstone_bars=bar_rows(
+            [
+                (one.record_name, f"{one.cause} · type {one.record_type}", one.tombstones, 0)
+                for one in summary.tombstones
+            ]
+        ),
         fate_bars=bar_rows([(fate, meanings.FATES.get(fate, ""), values, 0) for fate, values in summary.fates.items()]),
         log_partitions=troubled_first(summary.log_partitions)[:LOG_PARTITIONS_SHOWN],
         meanings=meanings,
@@ -47,21 +54,3 @@ def status_of(summary: Summary) -> tuple[str, str]:
 def troubled_first(partitions: list[LogPartition]) -> list[LogPartition]:
     """Log partitions with problems, then the others in order."""
     return sorted(partitions, key=lambda p: (not (p.load_would_fail or p.undecodable or p.blocked), p.log_partition))
-
-
-def _group_bars(summary: Summary) -> list[Row]:
-    return bar_rows(
-        [
-            (f"{item.group_type} · {item.state}", figures.some(item.offsets, "offset"), item.groups, 0)
-            for item in summary.groups
-        ]
-    )
-
-
-def _tombstone_bars(summary: Summary) -> list[Row]:
-    return bar_rows(
-        [
-            (item.record_name, f"{item.cause} · type {item.record_type}", item.tombstones, 0)
-            for item in summary.tombstones
-        ]
-    )

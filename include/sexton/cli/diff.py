@@ -1,8 +1,7 @@
 """`sexton diff`: the differences between two instants."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -176,10 +175,8 @@ def _print(found: "Comparison", limit: int) -> None:
         shown = rows.select([*names, "change", "before", "after", *causes, *times]).slice(0, limit or None)
         heads = [*columns, *CAUSE_COLUMN[: len(causes) - columns.count("CAUSE")], *TIME_COLUMNS[: len(times)]]
         print_line()
-        print_table(heads, ((*_shown(row, times),) for row in shown.to_pylist()))
+        print_table(
+            heads,
+            ([figures.instant(row[name]) if name in times else row[name] for name in row] for row in shown.to_pylist()),
+        )
         print_left_out(rows.num_rows - shown.num_rows)
-
-
-def _shown(row: dict[str, Any], times: Sequence[str]) -> Iterator[object]:
-    for name, value in row.items():
-        yield figures.instant(value) if name in times else value

@@ -28,6 +28,9 @@ MEMBER_COLUMNS = ("MEMBER", "SYNCGROUP", "SESSION-ENDS")
 _REQUEST, _BROKER = "Request", "Settings of the broker and of the offsets topic"
 
 _RECORDED = "Default: as recorded, else Kafka's"
+_CLIENT = ("member_id", "group_instance_id", "api_version")
+_PRODUCER = ("generation", "producer_id", "producer_epoch", "retention_ms")
+"""Options of which a request has the same fields."""
 Out = Annotated[Path | None, option("--out DIR", "Also write the batch here, as a segment that kafka-dump-log reads.")]
 
 
@@ -167,14 +170,8 @@ class CommitInput(ClientInput):
                 )
                 for topic, number in places
             ),
-            member_id=self.member_id,
-            group_instance_id=self.group_instance_id,
-            generation=self.generation,
             is_transactional=self.transactional,
-            api_version=self.api_version,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            retention_ms=self.retention_ms,
+            **{name: getattr(self, name) for name in (*_CLIENT, *_PRODUCER)},
         )
 
 
@@ -357,11 +354,9 @@ def check_join(
     view = log.view_of([group], is_quiet=json)
     join = Join(
         group_id=group,
-        member_id=client.member_id,
-        group_instance_id=client.group_instance_id,
         protocol_type=protocol_type,
         protocols=tuple(protocol or ("range",)),
-        api_version=client.api_version,
+        **{name: getattr(client, name) for name in _CLIENT},
     )
     at_ms = now_ms() if view.as_of_ms is None else view.as_of_ms
     try:

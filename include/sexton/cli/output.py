@@ -117,13 +117,10 @@ def print_archived(taken: Any, archive: str, *, json: bool, at: str = "") -> int
             f"{taken.cluster_id} by Admin API{at}"
         )
         print_line(f"coverage admin: {because}")
-        print_warnings(taken.warnings)
-        print_line(f"archive  {uri_without_login(archive)}")
-        return 0
-    new = "nothing new"
-    if taken.segments:
-        new = f"{count(taken.log_offsets)} log_offsets, {size(taken.size_bytes)} in {some(taken.segments, 'segment')}"
-    print_line(f"{new} from {some(taken.log_partitions, 'log partition')} of cluster {taken.cluster_id}{at}")
+    else:
+        held = f"{count(taken.log_offsets)} log_offsets, {size(taken.size_bytes)} in {some(taken.segments, 'segment')}"
+        new, parts = held if taken.segments else "nothing new", some(taken.log_partitions, "log partition")
+        print_line(f"{new} from {parts} of cluster {taken.cluster_id}{at}")
     print_warnings(taken.warnings)
     print_line(f"archive  {uri_without_login(archive)}")
     return 0

@@ -84,16 +84,13 @@ class PageView:
 
     def at(self, run: PublishedRun | None) -> str:
         """A link to the same page for another run; for None, to the newest one at the time of the click."""
-        return self._same(as_of=None if run is None else run.key.as_of_ms)
+        query = {**dict(self.query), "as_of": None if run is None else run.key.as_of_ms}
+        encoded = urlencode({name: value for name, value in query.items() if value is not None})
+        return f"{self.base}{self.path}" + (f"?{encoded}" if encoded else "")
 
     def of(self, cluster_id: str) -> str:
         """A link to the overview of another cluster."""
         return self.url("", cluster=cluster_id, as_of=None)
-
-    def _same(self, **changes: Any) -> str:
-        query = {**dict(self.query), **changes}
-        encoded = urlencode({name: value for name, value in query.items() if value is not None})
-        return f"{self.base}{self.path}" + (f"?{encoded}" if encoded else "")
 
     def airflow(self, path: str) -> str:
         """A link to a page of Airflow."""

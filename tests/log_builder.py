@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from sexton.log.batch import encode_batch
 from sexton.log.crc import crc32c
 from sexton.log.entry import ATTRIBUTES_AT, CRC_AT, SIZE_AT
-from sexton.log.message_set import encode_message_set
+from tests.log_encoding import encode_batch, encode_message_set
 from tests.record_fields import encode_key, encode_value
 
 Entry = tuple[bytes | None, bytes | None]

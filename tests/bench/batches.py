@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sexton.log.crc import crc32c_range
+from sexton.jit.memory import pointer
+from sexton.log.crc import crc32c_of
 from tests.bench.compiled import compiled
 
 HEADER_BYTES = 61
@@ -89,7 +90,7 @@ def _seal(out: Any, start: int, end: int, offset: int, count: int, attributes: i
     _put(out, start + 51, 0 if pid >= 0 else -1, 2)
     _put(out, start + 53, -1, 4)
     _put(out, start + 57, count, 4)
-    _put(out, start + 17, np.int64(crc32c_range(out, start + 21, end)), 4)
+    _put(out, start + 17, np.int64(crc32c_of(pointer(out), start + 21, end)), 4)
 
 
 @compiled
@@ -206,7 +207,7 @@ def repack(out: Any, data: Any, marks: Any, bodies: Any, sizes: Any, codec: int)
             end = used + HEADER_BYTES + size
             _put(out, used + 8, end - used - 12, 4)
             out[used + 22] |= codec
-            _put(out, used + 17, np.int64(crc32c_range(out, used + 21, end)), 4)
+            _put(out, used + 17, np.int64(crc32c_of(pointer(out), used + 21, end)), 4)
         else:
             end = used + end - start
         marks[row, END] = end

@@ -21,7 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sexton.kernels.text import group_hash
+from sexton.jit.compiled import compiled
+from sexton.jit.memory import pointer
+from sexton.kernels.layout import Bytes
+from sexton.kernels.text import partition_of
 from sexton.log import codec
 from tests.bench.batches import (
     CONTROL,
@@ -99,11 +102,16 @@ def _group_ids(shape: Shape) -> Iterator[tuple[int, bytes, int]]:
     while count:
         number = next(numbers)
         group = f"orders-service-{number:06d}".encode()
-        home = abs(int(group_hash(np.frombuffer(group, np.uint8)))) % shape.log_partitions
+        home = int(_home(np.frombuffer(group, np.uint8), shape.log_partitions))
         if room[home > 0]:
             room[home > 0] -= 1
             count -= 1
             yield number, group, home
+
+
+@compiled
+def _home(group_id: Bytes, log_partitions: int) -> int:
+    return partition_of(pointer(group_id), 0, len(group_id), log_partitions)
 
 
 def blocks(shape: Shape, groups: Groups, log_partition: int) -> Iterator[Block]:

@@ -6,10 +6,10 @@ import pytest
 
 from sexton.coordinator.loading import load
 from sexton.kernels.partial_fold import PartialFold
-from sexton.log.batch import encode_batch
 from tests.campaign import mutants
 from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_slices, loaded
 from tests.log_builder import BASE_MS, commit
+from tests.log_encoding import encode_batch
 
 SEED = 20_261_128
 QUICK = {"log": 2_400, "transactions": 1_200, "looks": 600, "checkpoints": 400, "metadata": 600}
@@ -60,4 +60,3 @@ def test_before_its_last_batch_the_log_is_as_it_was() -> None:
     assert_equal(fold_bytes(data).as_kept_by_broker(), plain)
     cut = load([log_that_ends_at(-8)], cap_bytes=CAP_BYTES, as_of_ms=BASE_MS)
     assert (cut.cut, cut.undecodable) == (10, [])
-

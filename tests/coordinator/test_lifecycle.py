@@ -9,17 +9,14 @@ from sexton.coordinator.groups.lifecycle import (
     IllegalTransition,
     LiveMember,
     await_sync,
-    delete,
-    heartbeat,
     join,
     loaded,
     next_timer_ms,
     remove_member,
-    sweep,
-    sync,
     tick,
 )
 from sexton.coordinator.profiles import profile_of
+from tests.coordinator.lifecycle_events import delete, heartbeat, sweep, sync
 
 JAVA = profile_of("group_coordinator:4.3.1")
 SCALA = profile_of("group_metadata_manager:2.8")

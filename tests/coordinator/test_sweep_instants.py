@@ -20,10 +20,11 @@ from sexton.coordinator import expiry
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker
 from sexton.kernels.results import finish
-from sexton.verdicts.expiry import held_offsets, judge
+from sexton.verdicts.expiry import held_offsets
 from tests.coordinator.golden import CAP_BYTES, GOLDEN
 from tests.coordinator.sweep_instants import RETENTION_MS, Ladder, Sweep, batches_by_stamp
 from tests.kernels.compare import fold_bytes
+from tests.verdicts.whole_judge import judge
 
 FOLDER = GOLDEN / "sweep-instants"
 RELEASES = sorted(path.stem for path in FOLDER.glob("*.jsonl"))

@@ -29,8 +29,9 @@ from sexton.kafka.admin_look import LookedGroup
 from sexton.kafka.failures import TransientError, Unsettled
 from sexton.kafka.group_state import CommittedOffset, CommittedValue
 from sexton.kafka.tail import TailRecord, records_of
-from sexton.log.batch import encode_batch, encode_marker, read_batches
+from sexton.log.batch import read_batches
 from tests.log_builder import Entry, classic_fields, group_entry, offset_key, offset_value, subscription
+from tests.log_encoding import encode_batch, encode_marker
 from tests.record_fields import decode_key, decode_value
 
 PROFILE = profiles.NEWEST

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from sexton.log import codec as codecs
-from sexton.log.batch import encode_batch, encode_marker
 from sexton.log.crc import crc32c
 from sexton.log.varint import write_varint
 from tests.faults.bombs import uvarint
 from tests.log_builder import BASE_MS, Entry, classic_fields, commit, group_entry, subscription, tombstone
+from tests.log_encoding import encode_batch, encode_marker
 
 ABORT = False
 _AFTER_CRC = struct.Struct(">hiqqqhii")

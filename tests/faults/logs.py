@@ -8,8 +8,7 @@ from pathlib import Path
 from random import Random
 
 from sexton.log import codec as codecs
-from sexton.log.batch import Batch, encode_batch, encode_marker
-from sexton.log.message_set import encode_message_set
+from sexton.log.batch import Batch
 from tests.kernels.compare import loaded
 from tests.log.samples import batches_of as batches_in
 from tests.log_builder import (
@@ -22,6 +21,7 @@ from tests.log_builder import (
     subscription,
     tombstone,
 )
+from tests.log_encoding import encode_batch, encode_marker, encode_message_set
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 _SEGMENTS = sorted(GOLDEN.glob("kafka-[0-9]*/before/*/*.log"))

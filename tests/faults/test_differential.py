@@ -21,14 +21,15 @@ import zstandard
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from sexton.log import codec as codecs
-from sexton.log.batch import Record, encode_batch, encode_marker, read_records
-from sexton.log.message_set import encode_message, encode_message_set
+from sexton.log.batch import Record, read_records
+from sexton.log.message_set import encode_message
 from sexton.records import RECORD_TYPES
 from tests.faults.kafka_dump import assert_reads_the_same
 from tests.faults.logs import batches_in, moved
 from tests.faults.records import ALL_VERSIONS, random_key, random_value
 from tests.kernels.compare import assert_equal, fold_bytes, loaded
 from tests.log_builder import BASE_MS, sealed
+from tests.log_encoding import encode_batch, encode_marker, encode_message_set
 from tests.record_fields import decode_value, encode_value
 
 pytestmark = pytest.mark.thorough

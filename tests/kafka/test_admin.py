@@ -17,8 +17,8 @@ from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import AMBIGUOUS, NotAllowed, TransientError, Unsettled, error_name
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import records_of
-from sexton.log.batch import encode_batch, encode_marker
 from tests.kafka.fake_cluster import FakeSession
+from tests.log_encoding import encode_batch, encode_marker
 
 OK, LOADING, NOT_COORDINATOR, GROUP_DENIED, TOPIC_DENIED, NOT_FOUND, SUBSCRIBED = 0, 14, 16, 30, 29, 69, 86
 CONFIG = ClientConfig(

@@ -13,8 +13,9 @@ from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.kernels.fold import PartialFold, fold_task
 from sexton.kernels.results import finish
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks
-from sexton.verdicts.expiry import held_offsets, judge, plan, sweep_block
+from sexton.verdicts.expiry import held_offsets, plan, sweep_block
 from tests.oracle import oracle_tables
+from tests.verdicts.whole_judge import judge
 
 CAP_BYTES = 1 << 20
 PROFILES = [

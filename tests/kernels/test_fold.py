@@ -14,10 +14,8 @@ from sexton.kernels import fold as fold_module
 from sexton.kernels import layout as L
 from sexton.kernels.fold import PartialFold, fold_task, merge, merge_all
 from sexton.kernels.growth import compact_texts
-from sexton.log.batch import encode_batch
 from sexton.log.codec import SNAPPY
 from sexton.log.entry import ATTRIBUTES_AT, SIZE_AT
-from sexton.log.message_set import encode_message_set
 from sexton.log.segment import FoldTask
 from tests.campaign.histories import histories
 from tests.campaign.mutants import sealed
@@ -46,6 +44,7 @@ from tests.log_builder import (
     offset_value,
     tombstone,
 )
+from tests.log_encoding import encode_batch, encode_message_set
 
 CODECS = st.integers(0, 4)
 COUNTS = st.sampled_from([None, 1, 50])

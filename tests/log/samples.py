@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sexton.log import codec
-from sexton.log.batch import Batch, encode_batch, encode_marker, read_batches
-from sexton.log.message_set import encode_message_set
+from sexton.log.batch import Batch, read_batches
+from tests.log_encoding import encode_batch, encode_marker, encode_message_set
 
 STAMP_MS = 1_700_000_000_000
 CAP_BYTES = 1 << 20

@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from sexton.log import codec
-from sexton.log.batch import Batch, Record, encode_batch, read_batches, read_records
+from sexton.log.batch import Batch, Record, read_batches, read_records
 from tests.log.samples import CAP_BYTES, batches_of
+from tests.log_encoding import encode_batch
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SEGMENTS = sorted(GOLDEN.glob("kafka-[0-9]*/*/__consumer_offsets-*/*.log"))
+
 
 @pytest.mark.parametrize("state, record_counts", [("before", [232, 127, 222, 187]), ("swept", [307, 177, 309, 256])])
 def test_the_oldest_recording_is_of_format_v0(state: str, record_counts: list[int]) -> None:

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from sexton.log.batch import Batch, encode_batch, read_batches
+from sexton.log.batch import Batch, read_batches
 from sexton.log.codec import GZIP, NONE
 from sexton.log.crc import as_u8
 from sexton.log.headers import headers_of
-from sexton.log.message_set import encode_message_set
+from tests.log_encoding import encode_batch, encode_message_set
 
 RECORDS = [(b"k", b"v"), (b"k", None), (b"l", b"w")]
 LOG = b"".join(

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from sexton.log import codec
 from sexton.log.batch import BadRecord, Record, read_records
-from sexton.log.message_set import encode_message, encode_message_set
+from sexton.log.message_set import encode_message
 from tests.log.samples import CAP_BYTES, STAMP_MS, batches_of, pairs
+from tests.log_encoding import encode_message_set
 
 
 def read(log: bytes) -> list[Record | BadRecord]:

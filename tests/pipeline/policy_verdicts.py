@@ -9,8 +9,9 @@ from sexton.coordinator.loading import Loaded
 from sexton.policy import GroupInput, OffsetInput, Policy, decide
 from sexton.policy.inputs import last_active_ms
 from sexton.tables import TABLES
-from sexton.verdicts.expiry import held_offsets, judge, under_block
+from sexton.verdicts.expiry import held_offsets, under_block
 from tests.verdicts.test_expiry import tables_of
+from tests.verdicts.whole_judge import judge
 
 Tables = dict[str, pa.Table]
 

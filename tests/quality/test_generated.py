@@ -18,12 +18,13 @@ from sexton.quality.declared_expectations import CHECKED_TABLES
 from sexton.quality.relations import CheckedRun
 from sexton.quality.suites import suites_of
 from sexton.tables import TABLES
-from sexton.verdicts.expiry import held_offsets, judge, plan, under_block
+from sexton.verdicts.expiry import held_offsets, plan, under_block
 from tests.campaign.histories import histories
 from tests.kernels.compare import CAP_BYTES, PROFILES
 from tests.log_builder import BASE_MS, BatchSpec, encode_log
 from tests.oracle import oracle_tables, removed_groups
 from tests.quality import world
+from tests.verdicts.whole_judge import judge
 
 PLAN_COLUMNS: dict[str, Any] = {"plan_id": "plan", "log_partition": 0, "target_log_partition": 0, "key": b"k"}
 

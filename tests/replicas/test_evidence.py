@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from sexton.log.batch import encode_batch, encode_marker
 from sexton.replicas.evidence import Sighting, collect
 from tests.log_builder import BASE_MS
+from tests.log_encoding import encode_batch, encode_marker
 from tests.replicas.disks import log_of, write_replica
 
 KEY = b"\0\1\0\1g\0\1t\0\0\0\0"

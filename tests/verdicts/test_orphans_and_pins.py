@@ -17,7 +17,7 @@ from sexton.coordinator.orphans import KnownTopic
 from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.records import kafka_uuid
 from sexton.tables import TABLES
-from sexton.verdicts.expiry import held_offsets, judge
+from sexton.verdicts.expiry import held_offsets
 from sexton.verdicts.orphans import TopicsTable, against_topics
 from sexton.verdicts.pins import pins
 from tests.campaign.histories import histories
@@ -36,6 +36,7 @@ from tests.log_builder import (
     subscription,
 )
 from tests.oracle import is_behind_log_start, is_beyond_log_end, oracle_tables, pin_of
+from tests.verdicts.whole_judge import judge
 
 CAP_BYTES = 1 << 20
 RETENTION_MS = 60_000

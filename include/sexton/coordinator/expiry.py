@@ -3,8 +3,8 @@
 Follows Kafka 4.3's OffsetExpirationConditionImpl, the groups' offsetExpirationCondition, OffsetMetadataManager
 .cleanupExpiredOffsets and GroupCoordinatorShard.cleanupGroupMetadata; GroupMetadata.removeExpiredOffsets and
 GroupMetadataManager.cleanupGroupMetadata up to 3.9; and OffsetManager.compact of 0.8.2. The profile selects.
-`sexton.verdicts.expiry` applies the same rules to whole tables: its `judge` does what `verdict` does here, its `plan`
-what `sweep` does.
+`sexton.verdicts.expiry` applies the same rules to whole tables: its `judge_unblocked` does what `verdict` does here,
+its `plan` what `sweep` does.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sexton.jit.compiled import compiled
-from sexton.jit.memory import is_ascii, pointer
+from sexton.jit.memory import is_ascii
 
 GROWTH = 3
 """The canonical form is at most this many times as long: one malformed byte becomes U+FFFD, three bytes."""
@@ -121,9 +121,3 @@ def partition_of(data: Any, start: int, size: int, partition_count: int) -> int:
     """The log partition of the group whose canonical id is the span."""
     hashed = java_hash(data, start, size)
     return 0 if hashed == -(1 << 31) else abs(hashed) % partition_count
-
-
-@compiled
-def group_hash(data: Any) -> int:
-    """`java_hash` of a whole array of canonical UTF-8."""
-    return java_hash(pointer(data), 0, len(data))

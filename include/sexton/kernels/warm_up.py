@@ -18,7 +18,7 @@ from sexton.kernels.growth import move_texts, reserve
 from sexton.kernels.merge import prune_dead
 from sexton.kernels.profile_flags import new_state_of
 from sexton.kernels.results import finish
-from sexton.log.batch import encode_batch, encode_marker
+from sexton.log.batch import encode_batch
 from sexton.log.codec import LZ4, NONE, SNAPPY, ZSTD
 from sexton.log.framing import frames
 from sexton.log.segment import FoldTask, SegmentSlice
@@ -26,13 +26,14 @@ from sexton.log.segment import FoldTask, SegmentSlice
 _KEY = b"\0\1\0\1g\0\1t\0\0\0\0"
 _VALUE = b"\0\3" + bytes(12) + b"\0\1\xff" + bytes(8)  # its metadata is malformed: another path than plain text
 _GROUP_KEY = b"\0\2\0\1g"
+_COMMIT = b"\0\0\0\1", bytes(6)
 
 
 def warm_up() -> None:
     """Run every compiled function once on a tiny log; the results stay in numba's cache (NUMBA_CACHE_DIR)."""
     plain = encode_batch([(_KEY, _VALUE), (_KEY, None), (_GROUP_KEY, None)], base_offset=0, timestamp_ms=0)
     pending = encode_batch([(_KEY, _VALUE)], base_offset=3, timestamp_ms=0, producer_id=1, producer_epoch=0)
-    marker = encode_marker(True, base_offset=4, timestamp_ms=0, producer_id=1, producer_epoch=0)
+    marker = encode_batch([_COMMIT], base_offset=4, timestamp_ms=0, producer_id=1, transactional=True, control=True)
     log = plain + pending + marker
     for number, name in enumerate((LZ4, SNAPPY, ZSTD)):
         log += encode_batch([(_KEY, _VALUE)], base_offset=5 + number, timestamp_ms=0, codec=name)

@@ -19,11 +19,9 @@ from sexton.log import message_set
 from sexton.log.crc import U8Array, as_u8, crc32c
 from sexton.log.entry import (
     CONTROL_BIT,
-    DELETE_HORIZON_BIT,
     MOST_BAD_RECORDS,
     MOST_RAW_BYTES,
     NO_PRODUCER_ID,
-    TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BadRecord,
     Batch,
@@ -49,7 +47,6 @@ __all__ = [
     "Record",
     "TornTail",
     "encode_batch",
-    "encode_marker",
     "marker_of",
     "read_batches",
     "read_frame",
@@ -65,9 +62,7 @@ _MAGIC_END = 17
 _SMALLEST_BODY = 14
 _CRC_END = _UP_TO_CRC.size
 _HEADER_BYTES = _CRC_END + _AFTER_CRC.size
-_EMPTY_BATCH_TIMESTAMP_MS = -1
 _MARKER_KEY = struct.Struct(">hh")
-_MARKER_VALUE = struct.Struct(">hi")
 _MARKERS: dict[int, Literal["COMMIT", "ABORT"]] = {0: "ABORT", 1: "COMMIT"}
 
 
@@ -295,35 +290,16 @@ def encode_batch(
     codec: int = codecs.NONE,
     transactional: bool = False,
     control: bool = False,
-    log_append_time: bool = False,
-    delete_horizon_ms: int | None = None,
-    offset_deltas: Sequence[int] | None = None,
-    timestamp_deltas: Sequence[int] | None = None,
-    last_offset_delta: int | None = None,
 ) -> bytes:
-    """A v2 batch of (key, value) records, byte for byte as Kafka writes it where the codec is NONE.
-
-    `offset_deltas` and `last_offset_delta` make the holes that compaction leaves; no records at all make the empty
-    batch it keeps for a producer. Record timestamps are `timestamp_ms` plus their delta, whatever the delete horizon.
-    """
-    at_deltas = list(offset_deltas) if offset_deltas is not None else list(range(len(records)))
-    ms_deltas = list(timestamp_deltas) if timestamp_deltas is not None else [0] * len(records)
-    first_ms = timestamp_ms if records else _EMPTY_BATCH_TIMESTAMP_MS
-    base_ms = first_ms if delete_horizon_ms is None else delete_horizon_ms
-    body = b"".join(
-        _encode_record(key, value, offset_delta=at, timestamp_delta=timestamp_ms + ms - base_ms)
-        for (key, value), at, ms in zip(records, at_deltas, ms_deltas, strict=True)
-    )
+    """A v2 batch of (key, value) records of one instant, byte for byte as Kafka writes it where the codec is NONE."""
+    body = b"".join(_encode_record(key, value, offset_delta=number) for number, (key, value) in enumerate(records))
     if codec != codecs.NONE:
         body = codecs.deflate(codec, body)
-    attributes = codec | (TIMESTAMP_TYPE_BIT if log_append_time else 0) | (TRANSACTIONAL_BIT if transactional else 0)
-    attributes |= (CONTROL_BIT if control else 0) | (DELETE_HORIZON_BIT if delete_horizon_ms is not None else 0)
-    last_delta = last_offset_delta if last_offset_delta is not None else (at_deltas[-1] if at_deltas else 0)
     tail = _AFTER_CRC.pack(
-        attributes,
-        last_delta,
-        base_ms,
-        timestamp_ms + max(ms_deltas, default=0),
+        codec | (TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0),
+        len(records) - 1,
+        timestamp_ms,
+        timestamp_ms,
         producer_id,
         producer_epoch,
         base_sequence,
@@ -334,32 +310,9 @@ def encode_batch(
     return _UP_TO_CRC.pack(base_offset, size_bytes, leader_epoch, 2, crc) + tail + body
 
 
-def _encode_record(key: bytes | None, value: bytes | None, *, offset_delta: int, timestamp_delta: int) -> bytes:
-    body = b"\x00" + write_varint(timestamp_delta) + write_varint(offset_delta)
+def _encode_record(key: bytes | None, value: bytes | None, *, offset_delta: int) -> bytes:
+    body = b"\x00" + write_varint(0) + write_varint(offset_delta)  # no attributes, at the batch's timestamp
     for field in (key, value):
         body += write_varint(-1) if field is None else write_varint(len(field)) + field
     body += b"\x00"  # no headers
     return write_varint(len(body)) + body
-
-
-def encode_marker(
-    committed: bool,
-    *,
-    base_offset: int,
-    timestamp_ms: int,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int = 0,
-    leader_epoch: int = 0,
-) -> bytes:
-    """The control batch that ends a transaction of `producer_id`, as the transaction coordinator has it written."""
-    return encode_batch(
-        [(_MARKER_KEY.pack(0, 1 if committed else 0), _MARKER_VALUE.pack(0, coordinator_epoch))],
-        base_offset=base_offset,
-        timestamp_ms=timestamp_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        leader_epoch=leader_epoch,
-        transactional=True,
-        control=True,
-    )

@@ -101,12 +101,6 @@ def crc32_of(data, start, end):
 
 
 @compiled
-def crc32c_range(data, start, end):
-    """CRC-32C of `data[start:end]`, a contiguous array of uint8; the bounds are not checked."""
-    return crc32c_of(pointer(data), start, end)
-
-
-@compiled
 def _crc32c_on(state, data):
     return _crc32c_state(state, pointer(data), 0, len(data))
 

@@ -172,32 +172,14 @@ def encode_message_set(
     magic: int,
     timestamp_ms: int = NO_TIMESTAMP_MS,
     codec: int = codecs.NONE,
-    log_append_time: bool = False,
-    offset_deltas: Sequence[int] | None = None,
 ) -> bytes:
     """(key, value) records as a broker of that format stores them: one entry each, or one wrapper around all."""
-    deltas = list(offset_deltas) if offset_deltas is not None else list(range(len(records)))
-    is_wrapped = codec != codecs.NONE
-    inner_base = 0 if is_wrapped and magic == 1 else base_offset
+    inner_base = 0 if codec != codecs.NONE and magic == 1 else base_offset
     messages = b"".join(
-        encode_message(
-            key,
-            value,
-            offset=inner_base + delta,
-            magic=magic,
-            timestamp_ms=timestamp_ms,
-            log_append_time=log_append_time and not is_wrapped,
-        )
-        for (key, value), delta in zip(records, deltas, strict=True)
+        encode_message(key, value, offset=inner_base + number, magic=magic, timestamp_ms=timestamp_ms)
+        for number, (key, value) in enumerate(records)
     )
-    if not is_wrapped:
+    if codec == codecs.NONE:
         return messages
-    return encode_message(
-        None,
-        codecs.deflate(codec, messages, magic=magic),
-        offset=base_offset + deltas[-1],
-        magic=magic,
-        timestamp_ms=timestamp_ms,
-        codec=codec,
-        log_append_time=log_append_time,
-    )
+    value, last = codecs.deflate(codec, messages, magic=magic), base_offset + len(records) - 1
+    return encode_message(None, value, offset=last, magic=magic, timestamp_ms=timestamp_ms, codec=codec)

@@ -34,27 +34,6 @@ def held_offsets(committed: pa.Table, unreachable: pa.Table) -> pa.Table:
     return pa.concat_tables([committed, others.select(committed.column_names)]).combine_chunks()
 
 
-def judge(
-    offsets: pa.Table,
-    groups: pa.Table,
-    pending: pa.Table,
-    *,
-    retention_ms: int,
-    now_ms: int,
-    profile: Profile = NEWEST,
-) -> pa.Table:
-    """What the broker would do with each offset at `now_ms`, and why; one row per row of `offsets`, in its order.
-
-    The tables are those of a whole log partition, since one group can make its sweep fail. Columns: the key,
-    broker_verdict (keep, expire), broker_reason, broker_expires_at_ms (NULL while nothing but an event can make it
-    expire), base_timestamp_ms (NULL under an explicit expiry), changes_by and left_topic (see `coordinator.expiry`).
-    """
-    rules = {"retention_ms": retention_ms, "now_ms": now_ms}
-    block = sweep_block(offsets, groups, pending, **rules, profile=profile)
-    verdicts = judge_unblocked(offsets, groups, pending, **rules, profile=profile)
-    return under_block(verdicts, block, now_ms=now_ms)
-
-
 def sweep_block(
     offsets: pa.Table,
     groups: pa.Table,
@@ -66,7 +45,7 @@ def sweep_block(
 ) -> SweepBlock | None:
     """The first group for which the sweep of a log partition fails, as `coordinator.expiry.sweep_block` says.
 
-    The tables are those that `judge` takes.
+    The tables are those of a whole log partition.
     """
     some = suspects(groups, profile)
     if not some.num_rows:
@@ -119,7 +98,12 @@ def judge_unblocked(
     now_ms: int,
     profile: Profile,
 ) -> pa.Table:
-    """As `judge`, where no group makes the sweep fail."""
+    """What the broker would do with each offset at `now_ms`, and why; one row per row of `offsets`, in its order.
+
+    No group may make the sweep of their log partition fail: see `sweep_block` and `under_block`. Columns: the key,
+    broker_verdict (keep, expire), broker_reason, broker_expires_at_ms (NULL while nothing but an event can make it
+    expire), base_timestamp_ms (NULL under an explicit expiry), changes_by and left_topic (see `coordinator.expiry`).
+    """
     at = pc.index_in(offsets["group_id"], value_set=groups["group_id"].combine_chunks())
     of_group = {name: groups[name].combine_chunks().take(at.combine_chunks()) for name in _GROUP_COLUMNS}
     kind, is_empty, has_protocol = (
@@ -207,7 +191,6 @@ def plan(
     groups: pa.Table,
     group_tombstones: pa.Table,
     *,
-    offset_cause: str = "broker_retention",
     profile: Profile = NEWEST,
 ) -> pa.Table:
     """The tombstones of one log partition, in the order of the table `tombstones`.
@@ -228,7 +211,7 @@ def plan(
     own = group_tombstones.filter(pc.is_in(group_tombstones["group_id"], value_set=others.combine_chunks()))
     rows = pa.concat_tables(
         [
-            _rows(profile.offset_key_type, going["group_id"], going, cause=offset_cause),
+            _rows(profile.offset_key_type, going["group_id"], going, cause="broker_retention"),
             _rows(2, classic, None, cause="group_empty"),
             _rows(own["record_type"], own["group_id"], None, cause="group_empty", own=own),
         ]

@@ -92,21 +92,6 @@ def await_sync(group: LiveGroup, member_id: str, *, at_ms: int) -> LiveGroup:
     )
 
 
-def sync(group: LiveGroup, *, at_ms: int) -> LiveGroup:
-    """The leader's assignment is stored: those who wait for it get it, the group is Stable."""
-    _require(group, "sync", GroupState.COMPLETING_REBALANCE)
-    return replace(_answer_sync(group, "NONE", at_ms), state=GroupState.STABLE, since_ms=at_ms)
-
-
-def heartbeat(group: LiveGroup, member_id: str, *, at_ms: int) -> LiveGroup:
-    """A heartbeat begins the member's session anew."""
-    _require(group, "heartbeat", GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
-    return replace(
-        group,
-        members=tuple(_anew(own, at_ms) if own.member_id == member_id else own for own in group.members),
-    )
-
-
 def remove_member(group: LiveGroup, member_id: str, *, at_ms: int, profile: Profile) -> LiveGroup:
     """The member leaves, or its session has ended (removeMemberAndUpdateGroup)."""
     rest = tuple(own for own in group.members if own.member_id != member_id)
@@ -138,19 +123,6 @@ def tick(group: LiveGroup, *, profile: Profile) -> LiveGroup:
     if stays and not any(own.has_joined for own in stays):  # nobody could lead: wait for the sessions of the static
         return replace(group, members=stays, rebalance_ends_at_ms=at_ms + _longest_rebalance_ms(stays))
     return _complete_join(replace(group, members=stays), at_ms)
-
-
-def sweep(group: LiveGroup, *, is_bare: bool, at_ms: int, profile: Profile) -> LiveGroup:
-    """Expiry of offsets removes an Empty group that has none left (cleanupGroupMetadata)."""
-    if group.state is not GroupState.EMPTY or not is_bare or not profile.deletes_groups:
-        return group
-    return replace(group, state=GroupState.DEAD, since_ms=at_ms)
-
-
-def delete(group: LiveGroup, *, at_ms: int) -> LiveGroup:
-    """DeleteGroups (KIP-229): of an Empty group only, else NON_EMPTY_GROUP."""
-    _require(group, "delete", GroupState.EMPTY)
-    return replace(group, state=GroupState.DEAD, since_ms=at_ms)
 
 
 def has_empty_state(profile: Profile) -> bool:

@@ -23,7 +23,7 @@ from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.tombstones import group_tombstones
 from sexton.errors import BrokerError
-from sexton.execution.admin_client import BrokerTime, ClusterIdentity, TopicPartition
+from sexton.execution.kafka_admin import BrokerTime, ClusterIdentity, TopicPartition
 from sexton.kafka.admin import GroupError, GroupNow
 from sexton.kafka.admin_look import LookedGroup
 from sexton.kafka.failures import TransientError, Unsettled

@@ -24,7 +24,6 @@ from sexton.coordinator.tombstones import (
     tombstones_sha256,
 )
 from sexton.errors import BrokerError, Refused
-from sexton.execution.admin_client import AdminClient
 from sexton.execution.delete.apply_plan import apply_plan
 from sexton.execution.delete.context import Watch
 from sexton.execution.delete.log_watch import LogWatch
@@ -32,6 +31,7 @@ from sexton.execution.delete.look_watch import LookWatch
 from sexton.execution.delete.preconditions import Rules
 from sexton.execution.delete.summary import ApplySummary
 from sexton.execution.engine import Clocks
+from sexton.execution.kafka_admin import KafkaAdmin
 from sexton.execution.status import PlanStatus
 from sexton.ledger.entries import ClaimProcess, Item, Result
 from sexton.ledger.ledger import Ledger
@@ -91,7 +91,7 @@ class World:
         return Clocks(now_ms=lambda: self.cluster.now_ms, ticks_ms=lambda: float(self.cluster.now_ms), sleep=sleep)
 
     def apply(
-        self, *, sink: str = "log", client: AdminClient | None = None, ledger: Ledger | None = None, **rules: Any
+        self, *, sink: str = "log", client: KafkaAdmin | None = None, ledger: Ledger | None = None, **rules: Any
     ) -> ApplySummary:
         if self.then is not None and sink == "log":
             sink = "coordinator"  # the other one is refused

@@ -9,8 +9,8 @@ from typing import Any
 
 from sexton.coordinator.expiry import verdict
 from sexton.errors import Refused
-from sexton.execution.admin_client import BrokerTime
 from sexton.execution.delete.preconditions import MAX_SKEW_MS
+from sexton.execution.kafka_admin import BrokerTime
 from tests.faults.apply_cluster import START_MS, US, SimCluster
 from tests.faults.apply_worlds import HOUR_MS, World, account, swept_plan
 

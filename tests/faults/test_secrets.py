@@ -303,4 +303,4 @@ def test_a_login_with_letters_that_a_uri_cannot_have(login: str, canaries: Given
 def open_it(given: str, archive: str) -> object:
     """What a job does with the option, which it knows with its login whatever it was given."""
     assert given == archive
-    return open_archive(given, as_of_ms=None, topics_file=None)
+    return open_archive(given)

@@ -102,16 +102,16 @@ def test_the_number_of_log_partitions_alone(cluster: FakeCluster, tmp_path: Path
     """Also when the same disk is in the archive already: then it is all that is added. Topics stay unknown."""
     take(tmp_path, cluster)
     archive = str(tmp_path / "archive")
-    assert open_archive(archive, as_of_ms=None, topics_file=None).partition_count is None
+    assert open_archive(archive).partition_count is None
     for _ in range(2):
         added = take(tmp_path, now_ms=START_MS + 1, partition_count=50)
-        source = open_archive(archive, as_of_ms=None, topics_file=None)
+        source = open_archive(archive)
         assert (added.segments, source.partition_count, source.topics) == (0, 50, None)
     with pytest.raises(NoCoverage, match="log partition 3, where group 'g' belongs, is not here"):
         view(archive=archive).check_coverage(["g"])
     cluster.logs[0].append(3)
     assert take(tmp_path, cluster, now_ms=START_MS + 2, partition_count=50).segments
-    assert open_archive(archive, as_of_ms=None, topics_file=None).positions[0].cut == cluster.logs[0].end
+    assert open_archive(archive).positions[0].cut == cluster.logs[0].end
     for count, wrong in ((1, "on the disk there is a folder for 1"), (40, "had 50 log partitions and has 40")):
         with pytest.raises((UsageError, Refused), match=wrong):
             take(tmp_path, now_ms=START_MS + 3, partition_count=count)
@@ -240,7 +240,7 @@ def test_what_a_disk_cannot_tell_is_as_it_was_last_seen(cluster: FakeCluster, tm
     topics = topics_of(cluster, tmp_path)
     assert take(tmp_path, now_ms=now_ms, topics_file=topics).batches == 5
 
-    source = open_archive(str(tmp_path / "archive"), as_of_ms=now_ms, topics_file=None, settle_ms=0)
+    source = open_archive(str(tmp_path / "archive"), as_of_ms=now_ms, settle_ms=0)
     assert (source.retention_minutes, source.load_buffer_bytes) == (43_200, 7_000_000)
     assert (source.recorded.max_message_bytes, source.broker_version) == (2_000_000, "3.9")
     assert source.topics_at_ms == now_ms
@@ -292,7 +292,7 @@ def test_a_torn_tail_is_left(cluster: FakeCluster, tmp_path: Path, tail: bytes) 
 def test_an_empty_log_partition_is_there_once_it_is_imported(tmp_path: Path) -> None:
     write_log(tmp_path / "disk", {0: log_of(commit("g")), 1: b""})
     take(tmp_path)
-    source = open_archive(str(tmp_path / "archive"), as_of_ms=None, topics_file=None)
+    source = open_archive(str(tmp_path / "archive"))
     assert (source.here, set(source.segments)) == ({0, 1}, {0})
 
 

@@ -63,7 +63,7 @@ def archive(tmp_path: Path) -> str:
     ],
 )
 def test_the_cluster_of_today_does_not_speak_for_yesterday(archive: str, as_of_ms: int | None, minutes: int) -> None:
-    source = open_archive(archive, as_of_ms=as_of_ms, topics_file=None, settle_ms=0)
+    source = open_archive(archive, as_of_ms=as_of_ms, settle_ms=0)
     assert source.retention_minutes == minutes
     assert bool(source.warnings) == (minutes is None)
     assert source.segments.keys() == {0}
@@ -71,14 +71,14 @@ def test_the_cluster_of_today_does_not_speak_for_yesterday(archive: str, as_of_m
 
 def test_an_instant_after_the_newest_snapshot_has_no_coverage(archive: str) -> None:
     with pytest.raises(NoCoverage, match="1 ms before as_of"):
-        open_archive(archive, as_of_ms=SECOND_MS + 1, topics_file=None)
+        open_archive(archive, as_of_ms=SECOND_MS + 1)
 
 
 def test_an_instant_settles_some_time_after_it(archive: str) -> None:
     """By default the time of the settings, a minute."""
-    assert open_archive(archive, as_of_ms=SECOND_MS - 60_000, topics_file=None).taken_at_ms == SECOND_MS
+    assert open_archive(archive, as_of_ms=SECOND_MS - 60_000).taken_at_ms == SECOND_MS
     with pytest.raises(NoCoverage, match=f"at {SECOND_MS + 1} ms or later"):
-        open_archive(archive, as_of_ms=SECOND_MS - 59_999, topics_file=None)
+        open_archive(archive, as_of_ms=SECOND_MS - 59_999)
 
 
 def test_an_archive_that_may_only_be_read_is_read(archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,22 +86,22 @@ def test_an_archive_that_may_only_be_read_is_read(archive: str, monkeypatch: pyt
         raise PermissionError("read-only")
 
     monkeypatch.setattr(cuts, "write_whole", refuse)
-    source = open_archive(archive, as_of_ms=FIRST_MS, topics_file=None, settle_ms=0)
+    source = open_archive(archive, as_of_ms=FIRST_MS, settle_ms=0)
     assert source.warnings == ["the cuts could not be stored in the archive: read-only"]
     assert source.positions[0].cut == 1
 
 
 def test_nothing_archived_is_no_coverage(tmp_path: Path) -> None:
     with pytest.raises(NoCoverage, match="no segment"):
-        open_archive(str(tmp_path), as_of_ms=None, topics_file=None)
+        open_archive(str(tmp_path))
 
 
 def test_a_lineage_that_was_cut_off_behind_a_settled_cut_is_told(archive: str) -> None:
-    open_archive(archive, as_of_ms=FIRST_MS, topics_file=None, settle_ms=0)
+    open_archive(archive, as_of_ms=FIRST_MS, settle_ms=0)
     (manifest,) = Path(archive).rglob(f"{0:020d}-*.json")
     manifest.unlink()
     with pytest.raises(UsageError, match="does not reach log_offset 1, where the cut of"):
-        open_archive(archive, as_of_ms=FIRST_MS, topics_file=None)
+        open_archive(archive, as_of_ms=FIRST_MS)
 
 
 def test_a_location_that_cannot_be_used_is_told_without_its_password() -> None:

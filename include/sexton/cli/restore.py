@@ -25,7 +25,7 @@ from sexton.errors import UsageError
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
 
-    from sexton.execution.admin_client import AdminClient
+    from sexton.execution.kafka_admin import KafkaAdmin
     from sexton.execution.restore.restore_plan import RestorePlan
     from sexton.execution.restore.sources import Source
 
@@ -167,7 +167,7 @@ def restore(
 
 
 def _made(
-    source: "Source", client: "AdminClient", fs: "pafs.FileSystem", root: str, *, overwrites: bool, clamps: bool
+    source: "Source", client: "KafkaAdmin", fs: "pafs.FileSystem", root: str, *, overwrites: bool, clamps: bool
 ) -> "RestorePlan":
     """The restore of a source, kept in the archive unless it does nothing."""
     from sexton.execution.restore.apply_restore import is_done

@@ -3,7 +3,7 @@
     engine         an attempt and its steps: intent, last look, call, read back, outcome
     status         what the ledger says of each item
     group_records  what groups have written to the log
-    admin_client   the calls that a cluster must answer; kafka_admin makes them to a real one
+    kafka_admin    the calls to the cluster
     windows        how long the time between a last look and its answer was
 
 Not here: how a plan is made (pipeline) and read (plans), and who may approve it (airflow, dags).

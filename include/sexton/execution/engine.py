@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sexton.errors import BrokerError, Refused, SextonError
-from sexton.execution.admin_client import AdminClient
+from sexton.execution.kafka_admin import KafkaAdmin
 from sexton.execution.status import PlanStatus
 from sexton.failpoints import failpoint
 from sexton.kafka.admin import GroupError
@@ -94,7 +94,7 @@ class Step:
 class ApplyContext:
     """An attempt: its cluster, its ledger, its clocks, and how far it has come."""
 
-    client: AdminClient
+    client: KafkaAdmin
     ledger: Ledger
     clocks: Clocks
     status: PlanStatus

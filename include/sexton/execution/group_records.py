@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sexton.coordinator.offsets import StoredOffset
 from sexton.errors import LogError, Refused
-from sexton.execution.admin_client import AdminClient
+from sexton.execution.kafka_admin import KafkaAdmin
 from sexton.kafka.fetch import LogChangedError
 from sexton.kafka.tail import TailRecord
 from sexton.ledger.entries import Value
@@ -65,7 +65,7 @@ class GroupTail:
     A record that cannot be read may be a commit, so it is refused.
     """
 
-    def __init__(self, client: AdminClient, log_partition: int, *, cut: int, group_ids: Collection[str]) -> None:
+    def __init__(self, client: KafkaAdmin, log_partition: int, *, cut: int, group_ids: Collection[str]) -> None:
         self._log_partition = log_partition
         self._groups: dict[str, list[GroupRecord]] = {group_id: [] for group_id in group_ids}
         self._tail = client.tail(log_partition, from_log_offset=cut)

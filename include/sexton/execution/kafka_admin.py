@@ -1,7 +1,9 @@
-"""`KafkaAdmin`: the AdminClient of a real cluster.
+"""`KafkaAdmin`: the calls by which `execution` reads and changes a cluster; the tests have simulated ones.
 
 It has two sessions. The one for reads retries. The one for changes tries once: a call that is repeated later would
-arrive long after the last look.
+arrive long after the last look. Errors are those of `sexton.kafka`: GroupError for a request that was refused as a
+whole, Unsettled for one that may have been carried out, TransientError for one that certainly was not, LogChangedError
+for a log that is not the one read before, BrokerError for the rest.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -11,7 +13,6 @@ from functools import partial
 
 from sexton.coordinator.api.view import TopicPartition
 from sexton.errors import UsageError
-from sexton.execution.admin_client import BrokerTime, ClusterIdentity, Tail, TopicView
 from sexton.kafka import admin
 from sexton.kafka.acls import missing_acl
 from sexton.kafka.admin import ErrorName, GroupNow
@@ -38,14 +39,55 @@ from sexton.kafka.topics import (
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterIdentity:
+    """A cluster and its offsets topic. What this principal may not see is None, of a hidden topic `partition_count` 0.
+
+    `retention_ms` is the broker's offsets.retention.minutes, `broker_version` the release that the brokers run.
+    """
+
+    cluster_id: str
+    topic_id: str
+    partition_count: int
+    max_message_bytes: int | None
+    retention_ms: int | None = None
+    broker_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerTime:
+    """The brokers' clock: at least `at_least_ms`, the newest timestamp in the log; `now_ms` as a broker says, or None.
+
+    -1 where the log is empty or old.
+    """
+
+    at_least_ms: int
+    now_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicView:
+    """A topic now: where the log of each of its partitions begins and ends, None for a partition without a leader.
+
+    `error` is Kafka's name for why nothing is known of it; UNKNOWN_TOPIC_OR_PARTITION means that it does not exist.
+    """
+
+    topic: str
+    topic_id: str | None = None
+    ranges: Mapping[int, tuple[int, int] | None]
+    error: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaAdmin:
-    """AdminClient over `reading`, which retries, and `changing`, which does not."""
+    """A cluster as a principal sees it that may change it, over `reading`, which retries, and `changing`, which does
+    not."""
 
     reading: ClusterSession
     changing: ClusterSession
 
     def identity(self, *, may_hide_log: bool = False) -> ClusterIdentity:
+        """NotAllowed or UsageError when the offsets topic is not shown, unless it may be hidden."""
         topic = self._offsets_topic(may_hide=may_hide_log)
         cluster = self.reading.retrying(lambda: describe_cluster(self.reading, []))
         minutes = retention_minutes(self.reading)
@@ -75,15 +117,18 @@ class KafkaAdmin:
             return None
 
     def log_end(self, log_partition: int) -> int:
+        """Where a log partition ends now (its high watermark)."""
         return self.reading.retrying(lambda: high_watermark(self.reading, OFFSETS_TOPIC, log_partition))
 
-    def tail(self, log_partition: int, *, from_log_offset: int, topic_id: str | None = None) -> Tail:
+    def tail(self, log_partition: int, *, from_log_offset: int, topic_id: str | None = None) -> TailReader:
+        """A log partition from an offset on; with `topic_id`, a recreated topic raises LogChangedError."""
         known_id = None if topic_id == UNKNOWN_ID else topic_id
         return TailReader(
             self.reading, OFFSETS_TOPIC, log_partition, from_log_offset=from_log_offset, topic_id=known_id
         )
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicView]:
+        """Each topic by the name that was asked for, also those that do not exist."""
         names = list(names)
         if not names:
             return {}
@@ -104,12 +149,14 @@ class KafkaAdmin:
         return {name: _view(topic, starts, ends) for name, topic in found.items()} | missing
 
     def committed(self, group_id: str, *, require_stable: bool) -> Mapping[TopicPartition, CommittedOffset]:
+        """All committed offsets that this principal may see; error code 88 for one that a transaction holds."""
         return committed_offsets(self.reading, group_id, require_stable=require_stable)
 
     def group_now(self, group_id: str) -> GroupNow:
         return admin.group_now(self.reading, group_id)
 
     def look(self, group_id: str, group_type: str, wanted: Collection[TopicPartition] = ()) -> LookedGroup:
+        """A group as a look by Admin API sees it; never an exception."""
         return look_at_group(self.reading, group_id, group_type, wanted)
 
     def delete_offsets(
@@ -126,6 +173,7 @@ class KafkaAdmin:
     def commit_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedValue]
     ) -> Mapping[TopicPartition, ErrorName | None]:
+        """OffsetCommit without a member; an error has the ACL that is missing where one is."""
         answers = admin.commit_offsets(self.changing, group_id, offsets)
         return {key: error and self._with_acl(error, group_id, key[0]) for key, error in answers.items()}
 

@@ -81,9 +81,7 @@ def open_interval(
     if since_ms >= as_of_ms:
         raise UsageError(f"the interval would start at {since_ms} ms and end at {as_of_ms} ms", where="--since")
     try:
-        begin = open_archive(
-            source.uri, as_of_ms=since_ms, topics_file=None, cluster_id=source.cluster_id, settle_ms=settle_ms
-        )
+        begin = open_archive(source.uri, as_of_ms=since_ms, cluster_id=source.cluster_id, settle_ms=settle_ms)
     except NoCoverage as error:
         return None, [f"changes are not recorded: the start of the interval has no coverage: {error.message}"]
     broken = tuple(sorted(_broken(begin, source)))

@@ -118,9 +118,7 @@ def run(
 
 def _instant(lake: Lake, archive: str, published: PublishedRun, committed: pa.Table) -> Instant:
     """The committed offsets of a published run, and the partitions as its snapshot recorded them."""
-    source = open_archive(
-        archive, as_of_ms=published.key.as_of_ms, topics_file=None, cluster_id=published.key.cluster_id
-    )
+    source = open_archive(archive, as_of_ms=published.key.as_of_ms, cluster_id=published.key.cluster_id)
     return Instant(
         archive=archive,
         cluster_id=published.key.cluster_id,

@@ -79,7 +79,7 @@ def run(
         with connect(request.config) as session:
             return open_producers(session)
 
-    source = open_archive(request.archive, as_of_ms=published.key.as_of_ms, topics_file=None, cluster_id=cluster_id)
+    source = open_archive(request.archive, as_of_ms=published.key.as_of_ms, cluster_id=cluster_id)
     found = _audit(engine, lake, request, source, published, producers)
     key = RunKey(cluster_id=cluster_id, as_of_ms=as_of_ms, run_id=request.run_id)
     alerts = publish_audit(

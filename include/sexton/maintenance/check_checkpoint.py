@@ -119,7 +119,6 @@ def compare_checkpoint(
     source = open_archive(
         archive,
         as_of_ms=manifest.as_of_ms,
-        topics_file=None,
         cluster_id=manifest.cluster_id,
         settle_ms=settle_ms,
     )

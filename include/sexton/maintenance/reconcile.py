@@ -154,7 +154,7 @@ def _some(group_ids: Collection[str], most: int, draw: random.Random) -> set[str
 def _folded(archive: str, snapshot: Snapshot, ends: Mapping[int, int]) -> Coordinator:
     """Return the coordinators of the archived log, cut at `ends`. Each folds its log partition on demand, from the
     first byte on."""
-    source = open_archive(archive, as_of_ms=None, topics_file=None, cluster_id=snapshot.cluster_id)
+    source = open_archive(archive, cluster_id=snapshot.cluster_id)
     fs, _ = filesystem(archive)
     positions = {
         part: end_of(fs, history, ends[part]) if part in ends else source.positions[part]

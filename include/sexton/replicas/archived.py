@@ -10,7 +10,7 @@ ARCHIVE = "archive"
 
 def archived_logs(archive: str, cluster_id: str | None) -> dict[int, ReplicaLog]:
     """The log partitions of a cluster in the archive, as far as it reaches; NoCoverage where it has none."""
-    source = open_archive(archive, as_of_ms=None, topics_file=None, cluster_id=cluster_id)
+    source = open_archive(archive, cluster_id=cluster_id)
     fs, root = filesystem(archive)
     return {
         number: ReplicaLog(

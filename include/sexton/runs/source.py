@@ -234,8 +234,8 @@ def _same(what: str, ids: Sequence[str | None], roots: Sequence[str]) -> str | N
 def open_archive(
     root: str,
     *,
-    as_of_ms: int | None,
-    topics_file: str | None,
+    as_of_ms: int | None = None,
+    topics_file: str | None = None,
     cluster_id: str | None = None,
     settle_ms: int | None = None,
     partition_count: int | None = None,

@@ -54,7 +54,7 @@ def open_log(options: Mapping[str, str], format_name: str) -> LogSource:
     try:
         return open_segments(path, topics_file=None)
     except UsageError:  # no disk, then an archive
-        return open_archive(path, as_of_ms=as_of_ms, topics_file=None, cluster_id=options.get("cluster_id"))
+        return open_archive(path, as_of_ms=as_of_ms, cluster_id=options.get("cluster_id"))
 
 
 def chosen_segments(options: Mapping[str, str], source: LogSource) -> list[Segment]:

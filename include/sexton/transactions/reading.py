@@ -117,7 +117,7 @@ def in_archive(archive: str, cluster_id: str, *, as_of_ms: int | None, release: 
     """The topic in an archive, at an instant or to its end; None where the archive does not have it then."""
     root = transactions_archive(archive, cluster_id)
     try:
-        source = open_archive(root, as_of_ms=as_of_ms, topics_file=None, cluster_id=cluster_id)
+        source = open_archive(root, as_of_ms=as_of_ms, cluster_id=cluster_id)
     except NoCoverage:
         return None
     numbers = {*source.segments, *range(source.partition_count or 0)}

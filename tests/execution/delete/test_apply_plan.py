@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from sexton.errors import BrokerError, Refused
-from sexton.execution.admin_client import BrokerTime, ClusterIdentity
 from sexton.execution.delete import log_sink
 from sexton.execution.delete.group_calls import PlannedGroup, planned_groups
+from sexton.execution.kafka_admin import BrokerTime, ClusterIdentity
 from sexton.execution.windows import Windows
 from sexton.kafka.admin import GroupError
 from sexton.kafka.failures import NotAllowed, Unsettled

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sexton.errors import Refused
-from sexton.execution.admin_client import BrokerTime
 from sexton.execution.delete.apply_plan import apply_plan
+from sexton.execution.kafka_admin import BrokerTime
 from sexton.execution.restore.selection import Selection
 from sexton.execution.restore.sources import of_ledger
 from sexton.kafka.failures import Unsettled

@@ -7,7 +7,7 @@ are not held against themselves. `between` is called before every call; answers 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sexton.execution.admin_client import ClusterIdentity, TopicView
+from sexton.execution.kafka_admin import ClusterIdentity, TopicView
 from sexton.execution.restore.restore_plan import OffsetValue
 from sexton.kafka.admin import CommittedValue, GroupNow
 from sexton.kafka.group_state import CommittedOffset

@@ -14,12 +14,9 @@ from sexton.coordinator.changes.rules import (
     FINAL_TYPES,
     GroupRemoval,
     WriteContext,
-    is_due,
     possible_causes,
-    since_unknown,
     swept_by,
     topics_around,
-    verdict_of,
 )
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Profile
@@ -34,7 +31,7 @@ _SHARED = (ChangeKind.EXPIRED, ChangeKind.GROUP_DELETED, ChangeKind.TOPIC_DELETE
 
 def changes_of_write(write: Write, before: StateBefore, known: ChangeEvidence, profile: Profile) -> list[Change]:
     """A row for every offset that `write` removed, in log order; tombstones of keys without a value give none."""
-    removals = [removal for removal in _removals_by_group(write, before) if removal.removed]
+    removals = [removal for removal in _removals_by_group(write, before, profile) if removal.removed]
     context = WriteContext(write=write, before=before, known=known, profile=profile, removals=removals)
     possible = [possible_causes(removal, context) for removal in removals]
     chosen = _smallest_explanations(possible) if write.is_whole else [one or {ChangeKind.DELETED} for one in possible]
@@ -46,7 +43,7 @@ def changes_of_write(write: Write, before: StateBefore, known: ChangeEvidence, p
     return sorted(rows, key=lambda row: row.log_offset)
 
 
-def _removals_by_group(write: Write, before: StateBefore) -> Iterator[GroupRemoval]:
+def _removals_by_group(write: Write, before: StateBefore, profile: Profile) -> Iterator[GroupRemoval]:
     by_group: dict[str, list[int]] = {}
     for index, record in enumerate(write.removals):
         by_group.setdefault(record.group_id, []).append(index)
@@ -72,6 +69,7 @@ def _removals_by_group(write: Write, before: StateBefore) -> Iterator[GroupRemov
             has_group_tombstone=any(record.record_type in FINAL_TYPES for record in records),
             is_atomic=len({record.base_offset for record in records}) == 1 or records[0].base_offset is None,
             has_repeats=sum(record.key is not None for record in records) > len(log_offsets),
+            profile=profile,
         )
 
 
@@ -104,7 +102,7 @@ def _rows(
     at_ms, retentions_ms = context.write.timestamp_ms, context.known.retentions_ms
     retention_ms = None
     if removal.group is not None and at_ms is not None and retentions_ms is not None:
-        retention_ms = swept_by(removal, removal.group, context) or retentions_ms[0]
+        retention_ms = swept_by(removal, context) or retentions_ms[0]
     sentence = evidence_of(removal, causes, context, fits=fits)
     for key, offset in removal.removed.items():
         action = action_at(context.known.removed.get((removal.group_id, *key), ()), at_ms)
@@ -119,21 +117,20 @@ def _rows(
             by_plan_id=None if action is None else action.plan_id,
             log_offset=removal.log_offsets[key],
             timestamp_ms=at_ms,
-            due_at_ms=_due_at_ms(key, offset, removal, context, retention_ms),
+            due_at_ms=_due_at_ms(key, offset, removal, at_ms, retention_ms),
             evidence=sentence,
         )
 
 
 def _due_at_ms(
-    key: TopicPartition, offset: StoredOffset, removal: GroupRemoval, context: WriteContext, retention_ms: int | None
+    key: TopicPartition, offset: StoredOffset, removal: GroupRemoval, at_ms: int | None, retention_ms: int | None
 ) -> int | None:
     """When a sweep could first have removed the offset, by its age alone."""
-    group, at_ms = removal.group, context.write.timestamp_ms
-    if group is None or since_unknown(offset, group, context.profile):
+    if removal.group is None or removal.since_unknown(offset):
         return None
     if offset.expire_timestamp_ms is None and (retention_ms is None or at_ms is None):
         return None  # else the value says when: neither plays a part
-    return verdict_of(key, offset, removal, group, context, retention_ms or 0, at_ms or 0).expires_at_ms
+    return removal.verdict_of(key, offset, retention_ms or 0, at_ms or 0).expires_at_ms
 
 
 def evidence_of(removal: GroupRemoval, causes: Sequence[ChangeKind], context: WriteContext, *, fits: bool) -> str:
@@ -171,19 +168,19 @@ def _stamped_1970(removal: GroupRemoval) -> str:
 
 
 def _dueness(removal: GroupRemoval, context: WriteContext) -> str:
-    at_ms, retentions, group = context.write.timestamp_ms, context.known.retentions_ms, removal.group
+    at_ms, retentions = context.write.timestamp_ms, context.known.retentions_ms
     if at_ms is None:
         return "without a timestamp what was due cannot be known"
-    if group is None or not retentions or not context.write.is_whole:
+    if removal.group is None or not retentions or not context.write.is_whole:
         return ""
-    if any(since_unknown(offset, group, context.profile) for offset in removal.removed.values()):
+    if any(removal.since_unknown(offset) for offset in removal.removed.values()):
         return "the log does not say since when the group was empty"
     due = sum(
-        any(is_due(key, offset, removal, group, context, retention_ms, at_ms) for retention_ms in retentions)
+        any(removal.is_due(key, offset, retention_ms, at_ms) for retention_ms in retentions)
         for key, offset in removal.removed.items()
     )
     left = sum(
-        all(is_due(key, offset, removal, group, context, retention_ms, at_ms) for retention_ms in retentions)
+        all(removal.is_due(key, offset, retention_ms, at_ms) for retention_ms in retentions)
         for key, offset in removal.kept.items()
     )
     text = "due" if due == len(removal.removed) else f"{due} of them due" if due else "not due"

@@ -45,11 +45,39 @@ class GroupRemoval:
     has_group_tombstone: bool
     is_atomic: bool
     has_repeats: bool
+    profile: Profile
 
     @property
     def is_bare(self) -> bool:
         """Whether the write leaves nothing of the group's offsets."""
         return not self.kept and not self.is_open
+
+    def is_due(self, key: TopicPartition, offset: StoredOffset, retention_ms: int, at_ms: int) -> bool:
+        return self.since_unknown(offset) or self.verdict_of(key, offset, retention_ms, at_ms).decision == "expire"
+
+    def verdict_of(self, key: TopicPartition, offset: StoredOffset, retention_ms: int, at_ms: int) -> Verdict:
+        assert self.group is not None
+        return verdict(
+            offset,
+            key[0],
+            self.group,
+            is_pending=key in self.pending,
+            retention_ms=retention_ms,
+            now_ms=at_ms,
+            profile=self.profile,
+        )
+
+    def since_unknown(self, offset: StoredOffset) -> bool:
+        """Whether only the coordinator's memory knows since when the group was empty (old group values lack it)."""
+        group = self.group
+        return (
+            offset.expire_timestamp_ms is None
+            and self.profile.expiry is not Expiry.OWN_STAMP
+            and isinstance(group, ClassicGroup)
+            and group.protocol_type is not None
+            and group.is_empty
+            and group.current_state_timestamp_ms is None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +115,7 @@ def _may_be_swept(removal: GroupRemoval, context: WriteContext) -> bool:
         return False
     if not removal.is_atomic and not context.profile.is_one_write:
         return False
-    return swept_by(removal, group, context) is not None
+    return swept_by(removal, context) is not None
 
 
 def _tombstone_fits_sweep(removal: GroupRemoval, context: WriteContext) -> bool:
@@ -113,90 +141,41 @@ def _is_deletable(group: Group, profile: Profile) -> bool:
     return profile.deletes_generation_0 or (isinstance(group, ClassicGroup) and group.generation > 0)
 
 
-def swept_by(removal: GroupRemoval, group: Group, context: WriteContext) -> int | None:
+def swept_by(removal: GroupRemoval, context: WriteContext) -> int | None:
     """A retention under which a sweep removes what was removed, and nothing else of the group; None without one."""
     at_ms = context.write.timestamp_ms
     assert at_ms is not None
     known = context.known.retentions_ms
     if known is None:
-        longest = _longest_retention(removal, group, context, at_ms)
+        longest = _longest_retention(removal, at_ms)
         known = () if longest is None else (longest,)
     for retention_ms in known:
-        if all(
-            is_due(key, offset, removal, group, context, retention_ms, at_ms) for key, offset in removal.removed.items()
-        ):
+        if all(removal.is_due(key, offset, retention_ms, at_ms) for key, offset in removal.removed.items()):
             earlier_ms = at_ms - (SLACK_MS if context.profile.is_one_write else SLOW_SLACK_MS)
             left = (
                 key
                 for key, offset in removal.kept.items()
-                if not since_unknown(offset, group, context.profile)
-                and is_due(key, offset, removal, group, context, retention_ms, earlier_ms)
+                if not removal.since_unknown(offset) and removal.is_due(key, offset, retention_ms, earlier_ms)
             )
             if not context.profile.sweeps_all_that_is_due or next(left, None) is None:
                 return retention_ms
     return None
 
 
-def _longest_retention(removal: GroupRemoval, group: Group, context: WriteContext, at_ms: int) -> int | None:
+def _longest_retention(removal: GroupRemoval, at_ms: int) -> int | None:
     """The longest retention, in whole minutes, by which all that was removed was due; None where not even one minute.
 
     A longer one leaves fewer offsets that should have gone too, so no other has to be tried.
     """
     ages = []
     for key, offset in removal.removed.items():
-        if offset.expire_timestamp_ms is None and not since_unknown(offset, group, context.profile):
-            base_ms = verdict_of(key, offset, removal, group, context, MINUTE_MS, at_ms).base_timestamp_ms
+        if offset.expire_timestamp_ms is None and not removal.since_unknown(offset):
+            base_ms = removal.verdict_of(key, offset, MINUTE_MS, at_ms).base_timestamp_ms
             assert base_ms is not None, "only an explicit expiry has none"
             ages.append(at_ms - base_ms)
     if not ages:
         return _NEVER_MS
     return min(ages) // MINUTE_MS * MINUTE_MS or None if min(ages) >= 0 else None
-
-
-def is_due(
-    key: TopicPartition,
-    offset: StoredOffset,
-    removal: GroupRemoval,
-    group: Group,
-    context: WriteContext,
-    retention_ms: int,
-    at_ms: int,
-) -> bool:
-    if since_unknown(offset, group, context.profile):
-        return True
-    return verdict_of(key, offset, removal, group, context, retention_ms, at_ms).decision == "expire"
-
-
-def verdict_of(
-    key: TopicPartition,
-    offset: StoredOffset,
-    removal: GroupRemoval,
-    group: Group,
-    context: WriteContext,
-    retention_ms: int,
-    at_ms: int,
-) -> Verdict:
-    return verdict(
-        offset,
-        key[0],
-        group,
-        is_pending=key in removal.pending,
-        retention_ms=retention_ms,
-        now_ms=at_ms,
-        profile=context.profile,
-    )
-
-
-def since_unknown(offset: StoredOffset, group: Group, profile: Profile) -> bool:
-    """Whether only the coordinator's memory knows since when the group was empty (old group values lack it)."""
-    return (
-        offset.expire_timestamp_ms is None
-        and profile.expiry is not Expiry.OWN_STAMP
-        and isinstance(group, ClassicGroup)
-        and group.protocol_type is not None
-        and group.is_empty
-        and group.current_state_timestamp_ms is None
-    )
 
 
 def _may_be_offset_delete(removal: GroupRemoval, context: WriteContext) -> bool:

@@ -5,7 +5,6 @@ A plan that has only final outcomes is applied, and applying it again does nothi
 
 from sexton import __version__
 from sexton.errors import Refused
-from sexton.execution.admin_client import AdminClient, BrokerTime, ClusterIdentity
 from sexton.execution.delete.context import DeleteContext, Watch
 from sexton.execution.delete.delete_step import delete_rows
 from sexton.execution.delete.dry_run import dry_run
@@ -23,6 +22,7 @@ from sexton.execution.delete.restore_raced import restore_raced
 from sexton.execution.delete.resume import compare_rows, settle_open, wait_for_late_calls
 from sexton.execution.delete.summary import ApplySummary, Sink, summarize
 from sexton.execution.engine import TRIES, Clocks, Progress, attempt
+from sexton.execution.kafka_admin import BrokerTime, ClusterIdentity, KafkaAdmin
 from sexton.execution.status import PlanStatus
 from sexton.failpoints import failpoint
 from sexton.ledger.entries import ItemId
@@ -33,7 +33,7 @@ RETRY_WAIT_S = 0.5
 
 
 def apply_plan(
-    client: AdminClient,
+    client: KafkaAdmin,
     plan: Plan,
     ledger: Ledger,
     *,

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from sexton import __version__
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import Refused
-from sexton.execution.admin_client import BrokerTime, ClusterIdentity
 from sexton.execution.delete.group_calls import PlannedGroup
+from sexton.execution.kafka_admin import BrokerTime, ClusterIdentity
 from sexton.kafka.topics import UNKNOWN_ID
 from sexton.ledger.entries import Result
 from sexton.plans.plan import Plan

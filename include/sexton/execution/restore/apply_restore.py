@@ -16,7 +16,6 @@ from itertools import groupby
 
 from sexton.coordinator.api.view import TopicPartition
 from sexton.errors import BrokerError, LogError, Refused
-from sexton.execution.admin_client import AdminClient, ClusterIdentity, TopicView
 from sexton.execution.engine import (
     NO_ANSWER,
     Answer,
@@ -31,6 +30,7 @@ from sexton.execution.engine import (
     read_until_settled,
 )
 from sexton.execution.group_records import GroupRecord, group_record
+from sexton.execution.kafka_admin import ClusterIdentity, KafkaAdmin, TopicView
 from sexton.execution.restore.diff import GroupView, Judge, group_view, judge_of
 from sexton.execution.restore.restore_plan import (
     WRITTEN,
@@ -90,7 +90,7 @@ class RestoreContext(ApplyContext):
 
 
 def apply_restore(
-    client: AdminClient,
+    client: KafkaAdmin,
     plan: RestorePlan,
     ledger: Ledger,
     *,

@@ -17,8 +17,8 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.errors import Refused
-from sexton.execution.admin_client import AdminClient, ClusterIdentity, TopicView
 from sexton.execution.engine import error_text, ticks_now_ms
+from sexton.execution.kafka_admin import ClusterIdentity, KafkaAdmin, TopicView
 from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, RestoreRow, Then, What, in_order
 from sexton.execution.restore.sources import Source
 from sexton.kafka.admin import GroupError
@@ -50,7 +50,7 @@ class GroupView:
 
 def make_restore(
     source: Source,
-    client: AdminClient,
+    client: KafkaAdmin,
     *,
     overwrites: bool = False,
     clamps: bool = False,
@@ -98,7 +98,7 @@ def judge_of(identity: ClusterIdentity, *, overwrites: bool, clamps: bool) -> "J
     )
 
 
-def group_view(client: AdminClient, group_id: str, *, ticks_ms: Callable[[], float] = ticks_now_ms) -> GroupView:
+def group_view(client: KafkaAdmin, group_id: str, *, ticks_ms: Callable[[], float] = ticks_now_ms) -> GroupView:
     """A group as the cluster answers for it now. Its offsets are looked at last."""
     try:
         now = client.group_now(group_id)

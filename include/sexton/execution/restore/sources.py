@@ -154,7 +154,7 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
     """
     if seen := look_for(uri, cluster_id=cluster_id, as_of_ms=as_of_ms):
         return of_look(*seen, as_of_ms=as_of_ms, selection=selection)
-    source = open_archive(uri, as_of_ms=as_of_ms, topics_file=None, cluster_id=cluster_id)
+    source = open_archive(uri, as_of_ms=as_of_ms, cluster_id=cluster_id)
     profile = of_broker(source.broker_version)
     parts = LogParts(source, profile=profile, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms)
     count = source.partition_count

@@ -34,14 +34,11 @@ from sexton.settings import Cluster, settings
 
 def apply_tombstones(cluster: Cluster) -> None:
     with DAG(
-        dag_id=cluster.scoped_name("apply_tombstones"),
+        **defaults.of_dag(cluster, "apply_tombstones", __doc__, max_active_runs=defaults.WAITING_RUNS),
         schedule=None,
         allowed_run_types=defaults.BY_HAND,
-        catchup=False,
-        max_active_runs=defaults.WAITING_RUNS,
         params=form(cluster, "apply_tombstones"),
         description="Delete what an approved plan names; asks for approval; a dry run unless a sink is chosen",
-        **defaults.of_every_dag(cluster, __doc__),
     ):
         preview = PreviewPlan(task_id="preview", cluster=cluster)
         approve = Approval(task_id=APPROVAL_TASK)

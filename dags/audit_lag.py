@@ -16,19 +16,15 @@ It runs after each run of `offset_retention` that publishes a new newest instant
 from airflow.sdk import DAG
 
 from sexton.airflow import defaults
-from sexton.airflow.spark_tasks import macros, spark_job
+from sexton.airflow.spark_tasks import spark_job
 from sexton.settings import Cluster, settings
 
 
 def audit_lag(cluster: Cluster) -> None:
     with DAG(
-        dag_id=cluster.scoped_name("audit_lag"),
+        **defaults.of_dag(cluster, "audit_lag", __doc__),
         schedule=defaults.audit_schedule(cluster.lag_schedule, cluster, "audit_lag"),
-        catchup=False,  # it asks the brokers of today
-        max_active_runs=1,
-        user_defined_macros=macros(cluster),
         description="Measure how late groups are in time, what they will lose, and which would reset",
-        **defaults.of_every_dag(cluster, __doc__),
     ):
         spark_job("audit_lag", cluster)
 

@@ -24,20 +24,16 @@ from airflow.sdk import DAG
 
 from sexton.airflow import defaults
 from sexton.airflow.forms import form
-from sexton.airflow.spark_tasks import macros, spark_job
+from sexton.airflow.spark_tasks import spark_job
 from sexton.settings import Cluster, settings
 
 
 def audit_replicas(cluster: Cluster) -> None:
     with DAG(
-        dag_id=cluster.scoped_name("audit_replicas"),
+        **defaults.of_dag(cluster, "audit_replicas", __doc__),
         schedule=defaults.timetable(cluster.replicas_schedule),
-        catchup=False,  # it describes the brokers of today
-        max_active_runs=1,
         params=form(cluster, "audit_replicas"),
-        user_defined_macros=macros(cluster),
         description="Compare the replicas of the offsets topic: what clients would read if another broker led",
-        **defaults.of_every_dag(cluster, __doc__),
     ):
         spark_job("audit_replicas", cluster)
 

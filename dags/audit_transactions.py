@@ -17,19 +17,15 @@ backfills of the past, or by `SEXTON_TRANSACTIONS_SCHEDULE`. Safe to run again a
 from airflow.sdk import DAG
 
 from sexton.airflow import defaults
-from sexton.airflow.spark_tasks import macros, spark_job
+from sexton.airflow.spark_tasks import spark_job
 from sexton.settings import Cluster, settings
 
 
 def audit_transactions(cluster: Cluster) -> None:
     with DAG(
-        dag_id=cluster.scoped_name("audit_transactions"),
+        **defaults.of_dag(cluster, "audit_transactions", __doc__),
         schedule=defaults.audit_schedule(cluster.transactions_schedule, cluster, "audit_transactions"),
-        catchup=False,  # it describes the brokers of today
-        max_active_runs=1,
-        user_defined_macros=macros(cluster),
         description="Find the transactions that hold offsets and will never end, and count transactional ids",
-        **defaults.of_every_dag(cluster, __doc__),
     ):
         spark_job("audit_transactions", cluster)
 

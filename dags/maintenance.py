@@ -33,21 +33,17 @@ from airflow.sdk import DAG
 
 from sexton.airflow import defaults
 from sexton.airflow.forms import form
-from sexton.airflow.spark_tasks import macros, spark_job
+from sexton.airflow.spark_tasks import spark_job
 from sexton.settings import Cluster, settings
 
 
 def maintenance(cluster: Cluster) -> None:
     with DAG(
-        dag_id=cluster.scoped_name("maintenance"),
+        **defaults.of_dag(cluster, "maintenance", __doc__),
         schedule=defaults.timetable(cluster.maintenance_schedule),
-        catchup=False,  # a missed day needs no run: the next one does its work
-        max_active_runs=1,
         params=form(cluster, "expire_runs", "verify"),
-        user_defined_macros=macros(cluster),
         description="Verify the archive, expire published runs, compact tables, reconcile with the brokers; "
         "deletes only with the parameter `delete`",
-        **defaults.of_every_dag(cluster, __doc__),
     ):
         verify, check, expire = (spark_job(name, cluster) for name in ("verify", "check_checkpoint", "expire_runs"))
         # A damaged archive stops the deletions. Snapshots of expired runs can be expired only after expire_runs.

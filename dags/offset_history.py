@@ -26,23 +26,20 @@ how far it is.
 
 from airflow.sdk import DAG
 
-from sexton.airflow import defaults
+from sexton.airflow import assets, defaults
 from sexton.airflow.forms import form
-from sexton.airflow.spark_tasks import macros, spark_job
+from sexton.airflow.spark_tasks import spark_job
 from sexton.settings import Cluster, settings
 
 
 def offset_history(cluster: Cluster) -> None:
     with DAG(
-        dag_id=cluster.scoped_name("offset_history"),
+        **defaults.of_dag(cluster, "offset_history", __doc__),
         schedule=None,
-        max_active_runs=1,
         params=form(cluster, "build_history"),
-        user_defined_macros=macros(cluster),
         description="Publish runs of many past instants at once; never deletes",
-        **defaults.of_every_dag(cluster, __doc__),
     ):
-        spark_job("build_history", cluster, outlets=defaults.table_assets(cluster))
+        spark_job("build_history", cluster, outlets=assets.table_assets(cluster))
 
 
 for cluster in settings().every_cluster:

@@ -28,24 +28,23 @@ alert, too.
 
 from airflow.sdk import DAG
 
-from sexton.airflow import defaults
+from sexton.airflow import assets, defaults
 from sexton.airflow.forms import form
-from sexton.airflow.spark_tasks import STAGES, macros, spark_job
+from sexton.airflow.spark_tasks import spark_job
+from sexton.requests import STAGES
 from sexton.settings import Cluster, settings
 
 
 def offset_retention(cluster: Cluster) -> None:
-    outlets = {"publish_tables": [*defaults.table_assets(cluster), *defaults.due_audits(cluster)]}
+    outlets = {"publish_tables": [*assets.table_assets(cluster), *assets.due_audits(cluster)]}
     with DAG(
-        dag_id=cluster.scoped_name("offset_retention"),
+        **defaults.of_dag(
+            cluster, "offset_retention", __doc__, catchup=settings().catchup, max_active_runs=settings().max_active_runs
+        ),
         schedule=defaults.timetable(cluster.schedule),
-        catchup=settings().catchup,
-        max_active_runs=settings().max_active_runs,
         deadline=defaults.deadline(cluster.deadline_minutes),
         params=form(cluster, *STAGES),
-        user_defined_macros=macros(cluster),
         description="Replay __consumer_offsets, judge, plan, validate, publish; never deletes",
-        **defaults.of_every_dag(cluster, __doc__),
     ):
         snapshot, replay, find, plan, validate, publish = (
             spark_job(name, cluster, outlets=outlets.get(name, ())) for name in STAGES

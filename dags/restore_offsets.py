@@ -34,14 +34,11 @@ from sexton.settings import Cluster, settings
 
 def restore_offsets(cluster: Cluster) -> None:
     with DAG(
-        dag_id=cluster.scoped_name("restore_offsets"),
+        **defaults.of_dag(cluster, "restore_offsets", __doc__, max_active_runs=defaults.WAITING_RUNS),
         schedule=None,
         allowed_run_types=defaults.BY_HAND,
-        catchup=False,
-        max_active_runs=defaults.WAITING_RUNS,
         params=form(cluster, "restore_offsets"),
         description="Commit lost offsets again, from the ledger, a plan or a past instant; asks for approval",
-        **defaults.of_every_dag(cluster, __doc__),
     ):
         diff = PreviewRestore(task_id="diff", cluster=cluster)
         approve = Approval(task_id=APPROVAL_TASK)

@@ -3,9 +3,6 @@
 The job only reads from the cluster, and no message. It archives what the brokers answer.
 """
 
-import sys
-from dataclasses import asdict
-
 from sexton.lake.catalog import open_lake
 from sexton.maintenance import audit_lag
 from sexton.pipeline import job
@@ -13,9 +10,9 @@ from sexton.requests import LagRequest, now_ms
 from sexton.runs.folder import RunFolder
 
 
-def run(asked: LagRequest, folder: RunFolder) -> dict[str, object]:
-    return asdict(audit_lag.run(folder, open_lake(), asked, as_of_ms=asked.now, now_ms=now_ms))
+def run(asked: LagRequest, folder: RunFolder) -> audit_lag.LagAudit:
+    return audit_lag.run(folder, open_lake(), asked, as_of_ms=asked.now, now_ms=now_ms)
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("audit_lag", __doc__, LagRequest, run))
+    job.program("audit_lag", __doc__, run)

@@ -3,7 +3,6 @@
 The job only reads from the cluster. It copies every replica once, to the run folder.
 """
 
-import sys
 from dataclasses import asdict
 
 from sexton.errors import UndecodableInput
@@ -22,4 +21,4 @@ def run(asked: ReplicaRequest, folder: RunFolder) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("audit_replicas", __doc__, ReplicaRequest, run))
+    job.program("audit_replicas", __doc__, run)

@@ -3,9 +3,6 @@
 The job only reads from the cluster. It archives what is new in __transaction_state.
 """
 
-import sys
-from dataclasses import asdict
-
 from sexton.lake.catalog import open_lake
 from sexton.maintenance import audit_transactions
 from sexton.pipeline import job
@@ -14,11 +11,10 @@ from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 
 
-def run(asked: TransactionRequest, folder: RunFolder) -> dict[str, object]:
+def run(asked: TransactionRequest, folder: RunFolder) -> audit_transactions.TransactionAudit:
     with Engine("audit_transactions", iceberg=True) as engine:
-        done = audit_transactions.run(engine, folder, open_lake(), asked, as_of_ms=asked.now, now_ms=now_ms)
-    return asdict(done)
+        return audit_transactions.run(engine, folder, open_lake(), asked, as_of_ms=asked.now, now_ms=now_ms)
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("audit_transactions", __doc__, TransactionRequest, run))
+    job.program("audit_transactions", __doc__, run)

@@ -1,7 +1,5 @@
 """build_history: runs of many instants of the archive, folded once and published together."""
 
-import sys
-
 from sexton.lake.catalog import open_lake
 from sexton.pipeline import build_history, job
 from sexton.policy import read_policy
@@ -27,4 +25,4 @@ def run(asked: HistoryRequest, folder: RunFolder) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("build_history", __doc__, HistoryRequest, run))
+    job.program("build_history", __doc__, run)

@@ -4,9 +4,6 @@ A cluster is due when its last successful check is SEXTON_MAINTENANCE_CHECKPOINT
 code 3 where the checkpoint and the replay differ.
 """
 
-import sys
-from dataclasses import asdict
-
 from sexton.maintenance import check_checkpoint
 from sexton.pipeline import job
 from sexton.requests import ArchiveRequest
@@ -15,14 +12,11 @@ from sexton.runs.folder import RunFolder
 from sexton.settings import settings
 
 
-def run(asked: ArchiveRequest, folder: RunFolder) -> dict[str, object]:
+def run(asked: ArchiveRequest, folder: RunFolder) -> check_checkpoint.CheckedCheckpoints:
     days, scratch = settings().maintenance_checkpoint_days, RunFolder(folder.uri, "check_checkpoint")
     with Engine("check_checkpoint") as engine:
-        done = check_checkpoint.run(
-            engine, asked.archive, scratch, now_ms=asked.now, days=days, only=asked.cluster_id
-        )
-    return asdict(done)
+        return check_checkpoint.run(engine, asked.archive, scratch, now_ms=asked.now, days=days, only=asked.cluster_id)
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("check_checkpoint", __doc__, ArchiveRequest, run))
+    job.program("check_checkpoint", __doc__, run)

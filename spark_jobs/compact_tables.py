@@ -4,7 +4,6 @@ and remove run folders that are SEXTON_MAINTENANCE_RUNS_DAYS days old.
 Without --delete the job rewrites small files and only reports what it would remove.
 """
 
-import sys
 from dataclasses import asdict
 
 from sexton.lake.catalog import open_lake
@@ -27,4 +26,4 @@ def run(asked: CleanupRequest, _: RunFolder) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("compact_tables", __doc__, CleanupRequest, run))
+    job.program("compact_tables", __doc__, run)

@@ -4,7 +4,6 @@ Runs under hold and runs whose plan was applied stay. Archived segments are neve
 reports what it would remove.
 """
 
-import sys
 from dataclasses import asdict
 
 from sexton.lake.catalog import open_lake
@@ -39,4 +38,4 @@ def run(asked: ExpireRequest, _: RunFolder) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("expire_runs", __doc__, ExpireRequest, run))
+    job.program("expire_runs", __doc__, run)

@@ -1,7 +1,5 @@
 """find_expired: write a verdict for every offset: whether and when the broker and a policy expire it, and why."""
 
-import sys
-
 from sexton.pipeline import find_expired, job
 from sexton.policy import read_policy
 from sexton.requests import JudgeRequest
@@ -17,4 +15,4 @@ def run(asked: JudgeRequest, folder: RunFolder) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("find_expired", __doc__, JudgeRequest, run))
+    job.program("find_expired", __doc__, run)

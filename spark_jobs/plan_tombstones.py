@@ -1,7 +1,5 @@
 """plan_tombstones: write the tombstones of expired offsets as a plan with its page. Nothing is written to Kafka."""
 
-import sys
-
 from sexton.pipeline import job, plan_tombstones
 from sexton.report.plan_page import render_plan
 from sexton.requests import JobRequest
@@ -16,4 +14,4 @@ def run(_: JobRequest, folder: RunFolder) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("plan_tombstones", __doc__, JobRequest, run))
+    job.program("plan_tombstones", __doc__, run)

@@ -1,7 +1,5 @@
 """publish_tables: publish a run's checked branch table by table, the row in `runs` last."""
 
-import sys
-
 from sexton.lake.catalog import open_lake
 from sexton.maintenance.due_audits import announce
 from sexton.pipeline import job, publish_tables
@@ -31,4 +29,4 @@ def run(asked: PublishRequest, folder: RunFolder) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("publish_tables", __doc__, PublishRequest, run))
+    job.program("publish_tables", __doc__, run)

@@ -4,7 +4,6 @@ The job only reads from the cluster. It takes snapshots into the archive as snap
 """
 
 import json
-import sys
 from dataclasses import asdict, replace
 
 from sexton.maintenance import reconcile
@@ -17,13 +16,7 @@ from sexton.settings import settings
 
 def run(asked: ReconcileRequest, folder: RunFolder) -> dict[str, object]:
     most, rate = settings().maintenance_reconcile_groups, settings().fetch_bytes_per_second
-    request = SnapshotRequest(
-        config=asked.config,
-        archive=asked.archive,
-        topic=asked.topic,
-        bytes_per_second=rate,
-        cluster_id=asked.cluster_id,
-    )
+    request = SnapshotRequest.like(asked, bytes_per_second=rate)
     with Engine("reconcile") as engine:
         done = reconcile.run(engine, request, seed=asked.now, most_groups=most, now_ms=now_ms)
     outcome = asdict(replace(done, differences=[]))
@@ -35,4 +28,4 @@ def run(asked: ReconcileRequest, folder: RunFolder) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("reconcile", __doc__, ReconcileRequest, run))
+    job.program("reconcile", __doc__, run)

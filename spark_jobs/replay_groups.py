@@ -1,6 +1,5 @@
 """replay_groups: replay the archived log up to an instant and write the tables of group state into the run folder."""
 
-import sys
 from dataclasses import asdict
 
 from sexton.errors import UsageError
@@ -18,9 +17,7 @@ def run(asked: ReplayRequest, folder: RunFolder) -> dict[str, object]:
             if asked.archive is None:
                 raise UsageError("only an archive has checkpoints", where="--check", fix="give --archive URI")
             chosen = {"as_of_ms": asked.as_of_ms, "settle_ms": asked.settle_ms}
-            return asdict(
-                compare_checkpoint(engine, folder, archive=asked.archive, cluster_id=cluster_id, **chosen)
-            )
+            return asdict(compare_checkpoint(engine, folder, archive=asked.archive, cluster_id=cluster_id, **chosen))
         record = replay_groups.run(engine, folder, asked.model_copy(update={"cluster_id": cluster_id}))
     unloadable = [f"log partition {part}: {record.blocked[part]}" for part in record.unloadable]
     return {
@@ -35,4 +32,4 @@ def run(asked: ReplayRequest, folder: RunFolder) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("replay_groups", __doc__, ReplayRequest, run))
+    job.program("replay_groups", __doc__, run)

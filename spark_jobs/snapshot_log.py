@@ -6,7 +6,6 @@ the broker's settings. Where the topic is hidden, it archives a look at the grou
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
@@ -39,4 +38,4 @@ def run(asked: SnapshotRequest, folder: RunFolder) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("snapshot_log", __doc__, SnapshotRequest, run))
+    job.program("snapshot_log", __doc__, run)

@@ -3,7 +3,6 @@
 A critical failure ends with exit code 3: nothing is published, the branch is kept, <run-dir>/dq/index.html has details.
 """
 
-import sys
 import threading
 
 import pyspark.sql  # noqa: F401  # before two threads import it: its modules import one another
@@ -35,4 +34,4 @@ def run(asked: ValidateRequest, folder: RunFolder) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("validate_tables", __doc__, ValidateRequest, run))
+    job.program("validate_tables", __doc__, run)

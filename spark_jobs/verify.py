@@ -4,7 +4,6 @@ Each run reads the next part. The job ends with exit code 3 while the archive di
 """
 
 import re
-import sys
 from dataclasses import asdict
 
 from sexton.errors import DataQualityFailure, UsageError
@@ -32,4 +31,4 @@ def run(asked: VerifyRequest, _: RunFolder) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main("verify", __doc__, VerifyRequest, run))
+    job.program("verify", __doc__, run)

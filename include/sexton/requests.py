@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -80,6 +80,12 @@ class JobRequest(BaseModel):
         for name, field in cls.model_fields.items():
             if isinstance(field.json_schema_extra, dict):
                 yield name, field.json_schema_extra["option"], field  # type: ignore[misc]
+
+    @classmethod
+    def like(cls, other: "JobRequest", **own: Any) -> Self:
+        """Return the request with the fields that it shares with another one, and its `own`."""
+        shared = cls.model_fields.keys() & type(other).model_fields.keys()
+        return cls(**{**{name: getattr(other, name) for name in shared}, **own})
 
 
 def form(section: str, title: str, description: str, **schema: Any) -> dict[str, Any]:
@@ -505,6 +511,8 @@ class RestoreOffsets(JobRequest):
     )
 
 
+STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables")
+"""The jobs of a run of offset_retention, in their order."""
 REQUESTS: Mapping[str, type[JobRequest]] = {
     "snapshot_log": SnapshotRequest,
     "replay_groups": ReplayRequest,

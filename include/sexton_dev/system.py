@@ -22,7 +22,6 @@ from sexton.errors import SetupError, SextonError
 from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.local.compose_init import USER
-from sexton.local.spark_server import SparkServer, ui_of
 from sexton.ports import HOST
 from sexton.runs.engine import QUICK_JVM_OPTIONS, spark_environment
 from sexton.settings import Settings, environment, program, variable
@@ -30,6 +29,7 @@ from sexton_dev.airflow_api import AirflowApi
 from sexton_dev.airflow_home import AirflowHome
 from sexton_dev.broker import EmbeddedBroker, RunningBroker, require_free, running_broker, stop_broker
 from sexton_dev.processes import Patience, Processes
+from sexton_dev.spark_server import SparkServer, ui_of
 
 COMPONENTS = {
     "api-server": ("api-server",),

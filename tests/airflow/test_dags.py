@@ -14,8 +14,8 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from sexton.airflow.approval import AlertApprovalWaits
+from sexton.airflow.assets import ALL_TABLES, EXPIRING_TABLES, PUBLISHED_TABLES
 from sexton.airflow.change_tasks import ChangeCluster
-from sexton.airflow.defaults import ALL_TABLES, EXPIRING_TABLES, PUBLISHED_TABLES
 from sexton.airflow.pools import POOLS
 from sexton.airflow.spark_tasks import JOBS, STAGES
 

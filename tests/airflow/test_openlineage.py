@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sexton.airflow.defaults import PUBLISHED_TABLES
+from sexton.airflow.assets import PUBLISHED_TABLES
 from sexton.airflow.openlineage import dataset_of, kafka_namespace
 from sexton.airflow.spark_tasks import JOBS, STAGES
 from tests.airflow_database import airflow_environment, migrated_database

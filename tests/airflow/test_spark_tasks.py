@@ -23,7 +23,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from jinja2 import Template
 
-from sexton.airflow import alerts, brokers, defaults, runs
+from sexton.airflow import alerts, assets, brokers, defaults, runs
 from sexton.airflow import spark_tasks as tasks
 from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.runs import run_folder
@@ -376,7 +376,7 @@ def test_the_audits_that_are_due_get_an_asset_event(home, monkeypatch, due: list
     """As their DAGs wait for it: an alias that is given none updates nothing."""
     cluster = PLAIN.model_copy(update={"name": "eu", "is_first": False})
     submit_that(home, monkeypatch, 0, stage="publish_tables", outcome={"exit_code": 0, "due": due})
-    task = spark_job("publish_tables", cluster, outlets=defaults.due_audits(cluster))
+    task = spark_job("publish_tables", cluster, outlets=assets.due_audits(cluster))
     context = context_of(task)
     task.application_args = [f"--run-dir={run_folder('offset_retention', RUN_ID)}"]
     context["outlet_events"] = OutletEventAccessors()

@@ -30,10 +30,10 @@ from sexton.local.compose_init import (
     connections,
     write_secrets,
 )
-from sexton.local.spark_server import DAEMON, SERVER_CLASS
 from sexton.runs.engine import CONNECT_PORT, JVM_OPTIONS, LOGGING
 from sexton.settings import Settings
 from sexton_dev.airflow_home import AirflowHome
+from sexton_dev.spark_server import DAEMON, SERVER_CLASS
 from tests.deploy.compose import (
     AIRFLOW,
     COMPOSE,

@@ -16,9 +16,9 @@ from sexton.airflow.pools import POOLS
 from sexton.kafka.jars import read_lock
 from sexton.lake.catalog import EXTENSIONS
 from sexton.local.compose_init import OWNERS
-from sexton.local.spark_server import DAEMON
 from sexton.runs.engine import CONNECT_PORT
 from sexton.settings import Settings
+from sexton_dev.spark_server import DAEMON
 from tests.airflow_database import migrated_database
 from tests.deploy.compose import ROOT
 

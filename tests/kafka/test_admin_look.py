@@ -85,7 +85,7 @@ class Sink:
 
 def look(cluster: Cluster, **options: Any) -> tuple[Looked, dict[str, dict[str, Any]], Sink]:
     sink, clock = Sink(), count(1)
-    looked = look_at_groups(cluster, sink, now_ms=lambda: next(clock), sleep=lambda _: None, **options)  # type: ignore[arg-type]
+    looked = look_at_groups(cluster, sink.add, now_ms=lambda: next(clock), sleep=lambda _: None, **options)  # type: ignore[arg-type]
     return looked, {row["group_id"]: row for row in sink.rows["groups"]}, sink
 
 
@@ -152,5 +152,5 @@ def test_a_pace() -> None:
     waits: list[float] = []
     sink = Sink()
     cluster = Cluster({f"g{number}": 1 for number in range(250)})
-    look_at_groups(cluster, sink, now_ms=lambda: 1, sleep=waits.append, groups_per_second=100)  # type: ignore[arg-type]
+    look_at_groups(cluster, sink.add, now_ms=lambda: 1, sleep=waits.append, groups_per_second=100)  # type: ignore[arg-type]
     assert 2 < max(waits) <= 2.5

@@ -18,11 +18,11 @@ import httpx
 import pytest
 
 from sexton.kafka import jars
-from sexton.local.spark_server import SparkServer
 from sexton.process_id import TASK, host, process_id
 from sexton.runs.engine import REMOTE, spark_environment
 from sexton.settings import Settings, environment, settings
 from sexton_dev.processes import Processes
+from sexton_dev.spark_server import SparkServer
 from tests.commands import printed
 from tests.java_home import ROOT
 from tests.waiting import until

@@ -65,7 +65,7 @@ class AlertOnFailure(BaseNotifier):
         _raise(_subject(context), severity="error", message=message, public=_public(_subject(context), error, message))
 
 
-def raise_alert(context: Mapping[str, Any], *, severity: str, message: str) -> Path | None:
+def raise_alert(context: Mapping[str, Any], *, severity: str = "warning", message: str) -> Path | None:
     """Raise an alert about the running task and return its file. `message` goes to everybody, so it names no group.
 
     Return None if the file cannot be written: that must not turn a warning into a failure.

@@ -127,7 +127,7 @@ class AlertApprovalWaits(BaseNotifier):
         until = datetime.now(UTC) + timedelta(hours=settings().approval_timeout_hours)
         counts = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in request.counts.items())
         message = f"waits for an answer until {until:%Y-%m-%d %H:%M} UTC: {request.subject} ({counts})"
-        raise_alert(context, severity="warning", message=message)
+        raise_alert(context, message=message)
 
 
 def approval_folder_of(context: Any) -> ApprovalFolder:

@@ -212,7 +212,7 @@ class NotifyOutcome(BaseOperator):
         text = counted({"counts": counts}) or "there was nothing to do"
         self.log.info("%s: %s", request_of(context).document_id, text)
         if any(number for outcome, number in counts.items() if outcome not in EXPECTED_OUTCOMES):
-            raise_alert(context, severity="warning", message=f"not everything was done: {text}")
+            raise_alert(context, message=f"not everything was done: {text}")
 
 
 def triggered_through(folder: ApprovalFolder, *, patience_s: float = 0) -> str | None:

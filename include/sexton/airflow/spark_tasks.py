@@ -34,8 +34,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow.sdk.log import mask_secret
 
 from sexton.airflow.alerts import airflow_url, raise_alert
-from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
-from sexton.airflow.defaults import (
+from sexton.airflow.assets import (
     ALL_TABLES,
     EXPIRING_TABLES,
     PUBLISHED_TABLES,
@@ -43,6 +42,7 @@ from sexton.airflow.defaults import (
     TRANSACTION_TABLES,
     due_asset,
 )
+from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
 from sexton.airflow.formats import instant_ms
 from sexton.airflow.openlineage import DatasetKind, lineage_of
 from sexton.airflow.pools import AUDIT_POOL, KAFKA_POOL, OF_A_CLUSTER, PUBLISH_POOL
@@ -51,12 +51,9 @@ from sexton.airflow.warm_jobs import ForkedJob, is_warm
 from sexton.errors import EXIT_MEANINGS, DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
 from sexton.figures import ms_of
 from sexton.process_id import TASK, host, process_id
-from sexton.requests import REQUESTS
+from sexton.requests import REQUESTS, STAGES
 from sexton.settings import Cluster, environment, setting_of, settings, variable
 from sexton.uris import secrets_of, uri_without_login
-
-STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables")
-"""The six stages in their order."""
 
 ANY_ERROR = 1
 NEVER_RETRIED = {UsageError.exit_code, DataQualityFailure.exit_code, Refused.exit_code}
@@ -149,7 +146,7 @@ def arguments_of(task_id: str, cluster: Cluster) -> list[str]:
 
 
 def macros(cluster: Cluster) -> dict[str, Any]:
-    """Return the functions that arguments call: user_defined_macros of every DAG with Spark jobs."""
+    """Return the functions that arguments call: the user_defined_macros of DAGs."""
     return {
         "as_of_ms": as_of_ms,
         "instant": lambda name, params: _instant(name, params) or "",
@@ -282,7 +279,7 @@ class SparkJob(SparkSubmitOperator):
             failure = error
         outcome = read_outcome(folder, self.task_id)
         for line in alerts_of(outcome):
-            raise_alert(context, severity="warning", message=line)
+            raise_alert(context, message=line)
         if failure is not None:
             self._end_as(outcome, failure, context)
         self.outcome = {name: value for name, value in outcome.items() if name not in UNTOLD}
@@ -323,8 +320,7 @@ class SparkJob(SparkSubmitOperator):
         code = outcome.get("exit_code") or self._exit_code()
         line = str(outcome.get("error") or f"the job ended with {code}")
         if code == UndecodableInput.exit_code:
-            message = "some bytes could not be read: see undecodable_records and load_profile"
-            raise_alert(context, severity="warning", message=message)
+            raise_alert(context, message="some bytes could not be read: see undecodable_records and load_profile")
         elif code == NoCoverage.exit_code:
             raise AirflowSkipException(f"no coverage: {line}") from None
         elif code in NEVER_RETRIED:

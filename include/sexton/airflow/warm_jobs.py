@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from airflow.listeners import hookimpl
 from airflow.providers.standard.hooks.subprocess import SubprocessHook, SubprocessResult
 
+from sexton.requests import STAGES
 from sexton.settings import set_variables, settings
 
 log = logging.getLogger(__name__)
@@ -33,12 +34,7 @@ MODULES = (
     "great_expectations",
     "sexton.kafka.session",
     "sexton.pipeline.job",
-    "sexton.pipeline.snapshot_log",
-    "sexton.pipeline.replay_groups",
-    "sexton.pipeline.find_expired",
-    "sexton.pipeline.plan_tombstones",
-    "sexton.pipeline.validate_tables",
-    "sexton.pipeline.publish_tables",
+    *(f"sexton.pipeline.{stage}" for stage in STAGES),
     "sexton.runs.processes",
     "sexton.maintenance.check_checkpoint",
     "sexton.maintenance.due_audits",

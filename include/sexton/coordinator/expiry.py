@@ -258,11 +258,15 @@ def _is_held(group_id: str, offsets: Collection[OffsetKey], held_groups: Set[str
 
 def _is_deleted(group: Group, profile: Profile) -> bool:
     """Whether the sweep deletes a group without offsets."""
-    if not profile.deletes_groups or not group.is_empty:
-        return False
-    if isinstance(group, ShareGroup) and not profile.deletes_share_groups:
-        return False
-    return profile.deletes_generation_0 or (isinstance(group, ClassicGroup) and group.generation > 0)
+    is_spared = isinstance(group, ShareGroup) and not profile.deletes_share_groups
+    return profile.deletes_groups and not is_spared and is_deletable(group, profile)
+
+
+def is_deletable(group: Group, profile: Profile) -> bool:
+    """Whether a group without offsets gets a tombstone when it is deleted."""
+    return group.is_empty and (
+        profile.deletes_generation_0 or (isinstance(group, ClassicGroup) and group.generation > 0)
+    )
 
 
 def _verdicts(

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
@@ -72,12 +72,8 @@ _GONE = frozenset({"GROUP_ID_NOT_FOUND", "INVALID_GROUP_ID"})
 DEAD = "Dead"
 
 Row: TypeAlias = Sequence[Any]
-
-
-class Sink(Protocol):
-    """Takes rows of archive.admin_looks.SCHEMAS."""
-
-    def add(self, table: str, rows: Sequence[Row]) -> None: ...
+Sink: TypeAlias = Callable[[str, Sequence[Row]], None]
+"""Takes rows of a table of archive.admin_looks.SCHEMAS."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -197,7 +193,7 @@ def look_at_group(
     listed = ListedGroup(group_id=group_id, group_type=group_type, state="", protocol_type="")
     try:
         listed = replace(listed, coordinator=session.retrying(lambda: find_coordinator(session, group_id)))
-        look = _Look(session, _Nowhere(), Listing(groups=[listed]), now_ms=lambda: 0, sleep=sleep)
+        look = _Look(session, lambda *_: None, Listing(groups=[listed]), now_ms=lambda: 0, sleep=sleep)
         group = look.described(listed)
         if group.error is not None:
             acl = session.missing_acl(group.error, "DescribeGroups", group_id=group_id)
@@ -245,11 +241,6 @@ def _text(error: BrokerError | NotAllowed) -> str:
     return f"{name} ({error.fix})" if error.fix else name
 
 
-class _Nowhere:
-    def add(self, table: str, rows: Sequence[Row]) -> None:
-        """One group is not kept."""
-
-
 class _Look:
     def __init__(
         self,
@@ -292,9 +283,9 @@ class _Look:
     def _keep(self, some: Sequence[_Group]) -> int:
         """Hand the rows on; how many groups lack an answer. One that was gone when it was asked about is no row."""
         there = [group for group in some if not group.is_gone]
-        self._sink.add("groups", [group.row for group in there])
-        self._sink.add("members", [row for group in there for row in group.members])
-        self._sink.add("offsets", [row for group in there for row in group.offset_rows])
+        self._sink("groups", [group.row for group in there])
+        self._sink("members", [row for group in there for row in group.members])
+        self._sink("offsets", [row for group in there for row in group.offset_rows])
         return sum(group.error is not None or group.offsets_error is not None for group in there)
 
     def _describe(self, some: Sequence[_Group]) -> None:

@@ -64,12 +64,7 @@ def run(
     published = published_at(lake, as_of_ms, cluster_id=cluster_id)
     archived = archive_transactions.run(
         engine,
-        SnapshotRequest(
-            config=request.config,
-            archive=request.archive,
-            bytes_per_second=request.bytes_per_second,
-            cluster_id=request.cluster_id,
-        ),
+        SnapshotRequest.like(request),
         cluster_id=cluster_id,
         now_ms=now_ms,
         connect=connect,

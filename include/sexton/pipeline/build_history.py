@@ -163,7 +163,9 @@ def _one(stretch: _Stretch, at_ms: int, base: Base | None) -> _Built:
         record = folder.read_run()
     else:
         try:
-            replay_groups.run(engine, folder, _replay(request, at_ms), known=base)
+            since_ms = at_ms - request.step_minutes * MINUTE_MS
+            asked = ReplayRequest.like(request, as_of_ms=at_ms, since_ms=since_ms)
+            replay_groups.run(engine, folder, asked, known=base)
         except NoCoverage as error:
             return _Built(as_of_ms=at_ms, skipped=error.message)
         find_expired.run(engine, folder, policy=stretch.policy)
@@ -175,19 +177,6 @@ def _one(stretch: _Stretch, at_ms: int, base: Base | None) -> _Built:
     except DataQualityFailure as error:
         return _Built(as_of_ms=at_ms, record=record, failed=error.message)
     return _Built(as_of_ms=at_ms, record=record)
-
-
-def _replay(request: HistoryRequest, at_ms: int) -> ReplayRequest:
-    return ReplayRequest(
-        archive=request.archive,
-        as_of_ms=at_ms,
-        since_ms=at_ms - request.step_minutes * MINUTE_MS,
-        run_id=request.run_id,
-        retention_minutes=request.retention_minutes,
-        profile=request.profile,
-        cluster_id=request.cluster_id,
-        settle_ms=request.settle_ms,
-    )
 
 
 def _folder(root: Folder, at_ms: int) -> RunFolder:

@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args
 
 from pydantic.fields import FieldInfo
 
@@ -22,11 +23,14 @@ from sexton.distributions import require_fit
 from sexton.errors import SextonError, printable, printable_traceback
 from sexton.numbers import whole_number
 from sexton.process_id import TASK, ProcessId, has_ended, host
-from sexton.requests import INPUT, JobRequest, Option
+from sexton.requests import INPUT, REQUESTS, JobRequest, Option
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings, variable
 from sexton.uris import with_login_of, without_login
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 CONFIG = "config"
 """The field of a request that has the options of the connection."""
@@ -115,17 +119,22 @@ def _request(arguments: argparse.Namespace, kind: type[Asked]) -> Asked:
     return kind(**given)
 
 
+def program(stage: str, description: str | None, run: "Callable[[Any, RunFolder], Any]") -> NoReturn:
+    """End as `main` does, with the request that the stage has."""
+    sys.exit(main(stage, description, REQUESTS[stage], run))
+
+
 def main(
     stage: str,
     description: str | None,
     request: type[Asked],
-    run: Callable[[Asked, RunFolder], dict[str, object]],
+    run: "Callable[[Asked, RunFolder], dict[str, object] | DataclassInstance]",
     argv: Sequence[str] | None = None,
 ) -> int:
     """Run one stage and return its exit code; the result is printed in one line and written to the outcome file.
 
-    `run` gets the request and the run folder. It returns what to report (counts, places). It may set "exit_code": 5,
-    everything was written but some input could not be decoded.
+    `run` gets the request and the run folder. It returns what to report (counts, places), as a dataclass or by name. It
+    may set "exit_code": 5, everything was written but some input could not be decoded.
     """
     if task := variable(TASK):
         _end_with_task(**json.loads(task))
@@ -135,7 +144,8 @@ def main(
     folder = RunFolder(arguments.run_dir)
     try:
         require_fit()
-        outcome: dict[str, object] = {"exit_code": 0, **run(_request(arguments, request), folder)}
+        done = run(_request(arguments, request), folder)
+        outcome: dict[str, object] = {"exit_code": 0, **(done if isinstance(done, dict) else asdict(done))}
         outcome["seconds"] = round(time.monotonic() - began, 1)
     except SextonError as error:
         outcome = {"exit_code": error.exit_code, "error": printable(str(error))}

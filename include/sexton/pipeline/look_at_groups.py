@@ -52,7 +52,7 @@ def run(
             acl = session.missing_acl("GROUP_AUTHORIZATION_FAILED", "ListGroups")
             warnings.append(f"not every group can be seen, so none is taken for gone: {acl}")
         looked = look_at_groups(
-            session, writer, now_ms=now_ms, groups_per_second=groups_per_second, sleep=sleep, progress=progress
+            session, writer.add, now_ms=now_ms, groups_per_second=groups_per_second, sleep=sleep, progress=progress
         )
         finished_at_ms = now_ms()
     warnings += [f"broker {broker}: {error}" for broker, error in sorted(looked.failed_brokers.items())]

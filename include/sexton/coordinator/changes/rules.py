@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sexton.coordinator.changes.model import ChangeEvidence, StateBefore, TopicPartition, TopicsAt, Write
-from sexton.coordinator.expiry import Verdict, verdict
+from sexton.coordinator.expiry import Verdict, is_deletable, verdict
 from sexton.coordinator.groups.classic import CONSUMER, ClassicGroup
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import StoredOffset
@@ -124,7 +124,7 @@ def _tombstone_fits_sweep(removal: GroupRemoval, context: WriteContext) -> bool:
     profile = context.profile
     if not profile.deletes_groups:  # its last member does, and its tombstone may follow directly
         return True
-    is_due = removal.is_bare and _is_deletable(removal.group, profile)
+    is_due = removal.is_bare and is_deletable(removal.group, profile)
     if removal.has_group_tombstone:
         return is_due
     # Up to 3.9 what was committed and cancelled in memory keeps a group; 4.0.0 forgets to end transactions; what a
@@ -133,12 +133,6 @@ def _tombstone_fits_sweep(removal: GroupRemoval, context: WriteContext) -> bool:
         context.profile.is_one_write and not profile.leaks_open_transactions and removal.group.group_type != "Streams"
     )
     return not (is_due and is_certain)
-
-
-def _is_deletable(group: Group, profile: Profile) -> bool:
-    if not group.is_empty:
-        return False
-    return profile.deletes_generation_0 or (isinstance(group, ClassicGroup) and group.generation > 0)
 
 
 def swept_by(removal: GroupRemoval, context: WriteContext) -> int | None:
@@ -212,7 +206,7 @@ def _may_be_group_delete(removal: GroupRemoval, context: WriteContext) -> bool:
         return False
     if profile.is_one_write:
         return not removal.spared and (not removal.has_repeats or context.profile.leaks_open_transactions)
-    return removal.has_group_tombstone == _is_deletable(group, profile)
+    return removal.has_group_tombstone == is_deletable(group, profile)
 
 
 def _may_be_topic_delete(removal: GroupRemoval, context: WriteContext) -> bool:
@@ -233,7 +227,7 @@ def _group_tombstone_fits_request(removal: GroupRemoval, context: WriteContext) 
         return False
     if not context.write.is_whole:
         return True
-    return removal.group is not None and removal.is_bare and _is_deletable(removal.group, context.profile)
+    return removal.group is not None and removal.is_bare and is_deletable(removal.group, context.profile)
 
 
 def _may_be_gone(topic: str, removal: GroupRemoval, context: WriteContext) -> bool:

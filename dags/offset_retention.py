@@ -30,8 +30,7 @@ from airflow.sdk import DAG
 
 from sexton.airflow import assets, defaults
 from sexton.airflow.forms import form
-from sexton.airflow.spark_tasks import spark_job
-from sexton.requests import STAGES
+from sexton.airflow.spark_tasks import STAGES, spark_job
 from sexton.settings import Cluster, settings
 
 

@@ -1,6 +1,6 @@
 """Batches and message sets that Sexton reads and never writes: with holes that compaction left, markers, broker stamps.
 
-What both can write is the same byte for byte (tests/log/test_batch.py, test_message_set.py).
+What both can write is the same byte for byte (tests/log/test_encoding.py).
 """
 
 import struct
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sexton.log import codec as codecs
 from sexton.log.crc import crc32c
-from sexton.log.entry import CONTROL_BIT, DELETE_HORIZON_BIT, NO_PRODUCER_ID, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
+from sexton.log.entry import CONTROL_BIT, NO_PRODUCER_ID, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from sexton.log.message_set import NO_TIMESTAMP_MS, encode_message
 from sexton.log.varint import write_varint
 
@@ -17,6 +17,8 @@ _UP_TO_CRC = struct.Struct(">qiibI")  # base offset, size of what follows, leade
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _SIZE_END = 12
 _EMPTY_BATCH_TIMESTAMP_MS = -1
+
+DELETE_HORIZON_BIT = 0x40
 
 
 def encode_batch(

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -13,7 +12,6 @@ from sexton.airflow.consent import (
     Asked,
     NoConsent,
     Request,
-    Terms,
     Trigger,
     Withdrawn,
     begin_asking,
@@ -21,6 +19,7 @@ from sexton.airflow.consent import (
     prepare,
     question,
 )
+from sexton.settings import settings
 
 NOW_MS = 1_795_240_800_000
 HOUR_MS = 3_600_000
@@ -34,7 +33,10 @@ GIVEN = Answer(
     **RUN, request_sha256=REQUEST.sha256, chosen=["Approve"], user_id="7", user_name="bea",
     answered_at_ms=NOW_MS - 5_000,
 )  # fmt: skip
-TERMS = Terms(approvers=frozenset(), is_self_allowed=False, is_login_required=False, max_age_ms=4 * HOUR_MS)
+TERMS = settings().model_copy(
+    update={"approvers": [], "approval_self_allowed": False, "approval_login_required": False}
+    | {"approval_max_age_hours": 4}
+)
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def other(document, **changes):
 
 def decide(answer=GIVEN, request=REQUEST, **changes):
     told = changes.pop("xcom", None if answer is None else answer.model_dump())
-    terms = replace(TERMS, **{name: changes.pop(name) for name in list(changes) if name in TERMS.__dataclass_fields__})
+    terms = TERMS.model_copy(update={name: changes.pop(name) for name in list(changes) if name.startswith("approv")})
     known = {"triggered_by": "ann", "triggered_through": "ui", "now_ms": NOW_MS}
     asked = {"options": OPTIONS, "document_sha256": "b" * 64, "cluster_id": "west", **known, **changes}
     return consent(request, answer, told, terms=terms, **asked)
@@ -77,16 +79,16 @@ def test_an_approval_by_another_person_just_now() -> None:
         ({"triggered_by": "7"}, "who triggered"),
         ({"triggered_by": None}, "not known who triggered"),
         ({"triggered_by": " "}, "not known who triggered"),
-        ({"approvers": frozenset({"bea"})}, "may not approve"),
+        ({"approvers": ["bea"]}, "may not approve"),
         ({"now_ms": NOW_MS + 4 * HOUR_MS}, "too old"),
         ({"now_ms": NOW_MS - 400_000}, "from the future"),
         ({"document_sha256": "c" * 64}, "has changed since"),
         ({"cluster_id": "east"}, "has changed since"),
         *(
-            ({"is_login_required": True, "triggered_through": how}, "had logged in")
+            ({"approval_login_required": True, "triggered_through": how}, "had logged in")
             for how in ("cli", "operator", "test", "asset", "UI ", "")
         ),
-        ({"is_login_required": True, "triggered_through": None}, "not known how"),
+        ({"approval_login_required": True, "triggered_through": None}, "not known how"),
         ({"options": {**OPTIONS, "sink": "log"}}, "another question"),
         ({"request": other(REQUEST, run_id="manual__2")}, "another question"),
         ({"request": other(REQUEST, dag_id="restore_offsets")}, "another question"),
@@ -122,11 +124,11 @@ def test_an_xcom_that_is_no_answer(told) -> None:
 
 
 def test_who_may_approve_alone_is_said_by_a_setting() -> None:
-    assert decide(triggered_by="bea", is_self_allowed=True)
-    assert decide(triggered_by=None, is_self_allowed=True)
-    assert decide(approvers=frozenset({"7"}))
+    assert decide(triggered_by="bea", approval_self_allowed=True)
+    assert decide(triggered_by=None, approval_self_allowed=True)
+    assert decide(approvers=["7"])
     with pytest.raises(NoConsent, match="nobody"):
-        decide(answer=given(user_id="", user_name=""), is_self_allowed=True)
+        decide(answer=given(user_id="", user_name=""), approval_self_allowed=True)
 
 
 DOCUMENTS = [

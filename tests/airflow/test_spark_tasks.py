@@ -214,7 +214,7 @@ def test_a_job_that_needs_no_spark_starts_none(home, monkeypatch, stage) -> None
     submitted = submit_that(home, monkeypatch, 0)
     (home / "spark_jobs").mkdir(exist_ok=True)
     own = (PROJECT_ROOT / "spark_jobs" / f"{stage}.py").read_text("utf-8").partition("if __name__")[0]
-    loaded = f"open({str(home / 'loaded')!r}, 'w').write(str('pyspark' in sys.modules))"
+    loaded = f"import sys\nopen({str(home / 'loaded')!r}, 'w').write(str('pyspark' in sys.modules))"
     (home / "spark_jobs" / f"{stage}.py").write_text(f"{own}\n{loaded}\n")
     execute(stage)
     assert (home / "loaded").read_text() == "False"

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from sexton.errors import LogError
 from sexton.log import codec
 from sexton.log.batch import BadRecord, Batch, Record, marker_of, read_batches, read_records
-from sexton.log.entry import DELETE_HORIZON_BIT
 from sexton.log.varint import write_varint
 from tests.log.samples import CAP_BYTES, STAMP_MS, batches_of, pairs
 from tests.log_builder import sealed
-from tests.log_encoding import encode_batch, encode_marker
+from tests.log_encoding import DELETE_HORIZON_BIT, encode_batch, encode_marker
 
 RECORDS_AT = 61
 maybe_bytes = st.none() | st.binary(max_size=40)

@@ -9,7 +9,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -101,10 +101,7 @@ def _keep(subject: Subject, *, severity: str, message: str) -> Path | None:
     alert = {
         "raised_at": now.isoformat(timespec="milliseconds"),
         "severity": severity,
-        "dag_id": subject.dag_id,
-        "run_id": subject.run_id,
-        "task_id": subject.task_id,
-        "try_number": subject.try_number,
+        **asdict(subject),
         "message": message[:MESSAGE_CAP],
         "url": subject.url,
     }

@@ -24,24 +24,12 @@ from sexton.airflow.consent import (
     ApprovalFolder,
     NoConsent,
     Request,
-    Terms,
     begin_asking,
     question,
 )
 from sexton.airflow.runs import run_folder
-from sexton.figures import HOUR_MS, ms_of
+from sexton.figures import ms_of
 from sexton.settings import settings
-
-
-def terms() -> Terms:
-    """Return the deployment's rules about approvals."""
-    config = settings()
-    return Terms(
-        approvers=frozenset(config.approvers),
-        is_self_allowed=config.approval_self_allowed,
-        is_login_required=config.approval_login_required,
-        max_age_ms=int(config.approval_max_age_hours * HOUR_MS),
-    )
 
 
 class Approval(ApprovalOperator):

@@ -18,7 +18,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.skipmixin import SkipMixin
 
 from sexton.airflow.alerts import raise_alert
-from sexton.airflow.approval import approval_folder_of, refusing, request_of, terms
+from sexton.airflow.approval import approval_folder_of, refusing, request_of
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
 from sexton.airflow.commands import Command, CommandRefused, Done, counted
 from sexton.airflow.consent import (
@@ -92,8 +92,8 @@ class CommandTask(BaseOperator):
             body=f"{lead}{shown['questions'][sink]}\n\n{shown['body'].removeprefix(lead)}",
         )
         with refusing():
-            patience_s = RECORD_PATIENCE_S if terms().is_login_required else 0
-            require_login(triggered_through(folder, patience_s=patience_s), terms())
+            patience_s = RECORD_PATIENCE_S if settings().approval_login_required else 0
+            require_login(triggered_through(folder, patience_s=patience_s), settings())
             prepare(folder, request)
 
 
@@ -171,7 +171,7 @@ class ChangeCluster(CommandTask):
                 cluster_id=now["cluster_id"],
                 triggered_by=context["dag_run"].triggering_user_name,
                 triggered_through=triggered_through(folder),
-                terms=terms(),
+                terms=settings(),
                 now_ms=time.time_ns() // 1_000_000,
             )
         except NoConsent as error:

@@ -18,12 +18,13 @@ How the run was triggered is a file, too: only the scheduler knows it (listener.
 
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sexton.errors import UsageError
+from sexton.figures import HOUR_MS
+from sexton.settings import Settings
 
 APPROVE = "Approve"
 CLOCK_LAG_MS = 300_000
@@ -145,16 +146,6 @@ class ApprovalFolder:
         self._folder.remove(FILES[kind])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """Who may approve and trigger, and how long an answer is valid. No `approvers`: anybody who may answer."""
-
-    approvers: frozenset[str]
-    is_self_allowed: bool
-    is_login_required: bool
-    max_age_ms: int
-
-
 def prepare(folder: ApprovalFolder, request: Request) -> None:
     """Record what `approve` will ask. NoConsent if the run has asked something else, which is withdrawn."""
     asked = folder.read(Asked)
@@ -191,14 +182,15 @@ def consent(
     cluster_id: str,
     triggered_by: str | None,
     triggered_through: str | None,
-    terms: Terms,
+    terms: Settings,
     now_ms: int,
 ) -> Answer:
     """Return the answer if it allows `request` now; else raise NoConsent.
 
     `request` is the `question` of the run, `xcom` that of the task `approve`, `options` are the run's params,
     `document_sha256` and `cluster_id` are the plan's in the archive now, `triggered_by` the user who triggered the run,
-    `triggered_through` its DagRunTriggeredByType.
+    `triggered_through` its DagRunTriggeredByType. `terms` say who may approve and how long an answer is valid; without
+    `approvers` anybody who may answer.
     """
     if answer is None or xcom is None:
         raise NoConsent("nobody has answered")
@@ -210,29 +202,30 @@ def consent(
         raise NoConsent("the answer is no")
     require_login(triggered_through, terms)
     _require_person(answer, triggered_by, terms)
-    if not now_ms - terms.max_age_ms <= answer.answered_at_ms <= now_ms + CLOCK_LAG_MS:
+    max_age_ms = int(terms.approval_max_age_hours * HOUR_MS)
+    if not now_ms - max_age_ms <= answer.answered_at_ms <= now_ms + CLOCK_LAG_MS:
         raise NoConsent("the answer is too old, or from the future: ask again")
     if (request.document_sha256, request.cluster_id) != (document_sha256, cluster_id):
         raise NoConsent("what was approved has changed since: trigger a new run")
     return answer
 
 
-def require_login(triggered_through: str | None, terms: Terms) -> None:
+def require_login(triggered_through: str | None, terms: Settings) -> None:
     """Raise NoConsent if a login is required and the run was triggered without one, or nobody knows how."""
-    if not terms.is_login_required or triggered_through in WITH_LOGIN:
+    if not terms.approval_login_required or triggered_through in WITH_LOGIN:
         return
     if triggered_through is None:
         raise NoConsent("it is not known how the run was triggered: the scheduler has not noted it")
     raise NoConsent("the run was not triggered by somebody who had logged in to Airflow: trigger it in the UI")
 
 
-def _require_person(answer: Answer, triggered_by: str | None, terms: Terms) -> None:
+def _require_person(answer: Answer, triggered_by: str | None, terms: Settings) -> None:
     who = {name for name in (_folded(answer.user_id), _folded(answer.user_name)) if name}
     if not who:
         raise NoConsent("nobody has answered")
     if terms.approvers and answer.user_id not in terms.approvers:
         raise NoConsent("the answer is of somebody who may not approve")
-    if terms.is_self_allowed:
+    if terms.approval_self_allowed:
         return
     if not _folded(triggered_by):
         raise NoConsent("it is not known who triggered the run: it could be who has approved it")

@@ -188,12 +188,7 @@ JOBS = {
     "plan_tombstones": Job(reads=["runs"], writes=["runs"]),
     "validate_tables": Job(writes_iceberg=True, reads=["runs"]),
     "publish_tables": Job(
-        PUBLISH_POOL,
-        lazy=True,
-        writes_iceberg=True,
-        reads=["runs"],
-        writes=["archive"],
-        writes_tables=PUBLISHED_TABLES,
+        PUBLISH_POOL, lazy=True, writes_iceberg=True, reads=["runs"], writes=["archive"], writes_tables=PUBLISHED_TABLES
     ),
     "build_history": Job(
         writes_iceberg=True, reads=["archive"], writes=["archive", "runs"], writes_tables=PUBLISHED_TABLES

@@ -11,7 +11,7 @@ Not here: when a break is found (pipeline/continuation.py, pipeline/import_log.p
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pyarrow import fs as pafs
@@ -271,3 +271,12 @@ def _without_gaps(segments: list[ArchivedSegment], start_log_offset: int) -> lis
             found.append(segment)
             reached = segment.next_log_offset
     return found
+
+
+def misfits(fs: pafs.FileSystem, sizes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Segments that are not there or not of the size that their manifest says, by path, and what is wrong with each."""
+    for (path, size_bytes), info in zip(sizes.items(), fs.get_file_info([*sizes]), strict=True):
+        if info.type != pafs.FileType.File:
+            yield path, "the manifest is here, its segment is not"
+        elif info.size != size_bytes:  # a shorter one would pass for a torn tail
+            yield path, f"{info.size} bytes, its manifest says {size_bytes}"

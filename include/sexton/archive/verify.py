@@ -25,6 +25,7 @@ from sexton.archive.lineages import (
     clusters_of,
     lineage_folder,
     list_lineages,
+    misfits,
     read_segment_manifest,
     topics_of,
 )
@@ -131,15 +132,8 @@ def check(fs: pafs.FileSystem, segment: ArchivedSegment) -> list[Finding]:
 
 def missing_files(fs: pafs.FileSystem, segments: Iterable[ArchivedSegment]) -> list[Finding]:
     """Segments whose file is missing or not of the size that its manifest says."""
-    listed = list(segments)
-    wrong = []
-    for segment, info in zip(listed, fs.get_file_info([one.segment_path for one in listed]), strict=True):
-        if info.type != pafs.FileType.File:
-            wrong.append(_corrupt(segment.segment_path, "the manifest is here, its segment is not"))
-        elif info.size != segment.size_bytes:
-            what = f"{info.size} bytes, its manifest says {segment.size_bytes}"
-            wrong.append(_corrupt(segment.segment_path, what))
-    return wrong
+    sizes = {segment.segment_path: segment.size_bytes for segment in segments}
+    return [_corrupt(path, what) for path, what in misfits(fs, sizes)]
 
 
 def _looks(fs: pafs.FileSystem, root: str, cluster_id: str | None, subset: tuple[int, int]) -> Iterator[Finding]:

@@ -258,8 +258,11 @@ def _is_held(group_id: str, offsets: Collection[OffsetKey], held_groups: Set[str
 
 def _is_deleted(group: Group, profile: Profile) -> bool:
     """Whether the sweep deletes a group without offsets."""
-    is_spared = isinstance(group, ShareGroup) and not profile.deletes_share_groups
-    return profile.deletes_groups and not is_spared and is_deletable(group, profile)
+    if not profile.deletes_groups:
+        return False
+    if isinstance(group, ShareGroup) and not profile.deletes_share_groups:
+        return False
+    return is_deletable(group, profile)
 
 
 def is_deletable(group: Group, profile: Profile) -> bool:

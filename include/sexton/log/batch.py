@@ -10,7 +10,6 @@ the order of records in the log is the order of their log_offsets.
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from sexton.errors import LogError
@@ -35,7 +34,6 @@ from sexton.log.framing import (
     OUT_OF_ORDER,
     TOO_MANY_FALSE_STARTS,
     TORN,
-    beginning,
     frames,
 )
 from sexton.log.varint import BadVarint, read_varint, read_varlong, write_varint
@@ -67,17 +65,16 @@ _MARKERS: dict[int, Literal["COMMIT", "ABORT"]] = {0: "ABORT", 1: "COMMIT"}
 
 
 def read_batches(
-    data: bytes | bytearray | memoryview | U8Array, *, start: int = 0, end: int | None = None, floor_offset: int = 0
+    data: bytes | bytearray | memoryview | U8Array, *, floor_offset: int = 0
 ) -> Iterator[Batch | Damage | TornTail]:
-    """Everything that begins in bytes [start, end) of a segment, in order and without a gap; never raises.
+    """Everything in a segment, in order and without a gap; never raises.
 
-    `start` must be where a batch or damage begins (`framing.first_frame` finds it). `floor_offset` is the smallest
-    log_offset that may come: a segment's name gives it. Batches with a bad CRC have `crc_ok` False.
+    `floor_offset` is the smallest log_offset that may come: a segment's name gives it. Batches with a bad CRC have
+    `crc_ok` False.
     """
     view = as_u8(data)
     whole = view.data
-    place = replace(beginning(view, floor_offset=floor_offset), at=start)
-    for rows in frames(view, start=place, end=end):
+    for rows in frames(view, floor_offset=floor_offset):
         for row in rows.tolist():
             yield read_frame(whole, row)
 

@@ -22,7 +22,6 @@ CODECS: tuple[CodecName, ...] = get_args(CodecName)
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
-DELETE_HORIZON_BIT = 0x40
 BATCH_HEAD_BYTES = 12
 """Fewer bytes than these at the end of a segment are no head of a batch: a broker ignores them."""
 MOST_RAW_BYTES = 1 << 20

@@ -21,7 +21,7 @@ from sexton.archive.coverage import Coverage
 from sexton.archive.cut_search import segments_between
 from sexton.archive.cuts import SettledCuts, lineages_of, newest_cuts, settled_cuts, store_cuts
 from sexton.archive.folder import filesystem
-from sexton.archive.lineages import IMPORTED, ArchivedLineage, list_lineages
+from sexton.archive.lineages import IMPORTED, ArchivedLineage, list_lineages, misfits
 from sexton.archive.log_position import LogPosition
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.endless_load import BUFFER, DEFAULT_BUFFER_BYTES
@@ -305,12 +305,8 @@ def recorded_retention_ms(fs: pafs.FileSystem, root: str, cluster_id: str, *, as
 
 def check_files(fs: pafs.FileSystem, segments: Iterable[Segment]) -> None:
     """UsageError unless every archived segment is there and of the size that its manifest says."""
-    wanted = list(segments)
-    for segment, info in zip(wanted, fs.get_file_info([segment.path for segment in wanted]), strict=True):
-        if info.type != pafs.FileType.File:
-            raise UsageError("the manifest is here, its segment is not", where=segment.path)
-        if info.size != segment.size_bytes:  # a shorter one would pass for a torn tail
-            raise UsageError(f"{info.size} bytes, its manifest says {segment.size_bytes}", where=segment.path)
+    for path, what in misfits(fs, {segment.path: segment.size_bytes for segment in segments}):
+        raise UsageError(what, where=path)
 
 
 def _settled(

@@ -186,7 +186,7 @@ class ModernGroup(Group):
             if record_type == member:
                 self.delete_member(key.member_id)
             elif record_type == target:
-                self.delete_target(key.member_id)
+                self.targets.discard(key.member_id)
             elif record_type == assignment and key.member_id in self.members:
                 self.delete_assignment(key.member_id)
 
@@ -229,9 +229,6 @@ class ModernGroup(Group):
     def set_target(self, member_id: str, value: TargetAssignmentMemberValue) -> None:
         refuse_duplicates(part.topic_id for part in value.topic_partitions)
         self.targets.add(member_id)
-
-    def delete_target(self, member_id: str) -> None:
-        self.targets.discard(member_id)
 
     def delete_assignment(self, member_id: str) -> None:
         """Take from a member of the group what it has, and give it the epoch of one that leaves."""

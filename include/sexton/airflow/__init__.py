@@ -10,5 +10,5 @@ numba or Kafka client. The work itself is in spark_jobs/ and in the command line
     runs.py           run folders, outcomes of jobs       pools.py         Airflow pools, one slot each
     alerts.py         alerts, sent by notifiers.py        brokers.py       Kafka connections
     openlineage.py    datasets of each task               listener.py      how a run was triggered
-    plugin.py         the Airflow plugin
+    assets.py         published tables, their Assets      plugin.py        the Airflow plugin
 """

@@ -44,10 +44,10 @@ from sexton.kafka.failures import TransientError, error_name
 from sexton.kafka.group_state import committed_offsets, find_coordinator, list_groups
 from sexton.kafka.replicas import OpenTransaction, ReplicaLook, look_at_replicas
 from sexton.kafka.session import ClusterSession
-from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.ports import HOST, free_port
 from sexton.records import decode_key
+from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker, new_cluster_id, running_broker
 from sexton_dev.workload import commit_offsets, group_metadata, wait
 from tests import waiting

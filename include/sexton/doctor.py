@@ -22,6 +22,7 @@ from sexton.errors import SextonError, UsageError
 from sexton.figures import some
 from sexton.ports import HOST, probe_port
 from sexton.settings import Settings, variable
+from sexton.topics import OFFSETS_TOPIC
 from sexton.uris import without_login
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ LOW_DISK_BYTES = 5 * 1024**3
 NO_DISK_BYTES = 1 * 1024**3
 CONNECT_TIMEOUT_MS = 5_000
 RETRY_FOR_S = 5
-OFFSETS_TOPIC = "__consumer_offsets"
 INSTALL = "run `make install`"
 
 State = Literal["ok", "warning", "problem"]

@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from sexton.numbers import INSTANT, RE2
 from sexton.settings import settings
+from sexton.topics import OFFSETS_TOPIC
 
 ISO_OR_MS = r"^$|^\d{1,16}$|^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?([Zz]|[+-]\d{2}:?\d{2})?$"
 SHA256, SHA256_OR_NONE = r"^[0-9a-f]{64}$", r"^$|^[0-9a-f]{64}$"
@@ -127,7 +128,7 @@ class KafkaRequest(JobRequest):
     --client-config."""
 
     config: Any = option(...)
-    topic: str = option("__consumer_offsets", "default: %(default)s", "NAME")
+    topic: str = option(OFFSETS_TOPIC, "default: %(default)s", "NAME")
 
 
 class SnapshotRequest(KafkaRequest):

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.archive.broker_disk import TOPIC, DiskLog, disk_logs, import_slices, read_slice
+from sexton.archive.broker_disk import DiskLog, disk_logs, import_slices, read_slice
+from sexton.topics import OFFSETS_TOPIC
 from tests.log.samples import batches_of, new_log
 
 LOCAL = pafs.LocalFileSystem()
@@ -19,11 +20,11 @@ HALF = END.to_bytes(8, "big") + BATCHES[-1][8:50]
 
 def disk(folder: Path, files: dict[int, bytes], *, log_start: int = 0, epochs: str = "") -> DiskLog:
     """One log partition of files by base offset."""
-    home = folder / f"{TOPIC}-0"
+    home = folder / f"{OFFSETS_TOPIC}-0"
     home.mkdir(parents=True)
     for base_offset, data in files.items():
         (home / f"{base_offset:020d}.log").write_bytes(data)
-    (folder / "log-start-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 0 {log_start}\n")
+    (folder / "log-start-offset-checkpoint").write_text(f"0\n1\n{OFFSETS_TOPIC} 0 {log_start}\n")
     if epochs:
         (home / "leader-epoch-checkpoint").write_text(epochs)
     return disk_logs(LOCAL, str(folder))[0]

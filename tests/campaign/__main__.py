@@ -18,7 +18,7 @@ from tests.campaign.broker.command import PINNED_RELEASE, campaign, clean
 from tests.campaign.narrow import ONLY_TRIES, Failure, failures_of
 from tests.campaign.run import run
 
-_MOST_FAILURES = 10
+_MAX_FAILURES = 10
 _TOLD_EVERY_S = 30.0
 
 
@@ -60,10 +60,10 @@ def _campaign(seed: int, count: int, *, processes: int) -> list[Failure]:
         failures += found
         print(*found, sep="\n", end="\n" if found else "", flush=True)
         now = time.monotonic()
-        if now - told > _TOLD_EVERY_S or done == count or len(failures) >= _MOST_FAILURES:
+        if now - told > _TOLD_EVERY_S or done == count or len(failures) >= _MAX_FAILURES:
             told = now
             print(f"{done} histories in {now - started:.1f} s, {done / (now - started):.0f} a second", flush=True)
-        if len(failures) >= _MOST_FAILURES:
+        if len(failures) >= _MAX_FAILURES:
             break
     return failures
 

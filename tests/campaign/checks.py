@@ -43,7 +43,7 @@ OLD_PROFILES = [
 """For logs in the record formats before transactions."""
 RETENTIONS_MS = (1, 1_000, 5_000, 12_000)
 FARTHEST_MS = (1 << 63) - 1
-_MOST_BORDERS = 12
+_MAX_BORDERS = 12
 _SWEEPS = 3
 _SHOWN = 3
 
@@ -91,7 +91,7 @@ def _check_pieces(whole: Pack, tables: Tables, profile: Profile, partition_count
     starts = [0, *accumulate(map(len, whole.batches))]
     borders = sorted(
         rng.choice(starts) if rng.random() < 0.5 else rng.randrange(len(whole.log) + 1)
-        for _ in range(rng.randint(1, _MOST_BORDERS))
+        for _ in range(rng.randint(1, _MAX_BORDERS))
     )
     with patch.object(fold_module, "PRUNED_FROM_KEYS", rng.choice((0, fold_module.PRUNED_FROM_KEYS))):
         folds = fold_slices(whole.log, borders, profile=profile)

@@ -33,7 +33,7 @@ _OLD_EVERY = 20
 _UNKNOWN_CONTROL = 5
 _USUAL = (*FAMILIES[:1] * 3, *FAMILIES)
 """The record types that a group gets; mostly it is a classic one."""
-_MOST_BLOCKS = 40
+_MAX_BLOCKS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def history(seed: int, index: int, *, prefix: Callable[[str], str] = lambda _: "
         return prefix(own) + own
 
     maker = _Maker(rng, index, name_of)
-    count = min(1 + int(rng.expovariate(1 / 9)), _MOST_BLOCKS)
+    count = min(1 + int(rng.expovariate(1 / 9)), _MAX_BLOCKS)
     return History(index=index, blocks=tuple(maker.block() for _ in range(count)), is_clean=maker.is_clean)
 
 
@@ -100,7 +100,7 @@ class _Maker:
         self.has_groups = rng.random() < 0.5
         self.created = set[str]()
         self.magic = rng.randrange(2)
-        self.old_blocks = _MOST_BLOCKS if self.old else rng.choice((1, 3)) if rng.random() < 0.05 else 0
+        self.old_blocks = _MAX_BLOCKS if self.old else rng.choice((1, 3)) if rng.random() < 0.05 else 0
         read = [name_of(name) for name in rng.sample(GROUP_IDS, rng.choice((1, 1, 2, 3)))]
         names = [(name.encode(), name) for name in read]
         if not self.is_clean and rng.random() < 0.1:

@@ -5,7 +5,7 @@
 
 Header fields, bodies, codecs and the order of batches are changed, several at a time. Of `log` the plain rules, the
 kernels over the whole and the kernels over pieces must tell the same; what the others give to is a result or an error
-that says what is wrong. None may take MOST_S of the processor, or MOST_BYTES of memory. Without a seed one is drawn
+that says what is wrong. None may take MAX_S of the processor, or MAX_BYTES of memory. Without a seed one is drawn
 and printed. Mutants of `log` lie TOGETHER in one log, each with groups of its own, because most of the time is the
 price of a log, however short: `--only` takes the index of the first of them.
 """
@@ -50,7 +50,7 @@ from tests.log.samples import batches_of as batches_in
 from tests.log_builder import BASE_MS, sealed
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-MOST_S, MOST_BYTES = 20, 2 << 30
+MAX_S, MAX_BYTES = 20, 2 << 30
 A_TASK = 400
 TOGETHER: Mapping[str, int] = {"log": 16}
 """How many mutants are in one log; 1 of every other kind."""
@@ -356,8 +356,8 @@ def failures(of: str, seed: int, indices: Sequence[int]) -> Iterator[str]:
         began = time.process_time()
         try:
             CHECKS[of](Random(f"{seed}/{index}"))
-            assert time.process_time() - began < MOST_S, "it takes too long"
-            assert peak_bytes() < MOST_BYTES, "it takes too much memory"
+            assert time.process_time() - began < MAX_S, "it takes too long"
+            assert peak_bytes() < MAX_BYTES, "it takes too much memory"
         except Exception as error:  # whatever it is, the others are to be tried
             yield f"{of} {index}: {type(error).__name__}: {error}"
 

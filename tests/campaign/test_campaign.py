@@ -26,7 +26,7 @@ from tests.tiers import later
 
 FIXED_SEED = 20_261_121
 EACH = {False: 1_500, True: 4_000}
-MOST_PACKS = 30
+MAX_PACKS = 30
 """Every mistake below is seen in that many packs; those of one release wait until a pack is read by its rules."""
 
 
@@ -99,7 +99,7 @@ LATE = {"kernels: no transaction leaks", "replay: no transaction leaks"}
 @pytest.mark.parametrize("mistake", later(pytest.mark.thorough, MISTAKES, but=MISTAKES.keys() - LATE))
 def test_a_mistake_is_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*MISTAKES[mistake])
-    packs = [range(first, first + PACK) for first in range(0, MOST_PACKS * PACK, PACK)]
+    packs = [range(first, first + PACK) for first in range(0, MAX_PACKS * PACK, PACK)]
     assert any(
         narrow.difference_on([history(FIXED_SEED, index) for index in indices], FIXED_SEED, tries=1)
         for indices in packs

@@ -11,11 +11,10 @@ from pyarrow import fs as pafs
 from sexton.archive.cluster_metadata import ClusterMetadata, newest_metadata
 from sexton.archive.lineages import ArchivedLineage, list_lineages
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.pipeline import archive_transactions, snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.records import kafka_uuid
-from sexton.transactions import TOPIC as TRANSACTIONS_TOPIC
+from sexton.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from sexton.transactions.reading import transactions_archive
 from tests.kafka.fake_cluster import FakeCluster, batches_in
 

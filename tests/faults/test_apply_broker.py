@@ -27,12 +27,12 @@ from sexton.kafka.admin import commit_offsets, group_now
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
-from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.ledger.ledger import Ledger
 from sexton.plans.plan import Plan
 from sexton.ports import free_port
 from sexton.requests import now_ms
 from sexton.settings import settings, variable
+from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker
 from tests.clients import make_topics
 from tests.faults.apply_worlds import ANY, HOUR_MS, LOCAL, plan_of

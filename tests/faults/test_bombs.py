@@ -13,7 +13,7 @@ from sexton.coordinator.loading import load
 from sexton.kernels.fold import fold_task
 from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch
-from sexton.log.entry import MOST_RAW_BYTES
+from sexton.log.entry import MAX_RAW_BYTES
 from sexton.log.segment import FoldTask
 from sexton.log.varint import write_varint
 from sexton.settings import Settings
@@ -75,8 +75,8 @@ def test_bombs(reader: str, full: bool, tell) -> None:
 
 
 def test_what_is_kept_of_a_body_of_garbage_has_an_end() -> None:
-    log = batch_of(codecs.ZSTD, codecs.deflate(codecs.ZSTD, b"\1" + bytes(4 * MOST_RAW_BYTES)), count=1)
-    assert sum(len(row.value or b"") for row in load([log], cap_bytes=1 << 30).undecodable) <= 2 * MOST_RAW_BYTES
+    log = batch_of(codecs.ZSTD, codecs.deflate(codecs.ZSTD, b"\1" + bytes(4 * MAX_RAW_BYTES)), count=1)
+    assert sum(len(row.value or b"") for row in load([log], cap_bytes=1 << 30).undecodable) <= 2 * MAX_RAW_BYTES
 
 
 @pytest.mark.thorough

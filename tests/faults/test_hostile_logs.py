@@ -17,9 +17,9 @@ from sexton.coordinator.profiles import profile_of
 from sexton.kernels import growth
 from sexton.kernels.fold import fold_task, merge_all
 from sexton.log.batch import encode_batch
-from sexton.log.entry import MOST_BAD_RECORDS
+from sexton.log.entry import MAX_BAD_RECORDS
 from sexton.log.segment import FoldTask
-from sexton.records import MOST_ITEMS
+from sexton.records import MAX_ITEMS
 from tests.faults.hostile_logs import (
     LOGS,
     empty_batches,
@@ -38,10 +38,10 @@ from tests.log_builder import BASE_MS, classic_fields, commit, group_entry
 
 pytestmark = pytest.mark.thorough
 
-MOST_GROWTH = 6
+MAX_GROWTH = 6
 """Times the work of a log that is four times as large."""
 CAP_BYTES = 64 << 20
-MOST_BYTES = 100 << 20
+MAX_BYTES = 100 << 20
 
 
 # --- cost
@@ -66,13 +66,13 @@ def test_four_times_the_log_is_about_four_times_the_steps(profile: str, tmp_path
         growth |= {(name, reader): large[reader] / small[reader] for reader in ("kernels", "rules")}
     worst = max(growth, key=lambda case: growth[case])
     tell(f"{len(logs)} logs: at most {growth[worst]:.1f} times the steps ({', '.join(worst)})")
-    assert {case: times for case, times in growth.items() if times > MOST_GROWTH} == {}
+    assert {case: times for case, times in growth.items() if times > MAX_GROWTH} == {}
 
 
 @needs_proc
 @pytest.mark.parametrize("reader", ["kernels", "rules"])
 def test_what_a_few_kilobytes_hold_is_not_held(reader: str) -> None:
-    assert {name: size for name, size in run_alone(growth_of, reader).items() if size > MOST_BYTES} == {}
+    assert {name: size for name, size in run_alone(growth_of, reader).items() if size > MAX_BYTES} == {}
 
 
 def growth_of(reader: str) -> dict[str, int | None]:
@@ -138,14 +138,14 @@ def test_the_rest_of_a_batch_behind_bad_records_is_one_row(profile: str) -> None
     assert_equal(fold, loaded(log, profile=rules))
     rows = [row for _, row in fold.undecodable]
     if rules.newest_format == 2:
-        assert len(rows) == MOST_BAD_RECORDS + 1
+        assert len(rows) == MAX_BAD_RECORDS + 1
         assert "(900 records by its header) is not looked at" in rows[-1].detail
         assert len(tables_of(fold)["committed_offsets"]) == 1
 
 
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(decoding, "MOST_UNDECODABLE", 150)
+    monkeypatch.setattr(decoding, "MAX_UNDECODABLE", 150)
     return 150
 
 
@@ -157,7 +157,7 @@ def test_rows_of_a_log_partition_have_an_end_and_all_are_counted(few_rows: int) 
         found = tables_of(fold)
         (profile,) = found["load_profile"]
         assert len(found["undecodable_records"]) == few_rows
-        assert profile["undecodable_records"] == 5 * (MOST_BAD_RECORDS + 1)
+        assert profile["undecodable_records"] == 5 * (MAX_BAD_RECORDS + 1)
         assert profile["load_would_fail"]
 
 
@@ -198,7 +198,7 @@ def test_what_rows_hold_of_large_values_has_an_end() -> None:
 
 
 def test_a_value_of_too_many_items_is_told_and_fails_no_load() -> None:
-    log = empty_protocols(MOST_ITEMS + 1)
+    log = empty_protocols(MAX_ITEMS + 1)
     task = FoldTask(log_partition=0, index=0, slices=(slice_of(log),), is_last=True)
     fold = fold_task([log], task=task, cap_bytes=CAP_BYTES, as_of_ms=None, taken_at_ms=None)
     plain = load([log], cap_bytes=CAP_BYTES)
@@ -215,7 +215,7 @@ def test_as_many_items_as_are_decoded_are_decoded(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("release", ["4.3.1", "4.4"])
 def test_so_is_a_subscription_whatever_the_release_makes_of_malformed_ones(release: str) -> None:
-    topics = MOST_ITEMS + 1
+    topics = MAX_ITEMS + 1
     data = bytes(2) + topics.to_bytes(4) + bytes(2 * topics) + b"\xff\xff\xff\xff"
     log = of([group_entry(2, "g", classic_fields(("m", data)))], 0)
     plain = load([log], cap_bytes=CAP_BYTES, profile=profile_of(f"group_coordinator:{release}"))
@@ -224,7 +224,7 @@ def test_so_is_a_subscription_whatever_the_release_makes_of_malformed_ones(relea
 
 def test_an_assignment_of_too_many_partitions_is_not_shown() -> None:
     fields = classic_fields(("m", b"\0\0\0\0\0\0\xff\xff\xff\xff"))
-    count = MOST_ITEMS + 1
+    count = MAX_ITEMS + 1
     fields["members"][0]["assignment"] = (
         bytes(2) + (1).to_bytes(4) + (1).to_bytes(2) + b"t" + count.to_bytes(4) + bytes(4 * count)
     )

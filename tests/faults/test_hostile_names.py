@@ -149,7 +149,7 @@ def data_docs(world: Hostile, client: TestClient, some: list[str]) -> None:
     suites = {"groups": [each for each in suites_of(world_of_checks.RUN)["groups"] if each.name == "allowed_state"]}
     spark = spark_session("names", iceberg=True)  # the JVM stays for the tests after it
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spark_checks, "MOST_SHOWN", len(rows))
+        patch.setattr(spark_checks, "MAX_SHOWN", len(rows))
         spark_checks.check(
             spark,
             {"groups": spark.createDataFrame(tables["groups"])},

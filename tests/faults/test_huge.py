@@ -27,7 +27,7 @@ from tests.log_builder import BASE_MS, TOPIC_IDS, Entry, classic_fields, commit,
 
 pytestmark = pytest.mark.thorough
 
-MOST_BYTES = 2 << 30
+MAX_BYTES = 2 << 30
 LOAD_BUFFER_BYTES = 5 << 20  # offsets.load.buffer.size
 CHUNK_BYTES = Settings.model_fields["fold_task_bytes"].default
 CAP_BYTES = Settings.model_fields["inflated_cap_bytes"].default
@@ -155,7 +155,7 @@ def test_huge(tmp_path: Path, full: bool, tell) -> None:
         tell(f"{case}: {counts[full]:,} in {mebibytes[0]:,.0f} MiB, at most {mebibytes[1]:,.0f} MiB")
         assert (found["failure"], found["rows"]["undecodable_records"]) == (None, 0), case
         assert (found["records"] if what == "records" else found["rows"][what]) == counts[full], case
-        assert found["peak_bytes"] < MOST_BYTES, case
+        assert found["peak_bytes"] < MAX_BYTES, case
         assert "load buffer" not in case or found["largest_batch_bytes"] > LOAD_BUFFER_BYTES
         if not full:
             fold = PartialFold.read_parquet(Folder(path.with_suffix(".fold")))

@@ -42,11 +42,11 @@ from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.rights import hidden, sees_all_groups, sees_all_topics, topic_states
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
-from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
+from sexton.kafka.topics import describe_topic
 from sexton.pipeline import archive_transactions
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.runs.processes import SerialEngine
-from sexton.transactions import TOPIC as TRANSACTIONS_TOPIC
+from sexton.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from sexton_dev.broker import run_tool
 from sexton_dev.workload import wait
 from tests import waiting

@@ -21,9 +21,9 @@ from sexton.kafka.failures import Unsettled
 from sexton.kafka.group_state import committed_offsets, find_coordinator, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
-from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.log.batch import encode_batch
 from sexton.ports import free_port
+from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker, running_broker
 from tests.clients import joined, make_topics
 from tests.integration.streams_client import streams_member

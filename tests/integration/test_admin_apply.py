@@ -33,12 +33,13 @@ from sexton.kafka.failures import NotAllowed
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
-from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
+from sexton.kafka.topics import describe_topic
 from sexton.ledger.ledger import Ledger
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
 from sexton.requests import now_ms
 from sexton.settings import environment
+from sexton.topics import OFFSETS_TOPIC
 from tests.clients import joined, make_topics
 from tests.faults.apply_worlds import ANY, HOUR_MS
 from tests.faults.test_apply_broker import Rival, Watched

@@ -29,7 +29,7 @@ from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader, TailRecord
-from sexton.kafka.topics import OFFSETS_TOPIC, describe_topic
+from sexton.kafka.topics import describe_topic
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import own_actions
 from sexton.log.batch import encode_batch
@@ -39,6 +39,7 @@ from sexton.policy import read_policy
 from sexton.ports import free_port
 from sexton.requests import now_ms
 from sexton.settings import environment
+from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker
 from tests.aged import age
 from tests.clients import joined, make_topics

@@ -15,7 +15,7 @@ from sexton.kafka.configs import BROKER, TOPIC, described
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.rights import topic_states
 from sexton.kafka.session import ClusterSession
-from sexton.kafka.topics import OFFSETS_TOPIC
+from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.workload import Workload
 
 TIMEOUT_S = 30

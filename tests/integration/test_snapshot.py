@@ -20,10 +20,10 @@ from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.fetch import LogReader
 from sexton.kafka.session import ClusterSession
-from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.pipeline import fetch_log, import_log
 from sexton.pipeline.import_log import ImportRequest
 from sexton.pipeline.snapshot_log import Snapshot
+from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker, dump_log
 from sexton_dev.workload import Workload
 from tests.archived import list_archived, read_manifest

@@ -23,9 +23,9 @@ from sexton.kafka.admin_client import Answers, K, Question
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.configs import BROKER
 from sexton.kafka.session import ClusterSession, TransientError
-from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.log.batch import encode_batch, read_batches
 from sexton.records import ZERO_UUID
+from sexton.topics import OFFSETS_TOPIC
 from tests.log.samples import STAMP_MS
 
 OUT_OF_RANGE, NO_TOPIC, FENCED, UNKNOWN_EPOCH, UNKNOWN_ID = 1, 3, 74, 75, 100

@@ -6,7 +6,7 @@ from sexton.kafka.client import client_config
 from sexton.kafka.configs import reported_settings
 from sexton.kafka.failures import NotAllowed, TransientError
 from sexton.kafka.group_state import list_groups
-from sexton.kafka.topics import OFFSETS_TOPIC
+from sexton.topics import OFFSETS_TOPIC
 from tests.kafka.fake_cluster import FakeCluster
 
 CODEC = "offsets.topic.compression.codec"

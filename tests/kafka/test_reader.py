@@ -6,8 +6,9 @@ from sexton.errors import BrokerError
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.fetch import DivergedError, LeaderMovedError, LogChangedError, LogReader, OutOfRangeError, Pace
 from sexton.kafka.session import THROTTLE_LIMIT_MS, ClusterSession
-from sexton.kafka.topics import OFFSETS_TOPIC, PartitionLeader, describe_topic
+from sexton.kafka.topics import PartitionLeader, describe_topic
 from sexton.records import kafka_uuid
+from sexton.topics import OFFSETS_TOPIC
 from tests.kafka.fake_cluster import FakeCluster, FakeSession
 
 CONFIG = ClientConfig(bootstrap_servers="fake:1")

@@ -18,9 +18,9 @@ from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.failures import NotAllowed
 from sexton.kafka.replicas import FIXES, ReplicaLook, look_at_replicas
 from sexton.kafka.session import TransientError
-from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.replicas import copy as copying
 from sexton.replicas.copy import CopiedReplica, copy_replicas
+from sexton.topics import OFFSETS_TOPIC
 from tests.kafka.fake_cluster import ATTEMPTS, FakeCluster, FakeLog, FakeSession
 
 A, B, C = BROKERS = 1, 2, 3

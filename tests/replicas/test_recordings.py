@@ -58,7 +58,7 @@ def test_how_much_is_compared_at_a_time_does_not_matter(folder, most, recorded, 
     name, _, inner = folder.partition("/")
     root = unpack(name, recorded) / inner
     at_once = compared(root)
-    monkeypatch.setattr(records, "MOST_BATCHES", most)
+    monkeypatch.setattr(records, "MAX_BATCHES", most)
     assert compared(root) == at_once
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from sexton.settings import settings
+from sexton.topics import OFFSETS_TOPIC
 from sexton.uris import split_login
 
 if TYPE_CHECKING:
     from sexton.airflow.spark_tasks import Job
 
-OFFSETS_TOPIC = "__consumer_offsets"
 NAMESPACE = "sexton"
 """The catalog's namespace, as in `lake.catalog.Lake`."""
 _USER_IS_PLACE = ("abfs", "abfss")

@@ -21,7 +21,7 @@ LATE_MS = 1_000
 """How much longer than those that were seen the sweeps ahead may take, all together."""
 _LONGEST_GAP = 1_000
 """Sweeps between two that are seen, at most, for what they say of drift."""
-_MOST_DRIFT = 0.05
+_MAX_DRIFT = 0.05
 """A sweep that takes a larger share of the interval looks like a load."""
 
 
@@ -61,7 +61,7 @@ def clock_of(started_ms: Iterable[int], *, check_interval_ms: int) -> SweepClock
         last_ms=seen[-1],
         shortest_ms=min(periods, default=float(check_interval_ms)),
         typical_ms=median(periods) if periods else float(check_interval_ms),
-        longest_ms=max(periods, default=check_interval_ms * (1 + _MOST_DRIFT)),
+        longest_ms=max(periods, default=check_interval_ms * (1 + _MAX_DRIFT)),
     )
 
 
@@ -80,7 +80,7 @@ def clock_of_leader(
 def gone(clock: SweepClock | None, due_ms: int, *, check_interval_ms: int) -> Gone:
     """When an offset that is due at an instant will be gone."""
     if clock is None:
-        latest_ms = due_ms + math.ceil(check_interval_ms * (1 + _MOST_DRIFT)) + JITTER_MS
+        latest_ms = due_ms + math.ceil(check_interval_ms * (1 + _MAX_DRIFT)) + JITTER_MS
         return Gone(earliest_ms=due_ms, expected_ms=None, latest_ms=latest_ms + LATE_MS)
     ahead_ms = due_ms - clock.last_ms
     expected_ms = clock.last_ms + round(_sweeps(ahead_ms, clock.typical_ms) * clock.typical_ms)
@@ -99,10 +99,10 @@ def _sweeps(ahead_ms: float, period_ms: float) -> int:
 def _period(gap_ms: int, check_interval_ms: int) -> float | None:
     """The time from one sweep to the next, of two that are a whole number apart; 0 if they are too far apart to say,
     None if a load was between them."""
-    early_ms = min(JITTER_MS, check_interval_ms * _MOST_DRIFT)
+    early_ms = min(JITTER_MS, check_interval_ms * _MAX_DRIFT)
     count = int((gap_ms + early_ms) // check_interval_ms)
     if count > _LONGEST_GAP:
         return 0.0
-    if count == 0 or gap_ms > count * check_interval_ms * (1 + _MOST_DRIFT) + JITTER_MS:
+    if count == 0 or gap_ms > count * check_interval_ms * (1 + _MAX_DRIFT) + JITTER_MS:
         return None
     return gap_ms / count

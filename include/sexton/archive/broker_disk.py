@@ -24,8 +24,8 @@ from sexton.log.entry import LAST_DELTA_AT, MAGIC_AT, SIZE_AT
 from sexton.log.framing import DAMAGE, KIND, POSITION, TORN, frames
 from sexton.log.headers import batch_headers, headers_of
 from sexton.log.segment import Segment, file_bytes, list_segments, segments_of
+from sexton.topics import OFFSETS_TOPIC
 
-TOPIC = "__consumer_offsets"
 _CHECKPOINT_BYTES = 16 * 1024 * 1024
 _MAX_HEADS = 100_000
 """An index has an entry for every 4 KiB of batches; without one a segment may hold tens of millions of them."""
@@ -206,7 +206,7 @@ def _batches(
 
 def offset_checkpoint(fs: pafs.FileSystem, path: str) -> Mapping[int, int]:
     """Log partition -> offset of an OffsetCheckpointFile (lines `topic partition offset`); empty without the file."""
-    return {number: offset for (topic, number), offset in _offsets(fs, path).items() if topic == TOPIC}
+    return {number: offset for (topic, number), offset in _offsets(fs, path).items() if topic == OFFSETS_TOPIC}
 
 
 def _offsets(fs: pafs.FileSystem, path: str) -> dict[tuple[str, int], int]:

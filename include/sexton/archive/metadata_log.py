@@ -35,8 +35,9 @@ from sexton.records.cluster_metadata import (
     decode_metadata,
 )
 from sexton.records.uuids import kafka_uuid
+from sexton.topics import METADATA_TOPIC
 
-METADATA_TOPIC, METADATA_VERSION = "__cluster_metadata", "metadata.version"
+METADATA_VERSION = "metadata.version"
 _TOPIC_RESOURCE = 2
 _CHECKPOINT = re.compile(r"(\d{20})-\d{10}\.checkpoint")
 _SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = 3, 4

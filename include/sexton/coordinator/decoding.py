@@ -13,7 +13,7 @@ from sexton.coordinator.profile import PendingRule, Profile
 from sexton.errors import LogError
 from sexton.log import codec
 from sexton.log.batch import OUT_OF_ORDER_BATCH, SKIPPED_BYTES, BadRecord, Batch, Damage, Record
-from sexton.log.entry import BATCH_HEAD_BYTES, MOST_BAD_RECORDS, MOST_RAW_BYTES
+from sexton.log.entry import BATCH_HEAD_BYTES, MAX_BAD_RECORDS, MAX_RAW_BYTES
 from sexton.records import (
     OFFSET_TYPES,
     GroupMetadataValue,
@@ -33,10 +33,10 @@ UNKNOWN_TYPE = "unknown_record_type"
 _LOST_TIMESTAMP_VERSION = 3
 _HARMLESS = (BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, TOO_MANY_ITEMS, OUT_OF_ORDER_BATCH, SKIPPED_BYTES, NEGATIVE_END)
 
-MOST_UNDECODABLE = 10_000
+MAX_UNDECODABLE = 10_000
 """Rows of undecodable_records of a log partition; the records after them are only counted."""
-_MOST_WHOLE, _MOST_SHORTENED_BYTES = 16, 1 << 12
-"""The first rows keep up to MOST_RAW_BYTES of a key and of a value, the others 4 KiB."""
+_MAX_WHOLE, _MAX_SHORTENED_BYTES = 16, 1 << 12
+"""The first rows keep up to MAX_RAW_BYTES of a key and of a value, the others 4 KiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,15 +106,15 @@ class Undecodable:
 
 
 def is_kept(row: Undecodable, kept: Iterable[Undecodable], *, count: int) -> bool:
-    """Whether `row` is kept after the `count` rows of `kept`: up to MOST_UNDECODABLE, and the first failure."""
-    if count < MOST_UNDECODABLE:
+    """Whether `row` is kept after the `count` rows of `kept`: up to MAX_UNDECODABLE, and the first failure."""
+    if count < MAX_UNDECODABLE:
         return True
-    return count == MOST_UNDECODABLE and row.fails_load and not any(other.fails_load for other in kept)
+    return count == MAX_UNDECODABLE and row.fails_load and not any(other.fails_load for other in kept)
 
 
 def shortened(row: Undecodable, index: int) -> Undecodable:
     """The row as it is kept after `index` others."""
-    most = MOST_RAW_BYTES if index < _MOST_WHOLE else _MOST_SHORTENED_BYTES
+    most = MAX_RAW_BYTES if index < _MAX_WHOLE else _MAX_SHORTENED_BYTES
     if max(len(row.key or b""), len(row.value or b"")) <= most:
         return row
     return replace(
@@ -125,18 +125,18 @@ def shortened(row: Undecodable, index: int) -> Undecodable:
 
 
 def counts_in_batch(row: Undecodable, profile: Profile) -> bool:
-    """Whether a row counts towards the MOST_BAD_RECORDS of its batch: any but that of a record about a group."""
+    """Whether a row counts towards the MAX_BAD_RECORDS of its batch: any but that of a record about a group."""
     kind = row.record_type
     return kind is None or kind in OFFSET_TYPES or not profile.reads(kind)
 
 
 def rest_of_batch(batch: Batch, *, index: int, is_unread: bool = False) -> Undecodable:
-    """The row for the records of a batch from `index` on, which are not read after MOST_BAD_RECORDS bad ones."""
+    """The row for the records of a batch from `index` on, which are not read after MAX_BAD_RECORDS bad ones."""
     count = batch.record_count
     known = f" ({count - index:,} records by its header)" if count > index else ""
     return _bare_row(
         UNREAD_RECORD if is_unread else "malformed_record",
-        f"the rest of the batch{known} is not looked at after {MOST_BAD_RECORDS} bad records",
+        f"the rest of the batch{known} is not looked at after {MAX_BAD_RECORDS} bad records",
         base_offset=batch.base_offset,
     )
 

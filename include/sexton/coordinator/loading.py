@@ -31,7 +31,7 @@ from sexton.log.batch import (
     read_batches,
     read_records,
 )
-from sexton.log.entry import MOST_BAD_RECORDS, NO_PRODUCER_ID
+from sexton.log.entry import MAX_BAD_RECORDS, NO_PRODUCER_ID
 
 FUTURE_MS = 3_600_000
 """A timestamp more than this after the snapshot is not the time of the write."""
@@ -62,7 +62,7 @@ class Loaded:
     undecodable: list[Undecodable] = field(default_factory=list)
     """As many as are kept (decoding.is_kept); counters["undecodable_records"] and ["undecodable_values"] count all."""
     failures: list[str] = field(default_factory=list)
-    """Up to decoding.MOST_UNDECODABLE."""
+    """Up to decoding.MAX_UNDECODABLE."""
     load_buffer_bytes: int | None = None
     endless: Endless | None = None
     """Where the load stops for ever; None where it ends, with or without a failure."""
@@ -301,7 +301,7 @@ def replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure:
     for index, record in enumerate(read_records(batch, cap_bytes=cap_bytes)):
         if stops_at_failure and loaded.failures:
             return
-        if bad == MOST_BAD_RECORDS:
+        if bad == MAX_BAD_RECORDS:
             is_unread = decoding.is_unread(batch, index, loaded.profile)
             note_damage(loaded, decoding.rest_of_batch(batch, index=index, is_unread=is_unread))
             return
@@ -426,5 +426,5 @@ def note_damage(loaded: Loaded, row: Undecodable) -> None:
 
 
 def _fail(loaded: Loaded, what: str) -> None:
-    if len(loaded.failures) < decoding.MOST_UNDECODABLE:
+    if len(loaded.failures) < decoding.MAX_UNDECODABLE:
         loaded.failures.append(what)

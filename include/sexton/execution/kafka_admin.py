@@ -27,7 +27,6 @@ from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import (
     EARLIEST,
     LATEST,
-    OFFSETS_TOPIC,
     UNKNOWN_ID,
     Topic,
     describe_cluster,
@@ -35,6 +34,7 @@ from sexton.kafka.topics import (
     high_watermark,
     list_offsets,
 )
+from sexton.topics import OFFSETS_TOPIC
 
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 

@@ -22,7 +22,6 @@ from sexton.log.headers import BatchHeaders, headers_of
 from sexton.log.segment import Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 
 _REPLACED = "\ufffd"
-_WHOLE_LOG = 1 << 62
 
 
 def batches_about(
@@ -53,7 +52,7 @@ def batches_about(
 
 def whole_log(fs: pafs.FileSystem, segments: Sequence[Segment]) -> Iterator[tuple[U8Array, SegmentSlice]]:
     """Every segment's bytes and slice, in log order."""
-    for task in plan_fold_tasks(segments, target_bytes=_WHOLE_LOG):
+    for task in plan_fold_tasks(segments):
         for span in task.slices:
             yield slice_bytes(fs, span), span
 

@@ -16,7 +16,7 @@ from sexton.lake.read import PublishedRun
 from sexton.tables.change_kinds import CAUSES, ChangeKind
 
 KINDS = (*CAUSES, ChangeKind.AMBIGUOUS)
-MOST_GROUPS = 50
+MAX_GROUPS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def lost_offsets(tables: PublishedTables, runs: Sequence[PublishedRun], *, days:
         totals={kind.value: sum(row[kind.value] or 0 for row in by_day) for kind in KINDS},
         groups=tables.rows(
             f"""SELECT group_id, count(*) AS offsets, max(at_ms) AS last_ms, list_sort(list(DISTINCT kind)) AS kinds
-                FROM {gone} GROUP BY group_id ORDER BY offsets DESC, group_id LIMIT {MOST_GROUPS}""",
+                FROM {gone} GROUP BY group_id ORDER BY offsets DESC, group_id LIMIT {MAX_GROUPS}""",
             *KINDS,
         ),
     )

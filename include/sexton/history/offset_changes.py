@@ -21,7 +21,6 @@ from sexton.settings import settings
 from sexton.tables import TABLES
 
 TABLE = "offset_changes"
-_WHOLE_LOG = 1 << 62
 
 
 def changes_of(
@@ -41,7 +40,7 @@ def changes_of(
     side. Without `start` the interval starts at log_offset 0; a log that starts later has lost earlier records, so few
     causes can be excluded. `start` is a fold by the same `profile`, also for profiles that do not fold in pieces.
     """
-    slices = [span for task in plan_fold_tasks(segments, target_bytes=_WHOLE_LOG) for span in task.slices]
+    slices = [span for task in plan_fold_tasks(segments) for span in task.slices]
     table = changes_between(
         start,
         (slice_bytes(fs, span) for span in slices),

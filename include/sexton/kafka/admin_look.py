@@ -52,7 +52,7 @@ from sexton.records import MalformedRecord, decode_subscription
 
 OFFSET_FETCH_OF_MANY = 8
 OFFSETS_A_REQUEST = 50_000
-FIRST_GROUPS, MOST_GROUPS = 100, 1_000
+FIRST_GROUPS, MAX_GROUPS = 100, 1_000
 """Groups in a request: of the first, and at most."""
 ATTEMPTS, BROKER_ATTEMPTS = 4, 3
 _WAIT_S = 0.25
@@ -267,7 +267,7 @@ class _Look:
             held = sum(len(group.offsets) for group in some)
             refused += self._keep(some)
             done += len(some)
-            size = max(1, min(MOST_GROUPS, 2 * size, OFFSETS_A_REQUEST * len(some) // max(held, 1)))
+            size = max(1, min(MAX_GROUPS, 2 * size, OFFSETS_A_REQUEST * len(some) // max(held, 1)))
             if groups_per_second:
                 self._sleep(max(0.0, done / groups_per_second - (time.monotonic() - began)))
             if progress:

@@ -20,9 +20,10 @@ from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import AMBIGUOUS, TransientError, Unsettled, error_name
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.tail import TailRecord, records_of
-from sexton.kafka.topics import NO_LEADER, OFFSETS_TOPIC, PartitionLeader, Topic, describe_topic
+from sexton.kafka.topics import NO_LEADER, PartitionLeader, Topic, describe_topic
 from sexton.log.batch import Batch, Damage, TornTail, read_batches
 from sexton.records import OFFSET_TYPES, MalformedRecord, UnknownRecordType, decode_key
+from sexton.topics import OFFSETS_TOPIC
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write to an internal topic (KafkaApis.handleProduceRequest)."""

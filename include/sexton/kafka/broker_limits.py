@@ -15,8 +15,8 @@ from sexton.kafka.configs import BROKER, MAX_MESSAGE_BYTES, RETENTION_MINUTES, T
 from sexton.kafka.failures import TransientError
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import Topic, ask_offsets, requests_to_leaders
+from sexton.topics import METADATA_TOPIC
 
-METADATA_LOG = "__cluster_metadata"
 NEWEST_STAMP = -3
 """Asks for the record with the largest timestamp (KIP-734)."""
 _WITH_TIMES = 1  # version of DescribeQuorum
@@ -31,7 +31,7 @@ def controller_time_ms(session: ClusterSession) -> int | None:
     It takes DESCRIBE on the cluster.
     """
     Data = DescribeQuorumRequest.TopicData  # noqa: N806 (a class)
-    topics = [Data(topic_name=METADATA_LOG, partitions=[Data.PartitionData(partition_index=0)])]
+    topics = [Data(topic_name=METADATA_TOPIC, partitions=[Data.PartitionData(partition_index=0)])]
     request = DescribeQuorumRequest(topics=topics, min_version=_WITH_TIMES)
     answer = session.retrying(lambda: _known(partial(session.call, request)))
     if answer is None or answer.error_code or not answer.topics:

@@ -8,6 +8,7 @@ import kafka.errors as kafka_errors
 
 from sexton.errors import BrokerError, SextonError, UsageError
 from sexton.kafka.acls import missing_acl
+from sexton.topics import OFFSETS_TOPIC
 
 REFUSED_LOGINS = (kafka_errors.SaslAuthenticationFailedError, kafka_errors.UnsupportedSaslMechanismError)
 UNREACHABLE = (
@@ -90,7 +91,7 @@ def failure(
         return NotAllowed(f"{call} is not allowed: {name}", where=where, fix=str(acl), error_name=name)
     error = kafka_errors.for_code(error_code)()
     if isinstance(error, kafka_errors.UnknownTopicOrPartitionError):
-        fix = "the cluster makes __consumer_offsets with its first group" if topic == "__consumer_offsets" else None
+        fix = "the cluster makes __consumer_offsets with its first group" if topic == OFFSETS_TOPIC else None
         return UsageError(f"topic {topic} does not exist", where=where, fix=fix)
     return explain(error, where=where) or TransientError(f"{call}: {name}", where=where)
 

@@ -24,16 +24,9 @@ from sexton.errors import BrokerError, UsageError
 from sexton.kafka.failures import NotAllowed, TransientError, error_name
 from sexton.kafka.fetch import MAX_WAIT_MS, RESPONSE_BYTES, Batches, Pace, fetch_partitions, read_range
 from sexton.kafka.session import ClusterSession
-from sexton.kafka.topics import (
-    EARLIEST,
-    LATEST,
-    NO_LEADER,
-    OFFSETS_TOPIC,
-    PartitionLeader,
-    Topic,
-    list_offsets,
-)
+from sexton.kafka.topics import EARLIEST, LATEST, NO_LEADER, PartitionLeader, Topic, list_offsets
 from sexton.records import kafka_uuid
+from sexton.topics import OFFSETS_TOPIC
 
 FIRST_FOLLOWER_VERSION = 11
 NOT_OPEN = -1

@@ -14,7 +14,6 @@ from sexton.errors import Refused
 from sexton.kafka.session import ClusterSession, TransientError
 from sexton.records import kafka_uuid
 
-OFFSETS_TOPIC = "__consumer_offsets"
 UNKNOWN_ID = "unknown"
 """Topics have ids since Kafka 2.8."""
 NO_LEADER = -1

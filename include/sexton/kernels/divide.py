@@ -33,7 +33,7 @@ from sexton.kernels.partial_fold import PartialFold
 from sexton.kernels.profile_flags import new_state_of
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
-MOST_BUCKETS = 62
+MAX_BUCKETS = 62
 """A bit each of a number that says which buckets have records of a producer."""
 _ROWS, _BYTES = 1 << 17, 1 << 24
 """What is divided in memory before it is put into files, in all buckets together."""

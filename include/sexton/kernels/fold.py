@@ -38,7 +38,7 @@ __all__ = ["PartialFold", "fold_task", "merge", "merge_all"]
 
 NO_INSTANT = (1 << 63) - 1
 _FRAMES = 4096
-_MOST_GROWTH = 8
+_MAX_GROWTH = 8
 """Times as many rows as before; each growth copies the rows and fills the hash slots anew."""
 _COMPILED_FORMAT = 2
 """The record format that the compiled loop reads; older ones are read by `log.batch`."""
@@ -245,7 +245,7 @@ class Folder:
         """Make space. Where few keys repeat, how much of a file is read says how much it will need in the end."""
         counts = self.state.counts
         need, are_new = GROWTH * int(counts[L.NEED]) + 64, 2 * counts[L.KEYS] > counts[L.SEEN_VALUES]
-        factor = math.ceil(1 / max(read_share, 1 / _MOST_GROWTH)) if are_new else 1
+        factor = math.ceil(1 / max(read_share, 1 / _MAX_GROWTH)) if are_new else 1
         if self.is_prefix:
             self.state = _pruned(self.state)
         self.state = grow(self.state, need, factor=factor)

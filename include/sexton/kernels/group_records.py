@@ -98,7 +98,7 @@ class GroupRecords:
         try:
             self.groups.replay(found.record_type, found.key, found.value, log_offset=log_offset)
         except TransitionError as error:
-            if len(self.failures) < decoding.MOST_UNDECODABLE:
+            if len(self.failures) < decoding.MAX_UNDECODABLE:
                 self.failures.append((log_order(log_offset), f"log_offset {log_offset}: {error}"))
         except LogError as error:
             (record_type,) = struct.unpack_from(">h", key)

@@ -27,7 +27,7 @@ BLOCK_BYTES = 8 << 20
 """Inflated bytes that are held at once; a single larger batch is an exception."""
 
 _MAGIC = 2
-_MOST_TOGETHER = 4096
+_MAX_TOGETHER = 4096
 _GIVE_UP = 4
 """Divides the number of batches that are tried together after a failure."""
 INFLATED = 0
@@ -63,7 +63,7 @@ class _Inflater:
         self.used = 0
         self.done = 0
         self._data, self._batches, self._packed, self._cap_bytes = data, batches, packed, cap_bytes
-        self._together = _MOST_TOGETHER
+        self._together = _MAX_TOGETHER
 
     def inflate(self) -> bool:
         """Inflate batches until all are done (False) or the next does not fit into what is left (True)."""
@@ -99,7 +99,7 @@ class _Inflater:
             if count:
                 self.used = int(self._batches[most[count - 1], L.B_BODY_END]) + SEAL_BYTES
                 self.done += count
-                self._together = min(2 * self._together, _MOST_TOGETHER)
+                self._together = min(2 * self._together, _MAX_TOGETHER)
                 return INFLATED
             self._together //= _GIVE_UP
         status = self._one_by_library()

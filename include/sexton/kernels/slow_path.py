@@ -17,13 +17,13 @@ from sexton.errors import LogError
 from sexton.kernels import layout as L
 from sexton.kernels.layout import Bytes, Int64s
 from sexton.log.batch import BadRecord, Batch, Record, marker_of, read_records
-from sexton.log.entry import CONTROL_BIT, MOST_BAD_RECORDS
+from sexton.log.entry import CONTROL_BIT, MAX_BAD_RECORDS
 from sexton.log.varint import write_varint
 
 _MARKER_KEYS = {"ABORT": bytes(4), "COMMIT": bytes(3) + b"\x01"}
 
 
-MOST_RECORDS = 4096
+MAX_RECORDS = 4096
 """Good records that are handed back at a time: a small batch may inflate to millions of them."""
 UNKNOWN_ORDER = -1
 NOWHERE = -1
@@ -101,7 +101,7 @@ def read_slowly(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) 
         found.undecodable.append((log_order_before(after), decoding.empty_control_batch(batch)))
     bad = 0
     for index, record in enumerate(read_records(batch, cap_bytes=cap_bytes)):
-        if bad == MOST_BAD_RECORDS:
+        if bad == MAX_BAD_RECORDS:
             is_unread = decoding.is_unread(batch, index, profile)
             rest = decoding.rest_of_batch(batch, index=index, is_unread=is_unread)
             found.undecodable.append((log_order_before(after), rest))
@@ -119,7 +119,7 @@ def read_slowly(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) 
             bad += _replay_marker(found, batch, record, is_first=index == 0)
         else:
             bad += _replay_record(found, batch, record)
-        if len(found.batches) == MOST_RECORDS:
+        if len(found.batches) == MAX_RECORDS:
             yield found
             found = SlowPart(profile)
     yield found

@@ -18,8 +18,8 @@ from sexton.log import message_set
 from sexton.log.crc import U8Array, as_u8, crc32c
 from sexton.log.entry import (
     CONTROL_BIT,
-    MOST_BAD_RECORDS,
-    MOST_RAW_BYTES,
+    MAX_BAD_RECORDS,
+    MAX_RAW_BYTES,
     NO_PRODUCER_ID,
     TRANSACTIONAL_BIT,
     BadRecord,
@@ -156,7 +156,7 @@ def read_records(batch: Batch, *, cap_bytes: int) -> Iterator[Record | BadRecord
     """The records of `batch` in order; never raises, and never holds more than `cap_bytes` of inflated bytes.
 
     A batch that cannot be inflated yields one BadRecord without log_offset; so do bytes that do not add up to
-    `record_count` records, after the records that could be read. After MOST_BAD_RECORDS the rest of a batch is not
+    `record_count` records, after the records that could be read. After MAX_BAD_RECORDS the rest of a batch is not
     read, and one more BadRecord says so.
     """
     read = message_set.read_entry if batch.magic < 2 else _read_batch
@@ -164,8 +164,8 @@ def read_records(batch: Batch, *, cap_bytes: int) -> Iterator[Record | BadRecord
     for record in read(batch, cap_bytes=cap_bytes):
         if isinstance(record, BadRecord):
             bad_count += 1
-            if bad_count > MOST_BAD_RECORDS:
-                detail = f"the rest of the batch is not looked at after {MOST_BAD_RECORDS} bad records"
+            if bad_count > MAX_BAD_RECORDS:
+                detail = f"the rest of the batch is not looked at after {MAX_BAD_RECORDS} bad records"
                 yield BadRecord(log_offset=None, reason="malformed_record", detail=detail, raw=b"")
                 return
         yield record
@@ -206,7 +206,7 @@ def _read_body(batch: Batch, body: memoryview) -> Iterator[Record | BadRecord]:
 
 
 def _malformed(detail: str, raw: memoryview, *, log_offset: int | None = None) -> BadRecord:
-    kept = bytes(raw[:MOST_RAW_BYTES])
+    kept = bytes(raw[:MAX_RAW_BYTES])
     return BadRecord(log_offset=log_offset, reason="malformed_record", detail=detail, raw=kept)
 
 

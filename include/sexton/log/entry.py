@@ -24,9 +24,9 @@ TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 BATCH_HEAD_BYTES = 12
 """Fewer bytes than these at the end of a segment are no head of a batch: a broker ignores them."""
-MOST_RAW_BYTES = 1 << 20
+MAX_RAW_BYTES = 1 << 20
 """Bytes that are kept of a bad record: about the largest batch that a broker takes (message.max.bytes)."""
-MOST_BAD_RECORDS = 100
+MAX_BAD_RECORDS = 100
 """Bad records of one batch after which the rest of it is not read: a few kilobytes can inflate to tens of millions of
 them, and a coordinator ends its load at the first."""
 
@@ -46,7 +46,7 @@ class BadRecord:
     """Bytes of a batch that are no record, or a batch without a readable record (`raw` is then empty).
 
     `log_offset` is None where it is not known. `reason` is a code of the table undecodable_records, `raw` at most the
-    first MOST_RAW_BYTES: the contents of a bomb must not be kept twice.
+    first MAX_RAW_BYTES: the contents of a bomb must not be kept twice.
     """
 
     log_offset: int | None

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from sexton.errors import LogError
 from sexton.log import codec as codecs
-from sexton.log.entry import CODEC_MASK, MOST_RAW_BYTES, NO_PRODUCER_ID, TIMESTAMP_TYPE_BIT, BadRecord, Batch, Record
+from sexton.log.entry import CODEC_MASK, MAX_RAW_BYTES, NO_PRODUCER_ID, TIMESTAMP_TYPE_BIT, BadRecord, Batch, Record
 
 NO_TIMESTAMP_MS = -1
 
@@ -56,7 +56,7 @@ def read_entry(batch: Batch, *, cap_bytes: int) -> Iterator[Record | BadRecord]:
         base_offset = _inner_base_offset(batch, inner)
     except LogError as error:
         log_offset = batch.base_offset if batch.codec == codecs.NONE else None
-        raw = bytes(batch.data[:MOST_RAW_BYTES]) if batch.codec == codecs.NONE else b""
+        raw = bytes(batch.data[:MAX_RAW_BYTES]) if batch.codec == codecs.NONE else b""
         yield BadRecord(log_offset=log_offset, reason=error.reason, detail=error.detail, raw=raw)
         return
     yield from _read_inner(batch, inner, base_offset=base_offset)
@@ -129,14 +129,14 @@ def _read_inner(batch: Batch, inner: memoryview, *, base_offset: int) -> Iterato
                     raise LogError("malformed_record", detail)
                 key, value = _key_and_value(message, magic)
             except LogError as error:
-                raw = bytes(message[:MOST_RAW_BYTES])
+                raw = bytes(message[:MAX_RAW_BYTES])
                 yield BadRecord(log_offset=None, reason=error.reason, detail=error.detail, raw=raw)
                 continue
             timestamp_ms = _inner_timestamp_ms(batch, message)
             yield Record(log_offset=log_offset, timestamp_ms=timestamp_ms, key=key, value=value)
     except LogError as error:
         yield BadRecord(
-            log_offset=None, reason=error.reason, detail=error.detail, raw=bytes(inner[at : at + MOST_RAW_BYTES])
+            log_offset=None, reason=error.reason, detail=error.detail, raw=bytes(inner[at : at + MAX_RAW_BYTES])
         )
 
 

@@ -21,11 +21,13 @@ from pyarrow import fs as pafs
 from sexton.errors import UsageError
 from sexton.log.entry import BATCH_HEAD_BYTES
 from sexton.log.framing import KIND, SIZE, TORN, frames
+from sexton.topics import OFFSETS_TOPIC
 
-OFFSETS_TOPIC = "__consumer_offsets"
+WHOLE_LOG = 1 << 62
+"""Bytes of a task that has all of any log partition."""
 _LOG_FOLDER = re.compile(rf"{OFFSETS_TOPIC}-(\d{{1,9}})")
 _SEGMENT_FILE = re.compile(r"(\d{20})\.log")
-_MOST_LOG_OFFSET = 1 << 62
+_MAX_LOG_OFFSET = 1 << 62
 """A real log_offset never comes near (framing); beyond 1 << 63 Kafka itself cannot read the name of a file."""
 _READ_BYTES = 8 * 1024 * 1024
 _MAX_FOLDERS, _DUMP_HEAD_BYTES = 10_000, 4096
@@ -170,7 +172,7 @@ def segments_of(fs: pafs.FileSystem, folder: str, log_partition: int) -> list[Se
         for file in fs.get_file_info(pafs.FileSelector(folder))
         if file.type == pafs.FileType.File
         and (name := _SEGMENT_FILE.fullmatch(file.base_name))
-        and int(name[1]) < _MOST_LOG_OFFSET
+        and int(name[1]) < _MAX_LOG_OFFSET
     ]
     return sorted(segments, key=lambda segment: segment.base_offset)
 
@@ -182,11 +184,13 @@ def odd_files(fs: pafs.FileSystem, root: str) -> list[str]:
         for entry in fs.get_file_info(pafs.FileSelector(root))
         if entry.type == pafs.FileType.Directory and _LOG_FOLDER.fullmatch(entry.base_name)
         for file in fs.get_file_info(pafs.FileSelector(entry.path))
-        if (name := _SEGMENT_FILE.fullmatch(file.base_name)) and int(name[1]) >= _MOST_LOG_OFFSET
+        if (name := _SEGMENT_FILE.fullmatch(file.base_name)) and int(name[1]) >= _MAX_LOG_OFFSET
     )
 
 
-def plan_fold_tasks(segments: Sequence[Segment], *, target_bytes: int, first_index: int = 0) -> list[FoldTask]:
+def plan_fold_tasks(
+    segments: Sequence[Segment], *, target_bytes: int = WHOLE_LOG, first_index: int = 0
+) -> list[FoldTask]:
     """Cut one log partition's segments into tasks of about `target_bytes`, in log order, counted from `first_index`.
 
     Large segments are split evenly, small neighbours are joined. An empty log is one task without bytes, so that it

@@ -15,7 +15,7 @@ from sexton.pipeline import snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot
 from sexton.requests import SnapshotRequest
 from sexton.runs.engine import Engine
-from sexton.transactions import TOPIC
+from sexton.topics import TRANSACTIONS_TOPIC
 from sexton.transactions.reading import transactions_archive
 from sexton.transactions.verdicts import Producers
 
@@ -33,13 +33,13 @@ def run(
     cluster has no such topic, because nobody ever used a transaction. `notify` is as in snapshot_log."""
     with connect(request.config) as session:
         try:
-            session.retrying(lambda: describe_topic(session, TOPIC, call="Fetch"))
+            session.retrying(lambda: describe_topic(session, TRANSACTIONS_TOPIC, call="Fetch"))
         except NotAllowed:
             raise
         except UsageError:
             return None
     archive = transactions_archive(request.archive, cluster_id)
-    own = request.model_copy(update={"topic": TOPIC, "archive": archive, "cluster_id": cluster_id})
+    own = request.model_copy(update={"topic": TRANSACTIONS_TOPIC, "archive": archive, "cluster_id": cluster_id})
     return snapshot_log.run(engine, own, now_ms=now_ms, connect=connect, notify=notify)
 
 

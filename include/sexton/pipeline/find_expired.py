@@ -20,7 +20,7 @@ from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.runs.judging import TABLE, judge_offsets
 from sexton.settings import settings
-from sexton.transactions import TOPIC
+from sexton.topics import TRANSACTIONS_TOPIC
 from sexton.transactions.reading import state_log
 from sexton.transactions.rows import open_transactions, owners_of
 from sexton.transactions.verdicts import Clocks, judge_all
@@ -92,7 +92,8 @@ def _owners(engine: Engine, folder: RunFolder, record: RunRecord) -> tuple[Owner
             )
         )
     except (SextonError, OSError) as error:
-        return {}, [f"{TOPIC} could not be read, so no transactional id of a pinned offset is known: {error}"]
+        note = f"{TRANSACTIONS_TOPIC} could not be read, so no transactional id of a pinned offset is known: {error}"
+        return {}, [note]
     clocks = Clocks(read_until_ms=record.as_of_ms, slack_ms=settings().settle_ms)
     return owners_of(judge_all(open_transactions(rows, ()), states, clocks).judged), []
 

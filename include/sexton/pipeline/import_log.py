@@ -14,7 +14,7 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.broker_disk import TOPIC, DiskLog, batch_at, disk_logs, import_slices, last_batch_below, read_slice
+from sexton.archive.broker_disk import DiskLog, batch_at, disk_logs, import_slices, last_batch_below, read_slice
 from sexton.archive.cluster_metadata import (
     ClusterMetadata,
     LogPartitionMetadata,
@@ -33,6 +33,7 @@ from sexton.pipeline.continuation import KAFKAS_DELETE_RETENTION_MS
 from sexton.pipeline.fetch_log import SEGMENT_BYTES
 from sexton.runs.disk_evidence import DiskEvidence, disk_evidence
 from sexton.runs.source import zero_tails_text
+from sexton.topics import OFFSETS_TOPIC
 
 UNKNOWN = "unknown"
 NOT_KNOWN = -1
@@ -109,9 +110,9 @@ def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None =
         raise UsageError(f"not a topic id: {request.topic_id!r}", where="--topic-id", fix=fix)
     shown = disk_evidence(disk, [folder], as_of_ms=request.taken_at_ms, topic_id=found_topic, highest=max(logs))
     topics = topics_from_file(request.topics_file) if request.topics_file else shown.topics
-    own = next((topic for topic in topics or [] if topic["topic"] == TOPIC), None)
+    own = next((topic for topic in topics or [] if topic["topic"] == OFFSETS_TOPIC), None)
     if topics is not None and own is None:
-        raise UsageError(f"no line for {TOPIC}", where=request.topics_file)
+        raise UsageError(f"no line for {OFFSETS_TOPIC}", where=request.topics_file)
     to = _Target(
         fs=fs,
         root=root,

@@ -17,7 +17,8 @@ from sexton.kafka.collect_metadata import collect_metadata
 from sexton.kafka.group_state import list_groups
 from sexton.kafka.rights import may_read, sees_all_groups, topic_states
 from sexton.kafka.session import ClusterSession, Connect
-from sexton.kafka.topics import OFFSETS_TOPIC, Topic, describe_topic, require_cluster
+from sexton.kafka.topics import Topic, describe_topic, require_cluster
+from sexton.topics import OFFSETS_TOPIC
 
 ASKED_FOR = "a look was asked for"
 

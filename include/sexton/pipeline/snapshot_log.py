@@ -37,7 +37,6 @@ from sexton.kafka.rights import may_read
 from sexton.kafka.session import ClusterSession, Connect, TransientError
 from sexton.kafka.topics import (
     NO_EPOCH,
-    OFFSETS_TOPIC,
     PartitionLeader,
     Topic,
     describe_cluster,
@@ -56,6 +55,7 @@ from sexton.pipeline.continuation import (
 from sexton.pipeline.fetch_log import FetchWork, fetch
 from sexton.requests import SnapshotRequest
 from sexton.runs.engine import Engine
+from sexton.topics import OFFSETS_TOPIC
 
 LONGEST_WAIT_MS = 3_600_000
 LOG = "log"

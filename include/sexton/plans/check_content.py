@@ -26,7 +26,7 @@ from sexton.verdicts.expiry import is_of_offset
 
 _HEADER = tuple(one.name for one in fields(Batch) if one.name not in ("position", "size_bytes", "data"))
 """The fields in which two batches of the same records agree; their sizes and CRCs may differ."""
-_MOST_BYTES = 1 << 31
+_MAX_BYTES = 1 << 31
 _RECORD_BYTES = 64
 """More than a record has besides its key, in any format."""
 _TARGETS = {
@@ -150,6 +150,6 @@ def _is_same(found: Batch, expected: Batch) -> bool:
     """Whether header and records are equal. What is found may not inflate to more than what is expected."""
     if not found.crc_ok or any(getattr(found, name) != getattr(expected, name) for name in _HEADER):
         return False
-    wanted = list(read_records(expected, cap_bytes=_MOST_BYTES))
+    wanted = list(read_records(expected, cap_bytes=_MAX_BYTES))
     cap_bytes = sum(len(one.key or b"") + _RECORD_BYTES for one in wanted if isinstance(one, Record))
     return list(read_records(found, cap_bytes=cap_bytes)) == wanted

@@ -15,7 +15,7 @@ from sexton.records.schema import Text
 
 _CHUNK_ROWS = 16_384
 """This many of the longest keys (two strings of 32,767 bytes) fit an Arrow column of 2 GiB."""
-_MOST_BYTES = 32_767
+_MAX_BYTES = 32_767
 _NOTHING = pa.scalar(b"", pa.large_binary())
 
 
@@ -58,8 +58,8 @@ def _of_type(record_type: int, rows: pa.Table) -> pa.Array:
 
 def _text(column: pa.Array) -> list[pa.Array]:
     sizes = np.asarray(pc.binary_length(column))
-    if len(sizes) and sizes.max() > _MOST_BYTES:
-        raise ValueError(f"string of {sizes.max()} bytes: at most {_MOST_BYTES} can be encoded")
+    if len(sizes) and sizes.max() > _MAX_BYTES:
+        raise ValueError(f"string of {sizes.max()} bytes: at most {_MAX_BYTES} can be encoded")
     return [_numbers(sizes, ">i2"), column.cast(pa.large_binary())]
 
 

@@ -35,7 +35,7 @@ from sexton.runs.folder import RunFolder
 
 _NUMBER = r"(0|[1-9]\d{0,8})"
 _FILE_NAME = re.compile(rf"(tombstones|undo)/{_NUMBER}\.parquet|plan\.html|batches/{_NUMBER}\.log")
-_MOST_MANIFEST_BYTES = 16 * 1024 * 1024
+_MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 
 
 def read_plan(fs: pafs.FileSystem, root: str, cluster_id: str | None, plan_id: str) -> Plan:
@@ -117,7 +117,7 @@ def read_file(fs: pafs.FileSystem, path: str, *, within: str) -> bytes:
     info = fs.get_file_info(path)
     if info.type != pafs.FileType.File:
         raise Refused("no such file", where=path)
-    if path.endswith(MANIFEST) and (info.size or 0) > _MOST_MANIFEST_BYTES:
+    if path.endswith(MANIFEST) and (info.size or 0) > _MAX_MANIFEST_BYTES:
         raise Refused(f"{info.size} bytes are too many for a plan.json", where=path)
     return files.read_file(fs, path)
 

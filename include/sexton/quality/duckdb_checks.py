@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from sexton.errors import SextonError
-from sexton.quality.expectation import MOST_SHOWN, Expectation, Result, result_of
+from sexton.quality.expectation import MAX_SHOWN, Expectation, Result, result_of
 from sexton.quality.proofs import proven
 from sexton.quality.relations import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups, relation_of
 from sexton.quality.suites import Shapes, Suites, needs, relations_in
@@ -151,7 +151,7 @@ def _check(
     if not count:
         return result_of(expectation, success=True, row_count=values.get(""))
     by_column = {column: values[condition] for column, condition in expectation.by_column.items()}
-    found = database.execute(f"SELECT * FROM ({expectation.sql}) LIMIT {MOST_SHOWN}")
+    found = database.execute(f"SELECT * FROM ({expectation.sql}) LIMIT {MAX_SHOWN}")
     names = [column[0] for column in found.description or ()]
     rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
     return result_of(expectation, success=False, count=count, by_column=by_column, rows=rows)

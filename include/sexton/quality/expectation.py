@@ -17,7 +17,7 @@ Rule = Literal["written", "columns", "unique", "not_null", "minimum", "maximum",
 
 LOG_TABLES = ("load_profile", "undecodable_records", "unreachable_offsets")
 """Tables of what only the bytes of the log show: laws about them do not apply to a run without it."""
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """Rows that are kept of those that break an expectation."""
 NOT_MEASURED = "not measured: the table, or one that it is compared with, is not there or not as declared"
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sexton.errors import printable
 from sexton.quality.data_docs import docs_config, write_docs
-from sexton.quality.expectation import MOST_SHOWN, Expectation, Result, result_of
+from sexton.quality.expectation import MAX_SHOWN, Expectation, Result, result_of
 from sexton.quality.relations import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups, relation_of
 from sexton.quality.suites import Shapes, Suites, needs
 from sexton.settings import set_variables
@@ -201,7 +201,7 @@ class _Validation:
         name = f"{self._table} rows"
         source = self._context.data_sources.add_spark(name, persist=False)  # of its own: it holds what is validated
         expectations = [each for expectation in failed for each in _expectations(gx, expectation)]
-        result_format = {"result_format": "SUMMARY", "partial_unexpected_count": MOST_SHOWN}
+        result_format = {"result_format": "SUMMARY", "partial_unexpected_count": MAX_SHOWN}
         outcome = self._run(source, name, rows, expectations, result_format)
         by_name: dict[str, list[Any]] = {}
         for each in outcome.results:
@@ -250,7 +250,7 @@ def _result(spark: "SparkSession", expectation: Expectation, validated: Sequence
             for each in validated
         }
     broken = spark.sql(expectation.sql)
-    rows = [row.asDict(recursive=True) for row in broken.limit(MOST_SHOWN).collect()]
+    rows = [row.asDict(recursive=True) for row in broken.limit(MAX_SHOWN).collect()]
     found = result_of(
         expectation, success=False, count=0 if by_column else broken.count(), by_column=by_column, rows=rows
     )

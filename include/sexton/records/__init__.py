@@ -24,10 +24,10 @@ from sexton.records.registry import (
 from sexton.records.schema import ZERO_UUID, Schema
 from sexton.records.utf8 import decode_utf8
 from sexton.records.uuids import kafka_uuid, parse_kafka_uuid
-from sexton.records.wire import MOST_ITEMS
+from sexton.records.wire import MAX_ITEMS
 
 __all__ = [
-    "MOST_ITEMS",
+    "MAX_ITEMS",
     "OFFSET_TYPES",
     "RECORD_TYPES",
     "ZERO_UUID",

@@ -19,24 +19,24 @@ Writer = Callable[[Any, bytearray], None]
 MAX_STRING_BYTES = 0x7FFF
 
 
-MOST_ITEMS = 1_000_000
+MAX_ITEMS = 1_000_000
 """Items of arrays that are decoded of one record, all its arrays together: a compressed batch of a few kilobytes may
 hold tens of millions of items of a byte or three, and each becomes an object of a hundred bytes and more."""
 
 
 class Measured(bytes):
-    """The bytes of a record that is large enough to hold more than MOST_ITEMS."""
+    """The bytes of a record that is large enough to hold more than MAX_ITEMS."""
 
     items = 0
 
 
 def measured(buf: bytes) -> bytes:
     """`buf` for readers: their items are counted where they could be too many. No item is shorter than a byte."""
-    return Measured(buf) if len(buf) > MOST_ITEMS else buf
+    return Measured(buf) if len(buf) > MAX_ITEMS else buf
 
 
 class TooManyItems(Exception):
-    """A record with more than MOST_ITEMS items, which a coordinator reads if its heap has room."""
+    """A record with more than MAX_ITEMS items, which a coordinator reads if its heap has room."""
 
 
 class Unreadable(Exception):
@@ -179,8 +179,8 @@ def array_reader(wire_name: str, read_item: Reader, *, compact: bool, nullable: 
             )
         if isinstance(buf, Measured):
             buf.items += count
-            if buf.items > MOST_ITEMS:
-                raise TooManyItems(f"{buf.items:,} items in {len(buf):,} bytes, of which {MOST_ITEMS:,} are decoded")
+            if buf.items > MAX_ITEMS:
+                raise TooManyItems(f"{buf.items:,} items in {len(buf):,} bytes, of which {MAX_ITEMS:,} are decoded")
         items = []
         for _ in range(count):
             item, pos = read_item(buf, pos)

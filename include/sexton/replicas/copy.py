@@ -44,10 +44,10 @@ from sexton.kafka.replicas import (
     fault_of,
 )
 from sexton.kafka.session import ClusterSession, Connect
-from sexton.kafka.topics import OFFSETS_TOPIC
 from sexton.log.crc import as_u8
 from sexton.log.framing import GOOD, KIND, frames
 from sexton.log.headers import headers_of
+from sexton.topics import OFFSETS_TOPIC
 
 SEGMENT_BYTES = 100 * 1024 * 1024
 """Kafka's offsets.topic.segment.bytes."""

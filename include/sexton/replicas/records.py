@@ -21,9 +21,9 @@ from sexton.log.segment import Segment, file_bytes
 from sexton.replicas.fingerprints import F_HASH, F_LOG_OFFSET, fingerprints
 from sexton.replicas.folders import ReplicaLog
 
-MOST_CONFLICTS = 10_000
+MAX_CONFLICTS = 10_000
 """Conflicting log_offsets that are kept with their records; the others are counted."""
-MOST_BATCHES = 1 << 14
+MAX_BATCHES = 1 << 14
 """Of a replica, compared at a time: some MB of records, whatever the size of a segment."""
 _CORRUPT = {BAD_CRC: "a batch with a bad CRC", DAMAGE: "no batch", TORN: "half a batch"}
 _NOTHING = np.empty((0, 4), np.int64)
@@ -179,9 +179,9 @@ def compare_records(logs: Sequence[ReplicaLog], *, stop: int, cap_bytes: int) ->
 
 
 def _cuts(windows: Sequence[Window], first: int, end: int) -> list[int]:
-    """Where a range is cut, so that no more than MOST_BATCHES of a replica are decoded at a time."""
+    """Where a range is cut, so that no more than MAX_BATCHES of a replica are decoded at a time."""
     longest = max(windows, key=lambda window: len(window.rows))
-    inner = longest.base_offset[MOST_BATCHES::MOST_BATCHES]
+    inner = longest.base_offset[MAX_BATCHES::MAX_BATCHES]
     return [first, *inner[(inner > first) & (inner < end)].tolist(), end]
 
 
@@ -204,7 +204,7 @@ def _compare_windows(
     result.last_gap = max(result.last_gap, _last_gap(spans, offsets, first, end))
     differ = np.unique(offsets[1:][(offsets[1:] == offsets[:-1]) & (hashes[1:] != hashes[:-1])])
     result.conflict_count += len(differ)
-    for log_offset in differ[: MOST_CONFLICTS - len(result.conflicts)].tolist():
+    for log_offset in differ[: MAX_CONFLICTS - len(result.conflicts)].tolist():
         result.conflicts[log_offset] = {
             log.replica: found
             for log, window in zip(logs, windows, strict=True)

@@ -42,7 +42,7 @@ CHECKPOINTS_FOLDER = "checkpoints"
 MANIFEST = "checkpoint.json"
 RULES_OF_FOLDS = 4
 """To be raised with every change of what a fold of the same bytes holds; its columns are compared anyway."""
-_MOST_TRIED = 50
+_MAX_TRIED = 50
 _NAME = re.compile(r"(\d{1,19})-(.+)")
 _FILE = re.compile(r"(\d{1,9})(-\d{4})?/[a-z_]+\.parquet")
 _LONGEST_NAME = 80
@@ -290,7 +290,7 @@ def nearest(
     fs, root = filesystem(source.uri)
     found = checkpoint_folders(fs, root, cluster_id=source.cluster_id, topic_id=source.topic_id)
     wanted = [folder for at, folder in found if as_of_ms is None or at <= as_of_ms]
-    for folder in wanted[:_MOST_TRIED]:
+    for folder in wanted[:_MAX_TRIED]:
         name = folder.rpartition("/")[2]
         doubt = damaged.get(name)
         try:

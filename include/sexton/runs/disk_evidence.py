@@ -8,17 +8,12 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.broker_disk import TOPIC, log_ends, meta_properties
-from sexton.archive.metadata_log import (
-    METADATA_TOPIC,
-    METADATA_VERSION,
-    MetadataLog,
-    read_bootstrap,
-    read_metadata_log,
-)
+from sexton.archive.broker_disk import log_ends, meta_properties
+from sexton.archive.metadata_log import METADATA_VERSION, MetadataLog, read_bootstrap, read_metadata_log
 from sexton.errors import LogError
 from sexton.runs.release_bounds import UNBOUNDED, ZOOKEEPER, ReleaseBounds, release_of_level, text_of
 from sexton.settings import settings
+from sexton.topics import METADATA_TOPIC, OFFSETS_TOPIC
 
 _KRAFT_VERSION, _ZOOKEEPER_VERSION = "1", "0"
 _MAX_MESSAGE_BYTES, _MAX_SETTING_CHARS = "max.message.bytes", 100
@@ -74,12 +69,12 @@ def disk_evidence(
     if found is None:
         return DiskEvidence(bounds=bounds, notes=notes)
     bounds, version = _of_brokers(_of_level(bounds, found, METADATA_TOPIC), found)
-    own = found.settings_of_topic(TOPIC)
+    own = found.settings_of_topic(OFFSETS_TOPIC)
     max_bytes = own.get(_MAX_MESSAGE_BYTES, "")
     return DiskEvidence(
         topics=_rows(fs, paths, found),
         topics_at_ms=as_of_ms if found.is_cut else found.last_ms + 1,
-        partition_count=len(found.topics[TOPIC].partitions),
+        partition_count=len(found.topics[OFFSETS_TOPIC].partitions),
         topic_settings={name: value for name, value in own.items() if len(value) <= _MAX_SETTING_CHARS},
         max_message_bytes=int(max_bytes) if max_bytes.isdecimal() and len(max_bytes) <= _MAX_SETTING_CHARS else None,
         broker_version=version,
@@ -115,13 +110,13 @@ def _of_brokers(bounds: ReleaseBounds, found: MetadataLog) -> tuple[ReleaseBound
 
 
 def _doubt(found: MetadataLog, topic_id: str | None, highest: int) -> str | None:
-    own = found.topics.get(TOPIC)
+    own = found.topics.get(OFFSETS_TOPIC)
     if own is None:
-        return f"it has no topic {TOPIC}"
+        return f"it has no topic {OFFSETS_TOPIC}"
     if topic_id is not None and own.topic_id != topic_id:
-        return f"its {TOPIC} has the id {own.topic_id}, the folders have {topic_id}"
+        return f"its {OFFSETS_TOPIC} has the id {own.topic_id}, the folders have {topic_id}"
     if len(own.partitions) <= highest:
-        return f"its {TOPIC} has {len(own.partitions)} partitions, but there is a folder for {highest}"
+        return f"its {OFFSETS_TOPIC} has {len(own.partitions)} partitions, but there is a folder for {highest}"
     return None
 
 
@@ -143,7 +138,7 @@ def _rows(fs: pafs.FileSystem, paths: Sequence[str], found: MetadataLog) -> list
 def _summary(found: MetadataLog, version: str | None) -> str:
     until = datetime.fromtimestamp(found.last_ms / 1000, UTC).isoformat(timespec="milliseconds")
     text = f"by {METADATA_TOPIC}, read up to offset {found.next_offset} ({until}): {len(found.topics)} topics, "
-    text += f"{len(found.topics[TOPIC].partitions)} log partitions"
+    text += f"{len(found.topics[OFFSETS_TOPIC].partitions)} log partitions"
     if METADATA_VERSION in found.features:
         text += f", metadata.version {found.features[METADATA_VERSION]}"
     brokers = f"broker{'s' * (len(found.brokers) > 1)} {', '.join(map(str, sorted(found.brokers)))}"

@@ -13,8 +13,6 @@ from sexton.kernels.endless_load import endless_of
 from sexton.log.segment import Segment, SegmentSlice, file_bytes, plan_fold_tasks
 from sexton.runs.source import LogSource
 
-_WHOLE_LOG = 1 << 62
-
 
 def endless_load(
     source: LogSource, log_partition: int, *, largest_batch_bytes: int, cut: int, profile: Profile
@@ -29,6 +27,6 @@ def endless_load(
 
 
 def _slices(fs: pafs.FileSystem, segments: Sequence[Segment]) -> Iterator[tuple[npt.NDArray[np.uint8], SegmentSlice]]:
-    for task in plan_fold_tasks(segments, target_bytes=_WHOLE_LOG):
+    for task in plan_fold_tasks(segments):
         for span in task.slices:
             yield file_bytes(fs, span.path, span.size_bytes), span

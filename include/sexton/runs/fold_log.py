@@ -37,12 +37,12 @@ from sexton.kernels.buckets import (
     with_groups,
     without_undecodable,
 )
-from sexton.kernels.divide import MOST_BUCKETS, BucketLog, Divider, fold_bucket
+from sexton.kernels.divide import MAX_BUCKETS, BucketLog, Divider, fold_bucket
 from sexton.kernels.fold import PartialFold, fold_task, merge_all, read_only
 from sexton.kernels.growth import reserve, size_bytes, used_part
 from sexton.kernels.layout import Bytes, State
 from sexton.kernels.profile_flags import new_state_of
-from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
+from sexton.log.segment import WHOLE_LOG, FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.runs.checkpoint import Base, StartFold, can_divide
 from sexton.runs.choose_profile import Evidence, joined
 from sexton.runs.engine import Engine, PieceId
@@ -58,8 +58,6 @@ _UNDIVIDED = 2
 _MEMORY_BYTES = 512 * 1024 * 1024
 """What the folds of a run take of it from one map to the next; larger ones are put into files."""
 _GLIMPSE_BYTES, _SAMPLE_BYTES = 64 * 1024, 1024 * 1024
-WHOLE_LOG = 1 << 62
-"""A chunk that holds any log."""
 _PARTS_A_TASK = 4
 """Parts of the log that a task of Spark's folds onto each other: fewer, larger partial folds to hand on and merge."""
 _PIECES_PER_BUCKET = 8
@@ -383,7 +381,7 @@ def _sampled(uri: str, tasks: Sequence[FoldTask], profile: Profile, *, most_keys
     expected = min(len(found) + once * once // (2 * max(twice, 1)), records)
     if expected <= _UNDIVIDED * most_keys:
         return None
-    count = min(-(-expected // most_keys), MOST_BUCKETS)
+    count = min(-(-expected // most_keys), MAX_BUCKETS)
     some = pieces_of(fold, most_keys=max(len(found) // (_PIECES_PER_BUCKET * count), 1))
     bounds = bounds_for(
         [(each.lower, each.keys) for each in some], most_keys=-(-sum(each.keys for each in some) // count)

@@ -31,13 +31,13 @@ from sexton.numbers import ranges_text
 from sexton.runs.disk_evidence import disk_evidence
 from sexton.runs.release_bounds import UNBOUNDED, ReleaseBounds
 from sexton.settings import settings
+from sexton.topics import METADATA_TOPIC, OFFSETS_TOPIC
 from sexton.uris import uri_without_login
 
 if TYPE_CHECKING:
     from sexton.requests import ReplayRequest
 
-OFFSETS_TOPIC = "__consumer_offsets"
-_OPTION, _TOPICS_FILE, _METADATA = "--partition-count", "the topics file", "__cluster_metadata"
+_OPTION, _TOPICS_FILE = "--partition-count", "the topics file"
 _EMPTY = "no segment in the folders of log partitions {}: they count as empty, as a broker would take them"
 METADATA_SLACK_MS = 3_600_000
 """How long after as_of cluster metadata may have been recorded and still be used: the snapshot that settles an as_of is
@@ -140,7 +140,7 @@ def open_segments(
     count, count_from = _first_known(
         (_OPTION, partition_count),
         (_TOPICS_FILE, _count_of(_offsets_topic(topics) if topics_file else None)),
-        (_METADATA, disk.partition_count),
+        (METADATA_TOPIC, disk.partition_count),
     )
     empty = frozenset(part for path in paths for part in partition_folders(fs, path)) - segments.keys()
     return LogSource(

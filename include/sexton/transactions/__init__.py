@@ -8,5 +8,4 @@ holders     whose the transactions are that hold the offsets of one group
 rows        the rows of the tables `transactions` and `transactional_ids`
 """
 
-TOPIC = "__transaction_state"
 """Kafka's internal topic of transaction coordinators."""

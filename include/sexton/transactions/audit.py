@@ -12,7 +12,7 @@ import pyarrow as pa
 from sexton.archive.folder import filesystem
 from sexton.coordinator.profile import Release
 from sexton.runs.source import LogSource
-from sexton.transactions import TOPIC
+from sexton.topics import TRANSACTIONS_TOPIC
 from sexton.transactions.ids import Family, floods
 from sexton.transactions.reading import Spread, StateLog, held_bytes
 from sexton.transactions.rows import id_rows, transaction_rows
@@ -84,17 +84,17 @@ def _held(source: LogSource, judgement: Judgement) -> dict[tuple[int, int], int]
 def _notes(states: KnownStates | None, judgement: Judgement, asked: Producers | None) -> list[str]:
     notes = []
     if states is None and judgement.judged:
-        notes.append(f"{TOPIC} was not read, so nobody can say whose the open transactions are")
+        notes.append(f"{TRANSACTIONS_TOPIC} was not read, so nobody can say whose the open transactions are")
     elif states and states.partition_count is None and judgement.of("unknown"):
         notes.append(
-            f"how many partitions {TOPIC} has is not known: the transactional ids of those that are here do not prove "
-            "it, so a producer without one may have one elsewhere"
+            f"how many partitions {TRANSACTIONS_TOPIC} has is not known: the transactional ids of those that are here "
+            "do not prove it, so a producer without one may have one elsewhere"
         )
     for part in states.partitions if states else ():
         if part.failure:
-            notes.append(f"{TOPIC}-{part.log_partition}: a coordinator's load ends early: {part.failure}")
+            notes.append(f"{TRANSACTIONS_TOPIC}-{part.log_partition}: a coordinator's load ends early: {part.failure}")
         if part.skipped:
-            notes.append(f"{TOPIC}-{part.log_partition}: {part.skipped} records of unknown versions")
+            notes.append(f"{TRANSACTIONS_TOPIC}-{part.log_partition}: {part.skipped} records of unknown versions")
     if asked is not None and (silent := {one.transaction.log_partition for one in judgement.judged} - asked.keys()):
         parts = ", ".join(map(str, sorted(silent)))
         notes.append(f"log partitions {parts}: no broker said what is open there; clocks decide what is recent")

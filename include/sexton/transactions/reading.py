@@ -21,7 +21,7 @@ from sexton.log.headers import Int64s, headers_of
 from sexton.log.segment import Segment, file_bytes, list_segments, partition_folders
 from sexton.runs.source import open_archive
 from sexton.settings import settings
-from sexton.transactions import TOPIC
+from sexton.topics import TRANSACTIONS_TOPIC
 from sexton.transactions.states import LoadedStates, load_states, rules_of
 from sexton.transactions.verdicts import KnownStates
 from sexton.uris import below
@@ -102,10 +102,10 @@ def on_disk(uris: Sequence[str], *, taken_at_ms: int, as_of_ms: int | None, rele
     copied.
     """
     (fs, _), *_ = opened = [filesystem(uri) for uri in uris]
-    folders = {number for _, path in opened for number in partition_folders(fs, path, TOPIC)}
+    folders = {number for _, path in opened for number in partition_folders(fs, path, TRANSACTIONS_TOPIC)}
     if not folders:
         return None
-    found = list_segments(fs, [path for _, path in opened], TOPIC)
+    found = list_segments(fs, [path for _, path in opened], TRANSACTIONS_TOPIC)
     return StateLog(
         partitions=_partitions(uris[0], folders, found, as_of_ms, release),
         partition_count=None,

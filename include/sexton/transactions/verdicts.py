@@ -16,12 +16,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from sexton.coordinator.profile import Release
+from sexton.topics import OFFSETS_TOPIC
 from sexton.transactions.states import COMPLETING, ENDED, LoadedStates, State, TransactionalId
 
 if TYPE_CHECKING:
     from sexton.kafka.replicas import OpenTransaction as OpenProducer
 
-OFFSETS_TOPIC = "__consumer_offsets"
 NO_TIMEOUT_MS = (1 << 31) - 1
 """The timeout of a transaction of two-phase commit."""
 OVERDUE_MS = 60_000

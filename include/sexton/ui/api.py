@@ -18,7 +18,7 @@ from sexton.ui.parameters import MAX_INSTANT_MS, AnyView, Days, Expiration, Grou
 from sexton.ui.story_queries import Series, StoryPage, series, story
 
 router = APIRouter(prefix="/api", tags=["published state"])
-MOST_TRANSACTIONS = 1_000
+MAX_TRANSACTIONS = 1_000
 
 GroupId = Annotated[Search, Query(description='the exact group id; "" is legal')]
 
@@ -106,7 +106,7 @@ def get_log(view: AnyView) -> list[dict[str, Any]]:
 @router.get("/transactions")
 def get_transactions(view: AnyView) -> list[dict[str, Any]]:
     """Open transactions with offsets, the oldest first."""
-    return transactions(view.tables, view.chosen, limit=MOST_TRANSACTIONS)
+    return transactions(view.tables, view.chosen, limit=MAX_TRANSACTIONS)
 
 
 @router.get("/replicas")

@@ -14,7 +14,7 @@ from sexton.ui.paging import Page, page_of
 ROWS = 100
 _WORST_FIRST = "list_position(['hanging', 'unknown', 'two_phase', 'completing', 'running'], verdict), since_ms"
 _FAMILIES = 10
-MOST_EXPIRATION_MS = 2**31 - 1
+MAX_EXPIRATION_MS = 2**31 - 1
 """The largest that a broker takes."""
 
 

@@ -32,7 +32,7 @@ SORTS = (
 )
 _DESCENDING = {"offset_count", "member_count", "due", "orphans", "lag_min_ms", "resets"}
 
-MOST_MEMBERS = 200
+MAX_MEMBERS = 200
 
 _OWN = ("group_id", "group_type", "state", "protocol_type", "member_count", "offset_count", "pending_count")
 _COUNTS: Mapping[str, str] = {
@@ -170,7 +170,7 @@ def group_detail(
 
     def rows_of(table: str, order: str) -> Rows:
         source = tables.of_run(run, table)
-        return tables.rows(f"SELECT * FROM {source} WHERE {mine} ORDER BY {order} LIMIT {MOST_MEMBERS}", group_id)
+        return tables.rows(f"SELECT * FROM {source} WHERE {mine} ORDER BY {order} LIMIT {MAX_MEMBERS}", group_id)
 
     return GroupDetail(
         group=found[0],

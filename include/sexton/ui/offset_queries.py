@@ -29,7 +29,7 @@ _ORDERS: Mapping[str, str] = {
     "topic": "topic, partition, group_id",
     "broker_expires_at_ms": "broker_expires_at_ms NULLS LAST, group_id, topic, partition",
 }
-MOST_PAGES = 2_000
+MAX_PAGES = 2_000
 """Pages that can be reached; to see more, narrow the search or read the table."""
 
 _FIELDS = """group_id, topic, partition, broker_verdict, broker_reason, broker_expires_at_ms, due_after_ms,
@@ -49,7 +49,7 @@ class OffsetQuery:
     reason: Annotated[str, Query(max_length=40)] = ""
     finding: Annotated[str, Query(pattern=f"^({'|'.join(FINDINGS)})?$")] = ""
     sort: Annotated[str, Query(pattern=f"^({'|'.join(_ORDERS)})$")] = "broker_expires_at_ms"
-    page: Annotated[int, Query(ge=1, le=MOST_PAGES)] = 1
+    page: Annotated[int, Query(ge=1, le=MAX_PAGES)] = 1
     size: PageSize = 50
     is_descending: ClassVar[bool] = False
 
@@ -75,7 +75,7 @@ def find_offsets(tables: PublishedTables, run: PublishedRun, query: OffsetQuery)
         order=f"{_ORDERS[query.sort]}, log_partition",
         page=query.page,
         size=query.size,
-        max_pages=MOST_PAGES,
+        max_pages=MAX_PAGES,
     )
     _add(tables, found.rows, _COMMIT, tables.of_run(run, "committed_offsets"), ("log_partition", *_KEY))
     _add(tables, found.rows, OFFSET_LAG, lag_of(tables, run), _KEY)

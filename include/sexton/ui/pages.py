@@ -6,8 +6,8 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from sexton.history.lost_offsets import lost_offsets
-from sexton.ui.api import MOST_TRANSACTIONS
-from sexton.ui.audit_queries import MOST_EXPIRATION_MS, replica_audit, transaction_audit
+from sexton.ui.api import MAX_TRANSACTIONS
+from sexton.ui.audit_queries import MAX_EXPIRATION_MS, replica_audit, transaction_audit
 from sexton.ui.group_queries import ONLY, find_groups, group_detail
 from sexton.ui.offset_queries import FINDINGS, find_offsets
 from sexton.ui.overview import checks, log_partitions, overview, transactions
@@ -101,7 +101,7 @@ def show_log(view: PublishedView) -> str:
         "log.html",
         page="log",
         partitions=log_partitions(view.tables, view.chosen),
-        transactions=transactions(view.tables, view.chosen, limit=MOST_TRANSACTIONS),
+        transactions=transactions(view.tables, view.chosen, limit=MAX_TRANSACTIONS),
     )
 
 
@@ -118,7 +118,7 @@ def show_transactions(view: PublishedView, page: PageNumber = 1, expiration_ms: 
         page="transactions",
         audit=transaction_audit(view, page=page, expiration_ms=expiration_ms),
         expiration_ms=expiration_ms,
-        most_ms=MOST_EXPIRATION_MS,
+        most_ms=MAX_EXPIRATION_MS,
     )
 
 

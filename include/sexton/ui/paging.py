@@ -9,12 +9,12 @@ from fastapi import Query
 from sexton.lake.database import Rows
 from sexton.lake.published_tables import PublishedTables
 
-MOST_ROWS = 200
+MAX_ROWS = 200
 """The largest page of a list."""
 _LONGEST_TEXT = 32_767  # as long as a group id can be
 Search = Annotated[str, Query(max_length=_LONGEST_TEXT)]
 PageNumber = Annotated[int, Query(ge=1, le=1_000_000)]
-PageSize = Annotated[int, Query(ge=1, le=MOST_ROWS)]
+PageSize = Annotated[int, Query(ge=1, le=MAX_ROWS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from sexton.lake.published_tables import at
 from sexton.ui.access import viewer_of
-from sexton.ui.audit_queries import MOST_EXPIRATION_MS
+from sexton.ui.audit_queries import MAX_EXPIRATION_MS
 from sexton.ui.group_queries import GroupQuery
 from sexton.ui.offset_queries import OffsetQuery
 from sexton.ui.page_view import PageView
@@ -62,7 +62,7 @@ def view_of(
 AnyView = Annotated[PageView, Depends(view_of)]
 Days = Annotated[int, Query(ge=1, le=366, description="so many days, in UTC, up to the run")]
 Expiration = Annotated[
-    Annotated[int, Field(ge=1, le=MOST_EXPIRATION_MS)] | None,
+    Annotated[int, Field(ge=1, le=MAX_EXPIRATION_MS)] | None,
     BeforeValidator(lambda typed: None if typed == "" else typed),  # a field that was left empty
     Query(description="compare this transactional.id.expiration.ms"),
 ]

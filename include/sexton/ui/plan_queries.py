@@ -19,7 +19,7 @@ from sexton.ui.paging import Page, page_of
 PLANS_A_PAGE = 50
 DIFFERENCES = 100
 """Rows of each side of a difference that a page shows."""
-_MOST_BYTES = 16 * 1024 * 1024
+_MAX_BYTES = 16 * 1024 * 1024
 _KEY = ("log_partition", "record_type", "group_id", "topic", "partition", "member_id", "regular_expression")
 _OPEN = "open"
 _LEFT = (*RETRYABLE_OUTCOMES, _OPEN)
@@ -218,7 +218,7 @@ def _read_plan_json(
         info = fs.get_file_info(path)
         if info.type != pafs.FileType.File:
             raise UsageError("the archive keeps no such plan")
-        if (info.size or 0) > _MOST_BYTES:
+        if (info.size or 0) > _MAX_BYTES:
             raise Refused("plan.json is too large")
         with fs.open_input_stream(path) as file:
             data: bytes = file.read()

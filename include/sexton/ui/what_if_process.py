@@ -21,7 +21,7 @@ from sexton.settings import environment, settings
 
 TIMEOUT_S = 120
 LONGEST_POLICY = 256 * 1024
-MOST_MINUTES = 5_256_000_000
+MAX_MINUTES = 5_256_000_000
 """Ten thousand years: more is a mistake."""
 GROUPS_SHOWN = 200
 _one_at_a_time = threading.Semaphore(1)

@@ -11,7 +11,7 @@ from sexton.errors import SextonError
 from sexton.lake.branch import RunKey
 from sexton.ui.parameters import AnyView, PublishedView
 from sexton.ui.rendering import render
-from sexton.ui.what_if_process import LONGEST_POLICY, MOST_MINUTES, BadQuestion, ask
+from sexton.ui.what_if_process import LONGEST_POLICY, MAX_MINUTES, BadQuestion, ask
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["what if"])
@@ -21,7 +21,7 @@ _MINUTES = re.compile("[0-9]{1,20}")
 class Question(BaseModel):
     """Rules to try: a retention in minutes, a policy as YAML, or both; what is left out stays as in force."""
 
-    retention_minutes: int | None = Field(default=None, ge=1, le=MOST_MINUTES)
+    retention_minutes: int | None = Field(default=None, ge=1, le=MAX_MINUTES)
     policy: str = Field(default="", max_length=LONGEST_POLICY)
 
 
@@ -44,8 +44,8 @@ def show_answer(
     key, minutes, found, status = view.chosen.key, retention_minutes.strip(), None, 200
     mistakes: tuple[str, ...] = ()
     try:
-        if minutes and not (_MINUTES.fullmatch(minutes) and 1 <= int(minutes) <= MOST_MINUTES):
-            raise BadQuestion([view.texts("what_if.minutes_wrong", most=MOST_MINUTES)])
+        if minutes and not (_MINUTES.fullmatch(minutes) and 1 <= int(minutes) <= MAX_MINUTES):
+            raise BadQuestion([view.texts("what_if.minutes_wrong", most=MAX_MINUTES)])
         if len(policy) > LONGEST_POLICY:
             raise BadQuestion([view.texts("what_if.policy_long", most=LONGEST_POLICY)])
         found = _ask(key, Question(retention_minutes=int(minutes) if minutes else None, policy=policy))

@@ -21,7 +21,7 @@ from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.coordinator.profiles import NEWEST
 from sexton.errors import LogError
 from sexton.log.batch import OUT_OF_ORDER_BATCH, Batch, Record, read_batches, read_records
-from sexton.log.segment import Segment, file_bytes
+from sexton.log.segment import WHOLE_LOG, Segment, file_bytes, plan_fold_tasks
 from sexton.records import OFFSET_TYPES, decode_key
 from sexton.runs.choose_profile import Choice
 from sexton.runs.source import LogSource, require_stamps
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 PLAIN_BYTES = 8 << 20
 """Log partitions up to this size are replayed plainly."""
-_WHOLE_LOG = 1 << 62
 _HEAD_BYTES = 64 << 10
 
 
@@ -142,12 +141,10 @@ class LogParts:
         """The kernels' fold of a log partition."""
         # Only here: to import the kernels takes longer than a small log takes to be read.
         from sexton.kernels.fold import PartialFold, fold_task
-        from sexton.log.segment import plan_fold_tasks
-
         segments = self._segments(log_partition)
         if not segments:
             return PartialFold.empty(profile=self.profile, is_prefix=True)
-        (task,) = plan_fold_tasks(segments, target_bytes=_WHOLE_LOG)
+        (task,) = plan_fold_tasks(segments)
         fold = fold_task(
             (self._bytes(segment) for segment in segments),
             task=task,
@@ -204,7 +201,7 @@ class LogParts:
     def _segments(self, log_partition: int) -> list[Segment]:
         return self._source.segments.get(log_partition, [])
 
-    def _bytes(self, segment: Segment, most_bytes: int = _WHOLE_LOG) -> npt.NDArray[np.uint8]:
+    def _bytes(self, segment: Segment, most_bytes: int = WHOLE_LOG) -> npt.NDArray[np.uint8]:
         """At most `most_bytes` of a segment: mapped in an archive, else read."""
         size_bytes, is_archived = min(segment.stop_byte, most_bytes), segment.manifest_path is not None
         return file_bytes(self._fs, segment.path, size_bytes, is_archived=is_archived)

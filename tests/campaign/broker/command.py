@@ -17,7 +17,7 @@ from tests.campaign.broker.run import each_load, narrowed, partitions_for, run
 
 PINNED_RELEASE = "4.3.1"
 CLEANED_PARTITIONS = 256
-_MOST_DIFFERENCES = 20
+_MAX_DIFFERENCES = 20
 
 
 def judge_in(folder: Path, *, release: str, jars: Path | None, partition_count: int) -> Judge:
@@ -42,7 +42,7 @@ def clean(seed: int, indices: Sequence[int], *, release: str, jars: Path | None)
         logs, left = lay_out(seed, indices, judge.place, judge.profile, shared=count, only_clean=True)
         cleaning = judge_cleaned(judge, logs, Random(seed))
     differences = [*cleaning.before.differences, *cleaning.after.differences]
-    print(cleaning, *differences[:_MOST_DIFFERENCES], sep="\n")
+    print(cleaning, *differences[:_MAX_DIFFERENCES], sep="\n")
     for reason, number in [*logs.left_out.items(), ("the load or the sweep fails", len(left))]:
         print(f"left out: {number}: {reason}")
     unexpected = cleaning.changes.keys() - EXPECTED_CHANGES
@@ -67,9 +67,9 @@ def campaign(seed: int, indices: Sequence[int], *, release: str, jars: Path | No
             took_s = time.monotonic() - started
             print(f"{total}, in {took_s:.0f} s, {total.histories / took_s:.0f} histories a second", flush=True)
             print(
-                *judged.verdict.differences[:_MOST_DIFFERENCES], sep="\n", end="\n" * bool(judged.verdict.differences)
+                *judged.verdict.differences[:_MAX_DIFFERENCES], sep="\n", end="\n" * bool(judged.verdict.differences)
             )
-            if len(total.differences) >= _MOST_DIFFERENCES:
+            if len(total.differences) >= _MAX_DIFFERENCES:
                 break
         for reason, count in left_out.items():
             print(f"left out: {count}: {reason}")

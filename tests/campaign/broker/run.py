@@ -20,7 +20,7 @@ from tests.campaign.packs import pack
 
 SHARED = 32
 """So many log partitions are of many histories each, the others of one whose load or sweep fails."""
-MOST_EACH_LOAD = 15_000
+MAX_EACH_LOAD = 15_000
 _FEWEST_PARTITIONS = 256
 _APART = 0.26
 """No more than this share of the histories, of thousands, needs a log partition of its own."""
@@ -38,7 +38,7 @@ class Judged:
 
 def each_load(count: int, processes: int) -> int:
     """How many of `count` histories go into one load."""
-    return min(MOST_EACH_LOAD, -(-count // processes))
+    return min(MAX_EACH_LOAD, -(-count // processes))
 
 
 def partitions_for(histories: int) -> int:

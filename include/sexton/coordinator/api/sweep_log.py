@@ -17,8 +17,8 @@ from operator import itemgetter
 
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import OFFSET_TYPE
+from sexton.topics import OFFSETS_TOPIC
 
-_TOPIC = "__consumer_offsets"
 _BY_APPEND = (0, 10, 2)
 """From then on offsets and group of a cleanup are one append, with one line."""
 _QUIET_IF_NONE = (2, 7)
@@ -37,7 +37,7 @@ class FailedTombstones:
 def failed_tombstones(log_partition: int, tombstones: Iterable[tuple[str, int]], profile: Profile) -> FailedTombstones:
     """What follows where every append of these fails: (group_id, record type) of each, by group."""
     if profile.is_java:
-        place = f"{_TOPIC}-{log_partition}"
+        place = f"{OFFSETS_TOPIC}-{log_partition}"
         event = f"The write event Timeout(tp={place}, key=expire-group-metadata) for the timer expire-group-metadata"
         lines = (
             f"ERROR Writing records to {place} failed due to: ...",
@@ -48,7 +48,7 @@ def failed_tombstones(log_partition: int, tombstones: Iterable[tuple[str, int]],
 
 
 def _scala_lines(log_partition: int, tombstones: list[tuple[str, int]], profile: Profile) -> Iterator[str]:
-    place = f"{_TOPIC}-{log_partition}"
+    place = f"{OFFSETS_TOPIC}-{log_partition}"
     if profile.release >= _BY_APPEND:
         for group_id, own in groupby(tombstones, itemgetter(0)):
             yield (
@@ -56,7 +56,7 @@ def _scala_lines(log_partition: int, tombstones: list[tuple[str, int]], profile:
                 f"metadata for group {group_id}."
             )
         return
-    place = f"[{_TOPIC},{log_partition}]"
+    place = f"[{OFFSETS_TOPIC},{log_partition}]"
     what = "expired" if profile.reads(2) else "stale"
     offsets = [group_id for group_id, record_type in tombstones if record_type <= OFFSET_TYPE]
     # one append of all offsets, in 0.10.1 of one group's

@@ -12,7 +12,7 @@ from sexton.coordinator.groups.group import Group, GroupTombstone, assignment_te
 from sexton.coordinator.profile import Profile, Subscriptions
 from sexton.errors import TransitionError
 from sexton.records import (
-    MOST_ITEMS,
+    MAX_ITEMS,
     GroupMetadataMember,
     GroupMetadataValue,
     MalformedRecord,
@@ -191,7 +191,7 @@ class ClassicGroup(Group):
 def read_assignment(data: bytes) -> list[str] | None:
     """The partitions in a ConsumerProtocolAssignment, which the coordinator never reads.
 
-    None when it is malformed, or has more partitions than are decoded of one record (records.MOST_ITEMS).
+    None when it is malformed, or has more partitions than are decoded of one record (records.MAX_ITEMS).
     """
     assigned: dict[str, list[int]] = {}
     total = 0
@@ -204,7 +204,7 @@ def read_assignment(data: bytes) -> list[str] | None:
             (count,) = struct.unpack_from(">i", data, pos + 2 + size)
             pos += 6 + size
             total += count
-            if total > MOST_ITEMS:
+            if total > MAX_ITEMS:
                 return None
             assigned[topic] = list(struct.unpack_from(f">{count}i", data, pos))
             pos += 4 * count

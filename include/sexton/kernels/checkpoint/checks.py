@@ -20,7 +20,7 @@ from sexton.kernels.text import GROWTH
 
 _MOST = (1 << 63) - 1
 _INT16, _INT32 = (-(1 << 15), (1 << 15) - 1), (-(1 << 31), (1 << 31) - 1)
-_MOST_ROWS = (1 << 31) - 1
+_MAX_ROWS = (1 << 31) - 1
 """A slot of a hash table has 32 bits for the number of a row."""
 _LONGEST_NAME = GROWTH * ((1 << 15) - 1)
 """Bytes of a name in its canonical form; in a record its length has 16 bits."""
@@ -94,7 +94,7 @@ def _check_shape(name: str, table: pa.Table, schema: pa.Schema) -> None:
             raise DamagedFold("the name of a column is not UTF-8", where=name) from None
         differing = {column for column, _ in here ^ wanted}
         raise DamagedFold(f"its columns are not those of a fold: {', '.join(sorted(differing)) or 'order'}", where=name)
-    if table.num_rows > _MOST_ROWS:
+    if table.num_rows > _MAX_ROWS:
         raise DamagedFold(f"{table.num_rows} rows", where=name)
     try:
         table.validate(full=True)  # lengths, ends of texts, UTF-8

@@ -42,7 +42,7 @@ from sexton.kafka.admin import delete_group, delete_offsets
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.failures import TransientError, error_name
 from sexton.kafka.group_state import committed_offsets, find_coordinator, list_groups
-from sexton.kafka.replicas import OpenTransaction, ReplicaLook, look_at_replicas
+from sexton.kafka.replicas import OpenTransaction, ReplicaProbe, probe_replicas
 from sexton.kafka.session import ClusterSession
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.ports import HOST, free_port
@@ -199,7 +199,7 @@ class ThreeBrokers:
 
         def is_level() -> bool:
             ends = {part: {self.end(part, node) for node in NODES} for part in range(LOG_PARTITIONS)}
-            return all(ends[row.log_partition] == {row.high_watermark} for row in self.look())
+            return all(ends[row.log_partition] == {row.high_watermark} for row in self.probe())
 
         self.wait_for(is_level, "equal end offsets, and high watermarks there")
 
@@ -334,11 +334,11 @@ class ThreeBrokers:
 
     def open_transactions(self, node: int) -> list[OpenTransaction]:
         """The transactions that are open in the logs of a broker, by its own producer state."""
-        return [one for row in self.look() if row.broker == node for one in row.open_transactions or ()]
+        return [one for row in self.probe() if row.broker == node for one in row.open_transactions or ()]
 
-    def look(self) -> list[ReplicaLook]:
+    def probe(self) -> list[ReplicaProbe]:
         with ClusterSession(self.config) as session:
-            return look_at_replicas(session)
+            return probe_replicas(session)
 
     def clean(self, *nodes: int, until: Callable[[int], bool]) -> None:
         """Commit to both log partitions, which rolls their segments, until `until(node)` holds for every node."""

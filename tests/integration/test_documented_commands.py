@@ -131,7 +131,7 @@ def test_in_the_order_of_a_life(
     assert len(list(each("doctor"))) >= 2
     assert any(IDLE in out for out in each("groups", "list"))
     assert len(list(each("snapshot"))) >= 5
-    assert list(each("replicas", "look"))
+    assert list(each("replicas", "probe"))
     for _ in each("replicas", "copy"):
         shutil.rmtree(world.folder / "replicas")  # the next one is not mixed with it
     assert all("no open transaction" in out or '"counts"' in out for out in each("transactions"))
@@ -152,6 +152,6 @@ def test_every_command_is_of_a_kind_that_is_run() -> None:
     for command in sexton_commands(of_a_cluster=True):
         words = command.words[1:]
         assert words[0] in ("doctor", "snapshot", "transactions", "lag", "apply", "restore") or words[:2] in (
-            ["show", "restore"], ["groups", "list"], ["replicas", "look"],
+            ["show", "restore"], ["groups", "list"], ["replicas", "probe"],
             ["replicas", "copy"],
         ), command  # fmt: skip

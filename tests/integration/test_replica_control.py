@@ -214,7 +214,7 @@ def replicate_anew(cluster: ThreeBrokers) -> None:
     cluster.configure(min_compaction_lag_ms=NEVER_MS, max_compaction_lag_ms=NEVER_MS)
     cluster.elect(A)
     cluster.assign(A, B)
-    cluster.wait_for(lambda: {row.broker for row in cluster.look()} == {A, B}, "C has no replica")
+    cluster.wait_for(lambda: {row.broker for row in cluster.probe()} == {A, B}, "C has no replica")
     cluster.assign(A, B, C)
     cluster.wait_until_in_sync()
     cluster.configure(min_compaction_lag_ms="0", max_compaction_lag_ms="1000")

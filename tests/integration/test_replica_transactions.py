@@ -334,7 +334,7 @@ def test_a_transaction_whose_producer_does_not_return_is_stuck(
         lambda: all(len(cluster.records(tick, A)) < len(cluster.records(tick, C)) for tick in ticks), "A has cleaned"
     )
     starts = {part: min(one.start_offset for one in opened if one.log_partition == part) for part in (0, 1)}
-    assert {row.log_partition: row.last_stable_offset for row in cluster.look() if row.broker == C} == starts
+    assert {row.log_partition: row.last_stable_offset for row in cluster.probe() if row.broker == C} == starts
     blocked = [group for one in opened for group in one.offsets]
     expected = {group: found.by_c[group] for group in blocked}
     told += require_told(cluster.answers(blocked), expected)
@@ -347,5 +347,5 @@ def test_a_transaction_whose_producer_does_not_return_is_stuck(
     told += require_told(cluster.answers(blocked), {group: found.by_a[group] for group in blocked})
     cluster.wait_until_in_sync()
     assert comparison(copied(cluster, tmp_path / "repaired")).differences.num_rows == 0
-    assert {row.broker for row in cluster.look() if not row.suspicion} == {*NODES}
+    assert {row.broker for row in cluster.probe() if not row.suspicion} == {*NODES}
     print(f"{told} answers as predicted; {len(kinds)} offsets stuck, free after {len(commands)} commands")

@@ -20,7 +20,7 @@ from sexton.archive.broker_disk import disk_logs
 from sexton.cli import main
 from sexton.errors import Refused
 from sexton.java import JavaHome
-from sexton.kafka.replicas import ReplicaFault, ReplicaLook, ReplicaReader, describe_replicas, look_at_replicas
+from sexton.kafka.replicas import ReplicaFault, ReplicaProbe, ReplicaReader, describe_replicas, probe_replicas
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.lake.read import load
 from sexton.log.batch import Batch, read_batches
@@ -57,10 +57,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars
         yield cluster
 
 
-def look(cluster: ThreeBrokers, *, connect: Connect = ClusterSession) -> dict[tuple[int, int], ReplicaLook]:
+def probe(cluster: ThreeBrokers, *, connect: Connect = ClusterSession) -> dict[tuple[int, int], ReplicaProbe]:
     """By log partition and broker."""
     with connect(cluster.config) as session:
-        return {(row.log_partition, row.broker): row for row in look_at_replicas(session)}
+        return {(row.log_partition, row.broker): row for row in probe_replicas(session)}
 
 
 def copy(cluster: ThreeBrokers, folder: Path, *, connect: Connect = ClusterSession) -> ReplicaCopy:
@@ -124,11 +124,11 @@ def test_under_load_nothing_is_suspicious(cluster: ThreeBrokers) -> None:
     for thread in threads:
         thread.start()
     try:
-        deadline, looks, lags = time.monotonic() + LOAD_S, 0, 0
+        deadline, probes, lags = time.monotonic() + LOAD_S, 0, 0
         while time.monotonic() < deadline:
-            rows = look(cluster)
+            rows = probe(cluster)
             assert {key: row for key, row in rows.items() if row.suspicion or row.fault} == {}
-            looks += 1
+            probes += 1
             lags += sum(len({row.high_watermark for (part, _), row in rows.items() if part == p}) > 1 for p in (0, 1))
     finally:
         is_over.set()
@@ -136,8 +136,8 @@ def test_under_load_nothing_is_suspicious(cluster: ThreeBrokers) -> None:
             thread.join()
         waiting.abort_transaction()
         cluster.wait_for(lambda: not cluster.open_transactions(A), "the markers")
-    assert looks
-    assert lags, "the load never made a follower look different from its leader"
+    assert probes
+    assert lags, "the load never made a follower differ from its leader"
 
 
 def test_a_follower_that_stalls_is_named_and_the_others_are_copied(
@@ -147,7 +147,7 @@ def test_a_follower_that_stalls_is_named_and_the_others_are_copied(
     monkeypatch.setattr("kafka.net.manager.random.choice", lambda brokers: brokers[-1])
     cluster.freeze(C)
     try:
-        rows = look(cluster, connect=impatient)
+        rows = probe(cluster, connect=impatient)
         copied = copy(cluster, tmp_path / "copy", connect=impatient)
     finally:
         cluster.thaw(C)
@@ -247,13 +247,13 @@ class Replayed:
 class Diverged:
     """What was seen while C was away, when it was back, and of its copy; what A answers, and C once it leads."""
 
-    without_c: dict[tuple[int, int], ReplicaLook]
-    with_c: dict[tuple[int, int], ReplicaLook]
+    without_c: dict[tuple[int, int], ReplicaProbe]
+    with_c: dict[tuple[int, int], ReplicaProbe]
     exit_code: int
     folder: Path
     led_by_a: dict[str, GroupAnswer]
     led_by_c: dict[str, GroupAnswer]
-    while_c_leads: dict[tuple[int, int], ReplicaLook]
+    while_c_leads: dict[tuple[int, int], ReplicaProbe]
 
 
 @pytest.fixture(scope="module")
@@ -264,16 +264,16 @@ def diverged(cluster: ThreeBrokers, tmp_path_factory: pytest.TempPathFactory) ->
     (opened,) = cluster.open_transactions(A)
     cluster.wait_until_in_sync()
     cluster.kill(C)
-    without_c = look(cluster)
+    without_c = probe(cluster)
     cluster.delete_groups(GONE)
     transaction.abort_transaction()
     cluster.wait_for(lambda: not any(cluster.open_transactions(node) for node in (A, B)), "the marker")
     cluster.clean(A, B, until=lambda node: not cluster.records(GONE, node) and not cluster.records(PENDING, node))
     cluster.clean(A, B, until=lambda node: not cluster.markers(opened.producer_id, node))
     cluster.start(C)
-    with_c = look(cluster)
+    with_c = probe(cluster)
     folder = tmp_path_factory.mktemp("diverged") / "copy"
-    code = main(["replicas", "look", "--bootstrap-servers", cluster.config.bootstrap_servers, "--json"])
+    code = main(["replicas", "probe", "--bootstrap-servers", cluster.config.bootstrap_servers, "--json"])
     copy(cluster, folder)
     led_by_a = cluster.answers(groups)
     cluster.elect(C)
@@ -285,7 +285,7 @@ def diverged(cluster: ThreeBrokers, tmp_path_factory: pytest.TempPathFactory) ->
         folder=folder,
         led_by_a=led_by_a,
         led_by_c=led_by_c,
-        while_c_leads=look(cluster),
+        while_c_leads=probe(cluster),
     )
 
 
@@ -447,11 +447,11 @@ def test_a_replica_that_is_made_anew_agrees_again(cluster: ThreeBrokers, diverge
     with ClusterSession(cluster.config, retry_for_s=PATIENCE_S) as session:
         before = describe_replicas(session)
         cluster.assign(A, B)
-        cluster.wait_for(lambda: {row.broker for row in cluster.look()} == {A, B}, "C has no replica")
+        cluster.wait_for(lambda: {row.broker for row in cluster.probe()} == {A, B}, "C has no replica")
         readers = [ReplicaReader(session, before, one) for one in before.of_broker(C)]
         # C hears of it later than the controller decides it.
         cluster.wait_for(lambda: {fault_of(reader) for reader in readers} == {"no_replica"}, "C says so")
     cluster.assign(A, B, C)
     cluster.wait_until_in_sync()
-    assert {key: row for key, row in look(cluster).items() if row.suspicion or row.fault} == {}
+    assert {key: row for key, row in probe(cluster).items() if row.suspicion or row.fault} == {}
     assert cluster.records(GONE, C) == []

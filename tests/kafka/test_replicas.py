@@ -16,7 +16,7 @@ import pytest
 from sexton.errors import UsageError
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.failures import NotAllowed
-from sexton.kafka.replicas import FIXES, ReplicaLook, look_at_replicas
+from sexton.kafka.replicas import FIXES, ReplicaProbe, probe_replicas
 from sexton.kafka.session import TransientError
 from sexton.replicas import copy as copying
 from sexton.replicas.copy import CopiedReplica, copy_replicas
@@ -142,12 +142,12 @@ class ReplicaSession(FakeSession):
         return self._cluster.answer_from(node_id, request)  # type: ignore[attr-defined]
 
 
-def look(cluster: FakeReplicas, **options: float) -> dict[int, ReplicaLook]:
-    return {row.broker: row for row in look_at_replicas(cluster.session(), **{"catch_up_s": 0, **options})}
+def probe(cluster: FakeReplicas, **options: float) -> dict[int, ReplicaProbe]:
+    return {row.broker: row for row in probe_replicas(cluster.session(), **{"catch_up_s": 0, **options})}
 
 
 def suspicious(cluster: FakeReplicas, **options: float) -> set[int]:
-    return {broker for broker, row in look(cluster, **options).items() if row.suspicion}
+    return {broker for broker, row in probe(cluster, **options).items() if row.suspicion}
 
 
 def copy(cluster: FakeReplicas, folder: Path) -> dict[int, CopiedReplica]:
@@ -204,7 +204,7 @@ def test_what_is_suspicious(
 
 def test_the_producers_are_named(cluster: FakeReplicas) -> None:
     open_at(C, 5)(cluster)
-    row = look(cluster)[C]
+    row = probe(cluster)[C]
     assert row.last_stable_offset == 5
     assert [one.start_offset for one in row.open_transactions or ()] == [5]
     assert row.suspicion is not None
@@ -212,9 +212,9 @@ def test_the_producers_are_named(cluster: FakeReplicas) -> None:
 
 
 def test_fetches_that_a_quota_held_back_are_repeated(cluster: FakeReplicas, tmp_path: Path) -> None:
-    seen = look(cluster)
+    seen = probe(cluster)
     cluster.hold_back = 2
-    assert look(cluster) == seen
+    assert probe(cluster) == seen
     cluster.hold_back = 2
     copy(cluster, tmp_path)
     assert cluster.hold_back == 0
@@ -222,7 +222,7 @@ def test_fetches_that_a_quota_held_back_are_repeated(cluster: FakeReplicas, tmp_
 
 
 def test_a_follower_that_is_behind_is_waited_for(cluster: FakeReplicas) -> None:
-    """Its replication goes on between two looks: then it has a marker of its own, or lacks it."""
+    """Its replication goes on between two probes: then it has a marker of its own, or lacks it."""
     open_at(C, 5)(cluster)
     lagging(C, 11)(cluster)
 
@@ -256,7 +256,7 @@ def test_a_transaction_that_ends_during_the_look_is_not_suspicious(cluster: Fake
 )
 def test_a_replica_that_answers_with_an_error(cluster: FakeReplicas, tmp_path: Path, error: int, fault: str) -> None:
     cluster.of(C).error = error
-    rows, states = look(cluster), copy(cluster, tmp_path / "out")
+    rows, states = probe(cluster), copy(cluster, tmp_path / "out")
     for found in (rows[C], states[C]):
         assert (found.fault, found.fix) == (fault, FIXES[fault])  # type: ignore[index]
         assert found.high_watermark is None
@@ -284,20 +284,20 @@ def test_a_broker_without_its_replicas_is_waited_for_once(tmp_path: Path) -> Non
 
 def test_a_stalled_broker_does_not_keep_the_metadata_from_the_others(cluster: FakeReplicas) -> None:
     cluster.dead = {A}
-    rows = look(cluster)
+    rows = probe(cluster)
     assert [row.fault for row in rows.values()] == ["unreachable", None, None]
 
 
 def test_replicas_that_are_reassigned(cluster: FakeReplicas) -> None:
     cluster.moves = {"adding": [B], "removing": [C]}
-    assert [row.reassignment for row in look(cluster).values()] == [None, "adding", "removing"]
+    assert [row.reassignment for row in probe(cluster).values()] == [None, "adding", "removing"]
 
 
 def test_without_the_right_to_read_nothing_is_answered(cluster: FakeReplicas, tmp_path: Path) -> None:
     for broker in BROKERS:
         cluster.of(broker).error = NOT_ALLOWED
     with pytest.raises(NotAllowed, match="READ"):
-        look(cluster)
+        probe(cluster)
     with pytest.raises(NotAllowed, match="READ"):
         copy(cluster, tmp_path / "out")
 
@@ -373,7 +373,7 @@ def test_a_log_that_begins_after_the_leaders_is_read_from_its_own_start(cluster:
 def test_a_log_that_holds_neither_end_of_the_leaders(cluster: FakeReplicas, tmp_path: Path) -> None:
     cluster.of(C).log.delete_below(6)
     cluster.of(A).log.append(4)
-    assert look(cluster)[C].fault == "out_of_range"
+    assert probe(cluster)[C].fault == "out_of_range"
     assert copy(cluster, tmp_path / "out")[C].fault == "out_of_range"
 
 

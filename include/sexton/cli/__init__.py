@@ -88,7 +88,7 @@ command(groups.app)(groups_dry_run.check_commit)
 command(groups.app)(groups_dry_run.check_join)
 command(groups.app)(groups_dry_run.metadata_record)
 command(groups.app)(groups_sweep.check_sweep)
-command(replicas.app)(replicas_live.look)
+command(replicas.app)(replicas_live.probe)
 command(replicas.app)(replicas_live.copy)
 command(replicas.app)(replicas.diff)
 

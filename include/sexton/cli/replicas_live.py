@@ -1,4 +1,4 @@
-"""`sexton replicas look` and `sexton replicas copy`: the replicas of the offsets topic, asked broker by broker."""
+"""`sexton replicas probe` and `sexton replicas copy`: the replicas of the offsets topic, asked broker by broker."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,7 @@ from sexton.figures import size, some
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sexton.kafka.replicas import OpenTransaction, ReplicaLook
+    from sexton.kafka.replicas import OpenTransaction, ReplicaProbe
     from sexton.replicas.copy import CopiedReplica
 
 LOOK_COLUMNS = (
@@ -23,7 +23,7 @@ LOOK_COLUMNS = (
 COPY_COLUMNS = ("LOG-PARTITION", "BROKER", "ROLE", "LOG-START", "HIGH-WATERMARK", "LAST-STABLE", "SIZE", "ERROR")
 FAILED = 1
 LOOK_TIMEOUT_MS = 10_000
-"""A look is quick: a broker that needs longer does not answer."""
+"""A probe is quick: a broker that needs longer does not answer."""
 
 LogPartitions = Annotated[
     list[int] | None,
@@ -31,7 +31,7 @@ LogPartitions = Annotated[
 ]
 
 
-def look(*, cluster: ClusterInput, log_partition: LogPartitions = None, json: Json = False) -> int:
+def probe(*, cluster: ClusterInput, log_partition: LogPartitions = None, json: Json = False) -> int:
     """Ask each broker where its replicas of the offsets topic end, and which transactions are open in them.
 
     A replica that was away while a transaction ended, and whose marker the cleaner has removed since, keeps the
@@ -43,25 +43,25 @@ def look(*, cluster: ClusterInput, log_partition: LogPartitions = None, json: Js
     Exit code 3 if a replica is suspicious, 1 if a broker did not answer for all of its replicas.
 
     # could a broker that was away lead without harm?
-    sexton replicas look --bootstrap-servers kafka-1:9092,kafka-2:9092
+    sexton replicas probe --bootstrap-servers kafka-1:9092,kafka-2:9092
 
     # transactions that are open on one replica alone, for scripts
-    sexton replicas look --bootstrap-servers kafka-1:9092 --json | jq '.replicas[] | select(.suspicion)'
+    sexton replicas probe --bootstrap-servers kafka-1:9092 --json | jq '.replicas[] | select(.suspicion)'
     """
-    from sexton.kafka.replicas import look_at_replicas
+    from sexton.kafka.replicas import probe_replicas
     from sexton.kafka.session import ClusterSession
 
     with (
         working("Asking the brokers", is_quiet=json),
         ClusterSession(cluster.client(), request_timeout_ms=LOOK_TIMEOUT_MS) as session,
     ):
-        rows = look_at_replicas(session, log_partitions=log_partition)
+        rows = probe_replicas(session, log_partitions=log_partition)
     suspicions = [f"{_of(row)}: {row.suspicion}" for row in rows if row.suspicion]
     warnings = [*suspicions, *_faults(rows)]
     if json:
         print_json({"replicas": [asdict(row) for row in rows], "warnings": warnings})
     else:
-        print_table(LOOK_COLUMNS, map(_looked, rows))
+        print_table(LOOK_COLUMNS, map(_probed, rows))
         print_warnings(warnings)
         if suspicions:
             print_line("do not let a suspicious replica lead: `sexton replicas copy`, and compare the copies")
@@ -118,15 +118,15 @@ def copy(
     return 0 if len(whole) == len(copied.replicas) else FAILED
 
 
-def _faults(rows: "Iterable[ReplicaLook | CopiedReplica]") -> list[str]:
+def _faults(rows: "Iterable[ReplicaProbe | CopiedReplica]") -> list[str]:
     return [f"{_of(row)}: {row.error} ({row.fix})" for row in rows if row.fault]
 
 
-def _of(row: "ReplicaLook | CopiedReplica") -> str:
+def _of(row: "ReplicaProbe | CopiedReplica") -> str:
     return f"log partition {row.log_partition} on broker {row.broker}"
 
 
-def _looked(row: "ReplicaLook") -> tuple[object, ...]:
+def _probed(row: "ReplicaProbe") -> tuple[object, ...]:
     return *_place(row), row.log_start_offset, row.high_watermark, row.last_stable_offset, _open(row), row.error
 
 
@@ -135,12 +135,12 @@ def _copied(row: "CopiedReplica") -> tuple[object, ...]:
     return *_place(row), row.log_start_offset, row.high_watermark, row.last_stable_offset, held, row.error
 
 
-def _place(row: "ReplicaLook | CopiedReplica") -> tuple[object, ...]:
+def _place(row: "ReplicaProbe | CopiedReplica") -> tuple[object, ...]:
     role = "leader" if row.is_leader else "follower" if row.in_isr else "not in ISR"
     return row.log_partition, row.broker, f"{role}, {row.reassignment}" if row.reassignment else role
 
 
-def _open(row: "ReplicaLook") -> str | None:
+def _open(row: "ReplicaProbe") -> str | None:
     def shown(one: "OpenTransaction") -> str:
         return f"{one.producer_id}@{one.start_offset}"
 

@@ -31,16 +31,16 @@ from sexton.topics import OFFSETS_TOPIC
 FIRST_FOLLOWER_VERSION = 11
 NOT_OPEN = -1
 CATCH_UP_S = 5.0
-"""How long a look waits for a follower that is behind: one that is healthy catches up within replica.fetch.wait.max.ms
+"""How long a probe waits for a follower that is behind: one that is healthy catches up within replica.fetch.wait.max.ms
 (0.5 s), also under load."""
 _PAUSE_S = 0.2
-_LOOKS = 3
+_PROBES = 3
 
 Fault = Literal["unreachable", "no_replica", "other_epoch", "out_of_range", "corrupt", "failed"]
 FIXES: Mapping[Fault, str] = {
     "unreachable": "start the broker, or read its disk",
-    "no_replica": "wait until the reassignment has ended, or look again: the broker has no replica now",
-    "other_epoch": "look again: this broker and the cluster do not agree on the leader epoch yet",
+    "no_replica": "wait until the reassignment has ended, or try again: the broker has no replica now",
+    "other_epoch": "try again: this broker and the cluster do not agree on the leader epoch yet",
     "out_of_range": "read the broker's disk: its log begins or ends where the leader's does not",
     "corrupt": "check the broker's disk; remove its replica of the log partition and let it replicate again",
     "failed": "see the broker's log",
@@ -120,7 +120,7 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaLook:
+class ReplicaProbe:
     """What one broker answered of its replica; offsets are None where it gave none.
 
     `open_transactions` is None where they are not known (brokers before Kafka 2.8). `suspicion` says in what the
@@ -179,13 +179,13 @@ def describe_replicas(
     )
 
 
-def look_at_replicas(
+def probe_replicas(
     session: ClusterSession,
     topic: str = OFFSETS_TOPIC,
     log_partitions: Collection[int] | None = None,
     *,
     catch_up_s: float = CATCH_UP_S,
-) -> list[ReplicaLook]:
+) -> list[ReplicaProbe]:
     """Every replica as its own broker describes it now, by log partition and broker: two small requests a broker.
 
     Suspicious is only what lag cannot explain. A follower is held against what its leader answered before it, once the
@@ -195,12 +195,12 @@ def look_at_replicas(
 
     Raises BrokerError when no broker of the cluster answers, UsageError without the topic or the right to read it.
     """
-    for looks_left in reversed(range(_LOOKS)):
+    for probes_left in reversed(range(_PROBES)):
         replicas = describe_replicas(session, topic, log_partitions)
-        rows = _look(session, replicas, catch_up_s)
-        if not looks_left or all(row.fault != "other_epoch" for row in rows):
+        rows = _probe(session, replicas, catch_up_s)
+        if not probes_left or all(row.fault != "other_epoch" for row in rows):
             break
-        time.sleep(_PAUSE_S)  # an election: look again
+        time.sleep(_PAUSE_S)  # an election: try again
     return rows
 
 
@@ -229,20 +229,20 @@ class ReplicaReader:
         self._pace = pace
         self._retrying: Callable[[Callable[[], Any]], Any] = session.retrying if is_patient else lambda ask: ask()
 
-    def begin(self) -> ReplicaLook:
+    def begin(self) -> ReplicaProbe:
         """Where the log of this replica begins and ends now."""
         replica = self._replica
 
-        def ask() -> ReplicaLook:
+        def ask() -> ReplicaProbe:
             (row,) = _offsets_of(self._session, self._replicas, [replica])
             if row.fault is not None:
                 self._raise(row.fault, row.error or "")
             return row
 
-        found: ReplicaLook = self._retrying(ask)
+        found: ReplicaProbe = self._retrying(ask)
         return found
 
-    def read(self, begun: ReplicaLook) -> Iterator[Batches]:
+    def read(self, begun: ReplicaProbe) -> Iterator[Batches]:
         """The batches from log start to high watermark of `begun`, in order, one answer of the broker at a time."""
         return read_range(
             lambda position: self._retrying(partial(self._fetch, position)),
@@ -289,7 +289,7 @@ def fault_of(error: BrokerError) -> Fault:
     return "unreachable" if isinstance(error, TransientError) else "failed"
 
 
-def _look(session: ClusterSession, replicas: Replicas, catch_up_s: float) -> list[ReplicaLook]:
+def _probe(session: ClusterSession, replicas: Replicas, catch_up_s: float) -> list[ReplicaProbe]:
     leading = [one for one in replicas.replicas if one.is_leader]
     following = [one for one in replicas.replicas if not one.is_leader]
     before = _rows_of(session, replicas, leading)
@@ -317,21 +317,21 @@ def _look(session: ClusterSession, replicas: Replicas, catch_up_s: float) -> lis
     return sorted(judged, key=lambda row: (row.log_partition, row.broker))
 
 
-def _leader(leaders: Mapping[tuple[int, int], ReplicaLook], log_partition: int) -> ReplicaLook | None:
+def _leader(leaders: Mapping[tuple[int, int], ReplicaProbe], log_partition: int) -> ReplicaProbe | None:
     return next((row for (part, _), row in leaders.items() if part == log_partition and row.fault is None), None)
 
 
-def _is_behind(row: ReplicaLook, leader: ReplicaLook | None) -> bool:
+def _is_behind(row: ReplicaProbe, leader: ReplicaProbe | None) -> bool:
     return leader is not None and row.fault is None and (row.high_watermark or 0) < (leader.high_watermark or 0)
 
 
-def _judged_follower(row: ReplicaLook, leader: ReplicaLook | None) -> ReplicaLook:
+def _judged_follower(row: ReplicaProbe, leader: ReplicaProbe | None) -> ReplicaProbe:
     if leader is None or row.fault is not None or _is_behind(row, leader):
         return row
     return _judged(row, leader.last_stable_offset or 0, f"leader {leader.broker}")
 
 
-def _judged_leader(leader: ReplicaLook, followers: Iterable[ReplicaLook]) -> ReplicaLook:
+def _judged_leader(leader: ReplicaProbe, followers: Iterable[ReplicaProbe]) -> ReplicaProbe:
     """A leader has all that a follower has: one whose transactions have ended further than the leader's has seen a
     marker that the leader never got."""
     ahead = max(
@@ -342,7 +342,7 @@ def _judged_leader(leader: ReplicaLook, followers: Iterable[ReplicaLook]) -> Rep
     return _judged(leader, ahead.last_stable_offset or 0, f"follower {ahead.broker}")
 
 
-def _judged(row: ReplicaLook, stable: int, other: str) -> ReplicaLook:
+def _judged(row: ReplicaProbe, stable: int, other: str) -> ReplicaProbe:
     """`row` with a suspicion if transactions that began below `stable`, and have ended at `other`, are open here."""
     still_open = [one for one in row.open_transactions or () if one.start_offset < stable]
     if not still_open and (row.last_stable_offset or 0) >= stable:
@@ -358,12 +358,12 @@ def _judged(row: ReplicaLook, stable: int, other: str) -> ReplicaLook:
 
 def _rows_of(
     session: ClusterSession, replicas: Replicas, some: Iterable[Replica]
-) -> dict[tuple[int, int], ReplicaLook]:
+) -> dict[tuple[int, int], ReplicaProbe]:
     """What each broker answers of the given replicas, by log partition and broker."""
     by_broker: dict[int, list[Replica]] = {}
     for replica in some:
         by_broker.setdefault(replica.broker, []).append(replica)
-    rows: dict[tuple[int, int], ReplicaLook] = {}
+    rows: dict[tuple[int, int], ReplicaProbe] = {}
     for broker, asked in by_broker.items():
         try:
             found = _with_transactions(session, replicas, broker, _offsets_of(session, replicas, asked))
@@ -376,12 +376,12 @@ def _rows_of(
     return rows
 
 
-def _offsets_of(session: ClusterSession, replicas: Replicas, some: Sequence[Replica]) -> list[ReplicaLook]:
+def _offsets_of(session: ClusterSession, replicas: Replicas, some: Sequence[Replica]) -> list[ReplicaProbe]:
     """The offsets that one broker has of its replicas: by a fetch from the leaders' log starts that returns one batch.
 
     Where the broker's log does not hold the leader's start, it is asked at the leader's high watermark.
     """
-    found: dict[int, ReplicaLook] = {}
+    found: dict[int, ReplicaProbe] = {}
     left = list(some)
     for places in (replicas.starts, replicas.ends):
         if not left:
@@ -394,8 +394,8 @@ def _offsets_of(session: ClusterSession, replicas: Replicas, some: Sequence[Repl
     return [found[one.log_partition] for one in some]
 
 
-def _row(replica: Replica) -> ReplicaLook:
-    return ReplicaLook(
+def _row(replica: Replica) -> ReplicaProbe:
+    return ReplicaProbe(
         broker=replica.broker,
         log_partition=replica.log_partition,
         is_leader=replica.is_leader,
@@ -404,7 +404,7 @@ def _row(replica: Replica) -> ReplicaLook:
     )
 
 
-def _answered(replica: Replica, answer: Any) -> ReplicaLook:
+def _answered(replica: Replica, answer: Any) -> ReplicaProbe:
     if answer.error_code:
         name = error_name(answer.error_code)
         fault = _FAULT_OF.get(name, "failed")
@@ -418,8 +418,8 @@ def _answered(replica: Replica, answer: Any) -> ReplicaLook:
 
 
 def _with_transactions(
-    session: ClusterSession, replicas: Replicas, broker: int, rows: Sequence[ReplicaLook]
-) -> list[ReplicaLook]:
+    session: ClusterSession, replicas: Replicas, broker: int, rows: Sequence[ReplicaProbe]
+) -> list[ReplicaProbe]:
     """`rows` of one broker with the transactions that are open in its own logs (DescribeProducers)."""
     asked = [row.log_partition for row in rows if row.fault is None]
     if not asked:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from sexton.errors import UsageError
 from sexton.kafka.failures import NotAllowed
-from sexton.kafka.replicas import look_at_replicas
+from sexton.kafka.replicas import probe_replicas
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_topic
 from sexton.pipeline import snapshot_log
@@ -50,6 +50,6 @@ def open_producers(session: ClusterSession) -> Producers:
     """
     return {
         row.log_partition: row.open_transactions
-        for row in look_at_replicas(session, catch_up_s=0)
+        for row in probe_replicas(session, catch_up_s=0)
         if row.is_leader and row.open_transactions is not None
     }

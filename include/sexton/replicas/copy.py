@@ -11,7 +11,7 @@
 Whatever reads a broker's disk reads such a folder. Segments end elsewhere than the broker's, and a leader epoch of
 which the cleaner left no batch is not in the checkpoint: it is what a new replica that fetched these bytes would write.
 
-A replica that cannot be read whole has no folder: a log that only seems shorter would look like one that lost records.
+A replica that cannot be read whole has no folder: a log that only seems shorter would pass for one that lost records.
 Log partitions of a broker are read one after the other, brokers at the same time.
 """
 
@@ -37,7 +37,7 @@ from sexton.kafka.replicas import (
     LogMovedError,
     PassingFault,
     Replica,
-    ReplicaLook,
+    ReplicaProbe,
     ReplicaReader,
     Replicas,
     describe_replicas,
@@ -261,7 +261,7 @@ class _LogWriter:
                     self.epochs.append((epoch, base_offset))
 
 
-def _state(replica: Replica, begun: ReplicaLook | None = None) -> CopiedReplica:
+def _state(replica: Replica, begun: ReplicaProbe | None = None) -> CopiedReplica:
     offsets = ("log_start_offset", "high_watermark", "last_stable_offset")
     return CopiedReplica(**asdict(replica), **{name: getattr(begun, name) for name in offsets if begun})
 

@@ -9,6 +9,8 @@ from sexton.errors import SextonError
 
 TIMEOUT_S = 30
 """Long: on a busy machine the API server may need ten seconds while a first task starts."""
+TRIES = 4
+"""Where the API server waits in vain for its turn in SQLite, it has done nothing: see airflow_local_settings."""
 
 
 class AirflowApi:
@@ -78,10 +80,12 @@ class AirflowApi:
                 self._token = self.call("POST", "/auth/token", self._login, login=False)["access_token"]
             headers["Authorization"] = f"Bearer {self._token}"
         url = self._url + urllib.parse.quote(path, safe="/?=&~")  # run ids contain colons and plus signs
+        options = {"json": body, "headers": headers, "timeout": TIMEOUT_S, "trust_env": False, "follow_redirects": True}
         try:
-            response = httpx.request(
-                method, url, json=body, headers=headers, timeout=TIMEOUT_S, trust_env=False, follow_redirects=True
-            )
+            for tries_left in reversed(range(TRIES)):
+                response = httpx.request(method, url, **options)
+                if not (tries_left and response.status_code == 500 and '"Database error"' in response.text):
+                    break
             if response.is_success:
                 return response.json() if response.content else {}
         except (httpx.HTTPError, ValueError) as error:

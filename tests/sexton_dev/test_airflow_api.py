@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from sexton.errors import SextonError
-from sexton_dev.airflow_api import AirflowApi, NotFoundError
+from sexton_dev.airflow_api import TRIES, AirflowApi, NotFoundError
 
 HEALTHY = {part: {"status": "healthy"} for part in ("metadatabase", "scheduler", "dag_processor", "triggerer")}
 
@@ -23,8 +23,12 @@ def server():
             what = f"{self.command} {self.path}"
             self.server.seen.append((what, body, self.headers.get("Authorization")))
             known = what in self.server.answers
-            data = json.dumps(self.server.answers.get(what, {"detail": "no such thing"})).encode()
-            self.send_response(200 if known else 404)
+            answer = self.server.answers.get(what, {"detail": "no such thing"})
+            status = 200 if known else 404
+            if self.server.errors:
+                status, answer = 500, {"detail": {"reason": self.server.errors.pop()}}
+            data = json.dumps(answer).encode()
+            self.send_response(status)
             self.end_headers()
             self.wfile.write(data)
 
@@ -35,7 +39,7 @@ def server():
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
         made.answers = {"POST /auth/token": {"access_token": "t"}}
-        made.seen = []
+        made.seen, made.errors = [], []
         threading.Thread(target=made.serve_forever, daemon=True).start()
         yield made
         made.shutdown()
@@ -54,6 +58,17 @@ def test_health(api, server) -> None:
     server.answers["GET /api/v2/monitor/health"] = {**HEALTHY, **half}
     assert api.unhealthy() == ["scheduler", "dag_processor", "triggerer"]
     assert all(authorization is None for _, _, authorization in server.seen)
+
+
+def test_a_database_that_others_write_to_is_asked_again(api, server) -> None:
+    server.answers["GET /api/v2/monitor/health"] = HEALTHY
+    server.errors = ["Database error"] * (TRIES - 1)
+    assert api.unhealthy() == []
+    server.errors = ["Database error"] * TRIES
+    assert api.unhealthy() == ["api-server"]
+    server.seen, server.errors = [], ["anything else"]
+    assert api.unhealthy() == ["api-server"]
+    assert len(server.seen) == 1
 
 
 def test_nobody_answers() -> None:

@@ -169,6 +169,9 @@ def test_a_run_is_checked_and_published(
     gone, removed = story.events[-2:]
     assert (gone.what, gone.timestamp_ms) == ("expired or deleted or group_deleted", NOW_MS + MINUTE_MS + 5)
     assert (removed.what, removed.timestamp_ms) == ("removed", NOW_MS + 2 * MINUTE_MS)
+    _, story = published_story(lake, "new", is_requested=lambda *_: True, as_of_ms=None, cluster_id=CLUSTER)
+    (left,) = story.next_verdicts
+    assert (left.due_after_ms, left.expires_at_ms) == (NOW_MS + 7 * MINUTE_MS - 999, NOW_MS + 11 * MINUTE_MS + 1_002)
 
 
 def changed(archive: Archive) -> None:

@@ -182,6 +182,7 @@ def _next(offset: Row, judged: Row) -> NextVerdict:
         committed_offset=offset["committed_offset"],
         reason=judged["broker_reason"],
         expires_at_ms=judged["broker_expires_at_ms"],
+        due_after_ms=judged["due_after_ms"],
     )
 
 

@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sexton.figures import DAY_MS
+
 STANDS_STILL = 1.0
-_LONGEST_MS = 100 * 365 * 86_400_000
+_LONGEST_MS = 100 * 365 * DAY_MS
 """A lag that hardly grows loses nothing within a century."""
 
 

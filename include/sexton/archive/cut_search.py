@@ -8,11 +8,12 @@ from pyarrow import fs as pafs
 
 from sexton.archive.lineages import ArchivedLineage, ArchivedSegment, read_segment_manifest
 from sexton.archive.log_position import LogPosition
+from sexton.figures import HOUR_MS
 from sexton.log.crc import U8Array
 from sexton.log.headers import headers_of
 from sexton.log.segment import Segment, file_bytes
 
-FUTURE_MS = 3_600_000
+FUTURE_MS = HOUR_MS
 """How long after its snapshot a batch may be stamped and still count in the search for a cut."""
 
 

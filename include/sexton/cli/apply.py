@@ -18,7 +18,7 @@ from sexton.cli.options import (
 )
 from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
 from sexton.errors import UsageError
-from sexton.figures import count, some
+from sexton.figures import HOUR_MS, count, some
 from sexton.report.meanings import beyond_broker_sentence
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def apply(
         policy_sha256=None if in_force is None else in_force.sha256,
         limits=default_limits() if in_force is None else in_force.limits,
         recorded_retention_ms=recorded_retention_ms(fs, root, plan.record),
-        max_age_ms=int(config.apply_max_age_hours * 3_600_000),
+        max_age_ms=int(config.apply_max_age_hours * HOUR_MS),
         lease_ms=config.apply_lease_s * 1000,
         allow_log_sink=allow_log_sink,
     )

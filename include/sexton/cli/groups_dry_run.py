@@ -11,6 +11,7 @@ from sexton.cli.input_options import LogInput
 from sexton.cli.options import GroupId, Json, codec_number, now_ms, option, parse_exact_partition
 from sexton.cli.output import error_fields, print_line, print_notes, print_table, print_view_json
 from sexton.errors import UsageError
+from sexton.figures import MINUTE_MS
 from sexton.log.entry import CODECS
 from sexton.report.names import short
 
@@ -215,7 +216,7 @@ def check_commit(
         coordinator,
         commit,
         now_ms=now_ms() if view.as_of_ms is None else view.as_of_ms,
-        retention_ms=(options.retention_minutes or _recorded_minutes(view)) * 60_000,
+        retention_ms=(options.retention_minutes or _recorded_minutes(view)) * MINUTE_MS,
         topic=broker.topic,
         end=end,
         max_metadata_length=broker.max_metadata_length if limit is None else limit,

@@ -19,6 +19,7 @@ from sexton.coordinator.offsets import OffsetKey, Offsets, OpenTransaction, Stor
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import LEADERSHIP_LOST, LOADED, AfterFailure, PendingRule, Profile
 from sexton.errors import LogError, TransitionError
+from sexton.figures import HOUR_MS
 from sexton.log.batch import (
     OUT_OF_ORDER_BATCH,
     BadRecord,
@@ -33,7 +34,7 @@ from sexton.log.batch import (
 )
 from sexton.log.entry import MAX_BAD_RECORDS, NO_PRODUCER_ID
 
-FUTURE_MS = 3_600_000
+FUTURE_MS = HOUR_MS
 """A timestamp more than this after the snapshot is not the time of the write."""
 
 GROUP_REMOVED, SHARE_GROUP, MISPLACED, UNDETERMINED = "group_removed", "share_group", "misplaced", "undetermined"

@@ -13,6 +13,7 @@ from functools import partial
 
 from sexton.coordinator.api.view import TopicPartition
 from sexton.errors import UsageError
+from sexton.figures import MINUTE_MS
 from sexton.kafka import admin
 from sexton.kafka.acls import missing_acl
 from sexton.kafka.admin import ErrorName, GroupNow
@@ -96,7 +97,7 @@ class KafkaAdmin:
             topic_id=UNKNOWN_ID if topic is None else topic.topic_id or UNKNOWN_ID,
             partition_count=0 if topic is None else len(topic.leaders),
             max_message_bytes=None if topic is None else max_message_bytes(self.reading, OFFSETS_TOPIC),
-            retention_ms=None if minutes is None else minutes * 60_000,
+            retention_ms=None if minutes is None else minutes * MINUTE_MS,
             broker_version=self.reading.broker_version,
         )
 

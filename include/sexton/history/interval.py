@@ -20,6 +20,7 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import NoCoverage, UsageError
+from sexton.figures import DAY_MS
 from sexton.history.interval_counts import COMMITS, SWEEPS, commits_between, sweeps_of, swept_by
 from sexton.history.offset_changes import TABLE, changes_of, known_of
 from sexton.kernels.checkpoint.commits import read_commits
@@ -35,7 +36,7 @@ from sexton.settings import settings
 from sexton.tables import INTERVAL_TABLES
 
 _FOLDER = ("internal", "start", "own")
-_MARGIN_MS = 24 * 3_600_000
+_MARGIN_MS = DAY_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

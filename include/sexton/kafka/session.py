@@ -21,6 +21,7 @@ from kafka.net.selector import NetworkSelector
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from sexton.errors import BrokerError, SextonError
+from sexton.figures import MINUTE_MS
 from sexton.kafka.acls import missing_acl
 from sexton.kafka.admin_client import Admin, Answers, K, Question, is_local_error
 from sexton.kafka.client import ClientConfig
@@ -31,7 +32,7 @@ __all__ = ["ClusterSession", "Connect", "TransientError", "Unsettled"]
 CONNECT_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 30_000
 RETRY_FOR_S = 60
-THROTTLE_LIMIT_MS = 60_000
+THROTTLE_LIMIT_MS = MINUTE_MS
 """The longest wait that a broker's quota may ask for: with Kafka's default windows it is 11 seconds at most."""
 _TRY_MS = 1_500
 RESPONSE_LIMIT_BYTES = 512 * 1024 * 1024

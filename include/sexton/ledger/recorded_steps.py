@@ -8,10 +8,11 @@ from pyarrow import fs as pafs
 from sexton.archive.files import child_folders
 from sexton.coordinator.changes.model import OwnAction
 from sexton.coordinator.offsets import OffsetKey
+from sexton.figures import HOUR_MS
 from sexton.ledger.entries import WRITTEN, Action, Entry, Intent, Item, ItemId, Result, StepOutcome
 from sexton.ledger.ledger import Ledger, ledgers_folder
 
-_LATEST_MS = 3_600_000
+_LATEST_MS = HOUR_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

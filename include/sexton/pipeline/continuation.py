@@ -26,9 +26,10 @@ from sexton.archive.lineages import (
 )
 from sexton.archive.manifest import Lineage
 from sexton.archive.writer import ArchiveEnd
+from sexton.figures import DAY_MS
 from sexton.kafka.collect_metadata import LogEnds
 
-KAFKAS_DELETE_RETENTION_MS = 86_400_000
+KAFKAS_DELETE_RETENTION_MS = DAY_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

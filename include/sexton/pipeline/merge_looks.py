@@ -17,6 +17,7 @@ from sexton.archive.look_intervals import MergedLooks, merge_looks
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
+from sexton.figures import MINUTE_MS
 from sexton.history.look_difference import changes_of_looks
 from sexton.kernels.results import TOMBSTONE_SCHEMA
 from sexton.pipeline.run_record import retention_of, write_topic_partitions
@@ -77,7 +78,7 @@ def _changes(
     since = None if request.since_ms is None else looks.at(request.since_ms)
     if since is None or since.taken_at_ms >= look.taken_at_ms:
         return None, []
-    asked_ms = None if request.retention_minutes is None else request.retention_minutes * 60_000
+    asked_ms = None if request.retention_minutes is None else request.retention_minutes * MINUTE_MS
     changes, left_out = changes_of_looks(looks, since, look, retention_ms=asked_ms, profile=profile)
     count = look.metadata.partition_count
     homes = [partition_of(name, count) if count else ONLY_PARTITION for name in changes["group_id"].to_pylist()]
@@ -101,9 +102,9 @@ def _record(request: ReplayRequest, looks: Looks, merged: MergedLooks, choice: C
         profile=choice.profile.text,
         profile_source=choice.source,
         profile_doubts=choice.doubts,
-        retention_ms=minutes * 60_000,
+        retention_ms=minutes * MINUTE_MS,
         retention_source=source,
-        broker_retention_ms=int(recorded) * 60_000 if recorded else None,
+        broker_retention_ms=int(recorded) * MINUTE_MS if recorded else None,
         source=uri_without_login(str(request.archive)),
         partition_count=metadata.partition_count or None,
         log_partitions=parts,

@@ -22,6 +22,7 @@ from sexton.coordinator.expiry import SweepBlock, first_block
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
 from sexton.failpoints import failpoint
+from sexton.figures import MINUTE_MS
 from sexton.history.interval import open_interval, write_changes
 from sexton.kernels import results
 from sexton.kernels.fold import PartialFold
@@ -257,7 +258,7 @@ def _changes(
     )
     if interval is None:
         return None, passed_over
-    asked_ms = None if request.retention_minutes is None else request.retention_minutes * 60_000
+    asked_ms = None if request.retention_minutes is None else request.retention_minutes * MINUTE_MS
     return write_changes(engine, folder, record, source, interval, asked_ms=asked_ms), passed_over
 
 

@@ -16,6 +16,7 @@ from sexton.coordinator.endless_load import BUFFER, NEVER_ENDS
 from sexton.coordinator.partitioner import unknown_count_text
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import NoCoverage, UsageError
+from sexton.figures import MINUTE_MS
 from sexton.numbers import ranges_text
 from sexton.requests import ReplayRequest
 from sexton.runs.choose_profile import Choice
@@ -81,9 +82,9 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
         profile=choice.profile.text,
         profile_source=choice.source,
         profile_doubts=choice.doubts,
-        retention_ms=minutes * 60_000,
+        retention_ms=minutes * MINUTE_MS,
         retention_source=retention_source,
-        broker_retention_ms=None if source.retention_minutes is None else source.retention_minutes * 60_000,
+        broker_retention_ms=None if source.retention_minutes is None else source.retention_minutes * MINUTE_MS,
         source=source.where,
         log_dirs=[uri_without_login(uri) for uri in source.uris] if source.more_uris else [],
         partition_count=count,

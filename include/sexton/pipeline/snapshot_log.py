@@ -32,6 +32,7 @@ from sexton.archive.snapshots import snapshot_window
 from sexton.archive.writer import ArchiveEnd, archive_ends
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
+from sexton.figures import HOUR_MS, MINUTE_MS
 from sexton.kafka.collect_metadata import LogEnds, collect_metadata, log_ends
 from sexton.kafka.rights import may_read
 from sexton.kafka.session import ClusterSession, Connect, TransientError
@@ -57,7 +58,7 @@ from sexton.requests import SnapshotRequest
 from sexton.runs.engine import Engine
 from sexton.topics import OFFSETS_TOPIC
 
-LONGEST_WAIT_MS = 3_600_000
+LONGEST_WAIT_MS = HOUR_MS
 LOG = "log"
 _NOT_AUTHORIZED = 29  # TOPIC_AUTHORIZATION_FAILED
 LOOKS = 8
@@ -408,7 +409,7 @@ def _wait_until(instant_ms: int, now_ms: Callable[[], int], sleep: Callable[[flo
     left_ms = instant_ms - now_ms()
     if left_ms > LONGEST_WAIT_MS:
         raise UsageError(
-            f"as_of with its settling time is {left_ms // 60_000} minutes ahead", fix="take the snapshot after as_of"
+            f"as_of with its settling time is {left_ms // MINUTE_MS} minutes ahead", fix="take the snapshot after as_of"
         )
     while left_ms > 0:
         sleep(left_ms / 1000)

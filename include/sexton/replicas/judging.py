@@ -10,11 +10,12 @@ value; and a value whose older neighbour survives was aborted, not superseded.
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
+from sexton.figures import DAY_MS
 from sexton.replicas.evidence import Evidence, GroupKey, Sighting
 from sexton.replicas.sides import Row, Side, Sides
 
 _Transaction = tuple[int, int | None]
-FORGOTTEN_MS = 7 * 24 * 3_600_000
+FORGOTTEN_MS = 7 * DAY_MS
 """transactional.id.expiration.ms: after so long without a transaction its next producer gets another id."""
 
 

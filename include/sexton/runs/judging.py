@@ -18,6 +18,7 @@ from sexton.coordinator.expiry import (
     first_block,
 )
 from sexton.coordinator.profiles import profile_of
+from sexton.figures import MINUTE_MS
 from sexton.policy import Policy
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord, Shard
 from sexton.tables import TABLES, Column
@@ -83,7 +84,7 @@ def _sweep_ms(record: RunRecord) -> int | None:
     """How long after its time an offset may still be there; None by a retention that is not taken for the broker's."""
     own_ms = record.broker_retention_ms
     if own_ms is None and record.retention_source.startswith(KAFKAS_DEFAULT):
-        own_ms = profile_of(record.profile).default_retention_minutes * 60_000
+        own_ms = profile_of(record.profile).default_retention_minutes * MINUTE_MS
     if record.retention_ms != own_ms:
         return None
     return int(record.broker_settings.get(CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS))

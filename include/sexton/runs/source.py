@@ -26,6 +26,7 @@ from sexton.archive.log_position import LogPosition
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.endless_load import BUFFER, DEFAULT_BUFFER_BYTES
 from sexton.errors import NoCoverage, UsageError
+from sexton.figures import HOUR_MS, MINUTE_MS
 from sexton.log.segment import Segment, disk_identity, list_segments, odd_files, partition_folders, zero_tail
 from sexton.numbers import ranges_text
 from sexton.runs.disk_evidence import disk_evidence
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 _OPTION, _TOPICS_FILE = "--partition-count", "the topics file"
 _EMPTY = "no segment in the folders of log partitions {}: they count as empty, as a broker would take them"
-METADATA_SLACK_MS = 3_600_000
+METADATA_SLACK_MS = HOUR_MS
 """How long after as_of cluster metadata may have been recorded and still be used: the snapshot that settles an as_of is
 taken after it. Later metadata is not: today's cluster never leaks into yesterday's answer."""
 
@@ -300,7 +301,7 @@ def recorded_retention_ms(fs: pafs.FileSystem, root: str, cluster_id: str, *, as
     """The broker's retention as the archive has it for an instant, None where nothing recorded it."""
     metadata, _ = _metadata(fs, root, cluster_id, as_of_ms)
     minutes = metadata.retention_minutes if metadata else None
-    return None if minutes is None else minutes * 60_000
+    return None if minutes is None else minutes * MINUTE_MS
 
 
 def check_files(fs: pafs.FileSystem, segments: Iterable[Segment]) -> None:

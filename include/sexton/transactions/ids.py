@@ -13,7 +13,7 @@ from sexton.figures import DAY_MS
 from sexton.transactions.states import ENDED, TransactionalId
 
 EXPIRATION = "transactional.id.expiration.ms"
-DEFAULT_EXPIRATION_MS = 7 * 24 * 3_600_000
+DEFAULT_EXPIRATION_MS = 7 * DAY_MS
 HORIZON_DAYS = (1, 7, 30)
 FLOOD = 1_000
 """So many ids of one family are reported: each costs the coordinator memory until it expires."""

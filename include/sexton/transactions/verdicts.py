@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from sexton.coordinator.profile import Release
+from sexton.figures import MINUTE_MS
 from sexton.topics import OFFSETS_TOPIC
 from sexton.transactions.states import COMPLETING, ENDED, LoadedStates, State, TransactionalId
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 NO_TIMEOUT_MS = (1 << 31) - 1
 """The timeout of a transaction of two-phase commit."""
-OVERDUE_MS = 60_000
+OVERDUE_MS = MINUTE_MS
 """Coordinators look for timed out transactions every 10 s, and send markers at once."""
 _BY_START_OFFSET: Release = (3, 0)
 """Brokers from here on find a transaction to abort by its first log_offset."""

@@ -14,6 +14,7 @@ from sexton.coordinator.groups.classic import CONSUMER, ClassicGroup
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Expiry, Profile
+from sexton.figures import MINUTE_MS
 from sexton.log.entry import NO_PRODUCER_ID
 from sexton.tables.change_kinds import CAUSES, ChangeKind
 
@@ -21,9 +22,8 @@ FINAL_TYPES = frozenset({2, 3, 11, 17})
 """The record types whose tombstone deletes a group."""
 SLACK_MS = 5_000
 """How long before its records' timestamp a sweep may have read its clock."""
-SLOW_SLACK_MS = 60_000
+SLOW_SLACK_MS = MINUTE_MS
 """As SLACK_MS, where the sweep of a whole broker appends a batch after the other."""
-MINUTE_MS = 60_000
 _NEVER_MS = 1 << 62
 
 

@@ -10,10 +10,11 @@ from sexton.execution.delete.restore_raced import restore_raced
 from sexton.execution.engine import NO_ANSWER, Answer, Effects, LastLook, read_until_settled
 from sexton.execution.group_records import GroupRecord
 from sexton.execution.status import Call, call_of
+from sexton.figures import HOUR_MS
 from sexton.ledger.entries import Item, Result
 from sexton.plans.basis import BY_LOG
 
-LATE_MS = 3_600_000
+LATE_MS = HOUR_MS
 """A tombstone that is stamped later than this after an intent is not of its call."""
 
 

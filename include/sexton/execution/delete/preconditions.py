@@ -16,13 +16,14 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.errors import Refused
 from sexton.execution.delete.group_calls import PlannedGroup
 from sexton.execution.kafka_admin import BrokerTime, ClusterIdentity
+from sexton.figures import HOUR_MS, MINUTE_MS
 from sexton.kafka.topics import UNKNOWN_ID
 from sexton.ledger.entries import Result
 from sexton.plans.plan import Plan
 from sexton.policy import Counts, DefaultLimits, Limits
 from sexton.policy.durations import duration_text
 
-MAX_SKEW_MS = 60_000
+MAX_SKEW_MS = MINUTE_MS
 """How far this clock and a broker's may differ: one judges and records, the other stamps what is written."""
 _NEW_PLAN = "make a new plan"
 
@@ -65,7 +66,7 @@ def check_plan(plan: Plan, rules: Rules, *, now_ms: int) -> None:
     if age_ms < 0:
         raise Refused(f"its instant is {-age_ms} ms ahead of this clock", where=where, fix="check this machine's clock")
     if age_ms > rules.max_age_ms:
-        ages = f"{age_ms / 3_600_000:.1f} h old, allowed are {rules.max_age_ms / 3_600_000:.1f} h"
+        ages = f"{age_ms / HOUR_MS:.1f} h old, allowed are {rules.max_age_ms / HOUR_MS:.1f} h"
         raise Refused(f"the plan is {ages}", where=where, fix=_NEW_PLAN)
     if record.code_version != __version__:
         raise Refused(f"version {record.code_version} made it, this is {__version__}", where=where, fix=_NEW_PLAN)

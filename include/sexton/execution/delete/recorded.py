@@ -6,6 +6,7 @@ from sexton.archive.looks_since import groups_then, the_look
 from sexton.execution.delete.context import Watch
 from sexton.execution.delete.log_watch import LogWatch
 from sexton.execution.delete.look_watch import LookWatch
+from sexton.figures import MINUTE_MS
 from sexton.plans.plan import Plan, PlanRecord
 from sexton.runs import source
 from sexton.runs.look_tables import looks_of
@@ -18,7 +19,7 @@ def recorded_retention_ms(fs: pafs.FileSystem, root: str, plan: PlanRecord) -> i
     looks = looks_of(fs, root, plan.cluster_id, plan.coverage)
     look = the_look(looks, taken_at_ms=plan.look.taken_at_ms, sha256=plan.look.sha256)
     minutes = look.metadata.retention_minutes
-    return None if minutes is None else minutes * 60_000
+    return None if minutes is None else minutes * MINUTE_MS
 
 
 def watch_of(fs: pafs.FileSystem, root: str, plan: Plan) -> Watch:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from sexton.execution.delete.context import Comparison, DeleteContext
 from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
 from sexton.execution.delete.restore_raced import restore_raced, settle_restore
+from sexton.figures import MINUTE_MS
 
-DOUBT_MS = 60_000
+DOUBT_MS = MINUTE_MS
 """How long after its intent a call without an answer is waited for: twice as long as anybody waits for a broker."""
 
 

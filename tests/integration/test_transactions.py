@@ -59,7 +59,7 @@ def test_every_id_is_as_its_coordinator_describes_it(
     broker: EmbeddedBroker, session: ClusterSession, planted: Planted
 ) -> None:
     assert planted.producers
-    log = on_disk([str(broker.data)], taken_at_ms=0, cap_bytes=1 << 20, as_of_ms=None, release=(4, 3, 1))
+    log = on_disk([str(broker.data)], taken_at_ms=0, as_of_ms=None, release=(4, 3, 1))
     assert log is not None
     states = log.load(lambda work, items: map(work, items))
     assert replayed(states.ids) == described(session)

@@ -23,6 +23,7 @@ _CONFLICTS = (
     "OperationalError",
     "SQLITE_BUSY",
     "database is locked",
+    "INSERT INTO iceberg_namespace_properties",  # the JDBC catalog does not look whether another has made the namespace
 )
 
 

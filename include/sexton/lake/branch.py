@@ -89,7 +89,7 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = tuple(TABLES.values())) -> None:
     """Create missing tables, and bring columns and properties of existing ones to what is declared since."""
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS `{lake.name}`.`{lake.namespace}`")
+    retried(lambda: spark.sql(f"CREATE NAMESPACE IF NOT EXISTS `{lake.name}`.`{lake.namespace}`"))
     with lake.reader() as catalog:
         there = {name for _, name in catalog.list_tables(lake.namespace)}
 

@@ -23,7 +23,7 @@ _CONFLICTS = (
     "OperationalError",
     "SQLITE_BUSY",
     "database is locked",
-    "INSERT INTO iceberg_namespace_properties",  # the JDBC catalog does not look whether another has made the namespace
+    "INSERT INTO iceberg_namespace_properties",  # the JDBC catalog does not see that another has made the namespace
 )
 
 

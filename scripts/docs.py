@@ -247,7 +247,7 @@ def _column_table(columns: tuple[Column, ...]) -> str:
     return "\n".join(["| column | type | NULL | meaning | values |", "|---|---|---|---|---|", *rows, ""])
 
 
-_ORIGINS = {"log": "may be, and with coverage admin", "looks": "but with coverage admin, may be then"}
+_ORIGINS = {"log": "may be, and with coverage admin", "admin_snapshots": "but with coverage admin, may be then"}
 
 
 def _column_null(column: Column) -> str:

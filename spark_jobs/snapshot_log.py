@@ -2,7 +2,7 @@
 
 It continues where the archive ends, up to the high watermark. If an earlier snapshot has settled --as-of, it asks no
 broker. It only reads: the principal needs READ and DESCRIBE on the topic, and DESCRIBE_CONFIGS on the cluster to record
-the broker's settings. Where the topic is hidden, it archives a look at the groups by Admin API.
+the broker's settings. Where the topic is hidden, it archives an admin snapshot.
 """
 
 import json
@@ -32,8 +32,8 @@ def run(asked: SnapshotRequest, folder: RunFolder) -> dict[str, object]:
         with engine_of_task("snapshot_log") as engine:
             snapshot = snapshot_log.run(engine, asked, now_ms=now_ms, notify=keep)
         fetched = "new batches" if snapshot.segments else "nothing new"
-    if snapshot.looked_because is not None:
-        fetched = f"no log: groups were looked at by Admin API ({snapshot.looked_because})"
+    if snapshot.admin_because is not None:
+        fetched = f"no log: groups were looked at by Admin API ({snapshot.admin_because})"
     return {"fetched": fetched, **asdict(replace(snapshot, alerts=alerts))}
 
 

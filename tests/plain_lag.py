@@ -198,7 +198,8 @@ def _started_at(points: Sequence[TimePoint], as_of_ms: int) -> int:
 
 
 def _is_held(points: Sequence[TimePoint], offset: int, as_of_ms: int) -> bool:
-    """Whether a transaction was open from this offset on at an instant: by a look for it, or by looks around it."""
+    """Whether a transaction was open from this offset on at an instant: by a look for it, or from admin snapshots
+    around it."""
     seen = [each.timestamp_ms or 0 for each in points if each.source == "last_stable" and each.offset == offset]
     return bool(seen) and min(seen) <= as_of_ms <= max(seen)
 

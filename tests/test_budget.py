@@ -24,9 +24,7 @@ OTHER_TOKENS = {
 def code_lines(source: str) -> int:
     """The lines that have code: neither blank, nor comments, docstrings or imports."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    lines = {
-        line for each in tokens if each.type not in OTHER_TOKENS for line in range(each.start[0], each.end[0] + 1)
-    }
+    lines = {line for each in tokens if each.type not in OTHER_TOKENS for line in range(each.start[0], each.end[0] + 1)}
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):

@@ -128,12 +128,12 @@ def test_guards_name_what_is_there() -> None:
 
 
 ASKS_FOR_THE_KIND = re.compile(
-    r"\bis_admin\b|\bis_by_looks\b|\.look is (not )?None"
-    r'|"(log|looks)" (not )?in [\w.]*\borigins\b|== (ADMIN\b|"admin")'
-    r"|import .*\b(AdminLooks|LogWatch|LookWatch)\b"
+    r"\bis_admin\b|\.admin_snapshot is (not )?None"
+    r'|"(log|admin_snapshots)" (not )?in [\w.]*\borigins\b|== (ADMIN\b|"admin")'
+    r"|import .*\b(AdminSnapshots|LogWatch|AdminWatch)\b"
 )
 ASKING = {
-    "execution/delete/recorded.py", "pipeline/snapshot_log.py", "plans/check_content.py", "runs/look_tables.py",
+    "execution/delete/recorded.py", "pipeline/snapshot_log.py", "plans/check_content.py", "runs/admin_tables.py",
 }  # fmt: skip
 """Modules that ask whether a run is by the log or by Admin API, or import one of both. Everything else uses what the
 run recorded."""

@@ -51,7 +51,7 @@ def host() -> str:
 
 def process_id(pid: int) -> ProcessId:
     """The process with that number; OSError if there is none or it cannot be read."""
-    found = _look(pid)
+    found = _find(pid)
     if found is None:
         raise ProcessLookupError(f"process {pid} cannot be read")
     return ProcessId(pid=pid, started=found.started)
@@ -68,13 +68,13 @@ def has_ended(process: ProcessId) -> bool:
         return True
     except OSError:
         pass  # another user's process
-    found = _look(process.pid)
+    found = _find(process.pid)
     return found is not None and (found.is_zombie or found.started != process.started)
 
 
-def _look(pid: int) -> _Found | None:
+def _find(pid: int) -> _Found | None:
     if not (PROC / "self" / "stat").exists():
-        return _look_by_ps(pid)
+        return _find_by_ps(pid)
     try:
         text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -83,7 +83,7 @@ def _look(pid: int) -> _Found | None:
     return _Found(started=fields[19], is_zombie=fields[0] in "ZX")
 
 
-def _look_by_ps(pid: int) -> _Found | None:
+def _find_by_ps(pid: int) -> _Found | None:
     state, _, started = _output("ps", "-o", "stat=,lstart=", "-p", str(pid)).strip().partition(" ")
     return _Found(started=" ".join(started.split()), is_zombie="Z" in state) if started else None
 

@@ -134,7 +134,7 @@ class KafkaRequest(JobRequest):
 class SnapshotRequest(KafkaRequest):
     """What to copy, and where to. With `as_of_ms` the snapshot is taken at or after as_of_ms + settle_ms.
 
-    `bytes_per_second` bounds the bytes read in all, `groups_per_second` a look by Admin API; None: as fast as the
+    `bytes_per_second` bounds the bytes read in all, `groups_per_second` an admin snapshot; None: as fast as the
     brokers allow. With `admin_only` the log is left alone. Any cluster but `cluster_id` is refused before anything of
     it is archived.
     """
@@ -149,8 +149,8 @@ class SnapshotRequest(KafkaRequest):
     bytes_per_second: Rate = option(
         None, "read no faster than this (default: as brokers allow)", "N", setting="fetch_bytes_per_second"
     )
-    groups_per_second: Rate = option(None, "pace of a look by Admin API", "N", setting="look_groups_per_second")
-    admin_only: bool = option(False, "look by Admin API, leave the log alone", setting="admin_only")
+    groups_per_second: Rate = option(None, "pace of an admin snapshot", "N", setting="admin_groups_per_second")
+    admin_only: bool = option(False, "admin snapshot, leave the log alone", setting="admin_only")
     cluster_id: str | None = option(
         None, "refuse any other cluster (default: whichever answers)", "ID", setting="cluster_id"
     )
@@ -311,9 +311,7 @@ class HistoryRequest(JudgeRequest, RulesRequest):
     )
     run_id: str = option("manual", "names the runs (default: %(default)s)", "ID", task=ATTEMPT)
     cluster_id: str | None = option(None, "default: the archive's only", "ID", setting="cluster_id")
-    settle_ms: int | None = option(
-        None, "how long after an instant a snapshot settles it", "MS", setting="settle_ms"
-    )
+    settle_ms: int | None = option(None, "how long after an instant a snapshot settles it", "MS", setting="settle_ms")
 
 
 class ValidateRequest(JobRequest):

@@ -205,10 +205,10 @@ class Settings(OfCluster, BaseSettings):
     fetch_bytes_per_second: int = Field(
         0, ge=0, description="total read rate of a snapshot; 0: no limit but the brokers' quotas"
     )
-    look_groups_per_second: int = Field(
+    admin_groups_per_second: int = Field(
         0,
         ge=0,
-        description="groups that a look by Admin API asks about in a second; 0: no limit but the brokers' quotas",
+        description="groups that an admin snapshot asks about in a second; 0: no limit but the brokers' quotas",
     )
     lag_alert_hours: int = Field(
         24, ge=0, description="alert about groups that lose unread messages within so many hours; 0: never"

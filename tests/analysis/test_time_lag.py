@@ -64,7 +64,7 @@ def history(rng: Random, *, is_append_time: bool) -> History:
 
 
 def points(rng: Random, log: History) -> list[TimePoint]:
-    """Looks and snapshots at any instants."""
+    """Admin snapshots and snapshots at any instants."""
     found = []
     for _ in range(rng.randint(0, 30)):
         at_ms = START_MS + rng.randrange(HOUR_MS + 1_000)

@@ -9,7 +9,7 @@ from sexton.archive.files import list_folder
 
 
 class MadeMeanwhile:
-    """Arrow's answer where another process makes the folder between its two looks, once."""
+    """Arrow's answer where another process makes the folder between its two admin snapshots, once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -8,7 +8,7 @@ import pytest
 
 from sexton.archive import time_points
 from sexton.archive.partition_index import PartitionIndex
-from sexton.archive.time_points import Key, TimePoint, known_points, look_instants, read_look, write_look
+from sexton.archive.time_points import Key, TimePoint, known_points, lookup_instants, read_lookup, write_lookup
 from sexton.archive.verify import verify
 from sexton.errors import UsageError
 from tests.archived import CLUSTER, Archive
@@ -23,10 +23,12 @@ def point(offset: int, timestamp_ms: int | None = START_MS, **rest: Any) -> Time
     )
 
 
-def write(archive: Archive, asked_at_ms: int, *points: TimePoint, topic_id: str | None = "id") -> time_points.Look:
+def write(
+    archive: Archive, asked_at_ms: int, *points: TimePoint, topic_id: str | None = "id"
+) -> time_points.OffsetLookup:
     instants = {"as_of_ms": asked_at_ms - 5, "asked_at_ms": asked_at_ms, "rounds": 3}
     topics = {"topic_ids": {"orders": topic_id}, "topics": {"orders": {"retention.ms": "1"}}}
-    return write_look(archive.fs, archive.root, cluster_id=CLUSTER, points={KEY: points}, **instants, **topics)
+    return write_lookup(archive.fs, archive.root, cluster_id=CLUSTER, points={KEY: points}, **instants, **topics)
 
 
 def known(archive: Archive, as_of_ms: int, *offsets: int) -> list[TimePoint]:
@@ -42,18 +44,18 @@ def known(archive: Archive, as_of_ms: int, *offsets: int) -> list[TimePoint]:
 
 
 def test_written_and_read(archive: Archive) -> None:
-    look = write(archive, START_MS, point(7), point(9, None))
-    found, table = read_look(archive.fs, archive.root, CLUSTER, START_MS)
-    assert found == look
+    look_up = write(archive, START_MS, point(7), point(9, None))
+    found, table = read_lookup(archive.fs, archive.root, CLUSTER, START_MS)
+    assert found == look_up
     assert (found.points, found.topics) == (2, {"orders": {"retention.ms": "1"}})
     assert table.schema.names[:6] == ["topic", "topic_id", "partition", "offset", "timestamp_ms", "source"]
     assert known(archive, START_MS, 7) == [point(7), point(9, None)]
 
 
-def test_two_looks_at_one_instant(archive: Archive) -> None:
+def test_two_snapshots_at_one_instant(archive: Archive) -> None:
     write(archive, START_MS, point(1))
     assert write(archive, START_MS, point(2)).asked_at_ms == START_MS + 1
-    assert look_instants(archive.fs, archive.root, CLUSTER) == [START_MS, START_MS + 1]
+    assert lookup_instants(archive.fs, archive.root, CLUSTER) == [START_MS, START_MS + 1]
     assert [each.offset for each in known(archive, START_MS, 0)] == [1, 2]
 
 
@@ -82,8 +84,8 @@ def test_points_that_are_not_those_of_the_manifest(archive: Archive, damage: str
         known(archive, START_MS, 0)
 
 
-def test_the_nearest_looks_are_read(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_points, "LOOKS_READ", 2)
+def test_the_nearest_snapshots_are_read(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_points, "LOOKUPS_READ", 2)
     for number in range(8):
         write(archive, START_MS + number * 1_000, point(number))
     assert [each.offset for each in known(archive, START_MS + 3_500, 0)] == [2, 3, 4, 5]

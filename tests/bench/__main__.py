@@ -76,8 +76,9 @@ def main() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # some shells set it: every start would compile all modules again
     console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
     if options.readme:
-        options.sets, options.records = ",".join((*readme.SHORT_SETS, readme.WEAKEST)), str(
-            readme.SHORT_MILLIONS * MILLION
+        options.sets, options.records = (
+            ",".join((*readme.SHORT_SETS, readme.WEAKEST)),
+            str(readme.SHORT_MILLIONS * MILLION),
         )
     is_partial = bool(options.sets or options.records or options.one_record or _asked_parts(options))
     is_for_docs = options.merge or options.render or not is_partial

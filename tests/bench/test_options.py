@@ -54,10 +54,16 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         (["--sets", "zstd", "--one-record"], ["zstd 3 M figures"]),
         (
             ["--readme"],
-            [f"{name} 30 M {parts}" for name, parts in (
-                ("plain", "figures+increment"), ("lz4", "figures"), ("transactional", "figures"),
-                ("many-keys", "figures+planning"), ("most-keys", "figures"),
-            )],
+            [
+                f"{name} 30 M {parts}"
+                for name, parts in (
+                    ("plain", "figures+increment"),
+                    ("lz4", "figures"),
+                    ("transactional", "figures"),
+                    ("many-keys", "figures+planning"),
+                    ("most-keys", "figures"),
+                )
+            ],
         ),
     ],
     ids=" ".join,

@@ -1,6 +1,5 @@
 """What a run measures follows from its options."""
 
-
 from tests.bench.figures import MILLION
 from tests.bench.sets import SETS
 from tests.bench.tasks import FIGURES, chosen_tasks, full_tasks, room_bytes

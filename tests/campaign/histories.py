@@ -92,9 +92,7 @@ def histories(*, max_size: int = 12, odd: bool = True) -> st.SearchStrategy[list
 class _Maker:
     """Draws the blocks of one history; the first few may be from before an upgrade to record format 2."""
 
-    def __init__(
-        self, rng: Random, index: int, name_of: Callable[[str], str], *, is_clean: bool | None = None
-    ) -> None:
+    def __init__(self, rng: Random, index: int, name_of: Callable[[str], str], *, is_clean: bool | None = None) -> None:
         self.rng, self.old = rng, is_old(index)
         self.is_clean = rng.random() < 0.5 if is_clean is None else is_clean
         self.has_groups = rng.random() < 0.5

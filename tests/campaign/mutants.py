@@ -29,7 +29,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs as pafs
 
-from sexton.archive.admin_looks import SCHEMAS, AdminLooks
+from sexton.archive.admin_snapshots import SCHEMAS, AdminSnapshots
 from sexton.archive.metadata_log import read_bootstrap, read_metadata_log
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
@@ -41,7 +41,7 @@ from sexton.log import codec as codecs
 from sexton.log.batch import Batch, Record, encode_batch, read_batches, read_records
 from sexton.log.entry import ATTRIBUTES_AT, HEADER_BYTES
 from sexton.transactions.states import load_states, rules_of
-from tests.archive.admin_looks import write_look
+from tests.archive.admin_snapshots import write_snapshot
 from tests.archived import Archive
 from tests.faults.logs import batches_of, every_kind, recordings, window
 from tests.faults.memory import peak_bytes
@@ -232,9 +232,9 @@ def check_metadata(rng: Random) -> None:
         path.write_bytes(files[path])
 
 
-def check_looks(rng: Random) -> None:
+def check_snapshots(rng: Random) -> None:
     """A snapshot by Admin API whose manifest has the right sums: read with its columns, or a UsageError."""
-    archive, files = _look()
+    archive, files = _snapshot()
     (manifest,) = (path for path in files if path.suffix == ".json")
     told, changed = json.loads(files[manifest]), rng.choice((*SCHEMAS, "manifest"))
     path = manifest if changed == "manifest" else manifest.with_suffix("") / f"{changed}.parquet"
@@ -244,10 +244,10 @@ def check_looks(rng: Random) -> None:
         told["sha256"][changed] = hashlib.sha256(spoiled).hexdigest()
         manifest.write_text(json.dumps(told), "utf-8")
     try:
-        looks = AdminLooks(archive.fs, archive.root, archive.cluster_id)
-        look = looks.manifest(1_000)
+        snapshots = AdminSnapshots(archive.fs, archive.root, archive.cluster_id)
+        snapshot = snapshots.manifest(1_000)
         for name in SCHEMAS if path == manifest else [changed]:
-            assert looks.read_table(look, name).schema.equals(SCHEMAS[name]), name
+            assert snapshots.read_table(snapshot, name).schema.equals(SCHEMAS[name]), name
     except UsageError:
         pass
     finally:
@@ -274,12 +274,12 @@ def _disk(source: Path) -> tuple[str, Mapping[Path, bytes]]:
 
 
 @cache
-def _look() -> tuple[Archive, Mapping[Path, bytes]]:
-    root = Path(_folder().name) / "looks"
+def _snapshot() -> tuple[Archive, Mapping[Path, bytes]]:
+    root = Path(_folder().name) / "snapshots"
     root.mkdir()
     archive = Archive(root, partitions=1)
     groups: Mapping[str, Mapping[str, Any]] = {"a": {}, "группа": {"state": "Stable", "member_count": 1}}
-    write_look(archive, 1_000, groups, {("a", "t", 0): 5, ("группа", "t", 1): 6})
+    write_snapshot(archive, 1_000, groups, {("a", "t", 0): 5, ("группа", "t", 1): 6})
     return archive, {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
@@ -343,8 +343,8 @@ def _odd() -> PartialFold:
 
 
 CHECKS: Mapping[str, Callable[[Random], None]] = {
-    "log": check_log, "transactions": check_transactions, "looks": check_looks, "checkpoints": check_checkpoints,
-    "metadata": check_metadata,
+    "log": check_log, "transactions": check_transactions, "snapshots": check_snapshots,
+    "checkpoints": check_checkpoints, "metadata": check_metadata,
 }  # fmt: skip
 
 

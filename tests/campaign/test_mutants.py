@@ -12,8 +12,8 @@ from tests.log_builder import BASE_MS, commit
 from tests.log_encoding import encode_batch
 
 SEED = 20_261_128
-QUICK = {"log": 2_400, "transactions": 1_200, "looks": 600, "checkpoints": 400, "metadata": 600}
-FULL = {"log": 1_000_000, **dict.fromkeys(("transactions", "looks", "checkpoints", "metadata"), 100_000)}
+QUICK = {"log": 2_400, "transactions": 1_200, "snapshots": 600, "checkpoints": 400, "metadata": 600}
+FULL = {"log": 1_000_000, **dict.fromkeys(("transactions", "snapshots", "checkpoints", "metadata"), 100_000)}
 
 
 @pytest.mark.parametrize("of", QUICK)

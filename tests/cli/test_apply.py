@@ -46,7 +46,7 @@ def run(made: World, capsys: pytest.CaptureFixture[str]) -> Run:
     return sexton
 
 
-def test_without_a_sink_it_looks(made: World, run: Run) -> None:
+def test_without_a_sink_it_snapshots(made: World, run: Run) -> None:
     code, out, _ = run()
     assert code == 0
     assert f"would be done {made.plan.tombstones.num_rows}" in out

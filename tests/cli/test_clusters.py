@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.archive.admin_looks import write_look
+from tests.archive.admin_snapshots import write_snapshot
 from tests.archived import Archive
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 
@@ -24,7 +24,7 @@ OF_THE_LOG = [
     ("explain", "g", *AT), DIFF, ("forecast", "g", *AT), ("what-if", "--retention-minutes", "1", *AT), ("lag", *AT),
     ("transactions", *AT),
 ]  # fmt: skip
-BY_LOOKS = [
+BY_ADMIN = [
     ("fetch", "g"), ("groups", "list"), ("groups", "describe", "g"), ("groups", "coordinator", "g"), ("explain", "g"),
     DIFF, ("forecast", "g"), ("what-if", "--retention-minutes", "1"),
 ]  # fmt: skip
@@ -57,7 +57,7 @@ def write_log_of(folder: Path, cluster: str) -> None:
     archive.snapshot(BASE_MS + 20 * MINUTE_MS, {0: second})
 
 
-def write_looks_of(folder: Path, cluster: str) -> None:
+def write_snapshots_of(folder: Path, cluster: str) -> None:
     """The same where groups are looked at by Admin API."""
     ordinal = CLUSTERS.index(cluster) + 1
     archive = Archive(folder, cluster_id=cluster)
@@ -65,7 +65,7 @@ def write_looks_of(folder: Path, cluster: str) -> None:
         key = ("g", f"of-{cluster}", 0)
         groups: dict[str, dict[str, Any]] = {"g": {}, f"g-{cluster}": {}}
         at_ms = BASE_MS + minute * MINUTE_MS
-        write_look(archive, at_ms, groups, {key: offset * ordinal}, partition_count=ordinal)
+        write_snapshot(archive, at_ms, groups, {key: offset * ordinal}, partition_count=ordinal)
 
 
 def check(asked: Asked, tmp_path: Path, words: tuple[str, ...], write: Callable[[Path, str], None]) -> None:
@@ -94,9 +94,9 @@ def test_the_log_of_a_cluster(asked: Asked, tmp_path: Path, words: tuple[str, ..
     check(asked, tmp_path, words, write_log_of)
 
 
-@pytest.mark.parametrize("words", BY_LOOKS, ids=" ".join)
-def test_the_looks_of_a_cluster(asked: Asked, tmp_path: Path, words: tuple[str, ...]) -> None:
-    check(asked, tmp_path, words, write_looks_of)
+@pytest.mark.parametrize("words", BY_ADMIN, ids=" ".join)
+def test_the_snapshots_of_a_cluster(asked: Asked, tmp_path: Path, words: tuple[str, ...]) -> None:
+    check(asked, tmp_path, words, write_snapshots_of)
 
 
 @pytest.mark.parametrize("words", [("fetch", "g"), ("explain", "g"), DIFF, ("forecast",), ("transactions",)])

@@ -68,9 +68,7 @@ def test_a_disk_is_archived_until_it_is_published(built: list[HistoryRequest], d
     ],
     ids=["a check failed", "nothing is covered", "all are published"],
 )
-def test_exit_codes(
-    built: list[HistoryRequest], monkeypatch: pytest.MonkeyPatch, history: History, code: int
-) -> None:
+def test_exit_codes(built: list[HistoryRequest], monkeypatch: pytest.MonkeyPatch, history: History, code: int) -> None:
     answer: Callable[..., History] = lambda *_, **__: history  # noqa: E731
     monkeypatch.setattr(build_history, "run", answer)
     assert main(["history", "build", "--archive", "archive", "--from", FIRST]) == code

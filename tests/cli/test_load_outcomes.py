@@ -157,6 +157,8 @@ def test_the_story_of_a_group_whose_load_fails(
     if served:
         code, _, err = run("forecast", *asked)
         assert (code, "verdicts and forecast are of all that could be decoded" in err) == (5, True)
+
+
 @pytest.mark.parametrize(
     "profile, bad, more", [("group_coordinator:4.3.1", MALFORMED, ()), (OLD[1], LARGE, SMALL_BUFFER)],
     ids=["fails", "endless"],

@@ -58,9 +58,7 @@ def made(run: Run, archive: Archive, out: Path, *options: object) -> dict[str, A
     return found
 
 
-def test_a_minutes_retention_takes_what_the_broker_would_keep(
-    run: Run, broker: SimCluster, tmp_path: Path
-) -> None:
+def test_a_minutes_retention_takes_what_the_broker_would_keep(run: Run, broker: SimCluster, tmp_path: Path) -> None:
     archive = archive_of(tmp_path / "archive", BROKERS)
     found = made(run, archive, tmp_path / "out", "--retention-minutes", 1)
     assert (found["counts"]["groups_losing"], found["counts"]["groups_total"]) == (200, 201)

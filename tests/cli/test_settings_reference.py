@@ -1,6 +1,5 @@
 """docs/settings.md is what the settings say of themselves."""
 
-
 from scripts.docs import settings_page as page
 from sexton.settings import Settings
 

@@ -52,6 +52,7 @@ FAILED_IN_SCALA = {
     },
 }
 
+
 @pytest.mark.parametrize("failed, cases", [(FAILED_IN_JAVA, JAVA), (FAILED_IN_SCALA, SCALA)], ids=["4.3.1", "2.8.2"])
 def test_a_load_fails_where_the_broker_s_did(failed, cases):
     """All others load, so that this tells every answer of an empty cache from one of a group without offsets."""

@@ -25,7 +25,7 @@ from sexton.coordinator.tombstones import group_tombstones
 from sexton.errors import BrokerError
 from sexton.execution.kafka_admin import BrokerTime, ClusterIdentity, TopicPartition
 from sexton.kafka.admin import GroupError, GroupNow
-from sexton.kafka.admin_look import LookedGroup
+from sexton.kafka.admin_snapshot import GroupSnapshot
 from sexton.kafka.failures import TransientError, Unsettled
 from sexton.kafka.group_state import CommittedOffset, CommittedValue
 from sexton.kafka.tail import TailRecord, records_of
@@ -110,7 +110,7 @@ class Faults:
     read_fails: int = 0
     denied: int = 0
     races: int = 0
-    """Commits to what a deletion is about, in the very moment between its last look and its effect."""
+    """Commits to what a deletion is about, in the very moment between its preflight check and its effect."""
 
 
 class SimCluster:
@@ -129,11 +129,11 @@ class SimCluster:
         self.retention_ms: int | None = HOUR_MS
         self.between: Callable[[str], None] = lambda name: None
         self.hidden: set[TopicPartition] = set()
-        """Offsets that looks may not see."""
-        self.looked: dict[str, LookedGroup] = {}
-        """The last look at each group."""
-        self.looked_before: dict[tuple[str, int], LookedGroup] = {}
-        """By group and log_offset of a tombstone of ours: the last look before it."""
+        """Offsets that admin snapshots may not see."""
+        self.seen: dict[str, GroupSnapshot] = {}
+        """The preflight check at each group."""
+        self.snapshots_before: dict[tuple[str, int], GroupSnapshot] = {}
+        """By group and log_offset of a tombstone of ours: the preflight check before it."""
         self._late: list[tuple[int, Callable[[], None]]] = []
         self._producers = 100
         self._open: dict[int, int] = {}
@@ -205,8 +205,8 @@ class SimCluster:
         entries = [(offset_key(group_id, *key), None) for key in sorted(partitions) if key in held]
         if entries:
             base = log.append(entries, by=by, now_ms=self.broker_ms)
-            if by == US and group_id in self.looked:
-                self.looked_before |= {(group_id, base + at): self.looked[group_id] for at in range(len(entries))}
+            if by == US and group_id in self.seen:
+                self.snapshots_before |= {(group_id, base + at): self.seen[group_id] for at in range(len(entries))}
 
     def remove_group(self, group_id: str, *, by: str) -> None:
         log = self.log_of(group_id)
@@ -353,13 +353,13 @@ class SimCluster:
             member_count=group.member_count if group.group_type == "Classic" else None,
         )
 
-    def look(self, group_id: str, group_type: str, wanted: Collection[TopicPartition] = ()) -> LookedGroup:
+    def snapshot(self, group_id: str, group_type: str, wanted: Collection[TopicPartition] = ()) -> GroupSnapshot:
         try:
-            self._pass("look", group_id, is_read=True)
+            self._pass("snapshot", group_id, is_read=True)
             group = describe_group(self.one(group_id), group_id).group
             self._pass("look_offsets", group_id, is_read=True)
         except TransientError as error:
-            return LookedGroup(group_id=group_id, group_type=group_type, error=error.message)
+            return GroupSnapshot(group_id=group_id, group_type=group_type, error=error.message)
         plain, stable = (
             {
                 (one.topic, one.partition): one
@@ -368,7 +368,7 @@ class SimCluster:
             for is_stable in (False, True)
         )
         found = group if group is not None and group.group_type == group_type else None
-        self.looked[group_id] = LookedGroup(
+        self.seen[group_id] = GroupSnapshot(
             group_id=group_id,
             group_type=group_type,
             state=None if found is None else found.state,
@@ -383,7 +383,7 @@ class SimCluster:
             unstable=frozenset(key for key, one in stable.items() if int(one.error)),
             hidden={key: "TOPIC_AUTHORIZATION_FAILED" for key in wanted if key in self.hidden},
         )
-        return self.looked[group_id]
+        return self.seen[group_id]
 
     def delete_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from sexton import __version__
-from sexton.archive.looks_since import GroupThen
+from sexton.archive.snapshots_since import GroupThen
 from sexton.coordinator.api.listing import describe_group
 from sexton.coordinator.expiry import sweep
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
@@ -24,10 +24,10 @@ from sexton.coordinator.tombstones import (
     tombstones_sha256,
 )
 from sexton.errors import BrokerError, Refused
+from sexton.execution.delete.admin_watch import AdminWatch
 from sexton.execution.delete.apply_plan import apply_plan
 from sexton.execution.delete.context import Watch
 from sexton.execution.delete.log_watch import LogWatch
-from sexton.execution.delete.look_watch import LookWatch
 from sexton.execution.delete.preconditions import Rules
 from sexton.execution.delete.summary import ApplySummary
 from sexton.execution.engine import Clocks
@@ -36,7 +36,7 @@ from sexton.execution.status import PlanStatus
 from sexton.ledger.entries import ClaimProcess, Item, Result
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import own_actions, recorded_steps
-from sexton.plans.plan import TOMBSTONES, UNDO, Look, Plan, PlanRecord
+from sexton.plans.plan import TOMBSTONES, UNDO, Plan, PlanRecord, PlanSnapshot
 from sexton.policy import DefaultLimits
 from tests.faults.apply_cluster import OTHERS, PROFILE, US, Faults, SimCluster, Write
 
@@ -57,8 +57,8 @@ def dead_process(token: str = "dead") -> ClaimProcess:
 class World:
     """A cluster, a plan made from it, and an archive folder with its ledger.
 
-    Of a plan by looks `then` is what its look saw, and `placed` where in the log each of its values was.
-    """
+    Of a plan from admin snapshots `then` is what its admin snapshot saw, and `placed` where in the log each of its
+    values was."""
 
     cluster: SimCluster
     plan: Plan
@@ -81,7 +81,7 @@ class World:
     @property
     def watch(self) -> Watch:
         """A watch for one attempt."""
-        return LogWatch() if self.then is None else LookWatch(self.then, self.plan.record.basis)
+        return LogWatch() if self.then is None else AdminWatch(self.then, self.plan.record.basis)
 
     @property
     def clocks(self) -> Clocks:
@@ -124,7 +124,7 @@ class World:
 
 
 def world(
-    seed: int | str, root: Path, *, faults: Faults | None = None, orphans: bool = True, is_by_looks: bool = False
+    seed: int | str, root: Path, *, faults: Faults | None = None, orphans: bool = True, is_admin: bool = False
 ) -> World:
     """A cluster with groups of several kinds, and a plan for some (never nothing) of what they have; one per seed."""
     cluster = SimCluster(seed, faults=Faults(interference=0))
@@ -137,7 +137,7 @@ def world(
     cluster.now_ms += 10 * HOUR_MS
     while True:
         made = World(cluster=cluster, plan=plan_for(cluster, rng), root=root)
-        made = by_looks(made) if is_by_looks else made
+        made = by_admin(made) if is_admin else made
         if made.plan.tombstones.num_rows:
             break
         cluster.commit("left", "t1", 0, 7)
@@ -147,8 +147,9 @@ def world(
     return made
 
 
-def by_looks(made: World) -> World:
-    """The same with a plan by looks: the offsets of groups that are Empty, without what only the log shows."""
+def by_admin(made: World) -> World:
+    """The same with a plan from admin snapshots: the offsets of groups that are Empty, without what only the log
+    shows."""
     cluster, plan = made.cluster, made.plan
     groups = {group_id: describe_group(cluster.one(group_id), group_id).group for group_id in cluster.group_ids()}
     then: dict[str, GroupThen] = {}
@@ -170,7 +171,9 @@ def by_looks(made: World) -> World:
     undo = [row for row in plan.undo.to_pylist() if row["group_id"] in then]
     placed = {(row["group_id"], row["topic"], row["partition"]): row["log_offset"] for row in undo}
     unknown = {"log_offset": None, "commit_timestamp_ms": None, "topic_id": None}
-    record = plan.record.model_copy(update={"coverage": "admin", "look": Look(taken_at_ms=cluster.now_ms, sha256={})})
+    record = plan.record.model_copy(
+        update={"coverage": "admin", "admin_snapshot": PlanSnapshot(taken_at_ms=cluster.now_ms, sha256={})}
+    )
     seen = replace(
         plan,
         record=record,
@@ -321,7 +324,7 @@ class Account:
     ours: int = 0
     newer: int = 0
     unseen: int = 0
-    """Of a plan by looks: newer values that no look can have seen."""
+    """Of a plan from admin snapshots: newer values that no admin snapshot can have seen."""
     returned: int = 0
     violations: list[str] = field(default_factory=list)
 
@@ -388,7 +391,7 @@ def _our_tombstone(
     was = planned.get(write.key)
     newest = values[-1]
     if made.then is not None:
-        _our_tombstone_by_looks(found, write, newest, was, results, made)
+        _our_tombstone_by_admin(found, write, newest, was, results, made)
     elif was is None or newest.log_offset > was["log_offset"]:
         found.newer += 1
         if not any(
@@ -398,10 +401,10 @@ def _our_tombstone(
             found.violations.append(f"{write}: took the newer {newest} along, and nobody tells: {results}")
 
 
-def _our_tombstone_by_looks(
+def _our_tombstone_by_admin(
     found: Account, write: Write, newest: Write, was: dict[str, Any] | None, results: list[Result], made: World
 ) -> None:
-    """A newer value may be taken along without a word where the last look did not show it."""
+    """A newer value may be taken along without a word where the preflight check did not show it."""
     assert write.key is not None
     if was is None:
         found.violations.append(f"{write}: not in the plan")
@@ -409,17 +412,17 @@ def _our_tombstone_by_looks(
     if newest.log_offset <= made.placed[write.key]:
         return
     found.newer += 1
-    look = made.cluster.looked_before[write.key[0], write.log_offset]
-    shown = look.offsets.get(write.key[1:])
+    snapshot = made.cluster.snapshots_before[write.key[0], write.log_offset]
+    shown = snapshot.offsets.get(write.key[1:])
     if shown not in (None, (was["committed_offset"], was["leader_epoch"], was["metadata"])):
         is_told = any(result.outcome == "raced" and result.found is not None for result in results)
-    elif write.key[1:] in look.unstable:
+    elif write.key[1:] in snapshot.unstable:
         is_told = any(result.outcome == "raced" or "transaction" in str(result.error) for result in results)
     else:
         found.unseen += 1
         return
     if not is_told:
-        found.violations.append(f"{write}: took the newer {newest} along, which a look has seen: {results}")
+        found.violations.append(f"{write}: took the newer {newest} along, which an admin snapshot has seen: {results}")
 
 
 def _our_value(
@@ -452,7 +455,7 @@ def _check_acts(made: World, found: Account) -> None:
 
 def final_losses(made: World) -> list[str]:
     """Newer values that are gone at the end though their group would take them back, and nobody says why not."""
-    if made.then is not None:  # by looks nothing is put back
+    if made.then is not None:  # from admin snapshots nothing is put back
         return []
     status = PlanStatus.of(made.ledger.entries())
     lost = []
@@ -472,6 +475,6 @@ def final_losses(made: World) -> list[str]:
 
 
 __all__ = [
-    "LOCAL", "Account", "BrokerError", "Refused", "World", "account", "by_looks", "final_losses", "plan_for",
+    "LOCAL", "Account", "BrokerError", "Refused", "World", "account", "by_admin", "final_losses", "plan_for",
     "world",
 ]  # fmt: skip

@@ -146,21 +146,21 @@ def applied(made: World, lake: Lake, client: Any) -> None:
     publish_ledger(lake, made.ledger.entries(), as_of_ms=made.plan.record.as_of_ms)
 
 
-def busy(seed: str, root: Path, *, is_by_looks: bool = False) -> World:
+def busy(seed: str, root: Path, *, is_admin: bool = False) -> World:
     """A cluster where every point is come by, most of the time."""
     faults = Faults(interference=10, races=350, lost_after=60)
-    return world(seed, root, faults=faults, is_by_looks=is_by_looks)
+    return world(seed, root, faults=faults, is_admin=is_admin)
 
 
 @pytest.mark.parametrize(
-    ("name", "is_by_looks"),
+    ("name", "is_admin"),
     [(name, False) for name in sorted(OF_APPLY)] + [(name, True) for name in sorted(OF_APPLY - OF_LOG)],
-    ids=lambda value: {False: "log", True: "looks"}.get(value, value),
+    ids=lambda value: {False: "log", True: "admin"}.get(value, value),
 )
-def test_an_apply_killed_anywhere(name, is_by_looks, full, seed, tmp_path, lake, tell):
+def test_an_apply_killed_anywhere(name, is_admin, full, seed, tmp_path, lake, tell):
     kills, number, totals, wanted = 0, 0, Counter[str](), 10 if full else 1
     while kills < wanted:  # with two seeds: 20
-        made = busy(f"{seed} {name} {number}", tmp_path / str(number), is_by_looks=is_by_looks)
+        made = busy(f"{seed} {name} {number}", tmp_path / str(number), is_admin=is_admin)
         rng = Random(f"{seed} {name} {number}")
         for at in sorted({rng.choice((1, 1, 2, 3, 5)), 1}):  # and the one that goes on may die as well
             kills += in_child(made, lambda client, made=made: applied(made, lake, client), failpoint=f"{name}:{at}")

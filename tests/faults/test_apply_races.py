@@ -25,8 +25,8 @@ from tests.faults.apply_worlds import LEASE_MS, LOCAL, World, account, dead_proc
 pytestmark = pytest.mark.thorough
 
 Tell = Callable[[str], None]
-BY = pytest.mark.parametrize("is_by_looks", [False, True], ids=["log", "looks"])
-"""Plans by the log, and by looks, which cannot see what comes between the last one and the call."""
+BY = pytest.mark.parametrize("is_admin", [False, True], ids=["log", "admin"])
+"""Plans by the log, and from admin snapshots, which cannot see what comes between the last one and the call."""
 
 INTERLEAVINGS = (
     Faults(interference=150),
@@ -53,7 +53,7 @@ def run(made: World, totals: Counter[str]) -> None:
     assert sum(summary.counts.values()) == summary.items + beyond
     totals.update(summary.counts)
     totals.update({"our tombstones": found.ours, "newer ones taken": found.newer, "put back": found.returned})
-    totals.update({"no look shows": found.unseen} if made.then is not None else {})
+    totals.update({"no admin snapshot shows": found.unseen} if made.then is not None else {})
 
 
 def _places(made: World) -> set[tuple[int, int]]:
@@ -69,13 +69,13 @@ def _raced_beyond(made: World) -> set[tuple[int, int]]:
 
 @BY
 @pytest.mark.parametrize("kind", range(len(INTERLEAVINGS)), ids=["busy", "raced", "wild", "lossy"])
-def test_nothing_newer_is_lost_without_a_word(kind, is_by_looks, full, seed, tmp_path, tell):
+def test_nothing_newer_is_lost_without_a_word(kind, is_admin, full, seed, tmp_path, tell):
     totals: Counter[str] = Counter()
     count = 1_250 if full else 12  # with four kinds and two seeds: 10,000
     for number in range(count):
         name, faults = f"{seed} {kind} {number}", INTERLEAVINGS[kind]
-        run(world(name, tmp_path / str(number), faults=faults, is_by_looks=is_by_looks), totals)
-    lost = "that a look has seen " if is_by_looks else ""
+        run(world(name, tmp_path / str(number), faults=faults, is_admin=is_admin), totals)
+    lost = "that an admin snapshot has seen " if is_admin else ""
     tell(f"{count} interleavings, 0 newer offsets {lost}lost unreported, 0 unrecorded deletions: {dict(totals)}")
     assert totals["our tombstones"]
     assert totals["done"]
@@ -84,12 +84,12 @@ def test_nothing_newer_is_lost_without_a_word(kind, is_by_looks, full, seed, tmp
 
 @BY
 @pytest.mark.parametrize("kind", range(len(AMBIGUOUS)), ids=["before", "after", "late", "all"])
-def test_what_got_no_answer_is_settled(kind, is_by_looks, full, seed, tmp_path, tell):
+def test_what_got_no_answer_is_settled(kind, is_admin, full, seed, tmp_path, tell):
     totals: Counter[str] = Counter()
     count = 125 if full else 8  # with four kinds and two seeds: 1,000
     for number in range(count):
         name, faults = f"{seed} {kind} {number}", AMBIGUOUS[kind]
-        run(world(name, tmp_path / str(number), faults=faults, is_by_looks=is_by_looks), totals)
+        run(world(name, tmp_path / str(number), faults=faults, is_admin=is_admin), totals)
     tell(f"{count} clusters that do not answer, 0 unknown at the end: {dict(totals)}")
     assert totals["done"]
     assert not totals["unknown"]
@@ -184,12 +184,12 @@ class _TurningTail:
 
 
 @BY
-def test_of_several_appliers_only_one_does_it(is_by_looks, full, seed, tmp_path, tell):
+def test_of_several_appliers_only_one_does_it(is_admin, full, seed, tmp_path, tell):
     outcomes: Counter[str] = Counter()
     count = 500 if full else 12  # with two seeds: 1,000
     for number in range(count):
         faults = Faults(interference=15)
-        made = world(f"{seed} {number}", tmp_path / str(number), faults=faults, is_by_looks=is_by_looks)
+        made = world(f"{seed} {number}", tmp_path / str(number), faults=faults, is_admin=is_admin)
         rng = Random(f"{seed} {number}")
         found = Stage(made, rng.randint(2, 4), rng=rng).run()
         assert not [outcome for outcome in found.values() if outcome.startswith("failed")], found

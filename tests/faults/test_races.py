@@ -29,7 +29,7 @@ from tests.tiers import later
 
 pytestmark = pytest.mark.thorough
 
-POINTS = ("snapshot.looked", "segment.before", "segment.half", "segment.after", "manifest.half", "origin.half")
+POINTS = ("snapshot.compared", "segment.before", "segment.half", "segment.after", "manifest.half", "origin.half")
 
 
 @pytest.fixture(scope="module")

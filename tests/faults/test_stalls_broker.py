@@ -188,7 +188,8 @@ def test_an_admin_client_takes_no_answer_for_a_log_end(proxy: StallingProxy) -> 
 
 @pytest.mark.parametrize("how", ["silent", "slow", "part", "throttled"])
 def test_a_snapshot_ends_in_time(how: str, proxy: StallingProxy, impatient: None, tmp_path: Path) -> None:
-    """Its own patience: several requests, each within its deadline, and nothing in the archive that looks finished."""
+    """Its own patience: several requests, each within its deadline, and nothing in the archive that admin snapshots
+    finished."""
     proxy.stall(FETCH, how)
     begun = time.monotonic()
     argv = ["snapshot", "--archive", str(tmp_path / "archive"), "--bootstrap-servers", f"127.0.0.1:{proxy.port}"]

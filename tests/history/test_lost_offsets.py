@@ -41,8 +41,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
     third = key(MIDNIGHT_MS + 3 * DAY_MS)
     lake.append("offset_changes", as_table("offset_changes", [gone("ambiguous", third.as_of_ms - 1, 5, "h")], third))
     fourth = key(MIDNIGHT_MS + 3 * DAY_MS + HOUR_MS)
-    looked = {"timestamp_ms": None, "changed_by_ms": fourth.as_of_ms - 5}
-    rows = [gone("topic_deleted", 0, 0, **looked), gone("expired", 2 * HOUR_MS, 9)]
+    seen = {"timestamp_ms": None, "changed_by_ms": fourth.as_of_ms - 5}
+    rows = [gone("topic_deleted", 0, 0, **seen), gone("expired", 2 * HOUR_MS, 9)]
     lake.publish(fourth, {"offset_changes": rows}, changes_since_ms=third.as_of_ms)
     other = key(fourth.as_of_ms + 1, cluster_id="other")
     lake.publish(other, {"offset_changes": [gone("expired", other.as_of_ms - 2, 1)]})

@@ -1,6 +1,6 @@
 """How long a look at very many groups takes, and how much memory: `python -m tests.integration.admin_size`.
 
-A broker of its own gets the groups, each with some offsets among all partitions of a topic; then two looks.
+A broker of its own gets the groups, each with some offsets among all partitions of a topic; then two admin snapshots.
 """
 
 import argparse
@@ -45,13 +45,13 @@ def commit_for(admin: AdminClient, groups: int, partitions: int, offsets: int) -
                 future.result(60)
 
 
-def look(servers: str, archive: str) -> None:
-    """One look, in a process of its own: its time and its largest memory."""
-    from sexton.pipeline import look_at_groups
+def snapshot(servers: str, archive: str) -> None:
+    """One admin snapshot, in a process of its own: its time and its largest memory."""
+    from sexton.pipeline import snapshot_groups
 
     began = time.monotonic()
     config = client_config({}, bootstrap_servers=servers)
-    taken = look_at_groups.run(config, archive, reason="measured", now_ms=lambda: time.time_ns() // 1_000_000)
+    taken = snapshot_groups.run(config, archive, reason="measured", now_ms=lambda: time.time_ns() // 1_000_000)
     spent, memory = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     sys.stdout.write(f"look: {spent:.1f} s, {memory:.0f} MB, {taken.rows}, {taken.refused} refused\n")
 
@@ -63,8 +63,8 @@ def main() -> None:
     options.add_argument("--offsets", type=int, default=4, help="of a group (default: %(default)s)")
     options.add_argument("--look", nargs=2, metavar=("SERVERS", "ARCHIVE"), help="look only")
     asked = options.parse_args()
-    if asked.look:
-        look(*asked.look)
+    if asked.snapshot:
+        snapshot(*asked.snapshot)
         return
     java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
     with tempfile.TemporaryDirectory(prefix="sexton-size-") as root:

@@ -34,7 +34,7 @@ SECURITY = "org.apache.kafka.common.security"
 LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "SSL")
 BROKER = "BROKER", "kafka-cluster"
 SEEING = ("TOPIC", "*", "DESCRIBE DESCRIBE_CONFIGS"), ("GROUP", "*", "DESCRIBE"), (*BROKER, "DESCRIBE DESCRIBE_CONFIGS")
-"""What a look takes: no READ of any topic."""
+"""What an admin snapshot takes: no READ of any topic."""
 
 
 @dataclass(frozen=True)

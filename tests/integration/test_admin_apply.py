@@ -1,4 +1,5 @@
-"""Plans by looks on a real broker: the principal that plans, applies and restores may not read the offsets topic.
+"""Plans from admin snapshots on a real broker: the principal that plans, applies and restores may not read the offsets
+topic.
 
 One broker and two plans for all tests, in their order. A principal that may read the log says what was really done.
 """
@@ -27,7 +28,7 @@ from sexton.execution.engine import Clocks
 from sexton.execution.kafka_admin import connected
 from sexton.execution.status import PlanStatus
 from sexton.java import JavaHome
-from sexton.kafka.admin_look import look_at_group
+from sexton.kafka.admin_snapshot import snapshot_group
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import NotAllowed
 from sexton.kafka.group_state import committed_offsets
@@ -44,18 +45,19 @@ from tests.clients import joined, make_topics
 from tests.faults.apply_worlds import ANY, HOUR_MS
 from tests.faults.test_apply_broker import Rival, Watched
 from tests.integration.secure_broker import APPLIER, READER, SEEING, SecureCluster, grant, secure_cluster
-from tests.integration.stages import snapshot
+from tests.integration.stages import snapshot as take_snapshot
 from tests.record_fields import decode_key
 
 LOCAL = pafs.LocalFileSystem()
 BEHIND_MS = 63_000
-"""So much the clock of the first looks is behind: a retention, and something for the looks themselves."""
+"""So much the clock of the first admin snapshots is behind: a retention, and something for the admin snapshots
+themselves."""
 QUIET_BROKER = {
     "offsets.retention.minutes": "1",
     "offsets.retention.check.interval.ms": str(24 * HOUR_MS),
     "group.initial.rebalance.delay.ms": "0",
 }
-"""What is due by the broker's own retention, which does not look while the tests run."""
+"""What is due by the broker's own retention, which does not sweep while the tests run."""
 EVERY_GROUP = {"SEXTON_MAX_SHARE_OF_GROUPS": "1"}
 PLAIN, RACED = 12, 25
 OFFSETS = {("kept", 0): (5, 0, "five"), ("kept", 1): (6, 0, "м"), ("kept", 2): (7, 0, "")}
@@ -72,7 +74,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
 @dataclass
 class World:
-    """A broker that hides its log from who plans and who deletes, and two plans by looks."""
+    """A broker that hides its log from who plans and who deletes, and two plans from admin snapshots."""
 
     cluster: SecureCluster
     folder: Path
@@ -118,7 +120,7 @@ def group_ids() -> list[str]:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("looks")
+    folder = tmp_path_factory.mktemp("admin")
     with secure_cluster(folder / "broker", java=java, jars=kafka_jars, settings=QUIET_BROKER) as cluster:
         for name in (READER, APPLIER):
             lines = (f"{key}={value}\n" for key, value in cluster.properties(name).items())
@@ -130,13 +132,13 @@ def world(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: 
         deny = AclPermissionType.DENY
         grant(cluster.all_powerful, APPLIER, ("GROUP", "not-mine", "DELETE"), permission=deny)
         come_and_go(cluster.all_powerful, "first")  # with it the offsets topic is made
-        look_earlier(made)
+        snapshot_earlier(made)
         with ThreadPoolExecutor(6) as pool:
             list(pool.map(lambda name: come_and_go(cluster.all_powerful, name), group_ids()))
         made.before = made.offsets()
         assert made.before.keys() == set(group_ids())
-        look_earlier(made)
-        look(made)
+        snapshot_earlier(made)
+        snapshot(made)
         for name, regex in (("plain", "plain-.*|changed|active|again|not-mine"), ("raced", "raced-.*")):
             made.plans[name] = planned(made, name, regex)
         yield made
@@ -155,15 +157,16 @@ def member(config: ClientConfig, group_id: str) -> closing:
     return closing(joined(config, group_id, "kept", protocol=protocol))
 
 
-def look(made: World) -> None:
+def snapshot(made: World) -> None:
     code, told, errors = made.sexton("snapshot", by=READER)
     assert code == 0, errors
     assert told["coverage"] == "admin"
 
 
-def look_earlier(made: World) -> None:
-    """A look whose instants are those of more than a retention ago. It has no others: by Admin API nothing has any."""
-    taken = snapshot(made.cluster.config(READER), made.archive, now_ms=lambda: now_ms() - BEHIND_MS)
+def snapshot_earlier(made: World) -> None:
+    """An admin snapshot whose instants are those of more than a retention ago. It has no others: by Admin API nothing
+    has any."""
+    taken = take_snapshot(made.cluster.config(READER), made.archive, now_ms=lambda: now_ms() - BEHIND_MS)
     assert taken.coverage == "admin"
 
 
@@ -204,7 +207,7 @@ def tombstones(world: World) -> dict[Any, tuple[int, Any]]:
 def test_the_plan_is_kept_with_its_coverage(world: World) -> None:
     plan = world.plans["plain"]
     assert plan.record.coverage == "admin"
-    assert plan.record.look is not None
+    assert plan.record.snapshot is not None
     assert {row["group_id"] for row in plan.undo.to_pylist()} == {*(f"plain-{n}" for n in range(PLAIN)), *SPECIAL}
     code, shown, _ = world.sexton("show", "plan", plan.record.plan_id)
     assert (code, shown["coverage"]) == (0, "admin")
@@ -219,10 +222,10 @@ def test_nobody_of_them_may_read_the_log(world: World) -> None:
 def test_what_a_look_at_one_group_says(world: World) -> None:
     with ClusterSession(world.cluster.config(APPLIER)) as session:
         seen = {
-            kind: look_at_group(session, "plain-0", kind, [("kept", 0), ("gone", 0)])
+            kind: snapshot_group(session, "plain-0", kind, [("kept", 0), ("gone", 0)])
             for kind in ("Classic", "Consumer")
         }
-        nobody = look_at_group(session, "nobody", "Classic", [("kept", 0)])
+        nobody = snapshot_group(session, "nobody", "Classic", [("kept", 0)])
     right = next(one for one in seen.values() if one.state is not None)
     assert (right.state, right.error, right.member_count) == ("Empty", None, 0)
     assert right.offsets == world.before["plain-0"]
@@ -232,12 +235,13 @@ def test_what_a_look_at_one_group_says(world: World) -> None:
 
 
 def test_it_dies_in_the_middle_and_goes_on_past_a_restart(world: World) -> None:
-    """A commit since the plan, a member that stays, one that came and went as a look saw, a group that is not ours."""
+    """A commit since the plan, a member that stays, one that came and went as an admin snapshot saw, a group that is
+    not ours."""
     config = world.cluster.all_powerful
     with member(config, "changed") as consumer:
         consumer.commit(offsets=[TopicPartition("kept", 1, 99, "newer")], asynchronous=False)
     with member(config, "again"):
-        look(world)  # which sees it active; then everything is as it was
+        snapshot(world)  # which sees it active; then everything is as it was
     options = ("--sink=coordinator", "--approved-by=ann", f"--plan-sha256={world.plans['plain'].sha256}")
     with member(config, "active"):
         assert world.apply("plain", *options, SEXTON_FAILPOINT="apply.intended:2")[0] == -signal.SIGKILL
@@ -250,7 +254,7 @@ def test_it_dies_in_the_middle_and_goes_on_past_a_restart(world: World) -> None:
     why = told_of(told)
     assert "was 6, now 99" in str(why["changed"]) or "active since the plan" in str(why["changed"])
     assert "changed_since: the group is" in str(why["active"])
-    assert "by the look of" in str(why["again"]) or "active since the plan" in str(why["again"])
+    assert "by the admin snapshot of" in str(why["again"]) or "active since the plan" in str(why["again"])
     assert "GROUP_AUTHORIZATION_FAILED" in str(why["not-mine"])
     assert told["attempt"] == 3
     left = {name: offsets for name, offsets in world.before.items() if not name.startswith("plain-")}

@@ -1,4 +1,5 @@
-"""A real broker that hides its offsets log from one principal: what looks say against what another reads in the log."""
+"""A real broker that hides its offsets log from one principal: what admin snapshots say against what another reads in
+the log."""
 
 import random
 import time
@@ -12,8 +13,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyarrow import fs as pafs
 
-from sexton.archive.admin_looks import AdminLooks
-from sexton.archive.look_intervals import merge_looks
+from sexton.archive.admin_intervals import merge_snapshots
+from sexton.archive.admin_snapshots import AdminSnapshots
 from sexton.archive.verify import verify
 from sexton.cli import main
 from sexton.java import JavaHome
@@ -21,8 +22,8 @@ from sexton.kafka.client import ClientConfig
 from sexton.kafka.session import ClusterSession
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.records import decode_key
+from sexton.runs.admin_tables import tables_of, with_nulls
 from sexton.runs.folder import RunFolder, RunRecord
-from sexton.runs.look_tables import tables_of, with_nulls
 from sexton.tables import TABLES
 from sexton.verdicts.intervals import CLOCK_SLACK_MS, judge_between
 from sexton_dev.workload import commit_offsets, drive
@@ -59,11 +60,11 @@ def by_key(folder: RunFolder, record: RunRecord, table: str, key: tuple[str, ...
 
 
 def assert_same(
-    looked: tuple[RunFolder, RunRecord], read: tuple[RunFolder, RunRecord], *, unreadable: Collection[str] = ()
+    seen: tuple[RunFolder, RunRecord], read: tuple[RunFolder, RunRecord], *, unreadable: Collection[str] = ()
 ) -> int:
-    """What looks say is what the log says; how many offsets, groups and members were equal. The subscriptions of groups
-    that are `unreadable` by Admin API are left out."""
-    ours, truth = (by_key(*each, "committed_offsets", OFFSET) for each in (looked, read))
+    """What admin snapshots say is what the log says; how many offsets, groups and members were equal. The subscriptions
+    of groups that are `unreadable` by Admin API are left out."""
+    ours, truth = (by_key(*each, "committed_offsets", OFFSET) for each in (seen, read))
     value = ("committed_offset", "leader_epoch", "metadata", "log_partition")
     assert {k: [r[n] for n in value] for k, r in ours.items()} == {k: [r[n] for n in value] for k, r in truth.items()}
     for key, row in ours.items():
@@ -73,7 +74,7 @@ def assert_same(
     pending = set(by_key(*read, "pending_offsets", OFFSET))
     assert {key for key, row in ours.items() if row["is_unstable"]} == pending & set(ours)
 
-    groups, told = (by_key(*each, "groups", ("group_id",)) for each in (looked, read))
+    groups, told = (by_key(*each, "groups", ("group_id",)) for each in (seen, read))
     assert groups.keys() == told.keys()
     for key, row in groups.items():
         names = [name for name in GROUP if name != "subscription_known" or row["group_id"] not in unreadable]
@@ -83,7 +84,7 @@ def assert_same(
         if since_ms is not None and row["state"] == "Empty":
             assert row["empty_after_ms"] is None or row["empty_after_ms"] - CLOCK_SLACK_MS < since_ms, row
             assert since_ms <= row["empty_by_ms"] + CLOCK_SLACK_MS, row
-    members, known = (by_key(*each, "members", MEMBER) for each in (looked, read))
+    members, known = (by_key(*each, "members", MEMBER) for each in (seen, read))
     assert set(members) == set(known)
     for key, row in members.items():
         assert row["assignment"] == known[key]["assignment"], row
@@ -91,44 +92,44 @@ def assert_same(
     for name in TABLES:
         if name in ("committed_offsets", "groups", "members", "offset_verdicts"):
             from_log = [column.name for column in TABLES[name].columns if column.known_from == "log"]
-            assert [r for r in rows(*looked, name) if any(r[column] is not None for column in from_log)] == []
+            assert [r for r in rows(*seen, name) if any(r[column] is not None for column in from_log)] == []
     return len(ours) + len(groups) + len(members)
 
 
 @pytest.mark.timeout(7_200)
-def test_looks_say_what_the_log_says(cluster: SecureCluster, tmp_path: Path, full: bool, drawn: int) -> None:
+def test_snapshots_say_what_the_log_says(cluster: SecureCluster, tmp_path: Path, full: bool, drawn: int) -> None:
     make_topics_once(cluster.all_powerful)
     equal, count = 0, FULL_SEEDS if full else SEEDS
     for seed in sorted({*range(1, count), drawn}):
         with ClusterSession(cluster.all_powerful) as session:
             RandomWork(cluster.all_powerful, session, seed).run()
         time.sleep(0.3)  # a transaction is confirmed before its markers are written
-        looked = snapshot(cluster.config(READER), tmp_path / "looks")
-        assert (looked.coverage, looked.segments) == ("admin", 0)
-        assert "READ on topic __consumer_offsets" in str(looked.looked_because)
+        seen = snapshot(cluster.config(READER), tmp_path / "admin")
+        assert (seen.coverage, seen.segments) == ("admin", 0)
+        assert "READ on topic __consumer_offsets" in str(seen.admin_because)
         read = snapshot(cluster.all_powerful, tmp_path / "log")
         assert read.coverage == "log"
-        ours = replay(tmp_path / "looks", tmp_path / f"looks-{seed}")
-        assert (ours[1].coverage, ours[1].as_of_ms) == ("admin", looked.taken_at_ms)
+        ours = replay(tmp_path / "admin", tmp_path / f"admin-{seed}")
+        assert (ours[1].coverage, ours[1].as_of_ms) == ("admin", seen.taken_at_ms)
         equal += assert_same(ours, replay(tmp_path / "log", tmp_path / f"log-{seed}"))
     print(f"{count} workloads, {equal} offsets, groups and members equal")
     assert equal > 20 * count
-    assert verify(LOCAL, str(tmp_path / "looks")).findings == []
-    (of_cluster,) = (tmp_path / "looks").iterdir()
-    assert [folder.name for folder in of_cluster.iterdir()] == ["admin_looks"]
+    assert verify(LOCAL, str(tmp_path / "admin")).findings == []
+    (of_cluster,) = (tmp_path / "admin").iterdir()
+    assert [folder.name for folder in of_cluster.iterdir()] == ["admin_snapshots"]
 
 
 def test_every_kind_of_group(cluster: SecureCluster, tmp_path: Path) -> None:
     """Open members of both protocols, a share group, hostile names, an open transaction; then the whole audit."""
     with drive(cluster.all_powerful, seed=5, rounds=40):
-        snapshot(cluster.config(READER), tmp_path / "looks")
+        snapshot(cluster.config(READER), tmp_path / "admin")
         snapshot(cluster.all_powerful, tmp_path / "log")
-    looked = replay(tmp_path / "looks", tmp_path / "by-looks")
+    seen = replay(tmp_path / "admin", tmp_path / "by-admin")
     read = replay(tmp_path / "log", tmp_path / "by-log")
     # What a regular expression resolves to is not answered.
-    assert assert_same(looked, read, unreadable={"inventory-next"}) > 80
-    assert {row["group_type"] for row in rows(*looked, "groups")} == {"Classic", "Consumer", "Share"}
-    assert main(["audit", "--archive", str(tmp_path / "looks"), "--out", str(tmp_path / "out")]) == 0
+    assert assert_same(seen, read, unreadable={"inventory-next"}) > 80
+    assert {row["group_type"] for row in rows(*seen, "groups")} == {"Classic", "Consumer", "Share"}
+    assert main(["audit", "--archive", str(tmp_path / "admin"), "--out", str(tmp_path / "out")]) == 0
 
 
 RETENTION_MS, SWEEP_MS = 60_000, 15_000
@@ -173,7 +174,8 @@ def tombstones(archive: Path) -> dict[tuple[str, str, int], list[int]]:
 def test_the_brokers_own_tombstones_come_in_the_intervals(
     tmp_path: Path, java: JavaHome, kafka_jars: list[Path]
 ) -> None:
-    """Thousands of offsets that a broker expires: each within its interval at every look, none told expired early."""
+    """Thousands of offsets that a broker expires: each within its interval at every admin snapshot, none told expired
+    early."""
     rng = random.Random(7)
     quick = {
         "offsets.retention.minutes": str(RETENTION_MS // 60_000),
@@ -184,7 +186,7 @@ def test_the_brokers_own_tombstones_come_in_the_intervals(
         config = cluster.all_powerful
         grant(config, READER, *SEEING)
         make_topics(config, {"many": PARTITIONS})
-        snapshot(cluster.config(READER), tmp_path / "looks", admin_only=True)
+        snapshot(cluster.config(READER), tmp_path / "admin", admin_only=True)
         until_s = time.time() + 40
         with ThreadPoolExecutor(8) as pool:
             work = [pool.submit(commit_at_random, config, rng, until_s)]
@@ -194,7 +196,7 @@ def test_the_brokers_own_tombstones_come_in_the_intervals(
                 work.append(pool.submit(join_and_leave, config, f"{protocol}-{number}", protocol, delay_s))
             held, deadline = 1, time.time() + 300
             while held or not all(each.done() for each in work):
-                held = snapshot(cluster.config(READER), tmp_path / "looks", admin_only=True).offsets
+                held = snapshot(cluster.config(READER), tmp_path / "admin", admin_only=True).offsets
                 assert time.time() < deadline
                 time.sleep(1)
             for each in work:
@@ -202,11 +204,11 @@ def test_the_brokers_own_tombstones_come_in_the_intervals(
         snapshot(config, tmp_path / "log")
     written = tombstones(tmp_path / "log")
     expired = checked = 0
-    (cluster_id,) = (folder.name for folder in (tmp_path / "looks").iterdir())
-    instants = AdminLooks(LOCAL, str(tmp_path / "looks"), cluster_id).instants
+    (cluster_id,) = (folder.name for folder in (tmp_path / "admin").iterdir())
+    instants = AdminSnapshots(LOCAL, str(tmp_path / "admin"), cluster_id).instants
     for taken_at_ms in instants[:: max(1, len(instants) // 25)]:
-        look = AdminLooks(LOCAL, str(tmp_path / "looks"), cluster_id).manifest(taken_at_ms)
-        tables = tables_of(merge_looks(AdminLooks(LOCAL, str(tmp_path / "looks"), look.cluster_id), look))
+        taken = AdminSnapshots(LOCAL, str(tmp_path / "admin"), cluster_id).manifest(taken_at_ms)
+        tables = tables_of(merge_snapshots(AdminSnapshots(LOCAL, str(tmp_path / "admin"), taken.cluster_id), taken))
         groups, offsets = with_nulls("groups", tables[0]), with_nulls("committed_offsets", tables[2])
         rules = {"retention_ms": RETENTION_MS, "sweep_ms": SWEEP_MS}
         judged = judge_between(offsets, groups, now_ms=taken_at_ms, seen_ms=taken_at_ms, **rules)

@@ -141,9 +141,7 @@ def answers(session: ClusterSession) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def world(
-    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]
-) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("apply")
     (folder / "policy.yaml").write_text(POLICY, encoding="utf-8")
     broker = EmbeddedBroker(folder / "broker", port=free_port(), java=java, jars=kafka_jars)

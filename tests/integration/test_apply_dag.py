@@ -212,7 +212,7 @@ def test_a_dry_run_ends_by_itself(world: World, silent: Run) -> None:
 
 
 def test_rejecting_deletes_nothing(world: World, run: Run) -> None:
-    """People read names that are nothing but names, and who may only look cannot answer."""
+    """People read names that are nothing but names, and who may only admin snapshot cannot answer."""
     question = airflow_calls.question(run.api, APPLY, run.run_id, "approve")
     assert question["subject"] == f"Delete what plan {world.plan_id[:12]} names?"
     assert question["options"] == ["Approve", "Reject"]

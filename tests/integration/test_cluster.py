@@ -349,7 +349,8 @@ def test_what_is_due_is_planned(ran: Ran) -> None:
 
 
 def test_from_the_next_loss_to_the_approval_and_the_ledger(ran: Ran, tmp_path: Path) -> None:
-    """Two people with a browser each: one looks and asks, the other approves; the broker loses what the plan names."""
+    """Two people with a browser each: one admin snapshots and asks, the other approves; the broker loses what the plan
+    names."""
     users = {who: {"user": name, "password": password_of(ran.services, name)} for who, name in PEOPLE.items()}
     asked = {"url": ran.services.url, "minutes": TRIED_MINUTES, **users}
     scheduler_log = str(ran.services.log("airflow-scheduler"))

@@ -1,8 +1,7 @@
-"""One real Airflow with two clusters: a scheduled run, a backfill, a run by looks and an approved deletion.
+"""One real Airflow with two clusters: a scheduled run, a backfill, a run from admin snapshots and an approved deletion.
 
-The first cluster hides its offsets log from both of its connections: `offset_retention` by looks, then its plan by
-`apply_tombstones`. The log of the other is read for each interval of its schedule.
-"""
+The first cluster hides its offsets log from both of its connections: `offset_retention` from admin snapshots, then its
+plan by `apply_tombstones`. The log of the other is read for each interval of its schedule."""
 
 import json
 import time
@@ -43,7 +42,7 @@ GROUPS = ("billing", "web")
 OPEN, OPEN_DAG, HISTORY_DAG = "open", f"{MAIN_DAG}__open", "offset_history__open"
 """The cluster whose log may be read."""
 BEHIND_MS = 63_000
-"""So much the clock of the first look is behind: a retention, and something for the look itself."""
+"""So much the clock of the first admin snapshot is behind: a retention, and something for the admin snapshot itself."""
 ENDS = {"success", "failed"}
 RUN_TIMEOUT_S = 1_200
 """Of one run, on a machine that is busy with something else."""
@@ -176,8 +175,8 @@ def connection(properties: dict[str, str]) -> str:
 
 
 def prepare(clients: ClientConfig, config: Settings, sasl_port: int) -> None:
-    """Rights, a topic, groups whose member has committed and left, and a first look, which is dated back: by Admin API
-    nothing tells when what it sees was committed."""
+    """Rights, a topic, groups whose member has committed and left, and a first admin snapshot, which is dated back: by
+    Admin API nothing tells when what it sees was committed."""
     make_topics(clients, {"orders": 3})
     grant(clients, READER, *SEEING)
     grant(clients, APPLIER, *SEEING, ("GROUP", "*", "DELETE"), ("TOPIC", "orders", "READ"))
@@ -227,8 +226,8 @@ def test_each_interval_is_run_once_by_the_schedule_or_a_backfill(world: World) -
     assert [run.key.as_of_ms for run in published_runs(lake, world.open_id)] == [first[1], between, last[1]]
 
 
-def test_a_run_by_looks_plans_and_what_is_approved_is_deleted(world: World, retained: str) -> None:
-    """A retention after the first look a run takes the second one, and plans what is due by both."""
+def test_a_run_by_admin_plans_and_what_is_approved_is_deleted(world: World, retained: str) -> None:
+    """A retention after the first admin snapshot a run takes the second one, and plans what is due by both."""
     states = world.end_of(retained)
     assert {states[name] for name in ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones")} == {
         "success"
@@ -261,7 +260,7 @@ def test_a_run_by_looks_plans_and_what_is_approved_is_deleted(world: World, reta
 
     run = Run(world.system, APPLY, {"plan_id": plan_id, "sink": "coordinator"})
     question = run.wait_until_it_asks()
-    assert "compared with looks by Admin API" in question["body"]
+    assert "compared with admin snapshots" in question["body"]
     run.answer("Approve", by="approver")
     assert run.end() == "success", run.log()
     assert set(run.states().values()) == {"success"}

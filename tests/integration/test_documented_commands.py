@@ -118,9 +118,7 @@ def test_in_the_order_of_a_life(
 ) -> None:
     commands = sorted(sexton_commands(of_a_cluster=True), key=rank)
     kinds = {command.words[1] for command in commands}
-    assert kinds == {
-        *("doctor", "groups", "snapshot", "replicas", "transactions", "lag", "apply", "restore", "show")
-    }
+    assert kinds == {*("doctor", "groups", "snapshot", "replicas", "transactions", "lag", "apply", "restore", "show")}
 
     def each(*words: str) -> Iterator[str]:
         for command in commands:

@@ -51,8 +51,8 @@ def test_everything_is_healthy_and_an_empty_page_says_what_to_do(system: System,
     told = chromium.run_script("home.mjs", tmp_path, url=system.home.url, pages=EMPTY_PAGES, **login)
     assert told["errors"] == []
     assert set(told["health"]) == {"MetaDatabase", "Scheduler", "Triggerer", "Dag Processor"}
-    # The page comes from the database, so that its badge shows how a healthy one looks.
-    assert {tuple(look) for look in told["health"].values()} == {tuple(told["health"]["MetaDatabase"])}
+    # The page comes from the database, so that its badge shows how a healthy one admin snapshots.
+    assert {tuple(snapshot) for snapshot in told["health"].values()} == {tuple(told["health"]["MetaDatabase"])}
     assert system.api().unhealthy() == []
     for name in EMPTY_PAGES:
         assert told["pages"][name]["heading"] == "Nothing is published yet", name

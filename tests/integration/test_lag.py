@@ -33,7 +33,7 @@ from tests.plain_lag import Committed, LogRange
 APPENDED, CREATED, QUIET = "appended", "created", "quiet"
 PARTITIONS = 6
 TIMEOUT_S = 60
-LOOKS = 3
+LOOKUPS = 3
 GROUPS = 12
 SLACK_MS = 1_000
 INSTANTS, OFFSETS_AN_INSTANT = 200, 45
@@ -45,14 +45,14 @@ class Truth:
     """What is read back: timestamps by partition and offset, and the instants at which groups and logs were seen."""
 
     timestamps: dict[tuple[str, int], list[int]] = field(default_factory=dict)
-    looks: list[dict[str, Any]] = field(default_factory=list)
+    lookups: list[dict[str, Any]] = field(default_factory=list)
     """The answers of the live looks, in order."""
 
     ends: list[dict[tuple[str, int], int]] = field(default_factory=list)
     """Where the logs ended at each."""
 
     moved: list[tuple[int, int]] = field(default_factory=list)
-    """When the records between two looks were written: never before the first instant, nor after the second."""
+    """When the records between two lookups were written: never before the first instant, nor after the second."""
 
     def lag_ms(self, key: tuple[str, int], offset: int, as_of_ms: int, end: int) -> int:
         """The lag at an instant at which the log ended at `end`."""
@@ -139,21 +139,21 @@ def client_file(cluster: SecureCluster, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def truth(cluster: SecureCluster, archive: Path, client_file: Path) -> Truth:
-    """Looks between which everything moves; nothing moves while one is taken.
+    """Lookups between which everything moves; nothing moves while one is taken.
 
-    Each time the records are newer by an hour: between two looks the appends say more than timestamps do.
+    Each time the records are newer by an hour: between two lookups the appends say more than timestamps do.
     """
     rng, truth = Random(7), Truth()
     with ClusterSession(cluster.all_powerful) as session:
         wait_for_coordinators(session)
-    for number in range(LOOKS):
+    for number in range(LOOKUPS):
         began_ms = now_ms()
-        produce(cluster, rng, age_ms=(LOOKS - number) * HOUR_MS)
+        produce(cluster, rng, age_ms=(LOOKUPS - number) * HOUR_MS)
         truth.moved.append((began_ms, now_ms()))
         truth.ends.append(ends_of(cluster))
         commit(cluster, rng, truth.ends[-1])
         time.sleep(0.05)
-        truth.looks.append(told("--client-config", client_file, "--archive", archive))
+        truth.lookups.append(told("--client-config", client_file, "--archive", archive))
         time.sleep(0.5)
     truth.timestamps = read_back(cluster, truth.ends[-1])
     return truth
@@ -161,8 +161,8 @@ def truth(cluster: SecureCluster, archive: Path, client_file: Path) -> Truth:
 
 def test_every_refined_lag_is_the_truth(truth: Truth) -> None:
     seen = 0
-    for answer, ends in zip(truth.looks, truth.ends, strict=True):
-        assert answer["look"]["rounds"] <= 31
+    for answer, ends in zip(truth.lookups, truth.ends, strict=True):
+        assert answer["lookup"]["rounds"] <= 31
         assert len(answer["offsets"]) == GROUPS * (2 * PARTITIONS + 1)
         for row in answer["offsets"]:
             key = row["topic"], row["partition"]
@@ -174,7 +174,7 @@ def test_every_refined_lag_is_the_truth(truth: Truth) -> None:
             if row["lag"]:
                 assert row["basis"] == "timestamps"
             seen += 1
-    assert seen == LOOKS * GROUPS * (2 * PARTITIONS + 1)
+    assert seen == LOOKUPS * GROUPS * (2 * PARTITIONS + 1)
 
 
 def test_every_past_lag_has_the_truth_inside(truth: Truth, archive: Path) -> None:
@@ -184,7 +184,7 @@ def test_every_past_lag_has_the_truth_inside(truth: Truth, archive: Path) -> Non
     the other topic. An interval of appends is held against the time in which the record was written.
     """
     rng, seen, bases = Random(11), 0, set()
-    first_ms, last_ms = truth.moved[0][0], truth.looks[-1]["as_of_ms"]
+    first_ms, last_ms = truth.moved[0][0], truth.lookups[-1]["as_of_ms"]
     newest = {key: [*accumulate(stamps, max)] for key, stamps in truth.timestamps.items()}
     keys = [key for key in newest if key[0] != QUIET]
     partitions = {
@@ -206,7 +206,7 @@ def test_every_past_lag_has_the_truth_inside(truth: Truth, archive: Path) -> Non
             str(archive),
             committed,
             partitions,
-            cluster_id=truth.looks[-1]["cluster_id"],
+            cluster_id=truth.lookups[-1]["cluster_id"],
             as_of_ms=as_of_ms,
             slack_ms=SLACK_MS,
         )
@@ -235,8 +235,8 @@ def test_every_past_lag_has_the_truth_inside(truth: Truth, archive: Path) -> Non
 def test_a_past_look_is_answered_as_it_was(truth: Truth, archive: Path) -> None:
     """By the command, for the newest instant of the archive: the same rows without a broker."""
     now = told("--archive", archive)
-    assert now["look"] is None
-    assert (now["as_of_ms"], now["offsets"]) == (truth.looks[-1]["as_of_ms"], truth.looks[-1]["offsets"])
+    assert now["lookup"] is None
+    assert (now["as_of_ms"], now["offsets"]) == (truth.lookups[-1]["as_of_ms"], truth.lookups[-1]["offsets"])
 
 
 def test_as_a_table(truth: Truth, archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -262,7 +262,7 @@ def hurt(cluster: SecureCluster, truth: Truth, archive: Path, client_file: Path)
 
     Not planted: topics that are gone or made anew. A broker deletes the offsets of a topic with it.
     """
-    assert truth.looks
+    assert truth.lookups
     config = cluster.all_powerful
     admin = make_topics(config, {"shrunk": 1, "held": 1})
     plain = Producer({**config.for_confluent(), "log_level": 0})

@@ -294,7 +294,9 @@ def test_a_broker_that_is_down_is_named(diverged: Diverged) -> None:
     assert {row.in_isr for (_, node), row in diverged.without_c.items() if node == C} == {False}
 
 
-def test_a_look_finds_the_transaction_that_is_open_on_one_replica(cluster: ThreeBrokers, diverged: Diverged) -> None:
+def test_a_snapshot_finds_the_transaction_that_is_open_on_one_replica(
+    cluster: ThreeBrokers, diverged: Diverged
+) -> None:
     part = cluster.log_partition_of(PENDING)
     assert {key for key, row in diverged.with_c.items() if row.suspicion} == {(part, C)}
     row = diverged.with_c[part, C]

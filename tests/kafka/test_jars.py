@@ -79,9 +79,7 @@ def test_fetched_once_then_found(tmp_path: Path, lock: Path, serve: Serve) -> No
     assert asked == list(CONTENT)
 
 
-def test_only_the_damaged_one_is_fetched_again(
-    tmp_path: Path, lock: Path, serve: Serve
-) -> None:
+def test_only_the_damaged_one_is_fetched_again(tmp_path: Path, lock: Path, serve: Serve) -> None:
     serve(CONTENT)
     first, second = jars.ensure(tmp_path, "kafka", lock=lock)
     asked = serve(CONTENT)

@@ -234,7 +234,7 @@ def test_a_follower_that_is_behind_is_waited_for(cluster: FakeReplicas) -> None:
     assert suspicious(cluster, catch_up_s=30) == {C}
 
 
-def test_a_transaction_that_ends_during_the_look_is_not_suspicious(cluster: FakeReplicas) -> None:
+def test_a_transaction_that_ends_during_the_snapshot_is_not_suspicious(cluster: FakeReplicas) -> None:
     """All three have it open when the leader is asked first; it ends before the followers are asked, or after."""
     for ended_after in range(1, 12):
         for broker in BROKERS:

@@ -70,7 +70,7 @@ class Logs:
         return f"DESCRIBE on topic {topic}" if name == "TOPIC_AUTHORIZATION_FAILED" else None
 
 
-def look(logs: Logs, offsets: Mapping[int, set[int]], known: Mapping[Any, TimeBounds] | None = None) -> Any:
+def look_up(logs: Logs, offsets: Mapping[int, set[int]], known: Mapping[Any, TimeBounds] | None = None) -> Any:
     nothing = Bounds(low_ms=None, high_ms=None)
     wanted = {
         ("t", number): {at: known["t", number].newest(at) if known else nothing for at in some}
@@ -100,7 +100,7 @@ def test_every_offset_to_the_millisecond(log: list[int], data: st.DataObject) ->
     start = data.draw(st.integers(0, len(log) - 1))
     offsets = data.draw(st.sets(st.integers(start, len(log)), min_size=1, max_size=3))
     logs = Logs(log, start=start)
-    found = look(logs, {0: offsets})
+    found = look_up(logs, {0: offsets})
     assert found.rounds <= 1 + ROUNDS
     assert not found.unanswered
     newest = [*accumulate(log[start:], max)]
@@ -111,38 +111,38 @@ def test_every_offset_to_the_millisecond(log: list[int], data: st.DataObject) ->
             assert seen.low_ms >= AS_OF_MS
         else:
             assert seen.low_ms == seen.high_ms == newest[offset - start]
-    again = look(logs, {0: offsets}, {("t", 0): bounds(found, 0, start)})
+    again = look_up(logs, {0: offsets}, {("t", 0): bounds(found, 0, start)})
     assert (again.rounds, again.questions) == (0, 0)
 
 
 def test_steady_traffic_needs_few_rounds() -> None:
     logs = Logs(*([BASE_MS + n * 60_000 for n in range(5_000)] for _ in range(20)))
-    found = look(logs, {n: {17 + n * 200} for n in range(20)})
+    found = look_up(logs, {n: {17 + n * 200} for n in range(20)})
     assert found.rounds <= 4
     assert len(logs.requests) <= 8
 
 
 def test_many_offsets_of_a_partition_go_in_several_requests() -> None:
     logs = Logs([BASE_MS + n * n * 1_000 for n in range(500)])
-    found = look(logs, {0: {3, 50, 333, 499}})
+    found = look_up(logs, {0: {3, 50, 333, 499}})
     for offset in (3, 50, 333, 499):
         assert bounds(found, 0).newest(offset) == exactly(BASE_MS + offset * offset * 1_000)
 
 
 def test_at_its_end_nothing_is_asked() -> None:
     logs = Logs([BASE_MS])
-    assert look(logs, {0: {1, 2}}).questions == 0
+    assert look_up(logs, {0: {1, 2}}).questions == 0
 
 
 def test_before_the_log_start_only_its_first_record_is_asked() -> None:
     logs = Logs([BASE_MS, BASE_MS + 1, BASE_MS + 2], start=2)
-    found = look(logs, {0: {0}})
+    found = look_up(logs, {0: {0}})
     assert found.questions == 1
     assert bounds(found, 0, 2).newest(2).low_ms == BASE_MS + 2
 
 
 def test_an_open_transaction() -> None:
-    found = look(Logs([BASE_MS] * 3, [BASE_MS], stable=1), {0: {0}, 1: {0}})
+    found = look_up(Logs([BASE_MS] * 3, [BASE_MS], stable=1), {0: {0}, 1: {0}})
     of_source = {key: [p.offset for p in points if p.source == "last_stable"] for key, points in found.points.items()}
     assert of_source == {("t", 0): [1], ("t", 1): []}
 
@@ -150,7 +150,7 @@ def test_an_open_transaction() -> None:
 def test_what_may_pass_is_asked_again() -> None:
     logs = Logs([BASE_MS], [BASE_MS])
     logs.errors = {0: [NOT_LEADER, NOT_LEADER], 1: [NO_LEADER]}
-    found = look(logs, {0: {0}, 1: {0}})
+    found = look_up(logs, {0: {0}, 1: {0}})
     assert not found.unanswered
     assert bounds(found, 0).newest(0) == exactly(BASE_MS)
 
@@ -163,7 +163,7 @@ def test_a_partition_that_keeps_failing_is_left_out(error: int, why: str) -> Non
     """And the others are not."""
     logs = Logs([BASE_MS], [BASE_MS])
     logs.errors = {0: [error] * 9}
-    found = look(logs, {0: {0}, 1: {0}})
+    found = look_up(logs, {0: {0}, 1: {0}})
     assert found.unanswered == {("t", 0): why}
     assert bounds(found, 1).newest(0) == exactly(BASE_MS)
 
@@ -171,10 +171,10 @@ def test_a_partition_that_keeps_failing_is_left_out(error: int, why: str) -> Non
 def test_a_broker_that_goes_away() -> None:
     logs = Logs([BASE_MS])
     logs.breaks = 2
-    assert not look(logs, {0: {0}}).unanswered
+    assert not look_up(logs, {0: {0}}).unanswered
     logs.breaks = 9
-    assert look(logs, {0: {0}}).unanswered == {("t", 0): "gone"}
+    assert look_up(logs, {0: {0}}).unanswered == {("t", 0): "gone"}
 
 
 def test_a_partition_that_is_not_there() -> None:
-    assert look(Logs([BASE_MS]), {7: {0}}).unanswered == {("t", 7): "the cluster shows no such partition"}
+    assert look_up(Logs([BASE_MS]), {7: {0}}).unanswered == {("t", 7): "the cluster shows no such partition"}

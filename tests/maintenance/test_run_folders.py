@@ -74,7 +74,7 @@ def test_nothing_that_a_link_leads_to_goes(tmp_path: Path) -> None:
     assert (kept / "run.json").is_file()
 
 
-def test_files_that_go_while_one_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_go_while_one_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_folder(tmp_path, "offset_retention", "at work")
     walk = os.walk
 

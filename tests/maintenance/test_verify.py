@@ -76,7 +76,7 @@ def test_a_part_in_which_it_died_is_read_again(archive: Archive, monkeypatch: py
     def die(*_: object, **__: object) -> None:
         raise OSError("the store is away")
 
-    for name in ("look", "write_state"):
+    for name in ("verify_archive", "write_state"):
         with monkeypatch.context() as patch:
             patch.setattr(verify, name, die)
             with pytest.raises(OSError, match="away"):
@@ -166,7 +166,7 @@ def test_many_findings_are_few_alerts(
 ) -> None:
     findings = [Finding(kind="damaged", where=str(number), what="bad") for number in range(count)]
     told = Verified(segments=1, read=1, read_bytes=1, detached=0, findings=findings)
-    monkeypatch.setattr(verify, "look", lambda *_, **__: told)
+    monkeypatch.setattr(verify, "verify_archive", lambda *_, **__: told)
     found = verified(archive)
     assert (len(found.alerts), found.findings, found.corrupt) == (alerts, count, 0)
 

@@ -1,4 +1,5 @@
-"""A run by looks from its archive to the lake: what is due at both ends is planned, what only bytes show is NULL."""
+"""A run from admin snapshots from its archive to the lake: what is due at both ends is planned, what only bytes show is
+NULL."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +7,7 @@ from typing import Any
 import pytest
 
 from sexton.analysis.forecast_result import FolderTables
-from sexton.archive.admin_looks import AdminLooks
+from sexton.archive.admin_snapshots import AdminSnapshots
 from sexton.errors import NoCoverage
 from sexton.history.published_story import published_story
 from sexton.lake.catalog import Lake
@@ -21,13 +22,13 @@ from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.processes import SerialEngine
 from sexton.tables import TABLES
-from tests.archive.admin_looks import write_look
+from tests.archive.admin_snapshots import write_snapshot
 from tests.archived import CLUSTER, Archive
 from tests.lake_session import check_by_duckdb, engine_of, iceberg_session, lake_at, use_lake
 
 MINUTE_MS = 60_000
 NOW_MS = 1_790_000_000_000
-LOOKS = 15
+SNAPSHOTS = 15
 """One a minute; the broker's retention is ten of them."""
 
 
@@ -36,8 +37,8 @@ def archive(tmp_path: Path) -> Archive:
     """`old` became Empty twelve minutes ago, `edge` between nine and ten, `new` two; `busy` has a member, `simple`
     commits for itself, `no` is refused."""
     archive = Archive(tmp_path / "archive")
-    for number in range(LOOKS):
-        ago = LOOKS - 1 - number
+    for number in range(SNAPSHOTS):
+        ago = SNAPSHOTS - 1 - number
         stable = {"state": "Stable", "subscribed_topics": ["t"]}
         groups: dict[str, dict[str, Any]] = {
             "old": {} if ago <= 12 else stable,
@@ -48,7 +49,7 @@ def archive(tmp_path: Path) -> Archive:
             "no": {"error": "GROUP_AUTHORIZATION_FAILED"},
         }
         offsets = {(name, "t", 0): 5 for name in groups}
-        write_look(archive, NOW_MS - ago * MINUTE_MS, groups, offsets)
+        write_snapshot(archive, NOW_MS - ago * MINUTE_MS, groups, offsets)
     return archive
 
 
@@ -76,15 +77,15 @@ def test_only_what_is_due_at_both_ends_is_planned(archive: Archive, tmp_path: Pa
     assert (record.coverage, record.as_of_ms, record.retention_ms) == ("admin", NOW_MS, 10 * MINUTE_MS)
     verdicts = rows(out, record, "offset_verdicts")
     assert {row["group_id"]: (row["broker_verdict"], row["broker_reason"]) for row in verdicts} == {
-        "old": ("expire", "expired"), "edge": ("unknown", "between_looks"), "new": ("keep", "not_due"),
-        "busy": ("keep", "subscribed"), "simple": ("unknown", "between_looks"), "no": ("unknown", "not_answered"),
+        "old": ("expire", "expired"), "edge": ("unknown", "between_snapshots"), "new": ("keep", "not_due"),
+        "busy": ("keep", "subscribed"), "simple": ("unknown", "between_snapshots"), "no": ("unknown", "not_answered"),
     }  # fmt: skip
     (planned,) = rows(out, record, "tombstones")  # no record of the group: what it has pending is not shown
     assert (planned["group_id"], planned["target_committed_offset"], planned["target_log_offset"]) == ("old", 5, None)
     validate_tables.check_folder(RunFolder(out))
     summary = write_report(out)
     assert [check for check in summary.checks if not check.success] == []
-    assert summary.expiring.unknown == {"between_looks": 2, "not_answered": 1}
+    assert summary.expiring.unknown == {"between_snapshots": 2, "not_answered": 1}
     assert (summary.due, summary.run.coverage) == (1, "admin")
     assert "by Admin API, the log is not read: hidden" in (out / "report.html").read_text(encoding="utf-8")
 
@@ -109,16 +110,16 @@ def test_a_rule_counts_from_the_later_end(archive: Archive, tmp_path: Path) -> N
     assert sorted(group_ids(rows(out, record, "tombstones"))) == ["edge", "old"]
 
 
-def test_an_older_look_that_is_damaged_ends_no_run(archive: Archive, tmp_path: Path) -> None:
-    damaged = Path(archive.root) / CLUSTER / "admin_looks" / str(NOW_MS - 5 * MINUTE_MS) / "offsets.parquet"
+def test_an_older_snapshot_that_is_damaged_ends_no_run(archive: Archive, tmp_path: Path) -> None:
+    damaged = Path(archive.root) / CLUSTER / "admin_snapshots" / str(NOW_MS - 5 * MINUTE_MS) / "offsets.parquet"
     damaged.write_bytes(b"damaged")
     with SerialEngine("test", quiet=True) as engine:
         record = run(engine, tmp_path / "run", archive)
     assert group_ids(rows(tmp_path / "run", record, "tombstones")) == ["old"]
-    assert any(warning.startswith(f"a look is left out: {damaged}") for warning in record.warnings)
+    assert any(warning.startswith(f"an admin snapshot is left out: {damaged}") for warning in record.warnings)
 
 
-def test_an_instant_without_a_look(archive: Archive, tmp_path: Path) -> None:
+def test_an_instant_without_a_snapshot(archive: Archive, tmp_path: Path) -> None:
     with SerialEngine("test", quiet=True) as engine, pytest.raises(NoCoverage):
         run(engine, tmp_path / "run", archive, as_of_ms=NOW_MS + 1)
 
@@ -144,11 +145,11 @@ def test_a_run_is_checked_and_published(
     assert {row["table"] for row in checks if row["observed"] == NEEDS_LOG} >= {"load_profile", "runs"}
     publish_tables.run(engine, RunFolder(out), archive=archive.root)
     plan = read_plan(archive.fs, archive.root, CLUSTER, str(record.plan_id))
-    look = AdminLooks(archive.fs, archive.root, CLUSTER).at(NOW_MS)
-    assert look is not None
-    assert plan.record.look is not None
-    assert (plan.record.coverage, plan.record.look.taken_at_ms) == ("admin", look.taken_at_ms)
-    assert plan.record.look.sha256 == look.sha256
+    snapshot = AdminSnapshots(archive.fs, archive.root, CLUSTER).at(NOW_MS)
+    assert snapshot is not None
+    assert plan.record.snapshot is not None
+    assert (plan.record.coverage, plan.record.snapshot.taken_at_ms) == ("admin", snapshot.taken_at_ms)
+    assert plan.record.snapshot.sha256 == snapshot.sha256
     assert set(plan.tombstones["record_type"].to_pylist()) == {1}
     (published,) = published_runs(lake, CLUSTER)
     assert (published.row["coverage"], published.row["as_of_ms"]) == ("admin", NOW_MS)
@@ -175,14 +176,14 @@ def test_a_run_is_checked_and_published(
 
 
 def changed(archive: Archive) -> None:
-    """Two looks more: `busy` has committed, `old` is gone, and so is an offset of a group that stays."""
+    """Two admin snapshots more: `busy` has committed, `old` is gone, and so is an offset of a group that stays."""
     stable = {"state": "Stable", "subscribed_topics": ["t"]}
     groups: dict[str, dict[str, Any]] = {"edge": {}, "new": {}, "busy": stable, "simple": {"protocol_type": None}}
-    write_look(archive, NOW_MS + MINUTE_MS, groups, {("busy", "t", 0): 5, ("new", "t", 0): 5, ("new", "t", 1): 7})
-    write_look(archive, NOW_MS + 2 * MINUTE_MS, groups, {("busy", "t", 0): 6, ("new", "t", 0): 5})
+    write_snapshot(archive, NOW_MS + MINUTE_MS, groups, {("busy", "t", 0): 5, ("new", "t", 0): 5, ("new", "t", 1): 7})
+    write_snapshot(archive, NOW_MS + 2 * MINUTE_MS, groups, {("busy", "t", 0): 6, ("new", "t", 0): 5})
 
 
-def test_changes_between_looks_have_intervals_and_every_candidate(archive: Archive, tmp_path: Path) -> None:
+def test_changes_between_snapshots_have_intervals_and_every_candidate(archive: Archive, tmp_path: Path) -> None:
     changed(archive)
     out = tmp_path / "run"
     with SerialEngine("test", quiet=True) as engine:

@@ -229,10 +229,10 @@ def test_how_far_it_is(archive: Archive, tmp_path: Path, monkeypatch: pytest.Mon
     real, told = validate_tables.check_folder, list[tuple[int, int]]()
 
     @contextmanager
-    def after_each(look: Callable[[], None]) -> Iterator[None]:
+    def after_each(snapshot: Callable[[], None]) -> Iterator[None]:
         def check(folder: RunFolder) -> RunRecord:
             record = real(folder)
-            look()
+            snapshot()
             return record
 
         with monkeypatch.context() as patch:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton.archive.files import record_json
-from sexton.archive.time_points import SCHEMA, Look, look_manifest
+from sexton.archive.time_points import SCHEMA, OffsetLookup, lookup_manifest
 from sexton.pipeline.measure_lag import COMMITTED, Instant, committed_with_pending, measure
 from sexton.tables import COMMITTED_OFFSETS, PENDING_OFFSETS
 from tests.archived import CLUSTER, Archive
@@ -28,7 +28,7 @@ SETTINGS = {"retention.ms": str(48 * HOUR_MS), "cleanup.policy": "delete"}
 
 
 class Size:
-    """An archive with a snapshot an hour and one look; every log took a day to reach END."""
+    """An archive with a snapshot an hour and one lookup; every log took a day to reach END."""
 
     def __init__(self, folder: Path, topics: int) -> None:
         self.rng = np.random.default_rng(3)
@@ -44,7 +44,7 @@ class Size:
             self.archive.topics = [{"topic": name, "id": f"id-{name}", "partitions": ends} for name in self.names]
             self.archive.snapshot(AS_OF_MS - (HOURS - 1 - hour) * HOUR_MS)
         self.answered = np.sort(self.rng.integers(0, END, (self.count, ANSWERS)), axis=1)
-        self._write_look()
+        self._write_lookup()
 
     def instant(self) -> Instant:
         """Some groups at the end, some anywhere, most where it was asked."""
@@ -90,7 +90,7 @@ class Size:
             "partition": pa.array((number % PARTITIONS_A_TOPIC).astype(np.int32)),
         }
 
-    def _write_look(self) -> None:
+    def _write_lookup(self) -> None:
         number, offset = np.repeat(np.arange(self.count), ANSWERS), self.answered.ravel()
         at_ms = AS_OF_MS - HOURS * HOUR_MS + offset * (HOURS * HOUR_MS) // END
         asked_ms = at_ms - self.rng.integers(0, 3, len(at_ms))
@@ -105,14 +105,14 @@ class Size:
         sink = pa.BufferOutputStream()
         pq.write_table(points, sink)
         data = sink.getvalue().to_pybytes()
-        look = Look(
+        look_up = OffsetLookup(
             cluster_id=CLUSTER, as_of_ms=AS_OF_MS, asked_at_ms=AS_OF_MS + 5, points=points.num_rows, rounds=9,
             sha256=hashlib.sha256(data).hexdigest(), topics=self.topics,
         )  # fmt: skip
-        manifest = Path(look_manifest(self.archive.root, CLUSTER, look.asked_at_ms))
+        manifest = Path(lookup_manifest(self.archive.root, CLUSTER, look_up.asked_at_ms))
         manifest.parent.mkdir()
         manifest.with_suffix(".parquet").write_bytes(data)
-        manifest.write_bytes(record_json(look))
+        manifest.write_bytes(record_json(look_up))
 
     def _points(
         self,

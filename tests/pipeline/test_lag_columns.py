@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sexton.archive.time_points import Key, TimePoint, write_look
+from sexton.archive.time_points import Key, TimePoint, write_lookup
 from sexton.pipeline import measure_lag
 from sexton.pipeline.measure_lag import measure
 from tests import plain_lag
@@ -22,7 +22,7 @@ KEYS: list[Key] = [(topic, number) for topic in IDS for number in range(3)]
 
 
 def some_point(rng: Random, as_of_ms: int) -> TimePoint:
-    """Anything that a look may have been answered, also answers that contradict each other."""
+    """Anything that a lookup may have been answered, also answers that contradict each other."""
     offset, at_ms = rng.randrange(END), START_MS + rng.randrange(SPAN_MS)
     source = rng.choice(("list_offsets", "list_offsets", "log_end", "log_start", "last_stable", "epoch_end"))
     point = TimePoint(offset=offset, timestamp_ms=as_of_ms, source=source)  # type: ignore[arg-type]
@@ -77,11 +77,11 @@ def a_world(rng: Random, folder: Path) -> tuple[Archive, World, list[Committed]]
         seen = {key: [some_point(rng, of_ms) for _ in range(rng.randrange(6))] for key in KEYS}
         settings = {topic: some_settings(rng) for topic in IDS}
         settings = {topic: each for topic, each in settings.items() if each}
-        write_look(
+        write_lookup(
             archive.fs, archive.root, cluster_id=CLUSTER, as_of_ms=of_ms, asked_at_ms=asked_at_ms, rounds=1,
             topic_ids={**IDS, "c": rng.choice(("id-c", None))}, points=seen, topics=settings,
         )  # fmt: skip
-        topics = topics if topics else settings  # of one look only, see below
+        topics = topics if topics else settings  # of one lookup only, see below
         for key, some in seen.items():
             points[key] += some
         if topics:

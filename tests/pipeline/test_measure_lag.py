@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sexton.archive.time_points import Key, TimePoint, write_look
+from sexton.archive.time_points import Key, TimePoint, write_lookup
 from sexton.pipeline.measure_lag import Instant, measure
 from tests.archived import CLUSTER, Archive
 from tests.lag_tables import instant_of
@@ -47,10 +47,10 @@ def offset(committed_offset: int, **rest: object) -> Committed:
     return replace(one, **rest)  # type: ignore[arg-type]
 
 
-def look(
+def look_up(
     archive: Archive, *points: TimePoint, as_of_ms: int = START_MS, settings: dict[str, str] | None = None
 ) -> None:
-    write_look(
+    write_lookup(
         archive.fs,
         archive.root,
         cluster_id=CLUSTER,
@@ -81,7 +81,7 @@ def only(archive: Archive, one: Committed, *, as_of_ms: int = START_MS) -> Any:
 
 
 def test_refined(archive: Archive) -> None:
-    look(archive, answer(40, 9_000))
+    look_up(archive, answer(40, 9_000))
     row = only(archive, offset(40))
     assert (row.lag, row.lag_min_ms, row.lag_max_ms, row.basis) == (60, 9_000, 9_000, "timestamps")
     assert (row.timestamp_type, row.would_reset) == ("CreateTime", None)
@@ -118,14 +118,14 @@ def test_would_reset(archive: Archive, committed_offset: int, rest: dict[str, ob
 )  # fmt: skip
 def test_truncated(archive, leader_epoch, committed_offset, reason, diverged_at):
     """The log leaves epoch 3 at 40, has no epoch 4, and nobody asked for epoch 5."""
-    look(archive, left(3, 40), left(4, -1))
+    look_up(archive, left(3, 40), left(4, -1))
     row = only(archive, offset(committed_offset, leader_epoch=leader_epoch))
     assert (row.would_reset, row.diverged_at, row.leader_epoch) == (reason, diverged_at, leader_epoch)
 
 
-def test_a_truncation_is_known_from_the_look_on_that_saw_it(archive: Archive) -> None:
-    look(archive, left(3, 100))
-    look(archive, left(3, 40, hours=2), as_of_ms=START_MS + 2 * HOUR_MS)
+def test_a_truncation_is_known_from_the_snapshot_on_that_saw_it(archive: Archive) -> None:
+    look_up(archive, left(3, 100))
+    look_up(archive, left(3, 40, hours=2), as_of_ms=START_MS + 2 * HOUR_MS)
     asked = {
         hours: only(archive, offset(50, leader_epoch=3), as_of_ms=START_MS + hours * HOUR_MS) for hours in range(4)
     }
@@ -133,16 +133,16 @@ def test_a_truncation_is_known_from_the_look_on_that_saw_it(archive: Archive) ->
 
 
 def test_of_another_topic_of_that_name_nothing_is_known(archive: Archive) -> None:
-    look(archive, answer(40, 9_000), TimePoint(offset=40, timestamp_ms=START_MS, source="last_stable"))
+    look_up(archive, answer(40, 9_000), TimePoint(offset=40, timestamp_ms=START_MS, source="last_stable"))
     mine, other = measured(instant(archive, offset(40), offset(40, topic_id="another")))
     assert (mine.lag, mine.lag_min_ms, mine.held_at) == (60, 9_000, 40)
     assert (other.lag, other.log_end_offset, other.lag_min_ms, other.lag_max_ms, other.held_at) == (None,) * 5
     assert other.would_reset == "topic_recreated"
 
 
-def test_the_log_start_of_the_newest_look_counts(archive: Archive) -> None:
+def test_the_log_start_of_the_newest_snapshot_counts(archive: Archive) -> None:
     started = TimePoint(offset=50, timestamp_ms=START_MS, source="log_start")
-    look(archive, replace(started, timestamp_ms=START_MS + 1), as_of_ms=START_MS + 1)
+    look_up(archive, replace(started, timestamp_ms=START_MS + 1), as_of_ms=START_MS + 1)
     assert only(archive, offset(40)).would_reset is None
     assert only(archive, offset(40), as_of_ms=START_MS + 1).would_reset == "behind_log_start"
 
@@ -153,14 +153,14 @@ def test_hidden_topics_are_not_gone(archive: Archive) -> None:
 
 
 def test_held_by_an_open_transaction(archive: Archive) -> None:
-    """At the instant of a look, and between two that saw the same; a look says nothing of later instants."""
+    """At the instant of a lookup, and between two that saw the same; a lookup says nothing of later instants."""
 
     def held(hours: int) -> int | None:
         return only(archive, offset(40), as_of_ms=START_MS + hours * HOUR_MS).held_at
 
     def see(hours: int) -> None:
         at_ms = START_MS + hours * HOUR_MS
-        look(archive, TimePoint(offset=40, timestamp_ms=at_ms, source="last_stable"), as_of_ms=at_ms)
+        look_up(archive, TimePoint(offset=40, timestamp_ms=at_ms, source="last_stable"), as_of_ms=at_ms)
 
     see(0)
     assert [only(archive, offset(at)).held_at for at in (39, 40, 41)] == [None, 40, None]
@@ -170,25 +170,25 @@ def test_held_by_an_open_transaction(archive: Archive) -> None:
 
 
 def test_retention_takes_it_no_earlier(archive: Archive) -> None:
-    look(archive, answer(40, 9_000))
+    look_up(archive, answer(40, 9_000))
     assert only(archive, offset(40)).loses_at_min_ms == START_MS - 9_000 + HOUR_MS
     assert only(archive, offset(5)).loses_at_min_ms is None
 
 
 def test_at_the_end_there_is_nothing_to_lose(archive: Archive) -> None:
-    look(archive, answer(40, 9_000), TimePoint(offset=100, timestamp_ms=START_MS + 5, source="log_end"))
+    look_up(archive, answer(40, 9_000), TimePoint(offset=100, timestamp_ms=START_MS + 5, source="log_end"))
     row = only(archive, offset(100))
     assert (row.basis, row.loses_at_min_ms) == ("log_end", None)
 
 
 @pytest.mark.parametrize("settings", [{"retention.ms": "-1"}, {"cleanup.policy": "compact"}])
 def test_what_no_retention_takes(archive: Archive, settings: dict[str, str]) -> None:
-    look(archive, answer(40, 9_000), settings=settings)
+    look_up(archive, answer(40, 9_000), settings=settings)
     assert only(archive, offset(40)).loses_at_min_ms is None
 
 
-def test_settings_are_those_of_the_newest_look_so_far(archive: Archive) -> None:
-    look(archive, as_of_ms=START_MS - HOUR_MS, settings={"message.timestamp.type": "LogAppendTime"})
-    look(archive, as_of_ms=START_MS + HOUR_MS)
+def test_settings_are_those_of_the_newest_snapshot_so_far(archive: Archive) -> None:
+    look_up(archive, as_of_ms=START_MS - HOUR_MS, settings={"message.timestamp.type": "LogAppendTime"})
+    look_up(archive, as_of_ms=START_MS + HOUR_MS)
     types = [only(archive, offset(40), as_of_ms=START_MS + ago * HOUR_MS).timestamp_type for ago in (-2, -1, 0, 1)]
     assert types == ["LogAppendTime", "LogAppendTime", "LogAppendTime", "CreateTime"]

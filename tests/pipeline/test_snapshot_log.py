@@ -53,11 +53,11 @@ def test_it_waits_until_the_instant_has_settled(monkeypatch: pytest.MonkeyPatch)
     class Connected(Exception):
         pass
 
-    def look(*_: object, taken_at_ms: int, **__: object) -> None:
+    def snapshot(*_: object, taken_at_ms: int, **__: object) -> None:
         assert taken_at_ms >= 5_500
         raise Connected
 
-    monkeypatch.setattr(snapshot_log, "_look", look)
+    monkeypatch.setattr(snapshot_log, "_survey", snapshot)
     config = ClientConfig(bootstrap_servers="nobody:1")
     request = SnapshotRequest(config=config, archive="unused", as_of_ms=5_000, settle_ms=500)
     with pytest.raises(Connected):

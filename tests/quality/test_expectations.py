@@ -93,7 +93,7 @@ DECLARED = (*CHECKED_TABLES, TABLES["offset_changes"])
 
 def rules_of(column: Column) -> Iterator[tuple[str, object]]:
     """Every expectation of the values of a column, and a value that breaks it."""
-    if column.known_from == "looks":
+    if column.known_from == "admin_snapshots":
         yield "origin", world.DEFAULTS[column.type]
     elif not column.nullable:
         yield "not_null", None
@@ -305,7 +305,7 @@ def test_every_expectation_is_one_that_a_test_breaks() -> None:
     found = {(each.table, each.name) for suite in suites_of(RUN).values() for each in suite}
     assert found == derived | set(BY_ROWS) | BY_THE_RUN
     names = {each.name for each in declared_expectations(TABLES["offset_changes"], WITH_CHANGES)}
-    columns = [column for column in TABLES["offset_changes"].columns if column.known_from != "looks"]
+    columns = [column for column in TABLES["offset_changes"].columns if column.known_from != "admin_snapshots"]
     assert names == {
         *("written", "columns", "origin", "of_the_run", "not_null", "unique", "below_cut"),
         *(f"minimum_{column.minimum}_{column.severity}" for column in columns if column.minimum is not None),

@@ -43,9 +43,7 @@ def sound(drawn: random.Random) -> Rows:
                     rows["committed_offsets"].append(world.offset("committed_offsets", *at))
                     rows["offset_verdicts"].append(world.verdict(*at, verdict))
                 if verdict == "expire":
-                    rows["tombstones"].append(
-                        world.tombstone(position, at[2], log_partition=part, group_id=group_id)
-                    )
+                    rows["tombstones"].append(world.tombstone(position, at[2], log_partition=part, group_id=group_id))
                     position += 1
             if verdicts and "keep" not in verdicts:
                 rows["tombstones"].append(world.tombstone(position, None, log_partition=part, group_id=group_id))
@@ -79,9 +77,7 @@ def test_nothing_that_is_broken_is_proven(drawn: int, full: bool) -> None:
         change(rows, source)
         tables = tables_of(rows)
         claimed = proofs_of(tables, divided_at=source.choice(["", "", GROUPS[1][4]]))
-        asked = {
-            name: [each for each in suite if (name, each.name) in claimed] for name, suite in suites.items()
-        }
+        asked = {name: [each for each in suite if (name, each.name) in claimed] for name, suite in suites.items()}
         assert not any(count_broken(tables, asked, RUN).values()), seed
         refuted += len(BY_ROWS - claimed)
     assert refuted

@@ -43,7 +43,7 @@ def row(table: str, **values: Any) -> dict[str, Any]:
     """A row with something in every column that may not be NULL."""
     found = {
         column.name: None
-        if column.nullable or column.known_from == "looks"
+        if column.nullable or column.known_from == "admin_snapshots"
         else (column.allowed or [DEFAULTS[column.type]])[0]
         for column in TABLES[table].columns
     }

@@ -187,7 +187,7 @@ def test_what_is_not_shown_is_counted(tmp_path: Path) -> None:
     assert "20 of 30 groups shown; 10 more in the tables." in html
 
 
-def test_log_partitions_that_need_a_look_come_first(tmp_path: Path) -> None:
+def test_log_partitions_that_need_a_snapshot_come_first(tmp_path: Path) -> None:
     rows = [{"log_partition": number, "load_would_fail": number == 60} for number in range(80)]
     html = render_page(summarize(write_run_folder(tmp_path, {"load_profile": rows})))
     assert "would fail" in html

@@ -99,6 +99,6 @@ def test_an_empty_run(tmp_path: Path) -> None:
 
 
 def test_where_no_log_was_read(tmp_path: Path) -> None:
-    text = printed(tmp_path, {"coverage": "admin", "origins": ("looks",), "partition_count": None})
+    text = printed(tmp_path, {"coverage": "admin", "origins": ("admin_snapshots",), "partition_count": None})
     assert "segments: coverage admin" in text
     assert "log partitions" not in text

@@ -1,6 +1,5 @@
 """Declarations are whole, and what is derived from them is current."""
 
-
 import pyarrow as pa
 import pytest
 

@@ -1,9 +1,8 @@
 """The dashboard's pictures in docs/images, made again: `python -m tests.ui.shots LAKE [FOLDER]`.
 
 LAKE is one of `tests.ui.generated`. With `--lost` the pictures are those of docs/how-to/last-month.md, of the var/ in
-which the archive of `tests.ui.month` became a history. That pages look right in each look, and that nothing is wider
-than its window, is what test_browser.py sees to.
-"""
+which the archive of `tests.ui.month` became a history. That pages look right in each admin snapshot, and that nothing
+is wider than its window, is what test_browser.py sees to."""
 
 import json
 import shutil

@@ -86,7 +86,7 @@ def base(world: WrittenLake, files: Path, needs_browser: None) -> Iterator[str]:
 
 
 def look(folder: Path, pages: list[dict[str, Any]], **options: Any) -> list[dict[str, Any]]:
-    """What the browser tells of pages, by page and look."""
+    """What the browser tells of pages, by page and admin snapshot."""
     asked = {"pages": pages, "looks": LOOKS, "shots": SHOTS in os.environ, **options}
     found: list[dict[str, Any]] = chromium.run_script("check.mjs", folder, **asked)
     return found

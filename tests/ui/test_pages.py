@@ -522,13 +522,13 @@ def test_the_newest_run_is_the_default(client: TestClient) -> None:
 
 
 @pytest.fixture(scope="module")
-def by_looks(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+def by_admin(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     """A run of a cluster that hides its log: an offset whose verdict looks leave open, and one due at both ends."""
     lake = lake_at(tmp_path_factory.mktemp("by-looks"))
     offset = {"group_id": "g", "topic": "t", "committed_offset": 5}
     hidden = {"commit_timestamp_ms": None, "log_offset": None, "producer_id": None}
     looked = {"commit_after_ms": FIRST_MS - 3 * HOUR_MS, "commit_by_ms": FIRST_MS - HOUR_MS, "is_unstable": False}
-    open_one = {"broker_verdict": "unknown", "broker_reason": "between_looks", "due_after_ms": FIRST_MS - HOUR_MS}
+    open_one = {"broker_verdict": "unknown", "broker_reason": "between_snapshots", "due_after_ms": FIRST_MS - HOUR_MS}
     due = {"broker_verdict": "expire", "broker_reason": "expired", "due_after_ms": FIRST_MS - 2 * HOUR_MS}
     verdict = {"group_id": "g", "topic": "t"}
     tables = {
@@ -547,15 +547,15 @@ def by_looks(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
 @pytest.mark.parametrize(
     "path", ["/", "/groups", "/offsets", "/log", "/runs", "/checks", "/plans", "/what-if", "/group"]
 )
-def test_every_page_of_a_run_by_looks(by_looks: TestClient, path: str, language: str) -> None:
-    html = page(by_looks, path, lang=language, **({"id": "g"} if path == "/group" else {}))
+def test_every_page_of_a_run_by_admin(by_admin: TestClient, path: str, language: str) -> None:
+    html = page(by_admin, path, lang=language, **({"id": "g"} if path == "/group" else {}))
     assert html.count("<h1>") == 1
 
 
-def test_a_run_by_looks_says_so_and_shows_intervals(by_looks: TestClient) -> None:
-    assert "without the log" in Html(page(by_looks, "/")).text
+def test_a_run_by_admin_says_so_and_shows_intervals(by_admin: TestClient) -> None:
+    assert "without the log" in Html(page(by_admin, "/")).text
     for path, query in (("/offsets", {}), ("/group", {"id": "g"})):
-        shown = Html(page(by_looks, path, **query)).text
+        shown = Html(page(by_admin, path, **query)).text
         assert "unknown" in shown
         assert "since 1 h – in 1 h" in shown
         assert "since 2 h – since 1 h" in shown

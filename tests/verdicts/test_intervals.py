@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.coordinator.profiles import NEWEST
-from sexton.runs.look_tables import with_nulls
+from sexton.runs.admin_tables import with_nulls
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import judge_unblocked
 from sexton.verdicts.intervals import CLOCK_SLACK_MS, judge_between
@@ -58,11 +58,11 @@ def between(after_ms: int | None, by_ms: int) -> dict[str, Any]:
     [
         (DUE_MS - 50_000, DUE_MS - 10_000, "expire", "expired"),
         (None, DUE_MS - 10_000, "expire", "expired"),
-        (DUE_MS - 10_000, DUE_MS + 10_000, "unknown", "between_looks"),
-        (None, DUE_MS + 10_000, "unknown", "between_looks"),
+        (DUE_MS - 10_000, DUE_MS + 10_000, "unknown", "between_snapshots"),
+        (None, DUE_MS + 10_000, "unknown", "between_snapshots"),
         (DUE_MS + 10_000, DUE_MS + 20_000, "keep", "not_due"),
-        (DUE_MS - 50_000, DUE_MS, "unknown", "between_looks"),
-        (DUE_MS, DUE_MS + 20_000, "unknown", "between_looks"),
+        (DUE_MS - 50_000, DUE_MS, "unknown", "between_snapshots"),
+        (DUE_MS, DUE_MS + 20_000, "unknown", "between_snapshots"),
     ],
     ids=["due", "long-due", "straddles", "no-lower-bound", "not-due", "slack-above", "slack-below"],
 )
@@ -74,7 +74,7 @@ def test_a_verdict_needs_both_ends(after_ms: int | None, by_ms: int, verdict: st
 
 
 def test_what_is_there_long_after_its_time_is_unknown() -> None:
-    """By the broker's own retention: something happened that no look saw, or the retention is another one."""
+    """By the broker's own retention: something happened that no admin snapshot saw, or the retention is another one."""
     due = between(DUE_MS - 500_000, DUE_MS - 400_000)
     assert judged(**due)["broker_verdict"] == "expire"  # by another retention it may well be there
     late = judged(**due, sweep_ms=SWEEP_MS)
@@ -84,7 +84,7 @@ def test_what_is_there_long_after_its_time_is_unknown() -> None:
 
 def test_a_group_that_was_not_answered_about_is_unknown() -> None:
     due = between(DUE_MS - 50_000, DUE_MS - 10_000)
-    due["group"] |= {"look_error": "GROUP_AUTHORIZATION_FAILED"}
+    due["group"] |= {"snapshot_error": "GROUP_AUTHORIZATION_FAILED"}
     assert (judged(**due)["broker_verdict"], judged(**due)["broker_reason"]) == ("unknown", "not_answered")
 
 
@@ -107,7 +107,7 @@ def test_a_group_with_members_may_commit_at_any_time(topics: list[str], verdict:
 
 @pytest.mark.parametrize(
     ("after_ms", "verdict", "reason"),
-    [(DUE_MS - 50_000, "unknown", "between_looks"), (DUE_MS + 20_000, "keep", "not_due")],
+    [(DUE_MS - 50_000, "unknown", "between_snapshots"), (DUE_MS + 20_000, "keep", "not_due")],
 )
 def test_what_matches_a_regex_may_be_subscribed(after_ms: int, verdict: str, reason: str) -> None:
     """Then time alone never makes it expire."""

@@ -43,9 +43,7 @@ def lineage_of(job: "Job", *, dag_id: str, broker: str | None) -> Any:
         found += [dataset_of(f"{config.warehouse_uri}/{NAMESPACE}/{table}") for table in tables]
         return [NamedDataset(namespace=space, name=name) for space, name in found]
 
-    return OperatorLineage(
-        inputs=named(job.reads, job.reads_tables), outputs=named(job.writes, job.writes_tables)
-    )
+    return OperatorLineage(inputs=named(job.reads, job.reads_tables), outputs=named(job.writes, job.writes_tables))
 
 
 def kafka_namespace(bootstrap_servers: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyarrow import fs as pafs
 
-from sexton.archive.admin_looks import admin_look_instants
+from sexton.archive.admin_snapshots import admin_snapshot_instants
 from sexton.archive.cluster_metadata import newest_metadata, snapshot_instants
 from sexton.archive.coverage import Span, spans
 from sexton.archive.lineages import (
@@ -58,10 +58,10 @@ class ClusterInventory:
     size_bytes: int
     coverage: list[Span]
     lineages: list[LineageLine]
-    looks: int = 0
-    """Looks by Admin API, the first and the last of which began then."""
-    first_look_ms: int | None = None
-    last_look_ms: int | None = None
+    admin_snapshots: int = 0
+    """Admin snapshots, the first and the last of which began then."""
+    first_admin_snapshot_ms: int | None = None
+    last_admin_snapshot_ms: int | None = None
 
 
 def inventory(
@@ -74,7 +74,7 @@ def inventory(
 def _cluster(fs: pafs.FileSystem, root: str, cluster_id: str, settle_ms: int) -> ClusterInventory:
     instants = snapshot_instants(fs, root, cluster_id)
     metadata = newest_metadata(fs, root, cluster_id=cluster_id) if instants else None
-    looks = admin_look_instants(fs, root, cluster_id)
+    admin_snapshots = admin_snapshot_instants(fs, root, cluster_id)
     lines = [_line(fs, lineage) for lineage in every_lineage(fs, root, cluster_id)]
     return ClusterInventory(
         cluster_id=cluster_id,
@@ -86,9 +86,9 @@ def _cluster(fs: pafs.FileSystem, root: str, cluster_id: str, settle_ms: int) ->
         size_bytes=sum(line.size_bytes for line in lines),
         coverage=spans(fs, root, cluster_id=cluster_id, settle_ms=settle_ms),
         lineages=lines,
-        looks=len(looks),
-        first_look_ms=min(looks, default=None),
-        last_look_ms=max(looks, default=None),
+        admin_snapshots=len(admin_snapshots),
+        first_admin_snapshot_ms=min(admin_snapshots, default=None),
+        last_admin_snapshot_ms=max(admin_snapshots, default=None),
     )
 
 

@@ -30,12 +30,12 @@ LEDGER_FOLDER = "ledger"
 RESTORES_FOLDER = "restores"
 TRANSACTIONS_FOLDER = "transaction_state"
 TIME_POINTS_FOLDER = "time_points"
-ADMIN_LOOKS_FOLDER = "admin_looks"
+ADMIN_SNAPSHOTS_FOLDER = "admin_snapshots"
 OWN_FOLDERS = frozenset(
     {
         *("cluster_metadata", "cuts", "checkpoints", MAINTENANCE_FOLDER),
         *(PLANS_FOLDER, LEDGER_FOLDER, RESTORES_FOLDER, TRANSACTIONS_FOLDER, TIME_POINTS_FOLDER),
-        ADMIN_LOOKS_FOLDER,
+        ADMIN_SNAPSHOTS_FOLDER,
     }
 )
 """Folders of a cluster that do not hold a topic."""

@@ -1,11 +1,11 @@
 """When the records of user topics were written, as far as it was asked: facts that are kept and never change.
 
-    <archive>/<cluster_id>/time_points/<asked_at_ms>.parquet    the points of one look at a cluster
+    <archive>/<cluster_id>/time_points/<asked_at_ms>.parquet    the points of one lookup at a cluster's brokers
                                       /<asked_at_ms>.json       its manifest, written after it
 
-A look asks brokers where the log of a partition has reached an instant (kafka.time_points); every answer is a point.
+A lookup asks brokers where the log of a partition has reached an instant (kafka.time_points); every answer is a point.
 Snapshots give points for nothing: where each log ended, and when (cluster_metadata). Points without a manifest do not
-exist. Both files are created once, so two looks at the same instant have two names.
+exist. Both files are created once, so two lookups of the same instant have two names.
 
 What points say about an offset is in time_bounds.
 """
@@ -30,8 +30,8 @@ Source = Literal["list_offsets", "log_end", "log_start", "last_stable", "epoch_e
 Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
-LOOKS_READ = 4
-"""How many looks before an instant, and after it, are read for it: the nearest ones. More would hardly narrow it."""
+LOOKUPS_READ = 4
+"""How many lookups before an instant, and after it, are read for it: the nearest ones. More would hardly narrow it."""
 SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string(), nullable=False),
@@ -75,8 +75,8 @@ class TimePoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """The manifest of a look: made for the committed offsets of `as_of_ms`. `topics` are those of its points by name,
+class OffsetLookup:
+    """The manifest of a lookup: made for the committed offsets of `as_of_ms`. `topics` are those of its points by name,
     with the settings of them that were read (message.timestamp.type, retention.ms); none where they are not known."""
 
     cluster_id: str
@@ -90,13 +90,13 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPoints:
-    """Points of partitions that are numbered (POINTS), and the looks that they are from, oldest first."""
+    """Points of partitions that are numbered (POINTS), and the lookups that they are from, oldest first."""
 
     points: pa.Table
-    looks: Sequence[Look]
+    lookups: Sequence[OffsetLookup]
 
 
-def write_look(
+def write_lookup(
     fs: pafs.FileSystem,
     root: str,
     *,
@@ -107,15 +107,15 @@ def write_look(
     topic_ids: Mapping[str, str | None],
     points: Mapping[Key, Sequence[TimePoint]],
     topics: Mapping[str, Mapping[str, str]],
-) -> Look:
-    """Keep the points of one look; what it returns is its manifest."""
+) -> OffsetLookup:
+    """Keep the points of one lookup; what it returns is its manifest."""
     table = _table(points, topic_ids)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     data = sink.getvalue().to_pybytes()
     while not create_whole(fs, _path(root, cluster_id, asked_at_ms, "parquet"), data, what="time_points"):
-        asked_at_ms += 1  # another look has that name
-    look = Look(
+        asked_at_ms += 1  # another lookup has that name
+    lookup = OffsetLookup(
         cluster_id=cluster_id,
         as_of_ms=as_of_ms,
         asked_at_ms=asked_at_ms,
@@ -124,25 +124,27 @@ def write_look(
         sha256=hashlib.sha256(data).hexdigest(),
         topics={topic: dict(known) for topic, known in sorted(topics.items())},
     )
-    create_whole(fs, _path(root, cluster_id, asked_at_ms, "json"), record_json(look), what="time_points_manifest")
-    return look
+    create_whole(fs, _path(root, cluster_id, asked_at_ms, "json"), record_json(lookup), what="time_points_manifest")
+    return lookup
 
 
-def look_manifest(root: str, cluster_id: str, asked_at_ms: int) -> str:
-    """Where the manifest of a look is."""
+def lookup_manifest(root: str, cluster_id: str, asked_at_ms: int) -> str:
+    """Where the manifest of a lookup is."""
     return _path(root, cluster_id, asked_at_ms, "json")
 
 
-def look_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int]:
-    """When the finished looks of a cluster asked, in order."""
+def lookup_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int]:
+    """When the finished lookups of a cluster asked, in order."""
     return numbered_files(fs, cluster_folder(root, cluster_id, TIME_POINTS_FOLDER))
 
 
-def read_look(fs: pafs.FileSystem, root: str, cluster_id: str, asked_at_ms: int) -> tuple[Look, pa.Table]:
-    """A look and its points; UsageError when they are not those that its manifest describes."""
-    look = read_record(fs, _path(root, cluster_id, asked_at_ms, "json"), Look, what="a manifest of time points")
-    data = read_hashed(fs, _path(root, cluster_id, asked_at_ms, "parquet"), look.sha256)
-    return look, pq.read_table(pa.BufferReader(data), read_dictionary=["topic", "topic_id", "source"])
+def read_lookup(fs: pafs.FileSystem, root: str, cluster_id: str, asked_at_ms: int) -> tuple[OffsetLookup, pa.Table]:
+    """A lookup and its points; UsageError when they are not those that its manifest describes."""
+    lookup = read_record(
+        fs, _path(root, cluster_id, asked_at_ms, "json"), OffsetLookup, what="a manifest of time points"
+    )
+    data = read_hashed(fs, _path(root, cluster_id, asked_at_ms, "parquet"), lookup.sha256)
+    return lookup, pq.read_table(pa.BufferReader(data), read_dictionary=["topic", "topic_id", "source"])
 
 
 def known_points(
@@ -155,24 +157,24 @@ def known_points(
     number: Int64s,
     offset: Int64s,
 ) -> KnownPoints:
-    """What is archived around an instant about the partitions that are numbered in `number`: the points of the looks
+    """What is archived around an instant about the partitions that are numbered in `number`: the points of the lookups
     nearest to it, and those snapshots between which the logs passed each `offset`."""
     is_wanted = np.zeros(partitions.count + 1, bool)  # the last one is ABSENT's
     is_wanted[number] = True
-    instants = look_instants(fs, root, cluster_id)
-    before = [at for at in instants if at <= as_of_ms][-LOOKS_READ:]
-    after = [at for at in instants if at > as_of_ms][:LOOKS_READ]
-    looks, found = [], []
+    instants = lookup_instants(fs, root, cluster_id)
+    before = [at for at in instants if at <= as_of_ms][-LOOKUPS_READ:]
+    after = [at for at in instants if at > as_of_ms][:LOOKUPS_READ]
+    lookups, found = [], []
     for at in [*before, *after]:
-        look, table = read_look(fs, root, cluster_id, at)
-        looks.append(look)
+        lookup, table = read_lookup(fs, root, cluster_id, at)
+        lookups.append(lookup)
         found.append(_wanted(table, partitions, is_wanted))
     found.append(_of_snapshots(fs, root, cluster_id, as_of_ms, partitions, is_wanted, number, offset))
-    return KnownPoints(points=pa.concat_tables(found), looks=looks)
+    return KnownPoints(points=pa.concat_tables(found), lookups=lookups)
 
 
 def _wanted(table: pa.Table, partitions: PartitionIndex, is_wanted: Flags) -> pa.Table:
-    """The points of a look that are about wanted partitions."""
+    """The points of a lookup that are about wanted partitions."""
     number = partitions.numbers(table["topic"], table["partition"])
     keep = is_wanted[number] & ~partitions.is_another(number, table["topic_id"])
     columns = [pa.array(number, pa.int64()), *(table[name] for name in POINTS.names[1:])]

@@ -1,5 +1,5 @@
 """Whether an archive still holds what was put into it: names, lineages, manifests, SHA-256, Kafka's own CRC; the
-points in time and the looks by Admin API, too.
+points in time and the admin snapshots, too.
 
 Names and sizes are checked for the whole archive every time. Reading bytes is expensive: `subset` (n, t) reads one part
 in t, always the same for the same n, so that t runs with n = 1 .. t read everything once.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pyarrow import fs as pafs
 
-from sexton.archive.admin_looks import admin_look_instants, admin_look_manifest, read_admin_look
+from sexton.archive.admin_snapshots import admin_snapshot_instants, admin_snapshot_manifest, read_admin_snapshot
 from sexton.archive.cluster_metadata import newest_metadata
 from sexton.archive.files import read_file
 from sexton.archive.lineages import (
@@ -29,7 +29,7 @@ from sexton.archive.lineages import (
     read_segment_manifest,
     topics_of,
 )
-from sexton.archive.time_points import look_instants, look_manifest, read_look
+from sexton.archive.time_points import lookup_instants, lookup_manifest, read_lookup
 from sexton.errors import SextonError
 from sexton.log.crc import as_u8
 from sexton.log.framing import BAD_CRC, KIND, frames
@@ -81,7 +81,7 @@ def verify(
         findings += _ambiguous(fs, lineage)
         findings += missing_files(fs, lineage.segments)
         chosen += [segment for segment in lineage.segments if is_in_subset(segment.segment_path, root, subset)]
-    findings += _looks(fs, root, cluster_id, subset)
+    findings += _lookups(fs, root, cluster_id, subset)
     of_bytes, read_bytes = sum(segment.size_bytes for segment in chosen), 0
     gone = {finding.where for finding in findings}
 
@@ -136,12 +136,12 @@ def missing_files(fs: pafs.FileSystem, segments: Iterable[ArchivedSegment]) -> l
     return [_corrupt(path, what) for path, what in misfits(fs, sizes)]
 
 
-def _looks(fs: pafs.FileSystem, root: str, cluster_id: str | None, subset: tuple[int, int]) -> Iterator[Finding]:
-    """Points in time, and looks by Admin API, whose files are not those that their manifests describe."""
+def _lookups(fs: pafs.FileSystem, root: str, cluster_id: str | None, subset: tuple[int, int]) -> Iterator[Finding]:
+    """Points in time, and admin snapshots, whose files are not those that their manifests describe."""
     for cluster in clusters_of(fs, root, cluster_id):
         for instants, manifest, read in (
-            (look_instants, look_manifest, read_look),
-            (admin_look_instants, admin_look_manifest, read_admin_look),
+            (lookup_instants, lookup_manifest, read_lookup),
+            (admin_snapshot_instants, admin_snapshot_manifest, read_admin_snapshot),
         ):
             for at_ms in instants(fs, root, cluster):
                 path = manifest(root, cluster, at_ms)

@@ -67,7 +67,8 @@ def apply(
     """Apply a plan: delete exactly what it names, as far as that is unchanged, and record each outcome.
 
     Before each call the group is compared with the end of the log, its committed offsets and its state; afterwards its
-    offsets and state are read again. A plan by looks is compared with fresh looks. Without --sink it is a dry run.
+    offsets and state are read again. A plan from admin snapshots is compared with fresh admin snapshots. Without --sink
+    it is a dry run.
 
     # what would a plan do now? nothing is written, neither to Kafka nor anywhere else
     sexton apply 3f9c...
@@ -112,7 +113,7 @@ def apply(
     ledger, config = Ledger(fs, root, plan.record.cluster_id, plan_id), settings()
     in_force = read_policy_file(policy or (Path(config.policy) if config.policy else None))
     rules = Rules(
-        approved_by=approved_by or "nobody: only a look",
+        approved_by=approved_by or "nobody: only an admin snapshot",
         plan_sha256=plan_sha256 or plan.sha256,
         policy_sha256=None if in_force is None else in_force.sha256,
         limits=default_limits() if in_force is None else in_force.limits,
@@ -156,8 +157,8 @@ def _print(summary: "ApplySummary", folder: str, published: int | None) -> None:
     if summary.windows.steps:
         windows = summary.windows
         print_line(
-            f"from last look to answer: {windows.p50_ms:.1f} ms (median), {windows.p99_ms:.1f} ms (99th percentile), "
-            f"{windows.max_ms:.1f} ms at most, {windows.sum_ms:.0f} ms in all"
+            f"from preflight check to answer: {windows.p50_ms:.1f} ms (median), {windows.p99_ms:.1f} ms (99th "
+            f"percentile), {windows.max_ms:.1f} ms at most, {windows.sum_ms:.0f} ms in all"
         )
     if summary.notable:
         print_table(_COLUMNS, ((i.outcome, i.group_id, i.topic, i.partition, i.error) for i in summary.notable[:SHOWN]))

@@ -71,10 +71,10 @@ def ls(*, archive: ArchiveUri = None, cluster_id: ClusterId = None, json: Json =
 def _print_cluster(cluster: "ClusterInventory") -> None:
     held = f"{some(cluster.segments, 'segment')}, {size(cluster.size_bytes)}"
     print_line(f"cluster {cluster.cluster_id}: {some(cluster.snapshots, 'snapshot')}, {held}")
-    if cluster.looks:
+    if cluster.admin_snapshots:
         print_line(
-            f"  admin     {some(cluster.looks, 'look')} by Admin API, {instant(cluster.first_look_ms)} to "
-            f"{instant(cluster.last_look_ms)}"
+            f"  admin     {some(cluster.admin_snapshots, 'admin snapshot')}, "
+            f"{instant(cluster.first_admin_snapshot_ms)} to {instant(cluster.last_admin_snapshot_ms)}"
         )
     for span in cluster.coverage:
         begin = "the beginning" if span.from_ms is None else instant(span.from_ms)
@@ -132,7 +132,7 @@ def verify(
     part = _part(subset)
 
     from sexton.archive.verify import CORRUPT, DAMAGED
-    from sexton.archive.verify import verify as look
+    from sexton.archive.verify import verify as verify_archive
     from sexton.runs.checkpoint_verify import verify_checkpoints
 
     uri = archive_uri(archive)
@@ -144,7 +144,7 @@ def verify(
 
         repaired = repair_segments(fs, root, cluster_id=cluster_id)
     with bar("Verifying", is_quiet=json, in_percent=True) as progress:
-        found = look(fs, root, cluster_id=cluster_id, subset=part, progress=progress)
+        found = verify_archive(fs, root, cluster_id=cluster_id, subset=part, progress=progress)
     checkpoints, wrong = verify_checkpoints(fs, root, cluster_id=cluster_id, subset=part)
     found = replace(found, findings=[*found.findings, *wrong])
     kinds = {finding.kind for finding in found.findings}

@@ -22,13 +22,13 @@ from sexton.cli.progress import working
 from sexton.errors import NoCoverage, UsageError
 
 if TYPE_CHECKING:
-    from sexton.archive.admin_looks import AdminLook, Looks
+    from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
     from sexton.history.difference import Comparison, Side
 
 GROUP_COLUMNS = ("GROUP", "CHANGE", "BEFORE", "AFTER", "CAUSE")
 OFFSET_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CHANGE", "BEFORE", "AFTER")
 CAUSE_COLUMN, TIME_COLUMNS = ("CAUSE",), ("CHANGED-AFTER", "CHANGED-BY")
-"""What a diff of looks shows besides."""
+"""What a diff of admin snapshots shows besides."""
 
 
 def diff(
@@ -41,8 +41,8 @@ def diff(
 ) -> int:
     """Compare two instants: groups and offsets that appeared, changed and disappeared, and why groups did.
 
-    Where the archive has looks by Admin API instead of the log, each difference has the interval between two looks in
-    which it came about, and every cause that is possible.
+    Where the archive has admin snapshots instead of the log, each difference has the interval between two admin
+    snapshots in which it came about, and every cause that is possible.
 
     The instants are looked up in --segments or --archive, else in the published runs at or before them. Two run folders
     are compared as they are.
@@ -63,8 +63,8 @@ def diff(
 
     from sexton.history.difference import difference
 
-    if (ends := _looks((before, after), log)) is not None:
-        return _diff_looks((before, after), *ends, log, limit, json=json)
+    if (ends := _snapshots((before, after), log)) is not None:
+        return _diff_snapshots((before, after), *ends, log, limit, json=json)
     sides = [_side(text, log) for text in (before, after)]
     print_doubts(dict.fromkeys(doubt for side in sides for doubt in getattr(side, "doubts", ())))
     with working("Comparing", is_quiet=json):
@@ -87,49 +87,51 @@ def diff(
     return UNDECODABLE if undecodable or any(found.failed_loads) else 0
 
 
-def _looks(texts: tuple[str, str], log: LogInput) -> "tuple[Looks, AdminLook, AdminLook] | None":
-    """The looks that answer for both instants in place of the log, and their series; None where the log does, or a
-    run."""
+def _snapshots(texts: tuple[str, str], log: LogInput) -> "tuple[SnapshotSeries, AdminSnapshot, AdminSnapshot] | None":
+    """The admin snapshots that answer for both instants in place of the log, and their series; None where the log does,
+    or a run."""
     if log.archive is None:
         return None
-    from sexton.runs.look_tables import look_for
+    from sexton.runs.admin_tables import admin_snapshot_for
 
     instants = [parse_instant(text, "diff") for text in texts]
-    before, after = (look_for(log.archive, cluster_id=log.cluster_id, as_of_ms=at_ms) for at_ms in instants)
+    before, after = (admin_snapshot_for(log.archive, cluster_id=log.cluster_id, as_of_ms=at_ms) for at_ms in instants)
     if before is None and after is None:
         return None
     if before is None or after is None:
         where = texts[0] if before is None else texts[1]
-        raise NoCoverage("no look answers for this instant, and the log does not either", where=where)
-    (looks, first), (_, last) = before, after
+        raise NoCoverage("no admin snapshot answers for this instant, and the log does not either", where=where)
+    (series, first), (_, last) = before, after
     if first.taken_at_ms > last.taken_at_ms:
         raise UsageError("the first instant is after the second", where=texts[0], fix="exchange them")
-    return looks, first, last
+    return series, first, last
 
 
-def _diff_looks(
+def _diff_snapshots(
     texts: tuple[str, str],
-    looks: "Looks",
-    first: "AdminLook",
-    last: "AdminLook",
+    series: "SnapshotSeries",
+    first: "AdminSnapshot",
+    last: "AdminSnapshot",
     log: LogInput,
     limit: int,
     *,
     json: bool,
 ) -> int:
-    from sexton.history.look_difference import difference_of_looks
+    from sexton.history.admin_difference import difference_of_snapshots
     from sexton.runs.choose_profile import AUTO, choose
 
     profile = choose(log.profile or AUTO, last.metadata.broker_version).profile
-    with working("Comparing the looks", is_quiet=json):
-        compared, read, left_out = difference_of_looks(looks, first, last, profile=profile)
+    with working("Comparing the admin snapshots", is_quiet=json):
+        compared, read, left_out = difference_of_snapshots(series, first, last, profile=profile)
     if json:
-        _print_json(texts, compared, coverage=looks.coverage, looks=read, groups_left_out=left_out)
+        _print_json(texts, compared, coverage=series.coverage, admin_snapshots=read, groups_left_out=left_out)
         return 0
     between = f"from {figures.instant(first.taken_at_ms)} to {figures.instant(last.taken_at_ms)}"
-    print_line(f"coverage {looks.coverage}: {figures.some(read, 'look')} {looks.source}, {between}")
+    print_line(f"coverage {series.coverage}: {figures.some(read, 'snapshot')} {series.source}, {between}")
     if left_out:
-        print_line(f"left out: {figures.some(left_out, 'group')} that one of both looks does not answer about")
+        print_line(
+            f"left out: {figures.some(left_out, 'group')} that one of both admin snapshots does not answer about"
+        )
     _print(compared, limit)
     return 0
 

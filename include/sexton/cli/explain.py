@@ -267,8 +267,8 @@ def _spread(
 def _without_log(
     group: str, asked: Target, log: LogInput, retention_minutes: int | None, *, quiet: bool
 ) -> "tuple[Story, dict[str, Any], str] | None":
-    """The story by published tables, or by looks, which show intervals; what it is of, and how that is called. None
-    where a log has it."""
+    """The story by published tables, or from admin snapshots, which show intervals; what it is of, and how that is
+    called. None where a log has it."""
     as_of_ms, is_requested = parse_optional_instant(log.as_of, "--as-of"), partial(_is_asked, asked)
     if not log.is_log:
         from sexton.history.published_story import published_story
@@ -282,25 +282,25 @@ def _without_log(
         return found, {"cluster_id": run.key.cluster_id, "as_of_ms": run.key.as_of_ms}, "published tables"
     if log.archive is None or log.segments is not None:
         return None
-    from sexton.runs.look_tables import look_for
+    from sexton.runs.admin_tables import admin_snapshot_for
 
-    if (seen := look_for(log.archive, cluster_id=log.cluster_id, as_of_ms=as_of_ms)) is None:
+    if (seen := admin_snapshot_for(log.archive, cluster_id=log.cluster_id, as_of_ms=as_of_ms)) is None:
         return None
-    from sexton.history.look_story import look_story
+    from sexton.history.admin_story import admin_story
     from sexton.runs.choose_profile import AUTO, choose
 
-    looks, look = seen
-    with working("Reading the looks", is_quiet=quiet):
-        found = look_story(
-            looks,
-            look,
+    series, snapshot = seen
+    with working("Reading the admin snapshots", is_quiet=quiet):
+        found = admin_story(
+            series,
+            snapshot,
             group,
             is_requested=is_requested,
             retention_minutes=retention_minutes,
-            profile=choose(log.profile or AUTO, look.metadata.broker_version).profile,
+            profile=choose(log.profile or AUTO, snapshot.metadata.broker_version).profile,
         )
-    head = {"cluster_id": look.cluster_id, "as_of_ms": look.taken_at_ms, "coverage": looks.coverage}
-    return found, head, f"{looks.source}, as of {figures.instant(look.taken_at_ms)}"
+    head = {"cluster_id": snapshot.cluster_id, "as_of_ms": snapshot.taken_at_ms, "coverage": series.coverage}
+    return found, head, f"{series.source}, as of {figures.instant(snapshot.taken_at_ms)}"
 
 
 def _is_asked(asked: Target, topic: str, partition: int) -> bool:

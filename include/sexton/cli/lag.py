@@ -30,7 +30,7 @@ from sexton.report.names import short
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sexton.pipeline.measure_lag import Instant, Looked
+    from sexton.pipeline.measure_lag import Instant, LookupResult
     from sexton.runs.folder import RunFolder, RunRecord
 
 COLUMNS = ("GROUP", "TOPIC", "PARTITION", "COMMITTED-OFFSET", "LOG-END", "LAG", "LAG-TIME", "NOTE")
@@ -91,7 +91,7 @@ def lag(
     only = (None, None) if topic is None else parse_partition(topic, "--topic")
     if cluster.is_given and log.as_of is not None:
         raise UsageError("brokers know only now", where="--as-of", fix="leave it out, or give --archive alone")
-    looked: Looked | None = None
+    found: LookupResult | None = None
     if cluster.is_given:
         log = _with_snapshot(log, cluster, quiet=json)
     elif log.archive is None:
@@ -99,15 +99,15 @@ def lag(
     with replayed(log, "lag", quiet=json) as (folder, record):
         instant = _instant(log, folder, record, group, only)
 
-    from sexton.pipeline.measure_lag import look, measure
+    from sexton.pipeline.measure_lag import look_up, measure
 
     if cluster.is_given:
         from sexton.kafka.session import ClusterSession
 
         with bar("Asking the brokers", is_quiet=json) as progress, ClusterSession(cluster.client()) as session:
-            looked = look(session, instant, now_ms=now_ms, progress=progress)
-    _print(instant, measure(instant), looked, record.warnings, limit=limit, json=json)
-    return UNREFINED if looked and looked.unanswered else 0
+            found = look_up(session, instant, now_ms=now_ms, progress=progress)
+    _print(instant, measure(instant), found, record.warnings, limit=limit, json=json)
+    return UNREFINED if found and found.unanswered else 0
 
 
 def _with_snapshot(log: _LagInput, cluster: ClusterInput, *, quiet: bool) -> _LagInput:
@@ -182,20 +182,20 @@ def _committed(
 def _print(
     instant: "Instant",
     lags: "pa.Table",
-    looked: "Looked | None",
+    found: "LookupResult | None",
     warnings: list[str],
     *,
     limit: int,
     json: bool,
 ) -> None:
-    unanswered = {} if looked is None else looked.unanswered
+    unanswered = {} if found is None else found.unanswered
     notes = [f"{topic}-{partition}: not refined: {why}" for (topic, partition), why in sorted(unanswered.items())]
     if json:
         document = {
             "operation": "lag",
             "cluster_id": instant.cluster_id,
             "as_of_ms": instant.as_of_ms,
-            "look": None if looked is None else {**_look_fields(looked), "questions": looked.questions},
+            "lookup": None if found is None else {**_lookup_fields(found), "questions": found.questions},
             "offsets": _dicts(lags),
             "warnings": [*warnings, *notes],
         }
@@ -212,7 +212,7 @@ def _print(
     if unvalidated := lags["leader_epoch"].null_count:
         notes.append(f"{unvalidated} offsets have no leader epoch: their consumers cannot notice a truncated log")
     print_doubts([*warnings, *notes])
-    if looked is None and _has_intervals(lags):
+    if found is None and _has_intervals(lags):
         print_aside("intervals narrow with --bootstrap-servers; its answers are archived")
 
 
@@ -242,8 +242,8 @@ def _has_intervals(lags: "pa.Table") -> bool:
     return bool(pc.any(pc.and_not(pc.is_null(lags["would_reset"]), is_exact)).as_py())
 
 
-def _look_fields(looked: "Looked") -> dict[str, Any]:
-    return {name: value for name, value in asdict(looked.look).items() if name not in ("topics", "cluster_id")}
+def _lookup_fields(found: "LookupResult") -> dict[str, Any]:
+    return {name: value for name, value in asdict(found.look_up).items() if name not in ("topics", "cluster_id")}
 
 
 def _shown(row: dict[str, Any]) -> tuple[object, ...]:

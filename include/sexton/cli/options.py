@@ -106,7 +106,7 @@ AsOf = Annotated[
     str | None,
     option(
         "--as-of ISO|MS",
-        "The instant to answer for; records from then on are not read. Default: the newest batch, look or run.",
+        "The instant to answer for; later records are not read. Default: the newest batch, admin snapshot or run.",
         RULES,
     ),
 ]

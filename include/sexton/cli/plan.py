@@ -36,7 +36,7 @@ def plan(
     # what a policy expires
     sexton plan --archive s3://keep/offsets --policy policy.yaml --out plan
 
-    # to look at only, from a broker's disk: the plan is not kept
+    # from a broker's disk, to be read only: the plan is not kept
     sexton plan --segments backup --retention-minutes 1440 --out plan
 
     # for scripts
@@ -123,7 +123,7 @@ def _print(made: "Planned", out: Path, replay: ReplayInput) -> None:
         print_line(f"to apply it  not possible: {what_if if record.is_what_if else 'it exceeds its limits'}")
         return
     shown = uri_without_login(str(replay.archive))
-    print_line(f"look at it   sexton show plan {record.plan_id} --archive {shown}")
+    print_line(f"see it       sexton show plan {record.plan_id} --archive {shown}")
     # Without --policy apply would use the setting's, and refuse this plan.
     by = "" if replay.policy is None else f" --policy {replay.policy}"
     print_line(f"to apply it  sexton apply {record.plan_id} --archive {shown}{by} --plan-sha256 {made.plan.sha256}")

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from sexton.kafka.replicas import OpenTransaction, ReplicaProbe
     from sexton.replicas.copy import CopiedReplica
 
-LOOK_COLUMNS = (
+PROBE_COLUMNS = (
     *("LOG-PARTITION", "BROKER", "ROLE", "LOG-START", "HIGH-WATERMARK", "LAST-STABLE", "OPEN-TRANSACTIONS"),
     "ERROR",
 )
 COPY_COLUMNS = ("LOG-PARTITION", "BROKER", "ROLE", "LOG-START", "HIGH-WATERMARK", "LAST-STABLE", "SIZE", "ERROR")
 FAILED = 1
-LOOK_TIMEOUT_MS = 10_000
+PROBE_TIMEOUT_MS = 10_000
 """A probe is quick: a broker that needs longer does not answer."""
 
 LogPartitions = Annotated[
@@ -53,7 +53,7 @@ def probe(*, cluster: ClusterInput, log_partition: LogPartitions = None, json: J
 
     with (
         working("Asking the brokers", is_quiet=json),
-        ClusterSession(cluster.client(), request_timeout_ms=LOOK_TIMEOUT_MS) as session,
+        ClusterSession(cluster.client(), request_timeout_ms=PROBE_TIMEOUT_MS) as session,
     ):
         rows = probe_replicas(session, log_partitions=log_partition)
     suspicions = [f"{_of(row)}: {row.suspicion}" for row in rows if row.suspicion]
@@ -61,7 +61,7 @@ def probe(*, cluster: ClusterInput, log_partition: LogPartitions = None, json: J
     if json:
         print_json({"replicas": [asdict(row) for row in rows], "warnings": warnings})
     else:
-        print_table(LOOK_COLUMNS, map(_probed, rows))
+        print_table(PROBE_COLUMNS, map(_probed, rows))
         print_warnings(warnings)
         if suspicions:
             print_line("do not let a suspicious replica lead: `sexton replicas copy`, and compare the copies")

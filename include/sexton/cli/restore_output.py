@@ -97,7 +97,7 @@ def print_result(plan: "RestorePlan", summary: "RestoreSummary", limit: int, *, 
     print_line(f"{counts}{'' if summary.attempt else ' (earlier: nothing is left to do)'}")
     if summary.windows_ms:
         found = Windows.of(summary.windows_ms)
-        print_aside(f"from last look to answer: {found.p50_ms:.1f} ms (median), {found.max_ms:.1f} ms at most")
+        print_aside(f"from preflight check to answer: {found.p50_ms:.1f} ms (median), {found.max_ms:.1f} ms at most")
     odd = [(row, result) for row, result in summary.results if result.outcome != "done"]
     if odd:
         rows = [

@@ -20,14 +20,14 @@ def snapshot(
         bool, option("--transactions", "Then copy what is new in __transaction_state, too; it needs READ as well.")
     ] = False,
     admin: Annotated[
-        bool, option("--admin", "Look at groups by Admin API, also where the offsets topic can be read.")
+        bool, option("--admin", "Take an admin snapshot, also where the offsets topic can be read.")
     ] = False,
     json: Json = False,
 ) -> int:
     """Copy what is new in the offsets topic into the archive, byte for byte.
 
     Starts where the archive ends. Only reads from the cluster. Where the topic is hidden or READ on it is refused, it
-    archives a look at the groups by Admin API instead: see docs/admin-only.md.
+    archives an admin snapshot instead (what the Admin API answers about the groups): see docs/admin-only.md.
 
     # the embedded broker, into var/archive
     sexton snapshot
@@ -38,7 +38,7 @@ def snapshot(
     # with the states of transactions, for `sexton transactions --archive`
     sexton snapshot --transactions
 
-    # a cluster that hides its offsets log: look at its groups by Admin API
+    # a cluster that hides its offsets log: take an admin snapshot
     sexton snapshot --client-config client.properties --admin
 
     # wait until an audit of that instant has settled
@@ -46,7 +46,7 @@ def snapshot(
     """
     if admin and transactions:
         raise UsageError(
-            "a look reads no log", where="--transactions", fix="leave out one of --admin and --transactions"
+            "an admin snapshot reads no log", where="--transactions", fix="leave out one of --admin and --transactions"
         )
     as_of_ms = parse_optional_instant(as_of, "--as-of")
 
@@ -62,12 +62,12 @@ def snapshot(
         settle_ms=settings().settle_ms,
         bytes_per_second=settings().fetch_bytes_per_second or None,
         admin_only=admin or settings().admin_only,
-        groups_per_second=settings().look_groups_per_second or None,
+        groups_per_second=settings().admin_groups_per_second or None,
     )
     with engine_here("sexton snapshot", quiet=json) as engine:
         taken = snapshot_log.run(engine, request, now_ms=now_ms)
         states = None
-        if transactions and taken.looked_because is None:
+        if transactions and taken.admin_because is None:
             states = archive_transactions.run(engine, request, cluster_id=taken.cluster_id, now_ms=now_ms)
     if states is not None:
         sums = ("segments", "size_bytes", "log_offsets", "log_partitions", "batches", "warnings")

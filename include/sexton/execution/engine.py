@@ -1,12 +1,11 @@
-"""One attempt to change a cluster, and its steps: intent, last look, call, read back, outcome.
+"""One attempt to change a cluster, and its steps: intent, preflight check, call, read back, outcome.
 
 Deleting (`delete`) and restoring (`restore`) are the two uses; a Step has what differs between them. A process may die
 anywhere: the ledger has the intent before the call and the outcome after it, so the next attempt settles by reading
 what has no outcome, then goes on with the rest.
 
-Kafka has no compare-and-delete and no compare-and-set. A commit may arrive between the last look and the call's effect.
-That window is one look and the call; it is measured, and the log shows afterwards what came in.
-"""
+Kafka has no compare-and-delete and no compare-and-set. A commit may arrive between the preflight check and the call's
+effect. That window is one admin snapshot and the call; it is measured, and the log shows afterwards what came in."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,8 +22,8 @@ from sexton.kafka.failures import NotAllowed, TransientError, Unsettled
 from sexton.ledger.entries import NO_STEP, Action, Intent, Item, ItemId, Result, StepOutcome
 from sexton.ledger.ledger import Ledger
 
-RELOOK_MS = 5_000
-"""A last look that is older than this before its call is repeated: the process may have been suspended."""
+RECHECK_MS = 5_000
+"""A preflight check that is older than this before its call is repeated: the process may have been suspended."""
 TRIES = 3
 SETTLE_TRIES = 6
 """How often an unanswered call's effect is looked for, with growing waits: about 6 s in total."""
@@ -67,7 +66,7 @@ class Answer:
 NO_ANSWER = Answer(is_settled=False)
 """Of a call whose process died before it could record an answer."""
 
-LastLook = tuple[float, list[Result]]
+Preflight = tuple[float, list[Result]]
 """When the cluster was looked at (ticks in ms), and the results of items that must not be changed any more."""
 Effects = tuple[list[Result], list[Item]]
 """What a call did: results, and those of their items that no intent names."""
@@ -77,14 +76,13 @@ Effects = tuple[list[Result], list[Item]]
 class Step:
     """One call: what it is about, and the three functions in which operations differ.
 
-    `look` compares the cluster with `items`. `call` changes the items that are left. `read_back` finds out what it did.
-    The window of a step counts unless it is not `is_measured`.
-    """
+    `preflight` compares the cluster with `items`. `call` changes the items that are left. `read_back` finds out what it
+    did. The window of a step counts unless it is not `is_measured`."""
 
     action: Action
     items: Sequence[Item]
     checks: Mapping[str, Any]
-    look: Callable[[], LastLook]
+    preflight: Callable[[], Preflight]
     call: Callable[[Collection[ItemId]], Answer]
     read_back: Callable[[Collection[ItemId], Answer], Effects]
     is_measured: bool = True
@@ -165,14 +163,14 @@ def execute_step(context: ApplyContext, step: Step) -> list[Result]:
     number = context.next_step()
     context.intend(Intent(step=number, action=step.action, items=list(step.items), checks=dict(step.checks)))
     failpoint("apply.intended")
-    looked_ms, results = _last_look(context, step)
+    checked_ms, results = _preflight_check(context, step)
     left = _left(step, results)
     window_ms: float | None = None
     beyond: list[Item] = []
     if left:
-        failpoint("apply.relooked")
+        failpoint("apply.preflight")
         answer = _answer(step, left)
-        window_ms = context.clocks.ticks_ms() - looked_ms if step.is_measured else None
+        window_ms = context.clocks.ticks_ms() - checked_ms if step.is_measured else None
         failpoint("apply.called")
         effects, beyond = step.read_back(left, answer)
         results = [*results, *effects]
@@ -198,16 +196,16 @@ def error_text(error: GroupError | NotAllowed) -> str:
     return f"{error.error_name} ({error.fix})" if is_about_rights else error.error_name
 
 
-def _last_look(context: ApplyContext, step: Step) -> LastLook:
-    """Check the claim and look once more. A look that took too long is repeated."""
+def _preflight_check(context: ApplyContext, step: Step) -> Preflight:
+    """Check the claim, then the cluster once more. A check that took too long is repeated."""
     for _ in range(TRIES):
         context.ledger.check_claim()
-        looked_ms, results = step.look()
+        checked_ms, results = step.preflight()
         left = _left(step, results)
-        if not left or context.clocks.ticks_ms() - looked_ms <= RELOOK_MS:
-            return looked_ms, results
-    too_slow = "the cluster answers too slowly for a last look"
-    return looked_ms, [
+        if not left or context.clocks.ticks_ms() - checked_ms <= RECHECK_MS:
+            return checked_ms, results
+    too_slow = "the cluster answers too slowly for a preflight check"
+    return checked_ms, [
         *results,
         *(Result.of(item.item_id, "not_done", too_slow) for item in step.items if item.item_id in left),
     ]

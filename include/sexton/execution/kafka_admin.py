@@ -1,10 +1,9 @@
 """`KafkaAdmin`: the calls by which `execution` reads and changes a cluster; the tests have simulated ones.
 
 It has two sessions. The one for reads retries. The one for changes tries once: a call that is repeated later would
-arrive long after the last look. Errors are those of `sexton.kafka`: GroupError for a request that was refused as a
-whole, Unsettled for one that may have been carried out, TransientError for one that certainly was not, LogChangedError
-for a log that is not the one read before, BrokerError for the rest.
-"""
+arrive long after the preflight check. Errors are those of `sexton.kafka`: GroupError for a request that was refused as
+a whole, Unsettled for one that may have been carried out, TransientError for one that certainly was not,
+LogChangedError for a log that is not the one read before, BrokerError for the rest."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from sexton.figures import MINUTE_MS
 from sexton.kafka import admin
 from sexton.kafka.acls import missing_acl
 from sexton.kafka.admin import ErrorName, GroupNow
-from sexton.kafka.admin_look import LookedGroup, look_at_group
+from sexton.kafka.admin_snapshot import GroupSnapshot, snapshot_group
 from sexton.kafka.append import append_tombstones
 from sexton.kafka.broker_limits import controller_time_ms, max_message_bytes, newest_stamp_ms, retention_minutes
 from sexton.kafka.client import ClientConfig
@@ -156,9 +155,9 @@ class KafkaAdmin:
     def group_now(self, group_id: str) -> GroupNow:
         return admin.group_now(self.reading, group_id)
 
-    def look(self, group_id: str, group_type: str, wanted: Collection[TopicPartition] = ()) -> LookedGroup:
-        """A group as a look by Admin API sees it; never an exception."""
-        return look_at_group(self.reading, group_id, group_type, wanted)
+    def snapshot(self, group_id: str, group_type: str, wanted: Collection[TopicPartition] = ()) -> GroupSnapshot:
+        """A group as an admin snapshot sees it; never an exception."""
+        return snapshot_group(self.reading, group_id, group_type, wanted)
 
     def delete_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]

@@ -5,8 +5,8 @@ offset_changes.py   offset_changes of one log partition
 interval_counts.py  sweeps and commits of an interval
 log_story.py        a group over time, from segments or an archive; group_batches.py finds its batches
 published_story.py  a group over time, from published tables
-look_story.py       a group over time, from looks
+admin_story.py       a group over time, from admin snapshots
 events.py           the events of all
 difference.py       two instants compared
-look_difference.py  two looks compared, by what those between them show
+admin_difference.py  two admin snapshots compared, by what those between them show
 """

@@ -207,9 +207,7 @@ def difference(before: Side, after: Side) -> Comparison:
     rows = ordered(groups, ["group_id"], pa.string())
     cause = pa.array([causes.get(group_id) for group_id in rows["group_id"].to_pylist()], pa.string())
     groups_with_cause = rows.append_column("cause", cause)
-    return Comparison(
-        groups=groups_with_cause, offsets=ordered(offsets, OFFSET_KEY, pa.int64()), failed_loads=failed
-    )
+    return Comparison(groups=groups_with_cause, offsets=ordered(offsets, OFFSET_KEY, pa.int64()), failed_loads=failed)
 
 
 def _load_fails(side: Side, log_partition: int) -> bool:

@@ -51,7 +51,7 @@ class Event:
 class NextVerdict:
     """The verdict on an offset that is left; `expires_at_ms` is None if time alone does not make it expire.
 
-    Without the log it is the end of an interval that begins at `due_after_ms`, if a look is early enough.
+    Without the log it is the end of an interval that begins at `due_after_ms`, if an admin snapshot is early enough.
     """
 
     topic: str
@@ -337,7 +337,7 @@ def instant_of(row: Mapping[str, Any]) -> int | None:
 
 
 def order_of(row: Mapping[str, object]) -> tuple[int, int]:
-    """A row's place in the order of events: in the log, or by the look that shows it."""
+    """A row's place in the order of events: in the log, or by the admin snapshot that shows it."""
     log_offset, changed_by_ms = row["log_offset"], row.get("changed_by_ms")
     return (
         log_offset if isinstance(log_offset, int) else NOWHERE,

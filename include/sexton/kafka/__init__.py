@@ -8,7 +8,7 @@ replicas             what each broker answers of its own replicas, leader or not
 topics, fetch, tail  leaders and offsets of partitions; raw record batches
 time_points          how new logs are at given offsets, by bisection of ListOffsets
 collect_metadata, configs   what a snapshot records of the cluster
-admin_look           one look at all groups, for clusters that hide their offsets log
+admin_snapshot           what all groups are and have committed, for clusters that hide their offsets log
 messages             requests that kafka-python has no schema of
 group_state, admin, append   what coordinators answer, and what changes their groups
 rights, broker_limits   what this principal may see; clocks and limits of the brokers

@@ -46,7 +46,7 @@ _LEGACY_HEADER_BYTES = 17
 
 
 class LogChangedError(BrokerError):
-    """The log is not, or may not be, what it was when it was looked at: look again before reading on."""
+    """The log is not, or may not be, what it was when it was asked about: ask again before reading on."""
 
 
 class OutOfRangeError(LogChangedError):

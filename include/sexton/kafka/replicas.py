@@ -271,9 +271,7 @@ class ReplicaReader:
         return answer
 
     def _damaged(self, size_bytes: int, position: int) -> ReplicaFault:
-        return ReplicaFault(
-            f"{size_bytes} bytes at {position} hold no whole batch", fault="corrupt", where=self.where
-        )
+        return ReplicaFault(f"{size_bytes} bytes at {position} hold no whole batch", fault="corrupt", where=self.where)
 
     def _raise(self, fault: Fault, name: str) -> None:
         if name == "FENCED_LEADER_EPOCH" or fault == "out_of_range":

@@ -210,7 +210,7 @@ class ClusterSession:
         return await self._manager.wait_for(future, self._request_timeout_ms)
 
     async def _bootstrap(self, timeout_ms: int) -> None:
-        """Connect. The manager would go on trying with refused credentials until the time is up: look at them first.
+        """Connect. The manager would go on trying with refused credentials until the time is up: try them first.
 
         A broker that accepts connections and stalls gets a share of the time: the others can answer in the rest.
         """

@@ -50,7 +50,7 @@ _MAY_PASS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refined:
-    """The points of one look by partition, how many rounds of requests and questions they took, and the partitions
+    """The points of one lookup by partition, how many rounds of requests and questions they took, and the partitions
     about which a question stayed open, with the reason. `cluster_id` is who answered."""
 
     points: Mapping[Key, Sequence[TimePoint]]
@@ -163,18 +163,18 @@ def refine(
     An offset at or beyond the end of its log is not searched; one before its start only as far as the log's start.
     Raises what a session raises when no broker answers.
     """
-    looked = _Looked(session, offsets)
+    found = _Lookup(session, offsets)
     asked_at_ms = now_ms()
-    looked.look_at_ends()
-    partitions = looked.partitions(offsets, as_of_ms)
-    rounds = looked.rounds(partitions, progress)
-    starts = looked.offsets(EARLIEST)
+    found.ask_for_ends()
+    partitions = found.partitions(offsets, as_of_ms)
+    rounds = found.rounds(partitions, progress)
+    starts = found.offsets(EARLIEST)
     points: dict[Key, list[TimePoint]] = {}
-    for key, end in looked.ends.items():
+    for key, end in found.ends.items():
         points[key] = [TimePoint(offset=end, timestamp_ms=asked_at_ms, source="log_end")]
         if key in starts:
             points[key].append(TimePoint(offset=starts[key], timestamp_ms=as_of_ms, source="log_start"))
-        if (stable := looked.stable.get(key, end)) < end:
+        if (stable := found.stable.get(key, end)) < end:
             points[key].append(TimePoint(offset=stable, timestamp_ms=as_of_ms, source="last_stable"))
         # Where the log begins now, the answers hold from there: what was deleted while it was asked does not count.
         points[key] += [
@@ -188,11 +188,11 @@ def refine(
             for (offset, timestamp_ms), asked_ms in (partitions[key].answers.items() if key in starts else ())
         ]
     questions = sum(each.questions for each in partitions.values())
-    return Refined(points=points, rounds=rounds, questions=questions, unanswered=looked.unanswered)
+    return Refined(points=points, rounds=rounds, questions=questions, unanswered=found.unanswered)
 
 
-class _Looked:
-    """One look at the topics of some partitions."""
+class _Lookup:
+    """One lookup in the topics of some partitions."""
 
     def __init__(self, session: ClusterSession, wanted: Iterable[Key]) -> None:
         self._session = session
@@ -205,7 +205,7 @@ class _Looked:
         there = {(topic.name, number) for topic in self._topics for number in topic.leaders}
         self.unanswered |= dict.fromkeys(self._wanted - there, "the cluster shows no such partition")
 
-    def look_at_ends(self) -> None:
+    def ask_for_ends(self) -> None:
         """Ask for the ends first: that a last stable offset found later is below one shows an open transaction."""
         self.ends = self.offsets(LATEST)
         self.stable = self.offsets(LATEST, READ_COMMITTED)

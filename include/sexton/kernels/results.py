@@ -32,8 +32,9 @@ from sexton.tables import TABLES
 
 
 def _schema(table: str, *without: str) -> pa.Schema:
-    """The columns of a table of `sexton.tables`, in its order, but for the run's, those of looks and some others."""
-    columns = (column for column in TABLES[table].columns if column.known_from != "looks")
+    """The columns of a table of `sexton.tables`, in its order, but for the run's, those of admin snapshots and some
+    others."""
+    columns = (column for column in TABLES[table].columns if column.known_from != "admin_snapshots")
     return pa.schema([column.field for column in columns if column.name not in without])
 
 

@@ -63,7 +63,7 @@ def publish_batch(
     """Publish a branch with the rows of one run or, if `run` is a Batch, of many; return the rows of `runs`, one for
     each of `facts`.
 
-    They name the same snapshots. Without a look at what is published already; other than that as `publish`.
+    They name the same snapshots. As `publish`, but what is published already is not read.
     """
     filled = {each["table"] for own in facts.values() for each in own["counts"] if each["rows"]}
 

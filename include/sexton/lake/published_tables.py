@@ -49,7 +49,7 @@ class PublishedTables:
         self._lock = threading.Lock()
         self._lake: Lake | None = None
         self._runs: tuple[str, tuple[PublishedRun, ...]] = ("", ())
-        self._looked_at = float("-inf")
+        self._checked_ms = float("-inf")
         self._rows_of_runs: dict[str, Rows] = {}
         self._sources: OrderedDict[tuple[str, ...], tuple[str, int]] = OrderedDict()
         self._cache = RunCache(self.database, clock)
@@ -73,7 +73,7 @@ class PublishedTables:
     def runs(self) -> tuple[PublishedRun, ...]:
         """Every published run of every cluster, oldest as_of first."""
         location, runs = self._runs
-        if self._clock() - self._looked_at < FRESH_S:
+        if self._clock() - self._checked_ms < FRESH_S:
             return runs
         table = self._load("runs")
         if table is None:
@@ -81,7 +81,7 @@ class PublishedTables:
         if location != table.metadata_location:
             runs = self._read_runs(table)
             self._runs = (table.metadata_location, runs)
-        self._looked_at = self._clock()
+        self._checked_ms = self._clock()
         return runs
 
     def of_run(self, run: PublishedRun, table: str) -> str:

@@ -168,7 +168,9 @@ class StepOutcome(_Model):
     step: int
     of_attempt: int
     items: list[Result]
-    window_ms: float | None = Field(default=None, description="between the last look and the answer of the call")
+    window_ms: float | None = Field(
+        default=None, description="between the last admin snapshot and the answer of the call"
+    )
     beyond: list[Item] = Field(
         default_factory=list,
         description="items with a result here that no intent names: no call was made for them, or the plan does not "

@@ -29,7 +29,7 @@ from sexton.ledger.entries import Body, Claim, ClaimProcess, Close, Entry, Inten
 
 _NAME = re.compile(r"(\d{4,})-(\d{6,})-(claim|intent|outcome|close)\.json")
 _AT_ONCE = 8
-_LOOK_INTO = "restore it from a copy of the archive"
+_READ_INTO = "restore it from a copy of the archive"
 
 
 class Ledger:
@@ -179,7 +179,7 @@ class Ledger:
         data = read_file(self._fs, path)
         entry = Entry.from_bytes(data, where=path)
         if (entry.name, entry.cluster_id, entry.plan_id) != (name, self._cluster_id, self._plan_id):
-            raise Refused("the name of the file is not that of its entry", where=path, fix=_LOOK_INTO)
+            raise Refused("the name of the file is not that of its entry", where=path, fix=_READ_INTO)
         return entry, sha256(data).hexdigest()
 
 
@@ -222,5 +222,5 @@ def _check_chain(entries: Sequence[Entry], digests: Sequence[str], *, where: str
             attempt, before = entry.attempt, []
         if not is_next:
             where = f"{where}/{entry.name}"
-            raise Refused("an entry of the ledger is missing or was changed", where=where, fix=_LOOK_INTO)
+            raise Refused("an entry of the ledger is missing or was changed", where=where, fix=_READ_INTO)
         before.append(digest)

@@ -37,7 +37,7 @@ class RecordedStep:
         return known is None or known[0].outcome == "unknown"
 
     def is_doubtful_for(self, item: Item) -> bool:
-        """Whether only looks show what came of an item, and they show a newer offset in its place."""
+        """Whether only admin snapshots show what came of an item, and they show a newer offset in its place."""
         known = self.results.get(item.item_id)
         return known is not None and known[0].outcome == "not_done" and known[0].found is not None
 

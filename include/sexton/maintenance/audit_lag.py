@@ -26,9 +26,9 @@ from sexton.pipeline.measure_lag import (
     KEY,
     PARTITIONS,
     Instant,
-    Looked,
+    LookupResult,
     committed_with_pending,
-    look,
+    look_up,
     matching,
     measure,
     of_held,
@@ -81,10 +81,10 @@ def run(
             [(name, "ascending") for name in KEY]
         )
         instant = _instant(lake, request.archive, published, committed)
-        looked = look(session, instant, now_ms=now_ms)
+        found = look_up(session, instant, now_ms=now_ms)
     lags = measure(instant)
     before_ms, before = _before(lake, published, lags)
-    rows = _completed(lags, looked, before, as_of_ms=published.key.as_of_ms, before_ms=before_ms)
+    rows = _completed(lags, found, before, as_of_ms=published.key.as_of_ms, before_ms=before_ms)
     key = RunKey(cluster_id=cluster_id, as_of_ms=published.key.as_of_ms, run_id=request.run_id)
     alerts = publish_audit(
         None,
@@ -103,9 +103,9 @@ def run(
         cluster_id=cluster_id,
         run_as_of_ms=key.as_of_ms,
         offsets=rows.num_rows,
-        rounds=looked.look.rounds,
-        questions=looked.questions,
-        unrefined=len(looked.unanswered),
+        rounds=found.look_up.rounds,
+        questions=found.questions,
+        unrefined=len(found.unanswered),
         resets=dict(Counter(rows["would_reset"].drop_null().to_pylist()).most_common()),
         losing=losing.num_rows,
         alerts=[
@@ -139,10 +139,10 @@ def _before(lake: Lake, published: PublishedRun, rows: pa.Table) -> tuple[int, p
     return as_of_ms, audited.take(pa.array(at, mask=at < 0))
 
 
-def _completed(lags: pa.Table, looked: Looked, before: pa.Table, *, as_of_ms: int, before_ms: int) -> pa.Table:
+def _completed(lags: pa.Table, found: LookupResult, before: pa.Table, *, as_of_ms: int, before_ms: int) -> pa.Table:
     """The rows of time_lag, in the order of `lags`."""
     growth = lag_growth(before, lags, passed_ms=as_of_ms - before_ms if before.num_rows else 0)
-    unanswered = {f"{partition} {topic}": why for (topic, partition), why in looked.unanswered.items()}
+    unanswered = {f"{partition} {topic}": why for (topic, partition), why in found.unanswered.items()}
     places = pc.binary_join_element_wise(lags["partition"].cast(pa.string()), lags["topic"], " ")
     at = pc.index_in(places, value_set=pa.array([*unanswered], pa.string()))
     columns = {

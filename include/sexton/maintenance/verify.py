@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from sexton.archive.folder import filesystem
 from sexton.archive.lineages import ArchivedSegment, clusters_of, list_lineages, topics_of
 from sexton.archive.verify import CORRUPT, Finding, check
-from sexton.archive.verify import verify as look
+from sexton.archive.verify import verify as verify_archive
 from sexton.errors import SextonError
 from sexton.maintenance.task_state import read_state, write_state
 from sexton.runs.checkpoint import is_there
@@ -71,7 +71,7 @@ def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only
     for cluster_id in clusters_of(fs, root, only):
         state = read_state(fs, root, cluster_id, TASK, VerifyState)
         n, t = subset or _next_part(state, parts)
-        found = look(fs, root, cluster_id=cluster_id, subset=(n, t))
+        found = verify_archive(fs, root, cluster_id=cluster_id, subset=(n, t))
         wrong, corrupt = _with_known(fs, root, cluster_id, found.findings, state.corrupt)
         unreadable, checkpoints = _checkpoints(fs, root, cluster_id, (n, t), state.checkpoints)
         wrong += unreadable

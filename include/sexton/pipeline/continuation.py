@@ -100,8 +100,10 @@ def continuation(
 
 def is_unobserved(archived: ArchiveEnd, known: ClusterHistory) -> bool:
     """Whether the archived end was last looked at so long ago that the cleaner may have removed what came after it."""
-    looked_ms = max((ms for ms in (archived.taken_at_ms, known.before_ms) if ms is not None), default=known.found_at_ms)
-    return known.found_at_ms - looked_ms > known.delete_retention_ms
+    checked_ms = max(
+        (ms for ms in (archived.taken_at_ms, known.before_ms) if ms is not None), default=known.found_at_ms
+    )
+    return known.found_at_ms - checked_ms > known.delete_retention_ms
 
 
 def breaks_since(

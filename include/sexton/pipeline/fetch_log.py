@@ -6,7 +6,7 @@ broker can send files without reading them). No consumer group, no commit and no
 in the topic. Brokers' quotas are waited for; `bytes_per_second` bounds the rate further.
 
 A log that changes while it is read (kafka.fetch) ends its piece of work early, and so does a broker that gives no
-answer for a minute; the snapshot then looks again, and fetches what is missing.
+answer for a minute; the snapshot then asks again, and fetches what is missing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

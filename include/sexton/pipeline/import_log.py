@@ -288,9 +288,9 @@ def _record(
 ) -> None:
     """Write the metadata of the import, unless that of the instant, or the newest, says the same already.
 
-    What the disk does not show, the brokers' settings above all, is that of the last metadata, until somebody looks
-    again; the topic's as long as it is the same topic. Whether topics are all of them is not inherited: nobody checked.
-    """
+    What the disk does not show, the brokers' settings above all, is that of the last metadata, until a snapshot is
+    taken again; the topic's as long as it is the same topic. Whether topics are all of them is not inherited: nobody
+    checked."""
     imported = {
         item.log.log_partition: LogPartitionMetadata(
             lineage=item.lineage.name,

@@ -1,6 +1,6 @@
 """measure_lag: the lag in time of every committed offset, as an interval, from the points of the archive.
 
-`look` asks the brokers how new their logs are at the committed offsets (kafka.time_points) and where they leave the
+`look_up` asks the brokers how new their logs are at the committed offsets (kafka.time_points) and where they leave the
 leader epochs that were committed (kafka.epoch_ends), and archives each answer.
 `measure` answers from the archive alone, so a past instant needs no broker, and both give the same for the same points.
 
@@ -23,7 +23,7 @@ from sexton.analysis.time_lag import LOG_END, UNBOUNDED, UNKNOWN, time_lags
 from sexton.archive.folder import filesystem
 from sexton.archive.partition_index import ABSENT, Flags, Int64s, PartitionIndex, PartitionOrder, encoded, whole
 from sexton.archive.time_bounds import ENDS, NO_HIGH, NO_LOW, Bounds, TimeBounds
-from sexton.archive.time_points import Key, KnownPoints, Look, known_points, write_look
+from sexton.archive.time_points import Key, KnownPoints, OffsetLookup, known_points, write_lookup
 from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.kafka.configs import TOPIC, described
 from sexton.kafka.epoch_ends import epoch_ends
@@ -140,21 +140,21 @@ def _like(table: pa.Table, other: pa.Table) -> pa.Schema:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
-    """A look that was archived, how many questions it took, and the partitions that it could not refine, with why."""
+class LookupResult:
+    """A lookup that was archived, how many questions it took, and the partitions that it could not refine, with why."""
 
-    look: Look
+    look_up: OffsetLookup
     questions: int
     unanswered: Mapping[Key, str]
 
 
-def look(
+def look_up(
     session: ClusterSession,
     instant: Instant,
     *,
     now_ms: Callable[[], int],
     progress: Callable[[int, int], None] | None = None,
-) -> Looked:
+) -> LookupResult:
     """Ask the brokers how new the logs are at every committed offset, to the millisecond, and archive the answers."""
     fs, root = filesystem(instant.archive)
     number, offset = _distinct(instant.number[instant.is_here], instant.offset[instant.is_here])
@@ -175,7 +175,7 @@ def look(
         progress=progress,
     )
     ends = epoch_ends(session, _leader_epochs(instant), as_of_ms=instant.as_of_ms)
-    written = write_look(
+    written = write_lookup(
         fs,
         root,
         cluster_id=instant.cluster_id,
@@ -186,7 +186,7 @@ def look(
         points={key: [*points, *ends.get(key, ())] for key, points in found.points.items()},
         topics=topics,
     )
-    return Looked(look=written, questions=found.questions, unanswered=found.unanswered)
+    return LookupResult(look_up=written, questions=found.questions, unanswered=found.unanswered)
 
 
 def _begun(keys: Sequence[Key], offset: Int64s, low: Int64s, high: Int64s) -> dict[Key, dict[int, Bounds]]:
@@ -221,7 +221,7 @@ def _distinct(number: Int64s, value: Int64s) -> tuple[Int64s, Int64s]:
 def measure(instant: Instant) -> pa.Table:
     """The lag of every committed offset, as far as the archive knows, in their order: LAGS. Needs no broker."""
     known = _known(instant)
-    topics = _archived_settings(known.looks, instant.as_of_ms)
+    topics = _archived_settings(known.lookups, instant.as_of_ms)
     settings = _SettingColumns(instant.committed["topic"], topics)
     count = len(instant.number)
     basis, min_ms, max_ms = np.full(count, UNKNOWN), np.zeros(count, np.int64), np.full(count, UNBOUNDED)
@@ -314,7 +314,8 @@ def _of_source(points: pa.Table, source: str, *, since_ms: int | None = None, un
 
 
 def _is_held(instant: Instant, points: pa.Table) -> Flags:
-    """Whether a transaction was open from this offset on at the instant: by a look for it, or by looks around it."""
+    """Whether a transaction was open from this offset on at the instant: by a question about it, or by lookups around
+    it."""
     before = _of_source(points, "last_stable", until_ms=instant.as_of_ms)
     after = _of_source(points, "last_stable", since_ms=instant.as_of_ms)
     earlier, later = (_newest(instant, seen, "offset", instant.offset) for seen in (before, after))
@@ -323,7 +324,7 @@ def _is_held(instant: Instant, points: pa.Table) -> Flags:
 
 
 def _epoch_ends(instant: Instant, points: pa.Table) -> Int64s:
-    """Where the log leaves the committed leader epoch by the newest look up to the instant; _NOT_KNOWN where none
+    """Where the log leaves the committed leader epoch by the newest lookup up to the instant; _NOT_KNOWN where none
     asked."""
     seen = _of_source(points, "epoch_end", until_ms=instant.as_of_ms)
     epochs = _int64s(instant.committed["leader_epoch"], _NOT_KNOWN)
@@ -418,15 +419,15 @@ def _settings_of(session: ClusterSession, topics: Sequence[str]) -> dict[str, di
     return found
 
 
-def _archived_settings(looks: Sequence[Look], as_of_ms: int) -> dict[str, dict[str, str]]:
-    """Of each topic those of the newest look for an instant up to this one, else of the first later one."""
+def _archived_settings(lookups: Sequence[OffsetLookup], as_of_ms: int) -> dict[str, dict[str, str]]:
+    """Of each topic those of the newest lookup for an instant up to this one, else of the first later one."""
     found: dict[str, dict[str, str]] = {}
-    before = sorted((each for each in looks if each.as_of_ms <= as_of_ms), key=_made)
-    after = sorted((each for each in looks if each.as_of_ms > as_of_ms), key=_made)
+    before = sorted((each for each in lookups if each.as_of_ms <= as_of_ms), key=_made)
+    after = sorted((each for each in lookups if each.as_of_ms > as_of_ms), key=_made)
     for each in [*reversed(after), *before]:
         found.update(each.topics)
     return found
 
 
-def _made(look: Look) -> tuple[int, int]:
-    return look.as_of_ms, look.asked_at_ms
+def _made(look_up: OffsetLookup) -> tuple[int, int]:
+    return look_up.as_of_ms, look_up.asked_at_ms

@@ -224,9 +224,7 @@ def _encoded(record: RunRecord, log_partition: int, tables: Iterable[pa.Table]) 
         yield encoded
 
 
-def _name(
-    folder: RunFolder, record: RunRecord, shard: Shard, plan_id: str, start: int, rows: pa.Table | None
-) -> None:
+def _name(folder: RunFolder, record: RunRecord, shard: Shard, plan_id: str, start: int, rows: pa.Table | None) -> None:
     """Write the table of one shard, now that the plan has its id, and the shard its first position."""
     if rows is not None or shard.bucket is not None:
         rows = folder.read_internal(_PLANNED, shard) if rows is None else rows

@@ -55,7 +55,7 @@ def _plan_to_keep(folder: RunFolder, record: RunRecord) -> Plan | None:
 
     None where it is empty, or where nothing proves whose rules it has to follow: nobody may apply it then.
     """
-    if not (record.positions or record.look_sha256) or record.profile_source == AMBIGUOUS:
+    if not (record.positions or record.admin_snapshot_sha256) or record.profile_source == AMBIGUOUS:
         return None
     plan = own_plan(folder)
     if plan.record.plan_id != record.plan_id:

@@ -5,7 +5,7 @@ Fold every chunk of log, shuffle the partial folds to the shards that they are o
 has very many keys. Records never leave the task that read them; only folds do. A run of the archive continues from the
 nearest published checkpoint where it can, with the same result as a full replay.
 
-Where a cluster hides its log, the tables come from looks by Admin API (pipeline.merge_looks).
+Where a cluster hides its log, the tables come from admin snapshots (pipeline.merge_snapshots).
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from sexton.figures import MINUTE_MS
 from sexton.history.interval import open_interval, write_changes
 from sexton.kernels import results
 from sexton.kernels.fold import PartialFold
-from sexton.pipeline import merge_looks
+from sexton.pipeline import merge_snapshots
 from sexton.pipeline.misplaced import (
     held_elsewhere,
     homes_of,
@@ -48,13 +48,13 @@ from sexton.pipeline.run_record import (
 )
 from sexton.requests import ReplayRequest
 from sexton.runs import checkpoint
+from sexton.runs.admin_tables import admin_snapshot_for
 from sexton.runs.checkpoint import Base
 from sexton.runs.choose_profile import AUTO, choose, of_evidence
 from sexton.runs.endless_load import endless_load
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED, Merged, fold_log, glimpse
 from sexton.runs.folder import RunFolder, RunRecord, Shard, files_sha256
-from sexton.runs.look_tables import look_for
 from sexton.runs.source import LogSource, open_source
 from sexton.settings import settings
 from sexton.tables import TABLES
@@ -81,9 +81,9 @@ def run(
     which the log is read on if it can be.
     """
     if request.archive is not None:
-        found = look_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms)
+        found = admin_snapshot_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms)
         if found is not None:
-            return merge_looks.run(engine, folder, request, *found)
+            return merge_snapshots.run(engine, folder, request, *found)
     source = open_source(request).with_buffer(request.load_buffer_bytes).with_codec(request.codec)
     choice, is_open = choose(request.profile, source.broker_version), False
     fold = partial(_fold, engine, folder, source, request, keeps=keeps_fold, known=known)

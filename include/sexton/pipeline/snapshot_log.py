@@ -4,10 +4,10 @@ Each log partition is fetched from the end of its archive to the high watermark 
 What the log does not hold is archived every time, after the segments: this cluster metadata says what a finished
 snapshot had. Running it again after a crash completes it.
 
-A cluster that hides the log is looked at by Admin API instead (pipeline.look_at_groups).
+A cluster that hides the log is looked at by Admin API instead (pipeline.snapshot_groups).
 
 A log that does not continue the archived bytes is never joined to them: it starts a new lineage and raises an alert
-(pipeline.continuation). When the log changes while it is read, the snapshot looks again and continues from what it has.
+(pipeline.continuation). When the log changes while it is read, it finds the ends again and continues from what it has.
 """
 
 import time
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from pyarrow import fs as pafs
 
-from sexton.archive.admin_looks import AdminLook, AdminLooks
+from sexton.archive.admin_snapshots import AdminSnapshot, AdminSnapshots
 from sexton.archive.cluster_metadata import (
     ClusterMetadata,
     LogPartitionMetadata,
@@ -45,7 +45,7 @@ from sexton.kafka.topics import (
     end_of_epoch,
     require_cluster,
 )
-from sexton.pipeline import look_at_groups
+from sexton.pipeline import snapshot_groups
 from sexton.pipeline.continuation import (
     KAFKAS_DELETE_RETENTION_MS,
     ClusterHistory,
@@ -61,15 +61,16 @@ from sexton.topics import OFFSETS_TOPIC
 LONGEST_WAIT_MS = HOUR_MS
 LOG = "log"
 _NOT_AUTHORIZED = 29  # TOPIC_AUTHORIZATION_FAILED
-LOOKS = 8
-"""How often a snapshot looks again when the log changes while it is read; then it fails, and may be run again."""
+ROUNDS = 8
+"""How often a snapshot finds the ends again when the log changes while it is read; then it fails, and may be run
+again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """What one snapshot added. `log_offsets` counts the log_offsets that the archive now answers for and did not.
 
-    Of a look by Admin API, `coverage` is `admin`, `looked_because` why, and `groups` and `offsets` what it found.
+    Of an admin snapshot, `coverage` is `admin`, `admin_because` why, and `groups` and `offsets` what it found.
     `alerts` are the breaks in a log's history since the last finished snapshot, `warnings` these and all others.
     """
 
@@ -84,13 +85,13 @@ class Snapshot:
     warnings: list[str] = field(default_factory=list)
     alerts: list[str] = field(default_factory=list)
     coverage: str = LOG
-    looked_because: str | None = None
+    admin_because: str | None = None
     groups: int = 0
     offsets: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
+class _Survey:
     """The cluster and the archive at one instant, the last two by log partition; `before` is the metadata of the last
     finished snapshot of this cluster."""
 
@@ -114,13 +115,13 @@ def run(
     """Take one snapshot. Running it again after a crash completes it; with nothing new it fetches nothing.
 
     `notify` is called with the alerts before the cluster metadata is written: whoever stores them loses none to a
-    crash, and may get one twice. Where the log is hidden, and was never read, it is a look by Admin API.
+    crash, and may get one twice. Where the log is hidden, and was never read, it is an admin snapshot.
     """
     if request.as_of_ms is not None:
         # Only of a log something has to settle.
         _wait_until(request.as_of_ms + (0 if request.admin_only else request.settle_ms), now_ms, sleep)
     if request.admin_only:
-        return _look_instead(request, look_at_groups.ASKED_FOR, now_ms=now_ms, sleep=sleep, connect=connect)
+        return _take_admin_snapshot(request, snapshot_groups.ASKED_FOR, now_ms=now_ms, sleep=sleep, connect=connect)
     try:
         return _copy(engine, request, now_ms=now_ms, connect=connect, notify=notify)
     except UsageError:  # also NotAllowed: refused, or no such topic
@@ -128,14 +129,14 @@ def run(
             raise
         with connect(request.config) as session:
             cluster_id = session.retrying(lambda: describe_cluster(session, ())).cluster_id
-            reason = look_at_groups.why_hidden(session)
+            reason = snapshot_groups.why_hidden(session)
         # Where the log was read before, a right was lost: that is to be noticed, not worked around.
         if reason is None or snapshot_instants(*filesystem(request.archive), cluster_id):
             raise
-    return _look_instead(request, reason, now_ms=now_ms, sleep=sleep, connect=connect)
+    return _take_admin_snapshot(request, reason, now_ms=now_ms, sleep=sleep, connect=connect)
 
 
-def _look_instead(
+def _take_admin_snapshot(
     request: SnapshotRequest,
     reason: str,
     *,
@@ -143,8 +144,8 @@ def _look_instead(
     sleep: Callable[[float], None],
     connect: Connect,
 ) -> Snapshot:
-    """A look by Admin API."""
-    look = look_at_groups.run(
+    """An admin snapshot."""
+    survey = snapshot_groups.run(
         request.config,
         request.archive,
         reason=reason,
@@ -154,20 +155,20 @@ def _look_instead(
         connect=connect,
         sleep=sleep,
     )
-    return _of_look(look)
+    return _of_snapshot(survey)
 
 
-def _of_look(look: AdminLook) -> Snapshot:
+def _of_snapshot(survey: AdminSnapshot) -> Snapshot:
     return Snapshot(
-        cluster_id=look.cluster_id,
-        topic_id=look.metadata.topic_id,
-        taken_at_ms=look.taken_at_ms,
-        log_partitions=look.metadata.partition_count,
-        warnings=look.warnings,
-        coverage=AdminLooks.coverage,
-        looked_because=look.reason,
-        groups=look.rows["groups"],
-        offsets=look.rows["offsets"],
+        cluster_id=survey.cluster_id,
+        topic_id=survey.metadata.topic_id,
+        taken_at_ms=survey.taken_at_ms,
+        log_partitions=survey.metadata.partition_count,
+        warnings=survey.warnings,
+        coverage=AdminSnapshots.coverage,
+        admin_because=survey.reason,
+        groups=survey.rows["groups"],
+        offsets=survey.rows["offsets"],
     )
 
 
@@ -183,38 +184,38 @@ def _copy(
     fs, root = filesystem(request.archive)
     archived: list[Manifest] = []
     late: frozenset[int] = frozenset()
-    for looks_left in reversed(range(LOOKS)):
-        look = _look(fs, root, request, taken_at_ms=now_ms(), connect=connect)
-        failpoint("snapshot.looked")
-        lineages, work = _plan(fs, root, request, look, late)
+    for snapshots_left in reversed(range(ROUNDS)):
+        survey = _survey(fs, root, request, taken_at_ms=now_ms(), connect=connect)
+        failpoint("snapshot.compared")
+        lineages, work = _plan(fs, root, request, survey, late)
         failpoint("snapshot.planned")
-        is_first = looks_left == LOOKS - 1
+        is_first = snapshots_left == ROUNDS - 1
         fetched = fetch(engine, work, connect, bytes_per_second=request.bytes_per_second, is_first=is_first)
         archived += [manifest for some in fetched for manifest in some.manifests]
         ended_ms = now_ms()
         changed = [some.changed for some in fetched if some.changed]
-        late = _read_late(look, lineages, work, ended_ms)
+        late = _read_late(survey, lineages, work, ended_ms)
         if not changed and not late:
             break
-        if changed and not looks_left:
+        if changed and not snapshots_left:
             raise TransientError(f"the log could not be read to its end: {changed[0]}", fix="take the snapshot again")
     failpoint("snapshot.fetched")
-    metadata = look.metadata
-    alerts = breaks_since(look.before, metadata.topic_id, lineages)
+    metadata = survey.metadata
+    alerts = breaks_since(survey.before, metadata.topic_id, lineages)
     if notify and alerts:
         notify(alerts)
-    write_metadata(fs, root, replace(metadata, log_partitions=_log_partitions(look, lineages)))
+    write_metadata(fs, root, replace(metadata, log_partitions=_log_partitions(survey, lineages)))
     failpoint("snapshot.done")
     return Snapshot(
         cluster_id=metadata.cluster_id,
         topic_id=metadata.topic_id,
         taken_at_ms=metadata.taken_at_ms,
-        log_partitions=len(look.ends),
+        log_partitions=len(survey.ends),
         segments=len(archived),
         batches=sum(manifest.batch_count for manifest in archived),
         size_bytes=sum(manifest.size_bytes for manifest in archived),
         log_offsets=sum(manifest.next_log_offset - manifest.first_log_offset for manifest in archived),
-        warnings=[*alerts, *look.warnings, *_slow(metadata, work, ended_ms)],
+        warnings=[*alerts, *survey.warnings, *_slow(metadata, work, ended_ms)],
         alerts=alerts,
     )
 
@@ -228,8 +229,8 @@ def earlier(request: SnapshotRequest) -> Snapshot | None:
     fs, root = filesystem(request.archive)
     clusters = [request.cluster_id] if request.cluster_id is not None else child_folders(fs, root)
     if request.as_of_ms is not None and len(clusters) == 1 and not snapshot_instants(fs, root, clusters[0]):
-        look = AdminLooks(fs, root, clusters[0]).at(request.as_of_ms)
-        return None if look is None else _of_look(look)
+        survey = AdminSnapshots(fs, root, clusters[0]).at(request.as_of_ms)
+        return None if survey is None else _of_snapshot(survey)
     # A snapshot that died has no metadata; without any, snapshot_window would take its segments for a whole snapshot.
     if request.as_of_ms is None or len(clusters) != 1 or not snapshot_instants(fs, root, clusters[0]):
         return None
@@ -246,20 +247,20 @@ def earlier(request: SnapshotRequest) -> Snapshot | None:
 
 
 def _plan(
-    fs: pafs.FileSystem, root: str, request: SnapshotRequest, look: _Look, late: frozenset[int]
+    fs: pafs.FileSystem, root: str, request: SnapshotRequest, survey: _Survey, late: frozenset[int]
 ) -> tuple[dict[int, tuple[Lineage, Origin | None]], list[FetchWork]]:
     """The lineage of every log partition, the new ones with their origin written, and what to fetch.
 
     `late` are log partitions whose archived bytes cannot be trusted to go on.
     """
-    history = _history(look)
-    ids = look.metadata.cluster_id, look.metadata.topic_id
+    history = _history(survey)
+    ids = survey.metadata.cluster_id, survey.metadata.topic_id
     lineages: dict[int, tuple[Lineage, Origin | None]] = {}
     work: list[FetchWork] = []
-    for log in look.ends:
+    for log in survey.ends:
         part = log.log_partition
-        archived = look.archived.get(part)
-        lineage, start, new = continuation(log, archived, look.left_epochs.get(part), history, is_late=part in late)
+        archived = survey.archived.get(part)
+        lineage, start, new = continuation(log, archived, survey.left_epochs.get(part), history, is_late=part in late)
         if new:
             write_origin(fs, root, new, cluster_id=ids[0], topic_id=ids[1], log_partition=part, lineage=lineage)
         lineages[part] = lineage, new or (archived.origin if archived else None)
@@ -272,7 +273,7 @@ def _plan(
                 lineage=lineage.name,
                 first_log_offset=start,
                 next_log_offset=log.high_watermark if gap_end is None else min(gap_end, log.high_watermark),
-                taken_at_ms=look.metadata.taken_at_ms,
+                taken_at_ms=survey.metadata.taken_at_ms,
                 high_watermark=log.high_watermark,
                 last_stable_offset=log.last_stable_offset,
             )
@@ -289,8 +290,8 @@ def _plan(
     return lineages, work
 
 
-def _history(look: _Look) -> ClusterHistory:
-    metadata, before = look.metadata, look.before
+def _history(survey: _Survey) -> ClusterHistory:
+    metadata, before = survey.metadata, survey.before
     same = before if before and before.topic_id == metadata.topic_id else None
     # What a log cleaner has once written into a batch stays when the setting is raised (KIP-534).
     retentions_ms = [one.delete_retention_ms for one in (metadata, same) if one and one.delete_retention_ms is not None]
@@ -305,14 +306,14 @@ def _history(look: _Look) -> ClusterHistory:
 
 
 def _read_late(
-    look: _Look, lineages: Mapping[int, tuple[Lineage, Origin | None]], work: Sequence[FetchWork], ended_ms: int
+    survey: _Survey, lineages: Mapping[int, tuple[Lineage, Origin | None]], work: Sequence[FetchWork], ended_ms: int
 ) -> frozenset[int]:
     """Log partitions whose archived bytes were in time when the snapshot began, and no longer when it had read on."""
-    history = replace(_history(look), found_at_ms=ended_ms)
+    history = replace(_history(survey), found_at_ms=ended_ms)
     return frozenset(
         part
         for part in (item.where.log_partition for item in work)
-        if (archived := look.archived.get(part)) is not None
+        if (archived := survey.archived.get(part)) is not None
         and lineages[part][0] == archived.lineage
         and is_unobserved(archived, history)
     )
@@ -329,7 +330,7 @@ def _slow(metadata: ClusterMetadata, work: Sequence[FetchWork], ended_ms: int) -
 
 
 def _log_partitions(
-    look: _Look, lineages: Mapping[int, tuple[Lineage, Origin | None]]
+    survey: _Survey, lineages: Mapping[int, tuple[Lineage, Origin | None]]
 ) -> dict[int, LogPartitionMetadata]:
     return {
         log.log_partition: LogPartitionMetadata(
@@ -340,13 +341,13 @@ def _log_partitions(
             leader=log.leader,
             leader_epoch=log.leader_epoch,
         )
-        for log in look.ends
+        for log in survey.ends
     }
 
 
-def _look(
+def _survey(
     fs: pafs.FileSystem, root: str, request: SnapshotRequest, *, taken_at_ms: int, connect: Connect = ClusterSession
-) -> _Look:
+) -> _Survey:
     with connect(request.config) as session:
         topic, ends = _all_log_ends(session, request.topic)
         metadata, warnings = session.retrying(
@@ -366,7 +367,7 @@ def _look(
     others = [name for name in child_folders(fs, root) if name != cluster_id]
     if before is None and not archived and others and request.cluster_id is None:
         warnings.append(f"cluster {cluster_id} is new to this archive, which holds {', '.join(others)}")
-    return _Look(
+    return _Survey(
         metadata=metadata, before=before, ends=ends, warnings=warnings, archived=archived, left_epochs=left_epochs
     )
 

@@ -24,14 +24,15 @@ _LOG_WAS_READ = ("complete", "partial")
 
 
 def basis_of(about: Mapping[str, object]) -> Basis:
-    """The basis that was kept as `about`, with whatever else was kept: of any coverage but the log's, looks."""
+    """The basis that was kept as `about`, with whatever else was kept: of any coverage but the log's, admin
+    snapshots."""
     coverage = str(about.get("coverage", "complete"))
     if coverage in _LOG_WAS_READ:
         return BY_LOG
     return Basis(
         needs_log=False,
         about={"coverage": coverage},
-        sentence=f"{coverage}: made without the log, and compared with looks by Admin API before each call. A commit "
+        sentence=f"{coverage}: made without the log, and compared with admin snapshots before each call. A commit "
         "between the last of them and its call is deleted unseen",
-        unseen="a commit between a last look and its call's effect was deleted unseen, if there was one",
+        unseen="a commit between a preflight check and its call's effect was deleted unseen, if there was one",
     )

@@ -97,12 +97,12 @@ def _check_order(plan: Plan, where: str) -> None:
 
 
 def _check_coverage(plan: Plan) -> None:
-    """A plan without the log names its look, and nothing that only the log shows."""
+    """A plan without the log names its admin snapshot, and nothing that only the log shows."""
     manifest = f"{plan.folder}/{MANIFEST}"
-    if (plan.record.look is None) != plan.record.basis.needs_log:
-        raise Refused(f"coverage {plan.record.coverage} and the look do not agree", where=manifest)
+    if (plan.record.admin_snapshot is None) != plan.record.basis.needs_log:
+        raise Refused(f"coverage {plan.record.coverage} and the admin snapshot do not agree", where=manifest)
     if not plan.record.basis.needs_log and offset_rows(plan.tombstones).num_rows != plan.tombstones.num_rows:
-        raise Refused("it was made by looks, and removes more than committed offsets", where=manifest)
+        raise Refused("it was made from admin snapshots, and removes more than committed offsets", where=manifest)
 
 
 def _check_undo(plan: Plan) -> None:

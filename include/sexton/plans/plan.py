@@ -74,8 +74,8 @@ class Batches(_Part):
     largest_batch_bytes: Count
 
 
-class Look(_Part):
-    """The look by Admin API that a plan was made by: when it began, and the SHA-256 of each of its files."""
+class PlanSnapshot(_Part):
+    """The admin snapshot that a plan was made by: when it began, and the SHA-256 of each of its files."""
 
     taken_at_ms: int
     sha256: dict[str, Sha256]
@@ -98,7 +98,7 @@ class PlanRecord(_Part):
     never applied, nor is one by another retention than the broker's own. `codec` and `record_format` (magic) are those
     of the batches. `max_message_bytes` and `broker_retention_ms` are what the snapshot recorded, None where it did not;
     without the retention `beyond` is None as well. A plan's age counts from `as_of_ms`. `coverage` is that of its run;
-    one by looks (`admin`) names its `look`, and has committed offsets only.
+    one from admin snapshots (`admin`) names its `admin_snapshot`, and has committed offsets only.
     """
 
     format: Literal[2] = 2
@@ -107,7 +107,7 @@ class PlanRecord(_Part):
     topic_id: str
     as_of_ms: int
     coverage: str = "complete"
-    look: Look | None = None
+    admin_snapshot: PlanSnapshot | None = None
     cuts: dict[int, int]
     profile: str
     retention_ms: int

@@ -29,7 +29,7 @@ from sexton.plans.limits import (
     policy_of,
     unheeded,
 )
-from sexton.plans.plan import UNDO, Batches, Beyond, Look, Losses, PlanRecord, columns_of
+from sexton.plans.plan import UNDO, Batches, Beyond, Losses, PlanRecord, PlanSnapshot, columns_of
 from sexton.policy import Counts, Policy
 from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.runs.judging import judge_offsets, read_held
@@ -163,7 +163,9 @@ def content_of(record: RunRecord, parts: Sequence[PlanPart], batches: Sequence[B
             topic_id=record.topic_id,
             as_of_ms=record.as_of_ms,
             coverage=record.coverage,
-            look=Look(taken_at_ms=record.taken_at_ms, sha256=record.look_sha256) if record.look_sha256 else None,
+            admin_snapshot=PlanSnapshot(taken_at_ms=record.taken_at_ms, sha256=record.admin_snapshot_sha256)
+            if record.admin_snapshot_sha256
+            else None,
             cuts=dict(sorted(record.cuts.items())),
             profile=record.profile,
             retention_ms=record.retention_ms,

@@ -15,7 +15,7 @@ ORPHANS: tuple[Orphan, ...] = get_args(Orphan)
 GROUP_TYPES: tuple[GroupType, ...] = get_args(GroupType)
 STATES: tuple[State, ...] = get_args(State)
 
-TIME_REASONS = frozenset({"expired", "expired_explicit", "not_due", "sweep_blocked", "between_looks"})
+TIME_REASONS = frozenset({"expired", "expired_explicit", "not_due", "sweep_blocked", "between_snapshots"})
 """The broker's reasons that depend on time alone. For any other reason it keeps an offset whatever its age.
 
 sweep_blocked is one of them: the offset is or will be due, and only the broker's sweep fails. A rule may expire it."""

@@ -14,7 +14,7 @@ CHECKED_TABLES: tuple[Table, ...] = tuple(table for table in SNAPSHOT_TABLES if 
 """The tables that a run writes before the checks."""
 
 
-_NOT_FILLED: Mapping[Origin | None, str] = {"log": "the log was not read", "looks": "it was"}
+_NOT_FILLED: Mapping[Origin | None, str] = {"log": "the log was not read", "admin_snapshots": "it was"}
 """Why a column that only this origin fills is NULL in a run without it."""
 
 

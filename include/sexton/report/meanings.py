@@ -21,8 +21,8 @@ BROKER_REASONS: Mapping[str, str] = {
     "sweep_blocked": "when it is due, the broker's sweep of this log partition fails, so nothing expires there",
     "load_would_fail": "no coordinator holds it: the load of this log partition would fail or never end",
     "share_group": "share groups keep their state elsewhere: the coordinator never expires it here",
-    "between_looks": "by looks alone: it may have been committed, or its group emptied, early enough or too late",
-    "overdue": "it should be gone and is there: a commit or a member that no look saw, or a longer retention",
+    "between_snapshots": "committed, or its group emptied, between two admin snapshots: early enough or too late",
+    "overdue": "it should be gone and is there: a commit or a member that no admin snapshot saw, or a longer retention",
     "not_answered": "the coordinator did not answer about the group, or refused",
 }
 

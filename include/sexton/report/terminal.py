@@ -138,7 +138,7 @@ def _odd(summary: Summary) -> Iterable[Text]:
 
 
 def _attention(summary: Summary) -> Iterable[Text]:
-    """One line for each thing that somebody should look at."""
+    """One line for each thing that needs attention."""
     for reason, records in summary.undecodable_by_reason.items():
         meaning = meanings.UNDECODABLE_REASONS.get(reason, "")
         yield Text(f"! {figures.some(records, 'undecodable record')}, {visible(reason)}: {meaning}", style="red")

@@ -336,10 +336,10 @@ def glimpse(source: LogSource) -> list[Evidence]:
     spans = [
         (one.path, max(one.start_byte, one.stop_byte - _GLIMPSE_BYTES), one.stop_byte) for (one,) in filter(None, last)
     ]
-    return [Evidence.of(_look(fs, *span, onto=nothing.copy())) for span in spans]
+    return [Evidence.of(_sample(fs, *span, onto=nothing.copy())) for span in spans]
 
 
-def _look(fs: pafs.FileSystem, path: str, start: int, end: int, *, onto: PartialFold) -> PartialFold:
+def _sample(fs: pafs.FileSystem, path: str, start: int, end: int, *, onto: PartialFold) -> PartialFold:
     """The fold of what begins in some bytes of a file, or nothing where the file is gone, onto another."""
     try:
         with fs.open_input_file(path) as file:
@@ -360,7 +360,7 @@ def _look(fs: pafs.FileSystem, path: str, start: int, end: int, *, onto: Partial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sample:
-    """Where a log partition is to be divided, by a look into each of its parts, and some of its groups."""
+    """Where a log partition is to be divided, by a sample of each of its parts, and some of its groups."""
 
     bounds: list[str]
     group_ids: list[str]
@@ -374,7 +374,7 @@ def _sampled(uri: str, tasks: Sequence[FoldTask], profile: Profile, *, most_keys
     fs, fold, read_bytes = filesystem(uri)[0], PartialFold.empty(profile=profile), 0
     for span in [task.slices[0] for task in tasks if task.slices]:
         end = min(span.end_byte, span.start_byte + _SAMPLE_BYTES)
-        fold, read_bytes = _look(fs, span.path, span.start_byte, end, onto=fold), read_bytes + end - span.start_byte
+        fold, read_bytes = _sample(fs, span.path, span.start_byte, end, onto=fold), read_bytes + end - span.start_byte
     found = fold.state.keys[: fold.state.counts[L.KEYS], L.SINCE]
     once, twice = int((found <= 1).sum()), int((found == 2).sum())
     records = int(fold.state.counts[L.SEEN_VALUES]) * sum(map(_size, tasks)) // max(read_bytes, 1)

@@ -181,8 +181,8 @@ class RunRecord(BaseModel):
     coverage: str = "complete"
     coverage_reason: str = ""
     origins: tuple[Origin, ...] = Field(("log",), description="what fills its columns and tables (Column.known_from)")
-    look_sha256: dict[str, str] = Field(
-        default_factory=dict, description="of the files of the look that a run of coverage `admin` is made by"
+    admin_snapshot_sha256: dict[str, str] = Field(
+        default_factory=dict, description="of the files of the admin snapshot that a run of coverage `admin` is made by"
     )
     has_topics: bool = False
     topics_at_ms: int | None = Field(default=None, description="when the topics were recorded; None for a file's")
@@ -248,8 +248,8 @@ class RunRecord(BaseModel):
 
 
 class RunFolder(Folder):
-    """The files of one run. With `keeps_tables` those that were written here need not be read again, if there is room.
-    """
+    """The files of one run. With `keeps_tables` those that were written here need not be read again, if there is
+    room."""
 
     def __init__(
         self, root: Path | str, *names: str, fs: pafs.FileSystem | None = None, keeps_tables: bool = False
@@ -300,7 +300,7 @@ class RunFolder(Folder):
 
     def write_table(self, record: RunRecord, table: str, rows: pa.Table, shard: Shard | int = WHOLE_RUN) -> int:
         """Write the rows of a log partition or shard, completed by the run's columns and cast to the declared
-        schema. What only the log or only looks can fill is NULL where `rows` have no such column."""
+        schema. What only the log or only admin snapshots can fill is NULL where `rows` have no such column."""
         schema = TABLES[table].arrow_schema(with_run=True)
         if not rows.num_rows:
             self.write_rows(schema.empty_table(), table, shard)

@@ -119,7 +119,7 @@ def sweep_fails(folder: RunFolder, record: RunRecord, log_partition: int) -> boo
 
 def _recorded_block(folder: RunFolder, log_partition: int) -> SweepBlock | None:
     profiles = folder.read_table("load_profile", log_partition).to_pylist()
-    return block_in(profiles[0]) if profiles else None  # a run by looks has none
+    return block_in(profiles[0]) if profiles else None  # a run from admin snapshots has none
 
 
 def read_held(folder: RunFolder, shard: Shard) -> pa.Table:

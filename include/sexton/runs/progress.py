@@ -56,22 +56,22 @@ def of_spark(session: "SparkSession", progress: ProgressLines, *, is_remote: boo
         return
     tracker = session.sparkContext.statusTracker()  # not over Connect
 
-    def look() -> None:
+    def ask() -> None:
         if newest := tracker.getStageInfo(max(tracker.getActiveStageIds(), default=-1)):
             progress.at(newest.numCompletedTasks, newest.numTasks)
 
-    with every_few_seconds(look):
+    with every_few_seconds(ask):
         yield
 
 
 @contextmanager
-def every_few_seconds(look: Callable[[], None]) -> Iterator[None]:
-    """Call `look` while what is inside works."""
+def every_few_seconds(report: Callable[[], None]) -> Iterator[None]:
+    """Call `report` while what is inside works."""
     is_over = threading.Event()
 
     def watch() -> None:
         while not is_over.wait(EVERY_S):
-            look()
+            report()
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

@@ -94,7 +94,7 @@ class Timeline(SummaryPart):
 
 class Expiring(SummaryPart):
     """Every verdict once: in a bucket, in `never` (reason -> offsets) without an expiry date at as_of, or in `unknown`
-    (reason -> offsets) where looks by Admin API do not decide; by these, an instant is the end of its interval.
+    (reason -> offsets) where admin snapshots do not decide; by these, an instant is the end of its interval.
 
     Verdicts cover live offsets, and offsets of misplaced groups that the broker would sweep too.
     """

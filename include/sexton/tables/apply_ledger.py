@@ -68,7 +68,7 @@ APPLY_LEDGER = Table(
         Column(
             "window_ms",
             pa.int64(),
-            "from the last look at the offset to the answer of the call: a commit in between is not seen before it",
+            "from the preflight check to the answer of the call: a commit in between is not seen before it",
             nullable=True,
             minimum=0,
         ),

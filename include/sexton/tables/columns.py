@@ -46,23 +46,23 @@ COMMITTED = (
     Column(
         "commit_after_ms",
         pa.int64(),
-        "the last look that showed another value or none: it was committed later; NULL where no look is early enough",
+        "the last admin snapshot that showed another value or none: committed later; NULL where none is early enough",
         nullable=True,
-        known_from="looks",
+        known_from="admin_snapshots",
     ),
     Column(
         "commit_by_ms",
         pa.int64(),
-        "by then it was committed for the last time, as far as looks can show",
+        "by then it was committed for the last time, as far as admin snapshots can show",
         nullable=True,
-        known_from="looks",
+        known_from="admin_snapshots",
     ),
     Column(
         "is_unstable",
         pa.bool_(),
         "whether an open transaction may still change it; NULL where that was not answered",
         nullable=True,
-        known_from="looks",
+        known_from="admin_snapshots",
     ),
 )
 """The columns of a committed offset, in every table that has one."""

@@ -33,7 +33,7 @@ OFFSET_CHANGES = Table(
             "kind",
             pa.string(),
             "what changed it: set by a commit, restored by a plan of ours, or gone for the cause named; a restore is a "
-            "commit where only looks show it",
+            "commit where only admin snapshots show it",
             allowed=tuple(kind.value for kind in ChangeKind),
         ),
         Column("candidates", TEXTS, "what an ambiguous change may have been", nullable=True),
@@ -50,14 +50,14 @@ OFFSET_CHANGES = Table(
         Column(
             "changed_after_ms",
             pa.int64(),
-            "when the last look that shows another value was asked for: the change is after it",
-            known_from="looks",
+            "when the last admin snapshot that shows another value was asked for: the change is after it",
+            known_from="admin_snapshots",
         ),
         Column(
             "changed_by_ms",
             pa.int64(),
-            "when the first look that shows the new value was answered: the change is before it",
-            known_from="looks",
+            "when the first admin snapshot that shows the new value was answered: the change is before it",
+            known_from="admin_snapshots",
         ),
         replace(LOG_OFFSET, name="old_log_offset", nullable=True, doc="place of the old value", known_from="log"),
         Column(
@@ -73,7 +73,7 @@ OFFSET_CHANGES = Table(
         Column(
             "evidence",
             pa.string(),
-            "what the log or the looks show of a disappearance, in words; NULL for a change that is a commit",
+            "what the log or the admin snapshots show of a disappearance, in words; NULL for a change that is a commit",
             nullable=True,
         ),
     ),
@@ -81,7 +81,7 @@ OFFSET_CHANGES = Table(
     doc=(
         "One row for each offset that ends the interval with another committed offset than it began with, and one for "
         "each time that one disappeared, also where it was committed again. Commits in between, and of the same offset "
-        "again, are no rows. A run by looks has one row at most for an offset: what differs between the looks at both "
-        "ends. Why the causes are what they are: docs/changes.md."
+        "again, are no rows. A run from admin snapshots has one row at most for an offset: what differs between the "
+        "snapshots at both ends. Why the causes are what they are: docs/changes.md."
     ),
 )

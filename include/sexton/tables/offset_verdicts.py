@@ -18,13 +18,13 @@ BROKER_REASONS = (
     "share_group",
     "sweep_blocked",
     "load_would_fail",
-    "between_looks",
+    "between_snapshots",
     "overdue",
     "not_answered",
 )
-"""The last three are of verdicts that are `unknown`, by looks at a cluster that hides its log: it was due at one end of
-its interval and not at the other; it was due at both and is still there, so something happened that no look shows; the
-group was not answered about."""
+"""The last three are of verdicts that are `unknown`, of a cluster that hides its log: it was due at one end of its
+interval and not at the other; it was due at both and is still there, so something happened that no admin snapshot
+shows; the group was not answered about."""
 
 ORPHANS = ("topic_gone", "topic_recreated", "partition_gone")
 """Why an offset is about nothing that the cluster still has."""
@@ -59,15 +59,15 @@ OFFSET_VERDICTS = Table(
         Column(
             "broker_expires_at_ms",
             pa.int64(),
-            "when it is due, by looks at the latest; NULL while only an event can make it so",
+            "when it is due, by admin snapshots at the latest; NULL while only an event can make it so",
             nullable=True,
         ),
         Column(
             "due_after_ms",
             pa.int64(),
-            "it is not due earlier; NULL while only an event can make it so, and where no look is early enough",
+            "it is not due earlier; NULL while only an event can make it so, or no admin snapshot is early enough",
             nullable=True,
-            known_from="looks",
+            known_from="admin_snapshots",
         ),
         Column(
             "policy_verdict",

@@ -19,7 +19,7 @@ RUNS = Table(
             pa.list_(pa.struct([("log_partition", pa.int32()), ("cut", pa.int64())])),
             "log_offset per log partition where reading stopped",
         ),
-        Column("coverage", pa.string(), "complete or partial; admin where looks by Admin API stand for the log"),
+        Column("coverage", pa.string(), "complete or partial; admin where admin snapshots stand for the log"),
         Column(
             "changes_since_ms",
             pa.int64(),

@@ -15,8 +15,9 @@ import pyarrow as pa
 Severity = Literal["critical", "warning"]
 """Whether a broken rule stops publication, or is only reported."""
 
-Origin = Literal["log", "looks"]
-"""What fills a column: the bytes of the log, or looks, which show states and so intervals (coverage `admin`)."""
+Origin = Literal["log", "admin_snapshots"]
+"""What fills a column: the bytes of the log, or admin snapshots, which show states and so intervals (coverage
+`admin`)."""
 
 Kind = Literal["snapshot", "interval", "append", "index"]
 """How rows are replaced: a snapshot's by (cluster_id, as_of_ms), an interval's by its end, append never; the index

@@ -3,10 +3,10 @@
 The rules are those of `verdicts.expiry`, asked twice: with everything as early, and as late, as it can have happened.
 What is due by the later end of its interval is due, what is not due by the earlier end is not, and in between the
 verdict is `unknown`. An offset that should have been swept already and is still there is `unknown` as well: a commit or
-a member that no look saw, or another retention than the one judged by. Explicit expiries (OffsetCommit v2 to v4), which
-the Admin API does not show, are taken for absent. To what the members of a Consumer or Streams group are subscribed
-where that is not answered (a regex, which the broker resolves) is at the earliest nothing, at the latest every topic.
-"""
+a member that no admin snapshot saw, or another retention than the one judged by. Explicit expiries (OffsetCommit v2 to
+v4), which the Admin API does not show, are taken for absent. To what the members of a Consumer or Streams group are
+subscribed where that is not answered (a regex, which the broker resolves) is at the earliest nothing, at the latest
+every topic."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.verdicts.expiry import KEY, judge_unblocked
 
 UNKNOWN = "unknown"
-BETWEEN_LOOKS, OVERDUE, NOT_ANSWERED = "between_looks", "overdue", "not_answered"
+BETWEEN_SNAPSHOTS, OVERDUE, NOT_ANSWERED = "between_snapshots", "overdue", "not_answered"
 CLOCK_SLACK_MS = 1_000
 """How far the clocks of whoever looked at different times may be apart: intervals are wider by it at both ends."""
 _LONG_AGO_MS = 0
@@ -37,11 +37,10 @@ def judge_between(
 ) -> pa.Table:
     """What the broker would do with each offset at `now_ms`; a row for each of `offsets`, in their order.
 
-    `offsets` and `groups` are tables of a run by looks, the last of which began at `seen_ms`. `sweep_ms`: how long
-    after its time an offset may still be there; None where the retention is not the broker's own. Columns: the key,
-    broker_verdict (keep, expire, unknown), broker_reason, broker_expires_at_ms (the later end), due_after_ms (the
-    earlier one), changes_by and left_topic.
-    """
+    `offsets` and `groups` are tables of a run from admin snapshots, the last of which began at `seen_ms`. `sweep_ms`:
+    how long after its time an offset may still be there; None where the retention is not the broker's own. Columns: the
+    key, broker_verdict (keep, expire, unknown), broker_reason, broker_expires_at_ms (the later end), due_after_ms (the
+    earlier one), changes_by and left_topic."""
     judge = partial(judge_unblocked, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
     earliest, latest = at_earliest(offsets, groups), at_latest(offsets, groups)
     unstable = offsets["is_unstable"]
@@ -54,10 +53,10 @@ def judge_between(
     is_late = np.zeros(offsets.num_rows, bool)
     if swept_by is not None:
         is_late = np.asarray(pc.fill_null(pc.less(swept_by, seen_ms), False)) & high_expires
-    failed = groups.filter(pc.is_valid(groups["look_error"]))["group_id"].combine_chunks()
+    failed = groups.filter(pc.is_valid(groups["snapshot_error"]))["group_id"].combine_chunks()
     is_unanswered = np.asarray(pc.is_in(offsets["group_id"], value_set=failed))
     case = np.select([is_unanswered, is_late, low_expires != high_expires, high_expires], [0, 1, 2, 3], 4)
-    reasons = pa.array([NOT_ANSWERED, OVERDUE, BETWEEN_LOOKS, None, None], pa.string()).take(pa.array(case))
+    reasons = pa.array([NOT_ANSWERED, OVERDUE, BETWEEN_SNAPSHOTS, None, None], pa.string()).take(pa.array(case))
     no_bound = pa.scalar(None, pa.int64())
     return pa.table(
         {
@@ -78,7 +77,7 @@ def at_earliest(offsets: pa.Table, groups: pa.Table) -> tuple[pa.Table, pa.Table
 
 
 def at_latest(offsets: pa.Table, groups: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The tables as if everything had happened as late as looks can show."""
+    """The tables as if everything had happened as late as admin snapshots can show."""
     return _at(offsets, _all_subscribed(offsets, groups), "by", CLOCK_SLACK_MS)
 
 

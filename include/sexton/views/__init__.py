@@ -3,7 +3,7 @@
     coordinator_view  opens what a request names: a view, its `coordinator`, and the log partitions that were read
     log_view          the view of segments or an archive; log_parts reads its log partitions, log_profile its profile
     run_view          the view of a run folder
-    looks_view        the view of looks by Admin API
+    admin_view        the view of admin snapshots
     judged_group      a group with its offsets for a policy
 
 No Spark: all offsets of a group are in one log partition, which is folded here.

@@ -206,12 +206,12 @@ def open_view(request: "ReplayRequest", run: str | None = None) -> CoordinatorVi
 
         return view_of_run(request, run)
     if request.archive is not None and request.topics_file is None:
-        from sexton.runs.look_tables import look_for
+        from sexton.runs.admin_tables import admin_snapshot_for
 
-        if found := look_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms):
-            from sexton.views.looks_view import view_of_looks
+        if found := admin_snapshot_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms):
+            from sexton.views.admin_view import view_of_snapshots
 
-            return view_of_looks(request, *found)
+            return view_of_snapshots(request, *found)
     from sexton.views.log_view import view_of_log
 
     return view_of_log(request)

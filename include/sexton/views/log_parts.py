@@ -141,6 +141,7 @@ class LogParts:
         """The kernels' fold of a log partition."""
         # Only here: to import the kernels takes longer than a small log takes to be read.
         from sexton.kernels.fold import PartialFold, fold_task
+
         segments = self._segments(log_partition)
         if not segments:
             return PartialFold.empty(profile=self.profile, is_prefix=True)

@@ -86,7 +86,7 @@ class RunParts:
             return LoadedPartition(held=EmptyView())
         held = TablesView({name: self._table(name, log_partition) for name in TABLES})
         profiles = self._table("load_profile", log_partition).to_pylist()
-        if not profiles:  # a run by looks
+        if not profiles:  # a run from admin snapshots
             return LoadedPartition(held=held)
         (profile,) = profiles
         return LoadedPartition(

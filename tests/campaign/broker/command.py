@@ -66,9 +66,7 @@ def campaign(seed: int, indices: Sequence[int], *, release: str, jars: Path | No
             left_out += judged.left_out
             took_s = time.monotonic() - started
             print(f"{total}, in {took_s:.0f} s, {total.histories / took_s:.0f} histories a second", flush=True)
-            print(
-                *judged.verdict.differences[:_MAX_DIFFERENCES], sep="\n", end="\n" * bool(judged.verdict.differences)
-            )
+            print(*judged.verdict.differences[:_MAX_DIFFERENCES], sep="\n", end="\n" * bool(judged.verdict.differences))
             if len(total.differences) >= _MAX_DIFFERENCES:
                 break
         for reason, count in left_out.items():

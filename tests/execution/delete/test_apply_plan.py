@@ -18,7 +18,7 @@ from sexton.kafka.failures import NotAllowed, Unsettled
 from sexton.ledger.ledger import Ledger
 from sexton.policy import DefaultLimits
 from tests.faults.apply_cluster import START_MS, US, SimCluster
-from tests.faults.apply_worlds import HOUR_MS, LEASE_MS, LOCAL, World, account, by_looks, dead_process, plan_for
+from tests.faults.apply_worlds import HOUR_MS, LEASE_MS, LOCAL, World, account, by_admin, dead_process, plan_for
 
 GROUP = "g"
 
@@ -110,7 +110,7 @@ def test_a_group_that_did_something_is_left_alone(tmp_path: Path, what: str, is_
     assert not [call for call in world.cluster.calls if call.startswith("delete")]
 
 
-@pytest.mark.parametrize("planned", [only_offsets, by_looks], ids=["log", "looks"])
+@pytest.mark.parametrize("planned", [only_offsets, by_admin], ids=["log", "admin"])
 def test_what_somebody_else_removed_is_gone(tmp_path: Path, planned: Callable[[World], World]) -> None:
     world = planned(made(tmp_path))
     world.cluster.remove(GROUP, [("t1", 0)], by="others")
@@ -136,9 +136,9 @@ def test_what_is_not_shown_is_not_taken_for_gone(tmp_path: Path, monkeypatch: py
 def test_a_group_out_of_reach_is_refused_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: type[BrokerError]
 ) -> None:
-    is_by_looks = call == "delete_offsets"  # which deletes whole groups otherwise
+    is_admin = call == "delete_offsets"  # which deletes whole groups otherwise
     world = of_groups(tmp_path, "mine", "theirs")
-    world, cluster = by_looks(world) if is_by_looks else world, world.cluster
+    world, cluster = by_admin(world) if is_admin else world, world.cluster
     ask = getattr(cluster, call)
 
     def answer(group_id: str, *arguments: Any, **named: Any) -> Any:
@@ -148,16 +148,17 @@ def test_a_group_out_of_reach_is_refused_and_the_others_go_on(
 
     monkeypatch.setattr(cluster, call, answer)
     summary = world.apply(sink="coordinator")
-    each = 1 if is_by_looks else 2  # the offset, and the group itself
+    each = 1 if is_admin else 2  # the offset, and the group itself
     assert (summary.counts, summary.exit_code) == ({"done": each, "refused": each}, 1)
     told = "GROUP_AUTHORIZATION_FAILED (allow User:a DELETE on group theirs)"
     assert {each.error for each in summary.notable} == {told}
 
 
-@pytest.mark.parametrize("planned", [only_offsets, by_looks], ids=["log", "looks"])
+@pytest.mark.parametrize("planned", [only_offsets, by_admin], ids=["log", "admin"])
 def test_a_commit_at_every_moment_of_a_call(tmp_path: Path, planned: Callable[[World], World]) -> None:
     """From the claim to the close: it is seen before the call, or found after it and put back. Only between the last
-    look and the call is it too late for the first; and by looks nobody sees it then, which the summary says."""
+    look and the call is it too late for the first; and from admin snapshots nobody sees it then, which the summary
+    says."""
     seen: Counter[str] = Counter()
     too_late = []
     whole = planned(made(tmp_path / "count", partitions=1))
@@ -178,7 +179,7 @@ def test_a_commit_at_every_moment_of_a_call(tmp_path: Path, planned: Callable[[W
         seen.update(summary.counts)
         if found.unseen:
             too_late.append(world.cluster.calls[at])
-            assert (planned, summary.counts) == (by_looks, {"done": 1})
+            assert (planned, summary.counts) == (by_admin, {"done": 1})
             assert "deleted unseen, if there was one" in summary.warnings[0]
         if summary.counts.get("raced"):
             too_late.append(world.cluster.calls[at])
@@ -222,7 +223,7 @@ def test_a_commit_between_somebody_elses_deletion_and_ours(tmp_path: Path) -> No
     assert account(world).violations == []
 
 
-def test_a_late_deletion_between_two_looks_of_one_attempt_that_dies(tmp_path: Path) -> None:
+def test_a_late_deletion_between_two_series_of_one_attempt_that_dies(tmp_path: Path) -> None:
     """It is done just as the offset is looked at anew; the attempt dies, and the next one still knows whose it was."""
     world = only_offsets(made(tmp_path, partitions=1))
     late: list[int] = []
@@ -405,7 +406,7 @@ def test_clocks_that_disagree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, t
     world = made(tmp_path)
     monkeypatch.setattr(world.cluster, "broker_time", lambda: time(world.cluster.now_ms))
     assert told in refused(world)
-    assert "nothing shows" in told or told in refused(by_looks(world))
+    assert "nothing shows" in told or told in refused(by_admin(world))
 
 
 def test_a_broker_that_stamps_another_time_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,7 +465,7 @@ def test_a_log_that_was_cut_off_is_not_the_plans(tmp_path: Path, monkeypatch: py
         world.apply(sink="coordinator")
 
 
-def test_a_look_makes_no_call_and_no_ledger(tmp_path: Path) -> None:
+def test_a_dry_run_makes_no_call_and_no_ledger(tmp_path: Path) -> None:
     world = made(tmp_path)
     summary = world.apply(sink="dry_run")
     assert (summary.counts, summary.exit_code) == ({"would_be_done": 3}, 0)

@@ -25,7 +25,7 @@ from sexton.plans.basis import BY_LOG, basis_of
 from tests.execution.restore.simulated_cluster import Group, SimulatedCluster, value
 from tests.killed import Killed
 
-BY_LOOKS = basis_of({"coverage": "admin"})
+BY_ADMIN = basis_of({"coverage": "admin"})
 
 LOCAL = pafs.LocalFileSystem()
 LEASE_MS = 60_000
@@ -42,7 +42,7 @@ class World:
 
     def plan(self, values: dict[tuple[str, str, int], Then], **options: bool) -> RestorePlan:
         source = Source(
-            name="plan 5", cluster_id="cluster", values=values, basis=BY_LOOKS if self.cluster.hides_log else BY_LOG
+            name="plan 5", cluster_id="cluster", values=values, basis=BY_ADMIN if self.cluster.hides_log else BY_LOG
         )
         return make_restore(source, self.cluster, **options)
 
@@ -66,7 +66,7 @@ def world(tmp_path: Path, *groups: str, **options: object) -> World:
     return World(tmp_path, made)
 
 
-BY = pytest.mark.parametrize("hides_log", [False, True], ids=["log", "looks"])
+BY = pytest.mark.parametrize("hides_log", [False, True], ids=["log", "admin"])
 """Without the log looks stand for it."""
 
 
@@ -98,7 +98,7 @@ def test_everything_is_put_back_and_told(tmp_path: Path, hides_log: bool) -> Non
     assert kinds == ["claim", "intent", "outcome", "intent", "outcome", "close"]
     _, restored = own_actions(LOCAL, str(tmp_path), "cluster")
     assert set(restored) == set(values)
-    assert of_ledger(own.ledger(plan).entries(), Selection(), {}).basis == (BY_LOOKS if hides_log else BY_LOG)
+    assert of_ledger(own.ledger(plan).entries(), Selection(), {}).basis == (BY_ADMIN if hides_log else BY_LOG)
     stamps = {(owner, *record.key): record.timestamp_ms for owner, record in own.cluster.log}
     assert hides_log or {key: act.intent_at_ms for key, (act,) in restored.items()} == stamps
 
@@ -153,7 +153,7 @@ def test_what_the_diff_showed_must_still_be_so(tmp_path: Path, act, outcome, err
 
 
 def test_members_that_come_last_are_refused_by_the_broker(tmp_path: Path) -> None:
-    """Between the last look and the commit: the coordinator says no, and everything stays as it is."""
+    """Between the preflight check and the commit: the coordinator says no, and everything stays as it is."""
     own = world(tmp_path, "a")
     plan = own.plan(thens("a"))
     meanwhile(own.cluster, lambda: setattr(own.cluster.groups["a"], "members", 1), before="commit")

@@ -123,7 +123,7 @@ class _Replay:
         """Replay a batch, but for the tombstones at its end: their write may go on in the next."""
         records = list(read_records(batch, cap_bytes=cap_bytes))
         good = [record for record in records if isinstance(record, Record)]
-        self._look_for_gaps(batch, good, is_sound=len(good) == len(records))
+        self._note_gaps(batch, good, is_sound=len(good) == len(records))
         removals = {record.log_offset: removal_of(batch, record, self.loaded.profile) for record in good}
         if not any(removals.values()):
             self.flush()
@@ -140,7 +140,7 @@ class _Replay:
             else:
                 self._take_record(batch, record, removals[record.log_offset])
 
-    def _look_for_gaps(self, batch: Batch, records: list[Record], *, is_sound: bool) -> None:
+    def _note_gaps(self, batch: Batch, records: list[Record], *, is_sound: bool) -> None:
         """Note whether log_offsets are missing, or records that say nothing to the coordinator."""
         expected = range(self.next_offset, self.next_offset + len(records))
         is_whole = [record.log_offset for record in records] == [*expected] and batch.next_offset == expected.stop

@@ -3,11 +3,11 @@
     apply_plan      apply a plan, group by group
     context         the state of one attempt, and what a watch is
     log_watch       a watch by the log: what a call did is read from it
-    look_watch      a watch by looks, where the log cannot be read
+    admin_watch      a watch from admin snapshots, where the log cannot be read
     recorded        what the archive recorded for a plan, and so its watch
     preconditions   what must hold before anything is deleted: approval, age, limits, retention, cluster, clocks
     group_calls     a plan's rows by group, and the calls that remove them
-    last_look       whether a group is still as the plan saw it
+    preflight_check       whether a group is still as the plan saw it
     delete_step     one deletion call, from its intent to its outcome
     call_effects    what a call did, read from the log
     restore_raced   puts back a newer commit that a deletion removed

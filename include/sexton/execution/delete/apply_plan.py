@@ -130,8 +130,8 @@ def _refusal(
             raise Refused("writing into the log itself has to be asked for twice", fix="read docs/apply.md first")
         if sink == "log" and not plan.record.basis.needs_log:
             raise Refused(
-                "the plan was made by looks (coverage admin): its offsets have no known place in the log, and nobody "
-                "could see what was written",
+                "the plan was made from admin snapshots (coverage admin): its offsets have no known place in the log, "
+                "and nobody could see what was written",
                 fix="use the sink coordinator; an offset whose topic is gone stays until the broker expires it",
             )
     except Refused as refusal:
@@ -174,7 +174,7 @@ def _apply_group(context: DeleteContext, group: PlannedGroup) -> None:
         if not rows:
             return
         found = compare_rows(context, group, rows)
-        failpoint("apply.looked")
+        failpoint("apply.compared")
         for call in group.calls(found.fresh, max_batch_bytes=context.max_batch_bytes):
             delete_rows(context, group, call, found.checks)
         if not any(_may_be_tried(context, group, row.item_id) for row in found.fresh):

@@ -28,7 +28,8 @@ class RacedCommit:
 def raced_commits(
     records: Sequence[GroupRecord], rows: Sequence[PlannedRow], *, since: int, call: Call
 ) -> list[RacedCommit]:
-    """Values written since the last look (`since`) that a tombstone of their key came after: the newest of each key.
+    """Values written since the preflight check (`since`) that a tombstone of their key came after: the newest of each
+    key.
 
     Deleting a group removes all its offsets, deleting offsets only those that were named.
     """

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
-from sexton.execution.engine import Answer, ApplyContext, Effects, LastLook
+from sexton.execution.engine import Answer, ApplyContext, Effects, Preflight
 from sexton.execution.group_records import GroupTail
 from sexton.ledger.entries import ItemId, Result
 from sexton.plans.basis import Basis
@@ -38,13 +38,13 @@ class Watch(Protocol):
     def compare(self, context: "DeleteContext", group: PlannedGroup, rows: Rows) -> Comparison:
         """Compare some rows of a group with the cluster, before an intent."""
 
-    def last_look(self, context: "DeleteContext", group: PlannedGroup, rows: Rows, checks: Checks) -> LastLook:
-        """Look once more right before the call. A row that has changed since the comparison is not deleted."""
+    def preflight_check(self, context: "DeleteContext", group: PlannedGroup, rows: Rows, checks: Checks) -> Preflight:
+        """The preflight check, right before the call. A row that has changed since the comparison is not deleted."""
 
     def effects(
         self, context: "DeleteContext", group: PlannedGroup, rows: Rows, answer: Answer, checks: Checks
     ) -> Effects:
-        """What the call did that came after the last look."""
+        """What the call did that came after the preflight check."""
 
     def settle(self, context: "DeleteContext", group: PlannedGroup, rows: Rows, checks: Checks) -> Effects:
         """What a call did whose process ended before it recorded an answer."""

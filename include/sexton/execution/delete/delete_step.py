@@ -7,7 +7,7 @@ from sexton.execution.delete.context import DeleteContext
 from sexton.execution.delete.group_calls import GroupCall, PlannedGroup, PlannedRow
 from sexton.execution.delete.preconditions import check_stamps
 from sexton.execution.delete.restore_raced import restore_raced
-from sexton.execution.engine import Answer, Effects, LastLook, Step, execute_step
+from sexton.execution.engine import Answer, Effects, Preflight, Step, execute_step
 from sexton.failpoints import failpoint
 from sexton.ledger.entries import ItemId
 
@@ -40,10 +40,10 @@ def deletion_step(
     begun_ms = context.clocks.now_ms()
     is_append = checks["call"] == "append"
 
-    def look() -> LastLook:
+    def preflight() -> Preflight:
         if is_append:
             failpoint("apply.appending")
-        return context.watch.last_look(context, group, rows, checks)
+        return context.watch.preflight_check(context, group, rows, checks)
 
     def read_back(left: Collection[ItemId], answer: Answer) -> Effects:
         if is_append:
@@ -55,7 +55,7 @@ def deletion_step(
         action="tombstone",
         items=[row.item for row in rows],
         checks=checks,
-        look=look,
+        preflight=preflight,
         call=ask,
         read_back=read_back,
     )

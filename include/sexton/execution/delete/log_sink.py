@@ -17,7 +17,7 @@ from sexton.errors import Refused, UsageError
 from sexton.execution.delete.context import DeleteContext
 from sexton.execution.delete.delete_step import deletion_step
 from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow, batch_chunks
-from sexton.execution.delete.last_look import SHARE, has_members
+from sexton.execution.delete.preflight_check import SHARE, has_members
 from sexton.execution.delete.resume import compare_rows
 from sexton.execution.engine import Answer
 from sexton.ledger.entries import ItemId, Result

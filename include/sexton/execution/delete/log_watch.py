@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from sexton.execution.delete.call_effects import RacedCommit, raced_commits, results_of, tombstones_by_key
 from sexton.execution.delete.context import Checks, Comparison, DeleteContext, Rows
 from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
-from sexton.execution.delete.last_look import compare, last_look
+from sexton.execution.delete.preflight_check import compare, preflight_check
 from sexton.execution.delete.restore_raced import restore_raced
-from sexton.execution.engine import NO_ANSWER, Answer, Effects, LastLook, read_until_settled
+from sexton.execution.engine import NO_ANSWER, Answer, Effects, Preflight, read_until_settled
 from sexton.execution.group_records import GroupRecord
 from sexton.execution.status import Call, call_of
 from sexton.figures import HOUR_MS
@@ -26,8 +26,8 @@ class LogWatch:
     def compare(self, context: DeleteContext, group: PlannedGroup, rows: Rows) -> Comparison:
         return compare(context, group, rows)
 
-    def last_look(self, context: DeleteContext, group: PlannedGroup, rows: Rows, checks: Checks) -> LastLook:
-        return last_look(context, group, rows, since=int(checks["log_offset"]))
+    def preflight_check(self, context: DeleteContext, group: PlannedGroup, rows: Rows, checks: Checks) -> Preflight:
+        return preflight_check(context, group, rows, since=int(checks["log_offset"]))
 
     def effects(
         self, context: DeleteContext, group: PlannedGroup, rows: Rows, answer: Answer, checks: Checks

@@ -116,8 +116,8 @@ def check_retention(plan: Plan, rules: Rules, *, live_ms: int | None) -> None:
 def check_cluster(plan: Plan, groups: Iterable[PlannedGroup], identity: ClusterIdentity) -> None:
     """Refused unless this is the plan's cluster, and every group still belongs to the plan's log partition.
 
-    Where no log is needed only the cluster and, where both are shown, the topic's id: fresh looks say where a group is.
-    """
+    Where no log is needed only the cluster and, where both are shown, the topic's id: fresh admin snapshots say where a
+    group is."""
     record, where = plan.record, _where(plan)
     if identity.cluster_id != record.cluster_id:
         raise Refused(f"it is of cluster {record.cluster_id}, this is {identity.cluster_id}", where=where)

@@ -1,4 +1,4 @@
-"""Puts back commits that a deletion removed by a race: they came in between the last look and the tombstone.
+"""Puts back commits that a deletion removed by a race: they came in between the preflight check and the tombstone.
 
 A value is put back only while nothing newer is there, and only if it was committed outside of a transaction: a deletion
 cancels what a transaction has pending, and nobody knows whether that would have been committed. A commit that arrives
@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from sexton.errors import BrokerError, UsageError
 from sexton.execution.delete.context import DeleteContext
 from sexton.execution.delete.group_calls import PlannedGroup
-from sexton.execution.engine import SETTLE_TRIES, SETTLE_WAIT_S, TRIES, Answer, Effects, LastLook, Step, execute_step
+from sexton.execution.engine import SETTLE_TRIES, SETTLE_WAIT_S, TRIES, Answer, Effects, Preflight, Step, execute_step
 from sexton.execution.group_records import NO_PRODUCER_ID, GroupRecord
 from sexton.failpoints import failpoint
 from sexton.ledger.entries import Item, ItemId, Result, Value
@@ -60,7 +60,7 @@ def _restore(context: DeleteContext, group: PlannedGroup, raced: Item, value: Va
 
 
 def _step(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int) -> Step:
-    def look() -> LastLook:
+    def preflight() -> Preflight:
         failpoint("apply.returning")
         result = _objection(context, group, item, since=since)
         return context.clocks.ticks_ms(), [] if result is None else [result]
@@ -74,7 +74,7 @@ def _step(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int
         action="restore",
         items=[item],
         checks={"log_offset": since},
-        look=look,
+        preflight=preflight,
         call=lambda _: _commit(context, group, item),
         read_back=read_back,
         is_measured=False,

@@ -1,4 +1,4 @@
-"""What an apply has done: counts by outcome, the items to look at, and how long the windows were."""
+"""What an apply has done: counts by outcome, the items that need attention, and how long the windows were."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -99,7 +99,7 @@ def summarize(plan: Plan, status: PlanStatus, *, sink: str, attempt: int, warnin
 
 
 def _notable(status: PlanStatus) -> list[tuple[ItemId, Result]]:
-    """The results that somebody should look at, `raced` first; of what is done those that say something."""
+    """The results that need attention, `raced` first; of what is done those that say something."""
     found = [
         (item_id, result)
         for item_id, result in status.results.items()

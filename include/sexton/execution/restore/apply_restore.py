@@ -1,12 +1,13 @@
 """Applies a restore: commits what it says, group by group, one OffsetCommit without a member for each step.
 
 Group, topics and offsets are looked at once more right before, and only what is still as the diff showed it is
-committed. Then the group's offsets and its log partition are read back. A commit that arrived between the last look and
-ours is replaced by ours. Only a client without a group could send one, or a member that joins, commits and leaves in
-that time: groups with members are refused. It is found in the log, reported as `raced`, and its value is in the ledger.
+committed. Then the group's offsets and its log partition are read back. A commit that arrived between the preflight
+check and ours is replaced by ours. Only a client without a group could send one, or a member that joins, commits and
+leaves in that time: groups with members are refused. It is found in the log, reported as `raced`, and its value is in
+the ledger.
 
-Where the restore needs no log (its basis), a look after the commit says what came of it, and such a commit is not seen.
-"""
+Where the restore needs no log (its basis), a snapshot after the commit says what came of it, and such a commit is not
+seen."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from sexton.execution.engine import (
     ApplyContext,
     Clocks,
     Effects,
-    LastLook,
+    Preflight,
     Progress,
     Step,
     attempt,
@@ -58,7 +59,7 @@ Rows = Mapping[ItemId, RestoreRow]
 class RestoreSummary:
     """What came of a restore: `results` has every item, in order. `attempt` is 0 where nothing was left to do.
 
-    `windows_ms` are the times between the last look at a group's offsets and the answer to its commit, in order.
+    `windows_ms` are the times between the preflight check at a group's offsets and the answer to its commit, in order.
     """
 
     restore_id: str
@@ -195,10 +196,10 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
     group_id, log_partition = _group(rows)
     since = context.client.log_end(log_partition) if context.plan.basis.needs_log else None
 
-    def look() -> LastLook:
+    def preflight() -> Preflight:
         topics = context.client.topics(sorted({row.topic for row in rows.values()}))
         group = group_view(context.client, group_id, ticks_ms=context.clocks.ticks_ms)
-        return group.looked_ms, _objections(context.judge, rows, group, topics)
+        return group.checked_ms, _objections(context.judge, rows, group, topics)
 
     def call(left: Collection[ItemId]) -> Answer:
         keys = {item_id: (rows[item_id].topic, rows[item_id].partition) for item_id in left}
@@ -217,7 +218,7 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
         action="restore",
         items=[_item(item_id, row) for item_id, row in rows.items()],
         checks=context.plan.basis.about if since is None else {"log_offset": since},
-        look=look,
+        preflight=preflight,
         call=call,
         read_back=read_back,
     )
@@ -258,7 +259,7 @@ def _read(context: RestoreContext, rows: Rows, answer: Answer, *, since: int | N
         if (error := answer.error_of(item_id)) is not None and answer.is_settled:
             results.append(Result.of(item_id, "refused", error))
         elif since is None:
-            results.append(_looked_outcome(item_id, row, group, answer))
+            results.append(_settled_outcome(item_id, row, group, answer))
         else:
             results.append(_outcome(item_id, row, now=group.offsets.get(key), written=written.get(key, [])))
     return results
@@ -300,8 +301,8 @@ def _outcome(item_id: ItemId, row: RestoreRow, *, now: OffsetValue | None, writt
     )
 
 
-def _looked_outcome(item_id: ItemId, row: RestoreRow, group: GroupView, answer: Answer) -> Result:
-    """What came of an item, by a look alone."""
+def _settled_outcome(item_id: ItemId, row: RestoreRow, group: GroupView, answer: Answer) -> Result:
+    """What came of an item, by an admin snapshot alone."""
     now = group.offsets.get((row.topic, row.partition))
     if group.error is not None:
         return Result.of(item_id, "unknown", f"what came of the commit cannot be looked at: {group.error}")
@@ -310,7 +311,7 @@ def _looked_outcome(item_id: ItemId, row: RestoreRow, group: GroupView, answer: 
     if answer.is_settled:
         return Result.of(item_id, "done", "another offset was committed since", found=_ledger_value(now))
     if now == row.now:
-        return Result.of(item_id, "unknown", "a look does not show it")
+        return Result.of(item_id, "unknown", "an admin snapshot does not show it")
     return Result.of(item_id, "changed_since", _moved(row.now, now), found=_ledger_value(now))
 
 

@@ -33,7 +33,7 @@ class GroupView:
 
     `group_type` and `state` are in Kafka's words (Classic, Consumer, Streams, Share; Empty, Stable, ...). Where the
     number of members is unknown it is 1 unless the group is Empty. A group that does not exist has neither members nor
-    offsets. `error` is Kafka's name for why nothing is known. `looked_ms` is when the offsets were asked for (ticks):
+    offsets. `error` is Kafka's name for why nothing is known. `checked_ms` is when the offsets were asked for (ticks):
     what reaches the coordinator after it is not seen here.
     """
 
@@ -45,7 +45,7 @@ class GroupView:
     offsets: Mapping[TopicPartition, OffsetValue]
     unstable: frozenset[TopicPartition] = frozenset()
     error: str | None = None
-    looked_ms: float
+    checked_ms: float
 
 
 def make_restore(
@@ -103,10 +103,10 @@ def group_view(client: KafkaAdmin, group_id: str, *, ticks_ms: Callable[[], floa
     try:
         now = client.group_now(group_id)
         unstable = client.committed(group_id, require_stable=True)
-        looked_ms = ticks_ms()
+        checked_ms = ticks_ms()
         offsets = client.committed(group_id, require_stable=False)
     except (GroupError, NotAllowed) as error:
-        return GroupView(group_id=group_id, offsets={}, error=error_text(error), looked_ms=ticks_ms())
+        return GroupView(group_id=group_id, offsets={}, error=error_text(error), checked_ms=ticks_ms())
     state = now.state or "Empty"
     return GroupView(
         group_id=group_id,
@@ -116,7 +116,7 @@ def group_view(client: KafkaAdmin, group_id: str, *, ticks_ms: Callable[[], floa
         member_count=int(state != "Empty") if now.member_count is None else now.member_count,
         offsets={key: OffsetValue(*found.as_committed) for key, found in offsets.items() if found.error_code == 0},
         unstable=frozenset(key for key, found in unstable.items() if found.error_code == Error.UNSTABLE_OFFSET_COMMIT),
-        looked_ms=looked_ms,
+        checked_ms=checked_ms,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyarrow import fs as pafs
 
-from sexton.archive.admin_looks import AdminLook, Looks
+from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
 from sexton.archive.cluster_metadata import newest_metadata, the_cluster
 from sexton.archive.folder import filesystem
 from sexton.coordinator.api.coordinator import Coordinator
@@ -27,7 +27,7 @@ from sexton.ledger.recorded_steps import recorded_steps
 from sexton.plans.basis import BY_LOG, Basis, basis_of
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
-from sexton.runs.look_tables import look_for, looks_of
+from sexton.runs.admin_tables import admin_snapshot_for, series_of
 from sexton.runs.source import LogSource, open_archive
 from sexton.views.coordinator_view import LazyShards, LoadedPartition
 from sexton.views.log_parts import LogParts
@@ -148,12 +148,12 @@ def of_ledger(entries: Sequence[Entry], selection: Selection, topic_ids: Mapping
 
 def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Selection, taken_at_ms: int) -> Source:
     """The offsets that a client could have fetched at an instant, replayed from the archive; where the log is hidden
-    those of the look that answers for it.
+    those of the admin snapshot that answers for it.
 
     NoCoverage where the archive cannot answer for the instant, or for a group that is named.
     """
-    if seen := look_for(uri, cluster_id=cluster_id, as_of_ms=as_of_ms):
-        return of_look(*seen, as_of_ms=as_of_ms, selection=selection)
+    if seen := admin_snapshot_for(uri, cluster_id=cluster_id, as_of_ms=as_of_ms):
+        return of_snapshot(*seen, as_of_ms=as_of_ms, selection=selection)
     source = open_archive(uri, as_of_ms=as_of_ms, cluster_id=cluster_id)
     profile = of_broker(source.broker_version)
     parts = LogParts(source, profile=profile, as_of_ms=as_of_ms, taken_at_ms=taken_at_ms)
@@ -162,7 +162,9 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
     values: dict[OffsetKey, Then] = {}
     warnings = list(source.warnings)
     if source.topics is None:
-        warnings.append("the topics of that instant are unknown: a topic that was recreated since looks the same")
+        warnings.append(
+            "the topics of that instant are unknown: a topic that was recreated since cannot be distinguished from it"
+        )
     for log_partition in sorted(_log_partitions(selection, source)):
         # One log partition at a time: an archive may hold more than fits into memory.
         shards = LazyShards([log_partition], parts.shard)
@@ -180,19 +182,22 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
     return Source(name=f"as_of {as_of_ms}", cluster_id=source.cluster_id, values=values, warnings=warnings)
 
 
-def of_look(looks: Looks, look: AdminLook, *, as_of_ms: int, selection: Selection) -> Source:
-    """The selected offsets that a look found."""
+def of_snapshot(series: SnapshotSeries, snapshot: AdminSnapshot, *, as_of_ms: int, selection: Selection) -> Source:
+    """The selected offsets that an admin snapshot found."""
     is_asked = selection.test()
-    ids = look.metadata.topic_ids
-    rows = looks.table(look, "offsets").to_pylist()
+    ids = snapshot.metadata.topic_ids
+    rows = series.table(snapshot, "offsets").to_pylist()
     keyed = (((row["group_id"], row["topic"], row["partition"]), row) for row in rows)
     values = {key: _then({**row, "commit_timestamp_ms": None}, key[1], ids) for key, row in keyed if is_asked(key)}
     return Source(
         name=f"as_of {as_of_ms}",
-        cluster_id=look.cluster_id,
+        cluster_id=snapshot.cluster_id,
         values=values,
-        warnings=[f"coverage {looks.coverage}: by the look of {look.taken_at_ms} ms", *look.warnings],
-        basis=basis_of({"coverage": looks.coverage}),
+        warnings=[
+            f"coverage {series.coverage}: by the admin snapshot of {snapshot.taken_at_ms} ms",
+            *snapshot.warnings,
+        ],
+        basis=basis_of({"coverage": series.coverage}),
     )
 
 
@@ -202,13 +207,13 @@ def _basis(entries: Sequence[Entry]) -> Basis:
 
 
 def _topic_ids_at(fs: pafs.FileSystem, root: str, cluster_id: str, at_ms: int, basis: Basis) -> dict[str, str | None]:
-    """The id of each topic at an instant, by the newest cluster metadata at or before it, or by the newest look that
-    began before or answers for it; empty without any."""
+    """The id of each topic at an instant, by the newest cluster metadata at or before it, or by the newest admin
+    snapshot that began before or answers for it; empty without any."""
     if not basis.needs_log:
-        looks = looks_of(fs, root, cluster_id, basis.about["coverage"])
-        earlier = [at for at in looks.instants if at < at_ms][-1:]
-        look = looks.at(at_ms) or next(map(looks.manifest, earlier), None)
-        return {} if look is None else look.metadata.topic_ids
+        series = series_of(fs, root, cluster_id, basis.about["coverage"])
+        earlier = [at for at in series.instants if at < at_ms][-1:]
+        snapshot = series.at(at_ms) or next(map(series.manifest, earlier), None)
+        return {} if snapshot is None else snapshot.metadata.topic_ids
     metadata = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=at_ms)
     return {} if metadata is None else metadata.topic_ids
 

@@ -153,10 +153,9 @@ def _counters_in(table: pa.Table) -> tuple[Int64s, dict[int, int], dict[int, int
         }
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFold(f"no counters of a fold: {error}", where="counters") from None
-    is_in_order = (
-        (batch_counters[L.READ_FIRST] >= 0) == (batch_counters[L.READ_BATCHES] > 0)
-        and batch_counters[L.READ_COUNTS].min() >= 0
-    )
+    is_in_order = (batch_counters[L.READ_FIRST] >= 0) == (batch_counters[L.READ_BATCHES] > 0) and batch_counters[
+        L.READ_COUNTS
+    ].min() >= 0
     if not is_in_order or any(number >> 16 for number in unknown_types):
         raise DamagedFold("no counters of a fold", where="counters")
     return batch_counters, numbers, unknown_types, counters

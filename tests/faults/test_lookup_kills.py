@@ -1,5 +1,5 @@
-"""A look at lag that is killed at any of the named points and taken again leaves an archive that answers as one whose
-look was never killed; what it left besides does not exist for readers, and `archive verify` finds nothing broken."""
+"""A lookup of lag that is killed at any of the named points and taken again leaves an archive that answers as one whose
+lookup was never killed; what it left besides does not exist for readers, and `archive verify` finds nothing broken."""
 
 from pathlib import Path
 from types import SimpleNamespace as Answer
@@ -9,10 +9,10 @@ import pytest
 
 from sexton.archive.files import cluster_folder
 from sexton.archive.lineages import TIME_POINTS_FOLDER
-from sexton.archive.time_points import look_instants, read_look
+from sexton.archive.time_points import lookup_instants, read_lookup
 from sexton.archive.verify import verify
 from sexton.failpoints import FAILPOINTS
-from sexton.pipeline.measure_lag import Instant, look, measure
+from sexton.pipeline.measure_lag import Instant, look_up, measure
 from tests.archived import CLUSTER, Archive
 from tests.fork import killed
 from tests.kafka.test_time_points import AS_OF_MS, BASE_MS, Logs
@@ -21,7 +21,7 @@ from tests.plain_lag import Committed, LogRange
 
 pytestmark = pytest.mark.thorough
 
-OF_LOOKS = {name for name in FAILPOINTS if name.startswith("time_points")}
+OF_LOOKUPS = {name for name in FAILPOINTS if name.startswith("time_points")}
 STEP_MS = 60_000
 END = 1_000
 AFTER_MS = 5
@@ -63,8 +63,8 @@ def instant(archive: Archive) -> Instant:
     )
 
 
-def take_look(archive: Archive, at_ms: int) -> None:
-    look(Brokers(), instant(archive), now_ms=lambda: at_ms)  # type: ignore[arg-type]
+def take_lookup(archive: Archive, at_ms: int) -> None:
+    look_up(Brokers(), instant(archive), now_ms=lambda: at_ms)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -74,27 +74,29 @@ def _settings_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("is_same_instant", [True, False], ids=["at the same instant", "later"])
-@pytest.mark.parametrize("name", sorted(OF_LOOKS))
-def test_a_look_killed_anywhere(name: str, is_same_instant: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", sorted(OF_LOOKUPS))
+def test_a_lookup_killed_anywhere(name: str, is_same_instant: bool, tmp_path: Path) -> None:
     whole, broken = archive_at(tmp_path / "whole"), archive_at(tmp_path / "killed")
     asked_at_ms = AS_OF_MS + AFTER_MS
-    take_look(whole, asked_at_ms)
-    assert killed(lambda: take_look(broken, asked_at_ms), name)
-    left = look_instants(broken.fs, broken.root, CLUSTER)
+    take_lookup(whole, asked_at_ms)
+    assert killed(lambda: take_lookup(broken, asked_at_ms), name)
+    left = lookup_instants(broken.fs, broken.root, CLUSTER)
     assert left == ([asked_at_ms] if name == "time_points_manifest.after" else []), (
         "without its manifest it does not exist"
     )
     before = measure(instant(broken))
-    take_look(broken, asked_at_ms if is_same_instant else asked_at_ms + 1_000)
+    take_lookup(broken, asked_at_ms if is_same_instant else asked_at_ms + 1_000)
     rows = measure(instant(broken))
     assert rows == measure(instant(whole))
     assert all(row["lag_max_ms"] - row["lag_min_ms"] <= 1 for row in rows.to_pylist())
     assert rows["would_reset"].to_pylist() == [None, None, "truncated", None]
     assert (before == rows) == bool(left)
-    looks = [read_look(broken.fs, broken.root, CLUSTER, at) for at in look_instants(broken.fs, broken.root, CLUSTER)]
-    assert len(looks) == len(left) + 1
-    assert min(filter(None, looks[-1][1]["timestamp_ms"].to_pylist())) >= BASE_MS
+    lookups = [
+        read_lookup(broken.fs, broken.root, CLUSTER, at) for at in lookup_instants(broken.fs, broken.root, CLUSTER)
+    ]
+    assert len(lookups) == len(left) + 1
+    assert min(filter(None, lookups[-1][1]["timestamp_ms"].to_pylist())) >= BASE_MS
     files = [path.suffix for path in Path(cluster_folder(broken.root, CLUSTER, TIME_POINTS_FOLDER)).iterdir()]
     orphans = 1 if name in ("time_points.after", "time_points_manifest.half") else 0
-    assert (files.count(".parquet"), files.count(".json")) == (len(looks) + orphans, len(looks))
+    assert (files.count(".parquet"), files.count(".json")) == (len(lookups) + orphans, len(lookups))
     assert verify(broken.fs, broken.root).findings == verify(whole.fs, whole.root).findings

@@ -1,47 +1,48 @@
-"""The history of a group from looks by Admin API: what changed between one look and the next, and what is due when.
+"""The history of a group from admin snapshots: what changed between one admin snapshot and the next, and what is due
+when.
 
-A look does not show when something happened, only that it did since the last look that answered about it. What is gone
-has the causes that `look_difference` finds for it: everything that can have removed it.
-"""
+An admin snapshot does not show when something happened, only that it did since the last admin snapshot that answered
+about it. What is gone has the causes that `admin_difference` finds for it: everything that can have removed it."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import groupby
 
-from sexton.archive.admin_looks import AdminLook, Looks
+from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
 from sexton.coordinator.expiry import CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS
 from sexton.coordinator.profile import Profile
 from sexton.figures import MINUTE_MS
+from sexton.history.admin_difference import Observation, Seen, add_causes, judge_snapshot, observations
 from sexton.history.events import COMMITTED, NOWHERE, SHORT_ID, Event, NextVerdict, Story
-from sexton.history.look_difference import Observation, Seen, add_causes, judge_look, observations
 
 _SHOWN = 6
 
 
-def look_story(
-    looks: Looks,
-    look: AdminLook,
+def admin_story(
+    series: SnapshotSeries,
+    snapshot: AdminSnapshot,
     group_id: str,
     *,
     is_requested: Callable[[str, int], bool],
     retention_minutes: int | None,
     profile: Profile,
 ) -> Story:
-    """The history of a group up to a look, by all looks before it; UsageError when this one is damaged.
+    """The history of a group up to an admin snapshot, by all admin snapshots before it; UsageError when this one is
+    damaged.
 
-    `retention_minutes` is the retention that is asked for; None for what the looks show of the broker's.
+    `retention_minutes` is the retention that is asked for; None for what the admin snapshots show of the broker's.
     """
-    own = looks.of_groups([group_id])
-    last = Seen(own.rows(look))
-    seen = [last, *map(Seen, own.before(look.taken_at_ms))][::-1]
+    own = series.of_groups([group_id])
+    last = Seen(own.rows(snapshot))
+    seen = [last, *map(Seen, own.before(snapshot.taken_at_ms))][::-1]
     found = [one for one in observations(seen, group_id) if one.key is None or is_requested(*one.key)]
     asked_ms = None if retention_minutes is None else retention_minutes * MINUTE_MS
     add_causes(own, found, retention_ms=asked_ms, profile=profile)
-    shown_ms = (look.metadata.retention_minutes or profile.default_retention_minutes) * MINUTE_MS
-    interval_ms = int(look.metadata.settings.get(CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS))
-    judged, groups = judge_look(
+    shown_ms = (snapshot.metadata.retention_minutes or profile.default_retention_minutes) * MINUTE_MS
+    interval_ms = int(snapshot.metadata.settings.get(CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS))
+    judged, groups = judge_snapshot(
         own,
-        look,
+        snapshot,
         retention_ms=asked_ms or shown_ms,
         sweep_ms=None if asked_ms else interval_ms,
         profile=profile,
@@ -63,8 +64,8 @@ def look_story(
         ],
         log_partition=groups["home_log_partition"][0].as_py() if groups.num_rows else None,
         notes=[
-            f"coverage {looks.coverage}: {looks.source}, the log is not read: {look.reason}",
-            *(f"a look is left out: {why}" for why in own.damaged.values()),
+            f"coverage {series.coverage}: {series.source}, the log is not read: {snapshot.reason}",
+            *(f"an admin snapshot is left out: {why}" for why in own.damaged.values()),
         ],
     )
 
@@ -77,10 +78,11 @@ def _is_shown(one: Observation) -> bool:
 
 
 def _order(one: Observation) -> tuple[int, int, list[str], list[str]]:
-    """What is one event, in the order of looks; of each what the group became, committed and lost, and its end."""
+    """What is one event, in the order of admin snapshots; of each what the group became, committed and lost, and its
+    end."""
     part = 1 + one.is_gone if one.key is not None else 0 if one.after[1] else 3
     causes = (one.candidates, one.plan_ids) if one.is_gone else ([], [])
-    return one.has.look.taken_at_ms, part, *causes
+    return one.has.snapshot.taken_at_ms, part, *causes
 
 
 def _event(some: list[Observation]) -> Event:
@@ -94,8 +96,10 @@ def _event(some: list[Observation]) -> Event:
         values = [f"{key[0]}-{key[1]} at {(one.after or one.before)[0]}" for one in some if (key := one.key)]
         more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
         detail = f"{', '.join(values[:_SHOWN])}{more}{plans}"
-    since_ms = min((one.had.look.taken_at_ms for one in some if one.had is not None), default=None)
-    after = ", at the first look" if since_ms is None else f", since the look of {_instant(since_ms)}"
+    since_ms = min((one.had.snapshot.taken_at_ms for one in some if one.had is not None), default=None)
+    after = (
+        ", at the first admin snapshot" if since_ms is None else f", since the admin snapshot of {_instant(since_ms)}"
+    )
     return Event(
         timestamp_ms=first.changed_by_ms,
         log_offset=NOWHERE,

@@ -1,9 +1,9 @@
-"""Looks by Admin API, made by hand."""
+"""Admin snapshots, made by hand."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from sexton.archive.admin_looks import GROUPS, AdminLook, LookWriter
+from sexton.archive.admin_snapshots import GROUPS, AdminSnapshot, AdminSnapshotWriter
 from sexton.archive.cluster_metadata import ClusterMetadata
 from tests.archived import Archive
 
@@ -20,12 +20,12 @@ def group_row(group_id: str, at_ms: int, **values: Any) -> list[Any]:
     return [{**found, **values}.get(name) for name in GROUPS.names]
 
 
-def write_look(
+def write_snapshot(
     archive: Archive, taken_at_ms: int, groups: Mapping[str, Mapping[str, Any]], offsets: Mapping[Key, int], *,
     partition_count: int = 4, sees_all_topics: bool = True, settings: Mapping[str, str] | None = None,
     **manifest: Any,
-) -> AdminLook:  # fmt: skip
-    writer = LookWriter()
+) -> AdminSnapshot:  # fmt: skip
+    writer = AdminSnapshotWriter()
     writer.add("groups", [group_row(name, taken_at_ms, **values) for name, values in groups.items()])
     writer.add("offsets", [(*key, value, None, "", False) for key, value in offsets.items()])
     metadata = ClusterMetadata(
@@ -39,5 +39,5 @@ def write_look(
         sees_all_topics=sees_all_topics,
     )
     told = {"finished_at_ms": taken_at_ms + 5, "reason": "hidden", "sees_all_groups": True, **manifest}
-    look = AdminLook(cluster_id=archive.cluster_id, taken_at_ms=taken_at_ms, metadata=metadata, **told)
-    return writer.write(archive.fs, archive.root, look)
+    snapshot = AdminSnapshot(cluster_id=archive.cluster_id, taken_at_ms=taken_at_ms, metadata=metadata, **told)
+    return writer.write(archive.fs, archive.root, snapshot)

@@ -1,45 +1,48 @@
-"""The view of an archive that has looks by Admin API instead of the log: what coordinators answered."""
+"""The view of an archive that has admin snapshots instead of the log: what coordinators answered."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.archive.admin_looks import AdminLook, Looks
-from sexton.archive.look_intervals import merge_looks
+from sexton.archive.admin_intervals import merge_snapshots
+from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
 from sexton.coordinator.api.coordinator import Coordinator, Shard, Status
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.topics import Topics
 from sexton.requests import ReplayRequest
+from sexton.runs.admin_tables import ONLY_PARTITION, tables_of, with_nulls
 from sexton.runs.choose_profile import choose
-from sexton.runs.look_tables import ONLY_PARTITION, tables_of, with_nulls
 from sexton.uris import uri_without_login
 from sexton.views.coordinator_view import CoordinatorView, LazyShards, LoadedPartition
 
 
-def view_of_looks(request: ReplayRequest, looks: Looks, look: AdminLook) -> CoordinatorView:
-    """The view of the look that answers for the request."""
-    choice = choose(request.profile, look.metadata.broker_version)
-    groups, members, offsets = tables_of(merge_looks(looks, look))
-    parts = _LookParts({"groups": groups, "members": members, "committed_offsets": offsets})
-    count = look.metadata.partition_count or None
+def view_of_snapshots(request: ReplayRequest, series: SnapshotSeries, snapshot: AdminSnapshot) -> CoordinatorView:
+    """The view of the admin snapshot that answers for the request."""
+    choice = choose(request.profile, snapshot.metadata.broker_version)
+    groups, members, offsets = tables_of(merge_snapshots(series, snapshot))
+    parts = _SnapshotParts({"groups": groups, "members": members, "committed_offsets": offsets})
+    count = snapshot.metadata.partition_count or None
     return CoordinatorView(
         where=uri_without_login(str(request.archive)),
-        as_of_ms=look.taken_at_ms if request.as_of_ms is None else request.as_of_ms,
+        as_of_ms=snapshot.taken_at_ms if request.as_of_ms is None else request.as_of_ms,
         coordinator=Coordinator(
             profile=choice.profile,
             partition_count=count,
             shards=LazyShards(range(count) if count else [ONLY_PARTITION], parts.shard),
         ),
-        topics=Topics.from_rows(look.metadata.topics),
+        topics=Topics.from_rows(snapshot.metadata.topics),
         read=parts.read,
-        recorded=Recorded(broker_settings=look.metadata.settings),
+        recorded=Recorded(broker_settings=snapshot.metadata.settings),
         doubts=choice.doubts,
-        warnings=[f"coverage {looks.coverage}: {looks.source}, the log is not read: {look.reason}", *look.warnings],
+        warnings=[
+            f"coverage {series.coverage}: {series.source}, the log is not read: {snapshot.reason}",
+            *snapshot.warnings,
+        ],
     )
 
 
-class _LookParts:
-    """The log partitions that the groups of a look hash to."""
+class _SnapshotParts:
+    """The log partitions that the groups of an admin snapshot hash to."""
 
     def __init__(self, tables: dict[str, pa.Table]) -> None:
         self.read: dict[int, LoadedPartition] = {}

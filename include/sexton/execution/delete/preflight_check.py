@@ -1,16 +1,16 @@
 """Whether a group is still as the plan saw it: by OffsetFetch, by the coordinator's description, and by the log's tail.
 
-`compare` looks before an intent is written, `last_look` once more right before the call. A group that has written
+`compare` asks before an intent is written, `preflight_check` once more right before the call. A group that has written
 anything but tombstones since the plan was made is left alone as a whole: a rule may depend on what it did, and the next
-plan will see it. What comes in after the last look is found afterwards (call_effects) and put back (restore_raced).
-"""
+plan will see it. What comes in after the preflight check is found afterwards (call_effects) and put back
+(restore_raced)."""
 
 from collections.abc import Mapping, Sequence
 
 from sexton.coordinator.api.view import TopicPartition
 from sexton.execution.delete.context import Comparison, DeleteContext
 from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
-from sexton.execution.engine import LastLook, error_text
+from sexton.execution.engine import Preflight, error_text
 from sexton.execution.group_records import GroupRecord
 from sexton.kafka.admin import GroupError, GroupNow
 from sexton.kafka.failures import NotAllowed
@@ -74,8 +74,10 @@ def compare(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedR
     return Comparison(fresh=tuple(fresh), results=tuple(results), checks=checks, ours=tuple(ours))
 
 
-def last_look(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow], *, since: int) -> LastLook:
-    """The last look before a call. Whatever changed after `since`, no row is deleted.
+def preflight_check(
+    context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow], *, since: int
+) -> Preflight:
+    """The preflight check before a call. Whatever changed after `since`, no row is deleted.
 
     OffsetFetch for stable offsets waits for commits that are being written. Whatever was committed before its answer is
     below the high watermark, so the log, which is read after it, has the rest.
@@ -88,17 +90,17 @@ def last_look(context: DeleteContext, group: PlannedGroup, rows: Sequence[Planne
         stable = context.client.committed(group.group_id, require_stable=True)
     except (GroupError, NotAllowed) as error:
         return context.clocks.ticks_ms(), all_rows("refused", error_text(error))
-    looked_ms = context.clocks.ticks_ms()
+    checked_ms = context.clocks.ticks_ms()
     tail = context.tail(group.log_partition)
     tail.read()
     if late := [record for record in tail.records(group.group_id, since=since) if not record.is_tombstone]:
-        return looked_ms, all_rows("changed_since", _written(late[-1]))
+        return checked_ms, all_rows("changed_since", _written(late[-1]))
     for row in rows:
         if row.is_offset and not _equals(row.item.before, stable.get(row.topic_partition)):
-            return looked_ms, all_rows(
+            return checked_ms, all_rows(
                 "changed_since", f"{row.item.topic}-{row.item.partition} is no longer what it was a moment ago"
             )
-    return looked_ms, []
+    return checked_ms, []
 
 
 def has_members(now: GroupNow) -> bool:

@@ -1,7 +1,7 @@
-"""replay_groups where a cluster hides its log: the tables of group state from looks by Admin API (coverage `admin`).
+"""replay_groups where a cluster hides its log: the tables of group state from admin snapshots (coverage `admin`).
 
-A look is what coordinators answered at one instant; the looks before it bound when things happened
-(archive.look_intervals). What only the bytes of the log show is NULL, or its table is empty: when an offset was
+An admin snapshot is what coordinators answered at one instant; the admin snapshots before it bound when things happened
+(archive.admin_intervals). What only the bytes of the log show is NULL, or its table is empty: when an offset was
 committed to the millisecond, places in the log, producers, pending offsets, load profiles.
 """
 
@@ -11,41 +11,43 @@ from dataclasses import asdict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.archive.admin_looks import AdminLook, Looks
+from sexton.archive.admin_intervals import MergedSnapshots, merge_snapshots
+from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
 from sexton.archive.cluster_metadata import differences_text
-from sexton.archive.look_intervals import MergedLooks, merge_looks
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
 from sexton.figures import MINUTE_MS
-from sexton.history.look_difference import changes_of_looks
+from sexton.history.admin_difference import changes_of_snapshots
 from sexton.kernels.results import TOMBSTONE_SCHEMA
 from sexton.pipeline.run_record import retention_of, write_topic_partitions
 from sexton.requests import ReplayRequest
+from sexton.runs.admin_tables import ONLY_PARTITION, tables_of
 from sexton.runs.choose_profile import Choice, choose
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord, Shard
-from sexton.runs.look_tables import ONLY_PARTITION, tables_of
 from sexton.settings import settings
 from sexton.tables import TABLES
 from sexton.uris import uri_without_login
 
 EMPTY = ("unreachable_offsets", "pending_offsets", "open_transactions", "undecodable_records", "load_profile")
-"""Tables of what no look shows."""
+"""Tables of what no admin snapshot shows."""
 CHANGES = "offset_changes"
 
 
-def run(engine: Engine, folder: RunFolder, request: ReplayRequest, looks: Looks, look: AdminLook) -> RunRecord:
-    """Fill the state tables of `folder` from a look and those before it."""
-    merged = merge_looks(looks, look)
-    choice = choose(request.profile, look.metadata.broker_version)
+def run(
+    engine: Engine, folder: RunFolder, request: ReplayRequest, series: SnapshotSeries, snapshot: AdminSnapshot
+) -> RunRecord:
+    """Fill the state tables of `folder` from an admin snapshot and those before it."""
+    merged = merge_snapshots(series, snapshot)
+    choice = choose(request.profile, snapshot.metadata.broker_version)
     groups, members, offsets = tables_of(merged)
-    changes, left_out = _changes(looks, request, look, choice.profile)
+    changes, left_out = _changes(series, request, snapshot, choice.profile)
     tables = {"groups": groups, "members": members, "committed_offsets": offsets}
     if changes is not None:
         tables[CHANGES] = changes
     parts = {part for rows in (groups, changes or groups) for part in rows["log_partition"].unique().to_pylist()}
-    record = _record(request, looks, merged, choice, sorted(parts or {ONLY_PARTITION}))
+    record = _record(request, series, merged, choice, sorted(parts or {ONLY_PARTITION}))
     folder.reset()
     folder.write_run(record)
     written = engine.map(
@@ -57,8 +59,8 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest, looks: Looks,
     counts = dict.fromkeys(EMPTY, 0)
     for name in tables:
         counts[name] = sum(each[name] for each in written)
-    counts["topic_partitions"] = write_topic_partitions(folder, record, look.metadata.topics or [])
-    damaged = [f"a look is left out: {why}" for why in looks.damaged.values()]
+    counts["topic_partitions"] = write_topic_partitions(folder, record, snapshot.metadata.topics or [])
+    damaged = [f"an admin snapshot is left out: {why}" for why in series.damaged.values()]
     record = record.model_copy(
         update={
             "counts": counts,
@@ -72,33 +74,36 @@ def run(engine: Engine, folder: RunFolder, request: ReplayRequest, looks: Looks,
 
 
 def _changes(
-    looks: Looks, request: ReplayRequest, look: AdminLook, profile: Profile
+    series: SnapshotSeries, request: ReplayRequest, snapshot: AdminSnapshot, profile: Profile
 ) -> tuple[pa.Table | None, list[str]]:
-    """The rows of offset_changes since the look of the instant that is asked for; None without one; and a warning."""
-    since = None if request.since_ms is None else looks.at(request.since_ms)
-    if since is None or since.taken_at_ms >= look.taken_at_ms:
+    """The rows of offset_changes since the admin snapshot of the instant that is asked for; None without one; and a
+    warning."""
+    since = None if request.since_ms is None else series.at(request.since_ms)
+    if since is None or since.taken_at_ms >= snapshot.taken_at_ms:
         return None, []
     asked_ms = None if request.retention_minutes is None else request.retention_minutes * MINUTE_MS
-    changes, left_out = changes_of_looks(looks, since, look, retention_ms=asked_ms, profile=profile)
-    count = look.metadata.partition_count
+    changes, left_out = changes_of_snapshots(series, since, snapshot, retention_ms=asked_ms, profile=profile)
+    count = snapshot.metadata.partition_count
     homes = [partition_of(name, count) if count else ONLY_PARTITION for name in changes["group_id"].to_pylist()]
-    what = f"changes of {left_out} groups are not recorded: not both looks at the interval's ends answer about them"
+    what = f"changes of {left_out} groups are not recorded: a snapshot at one of its ends lacks them"
     return changes.append_column("log_partition", pa.array(homes, pa.int32())), [what] if left_out else []
 
 
-def _record(request: ReplayRequest, looks: Looks, merged: MergedLooks, choice: Choice, parts: list[int]) -> RunRecord:
-    look = merged.look
-    metadata = look.metadata
+def _record(
+    request: ReplayRequest, series: SnapshotSeries, merged: MergedSnapshots, choice: Choice, parts: list[int]
+) -> RunRecord:
+    snapshot = merged.snapshot
+    metadata = snapshot.metadata
     recorded = metadata.retention_minutes
     minutes, source = retention_of(recorded, request, choice.profile)
     if recorded is None and request.retention_minutes is None:
         source += ", assumed: the brokers do not show theirs"
     return RunRecord(
         run_id=request.run_id,
-        cluster_id=look.cluster_id,
+        cluster_id=snapshot.cluster_id,
         topic_id=metadata.topic_id,
-        as_of_ms=look.taken_at_ms if request.as_of_ms is None else request.as_of_ms,
-        taken_at_ms=look.taken_at_ms,
+        as_of_ms=snapshot.taken_at_ms if request.as_of_ms is None else request.as_of_ms,
+        taken_at_ms=snapshot.taken_at_ms,
         profile=choice.profile.text,
         profile_source=choice.source,
         profile_doubts=choice.doubts,
@@ -109,21 +114,21 @@ def _record(request: ReplayRequest, looks: Looks, merged: MergedLooks, choice: C
         partition_count=metadata.partition_count or None,
         log_partitions=parts,
         cuts=dict.fromkeys(parts, 0),
-        coverage=looks.coverage,
-        origins=("looks",),
-        coverage_reason=f"{looks.source}, the log is not read: {look.reason}",
-        look_sha256=look.sha256,
+        coverage=series.coverage,
+        origins=("admin_snapshots",),
+        coverage_reason=f"{series.source}, the log is not read: {snapshot.reason}",
+        admin_snapshot_sha256=snapshot.sha256,
         inflated_cap_bytes=settings().inflated_cap_bytes,
-        **asdict(_recorded(look)),
+        **asdict(_recorded(snapshot)),
         has_topics=True,
-        topics_at_ms=look.taken_at_ms,
+        topics_at_ms=snapshot.taken_at_ms,
         sees_all_topics=metadata.sees_all_topics,
         warnings=[*_warnings(merged), *choice.warnings],
     )
 
 
-def _recorded(look: AdminLook) -> Recorded:
-    metadata = look.metadata
+def _recorded(snapshot: AdminSnapshot) -> Recorded:
+    metadata = snapshot.metadata
     return Recorded(
         broker_settings=metadata.settings,
         topic_settings=metadata.topic_settings,
@@ -132,21 +137,24 @@ def _recorded(look: AdminLook) -> Recorded:
     )
 
 
-def _warnings(merged: MergedLooks) -> list[str]:
-    look = merged.look
-    found = [*look.warnings, *differences_text(look.metadata.brokers_differ)]
+def _warnings(merged: MergedSnapshots) -> list[str]:
+    snapshot = merged.snapshot
+    found = [*snapshot.warnings, *differences_text(snapshot.metadata.brokers_differ)]
     if not merged.earlier:
-        found.append("this is the first look: nothing is known of when offsets were committed, so few verdicts can be")
+        found.append(
+            "this is the first admin snapshot: nothing is known of when offsets were committed, so few verdicts can be"
+        )
     else:
         found.append(
-            "members that came and left between two looks and committed nothing new, and commits of the same value by "
-            f"an administrator, are not seen: the looks compared are up to {merged.longest_gap_ms // 1000} s apart"
+            "members that came and left between two admin snapshots and committed nothing new, and commits of "
+            "the same value by an administrator, are not seen: the snapshots compared are up to "
+            f"{merged.longest_gap_ms // 1000} s apart"
         )
     return found
 
 
 def _write(folder: RunFolder, record: RunRecord, part: int, tables: Mapping[str, pa.Table]) -> dict[str, int]:
-    """Write the tables of one log partition; the rows of those that looks fill, by table."""
+    """Write the tables of one log partition; the rows of those that admin snapshots fill, by table."""
     shard = Shard(part)
     counts = {}
     for name, rows in tables.items():

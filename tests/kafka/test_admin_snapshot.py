@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sexton.archive.admin_looks import SCHEMAS
+from sexton.archive.admin_snapshots import SCHEMAS
 from sexton.errors import BrokerError
-from sexton.kafka import admin_look
-from sexton.kafka.admin_look import Looked, look_at_groups
+from sexton.kafka import admin_snapshot
+from sexton.kafka.admin_snapshot import SnapshotOutcome, snapshot_groups
 from sexton.kafka.failures import TransientError
 
 NOT_COORDINATOR, REFUSED, NOT_FOUND, UNSTABLE = 16, 30, 69, 88
@@ -83,15 +83,15 @@ class Sink:
         self.rows[table] += [dict(zip(SCHEMAS[table].names, row, strict=True)) for row in rows]
 
 
-def look(cluster: Cluster, **options: Any) -> tuple[Looked, dict[str, dict[str, Any]], Sink]:
+def snapshot(cluster: Cluster, **options: Any) -> tuple[SnapshotOutcome, dict[str, dict[str, Any]], Sink]:
     sink, clock = Sink(), count(1)
-    looked = look_at_groups(cluster, sink.add, now_ms=lambda: next(clock), sleep=lambda _: None, **options)  # type: ignore[arg-type]
-    return looked, {row["group_id"]: row for row in sink.rows["groups"]}, sink
+    seen = snapshot_groups(cluster, sink.add, now_ms=lambda: next(clock), sleep=lambda _: None, **options)  # type: ignore[arg-type]
+    return seen, {row["group_id"]: row for row in sink.rows["groups"]}, sink
 
 
 def test_every_group_with_its_offsets() -> None:
-    looked, groups, sink = look(Cluster({"a": 1, "b": 2, "s": 1}, kinds={"s": "share", "b": "consumer"}))
-    assert (looked.groups, looked.refused, looked.failed_brokers) == (3, 0, {})
+    seen, groups, sink = snapshot(Cluster({"a": 1, "b": 2, "s": 1}, kinds={"s": "share", "b": "consumer"}))
+    assert (seen.groups, seen.refused, seen.failed_brokers) == (3, 0, {})
     told = {name: (row["group_type"], row["coordinator"]) for name, row in groups.items()}
     assert told == {"a": ("Classic", 1), "b": ("Consumer", 2), "s": ("Share", 1)}
     assert groups["b"]["group_epoch"] == 7
@@ -105,18 +105,18 @@ def test_every_group_with_its_offsets() -> None:
 
 
 def test_a_group_that_moved_is_asked_about_where_it_is() -> None:
-    looked, groups, sink = look(Cluster({"a": 1, "b": 2}, listed_at={"a": 1, "b": 1}))
-    assert looked.refused == 0
+    seen, groups, sink = snapshot(Cluster({"a": 1, "b": 2}, listed_at={"a": 1, "b": 1}))
+    assert seen.refused == 0
     assert groups["b"]["coordinator"] == 2
     assert len(sink.rows["offsets"]) == 4
 
 
 def test_a_broker_that_is_down_costs_its_groups_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_look, "FIRST_GROUPS", 3)
+    monkeypatch.setattr(admin_snapshot, "FIRST_GROUPS", 3)
     cluster = Cluster({**{f"a{n}": 1 for n in range(20)}, **{f"b{n}": 2 for n in range(20)}}, down={2})
-    looked, groups, sink = look(cluster)
-    assert looked.failed_brokers == {2: "broker 2 gives no answer"}
-    assert looked.refused == 20
+    seen, groups, sink = snapshot(cluster)
+    assert seen.failed_brokers == {2: "broker 2 gives no answer"}
+    assert seen.refused == 20
     assert {row["error"] for name, row in groups.items() if name[0] == "b"} == {"broker 2 gives no answer"}
     assert {row["error"] for name, row in groups.items() if name[0] == "a"} == {None}
     assert {row["group_id"][0] for row in sink.rows["offsets"]} == {"a"}
@@ -124,8 +124,8 @@ def test_a_broker_that_is_down_costs_its_groups_only(monkeypatch: pytest.MonkeyP
 
 
 def test_refused_and_gone_groups() -> None:
-    looked, groups, sink = look(Cluster({"a": 1, "no": 1, "gone": 1}, errors={"no": REFUSED, "gone": NOT_FOUND}))
-    assert looked.refused == 1
+    seen, groups, sink = snapshot(Cluster({"a": 1, "no": 1, "gone": 1}, errors={"no": REFUSED, "gone": NOT_FOUND}))
+    assert seen.refused == 1
     assert set(groups) == {"a", "no"}
     assert groups["no"]["error"] == groups["no"]["offsets_error"] == "GROUP_AUTHORIZATION_FAILED"
     assert {row["group_id"] for row in sink.rows["offsets"]} == {"a"}
@@ -133,17 +133,17 @@ def test_refused_and_gone_groups() -> None:
 
 def test_a_request_that_a_broker_does_not_know() -> None:
     cluster = Cluster({"a": 1, "c": 1}, kinds={"c": "consumer"}, unsupported="ConsumerGroupDescribe")
-    looked, groups, _ = look(cluster)
-    assert looked.failed_brokers == {}
+    seen, groups, _ = snapshot(cluster)
+    assert seen.failed_brokers == {}
     assert groups["c"]["error"] == "ConsumerGroupDescribe is not known"
     assert groups["c"]["offsets_error"] is groups["a"]["error"] is None
 
 
 def test_requests_are_as_large_as_groups_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_look, "OFFSETS_A_REQUEST", 40)
+    monkeypatch.setattr(admin_snapshot, "OFFSETS_A_REQUEST", 40)
     cluster = Cluster({f"g{number:03}": 1 for number in range(250)}, offsets=10)
-    looked, _, sink = look(cluster)
-    assert looked.groups == 250
+    seen, _, sink = snapshot(cluster)
+    assert seen.groups == 250
     assert max(cluster.sizes[3:]) == 4  # 40 offsets, after the first request of 100 groups
     assert len(sink.rows["offsets"]) == 2_500
 
@@ -152,5 +152,5 @@ def test_a_pace() -> None:
     waits: list[float] = []
     sink = Sink()
     cluster = Cluster({f"g{number}": 1 for number in range(250)})
-    look_at_groups(cluster, sink.add, now_ms=lambda: 1, sleep=waits.append, groups_per_second=100)  # type: ignore[arg-type]
+    snapshot_groups(cluster, sink.add, now_ms=lambda: 1, sleep=waits.append, groups_per_second=100)  # type: ignore[arg-type]
     assert 2 < max(waits) <= 2.5

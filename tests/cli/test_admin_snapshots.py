@@ -1,4 +1,4 @@
-"""Commands over an archive that has looks by Admin API and no log."""
+"""Commands over an archive that has admin snapshots and no log."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.archive.admin_looks import write_look
+from tests.archive.admin_snapshots import write_snapshot
 from tests.archived import Archive
 
 NOW_MS, MINUTE_MS = 1_790_000_000_000, 60_000
@@ -23,7 +23,7 @@ def archive(tmp_path: Path) -> str:
     ]  # fmt: skip
     for ago, group, partitions in seen:
         offsets = {("g", "t", number): 5 + number for number in partitions}
-        write_look(archive, NOW_MS - ago * MINUTE_MS, {"g": group}, offsets)
+        write_snapshot(archive, NOW_MS - ago * MINUTE_MS, {"g": group}, offsets)
     return archive.root
 
 
@@ -49,7 +49,7 @@ def test_groups_and_fetch(archive: str, asked: Asked, run: Callable[..., tuple[i
     found = asked("fetch", "g", "--archive", archive)
     assert "coverage admin" in found["warnings"][0]
     code, out, _ = run("archive", "ls", "--archive", archive)
-    assert (code, "4 looks by Admin API" in out) == (0, True)
+    assert (code, "4 admin snapshots" in out) == (0, True)
 
 
 def test_a_sweep_of_log_partitions_that_have_no_load_profile(archive: str, asked: Asked, tmp_path: Path) -> None:

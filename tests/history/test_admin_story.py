@@ -1,30 +1,31 @@
-"""What explain says of a group by looks: nothing that a look shows is lost, and nothing is said that none shows."""
+"""What explain says of a group from admin snapshots: nothing that an admin snapshot shows is lost, and nothing is said
+that none shows."""
 
 from pathlib import Path
 from typing import Any
 
-from sexton.archive.admin_looks import AdminLook
+from sexton.archive.admin_snapshots import AdminSnapshot
 from sexton.coordinator.profiles import NEWEST
+from sexton.history.admin_story import admin_story
 from sexton.history.events import Story
-from sexton.history.look_story import look_story
-from tests.archive.admin_looks import write_look
+from tests.archive.admin_snapshots import write_snapshot
 from tests.archived import CLUSTER, Archive
-from tests.history.test_look_difference import KEY, OTHER, STABLE, Look, at, series
+from tests.history.test_admin_difference import KEY, OTHER, STABLE, Snapshot, at, series
 from tests.ledger.ledgers import act
 
 NO_OFFSETS: dict[str, Any] = {"offsets_error": "NOT_COORDINATOR", "offsets_answered_ms": None}
 
 
-def story(archive: Archive, *seen: Look, hidden: int | None = None) -> Story:
-    """A look each minute; one of them does not see all topics."""
+def story(archive: Archive, *seen: Snapshot, hidden: int | None = None) -> Story:
+    """An admin snapshot each minute; one of them does not see all topics."""
     for number, (groups, offsets) in enumerate(seen):
-        look = write_look(archive, at(number), groups, offsets, sees_all_topics=number != hidden)
-    return told(archive, look)
+        snapshot = write_snapshot(archive, at(number), groups, offsets, sees_all_topics=number != hidden)
+    return told(archive, snapshot)
 
 
-def told(archive: Archive, look: AdminLook) -> Story:
-    return look_story(
-        series(archive), look, "g", is_requested=lambda *_: True, retention_minutes=None, profile=NEWEST
+def told(archive: Archive, snapshot: AdminSnapshot) -> Story:
+    return admin_story(
+        series(archive), snapshot, "g", is_requested=lambda *_: True, retention_minutes=None, profile=NEWEST
     )  # fmt: skip
 
 
@@ -32,11 +33,11 @@ def events(found: Story) -> list[str]:
     return [event.what for event in found.events]
 
 
-def test_a_commit_shows_after_a_look_without_an_answer(archive: Archive) -> None:
+def test_a_commit_shows_after_a_snapshot_without_an_answer(archive: Archive) -> None:
     found = story(archive, ({"g": {}}, {KEY: 1}), ({"g": NO_OFFSETS}, {}), ({"g": {}}, {KEY: 2}))
     assert events(found) == ["appeared", "committed", "committed"]
-    assert found.events[1].detail == "t-0 at 1, at the first look"
-    assert found.events[-1].detail == "t-0 at 2, since the look of 2026-09-21T14:13:20.000Z"
+    assert found.events[1].detail == "t-0 at 1, at the first admin snapshot"
+    assert found.events[-1].detail == "t-0 at 2, since the admin snapshot of 2026-09-21T14:13:20.000Z"
 
 
 def test_members_that_are_seen_without_offsets(archive: Archive) -> None:
@@ -47,12 +48,12 @@ def test_members_that_are_seen_without_offsets(archive: Archive) -> None:
     ]
 
 
-def test_an_offset_of_a_topic_that_one_look_does_not_see_is_not_gone(archive: Archive) -> None:
+def test_an_offset_of_a_topic_that_one_snapshot_does_not_see_is_not_gone(archive: Archive) -> None:
     other = ("g", "hidden", 0)
     seen = [({"g": {}}, {KEY: 1, other: value} if value else {KEY: 1}) for value in (5, 0, 6)]
     found = story(archive, *seen, hidden=1)
     assert events(found) == ["appeared", "committed", "committed"]
-    assert found.events[-1].detail == "hidden-0 at 6, since the look of 2026-09-21T14:13:20.000Z"
+    assert found.events[-1].detail == "hidden-0 at 6, since the admin snapshot of 2026-09-21T14:13:20.000Z"
 
 
 def test_what_a_plan_of_ours_may_have_deleted(archive: Archive) -> None:
@@ -65,7 +66,7 @@ def test_what_a_plan_of_ours_may_have_deleted(archive: Archive) -> None:
 
 def test_a_damaged_look_is_passed_over(archive: Archive) -> None:
     found = story(archive, ({"g": {}}, {KEY: 1}), ({"g": {}}, {KEY: 2}), ({"g": {}}, {KEY: 3}))
-    path = Path(archive.root) / CLUSTER / "admin_looks" / str(at(1)) / "offsets.parquet"
+    path = Path(archive.root) / CLUSTER / "admin_snapshots" / str(at(1)) / "offsets.parquet"
     path.write_bytes(b"damaged")
     again = told(archive, series(archive).manifest(at(2)))
     assert (len(found.events), len(found.notes)) == (4, 1)

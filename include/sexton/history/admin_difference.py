@@ -1,13 +1,12 @@
-"""The difference of two looks by Admin API, with what the looks between them show of when and why.
+"""The difference of two admin snapshots, with what the admin snapshots between them show of when and why.
 
-Looks show states, not events. So a difference has an interval: what it is at the later look it became after the last
-look that showed something else, and at the latest at the next one. And it has every cause that can have made it so:
-a value that is there was committed; one that is gone was deleted, or expired if it can have been due by then, or went
-with its group or topic where those are gone. Nothing is guessed: several causes stay several.
+Admin snapshots show states, not events. So a difference has an interval: what it is at the later admin snapshot it
+became after the last snapshot that showed something else, and at the latest at the next one. And it has every cause
+that can have made it so: a value that is there was committed; one that is gone was deleted, or expired if it can have
+been due by then, or went with its group or topic where those are gone. Nothing is guessed: several causes stay several.
 
-A group that one of both looks does not answer about, or does not list without showing all groups, is left out, and
-counted; so are offsets of topics that one of both does not see.
-"""
+A group that one of both admin snapshots does not answer about, or does not list without showing all groups, is left
+out, and counted; so are offsets of topics that one of both does not see."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.archive.admin_looks import AdminLook, LookRows, Looks
-from sexton.archive.look_intervals import KEY, VALUE, merge_looks
+from sexton.archive.admin_intervals import KEY, VALUE, merge_snapshots
+from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotRows, SnapshotSeries
 from sexton.coordinator.changes.model import OwnAction
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.profile import Profile
@@ -32,7 +31,7 @@ from sexton.history.difference import (
 )
 from sexton.history.events import state_words
 from sexton.ledger.recorded_steps import own_actions
-from sexton.runs.look_tables import tables_of, with_nulls
+from sexton.runs.admin_tables import tables_of, with_nulls
 from sexton.tables import TABLES
 from sexton.tables.change_kinds import ChangeKind
 from sexton.verdicts.intervals import judge_between
@@ -65,11 +64,11 @@ _STATES = pa.schema([("group_id", pa.string()), ("state", pa.string())])
 _CHANGES = pa.schema(
     [
         field
-        for field in TABLES["offset_changes"].arrow_schema(with_run=False, origin="looks")
+        for field in TABLES["offset_changes"].arrow_schema(with_run=False, origin="admin_snapshots")
         if field.name != "log_partition"
     ]
 )
-_GONE = "a look shows it, and the next one that answers about the group does not"
+_GONE = "an admin snapshot shows it, and the next one that answers about the group does not"
 _BY_US = {ChangeKind.DELETED.value, ChangeKind.GROUP_DELETED.value}
 
 TopicPartition = tuple[str, int]
@@ -78,8 +77,9 @@ _Value = tuple[int, int | None, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenGroup:
-    """A group at a look, with when it was asked and answered about its state and its offsets; `state` is None where it
-    is not described, without `is_fetched` its offsets are not known. `words` are its kind and state in words."""
+    """A group at an admin snapshot, with when it was asked and answered about its state and its offsets; `state` is
+    None where it is not described, without `is_fetched` its offsets are not known. `words` are its kind and state in
+    words."""
 
     state: str | None
     words: str
@@ -90,11 +90,11 @@ class SeenGroup:
 
 
 class Seen:
-    """What a look says of groups, and of the offsets of those that `rows` have."""
+    """What an admin snapshot says of groups, and of the offsets of those that `rows` have."""
 
-    def __init__(self, rows: LookRows) -> None:
-        self.look = look = rows.look
-        self.topics = look.metadata.topic_ids
+    def __init__(self, rows: SnapshotRows) -> None:
+        self.snapshot = snapshot = rows.snapshot
+        self.topics = snapshot.metadata.topic_ids
         self._groups: dict[str, SeenGroup] = {}
         offsets: dict[str, dict[TopicPartition, _Value]] = {}
         for row in rows.offsets.select([*KEY, *VALUE]).to_pylist():
@@ -103,7 +103,7 @@ class Seen:
         for row in rows.groups.select(_GROUP).to_pylist():
             name = row["group_id"]
             is_described = row["error"] is None and row["state"] is not None
-            described_ms = row["asked_ms"] or look.taken_at_ms, row["answered_ms"] or look.finished_at_ms
+            described_ms = row["asked_ms"] or snapshot.taken_at_ms, row["answered_ms"] or snapshot.finished_at_ms
             self._groups[name] = SeenGroup(
                 state=f"{row['group_type']} {row['state']} {row['member_count'] or 0}" if is_described else None,
                 words=state_words(row["group_type"], row["protocol_type"], str(row["state"]), row["member_count"] or 0),
@@ -136,27 +136,27 @@ class Seen:
         return there.described_ms if key is None else there.fetched_ms
 
     def answers_about(self, group_id: str, key: TopicPartition) -> bool:
-        """Whether a look that fetched the offsets of a group shows one, or that it is not there."""
+        """Whether an admin snapshot that fetched the offsets of a group shows one, or that it is not there."""
         return self.sees(key[0]) or key in self.there(group_id).offsets
 
     def sees(self, topic: str) -> bool:
-        return bool(self.look.metadata.sees_all_topics) or topic in self.topics
+        return bool(self.snapshot.metadata.sees_all_topics) or topic in self.topics
 
     def there(self, group_id: str) -> SeenGroup:
         """A group; one that was not there has the state ""; where nobody knows whether it was, nothing is answered."""
         found = self._groups.get(group_id)
         if found is not None:
             return found
-        span, is_known = (self.look.taken_at_ms, self.look.finished_at_ms), self.look.is_whole
+        span, is_known = (self.snapshot.taken_at_ms, self.snapshot.finished_at_ms), self.snapshot.is_whole
         state = "" if is_known else None
         return SeenGroup(state=state, words="", is_fetched=is_known, described_ms=span, fetched_ms=span, offsets={})
 
 
 @dataclass(slots=True, kw_only=True)
 class Observation:
-    """What the look `has` shows of an offset, or of its group (`key` None), and `had`, the last one before it that
-    answers about it, does not; `had` is None at the first that does. What is gone has `candidates`, everything that can
-    have removed it, and `plan_ids`, the plans of ours that may have."""
+    """What the admin snapshot `has` shows of an offset, or of its group (`key` None), and `had`, the last one before it
+    that answers about it, does not; `had` is None at the first that does. What is gone has `candidates`, everything
+    that can have removed it, and `plan_ids`, the plans of ours that may have."""
 
     group_id: str
     key: TopicPartition | None
@@ -192,12 +192,13 @@ class Observation:
         return self.has.span(self.group_id, self.key)[1]
 
 
-def observations(looks: Sequence[Seen], group_id: str) -> Iterator[Observation]:
-    """What each look shows of a group and of its offsets that the one before does not, from the first look on."""
+def observations(series: Sequence[Seen], group_id: str) -> Iterator[Observation]:
+    """What each admin snapshot shows of a group and of its offsets that the one before does not, from the first admin
+    snapshot on."""
     described: Seen | None = None
     fetched: deque[Seen] = deque()  # the newest first
     known: Mapping[TopicPartition, _Value] = {}
-    for one in looks:
+    for one in series:
         there = one.there(group_id)
         if there.state is not None:
             found = Observation(group_id=group_id, key=None, had=described, has=one)
@@ -215,25 +216,29 @@ def observations(looks: Sequence[Seen], group_id: str) -> Iterator[Observation]:
         fetched.appendleft(one)
 
 
-def difference_of_looks(
-    looks: Looks, before: AdminLook, after: AdminLook, *, profile: Profile
+def difference_of_snapshots(
+    series: SnapshotSeries, before: AdminSnapshot, after: AdminSnapshot, *, profile: Profile
 ) -> tuple[Comparison, int, int]:
-    """The difference of two looks of a cluster, `before` the earlier one, with the columns OFFSETS and GROUPS; the
-    number of looks that were read, and of groups that are left out."""
-    offsets, groups, count, left_out = _differing(looks, before, after, retention_ms=None, profile=profile)
+    """The difference of two admin snapshots of a cluster, `before` the earlier one, with the columns OFFSETS and
+    GROUPS; the number of admin snapshots that were read, and of groups that are left out."""
+    offsets, groups, count, left_out = _differing(series, before, after, retention_ms=None, profile=profile)
     return Comparison(groups=_table(groups, GROUPS), offsets=_table(offsets, OFFSETS)), count, left_out
 
 
-def changes_of_looks(
-    looks: Looks, before: AdminLook, after: AdminLook, *, retention_ms: int | None = None, profile: Profile
+def changes_of_snapshots(
+    series: SnapshotSeries,
+    before: AdminSnapshot,
+    after: AdminSnapshot,
+    *,
+    retention_ms: int | None = None,
+    profile: Profile,
 ) -> tuple[pa.Table, int]:
-    """The rows of offset_changes between two looks of a cluster, without log_partition, by key; and the number of
-    groups that are left out.
+    """The rows of offset_changes between two admin snapshots of a cluster, without log_partition, by key; and the
+    number of groups that are left out.
 
-    The retention is what was asked for, else what the looks show, else unknown. A plan of ours has done it if it is the
-    only one that may have, and the broker's own removals are excluded.
-    """
-    offsets, _, _, left_out = _differing(looks, before, after, retention_ms=retention_ms, profile=profile)
+    The retention is what was asked for, else what the admin snapshots show, else unknown. A plan of ours has done it if
+    it is the only one that may have, and the broker's own removals are excluded."""
+    offsets, _, _, left_out = _differing(series, before, after, retention_ms=retention_ms, profile=profile)
     return _table([{**row, **_change(row)} for row in offsets], _CHANGES), left_out
 
 
@@ -253,11 +258,11 @@ def _change(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _differing(
-    looks: Looks, before: AdminLook, after: AdminLook, *, retention_ms: int | None, profile: Profile
+    series: SnapshotSeries, before: AdminSnapshot, after: AdminSnapshot, *, retention_ms: int | None, profile: Profile
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int, int]:
-    """Rows of the offsets and of the groups that differ between two looks, each with the `last` observation of it; how
-    many looks were read, and how many groups are left out."""
-    both = looks.rows(before), looks.rows(after)
+    """Rows of the offsets and of the groups that differ between two admin snapshots, each with the `last` observation
+    of it; how many admin snapshots were read, and how many groups are left out."""
+    both = series.rows(before), series.rows(after)
     compared = differing(*(offset_rows(one.offsets) for one in both), keys=OFFSET_KEY)
     wanted = compared["group_id"].unique()
     first, last = (Seen(replace(one, offsets=_of_groups(one.offsets, wanted))) for one in both)
@@ -272,7 +277,7 @@ def _differing(
     compared = differing(*(pa.table([[*one], [*one.values()]], schema=_STATES) for one in states), keys=["group_id"])
     groups = ordered([compared], ["group_id"], pa.string()).to_pylist()
     changed = sorted({row["group_id"] for row in (*offsets, *groups)})
-    own = looks.of_groups(changed)
+    own = series.of_groups(changed)
     inner = own.before(after.taken_at_ms, after_ms=before.taken_at_ms) if changed else ()
     seen = [last, *map(Seen, inner), first][::-1]
     last_ones = {
@@ -301,13 +306,15 @@ def _of_groups(rows: pa.Table, group_ids: pa.Array) -> pa.Table:
     return rows.filter(pc.is_in(rows["group_id"], value_set=group_ids))
 
 
-def add_causes(looks: Looks, found: Sequence[Observation], *, retention_ms: int | None, profile: Profile) -> None:
+def add_causes(
+    series: SnapshotSeries, found: Sequence[Observation], *, retention_ms: int | None, profile: Profile
+) -> None:
     """Find the causes of each change of an offset, everything that can have made it so."""
     found = [one for one in found if one.key is not None]
     gone = [one for one in found if one.is_gone]
-    since_ms = min((one.had.look.taken_at_ms for one in gone if one.had is not None), default=0)
-    plans = own_actions(looks.fs, looks.root, looks.cluster_id, since_ms=since_ms)[0] if gone else {}
-    due = _due(looks, gone, retention_ms, profile)
+    since_ms = min((one.had.snapshot.taken_at_ms for one in gone if one.had is not None), default=0)
+    plans = own_actions(series.fs, series.root, series.cluster_id, since_ms=since_ms)[0] if gone else {}
+    due = _due(series, gone, retention_ms, profile)
     for one in found:
         one.candidates = _candidates(one, due) if one.is_gone else [COMMITTED]
         acts = plans.get(one.offset_key, ()) if one.is_gone else ()
@@ -324,7 +331,7 @@ def _candidates(one: Observation, due: Mapping[tuple[int, OffsetKey], int | None
     """Everything that can have removed an offset, in the order of change_kinds.CAUSES."""
     had, has, (group_id, topic, partition) = one.had, one.has, one.offset_key
     assert had is not None
-    due_after_ms = due.get((had.look.taken_at_ms, one.offset_key))
+    due_after_ms = due.get((had.snapshot.taken_at_ms, one.offset_key))
     found = []
     if due_after_ms is None or due_after_ms <= one.changed_by_ms:
         found.append(ChangeKind.EXPIRED)
@@ -339,41 +346,41 @@ def _candidates(one: Observation, due: Mapping[tuple[int, OffsetKey], int | None
 
 
 def _due(
-    looks: Looks, gone: Sequence[Observation], retention_ms: int | None, profile: Profile
+    series: SnapshotSeries, gone: Sequence[Observation], retention_ms: int | None, profile: Profile
 ) -> dict[tuple[int, OffsetKey], int | None]:
-    """By look and offset: from when on an offset that is gone can have been due; without an entry, or with None, where
-    that is not bounded, as where the retention is not known."""
+    """By admin snapshot and offset: from when on an offset that is gone can have been due; without an entry, or with
+    None, where that is not bounded, as where the retention is not known."""
     found: dict[tuple[int, OffsetKey], int | None] = {}
-    at: dict[int, tuple[AdminLook, set[str], set[int]]] = {}
+    at: dict[int, tuple[AdminSnapshot, set[str], set[int]]] = {}
     for one in gone:
         assert one.had is not None
-        look = one.had.look
-        _, names, retentions = at.setdefault(look.taken_at_ms, (look, set(), set()))
+        snapshot = one.had.snapshot
+        _, names, retentions = at.setdefault(snapshot.taken_at_ms, (snapshot, set(), set()))
         names.add(one.group_id)
-        shown = (each.look.metadata.retention_minutes for each in (one.had, one.has))
+        shown = (each.snapshot.metadata.retention_minutes for each in (one.had, one.has))
         retentions |= {minutes * MINUTE_MS for minutes in shown if minutes is not None}
-    for taken_at_ms, (look, names, retentions) in at.items():
+    for taken_at_ms, (snapshot, names, retentions) in at.items():
         retention = min(retentions, default=None) if retention_ms is None else retention_ms
         if retention is not None:
-            judged, _ = judge_look(looks, look, retention_ms=retention, profile=profile)
+            judged, _ = judge_snapshot(series, snapshot, retention_ms=retention, profile=profile)
             own = _of_groups(judged, pa.array(names, pa.string()))
             for row in own.select([*KEY, "due_after_ms"]).to_pylist():
                 found[taken_at_ms, (row["group_id"], row["topic"], row["partition"])] = row["due_after_ms"]
     return found
 
 
-def judge_look(
-    looks: Looks, look: AdminLook, *, retention_ms: int, sweep_ms: int | None = None, profile: Profile
+def judge_snapshot(
+    series: SnapshotSeries, snapshot: AdminSnapshot, *, retention_ms: int, sweep_ms: int | None = None, profile: Profile
 ) -> tuple[pa.Table, pa.Table]:
-    """The verdicts on the offsets of a look, each with its committed_offset, and the groups that it has."""
-    groups, _, offsets = tables_of(merge_looks(looks, look))
+    """The verdicts on the offsets of an admin snapshot, each with its committed_offset, and the groups that it has."""
+    groups, _, offsets = tables_of(merge_snapshots(series, snapshot))
     groups, offsets = with_nulls("groups", groups), with_nulls("committed_offsets", offsets)
     judged = judge_between(
         offsets.combine_chunks(),
         groups.combine_chunks(),
         retention_ms=retention_ms,
-        now_ms=look.taken_at_ms,
-        seen_ms=look.taken_at_ms,
+        now_ms=snapshot.taken_at_ms,
+        seen_ms=snapshot.taken_at_ms,
         sweep_ms=sweep_ms,
         profile=profile,
     )

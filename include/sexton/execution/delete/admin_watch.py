@@ -1,47 +1,47 @@
-"""`LookWatch`: the watch of a plan by looks, where the log cannot be read: fresh looks stand for it.
+"""`AdminWatch`: the watch of a plan from admin snapshots, where the log cannot be read: fresh admin snapshots stand for
+it.
 
-A group that is no longer as the plan's look saw it is left alone as a whole: not Empty, another group epoch or
-protocol type, any offset with another value, or a change that any look in the archive since then shows. So is what
-cannot be answered.
+A group that is no longer as the plan's admin snapshot saw it is left alone as a whole: not Empty, another group epoch
+or protocol type, any offset with another value, or a change that any admin snapshot in the archive since then shows. So
+is what cannot be answered.
 
-What looks cannot show, and the log could: a commit that arrives between the last look and the call's effect is deleted
-unseen. So nothing is put back here. That window is measured, and where a look after the call shows that the group has
-been active, its items say so.
-"""
+What admin snapshots cannot show, and the log could: a commit that arrives between the preflight check and the call's
+effect is deleted unseen. So nothing is put back here. That window is measured, and where a snapshot after the call
+shows that the group has been active, its items say so."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from sexton.archive.looks_since import GroupThen
+from sexton.archive.snapshots_since import GroupThen
 from sexton.execution.delete.context import Checks, Comparison, DeleteContext, Rows
 from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
-from sexton.execution.engine import NO_ANSWER, Answer, Effects, LastLook, read_until_settled
-from sexton.kafka.admin_look import LookedGroup
+from sexton.execution.engine import NO_ANSWER, Answer, Effects, Preflight, read_until_settled
+from sexton.kafka.admin_snapshot import GroupSnapshot
 from sexton.ledger.entries import ItemId, Result, Value
 from sexton.plans.basis import Basis
 
 WATCH_S = 1.0
 NOT_FOUND = "GROUP_ID_NOT_FOUND"
-NO_ANSWER_GONE = "a call had no answer, and a look shows that it is gone"
+NO_ANSWER_GONE = "a call had no answer, and an admin snapshot shows that it is gone"
 OPEN_TRANSACTION = "a transaction that is open may change it"
 _STILL_THERE = "no answer came, and it is still there"
 
 
 @dataclass(slots=True)
-class LookWatch:
-    """Watches by looks. `then` has each group of the plan as its look saw it.
+class AdminWatch:
+    """Watches from admin snapshots. `then` has each group of the plan as its admin snapshot saw it.
 
-    `newer` are the newer values that looks have seen since (None: of an open transaction, which no look shows): a call
-    without an answer may still remove them. `last` is the last look at a group before its call.
-    """
+    `newer` are the newer values that admin snapshots have seen since (None: of an open transaction, which no admin
+    snapshot shows): a call without an answer may still remove them. `last` is the preflight check at a group before its
+    call."""
 
     then: Mapping[str, GroupThen]
     basis: Basis
     newer: dict[ItemId, Value | None] = field(default_factory=dict)
-    last: dict[str, LookedGroup] = field(default_factory=dict)
+    last: dict[str, GroupSnapshot] = field(default_factory=dict)
 
     def compare(self, context: DeleteContext, group: PlannedGroup, rows: Rows) -> Comparison:
-        now = self._look(context, group, rows)
+        now = self._snapshot(context, group, rows)
         fresh, results = self._judge(context, group, rows, now)
         checks = {
             **self.basis.about,
@@ -53,10 +53,10 @@ class LookWatch:
         }
         return Comparison(fresh=tuple(fresh), results=tuple(results), checks=checks)
 
-    def last_look(self, context: DeleteContext, group: PlannedGroup, rows: Rows, _: Checks) -> LastLook:
-        looked_ms = context.clocks.ticks_ms()  # before it is asked: what arrives while it is answered is not seen
-        now = self.last[group.group_id] = self._look(context, group, rows)
-        return looked_ms, self._judge(context, group, rows, now)[1]
+    def preflight_check(self, context: DeleteContext, group: PlannedGroup, rows: Rows, _: Checks) -> Preflight:
+        checked_ms = context.clocks.ticks_ms()  # before it is asked: what arrives while it is answered is not seen
+        now = self.last[group.group_id] = self._snapshot(context, group, rows)
+        return checked_ms, self._judge(context, group, rows, now)[1]
 
     def effects(self, context: DeleteContext, group: PlannedGroup, rows: Rows, answer: Answer, _: Checks) -> Effects:
         return self._settled(context, group, rows, answer, self.last[group.group_id]), []
@@ -65,25 +65,25 @@ class LookWatch:
         return self._settled(context, group, rows, NO_ANSWER, None), []
 
     def wait(self, context: DeleteContext, *, until_ms: int) -> None:
-        """Look on meanwhile: a newer value that is seen, and then is gone, was removed by such a call."""
+        """Go on asking: a newer value that is seen, and then is gone, was removed by such a call."""
         while context.clocks.now_ms() < until_ms:
             for group in context.groups:
                 if rows := _unsettled(context, group):
-                    self._look(context, group, rows)
+                    self._snapshot(context, group, rows)
             context.clocks.sleep(WATCH_S)
 
     def settle_late(self, context: DeleteContext, group: PlannedGroup) -> None:
         """Record what came of them: `raced` with the value, which `sexton restore --from-ledger` puts back."""
         if not (rows := _unsettled(context, group)):
             return
-        now = self._look(context, group, rows)
+        now = self._snapshot(context, group, rows)
         late = {row.item_id: result for row in rows if (result := self._late(context, row, now)) is not None}
         if late:
             context.conclude(list(late.values()), beyond=[row.item for row in rows if row.item_id in late])
 
-    def _look(self, context: DeleteContext, group: PlannedGroup, rows: Rows) -> LookedGroup:
+    def _snapshot(self, context: DeleteContext, group: PlannedGroup, rows: Rows) -> GroupSnapshot:
         then = self.then[group.group_id]
-        now = context.client.look(group.group_id, then.group_type, [row.topic_partition for row in rows])
+        now = context.client.snapshot(group.group_id, then.group_type, [row.topic_partition for row in rows])
         for row in rows:
             known = context.status.results.get(row.item_id)
             if known is not None and (known.found is not None or known.error == OPEN_TRANSACTION):
@@ -104,7 +104,7 @@ class LookWatch:
         return Result.of(row.item_id, "raced", "a call that had no answer removed a newer commit", found=newer)
 
     def _judge(
-        self, context: DeleteContext, group: PlannedGroup, rows: Rows, now: LookedGroup
+        self, context: DeleteContext, group: PlannedGroup, rows: Rows, now: GroupSnapshot
     ) -> tuple[list[PlannedRow], list[Result]]:
         """The rows that are as the plan saw them, and the results of the others."""
         if now.error is not None:
@@ -135,17 +135,17 @@ class LookWatch:
         return fresh, results
 
     def _settled(
-        self, context: DeleteContext, group: PlannedGroup, rows: Rows, answer: Answer, before: LookedGroup | None
+        self, context: DeleteContext, group: PlannedGroup, rows: Rows, answer: Answer, before: GroupSnapshot | None
     ) -> list[Result]:
-        """What came of a call, by looks after it; `unknown` only where no look answers.
+        """What came of a call, by snapshots after it; `unknown` only where no admin snapshot answers.
 
-        `before` is the last look before the call, None where that is not known any more.
+        `before` is the preflight check before the call, None where that is not known any more.
         """
         if not answer.was_sent:
             return [Result.of(row.item_id, "not_done", answer.whole) for row in rows]
 
         def read() -> list[Result]:
-            now = self._look(context, group, rows)
+            now = self._snapshot(context, group, rows)
             if now.error is not None:
                 why = f"what came of the call cannot be looked at: {now.error}"
                 return [Result.of(row.item_id, "unknown", why) for row in rows]
@@ -158,7 +158,7 @@ class LookWatch:
         context.unsettled |= {result.item_id for result in results if result.outcome != "done"}
         return [_not_done(result, answer) for result in results]
 
-    def _result(self, row: PlannedRow, answer: Answer, now: LookedGroup, active: str | None) -> Result:
+    def _result(self, row: PlannedRow, answer: Answer, now: GroupSnapshot, active: str | None) -> Result:
         key, error = row.topic_partition, answer.error_of(row.item_id)
         if key in now.hidden:
             return Result.of(row.item_id, "unknown", f"what came of the call cannot be looked at: {now.hidden[key]}")
@@ -180,10 +180,10 @@ class LookWatch:
         if newer is not None:
             return Result.of(row.item_id, "done", "another offset was committed since", found=newer)
         # Committed again with the same value, or never deleted: in both cases it is not ours to delete any more.
-        again = "the coordinator says that it is done, and a look shows it there: left alone"
+        again = "the coordinator says that it is done, and an admin snapshot shows it there: left alone"
         return Result.of(row.item_id, "changed_since", again)
 
-    def _late(self, context: DeleteContext, row: PlannedRow, now: LookedGroup) -> Result | None:
+    def _late(self, context: DeleteContext, row: PlannedRow, now: GroupSnapshot) -> Result | None:
         """The result of a row after the watch; None where the one that is known stays."""
         known = context.status.results.get(row.item_id)
         if now.error is not None or row.topic_partition in now.hidden:
@@ -205,7 +205,7 @@ def _not_done(result: Result, answer: Answer) -> Result:
     return Result.of(result.item_id, "not_done", answer.whole or "no answer came")
 
 
-def _change(then: GroupThen, now: LookedGroup) -> str | None:
+def _change(then: GroupThen, now: GroupSnapshot) -> str | None:
     """Why nothing of a group may be deleted; None when it may."""
     return then.changed or then.change(
         state=now.state,
@@ -216,8 +216,9 @@ def _change(then: GroupThen, now: LookedGroup) -> str | None:
     )
 
 
-def _activity(before: LookedGroup, now: LookedGroup, *, planned: Collection[tuple[str, int]]) -> str | None:
-    """Where two looks around a call show that the group was active: a commit in between may be deleted as well."""
+def _activity(before: GroupSnapshot, now: GroupSnapshot, *, planned: Collection[tuple[str, int]]) -> str | None:
+    """Where two admin snapshots around a call show that the group was active: a commit in between may be deleted as
+    well."""
     if now.state is None:  # which a group is without its last offset
         return None
     moved = [key for key, value in now.offsets.items() if key not in planned and before.offsets.get(key) != value]
@@ -227,7 +228,7 @@ def _activity(before: LookedGroup, now: LookedGroup, *, planned: Collection[tupl
     return "the group was active during the call: a commit in that moment may be deleted as well"
 
 
-def _newer(row: PlannedRow, now: LookedGroup) -> Value | None:
+def _newer(row: PlannedRow, now: GroupSnapshot) -> Value | None:
     """The value of an offset, if it is there and another than the plan's."""
     value = now.offsets.get(row.topic_partition)
     assert row.item.before is not None

@@ -1,15 +1,14 @@
-"""Looks at a cluster by its Admin API, where the offsets log cannot be read: what coordinators answered, kept for good.
+"""Admin snapshots of a cluster, where the offsets log cannot be read: what coordinators answered, kept for good.
 
-    <archive>/<cluster_id>/admin_looks/<taken_at_ms>/groups.parquet, members.parquet, offsets.parquet
+    <archive>/<cluster_id>/admin_snapshots/<taken_at_ms>/groups.parquet, members.parquet, offsets.parquet
                                       /<taken_at_ms>.json     its manifest, written after them
 
-A look without a manifest does not exist. Its files are created once, so two looks at the same instant have two names,
-and one that was killed is taken again from the beginning: it holds instants, which cannot be resumed.
+An admin snapshot without a manifest does not exist. Its files are created once, so two of the same instant have two
+names, and one that was killed is taken again from the beginning: it holds instants, which cannot be resumed.
 
 All instants are by the clock of who looked. Every group has the instants between which it was asked and answered about:
-its answers are of some moment in between. Not here: how a cluster is asked (kafka.admin_look), and what several looks
-say together (look_intervals).
-"""
+its answers are of some moment in between. Not here: how a cluster is asked (kafka.admin_snapshot), and what several
+admin snapshots say together (admin_intervals)."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -27,11 +26,12 @@ from pyarrow import fs as pafs
 from sexton.archive.cluster_metadata import ClusterMetadata
 from sexton.archive.create import create_whole
 from sexton.archive.files import cluster_folder, numbered_files, read_hashed, read_record, record_json
-from sexton.archive.lineages import ADMIN_LOOKS_FOLDER
+from sexton.archive.lineages import ADMIN_SNAPSHOTS_FOLDER
 from sexton.errors import UsageError
 
 COVERED_MS = 600_000
-"""How long before a look the instants are for which it answers: as long as a snapshot of the log is on time."""
+"""How long before an admin snapshot the instants are for which it answers: as long as a snapshot of the log is on
+time."""
 ROWS_A_PIECE = 65_536
 """Rows in memory before they are compressed."""
 GROUPS = pa.schema(
@@ -87,8 +87,8 @@ SCHEMAS: Mapping[str, pa.Schema] = {"groups": GROUPS, "members": MEMBERS, "offse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdminLook:
-    """The manifest of a look. `taken_at_ms` is when it began. `reason`: why the log was not read instead.
+class AdminSnapshot:
+    """The manifest of an admin snapshot. `taken_at_ms` is when it began. `reason`: why the log was not read instead.
 
     `metadata` has topics and settings as a snapshot records them; a `partition_count` of 0 is not known. The groups of
     brokers that failed (`failed_brokers`, their errors by id) are missing. Only with `sees_all_groups` a group that is
@@ -114,8 +114,8 @@ class AdminLook:
         return self.sees_all_groups and not self.failed_brokers
 
 
-class LookWriter:
-    """Takes the rows of a look, compresses them piece by piece, and writes its files once it is complete."""
+class AdminSnapshotWriter:
+    """Takes the rows of an admin snapshot, compresses them piece by piece, and writes its files once it is complete."""
 
     def __init__(self) -> None:
         self._tables = {name: _Pieces(schema) for name, schema in SCHEMAS.items()}
@@ -124,22 +124,22 @@ class LookWriter:
         """Take rows of a table of SCHEMAS, their values in its order."""
         self._tables[table].add(rows)
 
-    def write(self, fs: pafs.FileSystem, root: str, look: AdminLook) -> AdminLook:
-        """Keep the look, whose files it gets; what it returns is its manifest."""
+    def write(self, fs: pafs.FileSystem, root: str, snapshot: AdminSnapshot) -> AdminSnapshot:
+        """Keep the admin snapshot, whose files it gets; what it returns is its manifest."""
         data = {name: pieces.finish() for name, pieces in self._tables.items()}
-        while not create_whole(fs, _file(root, look, "groups"), data["groups"], what="admin_look"):
-            look = replace(look, taken_at_ms=look.taken_at_ms + 1)  # another look has that name
+        while not create_whole(fs, _file(root, snapshot, "groups"), data["groups"], what="admin_snapshot"):
+            snapshot = replace(snapshot, taken_at_ms=snapshot.taken_at_ms + 1)  # another admin snapshot has that name
         for name in ("members", "offsets"):
-            create_whole(fs, _file(root, look, name), data[name], what="admin_look")
-        look = replace(
-            look,
-            metadata=replace(look.metadata, taken_at_ms=look.taken_at_ms),
+            create_whole(fs, _file(root, snapshot, name), data[name], what="admin_snapshot")
+        snapshot = replace(
+            snapshot,
+            metadata=replace(snapshot.metadata, taken_at_ms=snapshot.taken_at_ms),
             rows={name: pieces.rows for name, pieces in self._tables.items()},
             sha256={name: hashlib.sha256(each).hexdigest() for name, each in data.items()},
         )
-        path = admin_look_manifest(root, look.cluster_id, look.taken_at_ms)
-        create_whole(fs, path, record_json(look), what="admin_look_manifest")
-        return look
+        path = admin_snapshot_manifest(root, snapshot.cluster_id, snapshot.taken_at_ms)
+        create_whole(fs, path, record_json(snapshot), what="admin_snapshot_manifest")
+        return snapshot
 
 
 class _Pieces:
@@ -173,21 +173,20 @@ class _Pieces:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookRows:
-    """A look with its rows of GROUPS and OFFSETS."""
+class SnapshotRows:
+    """An admin snapshot with its rows of GROUPS and OFFSETS."""
 
-    look: AdminLook
+    snapshot: AdminSnapshot
     groups: pa.Table
     offsets: pa.Table
 
 
-class Looks(ABC):
-    """A series of looks at one cluster: the evidence that stands for its log where that cannot be read.
+class SnapshotSeries(ABC):
+    """A series of admin snapshots of one cluster: the evidence that stands for its log where that cannot be read.
 
-    Whatever saw the states of groups can be one (runs.look_tables.KINDS): when each group was asked and answered about
-    are the bounds of what it shows. `coverage` names it in tables and plans, `source` in sentences. A look among others
-    that is damaged is passed over, and why is noted in `damaged`: as if nobody had looked then.
-    """
+    Whatever saw the states of groups can be one (runs.admin_tables.KINDS): when each group was asked and answered about
+    are the bounds of what it shows. `coverage` names it in tables and plans, `source` in sentences. An admin snapshot
+    among others that is damaged is passed over, and why is noted in `damaged`: as if nobody had looked then."""
 
     coverage: str
     source: str
@@ -196,20 +195,20 @@ class Looks(ABC):
         self.fs, self.root, self.cluster_id = fs, root, cluster_id
         self.damaged: dict[int, str] = {}
         self._group_ids: pa.Array | None = None
-        self._read: dict[int, LookRows] = {}
+        self._read: dict[int, SnapshotRows] = {}
 
     @property
     @abstractmethod
     def instants(self) -> list[int]:
-        """When the looks began, in order."""
+        """When the admin snapshots began, in order."""
 
     @abstractmethod
-    def manifest(self, taken_at_ms: int) -> AdminLook:
-        """The manifest of a look; UsageError when it is damaged."""
+    def manifest(self, taken_at_ms: int) -> AdminSnapshot:
+        """The manifest of an admin snapshot; UsageError when it is damaged."""
 
     @abstractmethod
-    def read_table(self, look: AdminLook, name: str) -> pa.Table:
-        """A table of SCHEMAS of a look; UsageError when it is damaged."""
+    def read_table(self, snapshot: AdminSnapshot, name: str) -> pa.Table:
+        """A table of SCHEMAS of an admin snapshot; UsageError when it is damaged."""
 
     def of_groups(self, group_ids: Iterable[str]) -> Self:
         """The same with the rows of these groups only, which then are read once."""
@@ -217,31 +216,33 @@ class Looks(ABC):
         own.damaged, own._group_ids, own._read = {}, pa.array(group_ids, pa.string()), {}
         return own
 
-    def at(self, as_of_ms: int | None) -> AdminLook | None:
-        """The look that answers for an instant: the first that began at or after it, if that is at most COVERED_MS
-        later; the newest for None. None where there is no such look."""
+    def at(self, as_of_ms: int | None) -> AdminSnapshot | None:
+        """The admin snapshot that answers for an instant: the first that began at or after it, if that is at most
+        COVERED_MS later; the newest for None. None where there is no such admin snapshot."""
         if as_of_ms is None:
             found = max(self.instants, default=None)
         else:
             found = min((at for at in self.instants if as_of_ms <= at <= as_of_ms + COVERED_MS), default=None)
         return None if found is None else self.manifest(found)
 
-    def rows(self, look: AdminLook) -> LookRows:
-        """The rows of one look; UsageError when it is damaged."""
-        if look.taken_at_ms in self._read:
-            return self._read[look.taken_at_ms]
-        rows = LookRows(look=look, groups=self.table(look, "groups"), offsets=self.table(look, "offsets"))
+    def rows(self, snapshot: AdminSnapshot) -> SnapshotRows:
+        """The rows of one admin snapshot; UsageError when it is damaged."""
+        if snapshot.taken_at_ms in self._read:
+            return self._read[snapshot.taken_at_ms]
+        rows = SnapshotRows(
+            snapshot=snapshot, groups=self.table(snapshot, "groups"), offsets=self.table(snapshot, "offsets")
+        )
         if self._group_ids is not None:
-            self._read[look.taken_at_ms] = rows
+            self._read[snapshot.taken_at_ms] = rows
         return rows
 
-    def table(self, look: AdminLook, name: str) -> pa.Table:
-        """A table of one look; UsageError when it is damaged."""
-        rows = self.read_table(look, name)
+    def table(self, snapshot: AdminSnapshot, name: str) -> pa.Table:
+        """A table of one admin snapshot; UsageError when it is damaged."""
+        rows = self.read_table(snapshot, name)
         return rows if self._group_ids is None else rows.filter(pc.is_in(rows["group_id"], value_set=self._group_ids))
 
-    def before(self, taken_at_ms: int, *, after_ms: int = -1) -> Iterator[LookRows]:
-        """The looks before an instant, newest first, down to those after another."""
+    def before(self, taken_at_ms: int, *, after_ms: int = -1) -> Iterator[SnapshotRows]:
+        """The admin snapshots before an instant, newest first, down to those after another."""
         for at_ms in reversed([at for at in self.instants if after_ms < at < taken_at_ms]):
             if at_ms in self.damaged:
                 continue
@@ -253,50 +254,50 @@ class Looks(ABC):
             yield rows
 
 
-class AdminLooks(Looks):
-    """The looks by Admin API in an archive."""
+class AdminSnapshots(SnapshotSeries):
+    """The admin snapshots in an archive."""
 
     coverage, source = "admin", "by Admin API"
 
     @cached_property
     def instants(self) -> list[int]:
-        return admin_look_instants(self.fs, self.root, self.cluster_id)
+        return admin_snapshot_instants(self.fs, self.root, self.cluster_id)
 
-    def manifest(self, taken_at_ms: int) -> AdminLook:
-        path = admin_look_manifest(self.root, self.cluster_id, taken_at_ms)
-        look = read_record(self.fs, path, AdminLook, what="a manifest of a look by Admin API")
-        return replace(look, taken_at_ms=taken_at_ms, cluster_id=self.cluster_id)
+    def manifest(self, taken_at_ms: int) -> AdminSnapshot:
+        path = admin_snapshot_manifest(self.root, self.cluster_id, taken_at_ms)
+        snapshot = read_record(self.fs, path, AdminSnapshot, what="a manifest of an admin snapshot")
+        return replace(snapshot, taken_at_ms=taken_at_ms, cluster_id=self.cluster_id)
 
-    def read_table(self, look: AdminLook, name: str) -> pa.Table:
-        path = _file(self.root, look, name)
-        data = read_hashed(self.fs, path, look.sha256.get(name))
+    def read_table(self, snapshot: AdminSnapshot, name: str) -> pa.Table:
+        path = _file(self.root, snapshot, name)
+        data = read_hashed(self.fs, path, snapshot.sha256.get(name))
         try:
             found = pq.read_table(pa.BufferReader(data))
             found.validate(full=True)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise UsageError(f"it cannot be read as Parquet: {error}", where=path) from None
-        if not found.schema.equals(SCHEMAS[name]) or found.num_rows != look.rows.get(name):
+        if not found.schema.equals(SCHEMAS[name]) or found.num_rows != snapshot.rows.get(name):
             raise UsageError("its columns or rows are not those of such a file", where=path)
         return found
 
 
-def admin_look_manifest(root: str, cluster_id: str, taken_at_ms: int) -> str:
-    """Where the manifest of a look is."""
-    return f"{cluster_folder(root, cluster_id, ADMIN_LOOKS_FOLDER)}/{taken_at_ms}.json"
+def admin_snapshot_manifest(root: str, cluster_id: str, taken_at_ms: int) -> str:
+    """Where the manifest of an admin snapshot is."""
+    return f"{cluster_folder(root, cluster_id, ADMIN_SNAPSHOTS_FOLDER)}/{taken_at_ms}.json"
 
 
-def admin_look_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int]:
-    """When the finished looks of a cluster began, in order."""
-    return numbered_files(fs, cluster_folder(root, cluster_id, ADMIN_LOOKS_FOLDER))
+def admin_snapshot_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int]:
+    """When the finished admin snapshots of a cluster began, in order."""
+    return numbered_files(fs, cluster_folder(root, cluster_id, ADMIN_SNAPSHOTS_FOLDER))
 
 
-def read_admin_look(fs: pafs.FileSystem, root: str, cluster_id: str, taken_at_ms: int) -> None:
-    """Read all files of a look; UsageError when one is damaged."""
-    looks = AdminLooks(fs, root, cluster_id)
-    look = looks.manifest(taken_at_ms)
+def read_admin_snapshot(fs: pafs.FileSystem, root: str, cluster_id: str, taken_at_ms: int) -> None:
+    """Read all files of an admin snapshot; UsageError when one is damaged."""
+    series = AdminSnapshots(fs, root, cluster_id)
+    snapshot = series.manifest(taken_at_ms)
     for name in SCHEMAS:
-        looks.read_table(look, name)
+        series.read_table(snapshot, name)
 
 
-def _file(root: str, look: AdminLook, table: str) -> str:
-    return f"{cluster_folder(root, look.cluster_id, ADMIN_LOOKS_FOLDER)}/{look.taken_at_ms}/{table}.parquet"
+def _file(root: str, snapshot: AdminSnapshot, table: str) -> str:
+    return f"{cluster_folder(root, snapshot.cluster_id, ADMIN_SNAPSHOTS_FOLDER)}/{snapshot.taken_at_ms}/{table}.parquet"

@@ -1,19 +1,21 @@
-"""What the looks up to one of them say together: in which interval each offset was last committed, each group emptied.
+"""What a series of admin snapshots says together, up to one of them: in which interval each offset was last committed,
+each group emptied.
 
-A look shows a value, not when it was committed. The look before, which showed another value or none, bounds that from
-below; from above the first look that showed it, as far as nothing can have committed the same value again:
+An admin snapshot shows a value, not when it was committed. The admin snapshot before, which showed another value or
+none, bounds that from below; from above the first admin snapshot that showed it, as far as nothing can have committed
+the same value again:
 
     offsets of an Empty group     its members committed last before it was first seen Empty
-    of a group with members,      they may commit the same value at any time: up to the look itself
+    of a group with members,      they may commit the same value at any time: up to the admin snapshot itself
     and of a simple group         (a simple group's consumers are not its members, and nobody sees them)
 
-A group is Empty since an instant between the last look that saw it otherwise (in a state, of a type or protocol type)
-and the first after it. Where an offset or the group's epoch changed between two looks that both saw it Empty, it was
-active in between, and the upper bound is the later look; it does not matter whether that offset is still there. A look
-says from when on a group was Empty only if it fetched the offsets first: what was committed after them shows at the
-next look. What leaves no trace is not seen: members that came and left between two looks and changed no offset that is
-there at the second one, and an administrator who committed the same value again. Both make an offset expire later than
-the upper bound says.
+A group is Empty since an instant between the last admin snapshot that saw it otherwise (in a state, of a type or
+protocol type) and the first after it. Where an offset or the group's epoch changed between two admin snapshots that
+both saw it Empty, it was active in between, and the upper bound is the later admin snapshot; it does not matter whether
+that offset is still there. An admin snapshot says from when on a group was Empty only if it fetched the offsets first:
+what was committed after them shows at the next admin snapshot. What leaves no trace is not seen: members that came and
+left between two admin snapshots and changed no offset that is there at the second one, and an administrator who
+committed the same value again. Both make an offset expire later than the upper bound says.
 
 All instants are by the clock of who looked.
 """
@@ -26,7 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.archive.admin_looks import AdminLook, Looks
+from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
 
 KEY = ("group_id", "topic", "partition")
 VALUE = ("committed_offset", "leader_epoch", "metadata")
@@ -37,14 +39,15 @@ _Value = TypeVar("_Value", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergedLooks:
-    """A look with what the earlier ones add: its tables, `groups` with empty_after_ms and empty_by_ms (NULL unless it
-    is Empty), `offsets` with commit_after_ms and commit_by_ms. An `after` is NULL where no look is early enough.
+class MergedSnapshots:
+    """An admin snapshot with what the earlier ones add: its tables, `groups` with empty_after_ms and empty_by_ms (NULL
+    unless it is Empty), `offsets` with commit_after_ms and commit_by_ms. An `after` is NULL where no admin snapshot is
+    early enough.
 
-    `earlier` counts the looks before it, `longest_gap_ms` is the longest time between two of them that were compared.
-    """
+    `earlier` counts the admin snapshots before it, `longest_gap_ms` is the longest time between two of them that were
+    compared."""
 
-    look: AdminLook
+    snapshot: AdminSnapshot
     groups: pa.Table
     members: pa.Table
     offsets: pa.Table
@@ -52,28 +55,28 @@ class MergedLooks:
     longest_gap_ms: int
 
 
-def merge_looks(looks: Looks, look: AdminLook) -> MergedLooks:
-    """Merge a look with the earlier ones of its cluster, newest first, until every bound is known."""
-    last = looks.rows(look)
+def merge_snapshots(series: SnapshotSeries, snapshot: AdminSnapshot) -> MergedSnapshots:
+    """Merge an admin snapshot with the earlier ones of its cluster, newest first, until every bound is known."""
+    last = series.rows(snapshot)
     bounds = _Bounds(last.groups, last.offsets)
-    later, gap = look.taken_at_ms, 0
-    for earlier in looks.before(look.taken_at_ms):
+    later, gap = snapshot.taken_at_ms, 0
+    for earlier in series.before(snapshot.taken_at_ms):
         if not bounds.is_open:
             break
-        gap, later = max(gap, later - earlier.look.taken_at_ms), earlier.look.taken_at_ms
-        bounds.compare(earlier.look, earlier.groups, earlier.offsets)
-    return MergedLooks(
-        look=look,
+        gap, later = max(gap, later - earlier.snapshot.taken_at_ms), earlier.snapshot.taken_at_ms
+        bounds.compare(earlier.snapshot, earlier.groups, earlier.offsets)
+    return MergedSnapshots(
+        snapshot=snapshot,
         groups=bounds.with_empty(last.groups),
-        members=looks.table(look, "members"),
+        members=series.table(snapshot, "members"),
         offsets=bounds.with_commits(last.offsets),
-        earlier=sum(at < look.taken_at_ms for at in looks.instants),
+        earlier=sum(at < snapshot.taken_at_ms for at in series.instants),
         longest_gap_ms=gap,
     )
 
 
 class _Bounds:
-    """The bounds of every group and offset of one look; _UNKNOWN where an `after` is not known yet."""
+    """The bounds of every group and offset of one admin snapshot; _UNKNOWN where an `after` is not known yet."""
 
     def __init__(self, groups: pa.Table, offsets: pa.Table) -> None:
         self._groups, self._offsets = groups.combine_chunks(), offsets.combine_chunks()
@@ -84,29 +87,29 @@ class _Bounds:
         self._empty_by = _int64(self._groups["answered_ms"])
         self._open_groups = self._is_empty.copy()
         self._is_frozen = np.zeros(groups.num_rows, bool)
-        """Groups that were active after the looks that are still to come: their upper bound stays."""
+        """Groups that were active after the admin snapshots that are still to come: their upper bound stays."""
         seen = _int64(self._groups["offsets_answered_ms"])
         self._seen = seen[self._group_of] if offsets.num_rows else np.zeros(0, np.int64)
         self._commit_after = np.full(offsets.num_rows, _UNKNOWN, np.int64)
         self._commit_by = self._seen.copy()
         self._open = np.ones(offsets.num_rows, bool)
         self._next = self._offsets.select([*KEY, *VALUE])
-        """Of every group the offsets at the earliest look so far that answered about them."""
+        """Of every group the offsets at the earliest admin snapshot so far that answered about them."""
 
     @property
     def is_open(self) -> bool:
         return bool(self._open.any() or self._open_groups.any())
 
-    def compare(self, look: AdminLook, groups: pa.Table, offsets: pa.Table) -> None:
-        """Take an earlier look than all before."""
+    def compare(self, snapshot: AdminSnapshot, groups: pa.Table, offsets: pa.Table) -> None:
+        """Take an earlier admin snapshot than all before."""
         groups = groups.combine_chunks()
         at = _index(self._group_ids, groups["group_id"])
         is_there = at >= 0
-        # One that a whole look does not list was made later; of any other look nothing follows.
-        is_new = ~is_there & look.is_whole
+        # One that a whole admin snapshot does not list was made later; of any other admin snapshot nothing follows.
+        is_new = ~is_there & snapshot.is_whole
         is_answered = is_there & _taken(_mask(pc.is_valid(groups["offsets_answered_ms"])), at)
         is_answered &= _taken(_mask(pc.is_null(groups["offsets_error"])), at)
-        self._bound_commits(look, groups, offsets, at, is_answered, is_new)
+        self._bound_commits(snapshot, groups, offsets, at, is_answered, is_new)
         is_described = is_there & _taken(_mask(pc.is_null(groups["error"])), at)
         is_described &= _taken(_mask(pc.is_valid(groups["state"])), at)
         was_empty = is_described & _taken(_mask(pc.equal(groups["state"], "Empty")), at)
@@ -115,21 +118,21 @@ class _Bounds:
             same_kind &= _equal(self._groups[name], _take(groups[name], at))
         was_other = is_described & ~(was_empty & same_kind)
         epoch_moved = _mask(pc.not_equal(self._groups["group_epoch"], _take(groups["group_epoch"], at)))
-        committed, is_partial = self._committed_since(look, offsets, is_answered)
+        committed, is_partial = self._committed_since(snapshot, offsets, is_answered)
         self._is_frozen |= committed | (was_empty & epoch_moved)
         fetched_first = _taken(_int64(groups["offsets_answered_ms"]) <= _int64(groups["asked_ms"]), at)
         extends = self._open_groups & was_empty & ~was_other & ~self._is_frozen & ~is_partial & fetched_first
         self._empty_by = np.where(extends, _taken(_int64(groups["answered_ms"]), at), self._empty_by)
         for closes, asked_ms in (
             (self._open_groups & was_other, _taken(_int64(groups["asked_ms"]), at)),
-            (self._open_groups & is_new, np.full(len(at), look.taken_at_ms)),
+            (self._open_groups & is_new, np.full(len(at), snapshot.taken_at_ms)),
         ):
             self._empty_after = np.where(closes, asked_ms, self._empty_after)
             self._open_groups &= ~closes
 
     def _bound_commits(
         self,
-        look: AdminLook,
+        snapshot: AdminSnapshot,
         groups: pa.Table,
         offsets: pa.Table,
         at: _Numbers,
@@ -148,15 +151,15 @@ class _Bounds:
         asked_ms = _taken(_int64(groups["offsets_asked_ms"]), group_at)
         self._commit_by[rows[same]] = answered_ms[same]
         # Of a topic that was hidden then, nothing is known.
-        differs = is_answered & ~same & (found | _is_seen(look, self._offsets["topic"].take(pa.array(rows))))
+        differs = is_answered & ~same & (found | _is_seen(snapshot, self._offsets["topic"].take(pa.array(rows))))
         self._commit_after[rows[differs]] = asked_ms[differs]
         made_later = group_is_new[of_group]
-        self._commit_after[rows[made_later]] = look.taken_at_ms
+        self._commit_after[rows[made_later]] = snapshot.taken_at_ms
         self._open[rows[differs | made_later]] = False
 
-    def _committed_since(self, look: AdminLook, offsets: pa.Table, is_answered: _Mask) -> tuple[_Mask, _Mask]:
-        """The open groups with an offset that the next look shows and this one does not, or with another value; and
-        those of which this look does not answer about an offset."""
+    def _committed_since(self, snapshot: AdminSnapshot, offsets: pa.Table, is_answered: _Mask) -> tuple[_Mask, _Mask]:
+        """The open groups with an offset that the next admin snapshot shows and this one does not, or with another
+        value; and those of which this admin snapshot does not answer about an offset."""
         changed = np.zeros(len(self._group_ids), bool)
         wanted = self._open_groups & ~self._is_frozen
         of_group = _index(self._next["group_id"], self._group_ids)
@@ -164,7 +167,7 @@ class _Bounds:
         own = _index(offsets["group_id"], self._group_ids)
         mine = offsets.filter(pa.array((own >= 0) & (wanted & is_answered)[own])).select([*KEY, *VALUE])
         found, same = _values(later, mine)
-        is_known = is_answered[of_group] & (found | _is_seen(look, later["topic"]))
+        is_known = is_answered[of_group] & (found | _is_seen(snapshot, later["topic"]))
         changed[of_group[is_known & ~same]] = True
         is_partial = np.zeros(len(changed), bool)
         is_partial[of_group[~is_known]] = True
@@ -190,18 +193,18 @@ class _Bounds:
         ).append_column("commit_by_ms", pa.array(by, pa.int64()))
 
 
-def _is_seen(look: AdminLook, topics: pa.ChunkedArray) -> _Mask:
-    """Whether a look can see topics."""
-    if look.metadata.sees_all_topics:
+def _is_seen(snapshot: AdminSnapshot, topics: pa.ChunkedArray) -> _Mask:
+    """Whether an admin snapshot can see topics."""
+    if snapshot.metadata.sees_all_topics:
         return np.ones(len(topics), bool)
-    seen = pa.array(list(look.metadata.topic_ids), pa.string())
+    seen = pa.array(list(snapshot.metadata.topic_ids), pa.string())
     return _mask(pc.is_in(topics, value_set=seen))
 
 
 def _values(mine: pa.Table, theirs: pa.Table) -> tuple[_Mask, _Mask]:
-    """Which of some offsets another look has, and which with the same value."""
+    """Which of some offsets another admin snapshot has, and which with the same value."""
     if mine.num_rows == theirs.num_rows and all(mine[name].equals(theirs[name]) for name in KEY):
-        is_same = np.ones(mine.num_rows, bool)  # as most looks are: a join is not needed
+        is_same = np.ones(mine.num_rows, bool)  # as most are: a join is not needed
         for name in VALUE:
             is_same &= _equal(mine[name], theirs[name])
         return np.ones(mine.num_rows, bool), is_same

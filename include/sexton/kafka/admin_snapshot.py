@@ -1,4 +1,4 @@
-"""One look at all groups of a cluster by its Admin API, for clusters that hide their offsets log.
+"""Asks about all groups of a cluster by its Admin API, for clusters that hide their offsets log.
 
 Groups of all types are listed (ListGroups), their committed offsets fetched (OffsetFetch of many groups a request,
 KIP-709, Kafka 3.0 on): as they are, and again with require_stable, which shows what an open transaction may still
@@ -10,9 +10,9 @@ coordinator that moved is looked up again; a broker that failed BROKER_ATTEMPTS 
 A request asks about as many groups as had OFFSETS_A_REQUEST offsets in the last answers, so that memory is bounded
 however large groups are.
 
-`look_at_group` asks about one group in the same way, for what changes a cluster (execution).
+`snapshot_group` asks about one group in the same way, for what changes a cluster (execution).
 
-Not here: what is kept of it (archive.admin_looks), and topics and settings (collect_metadata).
+Not here: what is kept of it (archive.admin_snapshots), and topics and settings (collect_metadata).
 """
 
 import time
@@ -73,12 +73,12 @@ DEAD = "Dead"
 
 Row: TypeAlias = Sequence[Any]
 Sink: TypeAlias = Callable[[str, Sequence[Row]], None]
-"""Takes rows of a table of archive.admin_looks.SCHEMAS."""
+"""Takes rows of a table of archive.admin_snapshots.SCHEMAS."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Group:
-    """What is known of a group so far; fields as in archive.admin_looks.GROUPS."""
+    """What is known of a group so far; fields as in archive.admin_snapshots.GROUPS."""
 
     listed: ListedGroup
     group_type: str
@@ -130,15 +130,15 @@ class _Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
-    """How a look went: groups, those with an answer missing, and brokers that failed, their errors by id."""
+class SnapshotOutcome:
+    """How an admin snapshot went: groups, those with an answer missing, and brokers that failed, their errors by id."""
 
     groups: int
     refused: int
     failed_brokers: Mapping[int, str]
 
 
-def look_at_groups(
+def snapshot_groups(
     session: ClusterSession,
     sink: Sink,
     *,
@@ -146,18 +146,18 @@ def look_at_groups(
     groups_per_second: int | None = None,
     sleep: Callable[[float], None] = time.sleep,
     progress: Callable[[int, int], None] | None = None,
-) -> Looked:
+) -> SnapshotOutcome:
     """Ask about every group that this principal may see. Raises what `list_groups` raises.
 
     `groups_per_second` bounds how fast groups are asked about; None: as fast as brokers and their quotas allow.
     """
     listing = list_groups(session)
-    return _Look(session, sink, listing, now_ms=now_ms, sleep=sleep).run(groups_per_second, progress)
+    return _Snapshot(session, sink, listing, now_ms=now_ms, sleep=sleep).run(groups_per_second, progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookedGroup:
-    """A group as its coordinator answered about it at one moment; fields as in archive.admin_looks.GROUPS.
+class GroupSnapshot:
+    """A group as its coordinator answered about it at one moment; fields as in archive.admin_snapshots.GROUPS.
 
     `error` is why something was not answered, Kafka's name with the ACL that is missing where one is; nothing follows
     from the other fields then. A group that does not exist, or is of another type than it was asked about by, has no
@@ -177,14 +177,14 @@ class LookedGroup:
     error: str | None = None
 
 
-def look_at_group(
+def snapshot_group(
     session: ClusterSession,
     group_id: str,
     group_type: str,
     wanted: Collection[tuple[str, int]] = (),
     *,
     sleep: Callable[[float], None] = time.sleep,
-) -> LookedGroup:
+) -> GroupSnapshot:
     """Ask about one group; its offsets last. Raises nothing that a broker answers: what is refused is `error`.
 
     Of `wanted` offsets that are not in the answer it is asked whether they may be seen: brokers leave out silently what
@@ -193,11 +193,11 @@ def look_at_group(
     listed = ListedGroup(group_id=group_id, group_type=group_type, state="", protocol_type="")
     try:
         listed = replace(listed, coordinator=session.retrying(lambda: find_coordinator(session, group_id)))
-        look = _Look(session, lambda *_: None, Listing(groups=[listed]), now_ms=lambda: 0, sleep=sleep)
-        group = look.described(listed)
+        snapshot = _Snapshot(session, lambda *_: None, Listing(groups=[listed]), now_ms=lambda: 0, sleep=sleep)
+        group = snapshot.described(listed)
         if group.error is not None:
             acl = session.missing_acl(group.error, "DescribeGroups", group_id=group_id)
-            return LookedGroup(
+            return GroupSnapshot(
                 group_id=group_id, group_type=group_type, error=f"{group.error} ({acl})" if acl else group.error
             )
         plain = committed_offsets(session, group_id)
@@ -209,8 +209,8 @@ def look_at_group(
         missing = [key for key in wanted if key not in offsets and key not in unstable]
         named = _named(session, group_id, missing) if missing else {}
     except (BrokerError, NotAllowed) as error:
-        return LookedGroup(group_id=group_id, group_type=group_type, error=_text(error))
-    return LookedGroup(
+        return GroupSnapshot(group_id=group_id, group_type=group_type, error=_text(error))
+    return GroupSnapshot(
         group_id=group_id,
         group_type=group_type,
         state=group.state,
@@ -241,7 +241,7 @@ def _text(error: BrokerError | NotAllowed) -> str:
     return f"{name} ({error.fix})" if error.fix else name
 
 
-class _Look:
+class _Snapshot:
     def __init__(
         self,
         session: ClusterSession,
@@ -256,7 +256,7 @@ class _Look:
         self._failures: Counter[int] = Counter()
         self._listed = {group.group_id: group for group in listing.groups}  # one that moves is listed by two
 
-    def run(self, groups_per_second: int | None, progress: Callable[[int, int], None] | None) -> Looked:
+    def run(self, groups_per_second: int | None, progress: Callable[[int, int], None] | None) -> SnapshotOutcome:
         groups = sorted(self._listed.values(), key=lambda one: (one.coordinator or 0, one.group_type, one.group_id))
         refused = done = 0
         began, size = time.monotonic(), FIRST_GROUPS
@@ -272,7 +272,7 @@ class _Look:
                 self._sleep(max(0.0, done / groups_per_second - (time.monotonic() - began)))
             if progress:
                 progress(done, len(groups))
-        return Looked(groups=len(groups), refused=refused, failed_brokers=self._failed)
+        return SnapshotOutcome(groups=len(groups), refused=refused, failed_brokers=self._failed)
 
     def described(self, listed: ListedGroup) -> _Group:
         """A group without its offsets."""

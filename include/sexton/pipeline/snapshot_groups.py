@@ -1,17 +1,16 @@
-"""Takes a look by Admin API at a cluster that hides its offsets log, and archives it (archive.admin_looks).
+"""Takes an admin snapshot at a cluster that hides its offsets log, and archives it (archive.admin_snapshots).
 
-`snapshot_log` does it where it is refused the log. Not here: what several looks say together (archive.look_intervals,
-pipeline.merge_looks).
-"""
+`snapshot_log` does it where it is refused the log. Not here: what several admin snapshots say together
+(archive.admin_intervals, pipeline.merge_snapshots)."""
 
 import time
 from collections.abc import Callable
 
-from sexton.archive.admin_looks import AdminLook, LookWriter
+from sexton.archive.admin_snapshots import AdminSnapshot, AdminSnapshotWriter
 from sexton.archive.folder import filesystem
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
-from sexton.kafka.admin_look import look_at_groups
+from sexton.kafka.admin_snapshot import snapshot_groups
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.collect_metadata import collect_metadata
 from sexton.kafka.group_state import list_groups
@@ -20,7 +19,7 @@ from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import Topic, describe_topic, require_cluster
 from sexton.topics import OFFSETS_TOPIC
 
-ASKED_FOR = "a look was asked for"
+ASKED_FOR = "an admin snapshot was asked for"
 
 
 def run(
@@ -34,13 +33,13 @@ def run(
     connect: Connect = ClusterSession,
     sleep: Callable[[float], None] = time.sleep,
     progress: Callable[[int, int], None] | None = None,
-) -> AdminLook:
-    """Look at every group and every topic, and archive what was answered. `reason`: why the log is not read.
+) -> AdminSnapshot:
+    """Ask about every group and every topic, and archive the answers. `reason`: why the log is not read.
 
-    Any cluster but `cluster_id` is refused before anything of it is archived. A look that is killed leaves nothing.
-    """
+    Any cluster but `cluster_id` is refused before anything of it is archived. An admin snapshot that is killed leaves
+    nothing."""
     fs, root = filesystem(archive)
-    writer = LookWriter()
+    writer = AdminSnapshotWriter()
     with connect(config) as session:
         taken_at_ms = now_ms()
         topic = _offsets_topic(session)
@@ -52,26 +51,26 @@ def run(
         if not sees_all:
             acl = session.missing_acl("GROUP_AUTHORIZATION_FAILED", "ListGroups")
             warnings.append(f"not every group can be seen, so none is taken for gone: {acl}")
-        looked = look_at_groups(
+        outcome = snapshot_groups(
             session, writer.add, now_ms=now_ms, groups_per_second=groups_per_second, sleep=sleep, progress=progress
         )
         finished_at_ms = now_ms()
-    warnings += [f"broker {broker}: {error}" for broker, error in sorted(looked.failed_brokers.items())]
-    if looked.refused:
-        warnings.append(f"{looked.refused} of {looked.groups} groups were not answered about in full")
-    failpoint("look.answered")
+    warnings += [f"broker {broker}: {error}" for broker, error in sorted(outcome.failed_brokers.items())]
+    if outcome.refused:
+        warnings.append(f"{outcome.refused} of {outcome.groups} groups were not answered about in full")
+    failpoint("snapshot_groups.answered")
     return writer.write(
         fs,
         root,
-        AdminLook(
+        AdminSnapshot(
             cluster_id=metadata.cluster_id,
             taken_at_ms=taken_at_ms,
             finished_at_ms=finished_at_ms,
             reason=reason,
             metadata=metadata,
             sees_all_groups=sees_all,
-            failed_brokers={str(broker): error for broker, error in looked.failed_brokers.items()},
-            refused=looked.refused,
+            failed_brokers={str(broker): error for broker, error in outcome.failed_brokers.items()},
+            refused=outcome.refused,
             warnings=warnings,
         ),
     )

@@ -1,0 +1,175 @@
+"""What one admin snapshot of the archive says of some groups, and whether a later one shows a change.
+
+For plans made from admin snapshots: what is not as the plan saw it must not be deleted, also where it is the same again
+by now."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
+from sexton.errors import Refused
+
+EMPTY = "Empty"
+
+TopicPartition = tuple[str, int]
+SnapshotValue = tuple[int, int | None, str]
+"""Offset, leader epoch (None when it is not known), metadata."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupThen:
+    """A group at the admin snapshot that a plan was made by; fields as in archive.admin_snapshots.GROUPS.
+
+    `topics` are all that the admin snapshot could see, None where those were all topics of the cluster. `changed` is
+    what a later admin snapshot of the archive shows to have happened since, `was_gone` are offsets that one of them did
+    not find."""
+
+    group_type: str
+    state: str | None
+    protocol_type: str | None
+    group_epoch: int | None
+    offsets: Mapping[TopicPartition, SnapshotValue]
+    topics: frozenset[str] | None = None
+    changed: str | None = None
+    was_gone: frozenset[TopicPartition] = frozenset()
+
+    def change(
+        self,
+        *,
+        state: str | None,
+        protocol_type: str | None,
+        group_epoch: int | None,
+        member_count: int | None,
+        offsets: Mapping[TopicPartition, SnapshotValue],
+    ) -> str | None:
+        """What a snapshot of the group shows to have happened since; None for nothing. Offsets that are gone are no
+        change; without a `state` the group is not there."""
+        if self.state != EMPTY:
+            return f"the group was {self.state or 'not described'} when the plan was made"
+        if state is None and offsets:
+            return f"it is no {self.group_type} group any more"
+        if state is not None:
+            if state != EMPTY or member_count:
+                return f"the group is {state}"
+            if (protocol_type or None) != (self.protocol_type or None):
+                return f"the group has had members: protocol type {protocol_type or 'none'}"
+            if group_epoch != self.group_epoch:
+                epochs = f"group epoch {self.group_epoch} then, {group_epoch} now"
+                return f"the group has been active since the plan was made: {epochs}"
+        for key, value in sorted(offsets.items()):
+            before = self.offsets.get(key)
+            if before is None and self.topics is not None and key[0] not in self.topics:
+                continue  # it was hidden then
+            if before != value:
+                was = "nothing" if before is None else str(before[0])
+                what = f"{key[0]}-{key[1]} was {was}, now {value[0]}"
+                return f"the group has committed since the plan was made: {what}"
+            if key in self.was_gone:
+                return f"{key[0]}-{key[1]} was gone at an admin snapshot since then, and is there again"
+        return None
+
+
+def the_snapshot(series: SnapshotSeries, *, taken_at_ms: int, sha256: Mapping[str, str]) -> AdminSnapshot:
+    """The admin snapshot that a plan was made by; Refused when it is not in the archive, or its files have another
+    SHA-256."""
+    if taken_at_ms not in series.instants:
+        raise Refused(
+            f"the admin snapshot of {taken_at_ms} ms, that the plan was made by, is not in the archive", fix=_NEW_PLAN
+        )
+    snapshot = series.manifest(taken_at_ms)
+    if snapshot.sha256 != dict(sha256):
+        raise Refused("the admin snapshot in the archive is not the one that the plan was made by", fix=_NEW_PLAN)
+    return snapshot
+
+
+def groups_then(
+    series: SnapshotSeries, *, taken_at_ms: int, sha256: Mapping[str, str], group_ids: Collection[str]
+) -> dict[str, GroupThen]:
+    """Some groups at an admin snapshot, whose files must have these SHA-256, compared with all later admin snapshots of
+    the archive.
+
+    Refused when the admin snapshot is not there any more, is another one, or does not have a group.
+    """
+    snapshot, own = (
+        the_snapshot(series, taken_at_ms=taken_at_ms, sha256=sha256),
+        series.of_groups(sorted(set(group_ids))),
+    )
+    found: dict[str, GroupThen] = {}
+    offsets = _offsets(own, snapshot)
+    for row in own.table(snapshot, "groups").to_pylist():
+        found[row["group_id"]] = GroupThen(
+            group_type=row["group_type"],
+            state=row["state"] if row["error"] is None and row["offsets_error"] is None else None,
+            protocol_type=row["protocol_type"],
+            group_epoch=row["group_epoch"],
+            offsets=offsets.get(row["group_id"], {}),
+            topics=None if snapshot.metadata.sees_all_topics else _topics(snapshot),
+        )
+    if missing := sorted(set(group_ids) - found.keys()):
+        raise Refused(f"the admin snapshot that the plan was made by does not have {missing[0]}", fix=_NEW_PLAN)
+    for at_ms in series.instants:
+        if at_ms > taken_at_ms:
+            _compare(own, series.manifest(at_ms), found)
+    return found
+
+
+_NEW_PLAN = "make a new plan"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Since:
+    """What a later admin snapshot shows of a group."""
+
+    changed: str | None = None
+    gone: set[TopicPartition] = field(default_factory=set)
+
+
+def _compare(series: SnapshotSeries, snapshot: AdminSnapshot, found: dict[str, GroupThen]) -> None:
+    """Note in `found` what a later admin snapshot shows to have happened."""
+    offsets = _offsets(series, snapshot)
+    rows = {row["group_id"]: row for row in series.table(snapshot, "groups").to_pylist()}
+    for group_id, then in found.items():
+        since = _since(snapshot, then, rows.get(group_id), offsets.get(group_id, {}))
+        changed, gone = then.changed or since.changed, then.was_gone | since.gone
+        found[group_id] = replace(then, changed=changed, was_gone=gone)
+
+
+def _since(
+    snapshot: AdminSnapshot,
+    then: GroupThen,
+    row: dict[str, Any] | None,
+    offsets: Mapping[TopicPartition, SnapshotValue],
+) -> _Since:
+    since = _Since()
+    topics = _topics(snapshot)
+    seen = {key for key in then.offsets if snapshot.metadata.sees_all_topics or key[0] in topics}
+    if row is None:
+        return _Since(gone=seen) if snapshot.is_whole else since
+    if row["error"] is not None or row["state"] is None:
+        return since
+    is_fetched = row["offsets_error"] is None
+    same_type = row["group_type"] == then.group_type
+    change = then.change(
+        state=str(row["state"]) if same_type else None,
+        protocol_type=row["protocol_type"],
+        group_epoch=row["group_epoch"],
+        member_count=row["member_count"],
+        offsets=offsets if is_fetched else {},
+    )
+    if change is not None:
+        since.changed = f"{change} (by the admin snapshot of {snapshot.taken_at_ms} ms)"
+    since.gone = seen - offsets.keys() if is_fetched else set()
+    return since
+
+
+def _topics(snapshot: AdminSnapshot) -> frozenset[str]:
+    return frozenset(snapshot.metadata.topic_ids)
+
+
+def _offsets(series: SnapshotSeries, snapshot: AdminSnapshot) -> dict[str, dict[TopicPartition, SnapshotValue]]:
+    found: dict[str, dict[TopicPartition, SnapshotValue]] = {}
+    for row in series.table(snapshot, "offsets").to_pylist():
+        value = row["committed_offset"], row["leader_epoch"], row["metadata"]
+        found.setdefault(row["group_id"], {})[row["topic"], row["partition"]] = value
+    return found

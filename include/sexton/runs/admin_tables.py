@@ -1,0 +1,106 @@
+"""Groups, members and committed_offsets from admin snapshots, as rows of their tables.
+
+A group is in the log partition that its id hashes to; where the number of log partitions is not shown, all are in
+ONLY_PARTITION. What only the bytes of the log show is no column here.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs as pafs
+
+from sexton.archive.admin_intervals import MergedSnapshots
+from sexton.archive.admin_snapshots import AdminSnapshot, AdminSnapshots, SnapshotSeries
+from sexton.archive.cluster_metadata import snapshot_instants, the_cluster
+from sexton.archive.folder import filesystem
+from sexton.coordinator.partitioner import partition_of
+from sexton.errors import UsageError
+from sexton.tables import TABLES
+
+ONLY_PARTITION = 0
+NOT_DESCRIBED = "Dead"
+"""State of a group that is listed and was not described: nothing of it expires."""
+
+
+KINDS: list[type[SnapshotSeries]] = [AdminSnapshots]
+"""What can stand for the log, the first that answers."""
+
+
+def admin_snapshot_for(
+    archive: str, *, cluster_id: str | None = None, as_of_ms: int | None
+) -> tuple[SnapshotSeries, AdminSnapshot] | None:
+    """The admin snapshot that answers for an instant in place of the log, and its series: None without one, and where a
+    snapshot of the log is newer or answers for it."""
+    fs, root = filesystem(archive)
+    cluster = the_cluster(fs, root, cluster_id)
+    for kind in KINDS if cluster is not None else ():
+        series = kind(fs, root, str(cluster))
+        if (snapshot := series.at(as_of_ms)) is not None:
+            needed_ms = snapshot.taken_at_ms if as_of_ms is None else as_of_ms
+            is_older = any(at >= needed_ms for at in snapshot_instants(fs, root, series.cluster_id))
+            return None if is_older else (series, snapshot)
+    return None
+
+
+def series_of(fs: pafs.FileSystem, root: str, cluster_id: str, coverage: object) -> SnapshotSeries:
+    """The admin snapshots of a cluster that runs, plans and ledgers name by their coverage; UsageError for one that is
+    none."""
+    for kind in KINDS:
+        if kind.coverage == coverage:
+            return kind(fs, root, cluster_id)
+    raise UsageError(
+        f"no admin snapshots are of coverage {coverage}", where=root, fix="read it with the release that made it"
+    )
+
+
+def tables_of(merged: MergedSnapshots) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Groups, members and committed_offsets as their tables have them, without the columns of the run."""
+    outcome = merged.groups.combine_chunks()
+    count = merged.snapshot.metadata.partition_count or None
+    homes = [None if count is None else partition_of(name, count) for name in outcome["group_id"].to_pylist()]
+    home = pa.array(homes, pa.int32())
+    part = pc.fill_null(home, ONLY_PARTITION)
+    offsets, members = merged.offsets.combine_chunks(), merged.members.combine_chunks()
+    at_offset, at_member = (
+        pc.index_in(rows["group_id"], value_set=outcome["group_id"].combine_chunks()).combine_chunks()
+        if rows.num_rows
+        else pa.array([], pa.int32())
+        for rows in (offsets, members)
+    )
+    numbers = np.asarray(at_offset)
+    unstable = np.asarray(pc.fill_null(offsets["is_unstable"], False))
+    held = np.bincount(numbers, minlength=outcome.num_rows)
+    unsettled = np.bincount(numbers[unstable], minlength=outcome.num_rows)
+    error = pc.coalesce(outcome["error"], outcome["offsets_error"]).combine_chunks()
+    groups = pa.table(
+        {
+            **{name: outcome[name] for name in ("group_id", "group_type", "protocol_type", "protocol")},
+            # What is listed and not described has members as far as anybody knows: nothing of it expires.
+            "state": pc.fill_null(outcome["state"], NOT_DESCRIBED),
+            "generation": outcome["group_epoch"],
+            "empty_after_ms": outcome["empty_after_ms"],
+            "empty_by_ms": outcome["empty_by_ms"],
+            "snapshot_error": error,
+            "member_count": pc.fill_null(outcome["member_count"], 0),
+            "subscribed_topics": outcome["subscribed_topics"],
+            "subscription_known": pc.fill_null(outcome["subscription_known"], False),
+            "offset_count": pa.array(held, pa.int64()),
+            "has_open_transaction": pa.array(unsettled > 0),
+            "pending_count": pa.array(np.zeros(outcome.num_rows, np.int64)),
+            "log_partition": part,
+            "home_log_partition": home,
+        }
+    )
+    return (
+        groups,
+        members.append_column("log_partition", part.take(at_member)),
+        offsets.append_column("log_partition", part.take(at_offset)),
+    )
+
+
+def with_nulls(table: str, rows: pa.Table) -> pa.Table:
+    """Rows of a table, completed by the declared columns that admin snapshots do not fill."""
+    for column in TABLES[table].columns:
+        if column.name not in rows.column_names:
+            rows = rows.append_column(column.name, pa.nulls(rows.num_rows, column.type))
+    return rows

@@ -32,7 +32,8 @@ Look up a command, its options and its examples here, or with `sexton COMMAND --
 
 - Answers go to stdout; warnings (`! ...`), errors and progress go to stderr. Progress is shown on a terminal only.
 - All commands have `--json`, which prints one JSON document on stdout, `--help`, and `--debug`, which adds the
-  traceback to an error. An error is one line: `error: <where>: <what> (<fix>)`.
+  traceback to an error. An error is one line: `error: <where>: <what> (<fix>)`, and with `--json` a line of JSON with
+  `error`, `where`, `fix` and `exit_code`.
 - An instant is ISO 8601 (UTC without a zone) or epoch milliseconds. An archive is a folder or a URI.
 - Defaults come from [settings](settings.md). Secrets come from files (`--client-config`), never from options.
 

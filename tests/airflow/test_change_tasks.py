@@ -582,7 +582,8 @@ def test_exit_codes(world, monkeypatch, code, kind) -> None:
     sent = []
     monkeypatch.setattr(alerts, "send", lambda message, _: sent.append(message.text))
     counts = {"done": 1, "not_done": 2}
-    world.says(apply={"code": code, "stderr": f"error: group {HOSTILE}: no", "answer": {"counts": counts}})
+    failure = {"error": "no", "where": f"group {HOSTILE}", "fix": None, "exit_code": code}
+    world.says(apply={"code": code, "stderr": json.dumps(failure), "answer": {"counts": counts}})
     task = ApplyPlan(task_id="apply", cluster=PLAIN)
     with pytest.raises(AirflowException) as caught:
         world.run(task)

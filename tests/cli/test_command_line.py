@@ -91,6 +91,26 @@ def test_an_error_is_one_line(
     assert run("audit", "--archive", tmp_path / "in", "--out", tmp_path / "out") == (code, "", line)
 
 
+@pytest.mark.parametrize(
+    "error, fields",
+    [
+        (
+            Refused("held", where="plan\n", fix="wait"),
+            {"error": "held", "where": "plan\n", "fix": "wait", "exit_code": 6},
+        ),
+        (ValueError("no"), {"error": "ValueError: no", "where": None, "fix": "--debug shows where", "exit_code": 1}),
+        (KeyboardInterrupt(), {"error": "interrupted", "where": None, "fix": None, "exit_code": 130}),
+    ],
+    ids=["ours", "another", "interrupted"],
+)
+def test_with_json_an_error_is_json(
+    run: Run, audited: Audited, tmp_path: Path, error: BaseException, fields: dict[str, object]
+) -> None:
+    audited(error)
+    code, out, err = run("audit", "--archive", tmp_path / "in", "--out", tmp_path / "out", "--json")
+    assert (code, out, err.count("\n"), json.loads(err)) == (fields["exit_code"], "", 1, fields)
+
+
 def test_debug_shows_the_traceback(run: Run, audited: Audited, tmp_path: Path) -> None:
     audited(ValueError("why"))
     for argv in (["audit", "--debug"], ["--debug", "audit"]):

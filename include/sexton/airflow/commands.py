@@ -22,7 +22,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sexton.airflow.spark_tasks import ANY_ERROR
-from sexton.errors import EXIT_MEANINGS, printable
+from sexton.errors import EXIT_MEANINGS, SextonError, printable
 from sexton.settings import environment, program
 
 log = logging.getLogger(__name__)
@@ -137,14 +137,14 @@ def counted(answer: Mapping[str, Any]) -> str:
 
 
 def _follow(child: "subprocess.Popen[str]") -> str:
-    """Copy the child's stderr to the task's log line by line; return its last error without the prefix."""
+    """Copy the child's stderr to the task's log line by line; return its last error, which is a line of JSON."""
     error = ""
     assert child.stderr is not None
     for line in child.stderr:
         text = printable(line.rstrip("\n"))
         log.info("%s", text)
-        if text.startswith("error: "):
-            error = text.removeprefix("error: ")
+        if "exit_code" in (failure := _answer(text)):
+            error = str(SextonError(failure["error"], where=failure["where"], fix=failure["fix"]))
     return error
 
 

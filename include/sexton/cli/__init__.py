@@ -1,10 +1,11 @@
 """The command line: the commands, each in the module of its name, and how errors become exit codes (exit_codes.py).
 
 The commands below `groups` are in groups.py and the modules groups_*.py. A command imports what it
-needs when it runs, so that --help is fast. An error is one line on stderr, `error: <where>: <what> (<fix>)`; --debug
-adds the traceback.
+needs when it runs, so that --help is fast. An error is one line on stderr, `error: <where>: <what> (<fix>)`, and with
+--json a line of JSON: `error`, `where`, `fix`, `exit_code`. --debug adds the traceback.
 """
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -42,9 +43,8 @@ from sexton.cli import (
 )
 from sexton.cli.command import Debug, State, command
 from sexton.cli.exit_codes import CODES, INTERRUPTED, ORDER
-from sexton.errors import SextonError, printable_traceback
+from sexton.errors import SextonError, UsageError, printable_traceback
 from sexton.report.names import harmless
-from sexton.uris import without_login
 
 ABOUT = """\
 Replays Kafka's [b]__consumer_offsets[/b] exactly as the group coordinator does, shows which offsets and groups have
@@ -115,7 +115,7 @@ def _root(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; a failure is one line on stderr."""
-    state = State()
+    state, is_json = State(), "--json" in (sys.argv[1:] if argv is None else argv)
     try:
         code = app(args=argv, prog_name="sexton", standalone_mode=False, obj=state)
         sys.stdout.flush()
@@ -126,29 +126,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:
-        code, line = _described(error)
         if state.debug:
             sys.stderr.write(printable_traceback())
-        _print_error(f"error: {line}")
-        return code
+        described = _described(error)
+        _print_error(described, described.exit_code, is_json=is_json)
+        return described.exit_code
     if code == INTERRUPTED:
-        _print_error("interrupted")
+        _print_error(SextonError("interrupted"), code, is_json=is_json)
     return int(code or 0)
 
 
-def _described(error: Exception) -> tuple[int, str]:
-    """The exit code and the line of an error."""
+def _described(error: Exception) -> SextonError:
+    """Any error as one of ours, with its exit code."""
     if isinstance(error, SextonError):
-        return error.exit_code, str(error)
+        return error
     if isinstance(error, TyperException):
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "sexton"
-        return getattr(error, "exit_code", 2), f"{_usage_line(error)} (see `{command} --help`)"
+        return UsageError(_usage_line(error), fix=f"see `{command} --help`")
     if isinstance(error, OSError) and error.strerror:
-        where = f"{error.filename}: " if error.filename else ""
-        return 1, f"{where}{error.strerror}"
+        return SextonError(error.strerror, where=error.filename)
     first = next(iter(str(error).strip().splitlines()), "")
-    return 1, f"{type(error).__name__}: {first} (--debug shows where)"
+    return SextonError(f"{type(error).__name__}: {first}", fix="--debug shows where")
 
 
 def _usage_line(error: TyperException) -> str:
@@ -156,5 +155,9 @@ def _usage_line(error: TyperException) -> str:
     return str(message() if message else error).rstrip(".")
 
 
-def _print_error(line: str) -> None:
-    sys.stderr.write(harmless(without_login(" ".join(line.split()))) + "\n")
+def _print_error(error: SextonError, code: int, *, is_json: bool) -> None:
+    if is_json:
+        fields = {"error": error.message, "where": error.where, "fix": error.fix, "exit_code": code}
+        sys.stderr.write(json.dumps(fields) + "\n")
+    else:
+        sys.stderr.write(harmless("interrupted" if code == INTERRUPTED else f"error: {error}") + "\n")

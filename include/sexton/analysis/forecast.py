@@ -42,8 +42,7 @@ def write_forecast(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.
         profile=profile_of(record.profile),
         policy=policy_of(record),
     )
-    here = pa.repeat(pa.scalar(shard.log_partition, pa.int32()), rows.num_rows)
-    return folder.write_table(record, TABLE, rows.append_column("log_partition", here), shard)
+    return folder.write_table(record, TABLE, rows, shard)
 
 
 def forecast_of(

@@ -20,7 +20,7 @@ from sexton.coordinator.profile import Profile
 from sexton.figures import MINUTE_MS
 from sexton.history.admin_difference import changes_of_snapshots
 from sexton.kernels.results import TOMBSTONE_SCHEMA
-from sexton.pipeline.run_record import retention_of, write_topic_partitions
+from sexton.pipeline.run_record import retention_of, topic_partitions
 from sexton.requests import ReplayRequest
 from sexton.runs.admin_tables import ONLY_PARTITION, tables_of
 from sexton.runs.choose_profile import Choice, choose
@@ -53,13 +53,12 @@ def run(
     written = engine.map(
         "Writing tables",
         record.log_partitions,
-        lambda part: _write(folder, record, part, tables),
+        lambda part: folder.write_tables(record, _of_partition(tables, part), Shard(part)),
         work_bytes=sum(rows.nbytes for rows in tables.values()),
     )
-    counts = dict.fromkeys(EMPTY, 0)
-    for name in tables:
-        counts[name] = sum(each[name] for each in written)
-    counts["topic_partitions"] = write_topic_partitions(folder, record, snapshot.metadata.topics or [])
+    counts = folder.write_tables(record, {"topic_partitions": topic_partitions(snapshot.metadata.topics or [])})
+    for each in written:
+        counts.update(each)
     damaged = [f"an admin snapshot is left out: {why}" for why in series.damaged.values()]
     record = record.model_copy(
         update={
@@ -153,17 +152,13 @@ def _warnings(merged: MergedSnapshots) -> list[str]:
     return found
 
 
-def _write(folder: RunFolder, record: RunRecord, part: int, tables: Mapping[str, pa.Table]) -> dict[str, int]:
-    """Write the tables of one log partition; the rows of those that admin snapshots fill, by table."""
-    shard = Shard(part)
-    counts = {}
-    for name, rows in tables.items():
-        own = rows.filter(pc.equal(rows["log_partition"], part)).sort_by(_ORDERS[name])
-        counts[name] = folder.write_table(record, name, own, shard)
-    for name in EMPTY:
-        folder.write_table(record, name, TABLES[name].arrow_schema(with_run=False).empty_table(), shard)
-    folder.write_internal("group_tombstones", TOMBSTONE_SCHEMA.empty_table(), shard)
-    return counts
+def _of_partition(tables: Mapping[str, pa.Table], part: int) -> dict[str, pa.Table]:
+    """The tables of one log partition, those that no admin snapshot fills among them."""
+    filled = {
+        name: rows.filter(pc.equal(rows["log_partition"], part)).sort_by(_ORDERS[name]) for name, rows in tables.items()
+    }
+    empty = {name: TABLES[name].arrow_schema(with_run=False).empty_table() for name in EMPTY}
+    return {**filled, **empty, "group_tombstones": TOMBSTONE_SCHEMA.empty_table()}
 
 
 _ORDERS = {

@@ -6,15 +6,20 @@ Those brokers keep the groups of all their log partitions in one cache.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import pyarrow as pa
+
 from sexton.coordinator.loading import MISPLACED
 from sexton.coordinator.partitioner import fitting_partition_counts, partition_of
 from sexton.kernels.fold import PartialFold
 from sexton.kernels.results import finish
 from sexton.numbers import ranges_text
-from sexton.runs.folder import LostGroups, RunFolder, RunRecord, Shard
+from sexton.runs.folder import LostGroups, RunRecord, Shard
 from sexton.runs.partition_count import SETTLES
 
 _SHOWN, _KEPT = 5, 100
+
+Rows = Callable[[str, Shard, list[str]], pa.Table]
+"""Some columns of a table of one shard."""
 
 
 def homes_of(fold: PartialFold, log_partition: int, partition_count: int | None) -> dict[str, int]:
@@ -47,13 +52,13 @@ def held_elsewhere(
     return held
 
 
-def in_several(folder: RunFolder, record: RunRecord) -> dict[str, list[int]]:
+def in_several(record: RunRecord, rows: Rows) -> dict[str, list[int]]:
     """The groups of a run that are in several log partitions, with these, where it is not known where each belongs."""
     if record.partition_count is not None:
         return {}
     found: dict[str, list[int]] = {}
     for shard in record.shards:
-        for group_id in folder.read_table("groups", shard, ["group_id"])["group_id"].to_pylist():
+        for group_id in rows("groups", shard, ["group_id"])["group_id"].to_pylist():
             found.setdefault(group_id, []).append(shard.log_partition)
     return {group_id: parts for group_id, parts in sorted(found.items()) if len(parts) > 1}
 
@@ -70,7 +75,7 @@ def in_several_text(groups: Mapping[str, Sequence[int]]) -> list[str]:
     ]
 
 
-def lost_groups(folder: RunFolder, record: RunRecord) -> LostGroups | None:
+def lost_groups(record: RunRecord, rows: Rows) -> LostGroups | None:
     """The groups that have offsets in log partitions of an earlier, smaller count, and nothing where they belong.
 
     None where no such count fits what is misplaced.
@@ -83,12 +88,12 @@ def lost_groups(folder: RunFolder, record: RunRecord) -> LostGroups | None:
     offsets = Counter[str]()
     for shard in record.shards:
         part = shard.log_partition
-        for row in folder.read_table("groups", shard, ["group_id", "home_log_partition"]).to_pylist():
+        for row in rows("groups", shard, ["group_id", "home_log_partition"]).to_pylist():
             if row["home_log_partition"] == part:
                 at_home.add(row["group_id"])
             else:
                 away.setdefault(part, []).append(row["group_id"])
-        for row in folder.read_table("unreachable_offsets", shard, ["group_id", "reason"]).to_pylist():
+        for row in rows("unreachable_offsets", shard, ["group_id", "reason"]).to_pylist():
             if row["reason"] == MISPLACED:
                 offsets[row["group_id"]] += 1
                 found.setdefault(row["group_id"], []).append(part)

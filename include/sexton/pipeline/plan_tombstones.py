@@ -51,7 +51,7 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
     record = folder.read_run()
     work_bytes = UNPACKED * folder.size_bytes("offset_verdicts", "groups")
     folder.remove(FOLDER)
-    several = pa.array(list(in_several(folder, record)), pa.string())
+    several = pa.array(list(in_several(record, folder.read_table)), pa.string())
     is_here = engine.works_here(work_bytes)
     planned = engine.map(
         "Planning tombstones",

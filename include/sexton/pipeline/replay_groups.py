@@ -10,7 +10,7 @@ Where a cluster hides its log, the tables come from admin snapshots (pipeline.me
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 
@@ -44,7 +44,7 @@ from sexton.pipeline.run_record import (
     homeless,
     oversized,
     require_coverage,
-    write_topic_partitions,
+    topic_partitions,
 )
 from sexton.requests import ReplayRequest
 from sexton.runs import checkpoint
@@ -57,7 +57,6 @@ from sexton.runs.fold_log import UNPACKED, Merged, fold_log, glimpse
 from sexton.runs.folder import RunFolder, RunRecord, Shard, files_sha256
 from sexton.runs.source import LogSource, open_source
 from sexton.settings import settings
-from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, sweep_block
 
 STATE_TABLES = (
@@ -121,7 +120,11 @@ def run(
     kept = {shard: one for part in merged for shard, one in part.folds.items() if engine.works_here(fold_bytes)}
     merged = [replace(part, folds={}) for part in merged]
 
+    nothing = PartialFold.empty(profile=choice.profile, is_prefix=True)
+
     def fold_of(shard: Shard) -> PartialFold:
+        if shard.log_partition not in endless:  # it is empty
+            return nothing
         return kept[shard].read() if shard in kept else PartialFold.read_parquet(folder.fold(shard))
 
     endless = {
@@ -135,33 +138,34 @@ def run(
         for part in merged
     }
     mean_bytes = sum(part.bytes for part in merged) / max(len(merged), 1)
-    written = engine.map(
-        "Writing tables",
-        record.shards,
-        lambda shard: _write(folder, record, shard, fold_of),
-        work_bytes=fold_bytes,
-    )
-    several = in_several(folder, record)
+
+    def write(shard: Shard, several: Collection[str] = ()) -> _Written:
+        """Write the rows of groups of one shard. `several` is `in_several`."""
+        written, tables = _state(record, shard, fold_of, several)
+        return replace(written, counts=folder.write_tables(record, tables, shard))
+
+    def join(shards: Sequence[_Written]) -> Finished:
+        """Write the tables of a log partition that are not of single groups."""
+        log_partition = shards[0].shard.log_partition
+        part, tables = _join(record, shards, mean_bytes, endless.get(log_partition))
+        part.counts.update(folder.write_tables(record, tables, log_partition))
+        return part
+
+    written = engine.map("Writing tables", record.shards, write, work_bytes=fold_bytes)
+    several = in_several(record, folder.read_table)
     if several:
-        written = [
-            _write(folder, record, one.shard, fold_of, several) if _has_any(folder, one.shard, several) else one
-            for one in written
-        ]
-    finished = [
-        _join(folder, record, list(buckets), mean_bytes, endless[part])
-        for part, buckets in groupby(written, lambda one: one.shard.log_partition)
-    ]
+        written = [write(one.shard, several) if _has_any(folder, one.shard, several) else one for one in written]
+    finished = [join(list(buckets)) for _, buckets in groupby(written, lambda one: one.shard.log_partition)]
     sources = sources_of((part.log_partition, part.homes) for part in finished)
     empty = set(source.empty)
     if source.is_archive:  # which leaves out log partitions that were empty; tombstones may have to go there
         empty |= set(sources) - set(record.log_partitions)
-    record, more = _with_empty(folder, record, empty)
-    finished += more
-    lost = lost_groups(folder, record) if any(part.misplaced_groups for part in finished) else None
-    counts: Counter[str] = Counter()
+    record = _with_empty(record, empty)
+    finished += [join([write(Shard(part))]) for part in sorted(empty)]
+    lost = lost_groups(record, folder.read_table) if any(part.misplaced_groups for part in finished) else None
+    counts = folder.write_tables(record, {"topic_partitions": topic_partitions(source.topics or [])})
     for part in finished:
         counts.update(part.counts)
-    counts["topic_partitions"] = write_topic_partitions(folder, record, source.topics or [])
     changes, passed_over = checkpoint.without_damaged(
         lambda damaged: _changes(engine, folder, record, source, request, damaged, known)
     )
@@ -262,20 +266,14 @@ def _changes(
     return write_changes(engine, folder, record, source, interval, asked_ms=asked_ms), passed_over
 
 
-def _with_empty(
-    folder: RunFolder, record: RunRecord, log_partitions: Collection[int]
-) -> tuple[RunRecord, list[Finished]]:
-    """The record with more, empty log partitions, and the results of writing their tables."""
-    nothing = PartialFold.empty(profile=profile_of(record.profile), is_prefix=True)
-    record = record.model_copy(
+def _with_empty(record: RunRecord, log_partitions: Collection[int]) -> RunRecord:
+    """The record with more, empty log partitions."""
+    return record.model_copy(
         update={
             "log_partitions": sorted({*record.log_partitions, *log_partitions}),
             "cuts": {**record.cuts, **dict.fromkeys(log_partitions, 0)},
         }
     )
-    shards = [Shard(part) for part in sorted(log_partitions)]
-    written = [_write(folder, record, shard, lambda _: nothing) for shard in shards]
-    return record, [_join(folder, record, [one], 0, None) for one in written]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +281,7 @@ class _Written:
     """The result of writing the tables of one shard. `bucket` no longer has those that are written."""
 
     shard: Shard
-    counts: dict[str, int]
+    counts: Counter[str] = field(default_factory=Counter)
     bucket: results.Finished
     block: SweepBlock | None
     undescribable: list[str]
@@ -295,14 +293,10 @@ def _has_any(folder: RunFolder, shard: Shard, group_ids: Collection[str]) -> boo
     return not set(here).isdisjoint(group_ids)
 
 
-def _write(
-    folder: RunFolder,
-    record: RunRecord,
-    shard: Shard,
-    fold_of: Callable[[Shard], PartialFold],
-    several: Collection[str] = (),
-) -> _Written:
-    """Write the rows of groups of one shard. `several` is `in_several`."""
+def _state(
+    record: RunRecord, shard: Shard, fold_of: Callable[[Shard], PartialFold], several: Collection[str]
+) -> tuple[_Written, dict[str, pa.Table]]:
+    """The tables of the groups of one shard."""
     fold = fold_of(shard)
     log_partition, count = shard.log_partition, record.partition_count
     homes = homes_of(fold, log_partition, count)
@@ -323,31 +317,25 @@ def _write(
         now_ms=record.as_of_ms,
         profile=fold.profile,
     )
-    counts = {
-        name: folder.write_table(record, name, with_log_partition(state[name], name, log_partition), shard)
-        for name in STATE_TABLES
-        if name in state
-    }
-    folder.write_internal("group_tombstones", state["group_tombstones"], shard)
-    return _Written(
+    written = _Written(
         shard=shard,
-        counts=counts,
         bucket=replace(bucket, tables={}),
         block=block,
         undescribable=_undescribable(state["groups"], state["members"], fold.profile),
         homes=sorted({home for group_id, home in homes.items() if group_id in served}),
     )
+    return written, {name: rows for name, rows in state.items() if name in (*STATE_TABLES, "group_tombstones")}
 
 
 def _join(
-    folder: RunFolder, record: RunRecord, shards: Sequence[_Written], mean_bytes: float, endless: Endless | None
-) -> Finished:
-    """Write the tables of a log partition that are not of single groups."""
+    record: RunRecord, shards: Sequence[_Written], mean_bytes: float, endless: Endless | None
+) -> tuple[Finished, dict[str, pa.Table]]:
+    """The tables of a log partition that are not of single groups."""
     log_partition = shards[0].shard.log_partition
     tables = results.join([each.bucket for each in shards], log_partition=log_partition, endless=endless)
     block = first_block(each.block for each in shards if each.block is not None)
     (profile,) = tables["load_profile"].to_pylist()
-    skew = profile["bytes"] / mean_bytes if mean_bytes else None
+    skew = profile["bytes"] / mean_bytes if mean_bytes and profile["bytes"] else None
     tables["load_profile"] = (
         tables["load_profile"]
         .append_column("skew", pa.array([skew], pa.float64()))
@@ -358,11 +346,7 @@ def _join(
     counts = Counter[str]()
     for each in shards:
         counts.update(each.counts)
-    for name in STATE_TABLES:
-        if name in tables:
-            rows = with_log_partition(tables[name], name, log_partition)
-            counts[name] = folder.write_table(record, name, rows, log_partition)
-    return Finished(
+    finished = Finished(
         log_partition=log_partition,
         counts=counts,
         undecodable=profile["undecodable_records"],
@@ -375,6 +359,7 @@ def _join(
         homes=sorted({home for each in shards for home in each.homes}),
         sweep_fails=block is not None and block.is_on(record.as_of_ms),
     )
+    return finished, {name: rows for name, rows in tables.items() if name in STATE_TABLES}
 
 
 def _undescribable(groups: pa.Table, members: pa.Table, profile: Profile) -> list[str]:
@@ -389,10 +374,3 @@ def _undescribable(groups: pa.Table, members: pa.Table, profile: Profile) -> lis
     )
     found: list[str] = groups.filter(fails)["group_id"].to_pylist()
     return found
-
-
-def with_log_partition(rows: pa.Table, table: str, log_partition: int) -> pa.Table:
-    """`rows` with the column log_partition where the table declares one and the kernel left it out."""
-    if "log_partition" in rows.column_names or "log_partition" not in TABLES[table].column_names:
-        return rows
-    return rows.append_column("log_partition", pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows))

@@ -2,6 +2,7 @@
 counts, findings and warnings.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from sexton.numbers import ranges_text
 from sexton.requests import ReplayRequest
 from sexton.runs.choose_profile import Choice
 from sexton.runs.fold_log import Merged
-from sexton.runs.folder import RunFolder, RunRecord
+from sexton.runs.folder import RunRecord
 from sexton.runs.judging import KAFKAS_DEFAULT
 from sexton.runs.partition_count import partition_count
 from sexton.runs.source import LogSource, require_stamps
@@ -44,7 +45,7 @@ class Finished:
     """The result of writing the tables of one log partition."""
 
     log_partition: int
-    counts: dict[str, int]
+    counts: Counter[str]
     undecodable: int
     load_failure: str | None
     load_outcome: str
@@ -242,8 +243,8 @@ def homeless(finished: Iterable[Finished], log_partitions: Collection[int]) -> l
     ]
 
 
-def write_topic_partitions(folder: RunFolder, record: RunRecord, topics: Iterable[Mapping[str, Any]]) -> int:
-    """Write the table topic_partitions from topics as cluster metadata has them; the number of rows."""
+def topic_partitions(topics: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """The table topic_partitions from topics as cluster metadata has them."""
     rows = [
         {
             "topic": topic["topic"],
@@ -255,8 +256,7 @@ def write_topic_partitions(folder: RunFolder, record: RunRecord, topics: Iterabl
         for topic in topics
         for partition, (start, end) in enumerate(topic["partitions"])
     ]
-    table = pa.Table.from_pylist(rows, schema=TABLES["topic_partitions"].arrow_schema(with_run=False))
-    return folder.write_table(record, "topic_partitions", table)
+    return pa.Table.from_pylist(rows, schema=TABLES["topic_partitions"].arrow_schema(with_run=False))
 
 
 def _text(instant_ms: int | None) -> str:

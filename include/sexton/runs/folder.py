@@ -13,6 +13,7 @@ A folder or a URI: driver and executors read and write it from wherever they run
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -298,23 +299,39 @@ class RunFolder(Folder):
     def write_run(self, record: RunRecord) -> None:
         self.write(record.model_dump_json(indent=2).encode(), "run.json")
 
+    def write_tables(
+        self, record: RunRecord, tables: Mapping[str, pa.Table], shard: Shard | int = WHOLE_RUN
+    ) -> Counter[str]:
+        """Write the tables of a log partition or shard; the rows of each that is declared. Another one is for later
+        stages only."""
+        counts = Counter[str]()
+        for name, rows in tables.items():
+            if name in TABLES:
+                counts[name] = self.write_table(record, name, rows, shard)
+            else:
+                self._write(rows, "internal", name, f"{shard}.parquet")
+        return counts
+
     def write_table(self, record: RunRecord, table: str, rows: pa.Table, shard: Shard | int = WHOLE_RUN) -> int:
-        """Write the rows of a log partition or shard, completed by the run's columns and cast to the declared
-        schema. What only the log or only admin snapshots can fill is NULL where `rows` have no such column."""
+        """Write the rows of a log partition or shard, completed by the run's columns and the log partition, and cast
+        to the declared schema. What only the log or only admin snapshots can fill is NULL where `rows` have no such
+        column."""
         schema = TABLES[table].arrow_schema(with_run=True)
         if not rows.num_rows:
             self.write_rows(schema.empty_table(), table, shard)
             return 0
-        run_columns: dict[str, Any] = {
+        here = set(rows.column_names)
+        same: dict[str, Any] = {
             "cluster_id": record.cluster_id,
             "as_of_ms": record.as_of_ms,
             "run_id": record.run_id,
         }
-        here = set(rows.column_names)
+        if "log_partition" not in here:
+            same["log_partition"] = shard.log_partition if isinstance(shard, Shard) else shard
         unfilled = {column.name for column in TABLES[table].columns if column.known_from is not None} - here
         columns = [
-            pa.repeat(pa.scalar(run_columns[field.name], field.type), rows.num_rows)
-            if field.name in run_columns
+            pa.repeat(pa.scalar(same[field.name], field.type), rows.num_rows)
+            if field.name in same
             else pa.nulls(rows.num_rows, field.type)
             if field.name in unfilled
             else cast(rows.column(field.name), field.type)

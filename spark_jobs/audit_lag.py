@@ -3,10 +3,10 @@
 The job only reads from the cluster, and no message. It archives what the brokers answer.
 """
 
+from sexton.job_requests import LagRequest, now_ms
 from sexton.lake.catalog import open_lake
 from sexton.maintenance import audit_lag
 from sexton.pipeline import job
-from sexton.requests import LagRequest, now_ms
 from sexton.runs.folder import RunFolder
 
 

@@ -1,9 +1,9 @@
 """build_history: runs of many instants of the archive, folded once and published together."""
 
+from sexton.job_requests import HistoryRequest
 from sexton.lake.catalog import open_lake
 from sexton.pipeline import build_history, job
 from sexton.policy import read_policy
-from sexton.requests import HistoryRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_of_task
 from sexton.runs.progress import ProgressLines

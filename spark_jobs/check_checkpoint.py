@@ -4,9 +4,9 @@ A cluster is due when its last successful check is SEXTON_MAINTENANCE_CHECKPOINT
 code 3 where the checkpoint and the replay differ.
 """
 
+from sexton.job_requests import ArchiveRequest
 from sexton.maintenance import check_checkpoint
 from sexton.pipeline import job
-from sexton.requests import ArchiveRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings

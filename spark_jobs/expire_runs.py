@@ -6,11 +6,11 @@ reports what it would remove.
 
 from dataclasses import asdict
 
+from sexton.job_requests import ExpireRequest
 from sexton.lake.catalog import open_lake
 from sexton.maintenance import expire_runs
 from sexton.maintenance.run_retention import RunRetention
 from sexton.pipeline import job
-from sexton.requests import ExpireRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings

@@ -1,10 +1,10 @@
 """publish_tables: publish a run's checked branch table by table, the row in `runs` last."""
 
+from sexton.job_requests import PublishRequest
 from sexton.lake.catalog import open_lake
 from sexton.maintenance.due_audits import announce
 from sexton.pipeline import job, publish_tables
 from sexton.pipeline.validate_tables import failed_count
-from sexton.requests import PublishRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_of_task
 

@@ -6,9 +6,9 @@ The job only reads from the cluster. It takes snapshots into the archive as snap
 import json
 from dataclasses import asdict, replace
 
+from sexton.job_requests import ReconcileRequest, SnapshotRequest, now_ms
 from sexton.maintenance import reconcile
 from sexton.pipeline import job
-from sexton.requests import ReconcileRequest, SnapshotRequest, now_ms
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings

@@ -3,9 +3,9 @@
 from dataclasses import asdict
 
 from sexton.errors import UsageError
+from sexton.job_requests import ReplayRequest
 from sexton.maintenance.check_checkpoint import compare_checkpoint
 from sexton.pipeline import job, replay_groups
-from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder, snapshot_cluster
 from sexton.runs.processes import engine_of_task
 

@@ -7,9 +7,9 @@ import re
 from dataclasses import asdict
 
 from sexton.errors import DataQualityFailure, UsageError
+from sexton.job_requests import VerifyRequest
 from sexton.maintenance import verify
 from sexton.pipeline import job
-from sexton.requests import VerifyRequest
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings
 

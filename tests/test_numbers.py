@@ -4,9 +4,9 @@ import pytest
 
 from sexton import cli
 from sexton.errors import UsageError
+from sexton.job_requests import ReplayRequest
 from sexton.numbers import ranges_text, whole_number
 from sexton.pipeline import job
-from sexton.requests import ReplayRequest
 from sexton.settings import settings
 from sexton.spark.input import instant_of
 

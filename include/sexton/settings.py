@@ -224,7 +224,9 @@ class Settings(OfCluster, BaseSettings):
         description="as_of of runs that are kept whatever their age, as a JSON list of ISO 8601 instants",
     )
     maintenance_lake_days: int = Field(
-        7, ge=1, description="how long Iceberg's snapshots and the branches of failed runs are kept"
+        7,
+        ge=1,
+        description="how long Iceberg's snapshots, the tags of deleted runs and the branches of failed runs are kept",
     )
     maintenance_runs_days: int = Field(
         30, ge=1, description="how long run folders of offset_retention and maintenance are kept"

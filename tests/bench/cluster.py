@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
+from sexton.job_requests import ReplayRequest, now_ms
 from sexton.kernels.warm_up import warm_up
 from sexton.pipeline.standalone import run_audit
 from sexton.ports import free_port
-from sexton.requests import ReplayRequest, now_ms
 from sexton.runs.engine import Engine, spark_environment
 from sexton.settings import PROJECT_ROOT, program
 from sexton_dev.processes import Processes

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from pyarrow import fs
 
+from sexton.job_requests import ReplayRequest
 from sexton.kernels.warm_up import warm_up
 from sexton.log.framing import POSITION, frames
 from sexton.log.segment import Segment, list_segments
 from sexton.pipeline import replay_groups
-from sexton.requests import ReplayRequest
 from sexton.runs.checkpoint import publish_checkpoint
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_here

@@ -11,9 +11,9 @@ import sys
 import time
 from pathlib import Path
 
+from sexton.job_requests import ReplayRequest
 from sexton.kernels.warm_up import warm_up
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups
-from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_here
 from tests.bench.figures import Planning

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sexton.cli import main
+from sexton.job_requests import HistoryRequest
 from sexton.pipeline import build_history
 from sexton.pipeline.build_history import History
-from sexton.requests import HistoryRequest
 from sexton.settings import settings
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs as pafs
 
+from sexton.job_requests import ReplayRequest
 from sexton.pipeline.standalone import make_plan
 from sexton.plans.read_plan import read_plan
 from sexton.quality import duckdb_checks
 from sexton.quality.expectation import Result
-from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from sexton.tables import TABLES

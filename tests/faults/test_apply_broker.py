@@ -22,6 +22,7 @@ from sexton.execution.kafka_admin import KafkaAdmin, connected
 from sexton.execution.status import PlanStatus
 from sexton.execution.windows import Windows
 from sexton.java import find_java
+from sexton.job_requests import now_ms
 from sexton.kafka import jars
 from sexton.kafka.admin import commit_offsets, group_now
 from sexton.kafka.client import ClientConfig, client_config
@@ -30,7 +31,6 @@ from sexton.kafka.tail import TailReader
 from sexton.ledger.ledger import Ledger
 from sexton.plans.plan import Plan
 from sexton.ports import free_port
-from sexton.requests import now_ms
 from sexton.settings import settings, variable
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker

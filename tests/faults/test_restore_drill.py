@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
+from sexton.job_requests import now_ms
 from sexton.kafka.admin import commit_offsets, delete_group
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
-from sexton.requests import now_ms
 from tests.integration.test_restore import (  # noqa: F401 (fixtures)
     HOUR_MS,
     ORDERS,

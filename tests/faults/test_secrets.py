@@ -17,10 +17,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from sexton import cli, doctor
+from sexton.job_requests import REQUESTS
 from sexton.kafka.session import ClusterSession
 from sexton.lake.catalog import Lake, open_lake
 from sexton.pipeline import job
-from sexton.requests import REQUESTS
 from sexton.runs.source import open_archive
 from sexton.settings import PROJECT_ROOT
 from sexton.uris import uri_without_login

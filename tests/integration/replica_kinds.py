@@ -17,13 +17,13 @@ from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import AskedPartition, fetch
 from sexton.coordinator.api.listing import listed_group
 from sexton.java import JavaHome
+from sexton.job_requests import now_ms
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.log.batch import Record, read_records
 from sexton.records import decode_key
 from sexton.replicas import Comparison, archived_logs, compare, open_replicas
 from sexton.replicas.copy import copy_replicas
-from sexton.requests import now_ms
 from sexton_dev.broker import run_tool
 from tests.clients import joined
 from tests.environment import with_settings

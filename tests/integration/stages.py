@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sexton.job_requests import ReplayRequest, now_ms
 from sexton.kafka.client import ClientConfig
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
 from sexton.plans.read_plan import own_plan
 from sexton.plans.write_plan import keep_plan
 from sexton.policy import Policy
-from sexton.requests import ReplayRequest, now_ms
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.processes import SerialEngine
 

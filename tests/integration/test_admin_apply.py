@@ -28,6 +28,7 @@ from sexton.execution.engine import Clocks
 from sexton.execution.kafka_admin import connected
 from sexton.execution.status import PlanStatus
 from sexton.java import JavaHome
+from sexton.job_requests import now_ms
 from sexton.kafka.admin_snapshot import snapshot_group
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import NotAllowed
@@ -38,7 +39,6 @@ from sexton.kafka.topics import describe_topic
 from sexton.ledger.ledger import Ledger
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
-from sexton.requests import now_ms
 from sexton.settings import environment
 from sexton.topics import OFFSETS_TOPIC
 from tests.clients import joined, make_topics

@@ -24,6 +24,7 @@ from pyarrow import fs as pafs
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import BrokerError
 from sexton.java import JavaHome
+from sexton.job_requests import now_ms
 from sexton.kafka.admin import commit_offsets, group_now
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, list_groups
@@ -37,7 +38,6 @@ from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
 from sexton.policy import read_policy
 from sexton.ports import free_port
-from sexton.requests import now_ms
 from sexton.settings import environment
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker

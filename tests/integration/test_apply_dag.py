@@ -19,11 +19,11 @@ from pyarrow import fs as pafs
 from sexton.airflow.runs import run_folder
 from sexton.errors import SextonError
 from sexton.java import JavaHome
+from sexton.job_requests import now_ms
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.ledger.ledger import Ledger
-from sexton.requests import now_ms
 from sexton.runs.folder import RunRecord
 from sexton.settings import Settings
 from sexton_dev.broker import EmbeddedBroker

@@ -29,6 +29,7 @@ from confluent_kafka.admin import AdminClient
 from pyarrow import fs as pafs
 
 from sexton.airflow.runs import run_folder
+from sexton.job_requests import ReplayRequest
 from sexton.kafka import jars
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
@@ -38,7 +39,6 @@ from sexton.lake.read import PublishedRun, published_runs, read_published
 from sexton.local import compose_init
 from sexton.local.compose_init import KEPT
 from sexton.pipeline.standalone import run_audit
-from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from sexton.settings import settings

@@ -19,12 +19,12 @@ from confluent_kafka import TopicPartition
 from pyarrow import fs as pafs
 
 from sexton.java import JavaHome
+from sexton.job_requests import now_ms
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.lake.read import published_runs, read_published
 from sexton.ledger.ledger import Ledger
 from sexton.plans.read_plan import read_plan
 from sexton.ports import free_port
-from sexton.requests import now_ms
 from sexton.settings import Settings
 from sexton_dev.broker import EmbeddedBroker
 from sexton_dev.system import MAIN_DAG, System

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton.java import JavaHome
+from sexton.job_requests import ReplayRequest, now_ms
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
@@ -22,7 +23,6 @@ from sexton.log.batch import Batch, read_batches, read_records
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log, validate_tables
 from sexton.pipeline.snapshot_log import SnapshotRequest
 from sexton.ports import free_port
-from sexton.requests import ReplayRequest, now_ms
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton_dev.broker import EmbeddedBroker

@@ -20,6 +20,7 @@ from sexton.archive.broker_disk import disk_logs
 from sexton.cli import main
 from sexton.errors import Refused
 from sexton.java import JavaHome
+from sexton.job_requests import ReplayRequest
 from sexton.kafka.replicas import ReplicaFault, ReplicaProbe, ReplicaReader, describe_replicas, probe_replicas
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.lake.read import load
@@ -29,7 +30,6 @@ from sexton.maintenance.audit_replicas import ReplicaRequest
 from sexton.pipeline import replay_groups
 from sexton.replicas import compare, open_replicas
 from sexton.replicas.copy import ReplicaCopy, copy_replicas
-from sexton.requests import ReplayRequest
 from sexton.runs.checkpoint import publish_checkpoint
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine

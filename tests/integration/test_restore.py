@@ -15,12 +15,12 @@ from pyarrow import fs as pafs
 
 from sexton import cli
 from sexton.java import JavaHome
+from sexton.job_requests import now_ms
 from sexton.kafka.admin import commit_offsets, delete_group, delete_offsets, group_now
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import CommittedOffset, committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.ports import free_port
-from sexton.requests import now_ms
 from sexton_dev.broker import EmbeddedBroker
 from sexton_dev.workload import QUIET, TIMEOUT_S, wait
 from tests.clients import commit_for, joined, make_topics

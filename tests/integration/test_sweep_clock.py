@@ -18,12 +18,12 @@ from sexton.analysis.sweep_clock import clock_of, clock_of_leader, gone
 from sexton.archive.folder import filesystem
 from sexton.archive.leader_epochs import led_from
 from sexton.java import JavaHome
+from sexton.job_requests import now_ms
 from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.ports import free_port
-from sexton.requests import now_ms
 from sexton_dev.broker import EmbeddedBroker
 from tests.clients import commit_for, make_topics
 from tests.integration.stages import snapshot

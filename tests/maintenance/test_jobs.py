@@ -10,12 +10,12 @@ from types import ModuleType
 import pytest
 
 from sexton.figures import DAY_MS
+from sexton.job_requests import REQUESTS
 from sexton.lake.catalog import Lake
 from sexton.maintenance.compact_tables import CompactedTables
 from sexton.maintenance.group_answers import Difference
 from sexton.maintenance.reconcile import Reconciliation
 from sexton.pipeline import job
-from sexton.requests import REQUESTS
 from sexton.settings import Settings
 from tests.archived import CLUSTER, Archive
 from tests.jobs import load_job

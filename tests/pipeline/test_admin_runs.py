@@ -10,6 +10,7 @@ from sexton.analysis.forecast_result import FolderTables
 from sexton.archive.admin_snapshots import AdminSnapshots
 from sexton.errors import NoCoverage
 from sexton.history.published_story import published_story
+from sexton.job_requests import ReplayRequest
 from sexton.lake.catalog import Lake
 from sexton.lake.read import published_runs, read_published
 from sexton.pipeline import find_expired, plan_tombstones, publish_tables, replay_groups, validate_tables
@@ -17,7 +18,6 @@ from sexton.plans.read_plan import read_plan
 from sexton.policy import Policy, read_policy
 from sexton.quality.suites import NEEDS_LOG
 from sexton.report import write_report
-from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.processes import SerialEngine

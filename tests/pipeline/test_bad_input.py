@@ -8,11 +8,11 @@ import pytest
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import NoCoverage, UsageError
+from sexton.job_requests import ReplayRequest
 from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch
 from sexton.pipeline.standalone import run_audit
 from sexton.report import write_report
-from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_batches, offset_key, offset_value, sealed
 

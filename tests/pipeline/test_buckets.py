@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton.errors import DataQualityFailure
+from sexton.job_requests import ReplayRequest
 from sexton.maintenance.check_checkpoint import compare_checkpoint
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.plans.read_plan import own_plan
 from sexton.report.plan_page import render_plan
-from sexton.requests import ReplayRequest
 from sexton.runs import fold_log
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord

@@ -11,12 +11,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from sexton.archive.folder import Folder
 from sexton.errors import DataQualityFailure, UsageError
+from sexton.job_requests import HistoryRequest, ReplayRequest
 from sexton.lake import branch, publish
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load, published_runs, read_published
 from sexton.pipeline import build_history, find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.pipeline.build_history import History
-from sexton.requests import HistoryRequest, ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.processes import SerialEngine

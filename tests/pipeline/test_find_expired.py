@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
+from sexton.job_requests import ReplayRequest
 from sexton.pipeline import find_expired, replay_groups
 from sexton.pipeline.standalone import run_audit
 from sexton.policy import Policy, parse_policy
-from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from tests.archived import Archive

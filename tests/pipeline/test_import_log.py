@@ -12,10 +12,10 @@ from sexton.archive.cluster_metadata import ClusterMetadata, newest_metadata, wr
 from sexton.archive.lineages import list_lineages
 from sexton.archive.verify import verify
 from sexton.errors import NoCoverage, Refused, UsageError
+from sexton.job_requests import ReplayRequest
 from sexton.log.message_set import encode_message_set
 from sexton.pipeline import import_log, replay_groups
 from sexton.pipeline.import_log import Imported, ImportRequest
-from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.source import open_archive, open_segments

@@ -10,11 +10,11 @@ import pytest
 from sexton.coordinator import profiles
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
+from sexton.job_requests import ReplayRequest
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set
 from sexton.pipeline import replay_groups
 from sexton.pipeline.standalone import run_audit
-from sexton.requests import ReplayRequest
 from sexton.runs.choose_profile import AMBIGUOUS, AUTO, Evidence, choose, of_evidence, of_version
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import fold_log

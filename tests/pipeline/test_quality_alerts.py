@@ -8,9 +8,9 @@ from types import ModuleType
 import pytest
 
 from sexton.errors import DataQualityFailure
+from sexton.job_requests import REQUESTS
 from sexton.pipeline import job, validate_tables
 from sexton.quality.expectation import Result
-from sexton.requests import REQUESTS
 from tests.pipeline.test_validate_publish import PLAN_A_KEPT_OFFSET, fill, load_job
 from tests.quality import world
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sexton.job_requests import ReplayRequest
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.pipeline import replay_groups
 from sexton.pipeline.standalone import run_audit
-from sexton.requests import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
 from tests.coordinator.golden import GOLDEN, sweeps

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from sexton.job_requests import REQUESTS
 from sexton.pipeline import job
-from sexton.requests import REQUESTS
 from tests.archived import Archive
 from tests.jobs import load_job
 from tests.log_builder import commit

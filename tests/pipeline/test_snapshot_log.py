@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest
 
 from sexton.errors import BrokerError, Refused, UsageError
+from sexton.job_requests import SnapshotRequest
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import TransientError
 from sexton.pipeline import fetch_log, job, snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot, earlier
-from sexton.requests import SnapshotRequest
 from sexton.runs.engine import Engine
 from tests.faults.snapshots import START_MS, Archivist, InlineEngine
 from tests.jobs import load_job

@@ -12,6 +12,7 @@ import pytest
 
 from sexton.archive.folder import Folder
 from sexton.errors import DataQualityFailure
+from sexton.job_requests import REQUESTS
 from sexton.lake.append import replace_rows
 from sexton.lake.branch import RunKey, ensure_tables
 from sexton.lake.catalog import Lake
@@ -19,7 +20,6 @@ from sexton.lake.read import load, owner, partition_of, published_runs, read_pub
 from sexton.pipeline import job, publish_tables, validate_tables
 from sexton.quality import spark_checks
 from sexton.quality.declared_expectations import CHECKED_TABLES
-from sexton.requests import REQUESTS
 from sexton.runs.engine import Engine
 from sexton.runs.folder import LagCounts, ReplicaCounts, RunFolder, RunRecord, TransactionCounts
 from sexton.runs.processes import AutoEngine

@@ -5,12 +5,14 @@ from pathlib import Path
 
 from sexton.policy import Limits, parse_policy
 from sexton.policy.durations import parse_duration
-from sexton.policy.inputs import GROUP_TYPES, ORPHANS, STATES
 from sexton.policy.model import MAX_PATTERNS, Hold, Match, Policy, Rule
 from sexton.policy.patterns import MAX_PATTERN_CHARS, MAX_PROGRAM
 from sexton.policy.strict_yaml import MAX_BYTES
 from sexton.policy.testing import run_tests
 from sexton.policy.testing_schema import KEPT_BY, Expected, GivenGroup, GivenOffset, PolicyTest
+from sexton.tables.groups import GROUP_STATES as STATES
+from sexton.tables.groups import GROUP_TYPES
+from sexton.tables.offset_verdicts import ORPHANS
 from tests.policy.worlds import NOW_MS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton.coordinator.api.topics import Topics
+from sexton.job_requests import ReplayRequest
 from sexton.pipeline.standalone import run_audit
 from sexton.records.uuids import parse_kafka_uuid
-from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunRecord
 from sexton.runs.processes import SerialEngine
 from sexton.runs.source import LogSource, open_segments

@@ -7,9 +7,9 @@ import pytest
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import NoCoverage, UsageError
+from sexton.job_requests import ReplayRequest
 from sexton.pipeline import plan_tombstones
 from sexton.pipeline.standalone import judged_run
-from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder, RunRecord
 from sexton.runs.processes import SerialEngine
 from sexton.runs.source import open_segments

@@ -15,8 +15,8 @@ import pytest
 
 from sexton.archive.folder import Folder
 from sexton.errors import SextonError, UsageError
+from sexton.job_requests import ReplayRequest
 from sexton.pipeline.standalone import run_audit
-from sexton.requests import ReplayRequest
 from sexton.runs import processes as local
 from sexton.runs.engine import Engine, Exchange
 from sexton.runs.processes import AutoEngine, FileExchange, ProcessEngine, engine_here, engine_of_task

@@ -11,8 +11,8 @@ from sexton.archive.cluster_metadata import ClusterMetadata, LogPartitionMetadat
 from sexton.archive.manifest import Lineage
 from sexton.archive.writer import write_segment
 from sexton.coordinator.partitioner import partition_of
+from sexton.job_requests import ReplayRequest
 from sexton.pipeline.replay_groups import run as replay
-from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from sexton.views.coordinator_view import CoordinatorView, open_view

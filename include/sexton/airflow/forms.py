@@ -1,10 +1,10 @@
-"""The trigger forms of all DAGs, from the requests of their tasks (sexton/requests.py)."""
+"""The trigger forms of all DAGs, from the requests of their tasks (sexton/job_requests.py)."""
 
 from typing import Any
 
 from airflow.sdk import Param
 
-from sexton.requests import DESCRIBE, REQUESTS
+from sexton.job_requests import DESCRIBE, REQUESTS
 from sexton.settings import Cluster, setting_of
 
 

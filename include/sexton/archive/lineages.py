@@ -76,6 +76,11 @@ class Origin:
     previous_topic_id: str | None = None
 
 
+def segment_path(folder: str, first_log_offset: int) -> str:
+    """The file of a segment, named as Kafka names it."""
+    return f"{folder}/{first_log_offset:020d}.log"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedSegment:
     """A segment with a manifest, as the manifest's file name describes it: [first_log_offset, next_log_offset)."""
@@ -87,7 +92,7 @@ class ArchivedSegment:
 
     @property
     def segment_path(self) -> str:
-        return f"{self.folder}/{self.first_log_offset:020d}.log"
+        return segment_path(self.folder, self.first_log_offset)
 
     @property
     def manifest_path(self) -> str:

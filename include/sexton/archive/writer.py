@@ -31,6 +31,7 @@ from sexton.archive.lineages import (
     lineage_folder,
     list_lineages,
     read_segment_manifest,
+    segment_path,
     segments_in,
 )
 from sexton.archive.manifest import Lineage, Manifest, SegmentRange, describe
@@ -83,7 +84,7 @@ def write_batches(fs: pafs.FileSystem, root: str, chunks: Iterable[bytes], where
     if not 0 <= where.first_log_offset < where.next_log_offset:
         raise ValueError(f"not a range of log_offsets: [{where.first_log_offset}, {where.next_log_offset})")
     folder = lineage_folder(root, where.cluster_id, where.topic_id, where.log_partition, where.lineage)
-    path = f"{folder}/{where.first_log_offset:020d}.log"
+    path = segment_path(folder, where.first_log_offset)
     data = b"".join(chunks)
     make_folder(fs, folder)
     failpoint("segment.before")

@@ -85,9 +85,9 @@ def build(
     rules = read_policy_file(policy)
 
     from sexton.archive.folder import Folder
+    from sexton.job_requests import HistoryRequest
     from sexton.lake.catalog import open_lake
     from sexton.pipeline import build_history
-    from sexton.requests import HistoryRequest
     from sexton.runs.processes import engine_of_task
     from sexton.settings import settings
 

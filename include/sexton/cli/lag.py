@@ -114,8 +114,8 @@ def _with_snapshot(log: _LagInput, cluster: ClusterInput, *, quiet: bool) -> _La
     """The archive, with a snapshot of now."""
     from dataclasses import replace
 
+    from sexton.job_requests import SnapshotRequest
     from sexton.pipeline import snapshot_log
-    from sexton.requests import SnapshotRequest
     from sexton.runs.processes import engine_here
     from sexton.settings import settings
 

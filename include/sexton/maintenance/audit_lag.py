@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from sexton.analysis.lag_growth import lag_growth, loses_at
 from sexton.figures import HOUR_MS
+from sexton.job_requests import LagRequest
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_cluster, require_cluster
 from sexton.lake.audits import newest_audit_of_a_run
@@ -33,7 +34,6 @@ from sexton.pipeline.measure_lag import (
     measure,
     of_held,
 )
-from sexton.requests import LagRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import open_archive
 from sexton.settings import settings

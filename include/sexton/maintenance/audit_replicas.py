@@ -16,6 +16,7 @@ from pyarrow import fs as pafs
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.errors import NoCoverage
+from sexton.job_requests import ReplicaRequest
 from sexton.kafka.replicas import describe_replicas
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import require_cluster
@@ -24,7 +25,6 @@ from sexton.lake.catalog import Lake
 from sexton.maintenance.publish_audit import publish_audit
 from sexton.replicas import Comparison, ReplicaFolder, ReplicaLog, archived_logs, compare
 from sexton.replicas.copy import ReplicaCopy, copy_replicas
-from sexton.requests import ReplicaRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sexton.coordinator.profiles import profile_of
+from sexton.job_requests import SnapshotRequest, TransactionRequest
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_cluster
 from sexton.lake.branch import RunKey
@@ -18,7 +19,6 @@ from sexton.lake.read import PublishedRun, published_at, read_published
 from sexton.maintenance.publish_audit import publish_audit
 from sexton.pipeline import archive_transactions
 from sexton.pipeline.archive_transactions import open_producers
-from sexton.requests import SnapshotRequest, TransactionRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import LogSource, open_archive

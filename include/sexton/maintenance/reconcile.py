@@ -16,12 +16,12 @@ from sexton.archive.cut_search import end_of, segments_between
 from sexton.archive.folder import filesystem
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.profiles import of_broker
+from sexton.job_requests import SnapshotRequest
 from sexton.kafka.rights import hidden
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.maintenance.group_answers import Difference, LiveAnswers, ask, by_log, differences, kinds
 from sexton.pipeline import snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot
-from sexton.requests import SnapshotRequest
 from sexton.runs.engine import Engine
 from sexton.runs.source import open_archive
 from sexton.views.coordinator_view import LazyShards

@@ -7,13 +7,13 @@ and the refusal to join what does not continue hold for it as well.
 from collections.abc import Callable, Sequence
 
 from sexton.errors import UsageError
+from sexton.job_requests import SnapshotRequest
 from sexton.kafka.failures import NotAllowed
 from sexton.kafka.replicas import probe_replicas
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_topic
 from sexton.pipeline import snapshot_log
 from sexton.pipeline.snapshot_log import Snapshot
-from sexton.requests import SnapshotRequest
 from sexton.runs.engine import Engine
 from sexton.topics import TRANSACTIONS_TOPIC
 from sexton.transactions.reading import transactions_archive

@@ -14,6 +14,7 @@ from sexton.archive.folder import Folder, filesystem
 from sexton.errors import DataQualityFailure, NoCoverage, UsageError
 from sexton.failpoints import failpoint
 from sexton.figures import MINUTE_MS
+from sexton.job_requests import HistoryRequest, ReplayRequest, now_ms
 from sexton.lake.batch import Batch, write_batch
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish_batch
@@ -21,7 +22,6 @@ from sexton.lake.read import published_runs
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.pipeline.publish_tables import require_pass, row_of
 from sexton.policy import Policy
-from sexton.requests import HistoryRequest, ReplayRequest, now_ms
 from sexton.runs.checkpoint import Base, publish_checkpoint
 from sexton.runs.engine import Engine
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord

@@ -21,9 +21,9 @@ from pydantic.fields import FieldInfo
 
 from sexton.distributions import require_fit
 from sexton.errors import SextonError, printable, printable_traceback
+from sexton.job_requests import INPUT, REQUESTS, JobRequest, Option
 from sexton.numbers import whole_number
 from sexton.process_id import TASK, ProcessId, has_ended, host
-from sexton.requests import INPUT, REQUESTS, JobRequest, Option
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.settings import settings, variable

@@ -24,6 +24,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.failpoints import failpoint
 from sexton.figures import MINUTE_MS
 from sexton.history.interval import open_interval, write_changes
+from sexton.job_requests import ReplayRequest
 from sexton.kernels import results
 from sexton.kernels.fold import PartialFold
 from sexton.pipeline import merge_snapshots
@@ -46,7 +47,6 @@ from sexton.pipeline.run_record import (
     require_coverage,
     topic_partitions,
 )
-from sexton.requests import ReplayRequest
 from sexton.runs import checkpoint
 from sexton.runs.admin_tables import admin_snapshot_for
 from sexton.runs.checkpoint import Base

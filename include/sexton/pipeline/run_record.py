@@ -18,8 +18,8 @@ from sexton.coordinator.partitioner import unknown_count_text
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import NoCoverage, UsageError
 from sexton.figures import MINUTE_MS
+from sexton.job_requests import ReplayRequest
 from sexton.numbers import ranges_text
-from sexton.requests import ReplayRequest
 from sexton.runs.choose_profile import Choice
 from sexton.runs.fold_log import Merged
 from sexton.runs.folder import RunRecord

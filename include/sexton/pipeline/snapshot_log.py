@@ -33,6 +33,7 @@ from sexton.archive.writer import ArchiveEnd, archive_ends
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
 from sexton.figures import HOUR_MS, MINUTE_MS
+from sexton.job_requests import SnapshotRequest
 from sexton.kafka.collect_metadata import LogEnds, collect_metadata, log_ends
 from sexton.kafka.rights import may_read
 from sexton.kafka.session import ClusterSession, Connect, TransientError
@@ -54,7 +55,6 @@ from sexton.pipeline.continuation import (
     is_unobserved,
 )
 from sexton.pipeline.fetch_log import FetchWork, fetch
-from sexton.requests import SnapshotRequest
 from sexton.runs.engine import Engine
 from sexton.topics import OFFSETS_TOPIC
 

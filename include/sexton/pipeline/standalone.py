@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sexton.archive.folder import filesystem
+from sexton.job_requests import ReplayRequest
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import own_plan, plan_folder
 from sexton.plans.write_plan import Page, keep_plan
 from sexton.policy import Policy
-from sexton.requests import ReplayRequest
 from sexton.runs.choose_profile import AMBIGUOUS
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord

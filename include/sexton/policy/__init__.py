@@ -11,7 +11,7 @@ sexton.coordinator.
 from sexton.policy.compiled_rules import BEGINNING_MS, Candidate, CompiledPolicy, GroupRules, HoldOn, Span
 from sexton.policy.decision import decide, decide_bare, explain
 from sexton.policy.diagnostics import Diagnostic, PolicyError
-from sexton.policy.inputs import Decision, GroupInput, OffsetInput, Orphan, RuleTrace
+from sexton.policy.inputs import Decision, GroupInput, OffsetInput, RuleTrace
 from sexton.policy.limits import Counts, DefaultLimits, Limits, OwnerCount
 from sexton.policy.model import Hold, Match, Policy, Rule
 from sexton.policy.reading import parse_policy, read_policy

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sexton.policy.decision import NO_RULE, held_reason, mismatch
-from sexton.policy.inputs import LAST_MS, ORPHANS, Decision, GroupInput, OffsetInput, due_at_ms, is_due
+from sexton.policy.inputs import LAST_MS, Decision, GroupInput, OffsetInput, due_at_ms, is_due
 from sexton.policy.model import Hold, Match, Policy, Rule
+from sexton.tables.offset_verdicts import ORPHANS
 
 BEGINNING_MS = -(1 << 63)
 

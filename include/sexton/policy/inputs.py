@@ -2,18 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
-
-Orphan = Literal["topic_gone", "topic_recreated", "partition_gone"]
-"""Why no client can use an offset: its topic is gone, has another id, or lacks the partition."""
-GroupType = Literal["Classic", "Consumer", "Share", "Streams"]
-State = Literal[
-    "Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead"
-]
-"""All group states of all types, as ListGroups names them."""
-ORPHANS: tuple[Orphan, ...] = get_args(Orphan)
-GROUP_TYPES: tuple[GroupType, ...] = get_args(GroupType)
-STATES: tuple[State, ...] = get_args(State)
+from typing import Literal
 
 TIME_REASONS = frozenset({"expired", "expired_explicit", "not_due", "sweep_blocked", "between_snapshots"})
 """The broker's reasons that depend on time alone. For any other reason it keeps an offset whatever its age.

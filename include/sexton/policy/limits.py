@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sexton.policy.fields import Model
+from sexton.policy.field_types import Model
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from sexton.policy.diagnostics import shown, wrong
-from sexton.policy.fields import A_DURATION, AN_INSTANT, Alternatives, DurationMs, InstantMs, Model, Text
-from sexton.policy.inputs import GROUP_TYPES, ORPHANS, STATES
+from sexton.policy.field_types import A_DURATION, AN_INSTANT, Alternatives, DurationMs, InstantMs, Model, Text
 from sexton.policy.limits import Limits
 from sexton.policy.patterns import MAX_PATTERN_CHARS, MAX_PROGRAM, PatternError, check_pattern
 from sexton.policy.testing_schema import PolicyTest
+from sexton.tables.groups import GROUP_STATES, GROUP_TYPES
+from sexton.tables.offset_verdicts import ORPHANS
 
 MAX_PATTERNS = 256
 """Maximum of regular expressions in one policy: each may use a mebibyte of cache."""
@@ -30,7 +31,7 @@ class Match(Model):
     prefix: Alternatives | None = Field(default=None, description="what a group id begins with, or a list of that")
     regex: Alternatives | None = Field(default=None, description="an RE2 pattern for the whole group id, or a list")
     type: Alternatives | None = Field(default=None, description=f"one or more of {', '.join(GROUP_TYPES)}")
-    state: Alternatives | None = Field(default=None, description=f"one or more of {', '.join(STATES)}")
+    state: Alternatives | None = Field(default=None, description=f"one or more of {', '.join(GROUP_STATES)}")
     idle_ms: DurationMs | None = Field(default=None, alias="idle", description=A_DURATION)
     orphan: Alternatives | None = Field(default=None, description=f"one or more of {', '.join(ORPHANS)}")
 
@@ -59,7 +60,7 @@ class Match(Model):
     @field_validator("type", "state", "orphan")
     @classmethod
     def _are_known(cls, value: tuple[str, ...] | None, info: Any) -> tuple[str, ...] | None:
-        known = {"type": GROUP_TYPES, "state": STATES, "orphan": ORPHANS}[info.field_name]
+        known = {"type": GROUP_TYPES, "state": GROUP_STATES, "orphan": ORPHANS}[info.field_name]
         for word in value or ():
             if word not in known:
                 raise wrong(f"no {info.field_name} is called {shown(word)}", f"one or more of {', '.join(known)}")

@@ -8,8 +8,10 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, StringConstraints
 
-from sexton.policy.fields import A_DURATION, AN_INSTANT, DurationMs, InstantMs, Model
-from sexton.policy.inputs import GROUP_TYPES, ORPHANS, STATES, GroupInput, GroupType, OffsetInput, Orphan, State
+from sexton.policy.field_types import A_DURATION, AN_INSTANT, DurationMs, InstantMs, Model
+from sexton.policy.inputs import GroupInput, OffsetInput
+from sexton.tables.groups import GROUP_STATES, GROUP_TYPES, GroupState, GroupType
+from sexton.tables.offset_verdicts import ORPHANS, Orphan
 
 KeptBy = Literal["subscribed", "group_active", "share_group", "pending_transaction"]
 KEPT_BY: tuple[KeptBy, ...] = get_args(KeptBy)
@@ -21,7 +23,7 @@ class GivenGroup(Model):
 
     id: str = Field(description="the group id")
     type: GroupType = Field(default="Classic", description=f"one of {', '.join(GROUP_TYPES)}")
-    state: State = Field(default="Empty", description=f"one of {', '.join(STATES)}")
+    state: GroupState = Field(default="Empty", description=f"one of {', '.join(GROUP_STATES)}")
     idle_ms: DurationMs | None = Field(
         default=None, alias="idle", description=f"{A_DURATION}: for how long nothing has happened to it"
     )

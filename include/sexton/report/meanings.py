@@ -39,7 +39,7 @@ ORPHANS: Mapping[str, str] = {
     "partition_gone": "the topic has no such partition",
 }
 
-CAUSES: Mapping[str, str] = {
+TOMBSTONE_CAUSES: Mapping[str, str] = {
     "broker_retention": "the broker's own retention",
     "group_empty": "the group has no members and nothing left to keep",
 }
@@ -139,7 +139,7 @@ OUTCOMES = {
 
 def cause_meaning(cause: str) -> str:
     """The meaning of a tombstone's cause."""
-    return CAUSES.get(cause, f"rule {cause.removeprefix('rule:')}" if cause.startswith("rule:") else cause)
+    return TOMBSTONE_CAUSES.get(cause, f"rule {cause.removeprefix('rule:')}" if cause.startswith("rule:") else cause)
 
 
 def beyond_broker_sentence(plan: "PlanRecord") -> str:

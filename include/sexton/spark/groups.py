@@ -13,8 +13,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from sexton.errors import UsageError
+from sexton.job_requests import ReplayRequest
 from sexton.pipeline.replay_groups import STATE_TABLES, run
-from sexton.requests import ReplayRequest
 from sexton.runs.choose_profile import AUTO
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine

@@ -1,24 +1,21 @@
 """The table groups: groups at as_of, as a coordinator knows them after it has loaded the log."""
 
 from dataclasses import replace
+from typing import Literal, get_args
 
 import pyarrow as pa
 
 from sexton.tables.columns import GROUP_ID, LOG_OFFSET, LOG_PARTITION, TEXTS
 from sexton.tables.table import Column, Table
 
-GROUP_TYPES = ("Classic", "Consumer", "Share", "Streams")
+GroupType = Literal["Classic", "Consumer", "Share", "Streams"]
+GROUP_TYPES: tuple[GroupType, ...] = get_args(GroupType)
 
-GROUP_STATES = (
-    "Empty",
-    "Stable",
-    "PreparingRebalance",
-    "CompletingRebalance",
-    "Assigning",
-    "Reconciling",
-    "NotReady",
-    "Dead",
-)
+GroupState = Literal[
+    "Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead"
+]
+"""All group states of all types, as ListGroups names them."""
+GROUP_STATES: tuple[GroupState, ...] = get_args(GroupState)
 
 GROUPS = Table(
     name="groups",

@@ -1,6 +1,7 @@
 """The table offset_verdicts: what the broker's rules and a policy say of each offset."""
 
 from dataclasses import replace
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -26,7 +27,8 @@ BROKER_REASONS = (
 interval and not at the other; it was due at both and is still there, so something happened that no admin snapshot
 shows; the group was not answered about."""
 
-ORPHANS = ("topic_gone", "topic_recreated", "partition_gone")
+Orphan = Literal["topic_gone", "topic_recreated", "partition_gone"]
+ORPHANS: tuple[Orphan, ...] = get_args(Orphan)
 """Why an offset is about nothing that the cluster still has."""
 
 CHANGES_BY = (

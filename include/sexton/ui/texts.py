@@ -16,7 +16,7 @@ LANGUAGES: Mapping[str, str] = {"en": "English", "zh-CN": "中文"}
 COOKIE = "sexton_language"
 _REPORT: Mapping[str, Mapping[str, str]] = {
     "reason": meanings.BROKER_REASONS,
-    "cause": meanings.CAUSES,
+    "cause": meanings.TOMBSTONE_CAUSES,
     "load": meanings.OUTCOMES,
 }
 

@@ -16,11 +16,11 @@ from sexton.errors import NoCoverage, Refused, UsageError
 from sexton.execution.restore.restore_plan import Then
 from sexton.execution.restore.selection import Selection
 from sexton.execution.restore.sources import RestoreRequest, of_archive, of_ledger, source_of
+from sexton.job_requests import ReplayRequest
 from sexton.ledger.entries import Intent, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
 from sexton.plans.read_plan import own_plan, read_plan
 from sexton.plans.write_plan import keep_plan
-from sexton.requests import ReplayRequest
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from sexton.views.coordinator_view import open_view

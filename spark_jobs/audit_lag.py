@@ -3,9 +3,9 @@
 The job only reads from the cluster, and no message. It archives what the brokers answer.
 """
 
+from sexton.audits import audit_lag
 from sexton.job_requests import LagRequest, now_ms
 from sexton.lake.catalog import open_lake
-from sexton.maintenance import audit_lag
 from sexton.pipeline import job
 from sexton.runs.folder import RunFolder
 

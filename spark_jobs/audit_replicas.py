@@ -5,10 +5,10 @@ The job only reads from the cluster. It copies every replica once, to the run fo
 
 from dataclasses import asdict
 
+from sexton.audits import audit_replicas
 from sexton.errors import UndecodableInput
 from sexton.job_requests import ReplicaRequest
 from sexton.lake.catalog import open_lake
-from sexton.maintenance import audit_replicas
 from sexton.pipeline import job
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder

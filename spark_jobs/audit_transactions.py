@@ -3,9 +3,9 @@
 The job only reads from the cluster. It archives what is new in __transaction_state.
 """
 
+from sexton.audits import audit_transactions
 from sexton.job_requests import TransactionRequest, now_ms
 from sexton.lake.catalog import open_lake
-from sexton.maintenance import audit_transactions
 from sexton.pipeline import job
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from sexton.archive.time_points import Key
-from sexton.pipeline.measure_lag import COMMITTED, PARTITIONS, Instant
+from sexton.lag.measure_lag import COMMITTED, PARTITIONS, Instant
 from sexton.tables import TABLES
 from tests.plain_lag import Committed, LogRange
 

@@ -1,4 +1,4 @@
-"""Lag in time by the row: the rules in plain Python, against which the columns of pipeline.measure_lag are held."""
+"""Lag in time by the row: the rules in plain Python, against which the columns of lag.measure_lag are held."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -177,7 +177,7 @@ class World:
 
 
 def measure(world: World, committed: Iterable[Committed]) -> list[dict[str, Any]]:
-    """The rows of pipeline.measure_lag, one by one."""
+    """The rows of lag.measure_lag, one by one."""
     return [
         _row(
             world,
@@ -298,7 +298,7 @@ def _is_another(committed: str | None, topic_id: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagAt:
-    """The lag of a committed offset at an instant; the interval as in analysis.time_lag."""
+    """The lag of a committed offset at an instant; the interval as in lag.time_lag."""
 
     as_of_ms: int
     committed_offset: int

@@ -12,7 +12,7 @@ from sexton.archive.lineages import TIME_POINTS_FOLDER
 from sexton.archive.time_points import lookup_instants, read_lookup
 from sexton.archive.verify import verify
 from sexton.failpoints import FAILPOINTS
-from sexton.pipeline.measure_lag import Instant, look_up, measure
+from sexton.lag.measure_lag import Instant, look_up, measure
 from tests.archived import CLUSTER, Archive
 from tests.fork import killed
 from tests.kafka.test_time_points import AS_OF_MS, BASE_MS, Logs
@@ -70,7 +70,7 @@ def take_lookup(archive: Archive, at_ms: int) -> None:
 @pytest.fixture(autouse=True)
 def _settings_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Answer(settings={"message.timestamp.type": "LogAppendTime", "retention.ms": "1"})
-    monkeypatch.setattr("sexton.pipeline.measure_lag.described", lambda _, *topics: [answer] * len(topics))
+    monkeypatch.setattr("sexton.lag.measure_lag.described", lambda _, *topics: [answer] * len(topics))
 
 
 @pytest.mark.parametrize("is_same_instant", [True, False], ids=["at the same instant", "later"])

@@ -20,7 +20,7 @@ from sexton.java import JavaHome
 from sexton.job_requests import now_ms
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
-from sexton.pipeline.measure_lag import measure
+from sexton.lag.measure_lag import measure
 from sexton_dev.workload import wait
 from tests.clients import admin_of, make_topics
 from tests.commands import sexton

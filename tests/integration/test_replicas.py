@@ -17,6 +17,8 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.archive.broker_disk import disk_logs
+from sexton.audits import audit_replicas
+from sexton.audits.audit_replicas import ReplicaRequest
 from sexton.cli import main
 from sexton.errors import Refused
 from sexton.java import JavaHome
@@ -25,8 +27,6 @@ from sexton.kafka.replicas import ReplicaFault, ReplicaProbe, ReplicaReader, des
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.lake.read import load
 from sexton.log.batch import Batch, read_batches
-from sexton.maintenance import audit_replicas
-from sexton.maintenance.audit_replicas import ReplicaRequest
 from sexton.pipeline import replay_groups
 from sexton.replicas import compare, open_replicas
 from sexton.replicas.copy import ReplicaCopy, copy_replicas

@@ -37,7 +37,7 @@ MODULES = (
     *(f"sexton.pipeline.{stage}" for stage in STAGES),
     "sexton.runs.processes",
     "sexton.maintenance.check_checkpoint",
-    "sexton.maintenance.due_audits",
+    "sexton.audits.due_audits",
     "sexton.report.plan_page",
     "sexton.report.run_page",
     "sexton.airflow.spark_tasks",

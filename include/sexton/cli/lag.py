@@ -30,7 +30,7 @@ from sexton.report.names import short
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sexton.pipeline.measure_lag import Instant, LookupResult
+    from sexton.lag.measure_lag import Instant, LookupResult
     from sexton.runs.folder import RunFolder, RunRecord
 
 COLUMNS = ("GROUP", "TOPIC", "PARTITION", "COMMITTED-OFFSET", "LOG-END", "LAG", "LAG-TIME", "NOTE")
@@ -99,7 +99,7 @@ def lag(
     with replayed(log, "lag", quiet=json) as (folder, record):
         instant = _instant(log, folder, record, group, only)
 
-    from sexton.pipeline.measure_lag import look_up, measure
+    from sexton.lag.measure_lag import look_up, measure
 
     if cluster.is_given:
         from sexton.kafka.session import ClusterSession
@@ -137,7 +137,7 @@ def _instant(
     only: tuple[str | None, int | None],
 ) -> "Instant":
     """The committed offsets of the replayed log and the partitions of the cluster, as the snapshot recorded both."""
-    from sexton.pipeline.measure_lag import PARTITIONS, Instant
+    from sexton.lag.measure_lag import PARTITIONS, Instant
     from sexton.settings import settings
 
     as_of_ms = parse_optional_instant(log.as_of, "--as-of")
@@ -162,7 +162,7 @@ def _committed(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from sexton.pipeline.measure_lag import COMMITTED, KEY, committed_with_pending, of_held
+    from sexton.lag.measure_lag import COMMITTED, KEY, committed_with_pending, of_held
 
     committed, pending, loads = (
         pa.concat_tables([folder.read_table(name, part, columns) for part in record.log_partitions])

@@ -1,5 +1,5 @@
-"""The tasks of the DAGs maintenance, audit_replicas, audit_transactions and audit_lag: what is done every hour, day or
-week, in addition to the runs. Nothing here changes a cluster.
+"""The tasks of the DAG maintenance: what is done every day or week, in addition to the runs. Nothing here changes a
+cluster.
 
     verify            read a part of the archive's bytes, so that several runs read all of it
     check_checkpoint  compare the newest checkpoint with a full replay, every week
@@ -7,11 +7,6 @@ week, in addition to the runs. Nothing here changes a cluster.
     compact_tables    expire Iceberg's old snapshots and branches, rewrite small files
     run_folders       remove old run folders, after compact_tables
     reconcile         compare the folded archive with the live brokers (group_answers.py: both sides)
-    audit_replicas    compare what each broker's own replica of the log would serve if it led
-    audit_transactions  whether open transactions will end; every transactional id
-    audit_lag         how late groups are in time, what they will lose, which would reset
-
-publish_audit.py checks and publishes the rows of the last two.
 
 Each task is a module with a function `run` that returns a small result, whose `alerts` are for people. A task deletes
 only with `deletes=True`; otherwise it reports what it would delete. task_state.py keeps what a task has to remember.

@@ -8,7 +8,7 @@ counts as old as that one. A group at the end of its partition has no lag, howev
 Where no timestamp bounds it well, the snapshots between which the log passed c do: the record was appended between
 them. `basis` says which of the two an interval is.
 
-Not here: whether a group is held by an open transaction, which is no lag (pipeline.measure_lag).
+Not here: whether a group is held by an open transaction, which is no lag (lag.measure_lag).
 """
 
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ import pytest
 
 from sexton.archive.files import record_json
 from sexton.archive.time_points import SCHEMA, OffsetLookup, lookup_manifest
-from sexton.pipeline.measure_lag import COMMITTED, Instant, committed_with_pending, measure
+from sexton.lag.measure_lag import COMMITTED, Instant, committed_with_pending, measure
 from sexton.tables import COMMITTED_OFFSETS, PENDING_OFFSETS
 from tests.archived import CLUSTER, Archive
 

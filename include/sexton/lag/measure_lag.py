@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.analysis.time_lag import LOG_END, UNBOUNDED, UNKNOWN, time_lags
 from sexton.archive.folder import filesystem
 from sexton.archive.partition_index import ABSENT, Flags, Int64s, PartitionIndex, PartitionOrder, encoded, whole
 from sexton.archive.time_bounds import ENDS, NO_HIGH, NO_LOW, Bounds, TimeBounds
@@ -29,6 +28,7 @@ from sexton.kafka.configs import TOPIC, described
 from sexton.kafka.epoch_ends import epoch_ends
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.time_points import refine
+from sexton.lag.time_lag import LOG_END, UNBOUNDED, UNKNOWN, time_lags
 from sexton.tables import TIME_LAG
 from sexton.tables.time_lag import BASES, RESETS
 

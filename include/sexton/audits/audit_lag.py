@@ -1,6 +1,6 @@
 """audit_lag: how late every group of the newest published run was, what it will lose, and whether it would reset.
 
-The brokers are asked how new their logs are at the run's committed offsets (pipeline.measure_lag); each answer is
+The brokers are asked how new their logs are at the run's committed offsets (lag.measure_lag); each answer is
 archived. DuckDB checks the rows, and the table `time_lag` gets them under the instant of the run; a
 repeated attempt replaces them. The lag that an earlier run was audited with shows how fast it grows. The cluster is
 only read, and no message of it.
@@ -13,17 +13,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.analysis.lag_growth import lag_growth, loses_at
+from sexton.audits.publish_audit import publish_audit
 from sexton.figures import HOUR_MS
 from sexton.job_requests import LagRequest
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_cluster, require_cluster
-from sexton.lake.audits import newest_audit_of_a_run
-from sexton.lake.branch import RunKey
-from sexton.lake.catalog import Lake
-from sexton.lake.read import PublishedRun, published_at, read_published
-from sexton.maintenance.publish_audit import publish_audit
-from sexton.pipeline.measure_lag import (
+from sexton.lag.lag_growth import lag_growth, loses_at
+from sexton.lag.measure_lag import (
     KEY,
     PARTITIONS,
     Instant,
@@ -34,6 +30,10 @@ from sexton.pipeline.measure_lag import (
     measure,
     of_held,
 )
+from sexton.lake.audits import newest_audit_of_a_run
+from sexton.lake.branch import RunKey
+from sexton.lake.catalog import Lake
+from sexton.lake.read import PublishedRun, published_at, read_published
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import open_archive
 from sexton.settings import settings

@@ -20,7 +20,7 @@ def lag_growth(before: pa.Table, now: pa.Table, *, passed_ms: int) -> pa.Array:
     """Milliseconds of lag for each that passed between the two, at most STANDS_STILL; negative where it shrank.
 
     The rows of both are about the same offsets, one by one: committed_offset, lag_min_ms and lag_max_ms (the interval
-    as in analysis.time_lag), all NULL in `before` where it has no such offset. Where the lags are intervals it is the
+    as in lag.time_lag), all NULL in `before` where it has no such offset. Where the lags are intervals it is the
     largest growth that fits. NULL where one of them is not bounded, and where the offset went back in between: then the
     growth before it says nothing.
     """

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from sexton.audits import audit_replicas
+from sexton.audits.audit_replicas import ReplicaAudit, ReplicaRequest
 from sexton.errors import DataQualityFailure
 from sexton.kafka.client import ClientConfig
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
-from sexton.maintenance import audit_replicas
-from sexton.maintenance.audit_replicas import ReplicaAudit, ReplicaRequest
 from sexton.replicas import Comparison, ReplicaFolder
 from sexton.replicas.copy import CopiedReplica, ReplicaCopy
 from sexton.replicas.folders import log_partitions

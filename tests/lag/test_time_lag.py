@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sexton.analysis.time_lag import UNBOUNDED, time_lags
 from sexton.archive.time_bounds import TimeBounds
 from sexton.archive.time_points import POINTS, TimePoint
+from sexton.lag.time_lag import UNBOUNDED, time_lags
 from sexton.tables.time_lag import BASES
 from tests.plain_lag import NOTHING_KNOWN, TimeLag
 

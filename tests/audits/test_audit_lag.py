@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from sexton.audits import audit_lag
+from sexton.audits.audit_lag import LagAudit, LagRequest
 from sexton.errors import DataQualityFailure, NoCoverage, Refused
 from sexton.kafka.client import ClientConfig
+from sexton.lag.measure_lag import LAGS
 from sexton.lake.branch import ensure_tables
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
 from sexton.log.batch import encode_batch
-from sexton.maintenance import audit_lag
-from sexton.maintenance.audit_lag import LagAudit, LagRequest
-from sexton.pipeline.measure_lag import LAGS
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.tables import TABLES
@@ -119,7 +119,7 @@ class World:
 @pytest.fixture
 def world_of(iceberg: Engine, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], World]:
     answers = [Answer(settings=SETTINGS)]
-    monkeypatch.setattr("sexton.pipeline.measure_lag.described", lambda _, *topics: answers * len(topics))
+    monkeypatch.setattr("sexton.lag.measure_lag.described", lambda _, *topics: answers * len(topics))
     return lambda cluster_id: World(iceberg, lake, tmp_path, cluster_id)
 
 

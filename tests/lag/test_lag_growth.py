@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sexton.analysis import lag_growth as columns
+from sexton.lag import lag_growth as columns
 from tests import plain_lag
 from tests.plain_lag import STANDS_STILL, LagAt
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyarrow import fs as pafs
 
+from sexton.audits.publish_audit import publish_audit
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.errors import NoCoverage
@@ -22,7 +23,6 @@ from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import require_cluster
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
-from sexton.maintenance.publish_audit import publish_audit
 from sexton.replicas import Comparison, ReplicaFolder, ReplicaLog, archived_logs, compare
 from sexton.replicas.copy import ReplicaCopy, copy_replicas
 from sexton.runs.engine import Engine

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from sexton.audits import due_audits
+from sexton.audits.due_audits import LAG, TRANSACTIONS, announce
 from sexton.figures import HOUR_MS
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
-from sexton.maintenance import due_audits
-from sexton.maintenance.due_audits import LAG, TRANSACTIONS, announce
 
 NOON = 1_800_000_000_000
 LAKE = Lake(properties={})

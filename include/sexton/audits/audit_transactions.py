@@ -9,6 +9,7 @@ than the run. Its partitions are loaded a task each, the verdicts are checked by
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sexton.audits.publish_audit import publish_audit
 from sexton.coordinator.profiles import profile_of
 from sexton.job_requests import SnapshotRequest, TransactionRequest
 from sexton.kafka.session import ClusterSession, Connect
@@ -16,7 +17,6 @@ from sexton.kafka.topics import describe_cluster
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, published_at, read_published
-from sexton.maintenance.publish_audit import publish_audit
 from sexton.pipeline import archive_transactions
 from sexton.pipeline.archive_transactions import open_producers
 from sexton.runs.engine import Engine

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sexton.archive.time_points import Key, TimePoint, write_lookup
-from sexton.pipeline.measure_lag import Instant, measure
+from sexton.lag.measure_lag import Instant, measure
 from tests.archived import CLUSTER, Archive
 from tests.lag_tables import instant_of
 from tests.plain_lag import Committed, LogRange

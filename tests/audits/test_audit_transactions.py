@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from sexton.audits import audit_transactions
+from sexton.audits.audit_transactions import TransactionAudit, TransactionRequest
 from sexton.errors import NoCoverage
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.replicas import OpenTransaction as OpenProducer
@@ -14,8 +16,6 @@ from sexton.lake.branch import ensure_tables
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
 from sexton.log.batch import encode_batch
-from sexton.maintenance import audit_transactions
-from sexton.maintenance.audit_transactions import TransactionAudit, TransactionRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.tables import TABLES

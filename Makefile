@@ -1,4 +1,4 @@
-# Everything that a person or a machine does here starts from this file; `make` alone lists it.
+# Entry points for development and CI; `make` alone lists them.
 SHELL := /bin/sh
 PY := .venv/bin/python
 

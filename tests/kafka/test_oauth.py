@@ -79,14 +79,14 @@ DENIED = {"error": "invalid_client", "error_description": SECRET}
         (400, {"error": SECRET}, r"127\.0\.0\.1: the token endpoint refuses with 400 \(check"),
         (403, SECRET.encode(), "refuses with 403"),
         (401, {"error": "canary-secret"}, r"refuses with 401 \(check"),
-        (200, b"<html>", "something that is no token"),
-        (200, ["access_token"], "something that is no token"),
+        (200, b"<html>", "invalid JSON or no access_token"),
+        (200, ["access_token"], "invalid JSON or no access_token"),
         (200, {"access_token": None}, "a token that cannot be sent"),
         (200, {"access_token": "a\x01auth=Bearer b"}, "a token that cannot be sent"),
         (200, b" " * 2_000_000, "with more than a token"),
-        (200, b"[" * 100_000, "something that is no token"),
+        (200, b"[" * 100_000, "invalid JSON or no access_token"),
         (200, {"access_token": "a\r\nX: y"}, "a token that cannot be sent"),
-        (200, b'{"access_token": "a", "expires_in": 1%s}' % (b"0" * 400), "something that is no token"),
+        (200, b'{"access_token": "a", "expires_in": 1%s}' % (b"0" * 400), "invalid JSON or no access_token"),
     ],
 )
 def test_what_the_endpoint_refuses_is_told_at_once(tokens: TokenServer, status: int, body: Any, said: str) -> None:
@@ -131,7 +131,7 @@ def test_nothing_is_decompressed(tokens: TokenServer, codings: int) -> None:
         return True
 
     tokens.misbehave = compressed
-    with pytest.raises(UsageError, match="something that is no token"):
+    with pytest.raises(UsageError, match="invalid JSON or no access_token"):
         fetch_token(credentials(tokens))
 
 

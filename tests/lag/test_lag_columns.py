@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sexton.archive.time_points import Key, TimePoint, write_lookup
-from sexton.lag.measure_lag import measure
 from sexton.lag import measure_lag
+from sexton.lag.measure_lag import measure
 from tests import plain_lag
 from tests.archived import CLUSTER, Archive
 from tests.lag_tables import instant_of

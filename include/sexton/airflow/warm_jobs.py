@@ -71,7 +71,7 @@ def is_warm() -> bool:
 
 
 class ForkedJob(SubprocessHook):
-    """As SubprocessHook, of a Python program that is run by a fork of this process, after `first`."""
+    """A SubprocessHook whose Python program is run by a fork of this process, after `first`."""
 
     def __init__(self, first: Callable[[], None]) -> None:
         super().__init__()

@@ -94,7 +94,7 @@ class _Bounds:
         self._commit_by = self._seen.copy()
         self._open = np.ones(offsets.num_rows, bool)
         self._next = self._offsets.select([*KEY, *VALUE])
-        """Of every group the offsets at the earliest admin snapshot so far that answered about them."""
+        """For each group, its offsets at the earliest admin snapshot so far that answered about them."""
 
     @property
     def is_open(self) -> bool:
@@ -235,7 +235,7 @@ def _index(needles: pa.ChunkedArray | pa.Array, values: pa.ChunkedArray | pa.Arr
 
 
 def _take(values: pa.ChunkedArray, at: _Numbers) -> pa.Array:
-    """As `_taken`, of Arrow; NULL for all where there are none."""
+    """`_taken` for an Arrow column; all NULL where there are none."""
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     return values.take(pa.array(np.maximum(at, 0))) if len(values) else pa.nulls(len(at), values.type)
 

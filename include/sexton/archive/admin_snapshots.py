@@ -211,7 +211,7 @@ class SnapshotSeries(ABC):
         """A table of SCHEMAS of an admin snapshot; UsageError when it is damaged."""
 
     def of_groups(self, group_ids: Iterable[str]) -> Self:
-        """The same with the rows of these groups only, which then are read once."""
+        """This series with the rows of these groups only, which then are read once."""
         own = copy(self)
         own.damaged, own._group_ids, own._read = {}, pa.array(group_ids, pa.string()), {}
         return own

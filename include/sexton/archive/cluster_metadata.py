@@ -153,7 +153,7 @@ def the_cluster(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> str |
 
 
 def require_cluster(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> str:
-    """As `the_cluster`; UsageError when the archive is empty."""
+    """`the_cluster`; UsageError when the archive is empty."""
     cluster = the_cluster(fs, root, cluster_id)
     if cluster is None:
         raise UsageError("the archive is empty", where=root)

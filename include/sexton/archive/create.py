@@ -126,7 +126,7 @@ def _put(fs: pafs.FileSystem, path: str, data: bytes) -> bool:
 
 @lru_cache(maxsize=8)
 def _bucket(kind: str, bucket: str, login: tuple[tuple[str, str | bool], ...]) -> Any:
-    """The same bucket by the login that the URI of a pyarrow filesystem has said.
+    """The bucket of a pyarrow filesystem, with the login of its URI.
 
     One that it does not say is found as pyarrow does it: in the environment, or by asking the instance.
     """

@@ -45,7 +45,7 @@ def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
 
 @lru_cache(maxsize=32)
 def _opened(uri: str) -> tuple[pafs.FileSystem, str]:
-    """As `filesystem`, with one client of a store for each process."""
+    """`filesystem` with one client of a store for each process."""
     return filesystem(uri)
 
 
@@ -90,7 +90,7 @@ class Folder:
         return Folder(self._root, *self._names, *names, fs=self._fs)
 
     def hashed(self, hashes: Mapping[str, str]) -> "HashedFolder":
-        """The same, with the SHA-256 of every file by its name."""
+        """This folder with the SHA-256 of every file by its name."""
         return HashedFolder(self._root, *self._names, fs=self._fs, hashes=hashes)
 
     def exists(self, *names: str) -> bool:
@@ -139,7 +139,7 @@ class Folder:
             self.fs.move(target, path)
 
     def create(self, data: bytes, *names: str, is_private: bool = False) -> bool:
-        """As `write`, where there is no such file yet; False where there is one, which stays."""
+        """Write a file that does not exist yet; False where it does, and then it stays."""
         return create_whole(self.fs, self.path(*names), data, mode=0o600 if is_private else 0o666)
 
     def remove(self, *names: str) -> None:
@@ -162,7 +162,7 @@ class HashedFolder(Folder):
         return [*self._hashes]
 
     def open(self, *names: str) -> pa.NativeFile:
-        """As `Folder.open`; UsageError, with the name, when the bytes are not those that were hashed, or not there."""
+        """Open a file; UsageError, with its name, when its bytes are not those that were hashed, or missing."""
         name = "/".join(names)
         try:
             data = self.read(*names)

@@ -22,7 +22,7 @@ class PartitionIndex:
         topics = encoded(partitions["topic"])
         self.topics: pa.Array = topics.dictionary
         self.topic_codes: Int64s = np.asarray(topics.indices).astype(np.int64)
-        """Of each partition, the place of its topic in `topics`."""
+        """For each partition, the place of its topic in `topics`."""
         self.topic_ids: pa.Array = whole(partitions["topic_id"])
         self.count: int = partitions.num_rows
         keys = self._keys(topics, partitions["partition"])

@@ -131,7 +131,7 @@ class _Largest:
 
 
 class _Smallest:
-    """The same from the other end of the log: of inverted numbers the largest before one is the smallest beyond it."""
+    """The smallest value of a partition after each offset: `_Largest` of inverted numbers."""
 
     def __init__(self, count: int, number: Int64s, offset: Int64s, value: Int64s) -> None:
         self._inverted = _Largest(count, number, ~offset, ~value)

@@ -137,7 +137,7 @@ def _remove_equal(folder: RunFolder, copied: ReplicaCopy, found: Comparison) -> 
 
 
 def _high_watermarks(copied: ReplicaCopy) -> dict[int, int]:
-    """Of each log partition of which a replica was copied, the furthest high watermark."""
+    """The furthest high watermark of each log partition of which a replica was copied."""
     found: dict[int, int] = {}
     for one in copied.replicas:
         if one.folder is not None:

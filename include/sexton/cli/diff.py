@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GROUP_COLUMNS = ("GROUP", "CHANGE", "BEFORE", "AFTER", "CAUSE")
 OFFSET_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CHANGE", "BEFORE", "AFTER")
 CAUSE_COLUMN, TIME_COLUMNS = ("CAUSE",), ("CHANGED-AFTER", "CHANGED-BY")
-"""What a diff of admin snapshots shows besides."""
+"""Extra columns of a diff between two admin snapshots."""
 
 
 def diff(

@@ -105,7 +105,7 @@ class BrokerInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitBrokerInput(BrokerInput):
-    """The same, and what only a commit asks of the broker."""
+    """These settings, and those that only a commit asks of the broker."""
 
     max_metadata_length: Annotated[
         int | None,

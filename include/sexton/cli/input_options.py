@@ -107,7 +107,7 @@ class LogInput:
     def check_cluster(self) -> None:
         """UsageError for a cluster of what can hold only one."""
         if self.cluster_id is not None and (self.segments is not None or self.run is not None):
-            raise UsageError("segments and a run are of one cluster", where="--cluster-id", fix="leave it out")
+            raise UsageError("it only applies to --archive", where="--cluster-id", fix="leave it out")
 
     def check_replayable(self, name: str) -> None:
         """UsageError for options that do not go together in `forecast` and `what-if`."""

@@ -90,7 +90,9 @@ def lag(
     """
     only = (None, None) if topic is None else parse_partition(topic, "--topic")
     if cluster.is_given and log.as_of is not None:
-        raise UsageError("brokers know only now", where="--as-of", fix="leave it out, or give --archive alone")
+        raise UsageError(
+            "brokers only answer for the present", where="--as-of", fix="leave it out, or give --archive alone"
+        )
     found: LookupResult | None = None
     if cluster.is_given:
         log = _with_snapshot(log, cluster, quiet=json)

@@ -92,7 +92,9 @@ def transactions(
     if log.segments is None and taken_at is not None:
         raise UsageError("applies only to segments", where="--taken-at", fix="leave it out")
     if log.archive is None and log.segments is None and (log.as_of is not None or log.cluster_id is not None):
-        raise UsageError("brokers know only now", where="--as-of, --cluster-id", fix="give --archive or --segments")
+        raise UsageError(
+            "brokers only answer for the present", where="--as-of, --cluster-id", fix="give --archive or --segments"
+        )
     taken_at_ms = parse_optional_instant(taken_at, "--taken-at")
     with _input(log, cluster, quiet=json) as given:
         with replayed(given.log, "transactions", quiet=json) as (folder, record):

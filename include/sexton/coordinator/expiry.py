@@ -177,7 +177,7 @@ def is_kept_in_flight(key: tuple[str, str | None, int | None], in_flight: Collec
 def sweep_unblocked(
     loaded: Loaded, *, retention_ms: int, now_ms: int, in_flight: Collection[OffsetKey] = ()
 ) -> list[Tombstone]:
-    """As `sweep`, without the groups that make it fail."""
+    """`sweep` without the groups that make it fail."""
     profile = loaded.profile
     flying = frozenset(in_flight if profile.knows_commits_in_flight else ())
     offsets_of = _offsets_by_group(loaded)

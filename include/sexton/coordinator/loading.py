@@ -61,7 +61,7 @@ class Loaded:
     groups: Groups
     state: Offsets
     undecodable: list[Undecodable] = field(default_factory=list)
-    """As many as are kept (decoding.is_kept); counters["undecodable_records"] and ["undecodable_values"] count all."""
+    """The first ones (decoding.is_kept); counters["undecodable_records"] and ["undecodable_values"] count all."""
     failures: list[str] = field(default_factory=list)
     """Up to decoding.MAX_UNDECODABLE."""
     load_buffer_bytes: int | None = None

@@ -256,7 +256,7 @@ class Profile:
 
     @cached_property
     def text(self) -> str:
-        """As `--profile` takes it."""
+        """The profile in the form that `--profile` takes."""
         return f"{self.name}:{'.'.join(map(str, self.release))}"
 
     def reads(self, record_type: int) -> bool:

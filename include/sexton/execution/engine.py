@@ -64,7 +64,7 @@ class Answer:
 
 
 NO_ANSWER = Answer(is_settled=False)
-"""Of a call whose process died before it could record an answer."""
+"""The answer of a call whose process died before it could record one."""
 
 Preflight = tuple[float, list[Result]]
 """When the cluster was looked at (ticks in ms), and the results of items that must not be changed any more."""

@@ -101,7 +101,7 @@ class GroupTail:
 
 
 def record_key(record_type: int, key: bytes, topic: str | None, partition: int | None) -> RecordKey:
-    """The same for two records of a group exactly if one replaces the other: key types 0 and 1 are one."""
+    """A key that two records of a group share exactly if one replaces the other: key types 0 and 1 are one."""
     return ("offset", topic, partition) if record_type in OFFSET_TYPES else (record_type, key)
 
 

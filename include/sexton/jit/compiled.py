@@ -56,7 +56,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """As `compiled`, for functions that run for every record: a call would pass each pointer of a state again."""
+    """`compiled` and inlined, for functions that run for every record: a call would pass each pointer of a state."""
     return _stamped(function, njit(cache=True, nogil=True, forceinline=True)(function))
 
 
@@ -96,7 +96,7 @@ def _stamped(function: Callable[..., Any], dispatcher: Any) -> Any:
 
 @cache
 def _stamp_of(source: Path) -> str:
-    """Of all functions of a file. Looking for such files in the whole package would slow every import down."""
+    """The stamp of all functions of a file. A search for such files in the whole package would slow every import."""
     if source in _SHARED_SOURCES:
         return _STAMP
     return hashlib.sha256(_STAMP.encode() + source.read_bytes()).hexdigest()

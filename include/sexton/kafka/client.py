@@ -189,7 +189,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _usual_authorities() -> str | None:
-    """Those that Python trusts, and so kafka-python: librdkafka has its own list of places and no SSL_CERT_FILE."""
+    """The CA bundle that Python uses, for librdkafka too, which has its own list of places and no SSL_CERT_FILE."""
     places = ssl.get_default_verify_paths()
     return places.cafile or places.capath
 

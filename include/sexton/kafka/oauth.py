@@ -138,7 +138,7 @@ def _fetch(credentials: ClientCredentials, *, clock: Callable[[], float], deadli
         said = json.loads(body)
         token, lifetime_s = said["access_token"], float(said.get("expires_in") or 0)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-        raise UsageError("the token endpoint answers with something that is no token", where=place) from None
+        raise UsageError("the token endpoint returned invalid JSON or no access_token", where=place) from None
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
         raise UsageError("the token endpoint gives a token that cannot be sent", where=place)
     return token, 0.0 if math.isnan(lifetime_s) else min(max(lifetime_s, 0.0), MAX_LIFETIME_S)

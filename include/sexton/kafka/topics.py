@@ -21,7 +21,7 @@ EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ORDINARY_CONSUMER = -1
 NO_EPOCH = -1
-"""Of batches before record format 2, and where nothing was read yet."""
+"""The leader epoch of batches before record format 2, and where nothing was read yet."""
 PARTITIONS_A_REQUEST = 5_000
 
 TopicPartition: TypeAlias = tuple[str, int]

@@ -153,7 +153,7 @@ def _split(table: Any, columns: Any, can_be_null: Any, null_values: Any, out: An
 
 
 def offsets(table: Int64s, columns: Mapping[str, int]) -> dict[str, pa.Array]:
-    """As `numbers`, NULL for NONE."""
+    """`numbers` with NULL for NONE."""
     return numbers(table, columns, absent=dict.fromkeys(columns, L.NONE))
 
 

@@ -58,7 +58,7 @@ def read_varint(data: Any, pos: int, end: int) -> tuple[int, int]:
 
 @compiled
 def read_varlong(data: Any, pos: int, end: int) -> tuple[int, int]:
-    """As `read_varint`, of at most 63 bits: no timestamp is further from its batch's."""
+    """Read a varint of at most 63 bits: no timestamp is further from its batch's."""
     value, pos = _read_bits(data, pos, end, 63)
     return (value >> 1) ^ -(value & 1), pos
 

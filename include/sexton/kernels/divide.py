@@ -88,7 +88,7 @@ def divide_batches(
     type_flags: Any,
     room_arrays: Room,
 ) -> int:
-    """As `loading.fold_batches`, into `room_arrays`; NO_ROOM: empty them and call again."""
+    """Divide batches into `room_arrays`; NO_ROOM: empty them and call again."""
     state, cursor, group_types = view_of(arrays), pointer(cursor_row), pointer(type_flags)
     in_place, inflated = pointer(source), pointer(arena)
     batches, queue = batches_of(batch_rows), queue_of(queue_rows)
@@ -264,7 +264,7 @@ class BucketLog:
 
 
 class Divider(Folder):
-    """As `Folder`: its state is the rest, its records go into `buckets`, files in `folder`."""
+    """A `Folder` whose state is the rest; its records go into `buckets`, files in `folder`."""
 
     buckets: list[BucketLog]
 

@@ -117,7 +117,7 @@ def _spans(column: pa.Array | pa.ChunkedArray) -> tuple[Int64s, Bytes]:
 
 
 def _deflated(plain: Bytes, sizes: Int64s, codec: int) -> tuple[Bytes, Int64s]:
-    """The same batches, their records compressed; still without headers."""
+    """The batches with their records compressed; still without headers."""
     no_header, ends = bytes(HEADER_BYTES), [0, *np.cumsum(sizes).tolist()]
     parts = [
         no_header + codecs.deflate(codec, plain[start + HEADER_BYTES : end].tobytes()) for start, end in pairwise(ends)

@@ -232,7 +232,7 @@ class State(NamedTuple):
 
 
 class View(NamedTuple):
-    """The same as pointers; made once per call of an entry function."""
+    """The arrays of a state as pointers; made once per call of an entry function."""
 
     counts: Any
     key_slots: Any

@@ -185,7 +185,7 @@ def _of_log_partition(table: pa.Table, log_partition: int) -> pa.Table:
 
 
 def _in_log_order(rows: UndecodableRows) -> UndecodableRows:
-    """As many rows as are kept, in the order of the log."""
+    """The first rows, in the order of the log."""
     kept: UndecodableRows = []
     for place, row in sorted(rows, key=lambda item: item[0]):
         keep_undecodable(kept, place, row)

@@ -97,7 +97,7 @@ def sort_rows(
 
 
 def _share_groups(replay: GroupRecords, count: int) -> Mask:
-    """Of `count` rows of groups, which are share groups."""
+    """Which of `count` rows of groups are share groups."""
     found = np.zeros(count, bool)
     rows = (row for name, row in replay.rows_of.items() if isinstance(replay.groups.by_id.get(name), ShareGroup))
     found[list(rows)] = True

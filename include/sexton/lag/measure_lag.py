@@ -74,7 +74,7 @@ class Instant:
 
     @cached_property
     def number(self) -> Int64s:
-        """Of each committed offset: that of its partition."""
+        """For each committed offset, that of its partition."""
         return self.index.numbers(self.committed["topic"], self.committed["partition"])
 
     @cached_property
@@ -83,12 +83,12 @@ class Instant:
 
     @cached_property
     def is_another(self) -> Flags:
-        """Of each, whether it was committed for another topic of that name. Commits have topic ids since Kafka 4.1."""
+        """Whether each was committed for another topic of that name. Commits have topic ids since Kafka 4.1."""
         return self.index.is_another(self.number, self.committed["topic_id"])
 
     @cached_property
     def is_here(self) -> Flags:
-        """Of each, whether its partition is there, of the topic that it was committed for."""
+        """Whether the partition of each is there, in the topic that it was committed for."""
         is_there: Flags = (self.number != ABSENT) & ~self.is_another
         return is_there
 
@@ -420,7 +420,7 @@ def _settings_of(session: ClusterSession, topics: Sequence[str]) -> dict[str, di
 
 
 def _archived_settings(lookups: Sequence[OffsetLookup], as_of_ms: int) -> dict[str, dict[str, str]]:
-    """Of each topic those of the newest lookup for an instant up to this one, else of the first later one."""
+    """Topic settings from the newest lookup at or before this instant, else from the first one after it."""
     found: dict[str, dict[str, str]] = {}
     before = sorted((each for each in lookups if each.as_of_ms <= as_of_ms), key=_made)
     after = sorted((each for each in lookups if each.as_of_ms > as_of_ms), key=_made)

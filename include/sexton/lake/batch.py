@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch(RunKey):
-    """As one run of many instants: `as_of_ms` is the last of them, `run_id` the attempt that wrote it."""
+    """Many instants as one run: `as_of_ms` is the last of them, `run_id` the attempt that wrote it."""
 
     all_instants: tuple[int, ...]
 
@@ -39,7 +39,8 @@ def write_batch(
     files: Mapping[str, Sequence[str]],
     facts: Mapping[RunKey, Mapping[str, Any]],
 ) -> None:
-    """As `write_branch`; DataQualityFailure if what was committed is not what `facts`, the rows of `runs`, count.
+    """`write_branch` for many runs; DataQualityFailure if what was committed is not what `facts` (the
+    rows of `runs`) say.
 
     The rows themselves were checked where they lie in files, run by run.
     """

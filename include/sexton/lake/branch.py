@@ -142,7 +142,7 @@ def write_branch(
 
 
 def footers(folder: Folder, files: Sequence[str]) -> "list[pq.FileMetaData | None]":
-    """What each Parquet file says of itself; None of one that cannot be read."""
+    """The footer of each Parquet file; None if unreadable."""
     import pyarrow.parquet as pq
 
     def footer(name: str) -> pq.FileMetaData | None:

@@ -77,7 +77,7 @@ class Lake:
             raise SetupError("pyiceberg, which reads published tables, is not installed", fix=fix)
 
     def reader(self) -> "Catalog":
-        """The same catalog for pyiceberg, to be closed; errors as `require_readable`."""
+        """This catalog for pyiceberg, to be closed; errors as `require_readable`."""
         self.require_readable()
         from pyiceberg.catalog import load_catalog
         from pyiceberg.exceptions import NotInstalledError
@@ -142,7 +142,7 @@ def _sqlite_file(properties: Mapping[str, str]) -> Path | None:
 
 
 def _login_apart(properties: Mapping[str, str]) -> dict[str, str]:
-    """The same with the user and the password of a JDBC uri as properties of their own, where the driver looks, too."""
+    """Properties with the user and the password of a JDBC uri apart, where the driver reads them, too."""
     login, bare = split_login(properties.get("uri", "").removeprefix(_JDBC))
     parts = urlsplit(bare)
     options = parse_qsl(parts.query, keep_blank_values=True)

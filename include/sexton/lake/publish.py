@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _JUDGED_BY = ("plan_id", "policy_sha256")
-"""Of `runs`: what differs where the stages after replay_groups were run once more with another outcome."""
+"""Columns of `runs` that differ where the stages after replay_groups ran once more with another outcome."""
 _NOT_ALLOWED = ("ValidationException", "CherrypickAncestorCommitException", "IllegalArgumentException")
 
 
@@ -118,7 +118,7 @@ def _replace(
 
 
 def _publish_nothing(session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, name: str) -> int:  # noqa: ARG001
-    """As `_publish_table` of a table for which the run has no row."""
+    """Publish a table for which the run has no row."""
     table = load(lake, name)
     if table.current_snapshot() is None or owner(table, run) is not None:
         replace_rows(lake, TABLES[name], TABLES[name].arrow_schema().empty_table(), partition_of(run))

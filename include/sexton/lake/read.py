@@ -153,7 +153,7 @@ def partition_of(run: RunKey) -> "BooleanExpression":
 
 
 def plain(rows: pa.Table) -> pa.Table:
-    """The same rows without pyiceberg's large types and field metadata; other differences stay."""
+    """Rows without pyiceberg's large types and field metadata; other differences stay."""
     fields = [pa.field(field.name, _plain_type(field.type)) for field in rows.schema]
     return rows.cast(pa.schema(fields))
 

@@ -52,7 +52,7 @@ class BatchHeaders:
 
     @property
     def base_offset(self) -> Int64s:
-        """Of an entry of format v0 or v1 its own offset: that of its last record."""
+        """The offset of an entry of format v0 or v1: that of its last record."""
         return _read(self.data, self.position, ">i8")
 
     @property

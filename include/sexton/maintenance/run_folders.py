@@ -78,7 +78,7 @@ def _size_if_old(folder: Path | Folder, before_ns: int) -> int | None:
 
 
 def _in_store(root: Folder) -> Iterator[Folder]:
-    """As `_run_folders`, in an object store."""
+    """`_run_folders` in an object store."""
     for dag in child_folders(root.fs, root.path()):
         if dag.partition("__")[0] in REPEATABLE_DAGS:
             yield from (root.sub(dag, name) for name in child_folders(root.fs, root.path(dag)))

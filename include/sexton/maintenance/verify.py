@@ -28,7 +28,7 @@ TASK = "verify"
 
 
 class VerifyState(BaseModel):
-    """Of one cluster: part `part` of `parts` was read last, 0 if none was.
+    """How far one cluster is: part `part` of `parts` was read last, 0 if none was.
 
     `corrupt` has the segments and `checkpoints` the checkpoints that were corrupt at their last reading, as paths in
     the cluster's folder.

@@ -32,11 +32,11 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 LOG_OFFSETS_A_TASK = 1_000_000
 """Ranges end at multiples of this, so that a run after a crash cuts the log as the crashed one did."""
 TYPICAL_BYTES_A_LOG_OFFSET = 160
-"""Of an uncompressed offset commit; only decides whether Spark is worth its start."""
+"""Bytes of an uncompressed offset commit; only decides whether Spark is worth its start."""
 DRIVER_BYTES = 512 * 1024 * 1024
 """Up to this the driver fetches: one connection brings some 75 MB/s, and Spark takes as long to start."""
 CONNECTIONS = 8
-"""Of the driver under a rate for all of them: a log partition each, so that the rate is reached."""
+"""Threads of the driver under a rate for all of them: a log partition each, so that the rate is reached."""
 RANGES_A_WAVE = 64
 """Ranges that are fetched before their manifests are written: what a crash can cost."""
 

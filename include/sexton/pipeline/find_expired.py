@@ -108,7 +108,7 @@ def _judge(folder: RunFolder, record: RunRecord, shard: Shard, policy: Policy | 
 
 
 def _held_in_vain(policy: Policy, verdicts: pa.Table) -> pa.Table:
-    """Of each hold the offsets whose time with the broker comes before its end, and when that of the first comes."""
+    """For each hold: the offsets that the broker expires before the hold ends, and the earliest expiry."""
     held = verdicts.filter(pc.equal(verdicts["policy_verdict"], "hold"))
     names = pa.array([hold.name for hold in policy.holds], pa.string())
     until = pa.array([hold.until_ms for hold in policy.holds], pa.int64())

@@ -86,7 +86,7 @@ def offset_rows(tombstones: pa.Table) -> pa.Table:
 def _check_order(plan: Plan, where: str) -> None:
     rows = plan.tombstones
     if any(rows[name].null_count for name in ("log_partition", "position", "record_type", "key", "cause")):
-        raise Refused("a row without its place, key or cause", where=where)
+        raise Refused("a plan row has no log position, key or cause", where=where)
     parts, positions = np.asarray(rows["log_partition"]), np.asarray(rows["position"])
     firsts = np.flatnonzero(np.diff(parts, prepend=-1))
     expected = np.arange(len(parts)) - np.repeat(firsts, np.diff(firsts, append=len(parts)))
@@ -108,7 +108,7 @@ def _check_coverage(plan: Plan) -> None:
 def _check_undo(plan: Plan) -> None:
     planned = offset_rows(plan.tombstones).select(list(_TARGETS)).rename_columns(list(_TARGETS.values()))
     if not planned.equals(plan.undo.select(list(_TARGETS.values()))):
-        raise Refused("it is not the values that the tombstones remove", where=f"{plan.folder}/{UNDO_FOLDER}")
+        raise Refused("the undo file does not match the planned tombstones", where=f"{plan.folder}/{UNDO_FOLDER}")
 
 
 def _check_batches(plan: Plan, files: Mapping[str, bytes]) -> None:

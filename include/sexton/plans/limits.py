@@ -83,7 +83,7 @@ def not_held(policy: Policy, found: Sequence[Unheeded]) -> tuple[int, list[str]]
 
 
 def _removed_anyway(hold: Hold, held: pa.Table) -> tuple[int, int, int]:
-    """As in Unheeded, the offsets of a hold that the broker removes before the hold ends."""
+    """The offsets of a hold that the broker removes before the hold ends (Unheeded)."""
     mine = held.filter(pc.equal(held["policy_rule"], hold.name))
     at_ms = mine["broker_expires_at_ms"]
     is_in_time = pc.is_valid(at_ms) if hold.until_ms is None else pc.less(at_ms, hold.until_ms)

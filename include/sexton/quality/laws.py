@@ -117,7 +117,7 @@ LAWS: tuple[Expectation, ...] = (
     _law(
         "load_profile",
         "behind_the_cut",
-        "nothing behind the cut was read",
+        "no record at or after the cut was read",
         """SELECT p.*, c.cut FROM load_profile p JOIN cuts c ON c.log_partition = p.log_partition
             WHERE p.next_log_offset > c.cut""",
     ),
@@ -519,4 +519,4 @@ AUDIT_LAWS: tuple[Expectation, ...] = (
             HAVING min(ordinal) <> 0 OR max(ordinal) + 1 <> count(DISTINCT ordinal)""",
     ),
 )
-"""Of the tables that audits write."""
+"""Laws of the tables that audits write."""

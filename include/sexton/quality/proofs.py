@@ -261,7 +261,7 @@ def _ascends(rows: pa.Table) -> bool:
 
 
 def _heads(names: pa.ChunkedArray) -> pa.Array:
-    """Of equal names in a row one."""
+    """One of each run of equal names."""
     return pc.run_end_encode(names.combine_chunks()).values
 
 

@@ -98,7 +98,8 @@ def relation_of(table: str) -> str:
 
 
 def held_groups(policy: str, groups: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Of rows with GROUP_COLUMNS, those under a hold of the policy, as HELD_GROUPS. Holds do not match by idle time."""
+    """The groups under a hold, as HELD_GROUPS, from rows with GROUP_COLUMNS. Holds do not match by idle
+    time."""
     compiled = CompiledPolicy(Policy.from_canonical(policy))
     for batch in groups:
         rows = [

@@ -148,7 +148,7 @@ def create_views(spark: "SparkSession", tables: Mapping[str, "DataFrame"], run: 
 
 
 def _task_count(spark: "SparkSession") -> int:
-    """Of as many tasks a stage consists."""
+    """How many tasks a stage consists of."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 

@@ -191,6 +191,6 @@ def find(
 
 
 def _most_records(run: Int64s) -> int:
-    """As many records as the batches can hold: a damaged count must not become memory."""
+    """The most records that the batches can hold: a damaged count must not become memory."""
     most = np.minimum(run[:, L.B_COUNT], (run[:, L.B_BODY_END] - run[:, L.B_BODY]) // 4 + 1)
     return int(np.maximum(most, 0).sum())

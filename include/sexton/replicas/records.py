@@ -24,7 +24,7 @@ from sexton.replicas.folders import ReplicaLog
 MAX_CONFLICTS = 10_000
 """Conflicting log_offsets that are kept with their records; the others are counted."""
 MAX_BATCHES = 1 << 14
-"""Of a replica, compared at a time: some MB of records, whatever the size of a segment."""
+"""Bytes of a replica compared at a time: some MB of records, whatever the size of a segment."""
 _CORRUPT = {BAD_CRC: "a batch with a bad CRC", DAMAGE: "no batch", TORN: "half a batch"}
 _NOTHING = np.empty((0, 4), np.int64)
 

@@ -47,7 +47,7 @@ class ReplicaState:
     """Those of the table that a client could miss: without simple groups that have no offset, committed or pending. A
     deleted or aborted offset leaves such a group, in memory alone, and the next sweep removes it."""
     group_values: pa.Table
-    """Of each key of a group record that is not an offset the last one (group_id, key, log_offset), unless that is a
+    """The last record (group_id, key, log_offset) of each key of a group that is not an offset, unless that is a
     tombstone."""
     record_count: int
     batch_count: int

@@ -32,7 +32,7 @@ def visible(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """As `visible`, but keeps spaces and the empty text: for Sexton's sentences that may quote a name."""
+    """`visible` that keeps spaces and the empty text: for Sexton's sentences that may quote a name."""
     shown: list[str] = []
     marks = _MAX_MARKS  # a leading combining mark would change the text before it: spell it out
     for char in text:

@@ -64,7 +64,7 @@ class CheckpointManifest(BaseModel):
     inflated_cap_bytes: int
     positions: dict[int, LogPosition]
     bounds: dict[int, list[str]] = Field(default_factory=dict)
-    """As RunRecord.bounds."""
+    """RunRecord.bounds of the checkpoint."""
     files: dict[str, str]
     sha256: str
     code_version: str = __version__

@@ -44,7 +44,7 @@ class Choice:
         return [*self.doubts, *self.open_points, *([] if self.profile.is_proven else [unproven])]
 
     def held_against(self, parts: "Iterable[Evidence]", broker_version: str | None = None) -> "Choice":
-        """The same with a doubt where the log, or else the recorded broker, speaks against it."""
+        """This choice, with a doubt where the log, or else the recorded broker, speaks against it."""
         found = contradiction(self.profile, parts) or _other_broker(self.profile, broker_version)
         return self if found is None else replace(self, doubts=[*self.doubts, found])
 

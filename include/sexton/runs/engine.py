@@ -37,8 +37,7 @@ R = TypeVar("R")
 LOGGING = Path(__file__).with_name("log4j2.properties")
 JVM_OPTIONS = f"-Xss4m -Dlog4j2.configurationFile={LOGGING.as_uri()}"
 QUICK_JVM_OPTIONS = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {JVM_OPTIONS}"
-"""Of a Spark of this machine alone: its JVM only plans and moves rows; quick compiler and small collector start sooner.
-"""
+"""For a Spark of this machine alone: its JVM only plans and moves rows; quick compiler, small collector."""
 
 REMOTE = "SPARK_REMOTE"
 """The URL of a Spark Connect server, sc://HOST:PORT, whose JVM and Python workers are warm."""
@@ -317,7 +316,7 @@ class Exchange:
         *,
         work_bytes: int | None = None,
     ) -> list[R]:
-        """As `Engine.map`, of work that yields pieces and returns its result."""
+        """`map` of work that yields pieces and returns its result."""
         from pyspark import StorageLevel
 
         def made(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -350,7 +349,7 @@ class Exchange:
         *,
         work_bytes: int | None = None,
     ) -> list[R]:
-        """As `Engine.map`, of work that receives its item and the pieces asked for, in that order."""
+        """`map` of work that receives its item and the pieces asked for, in that order."""
         from pyspark.sql.functions import broadcast
 
         def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -399,7 +398,7 @@ class Making(Generic[T, R]):
 
 
 def keep_imports() -> None:
-    """Of a worker that Spark uses again: what its first task has imported is garbage for no later one.
+    """Freeze what a worker's first task has imported: Spark uses it again, and it is garbage for no later one.
 
     Spark's worker collects garbage after every task: a quarter of a second over all that the kernels consist of.
     """

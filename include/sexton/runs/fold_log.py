@@ -107,7 +107,7 @@ class Merged:
     files: dict[str, str]
     """The SHA-256 of every file of the written fold, by its name below the folder `fold`."""
     bounds: list[str] = field(default_factory=list)
-    """As RunRecord.bounds."""
+    """RunRecord.bounds of this log partition."""
     folds: Mapping[Shard, "KeptFold | _DividedFold"] = field(default_factory=dict)
     """The fold of each shard, where all of the work is done in this process: it need not be read again."""
 

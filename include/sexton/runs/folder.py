@@ -59,7 +59,7 @@ class Shard:
     bucket: int | None = None
 
     def __str__(self) -> str:
-        """As files and folders are named."""
+        """The name of its files and folders."""
         return str(self.log_partition) if self.bucket is None else f"{self.log_partition}-{self.bucket:04d}"
 
     @property

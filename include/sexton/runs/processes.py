@@ -82,7 +82,7 @@ def _are_small(folders: Sequence[Path]) -> bool:
 
 
 class ProcessEngine(Engine):
-    """As `Engine`, with `cores` tasks at a time; only who asks for `session` starts Spark.
+    """An `Engine` with `cores` processes; only who asks for `session` starts Spark.
 
     Its processes start early, to import while this one does, or else with the first work that they are needed for. It
     shows on a terminal how far it is, and `logs` it elsewhere.
@@ -117,7 +117,7 @@ class ProcessEngine(Engine):
         return self._pool
 
     def map(self, label: str, items: Sequence[T], work: Callable[[T], R], *, work_bytes: int | None = None) -> list[R]:
-        """As `Engine.map`; with `work_bytes` given and small by threads of this process."""
+        """`Engine.map` by processes; where `work_bytes` are few, by threads of this one."""
         if work_bytes is None or not items or not self.has_threads_for(work_bytes):
             return super().map(label, items, work)
         with ThreadPoolExecutor(self.cores) as pool:
@@ -186,7 +186,7 @@ class AutoEngine(ProcessEngine):
 
 
 class SerialEngine(Engine):
-    """As `Engine`, in this process, one item after the other: for little work, or where there are processes enough."""
+    """An `Engine` in this process, one item after the other: for little work, or where there are enough processes."""
 
     name = "local"
     cores = 1
@@ -205,7 +205,7 @@ class SerialEngine(Engine):
 
 
 class FileExchange(Exchange):
-    """As `Exchange`, with a file a piece in a folder that is removed in the end."""
+    """An `Exchange` with one file a piece, in a folder that is removed in the end."""
 
     def __init__(self, engine: Engine, folder: Folder) -> None:
         super().__init__(engine)

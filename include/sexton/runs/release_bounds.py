@@ -49,20 +49,20 @@ class ReleaseBounds:
     highest_why: str = ""
 
     def and_from(self, release: Release, why: str) -> "ReleaseBounds":
-        """The same, not before `release`; what is already shown wins over a contradiction."""
+        """These bounds, not before `release`; what is already shown wins over a contradiction."""
         if (self.lowest is not None and release < self.lowest) or (self.highest is not None and release > self.highest):
             return self
         return replace(self, lowest=release, lowest_why=self.lowest_why if release == self.lowest else why)
 
     def and_to(self, release: Release, why: str) -> "ReleaseBounds":
-        """The same, not after `release`; what is already shown wins over a contradiction."""
+        """These bounds, not after `release`; what is already shown wins over a contradiction."""
         if (self.highest is not None and release > self.highest) or (self.lowest is not None and release < self.lowest):
             return self
         also = f"{self.highest_why}, {why}" if release == self.highest else why
         return replace(self, highest=release, highest_why=also)
 
     def and_log(self, *, newest_ms: int, group_versions: Collection[int]) -> "ReleaseBounds":
-        """The same, by the newest record of a log of format 2 and the versions of its group values."""
+        """These bounds narrowed by the newest record of a log of format 2 and the versions of its group values."""
         found, newest = self, release_at(newest_ms)
         if group_versions and max(group_versions) < _GROUP_VALUES_OF_2_3:
             release, whose = ((2, 2), "2.1 and 2.2") if 2 in group_versions else ((2, 0), "releases before 2.1")

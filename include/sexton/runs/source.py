@@ -63,7 +63,7 @@ class LogSource:
     empty: frozenset[int] = frozenset()
     """Log partitions that are here, without a segment."""
     seen: frozenset[int] = frozenset()
-    """Of an archive, log partitions that its snapshot saw, those included of which there was nothing to archive."""
+    """Log partitions that an archive's snapshot saw, those with nothing to archive included."""
     partition_count: int | None = None
     """The number of log partitions by what says it; runs.partition_count has the other ways."""
     partition_count_from: str = ""
@@ -101,11 +101,11 @@ class LogSource:
         return ", ".join(map(uri_without_login, self.uris))
 
     def with_buffer(self, load_buffer_bytes: int | None) -> "LogSource":
-        """The same, read by a coordinator with a load buffer of that size; None keeps the recorded one."""
+        """This source, read by a coordinator with a load buffer of that size; None keeps the recorded one."""
         return self if load_buffer_bytes is None else replace(self, load_buffer_bytes=load_buffer_bytes)
 
     def with_codec(self, codec: int | None) -> "LogSource":
-        """The same, of a broker that writes in that codec; None keeps the recorded one."""
+        """This source, of a broker that writes in that codec; None keeps the recorded one."""
         return self if codec is None else replace(self, recorded=self.recorded.with_codec(codec))
 
     def segments_after(self, positions: Mapping[int, LogPosition]) -> dict[int, list[Segment]]:

@@ -23,7 +23,7 @@ LOSS_SPAN_MS = DAY_MS
 
 
 def newest_replicas(lake: Lake, run: RunKey) -> ReplicaCounts | None:
-    """Of the newest audit of the cluster's replicas that is not later than the run; None without any."""
+    """Counts of the newest audit of the cluster's replicas that is not later than the run; None without one."""
     as_of_ms = newest_audit(lake, ["replica_state"], run.cluster_id, until_ms=run.as_of_ms)
     if as_of_ms is None:
         return None
@@ -42,7 +42,7 @@ def newest_replicas(lake: Lake, run: RunKey) -> ReplicaCounts | None:
 
 
 def newest_transactions(lake: Lake, cluster_id: str, *, until_ms: int | None) -> TransactionCounts | None:
-    """Of the newest audit of the cluster's transactions that is not later than `until_ms`; None without any."""
+    """Counts of the newest audit of the cluster's transactions not later than `until_ms`; None without one."""
     tables = ["transactions", "transactional_ids"]
     as_of_ms = newest_audit(lake, tables, cluster_id, until_ms=until_ms)
     if as_of_ms is None:
@@ -61,7 +61,7 @@ def newest_transactions(lake: Lake, cluster_id: str, *, until_ms: int | None) ->
 
 
 def newest_lag(lake: Lake, run: RunKey) -> LagCounts | None:
-    """Of the newest audited run of the cluster before this one; None without any."""
+    """Counts of the newest audited run of the cluster before this one; None without one."""
     columns = ["group_id", "lag_min_ms", "would_reset", "loses_at_ms"]
     found = newest_audit_of_a_run(lake, "time_lag", run.cluster_id, columns, before_ms=run.as_of_ms)
     if found is None:

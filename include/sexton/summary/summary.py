@@ -229,7 +229,7 @@ class EntryOutcome(SummaryPart):
 
 
 class OwnerOutcome(SummaryPart):
-    """The same for one owner."""
+    """The counts of one owner."""
 
     owner: str
     groups: int
@@ -281,11 +281,11 @@ class Summary(SummaryPart):
     policy: PolicyOutcome | None = None
     lost: LostGroups | None = None
     replicas: ReplicaCounts | None = None
-    """Of the newest audit of the brokers' replicas, which the run itself does not read; None without a lake or any."""
+    """Counts of the newest audit of replicas, which the run itself does not read; None without a lake or audit."""
     transactions: TransactionCounts | None = None
-    """Of the newest audit of transactions, likewise: a run alone does not know which of its open ones will end."""
+    """Counts of the newest audit of transactions: a run alone does not know which open ones will end."""
     lag: LagCounts | None = None
-    """Of the newest audit of lag in time, likewise: of a run before this one."""
+    """Counts of the newest audit of lag in time, which is of a run before this one."""
 
     @property
     def due(self) -> int:

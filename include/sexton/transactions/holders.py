@@ -31,7 +31,7 @@ def transactions_of(
     pending: Mapping[int, Mapping[OffsetKey, StoredOffset]],
     is_requested: Callable[[str, int], bool],
 ) -> list[OpenTransaction]:
-    """Of one log partition, the transactions that hold requested offsets of a group, with these.
+    """The transactions of one log partition that hold requested offsets of a group, with these.
 
     `rows` are those of open_transactions; `pending` is what each producer has pending.
     """
@@ -65,7 +65,7 @@ def holder_rows(
 def published_holders(
     lake: Lake, run: PublishedRun, group_id: str, is_requested: Callable[[str, int], bool], *, until_ms: int | None
 ) -> list[Row]:
-    """Of a published run, with the verdicts of the newest audit that is not later than `until_ms` and met the same
+    """Holders in a published run, with the verdicts of the newest audit not later than `until_ms` that met the same
     transactions."""
     every = read_published(lake, run, "open_transactions").to_pylist()
     rows = [row for row in every if group_id in row["group_ids"]]

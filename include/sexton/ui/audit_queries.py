@@ -69,7 +69,7 @@ def transaction_audit(
 
 
 def _forecasts(tables: PublishedTables, of_audit: str, instead_ms: int | None) -> list[IdForecast]:
-    """As `sexton.transactions.ids.forecast`, from the table: an id without expires_at_ms has an open transaction."""
+    """`sexton.transactions.ids.forecast` from the table: an id without expires_at_ms has an open transaction."""
     (known,) = tables.rows(f"SELECT max(expires_at_ms - updated_at_ms) AS expiration_ms FROM {of_audit}")
     in_force_ms = known["expiration_ms"] or DEFAULT_EXPIRATION_MS
     return [_forecast(tables, of_audit, each) for each in (in_force_ms, *([instead_ms] if instead_ms else []))]

@@ -16,7 +16,7 @@ from sexton.airflow.formats import register
 from sexton.numbers import RE2
 
 PREFIX = "/sexton"
-"""As in page_view.py, which is too heavy to import here."""
+"""The value of page_view.py, which is too heavy to import here."""
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]

@@ -112,7 +112,7 @@ def second(at_ms: int | None) -> str:
 
 
 def minute(at_ms: int | None) -> str:
-    """As `second`, without seconds if they are zero: `2026-11-21 04:00`."""
+    """`second` without seconds if they are zero: `2026-11-21 04:00`."""
     text = second(at_ms)
     return text.removesuffix(":00") if text.count(":") == 2 else text
 

@@ -66,7 +66,7 @@ _Numbers = npt.NDArray[np.int64]
 
 
 def _by_topic(partitions: pa.Table) -> tuple[pa.Array, pa.Array, _Numbers, _Numbers, _Numbers, _Numbers]:
-    """Of each topic its name, id, the row of its partition 0 and how many there are; of all rows the log's start and
+    """Each topic's name, id, row of its partition 0 and number of partitions; of all rows the log's start and
     end.
 
     Both of the latter end with one more, of no partition.

@@ -93,7 +93,7 @@ class CoordinatorView:
     """Loads a log partition of which the broker loses the leadership before a log_offset; None without the log."""
 
     def losing_leadership(self, group_id: str, leads_until: int) -> "CoordinatorView":
-        """The same broker, which loses the leadership of the group's log partition while it loads it.
+        """This broker, losing the leadership of the group's log partition while it loads it.
 
         UsageError if there is no log to load, or the group's log partition is not known.
         """

@@ -342,7 +342,7 @@ def refused(world: World, **rules: Any) -> str:
         ({"max_age_ms": 500}, "h old, allowed are"),
         ({"policy_sha256": "7" * 64}, "in force is 777"),
         ({"approved_by": "  "}, "plan not approved (pass --approved-by)"),
-        ({"sink": "log", "allow_log_sink": False}, "asked for twice"),
+        ({"sink": "log", "allow_log_sink": False}, "needs --allow-log-sink"),
         ({"recorded_retention_ms": 2 * HOUR_MS}, "the broker keeps offsets for 2h, as the snapshot recorded it"),
         ({"limits": DefaultLimits(max_offsets=1)}, "2 offsets would go; SEXTON_MAX_OFFSETS is 1"),
         ({"limits": DefaultLimits()}, "1 of 1 groups would lose something; SEXTON_MAX_SHARE_OF_GROUPS is 0.05"),

@@ -116,7 +116,7 @@ def test_what_cannot_be_looked_at_is_left_alone_and_said(tmp_path: Path) -> None
     right_before(world, "snapshot", lambda: setattr(world.cluster.faults, "read_fails", 1_000))
     summary = world.apply()
     assert (summary.counts, summary.exit_code) == ({"refused": 2}, 1)
-    assert errors(world) == {"it cannot be looked at: no broker answers"}
+    assert errors(world) == {"its group cannot be read: no broker answers"}
     world.cluster.between = lambda name: None
     world.cluster.faults.read_fails = 0
     assert world.apply().counts == {"done": 2}

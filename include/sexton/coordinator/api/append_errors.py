@@ -17,7 +17,7 @@ class Operation(Enum):
     OFFSET_COMMIT = "offset commit"
     """Plain or transactional; also all other writes of a 4.x coordinator for a client."""
     OFFSET_FETCH = "offset fetch"
-    """Of stable offsets: in 4.x it takes its turn among the writes. Before, fetches wait for none."""
+    """A fetch of stable offsets: in 4.x it takes its turn among the writes; before, it waits for none."""
     STORE_GROUP = "store group"
     """The record of a classic group, when a rebalance has ended."""
 

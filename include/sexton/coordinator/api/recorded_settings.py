@@ -21,6 +21,6 @@ class Recorded:
     """Broker ids by log partition."""
 
     def with_codec(self, codec: int) -> "Recorded":
-        """The same, of a broker that writes in that codec."""
+        """These settings with another codec of the broker."""
         of_topic = {name: value for name, value in self.topic_settings.items() if name != TOPIC_CODEC}
         return replace(self, broker_settings={**self.broker_settings, CODEC: str(codec)}, topic_settings=of_topic)

@@ -67,7 +67,7 @@ class LoadedMember:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "LoadedMember":
-        """Of a row of the table `members`, or of `Group.to_member_rows`."""
+        """A member from a row of the table `members`, or of `Group.to_member_rows`."""
         assignment = row["assignment"]
         instances = row["static_instance_ids"]
         epochs = (text.rpartition("@") for text in row["assignment_epochs"] or ())

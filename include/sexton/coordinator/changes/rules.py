@@ -23,7 +23,7 @@ FINAL_TYPES = frozenset({2, 3, 11, 17})
 SLACK_MS = 5_000
 """How long before its records' timestamp a sweep may have read its clock."""
 SLOW_SLACK_MS = MINUTE_MS
-"""As SLACK_MS, where the sweep of a whole broker appends a batch after the other."""
+"""SLACK_MS where the sweep of a whole broker appends one batch after the other."""
 _NEVER_MS = 1 << 62
 
 

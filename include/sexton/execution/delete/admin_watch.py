@@ -24,7 +24,7 @@ WATCH_S = 1.0
 NOT_FOUND = "GROUP_ID_NOT_FOUND"
 NO_ANSWER_GONE = "a call had no answer, and an admin snapshot shows that it is gone"
 OPEN_TRANSACTION = "a transaction that is open may change it"
-_STILL_THERE = "no answer came, and it is still there"
+_STILL_THERE = "the request timed out; the offset still exists"
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class AdminWatch:
     ) -> tuple[list[PlannedRow], list[Result]]:
         """The rows that are as the plan saw them, and the results of the others."""
         if now.error is not None:
-            why = f"it cannot be looked at: {now.error}"
+            why = f"its group cannot be read: {now.error}"
             return [], [Result.of(row.item_id, "refused", why) for row in rows]
         changed = _change(self.then[group.group_id], now)
         fresh: list[PlannedRow] = []
@@ -122,13 +122,13 @@ class AdminWatch:
                 if row.item_id in context.status.doubtful:
                     results.append(self._gone_by_doubtful_call(row))
                 else:
-                    results.append(Result.of(row.item_id, "gone", "somebody else has removed it"))
+                    results.append(Result.of(row.item_id, "gone", "already deleted by another client"))
             elif changed is not None:
                 results.append(Result.of(row.item_id, "changed_since", changed, found=_newer(row, now)))
             elif key in now.unstable:
                 results.append(Result.of(row.item_id, "changed_since", OPEN_TRANSACTION))
             elif now.offsets[key] != row.item.before.as_committed:
-                why = "the committed offset is another"
+                why = "the committed offset has changed"
                 results.append(Result.of(row.item_id, "changed_since", why, found=_newer(row, now)))
             else:
                 fresh.append(row)

@@ -127,7 +127,7 @@ def _refusal(
         if sink != "dry_run":
             check_retention(plan, rules, live_ms=identity.retention_ms)
         if sink == "log" and not rules.allow_log_sink:
-            raise Refused("writing into the log itself has to be asked for twice", fix="read docs/apply.md first")
+            raise Refused("sink `log` also needs --allow-log-sink", fix="read docs/apply.md first")
         if sink == "log" and not plan.record.basis.needs_log:
             raise Refused(
                 "the plan was made from admin snapshots (coverage admin): its offsets have no known place in the log, "

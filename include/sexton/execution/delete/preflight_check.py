@@ -59,7 +59,9 @@ def compare(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedR
         if tombstone is not None and row.item_id in context.status.intended:
             ours.append(row)
         elif tombstone is not None and not is_back:
-            results.append(Result.of(row.item_id, "gone", "somebody else has removed it", written=tombstone.written_at))
+            results.append(
+                Result.of(row.item_id, "gone", "already deleted by another client", written=tombstone.written_at)
+            )
         elif changed is not None:
             results.append(Result.of(row.item_id, "changed_since", changed[0], found=changed[1]))
         elif (result := _offset_change(row, stable, plain, as_of_ms=context.plan.record.as_of_ms)) is not None:
@@ -149,7 +151,7 @@ def _offset_change(row: PlannedRow, stable: Offsets, plain: Offsets, *, as_of_ms
     stamp_ms = item.before.commit_timestamp_ms
     if stamp_ms is not None and stamp_ms > as_of_ms:
         return Result.of(
-            item.item_id, "refused", f"it is stamped {stamp_ms} ms, after the instant of the plan: never early"
+            item.item_id, "refused", f"its commit timestamp, {stamp_ms} ms, is later than the plan's as_of"
         )
     now, unstable = plain.get(row.topic_partition), stable.get(row.topic_partition)
     if now is None and unstable is None:
@@ -159,7 +161,7 @@ def _offset_change(row: PlannedRow, stable: Offsets, plain: Offsets, *, as_of_ms
         return Result.of(item.item_id, "changed_since", "a transaction that is open may change it")
     for answer in (now, unstable):
         if not _equals(item.before, answer):
-            return Result.of(item.item_id, "changed_since", "the committed offset is another", found=_value(answer))
+            return Result.of(item.item_id, "changed_since", "the committed offset has changed", found=_value(answer))
     return None
 
 

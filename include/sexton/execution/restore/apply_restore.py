@@ -305,7 +305,7 @@ def _settled_outcome(item_id: ItemId, row: RestoreRow, group: GroupView, answer:
     """What came of an item, by an admin snapshot alone."""
     now = group.offsets.get((row.topic, row.partition))
     if group.error is not None:
-        return Result.of(item_id, "unknown", f"what came of the commit cannot be looked at: {group.error}")
+        return Result.of(item_id, "unknown", f"what came of the commits group cannot be read: {group.error}")
     if now == row.put:
         return Result.of(item_id, "done")
     if answer.is_settled:

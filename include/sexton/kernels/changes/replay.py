@@ -128,7 +128,7 @@ class _Changer(Folder):
         return begin, int(beyond[0]) if len(beyond) else len(frames)
 
     def fold_frame(self, data: Bytes, frame: Sequence[int]) -> bool:
-        """As the fold does; also reads the records to see whether log_offsets are missing."""
+        """Replay a batch, and read its records to see whether log_offsets are missing."""
         found = read_frame(data.data, frame)
         if isinstance(found, Batch):
             records = list(read_records(found, cap_bytes=self.cap_bytes))

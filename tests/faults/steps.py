@@ -12,7 +12,7 @@ import json
 import sys
 import zlib
 from pathlib import Path
-from types import CodeType, FrameType, SimpleNamespace
+from types import CodeType, FrameType
 from typing import Any
 
 import numba
@@ -57,11 +57,7 @@ class Rows:
 
 
 def _uncompiled(function: Any = None, **_: Any) -> Any:
-    def keep(found: Any) -> Any:
-        found._cache = SimpleNamespace(_cache_file=SimpleNamespace(_cache_path="", _index_name="none.nbi"))
-        return found
-
-    return keep if function is None else keep(function)
+    return _uncompiled if function is None else function
 
 
 def _number(size: int, order: str) -> Any:

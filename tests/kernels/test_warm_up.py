@@ -38,6 +38,19 @@ def test_every_entry_is_compiled_for_one_kind_of_arrays() -> None:
         assert pool.submit(_compiled_for_several_kinds).result() == []
 
 
+def test_what_is_compiled_is_loaded_without_what_only_a_compilation_needs() -> None:
+    """In a process of its own, after one that has compiled what was not yet."""
+    for once in (warm_up, _loaded_registries):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            found = pool.submit(once).result()
+    assert found == set()
+
+
+def _loaded_registries() -> set[str]:
+    warm_up()
+    return {"numba.np.linalg", "numba.typed.typeddict"} & set(sys.modules)
+
+
 def _compiled_for_several_kinds() -> list[str]:
     warm_up()
     return [entry.__name__ for entry in ENTRIES if len(entry.nopython_signatures) != 1]

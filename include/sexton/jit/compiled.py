@@ -17,7 +17,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from numba import njit
 from numba.core import config
-from numba.core.caching import IndexDataCacheFile
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.runtime import rtsys
 
 _PACKAGE = Path(__file__).parents[1]
 SHARED = ("jit", "log", "kernels")
@@ -52,12 +53,12 @@ def compiled(function: Callable[..., Any]) -> Any:
     layout of their arrays: code with an old layout would write anywhere. So a function is stale if its own file or any
     file of the SHARED packages has changed.
     """
-    return _stamped(function, njit(cache=True, nogil=True)(function))
+    return _cached(function, njit(nogil=True)(function))
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """`compiled` and inlined, for functions that run for every record: a call would pass each pointer of a state."""
-    return _stamped(function, njit(cache=True, nogil=True, forceinline=True)(function))
+    return _cached(function, njit(nogil=True, forceinline=True)(function))
 
 
 class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]  # numba is untyped
@@ -83,14 +84,31 @@ class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]  # numba is untyped
             return {}
 
 
-def _stamped(function: Callable[..., Any], dispatcher: Any) -> Any:
-    file = dispatcher._cache._cache_file
-    source = Path(function.__code__.co_filename)
-    base, stamp = file._index_name.removesuffix(".nbi"), _stamp_of(source)
-    shipped = None
-    if source.is_relative_to(_PACKAGE):
-        shipped = _CacheFile(str(SHIPPED / source.parent.relative_to(_PACKAGE)), base, stamp)
-    dispatcher._cache._cache_file = _CacheFile(file._cache_path, base, stamp, shipped=shipped)
+class _Cache(FunctionCache):  # type: ignore[misc]  # as above
+    """A function's cache, which loads what is compiled without all that a compilation needs.
+
+    Before it loads, numba's own fills the registries of whatever it can compile, which takes longer than all that a
+    small log asks of the kernels. A compilation fills them itself.
+    """
+
+    _cache_file: Any
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        file, source = self._cache_file, Path(function.__code__.co_filename)
+        base, stamp = file._index_name.removesuffix(".nbi"), _stamp_of(source)
+        shipped = None
+        if source.is_relative_to(_PACKAGE):
+            shipped = _CacheFile(str(SHIPPED / source.parent.relative_to(_PACKAGE)), base, stamp)
+        self._cache_file = _CacheFile(file._cache_path, base, stamp, shipped=shipped)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)  # the allocator of arrays, to which all code is linked
+        return self._load_overload(sig, target_context)
+
+
+def _cached(function: Callable[..., Any], dispatcher: Any) -> Any:
+    dispatcher._cache = _Cache(function)
     return dispatcher
 
 

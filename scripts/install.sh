@@ -55,6 +55,7 @@ if ! .venv/bin/uv pip sync --quiet --compile-bytecode --python "$python" --requi
     "$python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.txt
 fi
 .venv/bin/uv pip install --quiet --python "$python" --offline --no-deps --no-build-isolation --editable .
+"$python" -m compileall -q include dags # where PYTHONDONTWRITEBYTECODE is set, each command would compile it all
 
 echo "install: jars"
 "$python" -m sexton.kafka.jars ensure

@@ -4,15 +4,19 @@ Text from a log passes through `names` and Jinja2's autoescaping, which is alway
 forbids scripts and requests with a Content-Security-Policy.
 """
 
+from contextlib import suppress
 from functools import lru_cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, ChoiceLoader, Environment, FileSystemBytecodeCache, PackageLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from sexton import figures
 from sexton.report.names import NAME_CELLS, harmless, short, visible
+from sexton.settings import settings
 
 
 def render(template: str, **values: Any) -> str:
@@ -30,6 +34,15 @@ def _spelled_out(value: object) -> object:
     return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+class _Compiled(FileSystemBytecodeCache):
+    """Templates that are compiled already; without a place to keep them each process compiles its own."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError):
+            Path(self.directory).mkdir(parents=True, exist_ok=True)
+            super().dump_bytecode(bucket)
+
+
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     return new_environment()
@@ -44,6 +57,7 @@ def new_environment(*loaders: BaseLoader) -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=_Compiled(str(settings().cache / "templates")),
     )
     environment.filters.update(
         count=figures.count,

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
 from sexton.errors import SetupError
 from sexton.settings import variable
 
@@ -60,6 +58,8 @@ def unmet(*, missing: bool = False) -> list[str]:
     except metadata.PackageNotFoundError:
         return []  # run from its source
     found, extra = [], "pipeline" if has_pipeline() else ""
+    from packaging.requirements import Requirement  # late: most processes only ask for versions
+
     for need in map(Requirement, needs):
         if need.marker is not None and not need.marker.evaluate({"extra": extra}):
             continue

@@ -581,8 +581,9 @@ def test_a_question_to_a_run_needs_no_compiler(tmp_path):
 
 
 def test_a_question_to_a_log_needs_no_spark_and_no_pandas():
-    """Nor SciPy: pyarrow and numba would import both, and they are installed here."""
-    code, _, err = loaded("pyspark airflow great_expectations kafka pandas scipy", "fetch", "classic-1", *SEGMENTS)
+    """Nor SciPy and cffi: pyarrow and numba would import them, and they are installed here."""
+    heavy = "pyspark airflow great_expectations kafka pandas scipy cffi"
+    code, _, err = loaded(heavy, "fetch", "classic-1", *SEGMENTS)
     assert (code, err) == (0, "")
 
 

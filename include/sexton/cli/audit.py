@@ -61,8 +61,10 @@ def audit(
     with engine_here("sexton audit", quiet=json, reads=replay.folders) as engine:
         from sexton.pipeline.standalone import run_audit
         from sexton.report import write_report
+        from sexton.runs.engine import keep_imports
         from sexton.summary import summary_json
 
+        keep_imports()
         record = run_audit(engine, replay.replay("audit"), out, rules)
     print_doubts(record.profile_doubts)
     summary = write_report(out)

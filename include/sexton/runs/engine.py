@@ -398,9 +398,9 @@ class Making(Generic[T, R]):
 
 
 def keep_imports() -> None:
-    """Freeze what a worker's first task has imported: Spark uses it again, and it is garbage for no later one.
+    """Freeze what is imported by now, so that no collection scans it: a tenth of a second each, one at the end, too.
 
-    Spark's worker collects garbage after every task: a quarter of a second over all that the kernels consist of.
+    In a worker that Spark uses again this is what its first task has imported: Spark collects after every task.
     """
     if not gc.get_freeze_count():
         gc.freeze()

@@ -16,7 +16,7 @@ import pytest
 from numba.core import config
 
 from sexton.jit import compiled
-from sexton.kernels import columns, commit_rows, encode_batches, growth, inflate, loading, merge, scan
+from sexton.kernels import columns, commit_rows, encode_batches, encode_keys, growth, inflate, loading, merge, scan
 from sexton.kernels.checkpoint import restore
 from sexton.kernels.codecs import zstd
 from sexton.kernels.warm_up import warm_up
@@ -25,7 +25,8 @@ PACKAGE = Path(compiled.__file__).parents[1]
 DECORATORS = {"compiled", "inlined"}
 ENTRIES = [
     columns._gather, columns._gather_canonical, columns._write_ids, commit_rows._read, encode_batches._divide,
-    encode_batches._write_headers, encode_batches._write_records, inflate._inflate_rows, merge._absorb,
+    encode_batches._write_headers, encode_batches._write_records, encode_keys._write_numbers,
+    encode_keys._write_texts, inflate._inflate_rows, merge._absorb,
     merge.count_live_keys, loading.fold_batches, scan.open_batches, restore._restore_groups, restore._restore_keys,
     restore._restore_producers, restore._restore_pending, growth.fill_group_slots, growth.fill_key_slots,
     growth.fill_producer_slots, growth.move_texts, zstd._join, zstd._split,

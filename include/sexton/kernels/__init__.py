@@ -12,7 +12,7 @@ names are the same where both have the function.
     layout, growth, index, pending_rows                   columns, memory, hash tables
     canonical, checkpoint                                 a fold as tables and files
     changes                                               what changed between two cuts
-    encode_batches                                        the record batches of planned tombstones
+    encode_keys, encode_batches                           the keys and record batches of planned tombstones
 
 Expiry is not here: `verdicts.expiry` judges the tables. `warm_up` compiles everything ahead of time.
 """

@@ -82,8 +82,8 @@ def encode_tombstone_batches(
         return EncodedBatches(data=data, sizes=found)
     if not len(keys):
         return EncodedBatches(data=b"", sizes=[])
-    ends, key_bytes = _spans(keys)
-    group_ends, group_bytes = _spans(group_ids) if profile.batch_per_group else (_NO_ENDS, key_bytes)
+    ends, key_bytes = value_spans(keys)
+    group_ends, group_bytes = value_spans(group_ids) if profile.batch_per_group else (_NO_ENDS, key_bytes)
     firsts, sizes = np.empty(len(keys) + 1, np.int64), np.empty(len(keys), np.int64)
     count = _divide(ends, group_ends, group_bytes, max_batch_bytes, firsts, sizes)
     firsts, sizes = firsts[: count + 1], sizes[:count]
@@ -106,7 +106,7 @@ def _header(profile: Profile, topic: TopicSettings, *, log_offset: int, as_of_ms
     return as_u8(one[:HEADER_BYTES])
 
 
-def _spans(column: pa.Array | pa.ChunkedArray) -> tuple[Int64s, Bytes]:
+def value_spans(column: pa.Array | pa.ChunkedArray) -> tuple[Int64s, Bytes]:
     """Where each value ends in the bytes, after where the first one begins."""
     values = column.cast(pa.large_binary())
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
@@ -188,11 +188,11 @@ def _write_headers(firsts: Any, sizes: Any, header: Any, base_offset: int, out: 
     for batch in range(len(sizes)):
         size, count = sizes[batch], firsts[batch + 1] - firsts[batch]
         copy_bytes(target, at, source, 0, HEADER_BYTES)
-        _write_number(target, at, base_offset + firsts[batch], 8)
-        _write_number(target, at + _SIZE_AT, size - _SIZE_END, 4)
-        _write_number(target, at + _LAST_DELTA_AT, count - 1, 4)
-        _write_number(target, at + _COUNT_AT, count, 4)
-        _write_number(target, at + _CRC_AT, np.int64(crc32c_of(target, at + _CRC_END, at + size)), 4)
+        write_number(target, at, base_offset + firsts[batch], 8)
+        write_number(target, at + _SIZE_AT, size - _SIZE_END, 4)
+        write_number(target, at + _LAST_DELTA_AT, count - 1, 4)
+        write_number(target, at + _COUNT_AT, count, 4)
+        write_number(target, at + _CRC_AT, np.int64(crc32c_of(target, at + _CRC_END, at + size)), 4)
         at += size
 
 
@@ -223,7 +223,7 @@ def _write_varint(out: Any, at: int, value: int) -> int:
 
 
 @inlined
-def _write_number(out: Any, at: int, value: int, size: int) -> None:
+def write_number(out: Any, at: int, value: int, size: int) -> None:
     """Write a big-endian number of `size` bytes."""
     for i in range(size):
         out[at + i] = np.uint8((value >> (8 * (size - 1 - i))) & 0xFF)

@@ -13,6 +13,7 @@ from sexton.kernels.columns import spans, strings
 from sexton.kernels.commit_rows import commit_rows
 from sexton.kernels.divide import Divider, fold_bucket
 from sexton.kernels.encode_batches import encode_tombstone_batches
+from sexton.kernels.encode_keys import encode_keys
 from sexton.kernels.fold import PartialFold, fold_task, merge, read_only
 from sexton.kernels.growth import move_texts, reserve
 from sexton.kernels.merge import prune_dead
@@ -73,6 +74,7 @@ def warm_up() -> None:
     for _, _, rows, _ in commit_rows(data, next(frames(data)), cap_bytes=len(log)):
         spans(data, rows[:1, L.Q_KEY], rows[:1, L.Q_KEY_SIZE])
         strings(data, rows[:1, L.Q_TEXT_AT], rows[:1, L.Q_TEXT_SIZE])
+    encode_keys(pa.table({"record_type": [1], "group_id": ["g"], "topic": ["t"], "partition": [0]}))
     for profile, name in ((NEWEST, NONE), (profile_of("group_metadata_manager"), LZ4)):
         groups, keys = pa.array(["g"]), pa.array([_KEY])
         encode_tombstone_batches(groups, keys, base_offset=0, as_of_ms=0, profile=profile, codec=name)

@@ -26,8 +26,8 @@ from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import TombstonesHash, plan_id
 from sexton.failpoints import failpoint
 from sexton.kernels.encode_batches import EncodedBatches, encode_tombstone_batches
+from sexton.kernels.encode_keys import encode_keys
 from sexton.pipeline.misplaced import in_several
-from sexton.plans.encode_keys import encode_keys
 from sexton.plans.limits import policy_of
 from sexton.plans.plan import FOLDER, TOMBSTONES_FOLDER, WRITTEN_TOMBSTONES, Batches
 from sexton.plans.plan_content import PlanPart, content_of, part_of

@@ -17,10 +17,10 @@ from sexton.coordinator.profiles import profile_of
 from sexton.coordinator.tombstones import plan_id, tombstones_sha256
 from sexton.errors import Refused, UsageError
 from sexton.kernels.encode_batches import encode_tombstone_batches
+from sexton.kernels.encode_keys import encode_keys
 from sexton.log import codec as codecs
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.log.entry import CODECS
-from sexton.plans.encode_keys import encode_keys
 from sexton.plans.plan import MANIFEST, TOMBSTONES_FOLDER, UNDO_FOLDER, Plan
 from sexton.verdicts.expiry import is_of_offset
 

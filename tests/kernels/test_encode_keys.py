@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sexton.plans import encode_keys as plan_keys
-from sexton.plans.encode_keys import encode_keys
+from sexton.kernels import encode_keys as kernel
+from sexton.kernels.encode_keys import encode_keys
 from sexton.records import RECORD_TYPES
 from sexton.records.schema import Text
 from tests.record_fields import encode_key
@@ -39,11 +39,11 @@ def by_row(table: pa.Table) -> list[bytes]:
     ]
 
 
-@given(st.lists(rows(), max_size=30), st.integers(1, 7))
-def test_equals_the_obvious_version(some: list[dict[str, Any]], chunk_rows: int) -> None:
+@given(st.lists(rows(), max_size=30), st.integers(1, 99))
+def test_equals_the_obvious_version(some: list[dict[str, Any]], chunk_bytes: int) -> None:
     table = pa.Table.from_pylist(some, schema=SCHEMA)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan_keys, "_CHUNK_ROWS", chunk_rows)
+        patch.setattr(kernel, "_CHUNK_BYTES", chunk_bytes)
         assert encode_keys(table).to_pylist() == by_row(table)
 
 

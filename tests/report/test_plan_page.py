@@ -44,13 +44,14 @@ def plan_of(
     cause = record.pop("cause", "broker_retention")
     offsets = [
         {"group_id": group, "topic": topic, "partition": number}
-        for group, count in lost.items()
+        for group, count in sorted(lost.items(), key=lambda item: item[0].encode())
         for number in range(count)
     ]
     rows = [
         {"record_type": OFFSET, "cause": cause, "target_log_partition": 0, **row, "target_log_offset": number}
         for number, row in enumerate(offsets)
     ] + [{"record_type": GROUP_METADATA, "group_id": group, "cause": "group_empty"} for group in deleted]
+    rows.sort(key=lambda row: str(row["group_id"]).encode())
     tombstones = pa.Table.from_pylist(
         [{"plan_id": PLAN_ID, "log_partition": 0, **row} for row in rows], schema=TOMBSTONES
     )
@@ -79,7 +80,7 @@ def plan_of(
     )
     verdicts = pa.Table.from_pylist([told] * len(offsets), schema=pa.schema(schema))
     own = pa.Table.from_pylist(groups, schema=pa.schema(of_groups))
-    shown = shown_of(tombstones, undo, verdicts, own)
+    shown = shown_of(tombstones, undo, verdicts, pa.array(range(len(offsets)), pa.int64()), own)
     return PlanContent(record=PlanRecord(**facts), shown=shown), tombstones, undo
 
 

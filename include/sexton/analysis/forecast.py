@@ -63,8 +63,14 @@ def forecast_of(
         until_ms = as_of_ms + HORIZON_DAYS[-1] * DAY_MS
         going = named_rules(policy, going, groups, held, as_of_ms=as_of_ms, until_ms=until_ms)
     by, own = going["by"].combine_chunks().dictionary_encode(), _Groups.of(held, groups, profile=profile)
-    numbers = {"group": own.of_row[np.asarray(going["row"])], "by": by.indices, "at_ms": going["at_ms"]}
-    some = [_within(pa.table(numbers), days, own, by.dictionary, as_of_ms=as_of_ms) for days in HORIZON_DAYS]
+    keys = own.of_row[np.asarray(going["row"])].astype(np.int64) * len(by.dictionary) + np.asarray(by.indices)
+    by_key = np.argsort(keys, kind="stable")
+    keys, at_ms = keys[by_key], np.asarray(going["at_ms"])[by_key]
+    some = [
+        _within(keys[is_near], at_ms[is_near], days, own, by.dictionary)
+        for days in HORIZON_DAYS
+        for is_near in [at_ms <= as_of_ms + days * DAY_MS]
+    ]
     names = [name for name in TABLES[TABLE].column_names if name != "log_partition"]
     order = [("group_id", "ascending"), ("horizon_days", "ascending"), ("by", "ascending")]
     return pa.concat_tables(some).select(names).sort_by(order)
@@ -122,21 +128,24 @@ def named_rules(
     return pa.concat_tables([going.filter(pc.is_valid(going["by"])), open_ones])
 
 
-def _within(going: pa.Table, days: int, groups: "_Groups", by: pa.Array, *, as_of_ms: int) -> pa.Table:
-    """The rows of one horizon; `going` has group and cause as numbers: those of `groups`, and of `by`."""
-    some = going.filter(pc.less_equal(going["at_ms"], as_of_ms + days * DAY_MS))
-    counted = some.group_by(["group", "by"]).aggregate([([], "count_all"), ("at_ms", "min"), ("at_ms", "max")])
-    own = np.asarray(counted["group"])
-    is_whole = groups.leaves & (np.bincount(some["group"], minlength=len(groups.counts)) == groups.counts)
+def _within(
+    keys: npt.NDArray[np.int64], at_ms: npt.NDArray[np.int64], days: int, groups: "_Groups", by: pa.Array
+) -> pa.Table:
+    """The rows of one horizon, of the offsets that expire until then: `keys`, in order, are the number of the group
+    times the length of `by`, and of the cause in it."""
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    counts = np.diff(starts, append=len(keys))
+    own, causes = np.divmod(keys[starts], max(len(by), 1))
+    is_whole = groups.leaves & (np.bincount(own, counts, minlength=len(groups.counts)) == groups.counts)
     return pa.table(
         {
             "group_id": groups.ids.take(pa.array(own)),
-            "horizon_days": pa.repeat(pa.scalar(days, pa.int32()), counted.num_rows),
-            "by": by.take(counted["by"].combine_chunks()),
-            "offset_count": counted["count_all"],
+            "horizon_days": pa.repeat(pa.scalar(days, pa.int32()), len(own)),
+            "by": by.take(pa.array(causes)),
+            "offset_count": counts,
             "is_whole_group": pa.array(is_whole[own]),
-            "first_expires_at_ms": counted["at_ms_min"],
-            "last_expires_at_ms": counted["at_ms_max"],
+            "first_expires_at_ms": np.minimum.reduceat(at_ms, starts),
+            "last_expires_at_ms": np.maximum.reduceat(at_ms, starts),
         }
     )
 

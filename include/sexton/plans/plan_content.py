@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
+from itertools import islice
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -114,10 +116,10 @@ def part_of(
     `tombstones` have the column target_row (verdicts.expiry.plan): a row of the offsets held where they were read.
     `held` (runs.judging.read_held) and `groups` are those of the shard. Misplaced groups and their values are read.
     """
-    undo, verdicts, by_broker = _undo(folder, record, shard, offset_rows(tombstones), held)
+    undo, verdicts, at = _undo(folder, record, shard, offset_rows(tombstones.select(_TARGET)), held)
     policy = policy_of(record)
     judged = None if policy is None else folder.read_table("offset_verdicts", shard, list(VERDICTS))
-    kept = undo["group_id"].filter(pc.not_equal(by_broker["broker_verdict"], "expire"))
+    kept = undo["group_id"].filter(pc.not_equal(verdicts["broker_verdict"], "expire").take(at))
     own = groups if _is_home(tombstones, shard) else _groups_of(folder, tombstones)
     part = PlanPart(
         shard=shard,
@@ -126,14 +128,14 @@ def part_of(
             offsets=undo.num_rows,
             group_records=tombstones.num_rows - undo.num_rows,
             groups_losing=len(pc.unique(tombstones["group_id"])),
-            groups_deleted=len(pc.unique(_group_rows(tombstones)["group_id"])),
+            groups_deleted=len(pc.unique(_group_rows(tombstones.select(_GROUP_OF))["group_id"])),
             groups_total=groups.num_rows,
         ),
         beyond=Beyond(offsets=len(kept), groups=len(pc.unique(kept))),
         losses=losses_of(tombstones, policy),
         unheeded=None if policy is None else unheeded(policy, judged),
         totals=Counter() if judged is None else owner_totals(judged),
-        shown=shown_of(tombstones, undo, verdicts, own),
+        shown=shown_of(tombstones, undo, verdicts, at, own),
     )
     return part, undo
 
@@ -192,6 +194,8 @@ def content_of(record: RunRecord, parts: Sequence[PlanPart], batches: Sequence[B
     )
 
 
+_TARGET = ["record_type", "target_log_partition", "target_row"]
+_GROUP_OF = ["record_type", "group_id"]
 _COUNTS = ("tombstones", "offsets", "group_records", "groups_losing", "groups_deleted", "groups_total")
 
 
@@ -205,18 +209,21 @@ def _warnings(record: RunRecord) -> list[str]:
 
 
 def losses_of(tombstones: pa.Table, policy: Policy | None = None) -> list[Losses]:
-    """What is removed for each cause, by cause."""
-    offsets, of_groups = offset_rows(tombstones), _group_rows(tombstones)
-    last = offsets.group_by("group_id", use_threads=False).aggregate([("cause", "last")])
-    deleted = of_groups.group_by("group_id", use_threads=False).aggregate([("cause", "first")])
-    of_offset = last["cause_last"].take(pc.index_in(deleted["group_id"], value_set=last["group_id"].combine_chunks()))
-    causes = pc.value_counts(pc.coalesce(of_offset, deleted["cause_first"]))
-    deleted_by = {item["values"]: item["counts"] for item in causes.to_pylist()}
-    lost = offsets.group_by("cause").aggregate([([], "count_all"), ("group_id", "count_distinct")]).to_pylist()
-    by_cause = {row["cause"]: (row["count_all"], row["group_id_count_distinct"]) for row in lost}
+    """What is removed for each cause, by cause; `tombstones` are in their order."""
+    coded, is_offset = tombstones["cause"].combine_chunks().dictionary_encode(), is_of_offset(tombstones).to_numpy()
+    causes, group, count = np.asarray(coded.indices), _group_numbers(tombstones), len(coded.dictionary)
+    of_group = np.flatnonzero(~is_offset)
+    first = of_group[np.diff(group[of_group], prepend=-1) != 0]
+    before = np.maximum(first - 1, 0)
+    last = np.where(group[before] == group[first], before, first)  # of its offsets, which stand before, if it loses any
+    pairs = np.unique((group * count + causes)[is_offset]) % max(count, 1)
+    counted = (np.bincount(some, minlength=count).tolist() for some in (causes[is_offset], pairs, causes[last]))
     found = []
-    for cause in sorted({*by_cause, *deleted_by}):
-        offset_count, group_count = by_cause.get(cause, (0, 0))
+    for cause, offset_count, group_count, deleted_count in sorted(
+        zip(coded.dictionary.to_pylist(), *counted, strict=True)
+    ):
+        if not (offset_count or deleted_count):
+            continue  # of a group that goes with its offsets
         rule = None if policy is None else entry_of(policy, cause)
         found.append(
             Losses(
@@ -226,10 +233,18 @@ def losses_of(tombstones: pa.Table, policy: Policy | None = None) -> list[Losses
                 ticket=rule.ticket if rule else None,
                 offsets=offset_count,
                 groups=group_count,
-                deleted_groups=deleted_by.get(cause, 0),
+                deleted_groups=deleted_count,
             )
         )
     return found
+
+
+def _group_numbers(rows: pa.Table) -> npt.NDArray[np.int64]:
+    """The number of each row's group, from 0 on; the rows of a group stand together."""
+    names = rows["group_id"]
+    changes = np.zeros(len(names), np.int64)
+    changes[1:] = pc.not_equal(names.slice(1), names.slice(0, max(len(names) - 1, 0))).to_numpy()
+    return np.cumsum(changes)
 
 
 def joined_losses(parts: Sequence[Sequence[Losses]]) -> list[Losses]:
@@ -256,14 +271,14 @@ def _group_rows(tombstones: pa.Table) -> pa.Table:
     return tombstones.filter(pc.invert(is_of_offset(tombstones)))
 
 
-def shown_of(tombstones: pa.Table, undo: pa.Table, verdicts: pa.Table, groups: pa.Table) -> ShownGroups:
-    """What the page shows of some tombstones: `undo` and `verdicts` (VERDICT) have a row for each that removes an
-    offset, `groups` (GROUP) one for each group that loses any."""
-    deleted = pc.unique(_group_rows(tombstones)["group_id"])
+def shown_of(tombstones: pa.Table, undo: pa.Table, verdicts: pa.Table, at: pa.Array, groups: pa.Table) -> ShownGroups:
+    """What the page shows of some tombstones: `undo` has a row for each that removes an offset, whose verdict is row
+    `at` of `verdicts` (VERDICT), `groups` (GROUP) one for each group that loses any."""
+    deleted = pc.unique(_group_rows(tombstones.select(_GROUP_OF))["group_id"])
     losing = pc.unique(undo["group_id"])
     bare = deleted.filter(pc.invert(pc.is_in(deleted, value_set=losing)))
     return ShownGroups(
-        groups=_first_groups(tombstones, undo, verdicts, groups, deleted),
+        groups=_first_groups(tombstones, undo, verdicts, at, groups, deleted),
         groups_with_offsets=len(losing),
         bare=bare.slice(0, NAMES_SHOWN).to_pylist(),
         bare_count=len(bare),
@@ -284,35 +299,34 @@ def _most_first(loss: GroupLoss) -> tuple[int, bytes]:
 
 
 def _first_groups(
-    tombstones: pa.Table, undo: pa.Table, verdicts: pa.Table, groups: pa.Table, deleted: pa.Array
+    tombstones: pa.Table, undo: pa.Table, verdicts: pa.Table, at: pa.Array, groups: pa.Table, deleted: pa.Array
 ) -> list[GroupLoss]:
     """Groups, the largest losses first, then by id."""
     if not undo.num_rows:
         return []
-    numbered = undo.select(["group_id"]).append_column("row", pa.array(np.arange(undo.num_rows)))
-    sums = numbered.group_by("group_id").aggregate([([], "count_all"), ("row", "min")])
-    order = [("count_all", "descending"), ("group_id", "ascending")]
-    first = sums.take(pc.select_k_unstable(sums, GROUPS_SHOWN, sort_keys=order)).to_pylist()
-    wanted = pa.array([row["group_id"] for row in first], pa.string())
+    starts = np.flatnonzero(np.diff(_group_numbers(undo), prepend=-1))
+    counts = np.diff(starts, append=undo.num_rows)
+    largest = np.argsort(-counts, kind="stable")[:GROUPS_SHOWN]
+    starts, counts = starts[largest], counts[largest]
+    shown = [np.arange(start, start + min(count, ROWS_SHOWN)) for start, count in zip(starts, counts, strict=True)]
+    rows = pa.array(np.concatenate(shown))
+    causes = tombstones["cause"].filter(is_of_offset(tombstones)).take(rows)
+    each = zip(undo.take(rows).to_pylist(), verdicts.take(at.take(rows)).to_pylist(), causes.to_pylist(), strict=True)
+    wanted = undo["group_id"].take(pa.array(starts)).combine_chunks()
     facts = {row["group_id"]: row for row in groups.filter(pc.is_in(groups["group_id"], value_set=wanted)).to_pylist()}
     gone = set(deleted.filter(pc.is_in(deleted, value_set=wanted)).to_pylist())
-    causes = tombstones["cause"].filter(is_of_offset(tombstones))
-    found = []
-    for row in first:
-        start, count = row["row_min"], min(row["count_all"], ROWS_SHOWN)
-        some = (each.slice(start, count).to_pylist() for each in (undo, verdicts, causes))
-        found.append(
-            GroupLoss(
-                group_id=row["group_id"],
-                group_type=facts[row["group_id"]]["group_type"],
-                state=facts[row["group_id"]]["state"],
-                offsets=row["count_all"],
-                offset_count=facts[row["group_id"]]["offset_count"],
-                is_deleted=row["group_id"] in gone,
-                rows=[_loss(*one) for one in zip(*some, strict=True)],
-            )
+    return [
+        GroupLoss(
+            group_id=name,
+            group_type=facts[name]["group_type"],
+            state=facts[name]["state"],
+            offsets=count,
+            offset_count=facts[name]["offset_count"],
+            is_deleted=name in gone,
+            rows=[_loss(*one) for one in islice(each, min(count, ROWS_SHOWN))],
         )
-    return found
+        for name, count in zip(wanted.to_pylist(), counts.tolist(), strict=True)
+    ]
 
 
 def _loss(value: dict[str, Any], verdict: dict[str, Any], cause: str) -> OffsetLoss:
@@ -340,31 +354,25 @@ def _groups_of(folder: RunFolder, tombstones: pa.Table) -> pa.Table:
 
 def _undo(
     folder: RunFolder, record: RunRecord, shard: Shard, planned: pa.Table, own: pa.Table
-) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """For each offset tombstone, in order: the value that it removes, its verdict, and broker_verdict by the broker's
-    own retention."""
-    targets = np.asarray(planned["target_log_partition"])
-    values, verdicts, order = [UNDO.empty_table()], [_VERDICTS.empty_table()], [np.zeros(0, np.int64)]
-    by_broker = [_BY_BROKER.empty_table()]
-    for part in np.unique(targets).tolist():
-        mine = np.flatnonzero(targets == part)
+) -> tuple[pa.Table, pa.Table, pa.Array]:
+    """For each offset tombstone, in order: the value that it removes; VERDICT and broker_verdict by the broker's own
+    retention of all offsets beside, and which row of these is of which tombstone."""
+    targets, rows = (np.asarray(planned[name]).copy() for name in ("target_log_partition", "target_row"))
+    values, verdicts, before = [UNDO.empty_table()], [_VERDICTS.empty_table()], 0
+    for part in np.unique(targets).tolist():  # several where a group lies in another than its tombstones
         holder = shard if part == shard.log_partition else Shard(part)
         held = own if holder is shard else read_held(folder, holder)
-        at = planned["target_row"].take(pa.array(mine))
-        values.append(held.select(UNDO.names).take(at).cast(UNDO))
-        verdicts.append(folder.read_table("offset_verdicts", holder, list(VERDICT)).take(at).cast(_VERDICTS))
-        by_broker.append(_broker_verdicts(folder, record, holder).take(at).cast(_BY_BROKER))
-        order.append(mine)
-    found, judged, by_own = map(pa.concat_tables, (values, verdicts, by_broker))
-    places = np.concatenate(order)
-    if (np.diff(places) < 0).any():  # a group lies in another log partition than its tombstones
-        back = pa.array(np.argsort(places))
-        found, judged, by_own = found.take(back), judged.take(back), by_own.take(back)
-    return found, judged, by_own
+        judged = folder.read_table("offset_verdicts", holder, list(VERDICT))
+        by_broker = _broker_verdicts(folder, record, holder)["broker_verdict"]
+        values.append(held.select(UNDO.names).cast(UNDO))
+        verdicts.append(judged.append_column("broker_verdict", by_broker).cast(_VERDICTS))
+        rows[targets == part] += before
+        before += held.num_rows
+    at = pa.array(rows, pa.int64())
+    return pa.concat_tables(values).take(at), pa.concat_tables(verdicts), at
 
 
-_VERDICTS = columns_of("offset_verdicts", VERDICT)
-_BY_BROKER = columns_of("offset_verdicts", ["broker_verdict"])
+_VERDICTS = columns_of("offset_verdicts", [*VERDICT, "broker_verdict"])
 
 
 def _broker_verdicts(folder: RunFolder, record: RunRecord, shard: Shard) -> pa.Table:

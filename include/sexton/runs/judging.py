@@ -124,7 +124,7 @@ def _recorded_block(folder: RunFolder, log_partition: int) -> SweepBlock | None:
 
 def read_held(folder: RunFolder, shard: Shard) -> pa.Table:
     """The offsets that the sweep of one shard walks over; verdicts are rows of the same order."""
-    committed, unreachable = (folder.read_table(name, shard) for name in _HELD)
+    committed, unreachable = (folder.read_table(name, shard, [*TABLES[name].column_names]) for name in _HELD)
     return held_offsets(committed, unreachable)
 
 

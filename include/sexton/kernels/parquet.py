@@ -25,8 +25,8 @@ def _file(table: pa.Table) -> pa.Buffer:
 
 
 def texts_of(schema: pa.Schema) -> list[str]:
-    """The columns that get dictionaries."""
-    return [field.name for field in schema if not pa.types.is_primitive(field.type)]
+    """The columns that get dictionaries: bytes are those of one record each."""
+    return [field.name for field in schema if not (pa.types.is_primitive(field.type) or pa.types.is_binary(field.type))]
 
 
 def cast(values: Any, kind: pa.DataType) -> Any:

@@ -107,7 +107,11 @@ def keep_plan(folder: RunFolder, record: PlanRecord, archive: str) -> None:
 def _parquet(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Buffer:
     """Rows as a Parquet file, the same bytes for the same rows in whatever pieces they come."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, schema, compression="zstd", use_dictionary=texts_of(schema)) as writer:
+    packed = {field.name: "DELTA_BINARY_PACKED" for field in schema if pa.types.is_integer(field.type)}
+    codecs = {name: "none" if name in packed else "zstd" for name in schema.names}
+    with pq.ParquetWriter(
+        sink, schema, compression=codecs, use_dictionary=texts_of(schema), column_encoding=packed
+    ) as writer:
         for rows in _in_row_groups(table.select(schema.names).cast(schema) for table in tables):
             writer.write_table(rows.combine_chunks(), row_group_size=_ROW_GROUP_ROWS)
     return sink.getvalue()

@@ -33,8 +33,8 @@ Tables = Mapping[str, pa.Table]
 NEWEST = profile_of("group_coordinator:4.3.1")
 PROFILES = [
     NEWEST, profile_of("group_coordinator:4.4"), profile_of("group_coordinator:4.0.0"),
-    profile_of("group_metadata_manager:3.9"), profile_of("group_metadata_manager:2.8"),
-    profile_of("group_metadata_manager:2.0"),
+    profile_of("group_coordinator:3.9"), profile_of("group_metadata_manager:3.9"),
+    profile_of("group_metadata_manager:2.8"), profile_of("group_metadata_manager:2.0"),
 ]  # fmt: skip
 OLD_PROFILES = [
     NEWEST, profile_of("group_metadata_manager:2.8"), profile_of("group_metadata_manager:0.10.1"),

@@ -41,6 +41,7 @@ def test_recorded_releases_are_proven(release):
         ("group_coordinator:4.0.0", True),
         ("group_coordinator:4.0", False),  # its newest patch has other rules than 4.0.0
         ("group_coordinator:4.2.0", False),
+        ("group_coordinator:3.9", False),
         ("group_metadata_manager", True),
         ("group_metadata_manager:2.8", True),
         ("group_metadata_manager:2.2", False),
@@ -60,6 +61,9 @@ KEEP_A_WEEK = (f"{MANAGER}:2.0.0", MANAGER, "group_coordinator")
 @pytest.mark.parametrize(
     "text, field, value",
     [
+        ("group_coordinator:3.8", "early_consumer_groups", True),
+        ("group_coordinator:3.9.1", "early_consumer_groups", True),
+        ("group_coordinator:4.0.0", "early_consumer_groups", False),
         ("group_coordinator:4.0", "leaks_open_transactions", False),
         ("group_coordinator:4.0.0", "leaks_open_transactions", True),
         ("group_coordinator:4.1.0", "newer_owners_win", False),
@@ -88,7 +92,7 @@ def test_a_release_has_all_that_came_before_it(text, field, value):
         ("coordinator", "unknown profile 'coordinator'"),
         ("group_coordinator:", "not a release"),
         ("group_coordinator:4.x", "not a release"),
-        ("group_coordinator:3.9", "not the coordinator of Kafka 3.9"),
+        ("group_coordinator:3.7", "not the coordinator of Kafka 3.7"),
         ("group_coordinator:5.0", "not the coordinator of Kafka 5.0"),
         ("group_metadata_manager:0.10.0", "not the coordinator of Kafka 0.10.0"),
         ("offset_manager:0.8.1", "not the coordinator of Kafka 0.8.1"),

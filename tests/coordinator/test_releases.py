@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.loading import load
-from sexton.coordinator.profiles import of_broker
+from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.records import ZERO_UUID
 from tests.coordinator.group_records import (
     SHARE,
@@ -237,6 +238,46 @@ def test_what_throws_in_some_releases(name, release):
         assert_throws(groups, rule.entry, rule.message)
     else:
         feed(groups, rule.entry)
+
+
+PREVIEW = [profile_of(f"group_coordinator:{release}") for release in ("3.8.1", "3.9.1")]
+IN_ORDER = [consumer_member(), record(3, epoch=1), target(7), record(6, assignment_epoch=1), owns(epoch=1)]
+NEEDS_GROUP = {
+    **{f"type {number}": entry for number, entry in zip((7, 6, 8), IN_ORDER[2:], strict=True)},
+    **{f"tombstone of type {number}": gone(number) for number in (3, 4, 6)},
+    **{f"tombstone of type {number} ": gone(number, "m") for number in (5, 7, 8)},
+}
+
+
+@pytest.mark.parametrize("profile", PREVIEW, ids=lambda profile: profile.text)
+@pytest.mark.parametrize("entry", NEEDS_GROUP.values(), ids=NEEDS_GROUP)
+def test_the_preview_takes_no_record_before_its_group(profile, entry):
+    """From 4.0 on such a record makes the group, and such a tombstone is passed over."""
+    assert_throws(Groups(profile), entry, "Consumer group g not found.")
+    replay(entry, release="4.0.0")
+
+
+@pytest.mark.parametrize("profile", PREVIEW, ids=lambda profile: profile.text)
+def test_the_preview_of_consumer_groups(profile):
+    groups = Groups(profile)
+    for entry in (owns(epoch=1), gone(8, "m"), gone(5, "m")):
+        feed(groups, record(3, epoch=1))
+        assert_throws(groups, entry, "Member m is not a member of group g.")
+    for entry in IN_ORDER:
+        feed(groups, entry)
+    assert groups.by_id["g"].state == "Stable"
+    for entry in (gone(8, "m"), gone(7, "m"), gone(6), gone(5, "m"), gone(4), gone(3)):
+        feed(groups, entry)
+    assert groups.by_id == {}
+
+
+@pytest.mark.parametrize("entry", [IN_ORDER[0], IN_ORDER[1], gone(8, "m")])
+def test_the_preview_replaces_no_simple_group(entry):
+    """KAFKA-17306: what a cleaned log has of a group that was classic."""
+    groups = Groups(PREVIEW[1])
+    groups.ensure_simple_group("g")
+    assert_throws(groups, entry, "Group g is not a consumer group.")
+    replay(entry, release="4.0.0", touched=True)
 
 
 @pytest.mark.parametrize("release", RELEASES)

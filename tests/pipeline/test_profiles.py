@@ -86,6 +86,7 @@ def test_auto_decides_on_proof_only(log: bytes, profile: str, expected: str) -> 
     assert choice.profile.release[:2] == profile_of(profile).release[:2]
     assert choice.source.startswith(expected)
     is_open = expected == AMBIGUOUS or profile == "group_metadata_manager:3.9"
+    is_open = is_open or NEW_TYPE[0] in log  # the preview of 3.9 writes it, too
     assert bool(choice.warnings) == (is_open or not choice.profile.is_proven)
 
 
@@ -125,7 +126,11 @@ UP_TO_3_9 = UNBOUNDED.and_to((3, 9), "ZooKeeper")
         (at("2025-04-01", commit("g")), FROM_4, "group_coordinator:4.0", "newest record is of 2025-04-01", None),
         (at("2024-01-01", commit("g")), FROM_4, "group_coordinator:4.3.1", "metadata.version 22", "(from 4.0)"),
         (at("2025-04-01", NEW_TYPE, group_value(2)), UNBOUNDED, "group_coordinator:4.0", "types from 3", "2025-04-01"),
-        (at("2024-12-01", NEW_TYPE), UNBOUNDED, "group_coordinator:4.0", "types from 3", "2024-12-01"),
+        (at("2024-12-01", NEW_TYPE), UNBOUNDED, "group_coordinator:3.9", "types from 3", "2024-12-01"),
+        (at("2026-09-01", NEW_TYPE), UNBOUNDED, "group_coordinator:4.3.1", "types from 3", "group_coordinator:3.9"),
+        (at("2026-09-01", NEW_TYPE), UP_TO_3_9, "group_coordinator:3.9", "types from 3", "ZooKeeper"),
+        (at("2026-09-01", NEW_TYPE), FROM_4, "group_coordinator:4.3.1", "types from 3", None),
+        (at("2026-09-01", NEW_TYPE, commit("g", version=4)), UNBOUNDED, "group_coordinator:4.3.1", "types from", None),
         (at("2026-09-01", NEW_TYPE), UNBOUNDED.and_from((4, 4), "level 31"), "group_coordinator:4.4", "types", "31"),
     ],
 )  # fmt: skip
@@ -165,10 +170,24 @@ def test_a_broker_that_shows_its_minor_release_alone_has_the_default_of_that_lin
     assert of_version("4.1").profile == profile_of("group_coordinator:4.1")
 
 
+def test_a_broker_of_3_9_may_have_had_either_coordinator() -> None:
+    classic, new = evidence(batch(commit("g"))), evidence(batch(NEW_TYPE))
+    assert of_version("3.9.1", lambda: [classic]).profile == profile_of("group_metadata_manager:3.9.1")
+    choice = of_version("3.9.1", lambda: [classic, new])
+    assert choice.profile == profile_of("group_coordinator:3.9.1")
+    assert "--profile group_metadata_manager:3.9.1" in choice.open_points[0]
+    assert choice.held_against([classic, new], "3.9.1").doubts == []
+    assert choice.held_against([classic, new], "3.8.0").doubts != []
+    assert of_version("3.7", lambda: [new]).profile == profile_of("group_metadata_manager:3.7")
+
+
 CONTRADICTIONS = [
     pytest.param("offset_manager", batch(commit("g", version=1)), "record format 2", id="a format that came later"),
     pytest.param("offset_manager:0.8.2", messages(commit("g", version=1), magic=1), "record format 1", id="format 1"),
     pytest.param("group_metadata_manager", batch(NEW_TYPE), "type 3", id="a type of KIP-848"),
+    pytest.param("group_metadata_manager:3.9", batch(NEW_TYPE), "the new one of that release", id="by 3.9"),
+    pytest.param("group_coordinator:3.9", batch(NEW_TYPE), None, id="what the preview of 3.9 writes"),
+    pytest.param("group_coordinator:3.9", batch(UNKNOWN_NEW_TYPE), "does not write", id="what it does not write"),
     pytest.param("group_metadata_manager:2.8", batch(NEW_TYPE), "type 3", id="a type that ends the load"),
     pytest.param("group_metadata_manager", batch(commit("g", version=4)), "from 4.1 on", id="a value of version 4"),
     pytest.param("group_coordinator:4.0", batch(commit("g", version=4)), "from 4.1 on", id="of 4.1 in 4.0"),

@@ -121,6 +121,10 @@ class Profile:
     groups without offsets are deleted at once, open transactions or not (4.0.0; KAFKA-19163, KAFKA-19164)."""
     streams_replace_simple: bool = True
     """Whether records of a streams group replace a simple classic group of the same id (KAFKA-20254)."""
+    early_consumer_groups: bool = False
+    """Whether consumer groups are those of the preview in 3.8 and 3.9: records never replace a simple classic group
+    (KAFKA-17306), and any but one of type 3 or 5 that comes before its group, or of type 8 before its member, ends the
+    load, tombstones too."""
     early_share_groups: bool = False
     """Whether share groups are those of 4.0's early access: type 9 holds their topics, type 15 ends the load, and so
     does any record but one of type 10 or 11 that comes before its group, or of type 14 before its member (KIP-932)."""
@@ -235,7 +239,7 @@ class Profile:
 
     @property
     def is_java(self) -> bool:
-        """Whether it is the coordinator of 4.0 and later, in Java; the others are in Scala."""
+        """Whether it is the coordinator in Java, of 4.0 and later and as a preview in 3.8 and 3.9."""
         return self.name == "group_coordinator"
 
     @property

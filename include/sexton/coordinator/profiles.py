@@ -69,7 +69,9 @@ def of_broker(release: str | None) -> Profile:
     if release is None:
         return NEWEST
     parts = _release(release, release)
-    name = next(name for name in NAMES if _MODULES[name].DATED_RULES[0][0] <= parts or name == NAMES[-1])
+    firsts = {name: module.DATED_RULES[0][0] for name, module in _MODULES.items()}
+    firsts[group_coordinator.NAME] = group_coordinator.FIRST_BY_DEFAULT
+    name = next(name for name in NAMES if firsts[name] <= parts or name == NAMES[-1])
     is_default = _MODULES[name].DEFAULT_RELEASE[: len(parts)] == parts
     return profile_of(name if is_default else f"{name}:{release}")
 

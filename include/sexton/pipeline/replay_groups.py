@@ -50,7 +50,7 @@ from sexton.pipeline.run_record import (
 from sexton.runs import checkpoint
 from sexton.runs.admin_tables import admin_snapshot_for
 from sexton.runs.checkpoint import Base
-from sexton.runs.choose_profile import AUTO, choose, of_evidence
+from sexton.runs.choose_profile import AUTO, choose, of_evidence, of_version
 from sexton.runs.endless_load import endless_load
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED, Merged, fold_log, glimpse
@@ -88,7 +88,9 @@ def run(
     fold = partial(_fold, engine, folder, source, request, keeps=keeps_fold, known=known)
     folder.reset()
     failpoint("replay.settled")
-    if request.profile == AUTO and source.broker_version is None:
+    if request.profile == AUTO and source.broker_version is not None:
+        choice = of_version(source.broker_version, lambda: glimpse(source))
+    elif request.profile == AUTO:
         newest, is_open = choice, True
         choice = of_evidence(glimpse(source), source.release_bounds)  # a guess, which nearly always is right
     merged, base, passed_over = fold(choice.profile)

@@ -61,7 +61,7 @@ UNDECODABLE_REASONS: Mapping[str, str] = {
     "short_key": "a key too short to name its type",
     "malformed_key": "a key that does not fit its type",
     "malformed_value": "a value that does not fit its type and version",
-    "unknown_value_version": "a value of a version that no known Kafka release writes",
+    "unknown_value_version": "a value of a version that this release does not read",
     "malformed_subscription": "a member's subscription that cannot be read",
     "too_many_items": "a value with more items than Sexton decodes; a coordinator may load it",
 }

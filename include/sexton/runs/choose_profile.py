@@ -4,10 +4,11 @@ Proof is the recorded broker's version, a record that only a newer coordinator w
 newest record format, or what else excludes all coordinators but one (release_bounds). Otherwise it is open, because 2.x
 and 4.0 can write the same log. Then the newest rules apply that can be, with the longer of Kafka's default retentions:
 a warning says so, and no plan is kept that could be applied. A profile that was asked for is used as it is; where the
-log or the recorded broker contradicts it, every command says so.
+log or the recorded broker contradicts it, every command says so. Brokers of 3.8 and 3.9 have either coordinator:
+records of consumer groups in their log prove the new one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 AMBIGUOUS = "ambiguous"
+_PREVIEW = (
+    "nothing in the log proves 4.0 or later: the new coordinator of 3.8 and 3.9, a preview, writes such records, too "
+    f"(--profile {group_coordinator.NAME}:3.9)"
+)
 _FIRST_NEW_TYPE, _LAST_NEW_TYPE = 3, 24
 
 
@@ -114,16 +119,30 @@ def choose(profile: str, broker_version: str | None = None) -> Choice:
     return Choice(profile=profiles.profile_of(profile), source="asked for")
 
 
-def of_version(broker_version: str) -> Choice:
-    """The coordinator of the recorded broker."""
-    return Choice(profile=profiles.of_broker(broker_version), source=f"recorded broker version {broker_version}")
+def of_version(broker_version: str, glimpse: Callable[[], Iterable[Evidence]] = tuple) -> Choice:
+    """The coordinator of the recorded broker; `glimpse`, what the log shows, decides where it may have had either."""
+    source, profile = f"recorded broker version {broker_version}", profiles.of_broker(broker_version)
+    preview = group_coordinator.FIRST_RELEASE <= profile.release < group_coordinator.FIRST_BY_DEFAULT
+    types = frozenset().union(*(part.new_types for part in glimpse())) if preview else frozenset()
+    if not types & group_coordinator.PREVIEW_TYPES:
+        return Choice(profile=profile, source=source)
+    return Choice(
+        profile=profiles.profile_of(f"{group_coordinator.NAME}:{broker_version}"),
+        source=f"{source}, and records of consumer groups",
+        open_points=[
+            f"records of consumer groups: taken for the new coordinator of {broker_version}; if it has been switched "
+            f"off since, --profile {profile.name}:{broker_version}"
+        ],
+    )
 
 
 def of_evidence(parts: Iterable[Evidence], disk: ReleaseBounds = UNBOUNDED) -> Choice:
     """What the log itself proves, with the bounds that the disk sets."""
     parts = list(parts)
     if any(part.new_types for part in parts):
-        return _java("record types from 3 on", (4, 0), parts, disk)
+        is_preview = all(part.new_types <= group_coordinator.PREVIEW_TYPES and not part.version_4 for part in parts)
+        since = group_coordinator.FIRST_RELEASE if is_preview else group_coordinator.FIRST_BY_DEFAULT
+        return _java("record types from 3 on", since, parts, disk)
     if any(part.version_4 for part in parts):
         return _java("offset values of version 4", (4, 1), parts, disk)
     if not is_of_old_formats(parts):
@@ -147,8 +166,11 @@ def _java(proof: str, since: Release, parts: Sequence[Evidence], disk: ReleaseBo
     at_least, at_most = max(since, bounds.lowest or since), bounds.highest
     newest = choice.profile.release[:2]
     if at_least <= newest and (at_most is None or at_most >= newest):
-        return choice
-    profile = profiles.of_broker(text_of(at_least if at_most is None else max(at_least, at_most)))
+        return replace(choice, open_points=[_PREVIEW]) if at_least < group_coordinator.FIRST_BY_DEFAULT else choice
+    release = at_least if at_most is None else max(at_least, at_most)
+    is_preview = release < group_coordinator.FIRST_BY_DEFAULT
+    name = f"{group_coordinator.NAME}:{text_of(release)}"
+    profile = profiles.profile_of(name) if is_preview else profiles.of_broker(text_of(release))
     reasons = filter(None, (bounds.lowest_why, bounds.highest_why))
     return replace(choice, profile=profile, open_points=[f"taken for {profile.text}: {'; '.join(reasons)}"])
 
@@ -203,7 +225,11 @@ def _newer(profile: Profile, parts: list[Evidence]) -> str | None:
     """What in the log came after the release."""
     types = sorted({number for part in parts for number in part.new_types if not profile.reads(number)})
     if types:
-        return f"it has records of type {', '.join(map(str, types))}, which that release does not write"
+        found = f"it has records of type {', '.join(map(str, types))}, which that coordinator does not write"
+        is_preview = profile.release >= group_coordinator.FIRST_RELEASE and group_coordinator.PREVIEW_TYPES.issuperset(
+            types
+        )
+        return f"{found}, though the new one of that release does ({group_coordinator.NAME})" if is_preview else found
     is_java = profile.name == group_coordinator.NAME
     if any(part.version_4 for part in parts) and not (is_java and profile.reads_topic_ids):
         return "it has offset values of version 4, which Kafka writes from 4.1 on"
@@ -225,6 +251,8 @@ def _other_broker(profile: Profile, broker_version: str | None) -> str | None:
     if broker_version is None:
         return None
     own = profiles.of_broker(broker_version)
+    if profile.early_consumer_groups and own.release[:2] == profile.release[:2]:  # that broker has both coordinators
+        return None
     if replace(own, release=profile.release, is_proven=profile.is_proven) == profile:
         return None
     return f"the profile {profile.text} is not that of the recorded broker: Kafka {broker_version} follows {own.text}"

@@ -33,14 +33,14 @@ _VERSION_4 = b"\0\4"
 def choice_of(source: LogSource, asked: str | None, parts: "LogParts") -> Choice:
     """The requested profile, with evidence against it; for AUTO and None, the proven one.
 
-    A recorded broker version decides without reading the log.
+    A recorded broker version decides without reading the log, but that of 3.8 and 3.9, which have two coordinators.
     """
     if asked not in (None, AUTO):
         choice = choose(asked)
         heads = [] if source.broker_version is not None else [*_heads(source, parts)]
         return choice.held_against(heads, source.broker_version)
     if source.broker_version is not None:
-        return of_version(source.broker_version)
+        return of_version(source.broker_version, lambda: _heads(source, parts))
     seen: list[Evidence] = []
     for head in _heads(source, parts):
         seen.append(head)

@@ -144,7 +144,7 @@ def _described(coordinator: Coordinator, group_id: str) -> DescribedGroup:
         return DescribedGroup(group_id=group_id, error=error, state="")
     group = listed_group(coordinator, group_id)
     if group is None:
-        is_error = coordinator.profile.is_java  # DescribeGroups v6, of 4.0
+        is_error = coordinator.profile.is_java and not coordinator.profile.early_consumer_groups  # v6, of 4.0
         return DescribedGroup(group_id=group_id, error=Error.GROUP_ID_NOT_FOUND if is_error else Error.NONE, state=DEAD)
     members = coordinator.view_of(group_id).members(group_id)
     return DescribedGroup(group_id=group_id, error=Error.NONE, state=group.state, group=group, members=members)

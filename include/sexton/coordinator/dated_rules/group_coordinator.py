@@ -1,5 +1,8 @@
 """The dated rules of the profile `group_coordinator`: Kafka 4.0 and later, in Java (KIP-848).
 
+Brokers of 3.8 and 3.9 run it where `group.coordinator.new.enable` says so; else `group_metadata_manager`. That of 3.7,
+the early access, is not modelled: its records have another layout, and its tombstones leave what is pending.
+
 Each entry of DATED_RULES holds what is new in a release, as fields of Profile. Sources: OffsetMetadataManager,
 GroupMetadataManager, GroupCoordinatorRecordSerde.
 """
@@ -11,10 +14,14 @@ from sexton.records import RECORD_TYPES
 
 NAME = "group_coordinator"
 DEFAULT_RELEASE = (4, 3, 1)
+FIRST_RELEASE, FIRST_BY_DEFAULT = (3, 8), (4, 0)
+"""From the latter on brokers run it unasked; the releases before are its preview."""
 LAST_RELEASE = (4, 4)
 RECORDED = ((4, 0, 0), (4, 1, 2), (4, 2, 2), (4, 3, 1), (4, 4, 0))
 """Releases of which a recording is part of the tests."""
 _OFFSETS_AND_CLASSIC = {0: 0, 1: 4, 2: 4}
+PREVIEW_TYPES = frozenset(range(3, 9))
+"""The types of consumer groups in the preview."""
 
 
 def _versions(release: tuple[int, ...]) -> Mapping[int, int]:
@@ -25,14 +32,13 @@ def _versions(release: tuple[int, ...]) -> Mapping[int, int]:
 
 DATED_RULES: DatedRules = (
     (
-        (4, 0),
+        FIRST_RELEASE,
         {
-            "value_versions": {**_versions((4, 0)), 0: 4},
+            "value_versions": {0: 4, 1: 4, 2: 4, **dict.fromkeys(PREVIEW_TYPES, 0)},
+            "early_consumer_groups": True,
             "reads_topic_ids": False,
             "leaks_open_transactions": True,
             "streams_replace_simple": False,
-            "early_share_groups": True,
-            "deletes_share_groups": True,
             "keeps_topic_metadata": True,
             "newer_owners_win": False,
             "refuses_repeats": frozenset({8, 22}),
@@ -46,6 +52,15 @@ DATED_RULES: DatedRules = (
             "accepts_older_epochs": False,
             "converts_streams_groups": False,
             "has_new_transaction_errors": False,
+        },
+    ),
+    (
+        FIRST_BY_DEFAULT,
+        {
+            "value_versions": {**_versions((4, 0)), 0: 4},
+            "early_consumer_groups": False,
+            "early_share_groups": True,
+            "deletes_share_groups": True,
         },
     ),
     ((4, 0, 1), {"leaks_open_transactions": False}),

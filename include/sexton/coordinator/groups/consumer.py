@@ -16,6 +16,7 @@ from sexton.coordinator.groups.group import (
     refuse_duplicates,
 )
 from sexton.coordinator.profile import Profile
+from sexton.errors import TransitionError
 from sexton.records import Key, MemberKey, RegularExpressionKey, Value
 from sexton.records.consumer import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -27,7 +28,7 @@ from sexton.records.consumer import (
     TargetAssignmentMetadataValue,
 )
 
-_REGEX_TYPE = 16
+_MEMBER_TYPE, _ASSIGNMENT_TYPE, _REGEX_TYPE = 5, 8, 16
 
 
 class ConsumerGroup(ModernGroup):
@@ -36,7 +37,7 @@ class ConsumerGroup(ModernGroup):
     group_type = "Consumer"
     kafka_name = "Consumer"
     metadata_type = 3
-    member_tombstone_types = (8, 7, 6, 5)
+    member_tombstone_types = (_ASSIGNMENT_TYPE, 7, 6, _MEMBER_TYPE)
     group_tombstone_types = (4, 3)
     wrong_type_message = "Group {} is not a consumer group"
 
@@ -144,3 +145,26 @@ class ConsumerGroup(ModernGroup):
         """Put `new` in place of the member of its id, and move the ownership of partitions with it."""
         self._owners.move(self.members.get(new.member_id), new)
         self.members[new.member_id] = new
+
+
+class EarlyConsumerGroup(ConsumerGroup):
+    """A consumer group of the preview in 3.8 and 3.9, where each record has to come after what it is about."""
+
+    creating_types = frozenset({3, 5})
+    replaces_simple = False
+    wrong_type_message = "Group {} is not a consumer group."
+    missing_message = "Consumer group {} not found."
+
+    def replay_value(self, key: Key, value: Value) -> None:
+        if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
+            self._check_known(key)
+        super().replay_value(key, value)
+
+    def replay_tombstone(self, record_type: int, key: Key) -> None:
+        if record_type in (_MEMBER_TYPE, _ASSIGNMENT_TYPE):
+            self._check_known(key)
+        super().replay_tombstone(record_type, key)
+
+    def _check_known(self, key: Key) -> None:
+        if isinstance(key, MemberKey) and key.member_id not in self.members:
+            raise TransitionError(f"Member {key.member_id} is not a member of group {self.group_id}.")

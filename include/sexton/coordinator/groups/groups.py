@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import TypeVar
 
 from sexton.coordinator.groups.classic import ClassicGroup
-from sexton.coordinator.groups.consumer import ConsumerGroup
+from sexton.coordinator.groups.consumer import ConsumerGroup, EarlyConsumerGroup
 from sexton.coordinator.groups.group import Group, ModernGroup
 from sexton.coordinator.groups.share import EarlyShareGroup, ShareGroup
 from sexton.coordinator.groups.streams import StreamsGroup
@@ -26,6 +26,7 @@ _EARLY_KINDS: dict[int, type[ModernGroup]] = {
     **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), ConsumerGroup),
     **dict.fromkeys((9, 10, 11, 12, 13, 14), EarlyShareGroup),
 }
+_PREVIEW_KINDS: dict[int, type[ModernGroup]] = dict.fromkeys((3, 4, 5, 6, 7, 8), EarlyConsumerGroup)
 GROUP_RECORD_TYPES = frozenset({CLASSIC_TYPE, *_KINDS, *_EARLY_KINDS})
 """The record types that `Groups.replay` knows; the profile says which of them are read."""
 
@@ -38,7 +39,8 @@ class Groups:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.by_id: dict[str, Group] = {}
-        self._kinds = _EARLY_KINDS if profile.early_share_groups else _KINDS
+        early = _EARLY_KINDS if profile.early_share_groups else _KINDS
+        self._kinds = _PREVIEW_KINDS if profile.early_consumer_groups else early
 
     def ensure_simple_group(self, group_id: str) -> None:
         """Create the group where it is missing: an offset value of it was read, committed, pending or aborted."""

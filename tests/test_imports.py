@@ -20,8 +20,8 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         errors numbers figures settings job_requests java failpoints distributions uris process_id ports topics | jit |
         tables | log | records | archive policy | coordinator | coordinator.changes | coordinator.api | kernels |
         verdicts replicas | quality lake kafka | runs | plans | ledger summary | history | views |
-        analysis replicas transactions lag | pipeline execution | maintenance spark | audits | airflow report |
-        doctor local ship_kernels ui | cli | __main__ sexton_dev
+        analysis rehearsal replicas transactions lag | pipeline execution | maintenance spark | audits |
+        airflow report | doctor local ship_kernels ui | cli | __main__ sexton_dev
     """.split("|")  # noqa: SIM905  # as a list it would be a line each
 )
 """Packages from the ground up. A package imports packages of lower layers and itself, never a neighbour in its layer.

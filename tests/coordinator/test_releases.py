@@ -13,6 +13,7 @@ from sexton.coordinator.groups.groups import Groups
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.records import ZERO_UUID
+from tests.coordinator.golden import GOLDEN
 from tests.coordinator.group_records import (
     SHARE,
     STREAMS,
@@ -374,3 +375,11 @@ def test_a_streams_member_to_give_up_tasks_needs_a_rebalance_timeout(release, en
     assert_equal(fold_bytes(data, profile=of_broker(release)), plain)
     (failure,) = failures or [None]
     assert oracle_tables(plain, 0, None)["load_profile"][0]["load_failure"] == failure
+
+
+@pytest.mark.parametrize("name", ["4.2.0-before-cleaning", "4.2.0-cleaned", "4.3.1"])
+@pytest.mark.parametrize("profile", PREVIEW, ids=lambda profile: profile.text)
+def test_the_kernels_load_recordings_as_the_preview_does(profile, name):
+    for folder in sorted((GOLDEN / "upgrades" / name).iterdir()):
+        data = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+        assert_equal(fold_bytes(data, profile=profile), load([data], cap_bytes=1 << 20, profile=profile))

@@ -66,6 +66,8 @@ class MetadataLog:
     settings: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     """By type and name of the resource."""
     features: dict[str, int] = field(default_factory=dict)
+    levels: dict[str, set[int]] = field(default_factory=dict)
+    """Every level that a feature was set to, lowered again or not."""
     brokers: dict[int, int | None] = field(default_factory=dict)
     next_offset: int = 0
     last_ms: int = -1
@@ -97,6 +99,7 @@ class MetadataLog:
                     own[record.name] = record.value
             case FeatureLevel():
                 self.features[record.name] = record.feature_level
+                self.levels.setdefault(record.name, set()).add(record.feature_level)
             case RegisterBroker():
                 levels = {one.name: one.max_supported_version for one in record.features}
                 self.brokers[record.broker_id] = levels.get(METADATA_VERSION)

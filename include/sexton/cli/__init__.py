@@ -33,6 +33,7 @@ from sexton.cli import (
     lag,
     plan,
     policy,
+    rehearse,
     replicas,
     replicas_live,
     restore,
@@ -77,7 +78,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _module in (
-    *(audit, snapshot, fetch, explain, diff, forecast, what_if, plan, apply, restore, transactions, lag, demo, doctor),
+    *(audit, snapshot, fetch, explain, diff, forecast, what_if, rehearse, plan, apply, restore, transactions, lag),
+    *(demo, doctor),
 ):
     command(app)(getattr(_module, _module.__name__.rpartition(".")[2]))
 for _module in (groups, replicas, history, policy, show, archive):

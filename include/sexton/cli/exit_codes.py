@@ -16,7 +16,7 @@ CODES: Mapping[int, tuple[str, str]] = MappingProxyType(
         3: (
             "data quality",
             "A critical check failed, an archive has lost something, replicas disagree, a transaction hangs, "
-            "or a policy's test failed.",
+            "a policy's test failed, or a rehearsal is not safe or has no way back.",
         ),
         4: ("no coverage", "Nothing is known about that instant, or about that group's log partition."),
         5: (

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 AUTO_PROFILE = "auto"
 PROFILE_HELP = (
-    "The coordinator whose rules apply: group_coordinator (Kafka 4.x), group_metadata_manager (0.10.1 to 3.9) or "
+    "The coordinator whose rules apply: group_coordinator (Kafka 4.x; 3.8 and 3.9 as a preview), "
+    "group_metadata_manager (0.10.1 to 3.9) or "
     "offset_manager (0.8.2 to 0.10.0), each at a RELEASE or at its newest: "
     f"{', '.join(profiles.profile_of(name).text.partition(':')[2] for name in profiles.NAMES)}; "
     "auto: the one that the log or the archive proves, else the newest. "

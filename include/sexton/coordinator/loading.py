@@ -77,6 +77,8 @@ class Loaded:
     max_commit_timestamp_ms: int = -1
     cut: int = 0
     leadership_lost: bool = False
+    gone: Container[int] = frozenset()
+    """Log offsets of records that are passed over, since a cleaner takes them (coordinator.cleaning)."""
     _live_group_records: dict[bytes, bool] = field(default_factory=dict)
 
     @property
@@ -187,6 +189,7 @@ def load(
     load_buffer_bytes: int | None = None,
     replays_out_of_order: bool = False,
     leads_until: int | None = None,
+    gone: Container[int] = frozenset(),
 ) -> Loaded:
     """Replay the segments of one log partition, given in log order, as a coordinator does when it becomes leader.
 
@@ -197,8 +200,10 @@ def load(
     With `replays_out_of_order`, a batch whose base offset contradicts its neighbours is replayed where it lies, as a
     coordinator does, which does not compare them; it is noted all the same.
     With `leads_until`, the broker loses the leadership before it reads the first batch that is not below it.
+    `gone` are log offsets of records that a cleaner has taken by then.
     """
     loaded = _nothing_loaded(profile, load_buffer_bytes)
+    loaded.gone = gone
     cut = _read(loaded, chunks, cap_bytes, as_of_ms, taken_at_ms, stops_at_failure, replays_out_of_order, leads_until)
     if cut < 0:
         loaded = _nothing_loaded(profile, load_buffer_bytes)
@@ -310,6 +315,8 @@ def replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure:
             is_unread = decoding.is_unread(batch, index, loaded.profile)
             note_damage(loaded, decoding.bad_record(record, base_offset=batch.base_offset, is_unread=is_unread))
             bad += 1
+            continue
+        if record.log_offset in loaded.gone:
             continue
         counters["records"] += 1
         if batch.is_control:

@@ -98,6 +98,12 @@ def release_of_level(metadata_version: int) -> tuple[Release | None, bool]:
     return release, release is not None and metadata_version < max(_METADATA_VERSIONS)
 
 
+def highest_metadata_version(release: Release) -> int:
+    """The highest level of metadata.version that a release supports, as far as later releases are known."""
+    later = [level for level, since in _METADATA_VERSIONS.items() if since > release[:2]]
+    return min(later) - 1 if later else max(_METADATA_VERSIONS)
+
+
 def text_of(release: Release) -> str:
     """`4.3`."""
     return ".".join(map(str, release))

@@ -71,7 +71,7 @@ def judge_cleaned(judge: Judge, logs: Logs, rng: Random) -> Cleaning:
     for _ in range(PASSES):
         (judge.folder / "data" / "cleaner-offset-checkpoint").unlink(missing_ok=True)
         with judge.running(CLEAN):
-            _wait_until_quiet(judge)
+            wait_until_quiet(judge)
     cleaned = replace(
         logs, packs={number: CleanedPack(one.placed, judge.log_of(number)) for number, one in logs.packs.items()}
     )
@@ -91,7 +91,7 @@ def _segments(whole: Pack, rng: Random) -> dict[int, bytes]:
     }
 
 
-def _wait_until_quiet(judge: Judge) -> None:
+def wait_until_quiet(judge: Judge) -> None:
     """Until the cleaner has nothing more to do: no log has changed for a while."""
     sizes: Mapping[Any, int] = {}
     since = time.monotonic()

@@ -1,0 +1,160 @@
+"""Loads that fail under a release: now, once the log is cleaned, or only while a load meets a cleaning.
+
+What a cleaner leaves at rest is the last record of each key below some log offset, then the raw rest; each such state
+is loaded as a whole. A load that runs while the cleaner replaces segments reads a raw beginning and a cleaned
+continuation, which no directory at rest has (KAFKA-19862, KAFKA-21117): there each group is replayed alone, with every
+place at which the load may have met the cleaner.
+"""
+
+import re
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sexton.coordinator import decoding, profiles
+from sexton.coordinator.decoding import DecodedGroup, DecodedOffset
+from sexton.coordinator.groups.groups import GROUP_RECORD_TYPES
+from sexton.coordinator.profile import AfterFailure, Profile
+from sexton.errors import LogError, TransitionError
+from sexton.log.batch import Record
+from sexton.rehearsal.logs import LogOf, by_group, decoded, group_of
+
+NOW, AFTER_CLEANING, DURING_CLEANING = "now", "after_cleaning", "during_cleaning"
+WHEN = {
+    NOW: "now",
+    AFTER_CLEANING: "certain after cleaning",
+    DURING_CLEANING: "possible while a load meets a cleaning",
+}
+SENTENCES = {
+    NOW: "the load fails now",
+    AFTER_CLEANING: "the load will fail once the log is cleaned",
+    DURING_CLEANING: "a load that meets a cleaning may fail",
+}
+ANSWERS = {
+    AfterFailure.NOTHING.value: "NOT_COORDINATOR to every request about its groups; ListGroups leaves them out without "
+    "an error, and clients retry for ever",
+    AfterFailure.EMPTY.value: "as if the log partition were empty: its groups are Dead and have no offsets, and their "
+    "clients start at auto.offset.reset",
+    AfterFailure.PREFIX.value: "what was read before the failure, as offsets without groups",
+    "never_ends": "COORDINATOR_LOAD_IN_PROGRESS for ever",
+}
+_MAX_SPLITS = 200
+"""Places tried for a group; more are taken evenly from its records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A load of a log partition that fails: at which record, with what message, what clients then get.
+
+    `is_rolled`: the active segment has to be closed before a cleaning can do it. `ends_with_cleaning`: what fails now
+    loads once the log is cleaned. `also_from`: the other release of the rehearsal has it, too.
+    """
+
+    log_partition: int
+    when: str
+    message: str
+    answer: str
+    log_offset: int | None = None
+    group_id: str | None = None
+    issue: str | None = None
+    record: dict[str, Any] | None = None
+    groups: tuple[str, ...] = ()
+    is_rolled: bool = False
+    ends_with_cleaning: bool = False
+    also_from: bool = False
+
+
+def faults_of(log: LogOf, profile: Profile, groups: tuple[str, ...] = ()) -> list[Fault]:
+    """The faults of one log partition under a release, each group once at a time; `groups` are those that lie there.
+
+    What cannot be decoded fails now or never; only records about groups depend on those before them.
+    """
+    loaded = log.load(profile)
+    if loaded.load_failure is not None:  # what else would fail, nobody sees before it is mended
+        place, message = _parted(loaded.load_failure)
+        if loaded.endless is not None:
+            place = loaded.endless.log_offset
+        is_loaded_later = bool(log.stages) and not log.load(profile, log.stages[-1]).load_would_fail
+        record = None if place is None else log.records.get(place)
+        now = _fault(log, profile, NOW, record, message, groups)
+        return [replace(now, log_offset=place, answer=loaded.load_outcome, ends_with_cleaning=is_loaded_later)]
+    if profile.offsets_hold_groups:  # no record there depends on one before it
+        return []
+    found = [fault for group_id, records in by_group(log) for fault in _of_group(log, profile, records, groups)]
+    return sorted(found, key=lambda one: (one.when, one.log_offset or 0))
+
+
+def _fault(
+    log: LogOf, profile: Profile, when: str, record: Record | None, message: str, groups: tuple[str, ...]
+) -> Fault:
+    return Fault(
+        log_partition=log.number,
+        when=when,
+        message=message,
+        answer=profile.after_failure.value,
+        log_offset=None if record is None else record.log_offset,
+        group_id=group_of(record),
+        issue=_issue(message, profile),
+        record=None if record is None else decoded(record),
+        groups=groups,
+    )
+
+
+def _of_group(log: LogOf, profile: Profile, records: Sequence[Record], groups: tuple[str, ...]) -> Iterator[Fault]:
+    """The first fault of a group on what the cleaner leaves; else the first that a load may meet while it cleans."""
+    for stage in log.stages:
+        failure = _replay(records, profile, raw_below=0, gone=log.gone(stage))
+        if failure is not None:
+            yield replace(_fault(log, profile, AFTER_CLEANING, *failure, groups), is_rolled=stage.is_rolled)
+            return
+    step = -(-len(records) // _MAX_SPLITS)
+    for stage in log.stages:
+        for record in records[1::step]:
+            failure = _replay(records, profile, raw_below=record.log_offset, gone=log.gone(stage))
+            if failure is not None:
+                yield _fault(log, profile, DURING_CLEANING, *failure, groups)
+                return
+
+
+def _parted(failure: str) -> tuple[int | None, str]:
+    found = re.fullmatch(r"log_offset (\d+): (?:\w+: )?(.*)", failure, re.DOTALL)
+    return (int(found[1]), found[2]) if found else (None, failure)
+
+
+def _issue(message: str, profile: Profile) -> str | None:
+    """Kafka's issue number of a fault, where it has one."""
+    if "is not a consumer group" in message or message.startswith("Consumer group "):
+        return "KAFKA-17306" if profile.early_consumer_groups else "KAFKA-21117"
+    if "is not a streams group" in message:
+        return "KAFKA-21117" if profile.streams_replace_simple else "KAFKA-20254"
+    if "still owned" in message or "does not have any epoch" in message:
+        return "KAFKA-19862"
+    if "topics was serialized as null" in message:
+        return "KAFKA-20570"
+    return "KIP-915" if message.startswith(("Unknown offset message", "Unknown group metadata")) else None
+
+
+def _replay(
+    records: Sequence[Record], profile: Profile, *, raw_below: int, gone: Set[int]
+) -> tuple[Record, str] | None:
+    """The first record of a group on which a load throws that reads a cleaned log from `raw_below` on.
+
+    Of a group that fails only after the last record (Groups.loading_failures) it is that one.
+    """
+    groups = profiles.new_groups(profile)
+    for record in records:
+        if record.log_offset >= raw_below and record.log_offset in gone:
+            continue
+        found = decoding.decode(record, base_offset=record.log_offset, profile=profile)
+        try:
+            match found:
+                case DecodedOffset(value=value) if value is not None:
+                    groups.ensure_simple_group(found.key.group_id)
+                case DecodedGroup() if found.record_type in GROUP_RECORD_TYPES:
+                    groups.replay(found.record_type, found.key, found.value, log_offset=record.log_offset)
+        except TransitionError as error:
+            return record, str(error)
+        except LogError:
+            return None  # so it is now, whatever is cleaned
+    failures = groups.loading_failures()
+    return (records[-1], failures[0]) if failures else None

@@ -1,0 +1,182 @@
+"""A log as a release loads it: each log partition as it is, and as the cleaner leaves it."""
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from sexton.archive.folder import filesystem
+from sexton.coordinator.api.coordinator import Coordinator, Shard, shard_after_load
+from sexton.coordinator.api.plain_view import PlainView
+from sexton.coordinator.api.view import EmptyView
+from sexton.coordinator.cleaning import CleanableLog, read_cleanable
+from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.profile import AfterFailure, Profile
+from sexton.errors import LogError
+from sexton.log.batch import Record
+from sexton.log.segment import Segment, file_bytes
+from sexton.records import RECORD_TYPES, decode_key, decode_value, kafka_uuid
+from sexton.runs.source import LogSource
+from sexton.settings import settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A state in which a load may find the log partition: cleaned `below`, its tombstones removed or not yet."""
+
+    below: int
+    without_tombstones: int = 0
+    is_rolled: bool = False
+    """Whether what is the active segment now has to be closed first."""
+
+
+@dataclass(kw_only=True)
+class LogOf:
+    """A log partition in bytes, read up to an instant."""
+
+    number: int
+    chunks: list[bytes]
+    active_from: int
+    """Where the active segment begins, which no cleaner touches."""
+    as_of_ms: int | None
+    taken_at_ms: int
+    load_buffer_bytes: int
+    cap_bytes: int
+    _loads: dict[str, Loaded] = field(default_factory=dict)
+    """Of the log as it is, by profile."""
+    _gone: dict[Stage, frozenset[int]] = field(default_factory=dict)
+
+    def load(self, profile: Profile, stage: Stage | None = None, *, stops_at_failure: bool = False) -> Loaded:
+        """The load by a release, of the log as it is or at a stage."""
+        is_kept = stage is None and not stops_at_failure
+        if is_kept and profile.text in self._loads:
+            return self._loads[profile.text]
+        loaded = load(
+            self.chunks,
+            cap_bytes=self.cap_bytes,
+            profile=profile,
+            as_of_ms=self.as_of_ms,
+            taken_at_ms=self.taken_at_ms,
+            stops_at_failure=stops_at_failure,
+            load_buffer_bytes=self.load_buffer_bytes,
+            replays_out_of_order=True,
+            gone=frozenset() if stage is None else self.gone(stage),
+        )
+        if is_kept:
+            self._loads[profile.text] = loaded
+        return loaded
+
+    def gone(self, stage: Stage) -> frozenset[int]:
+        if stage not in self._gone:
+            self._gone[stage] = self.cleanable.gone(stage.below, without_tombstones=stage.without_tombstones)
+        return self._gone[stage]
+
+    @cached_property
+    def cleanable(self) -> CleanableLog:
+        ends = [one.cut for one in self._loads.values()]
+        return read_cleanable(self.chunks, cap_bytes=self.cap_bytes, end=max(ends))
+
+    @cached_property
+    def stages(self) -> list[Stage]:
+        """The next cleaning, with tombstones and without; then the same once the active segment is closed."""
+        end = self.cleanable.end
+        limits = {self.active_from: False, end: True} if 0 < self.active_from < end else {end: True}
+        found = [
+            Stage(below=below, without_tombstones=tombstones, is_rolled=is_rolled)
+            for below, is_rolled in limits.items()
+            for tombstones in (0, below)
+        ]
+        return [stage for stage in found if self.gone(stage)]
+
+    @cached_property
+    def records(self) -> Mapping[int, Record]:
+        """The records by log offset."""
+        return {one.log_offset: one for one in self.cleanable.records}
+
+
+def read_logs(source: LogSource, *, as_of_ms: int | None, taken_at_ms: int) -> list[LogOf]:
+    """The log partitions of segments or an archive."""
+    fs, cap_bytes = filesystem(source.uri)[0], settings().inflated_cap_bytes
+
+    def bytes_of(segment: Segment) -> bytes:
+        is_archived = segment.manifest_path is not None
+        return file_bytes(fs, segment.path, segment.stop_byte, is_archived=is_archived).tobytes()
+
+    return [
+        LogOf(
+            number=number,
+            chunks=[bytes_of(segment) for segment in segments],
+            # files of the archive are not the broker's segments
+            active_from=0 if source.is_archive or not segments else segments[-1].base_offset,
+            as_of_ms=None if source.is_archive else as_of_ms,
+            taken_at_ms=source.taken_at_ms or taken_at_ms,
+            load_buffer_bytes=source.load_buffer_bytes,
+            cap_bytes=cap_bytes,
+        )
+        for number, segments in sorted(source.segments.items())
+    ]
+
+
+def coordinator_of(logs: list[LogOf], profile: Profile, *, here: frozenset[int], count: int | None) -> Coordinator:
+    """One broker of a release that leads all log partitions that are here."""
+    shards: dict[int, Shard] = {
+        number: shard_after_load(EmptyView(), "loaded", profile=profile) for number in sorted(here)
+    }
+    for log in logs:
+        loaded = log.load(profile)
+        held = log.load(profile, stops_at_failure=True) if loaded.load_outcome == AfterFailure.PREFIX else loaded
+        shards[log.number] = shard_after_load(PlainView(held), loaded.load_outcome, profile=profile)
+    return Coordinator(profile=profile, partition_count=count, shards=shards)
+
+
+def decoded(record: Record) -> dict[str, Any]:
+    """A record as the newest release reads it, for people: type, key, version and value; raw what it cannot read."""
+    shown: dict[str, Any] = {"log_offset": record.log_offset, "timestamp_ms": record.timestamp_ms}
+    number = int.from_bytes((record.key or b"")[:2], signed=True)
+    shown |= {"record_type": number, "name": RECORD_TYPES[number].name if number in RECORD_TYPES else None}
+    try:
+        shown["key"] = _plain(asdict(decode_key(record.key or b"")[1]))
+    except LogError:
+        shown["key"] = (record.key or b"").hex()
+    if record.value is None:
+        return {**shown, "version": None, "value": None}
+    shown["version"] = int.from_bytes(record.value[:2], signed=True)
+    try:
+        shown["value"] = _plain(asdict(decode_value(1 if number == 0 else number, record.value)[1]))
+    except LogError:
+        shown["value"] = record.value.hex()
+    return shown
+
+
+def group_of(record: Record | None) -> str | None:
+    """The group that a record is about; None where its key cannot be read."""
+    try:
+        return None if record is None or record.key is None else decode_key(record.key)[1].group_id
+    except LogError:
+        return None
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _plain(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_plain(one) for one in value]
+        case bytes():
+            return base64.b64encode(value).decode("ascii")
+        case UUID():
+            return kafka_uuid(value)
+    return value
+
+
+def by_group(log: LogOf) -> Iterator[tuple[str, list[Record]]]:
+    """The records of each group that has any of a new type, in order."""
+    modern = {group_of(one) for one in log.cleanable.records if int.from_bytes((one.key or b"")[:2], signed=True) > 2}
+    found: dict[str, list[Record]] = {}
+    for record in log.cleanable.records if modern else ():
+        group_id = group_of(record)
+        if group_id is not None and group_id in modern:
+            found.setdefault(group_id, []).append(record)
+    yield from found.items()

@@ -277,6 +277,7 @@ def test_every_command_warns_of_a_profile_that_the_log_contradicts(run: Run, tmp
         told = [line for line in err.splitlines() if "contradicts the profile group_metadata_manager:3.9" in line]
         assert len(told) == 1, words
     assert "contradicts" not in run("fetch", "g", *log)[2]
+    assert "contradicts" not in run("audit", *log, "--out", tmp_path / "audit", *wrong)[1]  # said once
 
 
 @pytest.mark.parametrize("task_bytes", [64, 1 << 20])

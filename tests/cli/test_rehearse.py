@@ -105,3 +105,18 @@ def test_the_way_back_by_log_partition(capsys: pytest.CaptureFixture[str]) -> No
     shown = capsys.readouterr().out
     assert "Unknown offset message version: 4" in shown
     assert "start at auto.offset.reset" in shown
+
+
+def test_before_the_first_record_there_is_no_coverage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rehearse("--to", "4.2.1", *CLEANED, "--as-of", "2020-01-01") == 4
+    assert "no record was written before" in capsys.readouterr().err
+
+
+def test_it_says_what_is_not_here_and_what_is_not_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commit = offset_key("g"), offset_value(1, commit_timestamp_ms=1_790_000_000_000)
+    write_log(tmp_path, {0: encode_log([BatchSpec(entries=[commit])])})
+    log = ("--segments", str(tmp_path), "--partition-count", "2")
+    assert rehearse("--to", "4.3.1", "--from", "auto", *log, "--json") == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert "log partitions not here: 1" in warnings
+    assert any("nothing in the log proves" in text and "--from says otherwise" in text for text in warnings)

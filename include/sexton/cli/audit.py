@@ -74,7 +74,8 @@ def audit(
         from sexton.report.terminal import print_summary
 
         terminal = console()
-        print_summary(summary, terminal)
+        rest = [text for text in summary.warnings if text not in record.profile_doubts]  # said above
+        print_summary(summary.model_copy(update={"warnings": rest}), terminal)
         terminal.print(f"\nreport  {out / 'report.html'}\ntables  {out}/<table>/*.parquet", soft_wrap=True)
     if summary.exit_code:
         print_aside(f"error: {out}: {summary.exit_reason} (see {out / 'report.html'})")

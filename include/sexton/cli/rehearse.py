@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import (
+    AUTO_PROFILE,
     DEFAULT_ROWS,
     OUTPUT,
     RULES,
@@ -74,7 +75,7 @@ def rehearse(
     from sexton.rehearsal.rehearse import profile_named
     from sexton.rehearsal.rehearse import rehearse as rehearsed
 
-    new, known = profile_named(to, "--to"), None if old is None else profile_named(old, "--from")
+    new, known = profile_named(to, "--to"), None if old in (None, AUTO_PROFILE) else profile_named(old, "--from")
     if log.profile is not None:
         raise UsageError("a rehearsal has two releases", where="--profile", fix="give --from RELEASE")
     check_retention(retention_minutes)

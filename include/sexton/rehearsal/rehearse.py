@@ -6,7 +6,7 @@ from typing import Any
 
 from sexton.coordinator.profile import LOADED, Profile
 from sexton.coordinator.profiles import NAMES, of_broker, profile_of
-from sexton.errors import DataQualityFailure, UndecodableInput, UsageError
+from sexton.errors import DataQualityFailure, NoCoverage, UndecodableInput, UsageError
 from sexton.figures import MINUTE_MS, some
 from sexton.rehearsal.answers import BREAKING, MEANINGS, GroupChange, changes_between, groups_in
 from sexton.rehearsal.faults import AFTER_CLEANING, ANSWERS, DURING_CLEANING, NOW, SENTENCES, WHEN, Fault, faults_of
@@ -17,6 +17,7 @@ from sexton.rehearsal.way_back import Unreadable, kinds_to_come, way_back
 from sexton.runs.choose_profile import AUTO, Choice
 from sexton.runs.partition_count import partition_count
 from sexton.runs.source import LogSource
+from sexton.views.coordinator_view import missing_text
 from sexton.views.log_parts import LogParts
 
 SAFE, NO_WAY_BACK, NOT_SAFE = "safe", "safe_no_way_back", "not_safe"
@@ -184,6 +185,8 @@ def rehearse(
     for log in logs:
         log.load(old)
         log.load(new)
+    if as_of_ms is not None and all(log.load(new).first_log_offset is None for log in logs):
+        raise NoCoverage(f"no record was written before {as_of_ms} ms", where=source.where, fix="choose a later as-of")
     count, notes = partition_count(source, lambda: {log.number: _holders(log, new) for log in logs})
     brokers = [coordinator_of(logs, one, here=source.here, count=count) for one in (old, new)]
     now_ms = as_of_ms or 1 + max((log.load(new).max_timestamp_ms for log in logs), default=0)
@@ -217,6 +220,7 @@ def rehearse(
             *(_without_group_version(logs, new) if is_off else ()),
             *source.warnings,
             *notes,
+            *missing_text(sorted(set(range(count or 0)) - source.here)),
             *_open_points(choice),
             *_unproven(old, new),
         ],

@@ -11,6 +11,9 @@ from sexton.rehearsal.faults import AFTER_CLEANING, DURING_CLEANING, NOW
 from sexton.rehearsal.rehearse import NO_WAY_BACK, NOT_SAFE, SAFE, Rehearsal, profile_named, rehearse
 from sexton.runs.source import open_segments
 from tests.coordinator.golden import GOLDEN
+from tests.coordinator.group_records import consumer_member, gone, owns, record
+from tests.log_builder import BatchSpec, encode_log
+from tests.views.worlds import write_log
 
 UPGRADES = GOLDEN / "upgrades"
 BEFORE, CLEANED = "4.2.0-before-cleaning", "4.2.0-cleaned"
@@ -149,3 +152,31 @@ def test_what_3_9_1_passes_over() -> None:
     assert record is not None
     assert record["name"] == "ConsumerGroupMemberMetadata"
     assert record["key"]["group_id"] == "consempty3"
+
+
+def written(folder: Path, *entries: tuple[bytes, bytes | None]) -> Path:
+    """A log of one record a batch, in the only log partition."""
+    return write_log(folder, {0: encode_log([BatchSpec(entries=[entry]) for entry in entries])})
+
+
+@pytest.mark.parametrize("to, issues", [("4.0.0", ["KAFKA-19862"]), ("4.0.2", []), ("4.1.1", ["KAFKA-19862"])])
+def test_a_partition_whose_new_owner_is_read_before_the_old_one_lets_go(
+    to: str, issues: list[str], tmp_path: Path
+) -> None:
+    """At rest the newest record of each member is there; a load that meets the cleaner reads an older one first."""
+    records = [
+        *(consumer_member("m"), consumer_member("n"), owns("m", epoch=1), owns("m", epoch=2, partitions=())),
+        *(owns("n", epoch=2), owns("m", epoch=3, partitions=())),
+    ]  # fmt: skip
+    found = rehearsed(written(tmp_path, *records), to, "4.3.1")
+    assert [(one.when, one.issue) for one in found.faults] == [(DURING_CLEANING, issue) for issue in issues]
+    assert found.verdict == (NOT_SAFE if issues else SAFE)
+
+
+def test_a_group_that_is_gone_fails_the_preview_as_soon_as_its_values_are_cleaned(tmp_path: Path) -> None:
+    life = [consumer_member("m"), record(3, epoch=1), owns("m", epoch=1), record(6, assignment_epoch=1)]
+    death = [gone(8, "m"), gone(6), gone(5, "m"), gone(3)]
+    log = written(tmp_path, *life, *death)
+    (fault,) = rehearsed(log, "group_coordinator:3.9.1", "4.3.1").faults
+    assert (fault.when, fault.log_offset, fault.message) == (AFTER_CLEANING, 4, "Consumer group g not found.")
+    assert rehearsed(log, "4.0.0", "4.3.1").faults == []

@@ -161,4 +161,3 @@ def test_before_and_after_a_real_cleaning(to: str, needs_broker, tmp_path: Path)
     failed, unlike = observed(judge, profile, segments_in(cleaned), cleaned)
     assert unlike == {}
     assert (1 in failed) == bool(said) == (to != "4.2.1")
-

@@ -66,15 +66,9 @@ class Expiry(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profile:
-    """The rules of one coordinator at one release; the defaults are those of the newest group_coordinator."""
+class LoadRules:
+    """What a load reads."""
 
-    name: str
-    release: Release
-    is_proven: bool
-    """Whether a broker of this release was recorded for the tests; the other rules follow its sources."""
-
-    # what a load reads
     value_versions: Mapping[int, int]
     """Highest version of the value by record type; a type that is missing is unknown."""
     skips_unknown_types: bool = True
@@ -104,7 +98,11 @@ class Profile:
     subscriptions: Subscriptions = Subscriptions.FAIL
     after_failure: AfterFailure = AfterFailure.NOTHING
 
-    # what it makes of it
+
+@dataclass(frozen=True, kw_only=True)
+class StateRules:
+    """What a coordinator makes of what it reads."""
+
     pending_rule: PendingRule = PendingRule.WITH_PRODUCER_ID
     tombstones_cancel_pending: bool = True
     """Whether a tombstone cancels the pending values of its key; else only one in the same transaction does."""
@@ -145,10 +143,11 @@ class Profile:
     """Validated topology epoch of a streams group until a record has it; None where no record has it, so that the group
     is not ready and subscribed to nothing before its next heartbeat (4.1)."""
 
-    describes_revoking: bool = True
-    """Whether what a member of a consumer group has yet to give up is part of its described assignment (from 4.3)."""
 
-    # which operations besides the sweep remove offsets
+@dataclass(frozen=True, kw_only=True)
+class RemovalRules:
+    """Which operations besides the sweep remove offsets."""
+
     has_offset_delete: bool = True
     """OffsetDelete (KIP-496, 2.4): OffsetMetadataManager.deleteOffsets, GroupCoordinator.handleDeleteOffsets."""
     has_delete_groups: bool = True
@@ -159,7 +158,11 @@ class Profile:
     drops_topics_by_id: bool = True
     """Whether it spares the offsets of an earlier or later topic of that name (4.3)."""
 
-    # expiry
+
+@dataclass(frozen=True, kw_only=True)
+class ExpiryRules:
+    """What the sweep removes."""
+
     sweeps_all_that_is_due: bool = True
     """Whether a sweep that removes one of a group's offsets removes all that are due. Before 3.8 a commit that was
     refused for its metadata kept its offset from expiring until the next load (KAFKA-16371)."""
@@ -177,7 +180,11 @@ class Profile:
     """Whether the sweep asks share groups which of their offsets expire: where one has any, Kafka throws, and the sweep
     of its log partition writes nothing (4.0, and from 4.4 on)."""
 
-    # how it writes
+
+@dataclass(frozen=True, kw_only=True)
+class WriteRules:
+    """How a coordinator writes."""
+
     offset_key_type: int = 1
     record_format: int = 2
     newest_codec: int = ZSTD
@@ -199,7 +206,13 @@ class Profile:
     base_sequence: int = 0
     """That of batches of tombstones and of group metadata; that of commits is 0 in every release."""
 
-    # what it answers
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerRules:
+    """What a coordinator answers to clients, and logs."""
+
+    describes_revoking: bool = True
+    """Whether what a member of a consumer group has yet to give up is part of its described assignment (from 4.3)."""
     has_group_errors: bool = True
     """Whether OffsetFetch has an error of the group (KIP-88, 0.10.2); before, each partition that is asked for has."""
     supports_stable_fetch: bool = True
@@ -236,6 +249,16 @@ class Profile:
     """Whether a group with offsets passes the check for an unexpected unload (0.10.2)."""
     logs_partition_in_brackets: bool = False
     """Whether log lines write `[topic,partition]` (before 0.11)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile(LoadRules, StateRules, RemovalRules, ExpiryRules, WriteRules, AnswerRules):
+    """The rules of one coordinator at one release; the defaults are those of the newest group_coordinator."""
+
+    name: str
+    release: Release
+    is_proven: bool
+    """Whether a broker of this release was recorded for the tests; the other rules follow its sources."""
 
     @property
     def is_java(self) -> bool:

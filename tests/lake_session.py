@@ -16,7 +16,7 @@ from sexton.kafka.jars import ensure
 from sexton.lake.catalog import Lake, open_lake
 from sexton.pipeline import publish_tables, validate_tables
 from sexton.quality import duckdb_checks
-from sexton.quality.expectation import Result
+from sexton.quality.expectation import ExpectationResult
 from sexton.runs.engine import Engine, spark_session
 from sexton.settings import settings
 
@@ -50,7 +50,7 @@ def check_by_duckdb(patch: pytest.MonkeyPatch) -> None:
 
     def check(
         _: SparkSession, tables: Mapping[str, DataFrame], *checked: Any, docs: Path, count: object
-    ) -> list[Result]:
+    ) -> list[ExpectationResult]:
         assert not list(docs.iterdir())
         return duckdb_checks.check({name: rows.toArrow() for name, rows in tables.items()}, *checked)
 

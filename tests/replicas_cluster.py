@@ -42,7 +42,7 @@ from sexton.kafka.admin import delete_group, delete_offsets
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.failures import TransientError, error_name
 from sexton.kafka.group_state import committed_offsets, find_coordinator, list_groups
-from sexton.kafka.replicas import OpenTransaction, ReplicaProbe, probe_replicas
+from sexton.kafka.replicas import ReplicaProbe, ReplicaTransaction, probe_replicas
 from sexton.kafka.session import ClusterSession
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.ports import HOST, free_port
@@ -332,7 +332,7 @@ class ThreeBrokers:
             if one.is_control and one.record_count and one.producer_id == producer_id
         ]
 
-    def open_transactions(self, node: int) -> list[OpenTransaction]:
+    def open_transactions(self, node: int) -> list[ReplicaTransaction]:
         """The transactions that are open in the logs of a broker, by its own producer state."""
         return [one for row in self.probe() if row.broker == node for one in row.open_transactions or ()]
 

@@ -27,7 +27,7 @@ from sexton.pipeline.archive_transactions import open_producers
 from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton.transactions.states import load_states, rules_of
-from sexton.transactions.verdicts import Clocks, KnownStates, OpenTransaction, judge_all
+from sexton.transactions.verdicts import KnownStates, OffsetsTransaction, TransactionClocks, judge_all
 from sexton_dev.broker import EmbeddedBroker
 from tests.transactions_broker import (
     PARTITIONS,
@@ -87,7 +87,9 @@ class Campaign:
         states = self.states()
         with ClusterSession(self.config) as session:
             producers = open_producers(session) if asks else None
-        found = judge_all(offsets, states, Clocks(read_until_ms=until_ms, slack_ms=60_000), producers=producers)
+        found = judge_all(
+            offsets, states, TransactionClocks(read_until_ms=until_ms, slack_ms=60_000), producers=producers
+        )
         for one in found.judged:
             producer_id = one.transaction.producer_id
             assert one.verdict != "hanging" or producer_id not in self.legal, one
@@ -99,10 +101,10 @@ class Campaign:
             }
             assert not wrong, wrong
 
-    def open_in(self, log_partition: int) -> list[OpenTransaction]:
+    def open_in(self, log_partition: int) -> list[OffsetsTransaction]:
         loaded = load(self._segments("__consumer_offsets", log_partition), cap_bytes=CAP_BYTES)
         return [
-            OpenTransaction(
+            OffsetsTransaction(
                 log_partition=log_partition,
                 producer_id=producer_id,
                 producer_epoch=one.producer_epoch,
@@ -168,7 +170,7 @@ def campaign(release: str, jars: Sequence[Path], transactions: int, seed: int) -
         tools = pinned.ensure(settings().cache, "kafka")
         with ClusterSession(config) as session:
             offsets = [found for part in range(LOG_PARTITIONS) for found in run.open_in(part)]
-            clocks = Clocks(read_until_ms=time.time_ns() // 1_000_000, slack_ms=0)
+            clocks = TransactionClocks(read_until_ms=time.time_ns() // 1_000_000, slack_ms=0)
             hanging = judge_all(offsets, run.states(), clocks, producers=open_producers(session)).of("hanging")
             for one in hanging:
                 arguments = one.abort_arguments(number)

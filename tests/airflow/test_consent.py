@@ -7,9 +7,9 @@ import pytest
 
 from sexton.airflow.consent import (
     FILES,
-    Answer,
     ApprovalFolder,
     Asked,
+    ConsentAnswer,
     NoConsent,
     Request,
     Trigger,
@@ -29,7 +29,7 @@ REQUEST = Request(
     **RUN, cluster_id="west", document_id="a" * 64, document_sha256="b" * 64, options=OPTIONS,
     counts={"tombstones": 3}, subject="Delete?", body="`group`",
 )  # fmt: skip
-GIVEN = Answer(
+GIVEN = ConsentAnswer(
     **RUN, request_sha256=REQUEST.sha256, chosen=["Approve"], user_id="7", user_name="bea",
     answered_at_ms=NOW_MS - 5_000,
 )  # fmt: skip
@@ -56,7 +56,7 @@ def decide(answer=GIVEN, request=REQUEST, **changes):
     return consent(request, answer, told, terms=terms, **asked)
 
 
-def given(**changes) -> Answer:
+def given(**changes) -> ConsentAnswer:
     return other(GIVEN, **changes)
 
 
@@ -166,7 +166,7 @@ def test_every_changed_byte_of_the_files_is_refused_or_means_the_same(tmp_path, 
     begin_asking(folder, REQUEST)
     folder.write(GIVEN)
     refused = 0
-    for kind in (Request, Asked, Answer):
+    for kind in (Request, Asked, ConsentAnswer):
         file = tmp_path / "approval" / FILES[kind]
         whole = file.read_bytes()
         for position, mask in itertools.product(range(len(whole) - 1), (1, 4)):
@@ -176,11 +176,11 @@ def test_every_changed_byte_of_the_files_is_refused_or_means_the_same(tmp_path, 
             if _loaded(bytes(changed)) == json.loads(whole):
                 continue
             with pytest.raises(NoConsent):
-                decide(answer=folder.read(Answer), request=question(folder), xcom=GIVEN.model_dump())
+                decide(answer=folder.read(ConsentAnswer), request=question(folder), xcom=GIVEN.model_dump())
             refused += 1
         file.write_bytes(whole)
     assert refused > 1_000
-    assert decide(answer=folder.read(Answer), request=question(folder)) == GIVEN
+    assert decide(answer=folder.read(ConsentAnswer), request=question(folder)) == GIVEN
 
 
 def _loaded(data: bytes):
@@ -197,7 +197,7 @@ def test_a_run_asks_one_question(folder) -> None:
     begin_asking(folder, REQUEST)
     folder.write(GIVEN)
     begin_asking(folder, REQUEST)
-    assert folder.read(Answer) is None  # an answer of before a clear is none
+    assert folder.read(ConsentAnswer) is None  # an answer of before a clear is none
     prepare(folder, REQUEST)
     assert question(folder) == REQUEST
     with pytest.raises(NoConsent, match="trigger a new run"):

@@ -37,7 +37,7 @@ def grown(seed: int = 1) -> FakeCluster:
     return cluster
 
 
-def take(cluster: FakeCluster, uri: str, *, now_ms: int = START_MS) -> snapshot_log.Snapshot:
+def take(cluster: FakeCluster, uri: str, *, now_ms: int = START_MS) -> snapshot_log.TakenSnapshot:
     request = SnapshotRequest(config=ClientConfig(bootstrap_servers="fake:1"), archive=uri)
     engine = InlineEngine(cluster.rng)
     return snapshot_log.run(engine, request, now_ms=lambda: now_ms, connect=cluster.connect)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from sexton.errors import DataQualityFailure
 from sexton.kafka.client import ClientConfig
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load
-from sexton.replicas import Comparison, ReplicaFolder
+from sexton.replicas import ReplicaComparison, ReplicaFolder
 from sexton.replicas.copy import CopiedReplica, ReplicaCopy
 from sexton.replicas.folders import log_partitions
 from sexton.runs.engine import Engine
@@ -130,7 +130,7 @@ def test_what_breaks_a_law_is_not_published(audit: Audit, lake: Lake, monkeypatc
     published = rows(lake, "replica_differences", 5_000)
     compare = audit_replicas.compare
 
-    def broken(*arguments: Any, **options: Any) -> Comparison:
+    def broken(*arguments: Any, **options: Any) -> ReplicaComparison:
         found = compare(*arguments, **options)
         return replace(found, differences=found.differences.slice(0, 0))
 

@@ -11,7 +11,7 @@ from sexton.audits import audit_transactions
 from sexton.audits.audit_transactions import TransactionAudit, TransactionRequest
 from sexton.errors import NoCoverage
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.replicas import OpenTransaction as OpenProducer
+from sexton.kafka.replicas import ReplicaTransaction as OpenProducer
 from sexton.lake.branch import ensure_tables
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load

@@ -315,9 +315,9 @@ def test_snapshot(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
     asked = []
 
-    def double(engine: object, request: snapshot_log.SnapshotRequest, *, now_ms: object) -> snapshot_log.Snapshot:
+    def double(engine: object, request: snapshot_log.SnapshotRequest, *, now_ms: object) -> snapshot_log.TakenSnapshot:
         asked.append(request)
-        return snapshot_log.Snapshot(
+        return snapshot_log.TakenSnapshot(
             cluster_id="c\x1b",
             topic_id="t",
             taken_at_ms=AS_OF_MS,

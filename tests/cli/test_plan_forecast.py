@@ -15,7 +15,7 @@ from sexton.job_requests import ReplayRequest
 from sexton.pipeline.standalone import make_plan
 from sexton.plans.read_plan import read_plan
 from sexton.quality import duckdb_checks
-from sexton.quality.expectation import Result
+from sexton.quality.expectation import ExpectationResult
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from sexton.tables import TABLES
@@ -100,7 +100,7 @@ def test_a_plan_beyond_its_limits_is_kept_and_not_to_be_applied(run: Run, archiv
 def test_what_no_check_passed_is_not_kept(archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = duckdb_checks.check
 
-    def failing(*arguments: Any, **options: Any) -> list[Result]:
+    def failing(*arguments: Any, **options: Any) -> list[ExpectationResult]:
         first, *others = real(*arguments, **options)
         return [replace(first, success=False, severity="critical"), *others]
 

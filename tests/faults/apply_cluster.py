@@ -14,7 +14,7 @@ from typing import Any
 
 from sexton.coordinator import loading, profiles
 from sexton.coordinator.api.commit import Commit, CommitPartition, validate_commit
-from sexton.coordinator.api.coordinator import Coordinator, Shard, Status
+from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, Status
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.api.listing import describe_group
 from sexton.coordinator.api.plain_view import PlainView
@@ -146,14 +146,15 @@ class SimCluster:
     @property
     def coordinator(self) -> Coordinator:
         shards = {
-            number: Shard(status=Status.ACTIVE, view=PlainView(log.loaded)) for number, log in enumerate(self.logs)
+            number: CoordinatorShard(status=Status.ACTIVE, view=PlainView(log.loaded))
+            for number, log in enumerate(self.logs)
         }
         return Coordinator(profile=PROFILE, partition_count=len(self.logs), shards=shards)
 
     def one(self, group_id: str) -> Coordinator:
         """The same with the shard of a group only, which is all that a question about it needs."""
         number = partition_of(group_id, len(self.logs))
-        shard = Shard(status=Status.ACTIVE, view=PlainView(self.logs[number].loaded))
+        shard = CoordinatorShard(status=Status.ACTIVE, view=PlainView(self.logs[number].loaded))
         return Coordinator(profile=PROFILE, partition_count=len(self.logs), shards={number: shard})
 
     def group_ids(self) -> list[str]:

@@ -12,7 +12,7 @@ from sexton.archive.cluster_metadata import ClusterMetadata, newest_metadata
 from sexton.archive.lineages import ArchivedLineage, list_lineages
 from sexton.kafka.client import ClientConfig
 from sexton.pipeline import archive_transactions, snapshot_log
-from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
+from sexton.pipeline.snapshot_log import SnapshotRequest, TakenSnapshot
 from sexton.records import kafka_uuid
 from sexton.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from sexton.transactions.reading import transactions_archive
@@ -44,14 +44,14 @@ class Archivist:
     cluster: FakeCluster
     archive: Path
     now_ms: int = START_MS
-    taken: list[Snapshot] = field(default_factory=list)
+    taken: list[TakenSnapshot] = field(default_factory=list)
 
-    def snapshot(self, *, tell: Callable[[Sequence[str]], None] | None = None) -> Snapshot:
+    def snapshot(self, *, tell: Callable[[Sequence[str]], None] | None = None) -> TakenSnapshot:
         self.now_ms += HOUR_MS
         self.taken.append(self._take(tell))
         return self.taken[-1]
 
-    def _take(self, tell: Callable[[Sequence[str]], None] | None) -> Snapshot:
+    def _take(self, tell: Callable[[Sequence[str]], None] | None) -> TakenSnapshot:
         return snapshot_log.run(
             InlineEngine(self.cluster.rng),  # type: ignore[arg-type]
             SnapshotRequest(config=CONFIG, archive=str(self.archive)),
@@ -117,7 +117,7 @@ class Archivist:
 class StateArchivist(Archivist):
     """Archives `__transaction_state` instead; what breaks in its log is among the alerts of each snapshot."""
 
-    def _take(self, tell: Callable[[Sequence[str]], None] | None) -> Snapshot:
+    def _take(self, tell: Callable[[Sequence[str]], None] | None) -> TakenSnapshot:
         taken = archive_transactions.run(
             InlineEngine(self.cluster.rng),  # type: ignore[arg-type]
             SnapshotRequest(config=CONFIG, archive=str(self.archive.parents[1])),

@@ -17,7 +17,7 @@ from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, published_runs, read_published
 from sexton.pipeline import find_expired, plan_tombstones, publish_tables, validate_tables
 from sexton.quality import spark_checks
-from sexton.quality.expectation import Result
+from sexton.quality.expectation import ExpectationResult
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
@@ -39,9 +39,9 @@ def _own_lake(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     use_lake(monkeypatch, lake)
 
 
-def passed(*_: Any, **__: Any) -> list[Result]:
+def passed(*_: Any, **__: Any) -> list[ExpectationResult]:
     return [
-        Result(
+        ExpectationResult(
             table="groups", expectation="it is there", severity="critical", success=True, observed="0",
             failing_rows=[],
         )

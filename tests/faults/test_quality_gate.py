@@ -13,7 +13,7 @@ import pytest
 from sexton.errors import DataQualityFailure, UsageError
 from sexton.pipeline import publish_tables, validate_tables
 from sexton.quality import duckdb_checks
-from sexton.quality.expectation import Result
+from sexton.quality.expectation import ExpectationResult
 from sexton.quality.suites import suites_of
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
@@ -28,8 +28,8 @@ class Ended(BaseException):
     """As a time-out of the task, or the end of the process: nothing catches it."""
 
 
-def of_run(expectation: Any, *, success: bool) -> Result:
-    return Result(
+def of_run(expectation: Any, *, success: bool) -> ExpectationResult:
+    return ExpectationResult(
         table=expectation.table, expectation=expectation.sentence, severity=expectation.severity, success=success,
         observed="told", failing_rows=[],
     )  # fmt: skip
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> RunFolder:
     return fill(tmp_path)
 
 
-def check(folder: RunFolder, judge: Callable[..., list[Result]]) -> None:
+def check(folder: RunFolder, judge: Callable[..., list[ExpectationResult]]) -> None:
     """The checks of a run folder with another judge."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duckdb_checks, "check", judge)
@@ -66,7 +66,7 @@ def test_each_critical_expectation_alone_stops_a_run(no_spark: Engine, folder: R
 
 @pytest.mark.parametrize("ends", [RuntimeError, Ended], ids=["crash", "time-out"])
 def test_a_check_that_does_not_end_is_no_pass(no_spark: Engine, folder: RunFolder, ends: type[BaseException]) -> None:
-    def dying(*_: Any, **__: Any) -> list[Result]:
+    def dying(*_: Any, **__: Any) -> list[ExpectationResult]:
         raise ends("no answer")
 
     with pytest.raises(ends):
@@ -79,7 +79,7 @@ def test_a_check_that_does_not_end_is_no_pass(no_spark: Engine, folder: RunFolde
 def test_a_pass_of_an_earlier_attempt_does_not_count(no_spark, folder, ends):
     """The next attempt of a run has a run_id of its own, and finds the results of the attempt before in the folder."""
 
-    def dying(*_: Any, **__: Any) -> list[Result]:
+    def dying(*_: Any, **__: Any) -> list[ExpectationResult]:
         raise ends("no answer")
 
     validate_tables.check_folder(folder)

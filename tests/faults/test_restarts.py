@@ -19,7 +19,7 @@ from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.pipeline import fetch_log, snapshot_log
-from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
+from sexton.pipeline.snapshot_log import SnapshotRequest, TakenSnapshot
 from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton.topics import OFFSETS_TOPIC
@@ -62,7 +62,7 @@ def commit(config: ClientConfig, count: int) -> None:
         commit_offsets(admin, f"group-{number % 8}", [TopicPartition("somewhere", 0, number)])
 
 
-def take(config: ClientConfig, archive: Path) -> Snapshot:
+def take(config: ClientConfig, archive: Path) -> TakenSnapshot:
     request = SnapshotRequest(config=config, archive=str(archive))
     engine = InlineEngine(Random(0))
     return snapshot_log.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000)  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ def test_a_broker_that_is_killed_and_comes_back(broker, config, full, tmp_path, 
 
     thread = threading.Thread(target=restart)
     thread.start()
-    taken: list[Snapshot] = []
+    taken: list[TakenSnapshot] = []
     gave_up = 0
     while not over.is_set():
         for name in ("archive", f"archive-{len(taken)}"):  # a new archive has something to read each time

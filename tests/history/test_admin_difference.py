@@ -9,7 +9,7 @@ from sexton import cli
 from sexton.archive.admin_snapshots import AdminSnapshot, AdminSnapshots
 from sexton.coordinator.profiles import NEWEST
 from sexton.history.admin_difference import changes_of_snapshots, difference_of_snapshots
-from sexton.history.difference import Comparison
+from sexton.history.difference import InstantComparison
 from tests.archive.admin_snapshots import write_snapshot
 from tests.archived import Archive
 from tests.ledger.ledgers import act
@@ -42,12 +42,12 @@ def series(archive: Archive) -> AdminSnapshots:
     return AdminSnapshots(archive.fs, archive.root, archive.cluster_id)
 
 
-def between(archive: Archive, first: AdminSnapshot, last: AdminSnapshot) -> tuple[Comparison, int, int]:
+def between(archive: Archive, first: AdminSnapshot, last: AdminSnapshot) -> tuple[InstantComparison, int, int]:
     """The difference, the number of admin snapshots, and of groups that are left out."""
     return difference_of_snapshots(series(archive), first, last, profile=NEWEST)
 
 
-def offsets_of(found: tuple[Comparison, int, int]) -> dict[tuple[str, str, int], dict[str, Any]]:
+def offsets_of(found: tuple[InstantComparison, int, int]) -> dict[tuple[str, str, int], dict[str, Any]]:
     return {(row["group_id"], row["topic"], row["partition"]): row for row in found[0].offsets.to_pylist()}
 
 

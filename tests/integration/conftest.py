@@ -9,7 +9,7 @@ import pytest
 from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
-from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
+from sexton.pipeline.snapshot_log import SnapshotRequest, TakenSnapshot
 from sexton.pipeline.snapshot_log import run as run_snapshot
 from sexton.ports import free_port
 from sexton.runs.engine import Engine
@@ -72,11 +72,11 @@ def own_broker(spare_broker: EmbeddedBroker) -> EmbeddedBroker:
 
 
 @pytest.fixture
-def snapshot(tmp_path: Path, needs_spark: None) -> Callable[..., Snapshot]:
+def snapshot(tmp_path: Path, needs_spark: None) -> Callable[..., TakenSnapshot]:
     """Take a snapshot into this test's archive; now stands still at one instant unless told otherwise."""
     instants = iter(range(1_800_000_000_000, 1_900_000_000_000))
 
-    def take(config: ClientConfig) -> Snapshot:
+    def take(config: ClientConfig) -> TakenSnapshot:
         with Engine("test", iceberg=True, quiet=True) as engine:
             request = SnapshotRequest(config=config, archive=str(tmp_path / "archive"))
             return run_snapshot(engine, request, now_ms=lambda: next(instants))

@@ -22,7 +22,7 @@ from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.log.batch import Record, read_records
 from sexton.records import decode_key
-from sexton.replicas import Comparison, archived_logs, compare, open_replicas
+from sexton.replicas import ReplicaComparison, archived_logs, compare, open_replicas
 from sexton.replicas.copy import copy_replicas
 from sexton_dev.broker import run_tool
 from tests.clients import joined
@@ -194,7 +194,7 @@ def _keys_by_offset(cluster: ThreeBrokers, log_partition: int, node: int) -> dic
     return found
 
 
-def rows_of(found: Comparison) -> dict[Key, dict[str, Any]]:
+def rows_of(found: ReplicaComparison) -> dict[Key, dict[str, Any]]:
     return {(row["group_id"], row["topic"], row["partition"]): row for row in found.differences.to_pylist()}
 
 
@@ -209,7 +209,9 @@ def copied(cluster: ThreeBrokers, folder: Path) -> list[Path]:
     return [folder / f"broker-{node}" for node in NODES]
 
 
-def comparison(folders: Sequence[Path], *, archive: Path | None = None, cluster_id: str | None = None) -> Comparison:
+def comparison(
+    folders: Sequence[Path], *, archive: Path | None = None, cluster_id: str | None = None
+) -> ReplicaComparison:
     """The comparison of brokers' disks or copies, with an archive as a witness or without one."""
     witness = None if archive is None else archived_logs(str(archive), cluster_id)
     return compare(open_replicas([str(folder) for folder in folders], []), archived=witness)

@@ -7,7 +7,7 @@ from typing import Any
 from sexton.job_requests import ReplayRequest, now_ms
 from sexton.kafka.client import ClientConfig
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, snapshot_log
-from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
+from sexton.pipeline.snapshot_log import SnapshotRequest, TakenSnapshot
 from sexton.plans.read_plan import own_plan
 from sexton.plans.write_plan import keep_plan
 from sexton.policy import Policy
@@ -17,7 +17,7 @@ from sexton.runs.processes import SerialEngine
 
 def snapshot(
     config: ClientConfig, archive: Path | str, *, now_ms: Callable[[], int] = now_ms, **asked: Any
-) -> Snapshot:
+) -> TakenSnapshot:
     request = SnapshotRequest(config=config, archive=str(archive), **asked)
     with SerialEngine("test", quiet=True) as engine:
         return snapshot_log.run(engine, request, now_ms=now_ms)

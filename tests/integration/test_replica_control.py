@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from sexton.java import JavaHome
-from sexton.replicas import Comparison
+from sexton.replicas import ReplicaComparison
 from tests.integration.replica_kinds import CLASSIC, CONSUMER, Groups, comparison, copied, predicted, require_told
 from tests.integration.version_two_producer import VersionTwoProducer
 from tests.replicas_cluster import LOG_PARTITIONS, NODES, PARTITIONS, TOPIC, A, B, C, ThreeBrokers
@@ -146,7 +146,7 @@ def test_replicas_that_were_always_in_sync_do_not_differ(cluster: ThreeBrokers, 
     # Every broker rolls at instants of its own.
     cluster.configure(segment_jitter_ms="150", delete_retention_ms=LONGER_THAN_A_COPY_MS)
     groups = Groups(cluster, rng)
-    life, found = Life(cluster, groups, rng), list[Comparison]()
+    life, found = Life(cluster, groups, rng), list[ReplicaComparison]()
 
     life.go_on()
     with life.beside():  # the copies are of other instants
@@ -185,7 +185,7 @@ def test_replicas_that_were_always_in_sync_do_not_differ(cluster: ThreeBrokers, 
     print(f"{told} answers as predicted of every replica; {len(found)} comparisons without a difference")
 
 
-def alike(folders: list[Path]) -> Comparison:
+def alike(folders: list[Path]) -> ReplicaComparison:
     """A comparison that finds nothing."""
     found = comparison(folders)
     assert found.differences.to_pylist() == []

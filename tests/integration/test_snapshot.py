@@ -22,7 +22,7 @@ from sexton.kafka.fetch import LogReader
 from sexton.kafka.session import ClusterSession
 from sexton.pipeline import fetch_log, import_log
 from sexton.pipeline.import_log import ImportRequest
-from sexton.pipeline.snapshot_log import Snapshot
+from sexton.pipeline.snapshot_log import TakenSnapshot
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker, dump_log
 from sexton_dev.workload import Workload
@@ -30,7 +30,7 @@ from tests.archived import list_archived, read_manifest
 from tests.integration.test_broker import commit
 
 LOCAL = pafs.LocalFileSystem()
-Take = Callable[[ClientConfig], Snapshot]
+Take = Callable[[ClientConfig], TakenSnapshot]
 PROJECT = Path(__file__).parents[2]
 
 

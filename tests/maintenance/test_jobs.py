@@ -13,7 +13,7 @@ from sexton.figures import DAY_MS
 from sexton.job_requests import REQUESTS
 from sexton.lake.catalog import Lake
 from sexton.maintenance.compact_tables import CompactedTables
-from sexton.maintenance.group_answers import Difference
+from sexton.maintenance.group_answers import AnswerDifference
 from sexton.maintenance.reconcile import Reconciliation
 from sexton.pipeline import job
 from sexton.settings import Settings
@@ -108,7 +108,7 @@ def test_compact_tables_ends_with_the_run_folders(
 def test_what_drifts_is_written_down_and_no_alert_names_it(
     run: Run, load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    differs = Difference(
+    differs = AnswerDifference(
         group_id="secret-name", log_partition=3, log_offset=9, topic="t", partition=0, by_log=(1, None, ""),
         by_broker=(2, 5, "m"),
     )  # fmt: skip

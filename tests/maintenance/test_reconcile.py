@@ -10,14 +10,14 @@ import pytest
 
 from sexton.errors import UsageError
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.group_state import CommittedOffset, ListedGroup, Listing
+from sexton.kafka.group_state import CommittedOffset, GroupListing, Listing
 from sexton.kafka.session import TransientError
 from sexton.kafka.topics import PartitionLeader, Topic
 from sexton.maintenance import group_answers as answers
 from sexton.maintenance import reconcile
 from sexton.maintenance.group_answers import GroupAnswer, Kind, LiveAnswers, ask
 from sexton.maintenance.reconcile import ROUNDS, Reconciliation
-from sexton.pipeline.snapshot_log import Snapshot, SnapshotRequest
+from sexton.pipeline.snapshot_log import SnapshotRequest, TakenSnapshot
 from sexton.runs.processes import SerialEngine
 from tests.archived import CLUSTER, TOPIC, Archive
 from tests.log_builder import commit
@@ -71,10 +71,10 @@ def played(
         asked.append(sorted(group_ids))
         return rounds[min(len(asked), len(rounds)) - 1]
 
-    def snapshot(*_: Any, **__: Any) -> Snapshot:
+    def snapshot(*_: Any, **__: Any) -> TakenSnapshot:
         numbers = dict.fromkeys(("segments", "batches", "size_bytes", "log_offsets"), 0)
         told = {"cluster_id": CLUSTER, "topic_id": TOPIC, "taken_at_ms": instant(2), "log_partitions": 1}
-        return Snapshot(**told, **numbers, alerts=list(alerts))
+        return TakenSnapshot(**told, **numbers, alerts=list(alerts))
 
     monkeypatch.setattr(reconcile, "hidden", lambda _: list(unseen))
     monkeypatch.setattr(reconcile, "ask", ask_them)
@@ -223,7 +223,7 @@ class Brokers:
         state = self._states.pop(0)
         if state == AWAY:
             return Listing(failed={2: "it gives no answer"})
-        return Listing(groups=[ListedGroup(group_id="a", group_type="classic", state=state, protocol_type="")])
+        return Listing(groups=[GroupListing(group_id="a", group_type="classic", state=state, protocol_type="")])
 
     def committed_offsets(self, _session: object, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
         told = self._offsets[group_id].pop(0)

@@ -15,7 +15,7 @@ from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set
 from sexton.pipeline import replay_groups
 from sexton.pipeline.standalone import run_audit
-from sexton.runs.choose_profile import AMBIGUOUS, AUTO, Evidence, choose, of_evidence, of_version
+from sexton.runs.choose_profile import AMBIGUOUS, AUTO, ProfileEvidence, choose, of_evidence, of_version
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import fold_log
 from sexton.runs.folder import RunRecord
@@ -42,8 +42,8 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 V0 = offset_value(1, version=0)
 
 
-def evidence(*chunks: bytes) -> Evidence:
-    return Evidence.of(fold_bytes(b"".join(chunks)))
+def evidence(*chunks: bytes) -> ProfileEvidence:
+    return ProfileEvidence.of(fold_bytes(b"".join(chunks)))
 
 
 def batch(*entries: tuple[bytes, bytes | None], at: int = 0) -> bytes:
@@ -90,7 +90,7 @@ def test_auto_decides_on_proof_only(log: bytes, profile: str, expected: str) -> 
     assert bool(choice.warnings) == (is_open or not choice.profile.is_proven)
 
 
-def at(day: str, *entries: tuple[bytes, bytes | None]) -> Evidence:
+def at(day: str, *entries: tuple[bytes, bytes | None]) -> ProfileEvidence:
     """A log that was written at noon of a day."""
     stamp_ms = int(datetime.fromisoformat(f"{day}T12:00:00+00:00").timestamp() * 1000)
     return evidence(encode_batch(entries, base_offset=0, timestamp_ms=stamp_ms))
@@ -135,7 +135,7 @@ UP_TO_3_9 = UNBOUNDED.and_to((3, 9), "ZooKeeper")
     ],
 )  # fmt: skip
 def test_what_else_bounds_the_release(
-    log: Evidence, disk: ReleaseBounds, profile: str, source: str, point: str | None
+    log: ProfileEvidence, disk: ReleaseBounds, profile: str, source: str, point: str | None
 ) -> None:
     choice = of_evidence([evidence(), log], disk)
     assert choice.profile == profile_of(profile)
@@ -151,7 +151,7 @@ def test_questions_take_the_newest_record_of_the_whole_log(day: str, tmp_path: P
     log = b"".join([*filler, encode_batch([commit("g")], base_offset=4_000, timestamp_ms=new)])
     source = open_segments(str(write_log(tmp_path, {0: log})), topics_file=None)
     parts = LogParts(source, profile=profiles.NEWEST, as_of_ms=None, taken_at_ms=BASE_MS)
-    assert choice_of(source, None, parts) == of_evidence([Evidence.of(fold_bytes(log))])
+    assert choice_of(source, None, parts) == of_evidence([ProfileEvidence.of(fold_bytes(log))])
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ CONTRADICTIONS = [
 @pytest.mark.parametrize("profile, log, doubt", CONTRADICTIONS)
 def test_a_log_contradicts_the_profile_that_was_asked_for(profile: str, log: bytes, doubt: str | None) -> None:
     fold = fold_bytes(log, profile=profile_of(profile))
-    choice = choose(profile).held_against([Evidence.of(fold)])
+    choice = choose(profile).held_against([ProfileEvidence.of(fold)])
     assert choice.profile == profile_of(profile)
     assert len(choice.doubts) == (doubt is not None)
     assert all(str(doubt) in text and "contradicts" in text and text in choice.warnings for text in choice.doubts)
@@ -217,7 +217,7 @@ def test_the_heads_of_a_log_show_the_same(profile: str, log: bytes, doubt: str |
     parts = LogParts(source, profile=profiles.NEWEST, as_of_ms=None, taken_at_ms=BASE_MS)
     choice = choice_of(source, profile, parts)
     assert [str(doubt) in text for text in choice.doubts] == [True] * (doubt is not None)
-    whole = of_evidence([Evidence.of(fold_bytes(log))])
+    whole = of_evidence([ProfileEvidence.of(fold_bytes(log))])
     assert choice_of(source, None, parts).profile == whole.profile
 
 

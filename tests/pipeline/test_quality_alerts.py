@@ -10,7 +10,7 @@ import pytest
 from sexton.errors import DataQualityFailure
 from sexton.job_requests import REQUESTS
 from sexton.pipeline import job, validate_tables
-from sexton.quality.expectation import Result
+from sexton.quality.expectation import ExpectationResult
 from tests.pipeline.test_validate_publish import PLAN_A_KEPT_OFFSET, fill, load_job
 from tests.quality import world
 
@@ -40,8 +40,8 @@ def test_failed_warnings_are_one_alert_with_counts(tmp_path: Path) -> None:
     ]
 
 
-def result(number: int, *, success: bool = False) -> Result:
-    return Result(
+def result(number: int, *, success: bool = False) -> ExpectationResult:
+    return ExpectationResult(
         table="groups", expectation=f"e{number}", severity="critical", success=success, observed="7", failing_rows=[]
     )
 

@@ -19,7 +19,7 @@ from sexton.job_requests import SnapshotRequest
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import TransientError
 from sexton.pipeline import fetch_log, job, snapshot_log
-from sexton.pipeline.snapshot_log import Snapshot, earlier
+from sexton.pipeline.snapshot_log import TakenSnapshot, earlier
 from sexton.runs.engine import Engine
 from tests.faults.snapshots import START_MS, Archivist, InlineEngine
 from tests.jobs import load_job
@@ -86,7 +86,7 @@ def test_an_instant_that_is_settled_takes_no_other_snapshot(tmp_path: Path) -> N
     cluster.logs[0].append(2)
     settled_ms = START_MS - 60_000
 
-    def found(as_of_ms: int | None, wanted: str | None = None) -> Snapshot | None:
+    def found(as_of_ms: int | None, wanted: str | None = None) -> TakenSnapshot | None:
         config = ClientConfig(bootstrap_servers="nobody:1")
         return earlier(SnapshotRequest(config=config, archive=str(tmp_path), as_of_ms=as_of_ms, cluster_id=wanted))
 
@@ -165,7 +165,7 @@ def taken(
     *,
     now_ms: Callable[[], int] = lambda: START_MS,
     bytes_per_second: int | None = None,
-) -> Snapshot:
+) -> TakenSnapshot:
     config = ClientConfig(bootstrap_servers="fake:1")
     request = SnapshotRequest(config=config, archive=str(archive), cluster_id=wanted, bytes_per_second=bytes_per_second)
     engine = InlineEngine(cluster.rng)
@@ -217,11 +217,11 @@ def test_the_alerts_of_an_attempt_that_died_are_told_by_the_next(monkeypatch, tm
     main = load_job("snapshot_log")
     deaths = iter([True, False])
 
-    def run(*_: object, notify: Callable[[list[str]], None], **__: object) -> Snapshot:
+    def run(*_: object, notify: Callable[[list[str]], None], **__: object) -> TakenSnapshot:
         if next(deaths):
             notify(["the log ends at 5", "made anew"])
             raise BrokerError("and then it died")
-        return Snapshot(
+        return TakenSnapshot(
             cluster_id="c", topic_id="t", taken_at_ms=1, log_partitions=1, segments=0, batches=0, size_bytes=0,
             log_offsets=0,
         )  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sexton.pipeline.validate_tables import CONF_FOR_FEW_ROWS
-from sexton.quality.expectation import Expectation, Result
+from sexton.quality.expectation import Expectation, ExpectationResult
 from sexton.quality.laws import CHANGE_LAWS
 from sexton.quality.relations import CheckedRun
 from sexton.quality.spark_checks import check, count_broken, create_views, frame
@@ -42,7 +42,7 @@ def judged(
     run: CheckedRun = world.RUN,
     docs: Path | None = None,
     own: tuple[Expectation, ...] = (),
-) -> list[Result]:
+) -> list[ExpectationResult]:
     frames = {name: spark.createDataFrame(rows) for name, rows in tables.items()}
     try:
         return check(spark, frames, world.shapes_of(tables), suites_of(run, own), run, docs=docs)
@@ -50,7 +50,7 @@ def judged(
         spark.catalog.clearCache()
 
 
-def outcome(result: Result) -> tuple[str, str, bool, str]:
+def outcome(result: ExpectationResult) -> tuple[str, str, bool, str]:
     observed = result.observed.split(" in ")[0]  # the number of rows of a table without failure is DuckDB's to say
     return result.table, result.expectation, result.success, observed
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from sexton.coordinator.partitioner import partition_of
 from sexton.quality.declared_expectations import checked_tables
 from sexton.quality.duckdb_checks import check
-from sexton.quality.expectation import NOT_MEASURED, Expectation, Result
+from sexton.quality.expectation import NOT_MEASURED, Expectation, ExpectationResult
 from sexton.quality.proofs import proven
 from sexton.quality.relations import CheckedRun
 from sexton.quality.suites import Shapes, Suites, shape, suites_of
@@ -127,7 +127,9 @@ def shapes_of(tables: Mapping[str, pa.Table]) -> Shapes:
     return shape({name: (1, [tables[name].schema] if name in tables else []) for name in names})
 
 
-def judged(tables: Mapping[str, pa.Table], run: CheckedRun = RUN, *, table: str | None = None) -> list[Result]:
+def judged(
+    tables: Mapping[str, pa.Table], run: CheckedRun = RUN, *, table: str | None = None
+) -> list[ExpectationResult]:
     """The results of all expectations, or of those about one table; nothing that fails may be proven by the files."""
     suites = {name: suite for name, suite in suites_of(run).items() if table in (None, name)}
     shapes = shapes_of(tables)

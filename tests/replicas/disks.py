@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sexton.replicas import Comparison, ReplicaFolder, compare
+from sexton.replicas import ReplicaComparison, ReplicaFolder, compare
 from sexton.replicas.folders import ReplicaLog, log_partitions
 
 LOG_PARTITION = 0
@@ -31,7 +31,7 @@ def write_replica(
     return root
 
 
-def compared(root: Path, names: Sequence[str] = "ABC", *, archived: ReplicaLog | None = None) -> Comparison:
+def compared(root: Path, names: Sequence[str] = "ABC", *, archived: ReplicaLog | None = None) -> ReplicaComparison:
     """The comparison of the disks below `root`, each in the folder of its name."""
     folders = [ReplicaFolder.open(str(root / name), name) for name in names]
     return compare(folders, archived=None if archived is None else {LOG_PARTITION: archived})

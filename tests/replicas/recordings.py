@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.profiles import NEWEST
-from sexton.replicas import Comparison, ReplicaFolder, compare
+from sexton.replicas import ReplicaComparison, ReplicaFolder, compare
 from sexton.replicas.folders import log_partitions
 from sexton.replicas.states import state_of
 
@@ -32,7 +32,7 @@ def folders(root: Path, names: Sequence[str] = "ABC") -> list[ReplicaFolder]:
     return [ReplicaFolder.open(str(root / name), name) for name in names]
 
 
-def compared(root: Path, names: Sequence[str] = "ABC") -> Comparison:
+def compared(root: Path, names: Sequence[str] = "ABC") -> ReplicaComparison:
     return compare(folders(root, names))
 
 

@@ -14,7 +14,7 @@ from sexton.coordinator.api.fetch import AskedPartition, FetchAnswer, fetch
 from sexton.coordinator.api.listing import describe_group, listed_group
 from sexton.replicas import records
 from sexton.replicas.advice import advice_for
-from sexton.replicas.judging import Difference
+from sexton.replicas.judging import ReplicaDifference
 from tests.replicas.recordings import SCENARIOS, by_key, compared, coordinator_of, key_text, scenario, unpack
 
 
@@ -182,7 +182,7 @@ def test_commands_in_an_advice_are_safe_to_paste() -> None:
     name = "a; rm -rf `pwd` 'b'"
     key = (name, "t", 0)
     told = {"kinds": ("resurrected",), "proof": "cleaned", "evidence": "", "sides": {}}
-    difference = Difference(key=key, wrong=("C",), right=("A",), **told)
+    difference = ReplicaDifference(key=key, wrong=("C",), right=("A",), **told)
     assert shlex.quote(name) in advice_for(difference, {})
 
 

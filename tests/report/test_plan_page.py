@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sexton.plans.plan import TOMBSTONES, UNDO, Batches, Losses, PlanRecord
+from sexton.plans.plan import TOMBSTONES, UNDO, Losses, PlannedBatches, PlanRecord
 from sexton.plans.plan_content import (
     GROUP,
     GROUPS_SHOWN,
@@ -65,7 +65,9 @@ def plan_of(
         "tombstones": len(rows), "offsets": len(offsets), "group_records": len(deleted),
         "groups_losing": len(groups), "groups_deleted": len(deleted), "groups_total": 77,
     }  # fmt: skip
-    batches = Batches(log_partition=0, tombstones=len(rows), batches=1, size_bytes=2_048, largest_batch_bytes=2_048)
+    batches = PlannedBatches(
+        log_partition=0, tombstones=len(rows), batches=1, size_bytes=2_048, largest_batch_bytes=2_048
+    )
     facts: dict[str, Any] = {
         "plan_id": PLAN_ID, "cluster_id": "cluster", "topic_id": "topic", "as_of_ms": AS_OF_MS, "cuts": {0: 99},
         "profile": "group_coordinator", "retention_ms": 7 * DAY_MS, "policy_sha256": None, "code_version": "1.2.3",

@@ -13,7 +13,7 @@ from sexton.log.segment import list_segments
 from sexton.runs.source import LogSource
 from sexton.transactions.audit import audit
 from sexton.transactions.reading import StateLog, held_bytes, on_disk
-from sexton.transactions.verdicts import Clocks, KnownStates
+from sexton.transactions.verdicts import KnownStates, TransactionClocks
 from tests.transactions.logs import BASE_MS, state_log, value
 from tests.transactions.test_verdicts import OPEN
 
@@ -101,7 +101,7 @@ def test_a_copy_of_the_first_partitions_gives_no_command_that_aborts(tmp_path: P
         LogSource(uri=str(tmp_path), segments={}),
         [replace(OPEN, producer_id=77)],
         log,
-        Clocks(read_until_ms=BASE_MS + 600_000, slack_ms=0),
+        TransactionClocks(read_until_ms=BASE_MS + 600_000, slack_ms=0),
         release=(4, 3),
         expiration_ms=1,
         spread=lambda work, items: map(work, items),

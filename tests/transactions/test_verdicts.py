@@ -6,16 +6,23 @@ from typing import Any
 
 import pytest
 
-from sexton.kafka.replicas import OpenTransaction as OpenProducer
+from sexton.kafka.replicas import ReplicaTransaction as OpenProducer
 from sexton.transactions.rows import transaction_rows
 from sexton.transactions.states import LoadedStates, State, TransactionalId
-from sexton.transactions.verdicts import NO_TIMEOUT_MS, Clocks, Judged, KnownStates, OpenTransaction, judge_all
+from sexton.transactions.verdicts import (
+    NO_TIMEOUT_MS,
+    Judged,
+    KnownStates,
+    OffsetsTransaction,
+    TransactionClocks,
+    judge_all,
+)
 from tests.transactions.logs import BASE_MS, OFFSETS
 
 MINUTE = 60_000
 NOW = BASE_MS + 60 * MINUTE
 SLACK = MINUTE
-OPEN = OpenTransaction(
+OPEN = OffsetsTransaction(
     log_partition=3, producer_id=1, producer_epoch=5, first_log_offset=10, last_log_offset=12, since_ms=BASE_MS,
     group_ids=["g"],
 )  # fmt: skip
@@ -36,8 +43,8 @@ def states(*ids: TransactionalId, count: int | None = 1, **rest: object) -> Know
     return KnownStates(partitions=[part], partition_count=count, read_at_ms=NOW)
 
 
-def judge(known: KnownStates | None, one: OpenTransaction = OPEN, *, read_until_ms: int = NOW) -> Judged:
-    (judged,) = judge_all([one], known, Clocks(read_until_ms=read_until_ms, slack_ms=SLACK)).judged
+def judge(known: KnownStates | None, one: OffsetsTransaction = OPEN, *, read_until_ms: int = NOW) -> Judged:
+    (judged,) = judge_all([one], known, TransactionClocks(read_until_ms=read_until_ms, slack_ms=SLACK)).judged
     return judged
 
 
@@ -87,7 +94,11 @@ def test_a_producer_that_may_be_elsewhere_is_unknown(known: KnownStates | None) 
 )
 @pytest.mark.parametrize(
     "older",
-    [owner(State.COMPLETE_COMMIT, **ENDED_LONG_AGO), owner(State.ONGOING, listed=False), owner(State.ONGOING, epoch=6)],
+    [
+        owner(State.COMPLETE_COMMIT, **ENDED_LONG_AGO),
+        owner(State.ONGOING, listed=False),
+        owner(State.ONGOING, epoch=6),
+    ],
     ids=["ended", "not listed", "other epoch"],
 )
 def test_a_state_after_which_not_all_was_read_proves_nothing(older: TransactionalId, broken: dict[str, object]) -> None:
@@ -120,7 +131,10 @@ def test_what_changed_while_the_logs_were_read_is_not_hanging(known, one, read_u
 
 
 def test_a_broker_that_is_asked_afterwards_decides() -> None:
-    known, clocks = states(owner(State.COMPLETE_COMMIT, updated_at_ms=NOW)), Clocks(read_until_ms=NOW, slack_ms=SLACK)
+    known, clocks = (
+        states(owner(State.COMPLETE_COMMIT, updated_at_ms=NOW)),
+        TransactionClocks(read_until_ms=NOW, slack_ms=SLACK),
+    )
     still = OpenProducer(producer_id=1, producer_epoch=5, start_offset=9)
     again = OpenProducer(producer_id=1, producer_epoch=6, start_offset=13)
 
@@ -162,7 +176,7 @@ class Life:
     complete_ms: int
     hangs: bool
 
-    def log_at(self, at_ms: int) -> OpenTransaction | None:
+    def log_at(self, at_ms: int) -> OffsetsTransaction | None:
         """What the offsets log shows of it at an instant."""
         if at_ms < self.written_ms or (at_ms >= self.marker_ms and not self.hangs):
             return None
@@ -201,7 +215,7 @@ def test_none_that_runs_is_called_hanging_and_all_that_hang_are() -> None:
         skew_ms = rng.randrange(-SLACK // 2, SLACK // 2)
         known = replace(states(*(one.state_at(states_ms, skew_ms) for one in lives)), read_at_ms=states_ms)
         logs = [(one, found) for one in lives if (found := one.log_at(read_ms)) is not None]
-        clocks = Clocks(read_until_ms=read_ms, slack_ms=SLACK)
+        clocks = TransactionClocks(read_until_ms=read_ms, slack_ms=SLACK)
         judged = judge_all([found for _, found in logs], known, clocks).judged
         for (one, _), each in zip(logs, judged, strict=True):
             key = one.hangs, each.verdict

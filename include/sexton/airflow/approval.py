@@ -20,8 +20,8 @@ from sexton.airflow.alerts import raise_alert
 from sexton.airflow.commands import CommandRefused
 from sexton.airflow.consent import (
     ANOTHER_QUESTION,
-    Answer,
     ApprovalFolder,
+    ConsentAnswer,
     NoConsent,
     Request,
     begin_asking,
@@ -89,7 +89,7 @@ class Approval(ApprovalOperator):
             if question(folder).sha256 != asked:
                 raise NoConsent(ANOTHER_QUESTION)
         user: Mapping[str, Any] = event["responded_by_user"] or {}
-        answer = Answer(
+        answer = ConsentAnswer(
             **folder.run,
             request_sha256=asked,
             chosen=[str(option) for option in event["chosen_options"]],

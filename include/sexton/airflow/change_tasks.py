@@ -22,8 +22,8 @@ from sexton.airflow.approval import approval_folder_of, refusing, request_of
 from sexton.airflow.brokers import BOOTSTRAP, client_config, config_file
 from sexton.airflow.commands import Command, CommandRefused, Done, counted
 from sexton.airflow.consent import (
-    Answer,
     ApprovalFolder,
+    ConsentAnswer,
     NoConsent,
     Request,
     Trigger,
@@ -156,7 +156,7 @@ class ChangeCluster(CommandTask):
     def command(self, request: Request) -> tuple[str, ...]:
         raise NotImplementedError
 
-    def consent(self, context: Any) -> tuple[Request, Answer]:
+    def consent(self, context: Any) -> tuple[Request, ConsentAnswer]:
         """Return what was asked and the answer that allows it; without one, fail the task without retry."""
         folder = approval_folder_of(context)
         try:
@@ -164,7 +164,7 @@ class ChangeCluster(CommandTask):
             now = self.show(self.kind, request.document_id)
             answer = consent(
                 request,
-                folder.read(Answer),
+                folder.read(ConsentAnswer),
                 context["ti"].xcom_pull(task_ids=APPROVAL_TASK),
                 options=params_of(context, self.params_read),
                 document_sha256=now["sha256"],

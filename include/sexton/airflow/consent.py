@@ -41,7 +41,7 @@ class NoConsent(Exception):
     """Why nothing may be done. The message names no group and no person, so everybody may read it."""
 
 
-class Document(BaseModel):
+class ConsentDocument(BaseModel):
     """A file about the approval of the run `run_id` of `dag_id`."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -50,7 +50,7 @@ class Document(BaseModel):
     run_id: str
 
 
-class Request(Document):
+class Request(ConsentDocument):
     """What an approver is asked.
 
     `document_id` and `document_sha256` identify the plan or restore, of the cluster `cluster_id`, to the last byte.
@@ -71,19 +71,19 @@ class Request(Document):
         return hashlib.sha256(_json(self).encode()).hexdigest()
 
 
-class Asked(Document):
+class Asked(ConsentDocument):
     """Which request was shown."""
 
     request_sha256: str
 
 
-class Withdrawn(Document):
+class Withdrawn(ConsentDocument):
     """That the run has found another question since it asked, and which."""
 
     request_sha256: str
 
 
-class Answer(Document):
+class ConsentAnswer(ConsentDocument):
     """The answer to a request: what, by whom (as Airflow's auth manager names them) and when."""
 
     request_sha256: str
@@ -97,18 +97,18 @@ class Answer(Document):
         return self.chosen == [APPROVE]
 
 
-class Trigger(Document):
+class Trigger(ConsentDocument):
     """How the run was triggered, a DagRunTriggeredByType."""
 
     triggered_through: str
 
 
-AnyDocument = TypeVar("AnyDocument", bound=Document)
-FILES: dict[type[Document], str] = {
+AnyDocument = TypeVar("AnyDocument", bound=ConsentDocument)
+FILES: dict[type[ConsentDocument], str] = {
     Request: "request.json",
     Asked: "asked.json",
     Withdrawn: "withdrawn.json",
-    Answer: "answer.json",
+    ConsentAnswer: "answer.json",
     Trigger: "triggered.json",
 }
 
@@ -134,15 +134,15 @@ class ApprovalFolder:
             raise NoConsent(f"{FILES[kind]} is of another run: trigger a new run")
         return found
 
-    def write(self, document: Document) -> None:
+    def write(self, document: ConsentDocument) -> None:
         """Write a file, readable by this user only where a disk has it: it may name groups."""
         self._folder.write(f"{_json(document)}\n".encode(), FILES[type(document)], is_private=True)
 
-    def create(self, document: Document) -> bool:
+    def create(self, document: ConsentDocument) -> bool:
         """Write a file that is not there yet; False if it is."""
         return self._folder.create(f"{_json(document)}\n".encode(), FILES[type(document)], is_private=True)
 
-    def remove(self, kind: type[Document]) -> None:
+    def remove(self, kind: type[ConsentDocument]) -> None:
         self._folder.remove(FILES[kind])
 
 
@@ -157,7 +157,7 @@ def prepare(folder: ApprovalFolder, request: Request) -> None:
 
 def begin_asking(folder: ApprovalFolder, request: Request) -> None:
     """Record that the request is shown, and delete an earlier answer. NoConsent if the run has shown something else."""
-    folder.remove(Answer)
+    folder.remove(ConsentAnswer)
     folder.create(Asked(**folder.run, request_sha256=request.sha256))
     question(folder)
 
@@ -174,7 +174,7 @@ def question(folder: ApprovalFolder) -> Request:
 
 def consent(
     request: Request,
-    answer: Answer | None,
+    answer: ConsentAnswer | None,
     xcom: Any,
     *,
     options: dict[str, Any],
@@ -184,7 +184,7 @@ def consent(
     triggered_through: str | None,
     terms: Settings,
     now_ms: int,
-) -> Answer:
+) -> ConsentAnswer:
     """Return the answer if it allows `request` now; else raise NoConsent.
 
     `request` is the `question` of the run, `xcom` that of the task `approve`, `options` are the run's params,
@@ -219,7 +219,7 @@ def require_login(triggered_through: str | None, terms: Settings) -> None:
     raise NoConsent("the run was not triggered by somebody who had logged in to Airflow: trigger it in the UI")
 
 
-def _require_person(answer: Answer, triggered_by: str | None, terms: Settings) -> None:
+def _require_person(answer: ConsentAnswer, triggered_by: str | None, terms: Settings) -> None:
     who = {name for name in (_folded(answer.user_id), _folded(answer.user_name)) if name}
     if not who:
         raise NoConsent("nobody has answered")
@@ -233,7 +233,7 @@ def _require_person(answer: Answer, triggered_by: str | None, terms: Settings) -
         raise NoConsent("who triggered the run has approved it: another person must")
 
 
-def _json(document: Document) -> str:
+def _json(document: ConsentDocument) -> str:
     return json.dumps(document.model_dump(), sort_keys=True, ensure_ascii=True)
 
 

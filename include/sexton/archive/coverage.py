@@ -59,7 +59,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class CoverageEvidence:
     """What the answer of one log partition for an instant is judged by.
 
     `before` is the newest snapshot at or before the instant, `settling` the one that settles it. `end_before` is where
@@ -98,13 +98,13 @@ class Evidence:
         return self.is_late and self.settling.ends[self.lineage.log_partition].end > self.cut
 
 
-def judge(evidence: Sequence[Evidence]) -> dict[int, Coverage]:
+def judge(evidence: Sequence[CoverageEvidence]) -> dict[int, Coverage]:
     """What each log partition can answer. Complete means only that nothing here contradicts it."""
     proven = {one.lineage.origin.reason for one in evidence if one.lineage.origin and _proves_break(one)}
     return {one.lineage.log_partition: _judge(one, proven) for one in evidence}
 
 
-def _proves_break(evidence: Evidence) -> bool:
+def _proves_break(evidence: CoverageEvidence) -> bool:
     """Whether records before the cut show, for all log partitions, that the newer log existed before the instant."""
     origin, lineage = evidence.lineage.origin, evidence.lineage
     if origin is None or evidence.before is None or evidence.cut <= lineage.lineage.start_log_offset:
@@ -114,7 +114,7 @@ def _proves_break(evidence: Evidence) -> bool:
     return origin.reason == RECREATED
 
 
-def _judge(evidence: Evidence, proven: Set[str]) -> Coverage:
+def _judge(evidence: CoverageEvidence, proven: Set[str]) -> Coverage:
     if evidence.has_broken and not _broke_before(evidence, proven):
         origin = evidence.lineage.origin
         text = _BREAK_TEXTS.get(origin.reason, origin.reason) if origin else "the log broke"
@@ -141,7 +141,7 @@ def of_start(lineage: ArchivedLineage) -> Coverage:
 _COMPLETE = Coverage(value=COMPLETE)
 
 
-def _broke_before(evidence: Evidence, proven: Set[str]) -> bool:
+def _broke_before(evidence: CoverageEvidence, proven: Set[str]) -> bool:
     """Whether records that only the new lineage has were stamped before the instant."""
     origin = evidence.lineage.origin
     if origin is None:
@@ -169,7 +169,7 @@ def worst(found: Iterable[tuple[int, Coverage]]) -> Coverage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class LogSpan:
     """Instants [from_ms, to_ms) of one coverage, as far as snapshots and lineages show; None: no bound."""
 
     from_ms: int | None
@@ -177,7 +177,7 @@ class Span:
     coverage: Coverage
 
 
-def spans(fs: pafs.FileSystem, root: str, *, cluster_id: str, settle_ms: int) -> list[Span]:
+def spans(fs: pafs.FileSystem, root: str, *, cluster_id: str, settle_ms: int) -> list[LogSpan]:
     """Every instant of an archive, oldest first, judged by the names of its snapshots and by its lineages alone.
 
     A run may find less: it reads the log where a snapshot came late.
@@ -194,14 +194,14 @@ def spans(fs: pafs.FileSystem, root: str, *, cluster_id: str, settle_ms: int) ->
     for at, end in zip(starts, [*breaks, None], strict=True):
         last = max(instant for instant in instants if end is None or instant < end) - settle_ms
         if last >= at:
-            spans.append(Span(from_ms=at, to_ms=last + 1, coverage=_of(found, at)))
+            spans.append(LogSpan(from_ms=at, to_ms=last + 1, coverage=_of(found, at)))
         if end is not None:
             spans.append(_none(max(last + 1, at), end, "the log broke in between: answered only where it is proven"))
     return [*spans, _none(spans[-1].to_ms, None, "not settled yet")]
 
 
-def _none(from_ms: int | None, to_ms: int | None, reason: str) -> Span:
-    return Span(from_ms=from_ms, to_ms=to_ms, coverage=Coverage(value=NONE, reason=reason))
+def _none(from_ms: int | None, to_ms: int | None, reason: str) -> LogSpan:
+    return LogSpan(from_ms=from_ms, to_ms=to_ms, coverage=Coverage(value=NONE, reason=reason))
 
 
 def _of(found: Sequence[ArchivedLineage], at_ms: int) -> Coverage:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from pyarrow import fs as pafs
 
-from sexton.archive.coverage import NONE, Coverage, Evidence, judge, of_start, worst
+from sexton.archive.coverage import NONE, Coverage, CoverageEvidence, judge, of_start, worst
 from sexton.archive.cut_search import end_of, find_cut, is_whole, start_of
 from sexton.archive.files import cluster_folder, numbered_files, read_record, record_json, safe_name, write_whole
 from sexton.archive.lineages import ArchivedLineage, list_lineages, topics_of
@@ -127,13 +127,13 @@ def _settle(
     lineages = _archived_lineages(fs, root, cluster_id, settling)
     earlier = _earlier(fs, root, cluster_id, settling.topic_id, as_of_ms)
 
-    def search(part: int) -> tuple[LogPosition, Evidence]:
+    def search(part: int) -> tuple[LogPosition, CoverageEvidence]:
         lineage, end = lineages[part], settling.ends[part].end
         start = start_of(lineage)
         if (known := earlier.get(part)) is not None and known.lineage == start.lineage and known.cut <= end:
             start = known
         position = find_cut(fs, lineage, start, end=end, as_of_ms=as_of_ms)
-        evidence = Evidence(
+        evidence = CoverageEvidence(
             as_of_ms=as_of_ms,
             settle_ms=settle_ms,
             before=before,

@@ -10,7 +10,7 @@ from pyarrow import fs as pafs
 
 from sexton.archive.admin_snapshots import admin_snapshot_instants
 from sexton.archive.cluster_metadata import newest_metadata, snapshot_instants
-from sexton.archive.coverage import Span, spans
+from sexton.archive.coverage import LogSpan, spans
 from sexton.archive.lineages import (
     ArchivedLineage,
     ArchivedSegment,
@@ -56,7 +56,7 @@ class ClusterInventory:
     last_snapshot_ms: int | None
     segments: int
     size_bytes: int
-    coverage: list[Span]
+    coverage: list[LogSpan]
     lineages: list[LineageLine]
     admin_snapshots: int = 0
     """Admin snapshots, the first and the last of which began then."""

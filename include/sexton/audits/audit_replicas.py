@@ -23,7 +23,7 @@ from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import require_cluster
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
-from sexton.replicas import Comparison, ReplicaFolder, ReplicaLog, archived_logs, compare
+from sexton.replicas import ReplicaComparison, ReplicaFolder, ReplicaLog, archived_logs, compare
 from sexton.replicas.copy import ReplicaCopy, copy_replicas
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
@@ -116,7 +116,7 @@ def _archived(archive: str, cluster_id: str) -> dict[int, ReplicaLog]:
 
 def _compared(
     engine: Engine, folder: RunFolder, copied: ReplicaCopy, profile: Profile, archived: Mapping[int, ReplicaLog]
-) -> Comparison:
+) -> ReplicaComparison:
     brokers = sorted({one.broker for one in copied.replicas if one.folder is not None})
     return compare(
         [ReplicaFolder.open(folder.sub(COPIES, f"broker-{broker}").uri) for broker in brokers],
@@ -127,7 +127,7 @@ def _compared(
     )
 
 
-def _remove_equal(folder: RunFolder, copied: ReplicaCopy, found: Comparison) -> None:
+def _remove_equal(folder: RunFolder, copied: ReplicaCopy, found: ReplicaComparison) -> None:
     """Remove the copies of log partitions in which all replicas are the same."""
     states = found.state.select(["log_partition", "status"]).to_pylist()
     differing = {row["log_partition"] for row in states if row["status"] not in ("same", "alone")}
@@ -145,7 +145,7 @@ def _high_watermarks(copied: ReplicaCopy) -> dict[int, int]:
     return found
 
 
-def _result(copied: ReplicaCopy, found: Comparison, failed: Sequence[str]) -> ReplicaAudit:
+def _result(copied: ReplicaCopy, found: ReplicaComparison, failed: Sequence[str]) -> ReplicaAudit:
     statuses = Counter(found.state["status"].to_pylist())
     missing = [one for one in copied.replicas if one.folder is None]
     return ReplicaAudit(
@@ -167,7 +167,7 @@ def _result(copied: ReplicaCopy, found: Comparison, failed: Sequence[str]) -> Re
     )
 
 
-def _alarms(found: Comparison) -> list[str]:
+def _alarms(found: ReplicaComparison) -> list[str]:
     """A line for each replica that would serve something wrong, without names of groups."""
     kinds: dict[str, Counter[str]] = {}
     parts: dict[str, set[int]] = {}

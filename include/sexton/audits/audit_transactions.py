@@ -28,7 +28,7 @@ from sexton.transactions.audit import Audit, audit
 from sexton.transactions.ids import recorded_expiration_ms
 from sexton.transactions.reading import in_archive
 from sexton.transactions.rows import open_transactions
-from sexton.transactions.verdicts import Clocks, Producers
+from sexton.transactions.verdicts import Producers, TransactionClocks
 
 TABLES = TRANSACTIONS, TRANSACTIONAL_IDS
 
@@ -110,7 +110,7 @@ def _audit(
         source,
         open_transactions(*rows),
         state_log,
-        Clocks(read_until_ms=published.key.as_of_ms, slack_ms=settings().settle_ms),
+        TransactionClocks(read_until_ms=published.key.as_of_ms, slack_ms=settings().settle_ms),
         release=release,
         expiration_ms=recorded_expiration_ms(source.recorded.broker_settings),
         spread=lambda work, items: engine.map("Loading transaction states", items, work),

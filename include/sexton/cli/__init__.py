@@ -42,7 +42,7 @@ from sexton.cli import (
     transactions,
     what_if,
 )
-from sexton.cli.command import Debug, State, command
+from sexton.cli.command import CommandState, Debug, command
 from sexton.cli.exit_codes import CODES, INTERRUPTED, ORDER
 from sexton.errors import SextonError, UsageError, printable_traceback
 from sexton.report.names import harmless
@@ -117,7 +117,7 @@ def _root(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; a failure is one line on stderr."""
-    state, is_json = State(), "--json" in (sys.argv[1:] if argv is None else argv)
+    state, is_json = CommandState(), "--json" in (sys.argv[1:] if argv is None else argv)
     try:
         code = app(args=argv, prog_name="sexton", standalone_mode=False, obj=state)
         sys.stdout.flush()

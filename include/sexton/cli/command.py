@@ -27,7 +27,7 @@ _HEADING, _EXAMPLES = "[b]Examples[/b]\n", "\n# "
 
 
 @dataclasses.dataclass(slots=True)
-class State:
+class CommandState:
     """What `main` needs to know of a command while it runs."""
 
     debug: bool = False
@@ -61,7 +61,7 @@ def _check_number(text: str, option: str) -> None:
 
 
 def _remember_debug(context: typer.Context, wanted: bool) -> bool:
-    if wanted and isinstance(context.obj, State):
+    if wanted and isinstance(context.obj, CommandState):
         context.obj.debug = True
     return wanted
 

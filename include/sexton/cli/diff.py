@@ -23,7 +23,7 @@ from sexton.errors import NoCoverage, UsageError
 
 if TYPE_CHECKING:
     from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
-    from sexton.history.difference import Comparison, Side
+    from sexton.history.difference import InstantComparison, Side
 
 GROUP_COLUMNS = ("GROUP", "CHANGE", "BEFORE", "AFTER", "CAUSE")
 OFFSET_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CHANGE", "BEFORE", "AFTER")
@@ -136,7 +136,7 @@ def _diff_snapshots(
     return 0
 
 
-def _print_json(texts: tuple[str, str], found: "Comparison", **about: object) -> None:
+def _print_json(texts: tuple[str, str], found: "InstantComparison", **about: object) -> None:
     rows = {"groups": found.groups.to_pylist(), "offsets": found.offsets.to_pylist()}
     print_json({"operation": "diff", "before": texts[0], "after": texts[1], **about, "counts": found.counts(), **rows})
 
@@ -165,7 +165,7 @@ def _side(text: str, log: LogInput) -> "Side":
     return LogSide(source, choice.profile, parts.fold, at_ms, taken_at_ms, doubts=choice.doubts)
 
 
-def _print(found: "Comparison", limit: int) -> None:
+def _print(found: "InstantComparison", limit: int) -> None:
     for name, counts in found.counts().items():
         print_line(f"{name}: " + ", ".join(f"{figures.count(number)} {change}" for change, number in counts.items()))
     for columns, rows in ((GROUP_COLUMNS, found.groups), (OFFSET_COLUMNS, found.offsets)):

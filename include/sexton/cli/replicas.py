@@ -22,7 +22,7 @@ from sexton.errors import DataQualityFailure, UndecodableInput, UsageError
 from sexton.figures import count, some
 
 if TYPE_CHECKING:
-    from sexton.replicas import Comparison, ReplicaFolder
+    from sexton.replicas import ReplicaComparison, ReplicaFolder
     from sexton.replicas.compare import Work
     from sexton.runs.choose_profile import Choice
 
@@ -126,7 +126,7 @@ def _choice(folder: "ReplicaFolder", uri: str, profile: str | None) -> "Choice":
     return LogParts(source, as_of_ms=None, taken_at_ms=now_ms()).choose(profile)
 
 
-def _print(found: "Comparison", limit: int) -> None:
+def _print(found: "ReplicaComparison", limit: int) -> None:
     states = found.state.to_pylist()
     shown = [row for row in states if row["status"] != "same"]
     same = sorted({row["log_partition"] for row in states} - {row["log_partition"] for row in shown})

@@ -13,7 +13,7 @@ from sexton.figures import size, some
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sexton.kafka.replicas import OpenTransaction, ReplicaProbe
+    from sexton.kafka.replicas import ReplicaProbe, ReplicaTransaction
     from sexton.replicas.copy import CopiedReplica
 
 PROBE_COLUMNS = (
@@ -141,7 +141,7 @@ def _place(row: "ReplicaProbe | CopiedReplica") -> tuple[object, ...]:
 
 
 def _open(row: "ReplicaProbe") -> str | None:
-    def shown(one: "OpenTransaction") -> str:
+    def shown(one: "ReplicaTransaction") -> str:
         return f"{one.producer_id}@{one.start_offset}"
 
     return None if row.open_transactions is None else " ".join(map(shown, row.open_transactions)) or "none"

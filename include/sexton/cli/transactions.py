@@ -155,7 +155,7 @@ def _audit(
     from sexton.transactions.ids import recorded_expiration_ms
     from sexton.transactions.reading import state_log
     from sexton.transactions.rows import open_transactions
-    from sexton.transactions.verdicts import Clocks
+    from sexton.transactions.verdicts import TransactionClocks
 
     log, config = given.log, given.config
     as_of_ms, release = parse_optional_instant(log.as_of, "--as-of"), profile_of(record.profile).release
@@ -179,7 +179,7 @@ def _audit(
             source,
             open_transactions(*rows),
             states,
-            Clocks(read_until_ms=read_until_ms, slack_ms=settings().settle_ms),
+            TransactionClocks(read_until_ms=read_until_ms, slack_ms=settings().settle_ms),
             release=release,
             expiration_ms=recorded_expiration_ms(record.broker_settings),
             spread=lambda work, items: engine.map(

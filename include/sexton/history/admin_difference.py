@@ -24,7 +24,7 @@ from sexton.coordinator.profile import Profile
 from sexton.figures import MINUTE_MS
 from sexton.history.difference import (
     OFFSET_KEY,
-    Comparison,
+    InstantComparison,
     differing,
     offset_rows,
     ordered,
@@ -218,11 +218,11 @@ def observations(series: Sequence[Seen], group_id: str) -> Iterator[Observation]
 
 def difference_of_snapshots(
     series: SnapshotSeries, before: AdminSnapshot, after: AdminSnapshot, *, profile: Profile
-) -> tuple[Comparison, int, int]:
+) -> tuple[InstantComparison, int, int]:
     """The difference of two admin snapshots of a cluster, `before` the earlier one, with the columns OFFSETS and
     GROUPS; the number of admin snapshots that were read, and of groups that are left out."""
     offsets, groups, count, left_out = _differing(series, before, after, retention_ms=None, profile=profile)
-    return Comparison(groups=_table(groups, GROUPS), offsets=_table(offsets, OFFSETS)), count, left_out
+    return InstantComparison(groups=_table(groups, GROUPS), offsets=_table(offsets, OFFSETS)), count, left_out
 
 
 def changes_of_snapshots(

@@ -168,7 +168,7 @@ class PublishedSide:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class InstantComparison:
     """Rows that differ, ordered by key: `change`, and the values `before` and `after`, NULL if absent.
 
     `groups` also have `cause`: why a group that disappeared was removed, as kinds of offset_changes joined by ` or `,
@@ -184,7 +184,7 @@ class Comparison:
         return {name: _counts(rows) for name, rows in (("groups", self.groups), ("offsets", self.offsets))}
 
 
-def difference(before: Side, after: Side) -> Comparison:
+def difference(before: Side, after: Side) -> InstantComparison:
     """The difference of two sides, over the log partitions of both."""
     groups, offsets = [], []
     causes: dict[str, str] = {}
@@ -207,7 +207,9 @@ def difference(before: Side, after: Side) -> Comparison:
     rows = ordered(groups, ["group_id"], pa.string())
     cause = pa.array([causes.get(group_id) for group_id in rows["group_id"].to_pylist()], pa.string())
     groups_with_cause = rows.append_column("cause", cause)
-    return Comparison(groups=groups_with_cause, offsets=ordered(offsets, OFFSET_KEY, pa.int64()), failed_loads=failed)
+    return InstantComparison(
+        groups=groups_with_cause, offsets=ordered(offsets, OFFSET_KEY, pa.int64()), failed_loads=failed
+    )
 
 
 def _load_fails(side: Side, log_partition: int) -> bool:

@@ -36,7 +36,7 @@ from sexton.kafka.group_state import (
     OFFSET_FETCH_BY_NAME,
     CommittedOffset,
     CommittedValue,
-    ListedGroup,
+    GroupListing,
     Listing,
     committed_offsets,
     find_coordinator,
@@ -80,7 +80,7 @@ Sink: TypeAlias = Callable[[str, Sequence[Row]], None]
 class _Group:
     """What is known of a group so far; fields as in archive.admin_snapshots.GROUPS."""
 
-    listed: ListedGroup
+    listed: GroupListing
     group_type: str
     coordinator: int
     state: str | None = None
@@ -190,7 +190,7 @@ def snapshot_group(
     Of `wanted` offsets that are not in the answer it is asked whether they may be seen: brokers leave out silently what
     may not.
     """
-    listed = ListedGroup(group_id=group_id, group_type=group_type, state="", protocol_type="")
+    listed = GroupListing(group_id=group_id, group_type=group_type, state="", protocol_type="")
     try:
         listed = replace(listed, coordinator=session.retrying(lambda: find_coordinator(session, group_id)))
         snapshot = _Snapshot(session, lambda *_: None, Listing(groups=[listed]), now_ms=lambda: 0, sleep=sleep)
@@ -274,7 +274,7 @@ class _Snapshot:
                 progress(done, len(groups))
         return SnapshotOutcome(groups=len(groups), refused=refused, failed_brokers=self._failed)
 
-    def described(self, listed: ListedGroup) -> _Group:
+    def described(self, listed: GroupListing) -> _Group:
         """A group without its offsets."""
         group = _group(listed)
         self._describe([group])
@@ -424,7 +424,7 @@ def _take_unstable(group: _Group, answer: Any) -> None:
     )
 
 
-def _group(listed: ListedGroup) -> _Group:
+def _group(listed: GroupListing) -> _Group:
     # Brokers before KIP-848 have one type only, and do not name it.
     kind = TYPES.get((listed.group_type or CLASSIC).lower(), CLASSIC)
     return _Group(listed=listed, group_type=kind, coordinator=listed.coordinator or 0)

@@ -12,7 +12,7 @@ from sexton.kafka.topics import (
     LATEST,
     READ_COMMITTED,
     UNKNOWN_ID,
-    Cluster,
+    LiveCluster,
     Topic,
     describe_cluster,
     list_offsets,
@@ -85,7 +85,7 @@ def _number(text: str | None) -> int | None:
     return None if text is None else int(text)
 
 
-def _topic_rows(session: ClusterSession, cluster: Cluster) -> list[dict[str, Any]]:
+def _topic_rows(session: ClusterSession, cluster: LiveCluster) -> list[dict[str, Any]]:
     """One row a topic, by name: {"topic", "id", "partitions": [[log start, log end], ...]}; -1 is an unknown offset."""
     topics = [cluster.topics[name] for name in sorted(cluster.topics)]
     starts = list_offsets(session, topics, timestamp=EARLIEST)

@@ -62,7 +62,7 @@ class LeaderMovedError(LogChangedError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batches:
+class FetchedBatches:
     """Whole batches in log order, and what the broker said of the partition with them.
 
     `next_offset` is the one after the last batch of `data`, `leader_epoch` that of this batch, -1 when it is unknown.
@@ -155,7 +155,7 @@ class LogReader:
         self._is_sure = leader is not None
         self._after_epoch = after_epoch
 
-    def read(self, *, start: int, end: int) -> Iterator[Batches]:
+    def read(self, *, start: int, end: int) -> Iterator[FetchedBatches]:
         """The batches whose base offset is in [start, end), in order, one answer of the leader at a time.
 
         Ranges are read in the order of the log. Raises LogChangedError as the class says and when the log does not
@@ -237,7 +237,7 @@ def read_range(
     end: int,
     pace: Pace | None,
     damaged: Callable[[int, int], BrokerError],
-) -> Iterator[Batches]:
+) -> Iterator[FetchedBatches]:
     """The batches whose base offset is in [start, end), in order, one answer at a time.
 
     `ask` returns a partition's part of a Fetch answer at a position, None where a quota kept it back; `damaged` is the
@@ -251,7 +251,7 @@ def read_range(
         data = answer.records or b""
         frames = frame(data, start=start, end=end)
         if frames.end_byte > frames.start_byte:
-            yield Batches(
+            yield FetchedBatches(
                 data=data[frames.start_byte : frames.end_byte],
                 base_offset=frames.base_offset,
                 next_offset=frames.next_offset or 0,

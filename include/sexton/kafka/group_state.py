@@ -23,7 +23,7 @@ CommittedValue: TypeAlias = tuple[int, int | None, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedGroup:
+class GroupListing:
     """A group as ListGroups answers it: types in small letters (classic, consumer, share, streams), states not."""
 
     group_id: str
@@ -38,7 +38,7 @@ class ListedGroup:
 class Listing:
     """The groups of a cluster, by group id. Those of brokers that `failed` (their errors, by id) are missing."""
 
-    groups: list[ListedGroup] = field(default_factory=list)
+    groups: list[GroupListing] = field(default_factory=list)
     failed: dict[int, str] = field(default_factory=dict)
 
 
@@ -65,7 +65,7 @@ def list_groups(session: ClusterSession) -> Listing:
     attempts: list[Listing] = []
 
     def ask() -> Listing:
-        groups: list[ListedGroup] = []
+        groups: list[GroupListing] = []
         failures: dict[int, BrokerError] = {}
         for broker in session.broker_ids:
             try:
@@ -90,12 +90,12 @@ def list_groups(session: ClusterSession) -> Listing:
         return attempts[-1]
 
 
-def groups_at(session: ClusterSession, node_id: int) -> list[ListedGroup]:
+def groups_at(session: ClusterSession, node_id: int) -> list[GroupListing]:
     """The groups that one broker coordinates and this principal may see."""
     answer = session.call(ListGroupsRequest(states_filter=[], types_filter=[]), node_id=node_id)
     session.check(answer.error_code, "ListGroups")
     return [
-        ListedGroup(
+        GroupListing(
             group_id=group.group_id,
             group_type=group.group_type,
             state=group.group_state,

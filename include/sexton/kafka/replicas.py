@@ -22,7 +22,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from sexton.errors import BrokerError, UsageError
 from sexton.kafka.failures import NotAllowed, TransientError, error_name
-from sexton.kafka.fetch import MAX_WAIT_MS, RESPONSE_BYTES, Batches, Pace, fetch_partitions, read_range
+from sexton.kafka.fetch import MAX_WAIT_MS, RESPONSE_BYTES, FetchedBatches, Pace, fetch_partitions, read_range
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import EARLIEST, LATEST, NO_LEADER, PartitionLeader, Topic, list_offsets
 from sexton.records import kafka_uuid
@@ -111,7 +111,7 @@ class Replicas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransaction:
+class ReplicaTransaction:
     """A transaction that is open in the log of one replica, since log_offset `start_offset`."""
 
     producer_id: int
@@ -135,7 +135,7 @@ class ReplicaProbe:
     log_start_offset: int | None = None
     high_watermark: int | None = None
     last_stable_offset: int | None = None
-    open_transactions: tuple[OpenTransaction, ...] | None = None
+    open_transactions: tuple[ReplicaTransaction, ...] | None = None
     suspicion: str | None = None
     fault: Fault | None = None
     error: str | None = None
@@ -242,7 +242,7 @@ class ReplicaReader:
         found: ReplicaProbe = self._retrying(ask)
         return found
 
-    def read(self, begun: ReplicaProbe) -> Iterator[Batches]:
+    def read(self, begun: ReplicaProbe) -> Iterator[FetchedBatches]:
         """The batches from log start to high watermark of `begun`, in order, one answer of the broker at a time."""
         return read_range(
             lambda position: self._retrying(partial(self._fetch, position)),
@@ -431,7 +431,7 @@ def _with_transactions(
         return list(rows)  # before Kafka 2.8
     found = {
         one.partition_index: tuple(
-            OpenTransaction(
+            ReplicaTransaction(
                 producer_id=producer.producer_id,
                 producer_epoch=producer.producer_epoch,
                 start_offset=producer.current_txn_start_offset,

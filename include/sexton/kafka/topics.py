@@ -45,7 +45,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class LiveCluster:
     """The answer to one Metadata request; `is_whole` unless a topic was left out of `topics`."""
 
     cluster_id: str
@@ -55,7 +55,7 @@ class Cluster:
 
 def describe_cluster(
     session: ClusterSession, topics: Iterable[str] | None = None, *, call: str = "Metadata"
-) -> Cluster:
+) -> LiveCluster:
     """The cluster and the named topics, or all that this principal may see; absent topics raise UsageError, those that
     may not be described NotAllowed: with the ACL that `call` needs, for which they are looked up.
 
@@ -70,7 +70,7 @@ def describe_cluster(
             session.check(topic.error_code, call, topic=topic.name)
         if topic.error_code == 0:
             found[topic.name] = _topic(topic)
-    return Cluster(
+    return LiveCluster(
         cluster_id=answer.cluster_id or "unknown",
         topics=found,
         is_whole=len(found) == len(answer.topics),

@@ -24,7 +24,7 @@ from sexton.jit.memory import copy_bytes, pointer, same_bytes
 from sexton.kernels import layout as L
 from sexton.kernels.buckets import without_undecodable
 from sexton.kernels.decoding import fill_queue
-from sexton.kernels.fold import Folder, read_only
+from sexton.kernels.fold import FoldBuilder, read_only
 from sexton.kernels.growth import compact_texts, is_full
 from sexton.kernels.index import producer_row
 from sexton.kernels.layout import Bytes, Int64s, State, View, batches_of, queue_of, view_of
@@ -263,8 +263,8 @@ class BucketLog:
     data: IO[bytes]
 
 
-class Divider(Folder):
-    """A `Folder` whose state is the rest; its records go into `buckets`, files in `folder`."""
+class Divider(FoldBuilder):
+    """A `FoldBuilder` whose state is the rest; its records go into `buckets`, files in `folder`."""
 
     buckets: list[BucketLog]
 
@@ -320,7 +320,9 @@ class Divider(Folder):
 def fold_bucket(buckets: Iterable[BucketLog], rest: PartialFold, *, is_first: bool) -> PartialFold:
     """The fold of a bucket, of neighbouring parts of a log in order, whose `rest` is that of all of them."""
     state = new_state_of(rest.profile, keys=1024)
-    folder = Folder(cap_bytes=0, as_of_ms=None, taken_at_ms=None, profile=rest.profile, is_prefix=True, state=state)
+    folder = FoldBuilder(
+        cap_bytes=0, as_of_ms=None, taken_at_ms=None, profile=rest.profile, is_prefix=True, state=state
+    )
     for bucket in buckets:
         data = _mapped(bucket.data)
         for batches in _blocks(bucket.runs):

@@ -67,7 +67,7 @@ def fold_task(
     or after that of their slice.
     """
     start = PartialFold.empty(profile=profile, is_prefix=task.index == 0) if onto is None else onto
-    folder = Folder(
+    folder = FoldBuilder(
         cap_bytes=cap_bytes,
         as_of_ms=as_of_ms,
         taken_at_ms=taken_at_ms,
@@ -136,7 +136,7 @@ def read_only(data: Bytes | bytes) -> Bytes:
 
 
 @dataclass(slots=True)
-class Folder:
+class FoldBuilder:
     """The fold while it is being made."""
 
     cap_bytes: int

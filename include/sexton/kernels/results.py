@@ -57,7 +57,7 @@ TOMBSTONE_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class FinishedFold:
     """What one bucket of a log partition gives (kernels.buckets).
 
     `tables` are rows of its groups, complete; `stats`, `transactions`, `undecodable` and `unexpected_unloads` go into
@@ -96,7 +96,7 @@ def finish_bucket(
     partition_count: int | None,
     held_elsewhere: Collection[str] = frozenset(),
     is_first: bool = True,
-) -> Finished:
+) -> FinishedFold:
     """What one bucket of a log partition gives; `is_first`: it is the first one, or the only one.
 
     A coordinator with one cache (Profile.one_cache) serves misplaced groups, except those `held_elsewhere`: there it
@@ -133,7 +133,7 @@ def finish_bucket(
         [row for group in groups if group.group_type != "Classic" for row in _tombstone_rows(group)],
         TOMBSTONE_SCHEMA,
     )
-    return Finished(
+    return FinishedFold(
         tables=tables,
         stats=load_stats(fold, replay, found, undecodable, log_partition=log_partition, is_first=is_first),
         transactions=_open_transactions(state, found.pending),
@@ -142,7 +142,7 @@ def finish_bucket(
     )
 
 
-def join(buckets: Sequence[Finished], *, log_partition: int, endless: Endless | None = None) -> dict[str, pa.Table]:
+def join(buckets: Sequence[FinishedFold], *, log_partition: int, endless: Endless | None = None) -> dict[str, pa.Table]:
     """The tables of a log partition that are not of single groups, from its buckets by group id.
 
     `endless` is where an older coordinator's load stays (kernels.endless_load.endless_of). `unexpected_unloads` are
@@ -161,7 +161,7 @@ def join(buckets: Sequence[Finished], *, log_partition: int, endless: Endless | 
     }
 
 
-def _joined_transactions(buckets: Sequence[Finished]) -> pa.Table:
+def _joined_transactions(buckets: Sequence[FinishedFold]) -> pa.Table:
     """Open transactions by producer id: of each its groups in all buckets, from its first record to its last."""
     if len(buckets) == 1:
         return buckets[0].transactions

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch(RunKey):
+class InstantBatch(RunKey):
     """Many instants as one run: `as_of_ms` is the last of them, `run_id` the attempt that wrote it."""
 
     all_instants: tuple[int, ...]
 
     @classmethod
-    def of(cls, runs: Sequence[RunKey]) -> "Batch":
+    def of(cls, runs: Sequence[RunKey]) -> "InstantBatch":
         """The batch of some runs of a cluster, in the order of their instants."""
         last, instants = runs[-1], tuple(run.as_of_ms for run in runs)
         return cls(cluster_id=last.cluster_id, as_of_ms=last.as_of_ms, run_id=last.run_id, all_instants=instants)
@@ -34,7 +34,7 @@ class Batch(RunKey):
 def write_batch(
     spark: "SparkSession",
     lake: Lake,
-    batch: Batch,
+    batch: InstantBatch,
     folder: Folder,
     files: Mapping[str, Sequence[str]],
     facts: Mapping[RunKey, Mapping[str, Any]],

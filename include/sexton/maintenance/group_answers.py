@@ -57,7 +57,7 @@ class LiveAnswers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class AnswerDifference:
     """A difference between the log up to `log_offset` and the brokers; without a `topic` about the group itself."""
 
     group_id: str
@@ -120,11 +120,11 @@ def differences(
     folded: GroupAnswer,
     log_offset: int,
     seen_topics: Collection[str] | None = None,
-) -> Iterator[Difference]:
+) -> Iterator[AnswerDifference]:
     """Yield the difference of the group itself, then those of its offsets in `seen_topics` (None: all topics)."""
     log_partition = coordinator.log_partition_of(group_id)
     assert log_partition is not None, "an archive knows the number of its log partitions"
-    whole = Difference(
+    whole = AnswerDifference(
         group_id=group_id,
         log_partition=log_partition,
         log_offset=log_offset,

@@ -19,9 +19,9 @@ from sexton.coordinator.profiles import of_broker
 from sexton.job_requests import SnapshotRequest
 from sexton.kafka.rights import hidden
 from sexton.kafka.session import ClusterSession, Connect
-from sexton.maintenance.group_answers import Difference, LiveAnswers, ask, by_log, differences, kinds
+from sexton.maintenance.group_answers import AnswerDifference, LiveAnswers, ask, by_log, differences, kinds
 from sexton.pipeline import snapshot_log
-from sexton.pipeline.snapshot_log import Snapshot
+from sexton.pipeline.snapshot_log import TakenSnapshot
 from sexton.runs.engine import Engine
 from sexton.runs.source import open_archive
 from sexton.views.coordinator_view import LazyShards
@@ -49,7 +49,7 @@ class Reconciliation:
     unsettled: int
     refused: int
     unloadable: int
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[AnswerDifference] = field(default_factory=list)
     alerts: list[str] = field(default_factory=list)
 
 
@@ -59,7 +59,7 @@ class _Comparison:
     def __init__(self) -> None:
         self.comparisons: dict[str, int] = {}
         self.offsets: dict[str, int] = {}
-        self.differing: dict[str, list[Difference]] = {}
+        self.differing: dict[str, list[AnswerDifference]] = {}
         self.moved: set[str] = set()
         self.refused: set[str] = set()
         self.unloadable: set[str] = set()
@@ -95,7 +95,7 @@ class _Comparison:
         return (self.moved - self.comparisons.keys() - self.refused) | once
 
     @property
-    def drift(self) -> list[Difference]:
+    def drift(self) -> list[AnswerDifference]:
         return [
             one
             for group_id, found in sorted(self.differing.items())
@@ -151,7 +151,7 @@ def _some(group_ids: Collection[str], most: int, draw: random.Random) -> set[str
     return set(group_ids) if len(group_ids) <= most else set(draw.sample(sorted(group_ids), most))
 
 
-def _folded(archive: str, snapshot: Snapshot, ends: Mapping[int, int]) -> Coordinator:
+def _folded(archive: str, snapshot: TakenSnapshot, ends: Mapping[int, int]) -> Coordinator:
     """Return the coordinators of the archived log, cut at `ends`. Each folds its log partition on demand, from the
     first byte on."""
     source = open_archive(archive, cluster_id=snapshot.cluster_id)

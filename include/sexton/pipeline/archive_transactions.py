@@ -13,7 +13,7 @@ from sexton.kafka.replicas import probe_replicas
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_topic
 from sexton.pipeline import snapshot_log
-from sexton.pipeline.snapshot_log import Snapshot
+from sexton.pipeline.snapshot_log import TakenSnapshot
 from sexton.runs.engine import Engine
 from sexton.topics import TRANSACTIONS_TOPIC
 from sexton.transactions.reading import transactions_archive
@@ -28,7 +28,7 @@ def run(
     now_ms: Callable[[], int],
     connect: Connect = ClusterSession,
     notify: Callable[[Sequence[str]], None] | None = None,
-) -> Snapshot | None:
+) -> TakenSnapshot | None:
     """Take one snapshot of the topic; `request` is that of the offsets log, which is read first. None where the
     cluster has no such topic, because nobody ever used a transaction. `notify` is as in snapshot_log."""
     with connect(request.config) as session:

@@ -15,7 +15,7 @@ from sexton.errors import DataQualityFailure, NoCoverage, UsageError
 from sexton.failpoints import failpoint
 from sexton.figures import MINUTE_MS
 from sexton.job_requests import HistoryRequest, ReplayRequest, now_ms
-from sexton.lake.batch import Batch, write_batch
+from sexton.lake.batch import InstantBatch, write_batch
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish_batch
 from sexton.lake.read import published_runs
@@ -194,7 +194,7 @@ def _base_of(root: Folder, record: RunRecord) -> Base | None:
 
 def _publish(engine: Engine, lake: Lake, root: Folder, request: HistoryRequest, records: Sequence[RunRecord]) -> None:
     """Publish a batch of runs together, and keep the last one's checkpoint."""
-    batch = Batch.of([validate_tables.key_of(record) for record in records])
+    batch = InstantBatch.of([validate_tables.key_of(record) for record in records])
     names = [table.name for table in (*SNAPSHOT_TABLES, *interval_tables(records[0].origins))]
     files: dict[str, list[str]] = {name: [] for name in names}
     for record in records:

@@ -23,7 +23,7 @@ from sexton.settings import settings
 from sexton.topics import TRANSACTIONS_TOPIC
 from sexton.transactions.reading import state_log
 from sexton.transactions.rows import open_transactions, owners_of
-from sexton.transactions.verdicts import Clocks, judge_all
+from sexton.transactions.verdicts import TransactionClocks, judge_all
 from sexton.verdicts.pins import Owners
 
 __all__ = ["TABLE", "run"]
@@ -94,7 +94,7 @@ def _owners(engine: Engine, folder: RunFolder, record: RunRecord) -> tuple[Owner
     except (SextonError, OSError) as error:
         note = f"{TRANSACTIONS_TOPIC} could not be read, so no transactional id of a pinned offset is known: {error}"
         return {}, [note]
-    clocks = Clocks(read_until_ms=record.as_of_ms, slack_ms=settings().settle_ms)
+    clocks = TransactionClocks(read_until_ms=record.as_of_ms, slack_ms=settings().settle_ms)
     return owners_of(judge_all(open_transactions(rows, ()), states, clocks).judged), []
 
 

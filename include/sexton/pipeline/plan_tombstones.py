@@ -29,7 +29,7 @@ from sexton.kernels.encode_batches import EncodedBatches, encode_tombstone_batch
 from sexton.kernels.encode_keys import encode_keys
 from sexton.pipeline.misplaced import in_several
 from sexton.plans.limits import policy_of
-from sexton.plans.plan import FOLDER, TOMBSTONES_FOLDER, WRITTEN_TOMBSTONES, Batches
+from sexton.plans.plan import FOLDER, TOMBSTONES_FOLDER, WRITTEN_TOMBSTONES, PlannedBatches
 from sexton.plans.plan_content import PlanPart, content_of, part_of
 from sexton.plans.write_plan import Page, write_log_partition, write_plan
 from sexton.runs.engine import Engine
@@ -122,7 +122,7 @@ class _Written:
     """The plan of one log partition: the SHA-256 of its tombstones, its batches, and its files (SHA-256 by name)."""
 
     sha256: str
-    batches: Batches
+    batches: PlannedBatches
     files: dict[str, str]
 
 
@@ -180,7 +180,7 @@ def _write(
     folder.write(data, "batches", f"{log_partition}.log")
     return _Written(
         sha256=hashed.hexdigest(),
-        batches=Batches(
+        batches=PlannedBatches(
             log_partition=log_partition,
             tombstones=count,
             batches=len(sizes),

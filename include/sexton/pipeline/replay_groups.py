@@ -38,7 +38,7 @@ from sexton.pipeline.misplaced import (
     sources_of,
 )
 from sexton.pipeline.run_record import (
-    Finished,
+    FinishedPartition,
     blocked,
     describe,
     findings_of,
@@ -146,7 +146,7 @@ def run(
         written, tables = _state(record, shard, fold_of, several)
         return replace(written, counts=folder.write_tables(record, tables, shard))
 
-    def join(shards: Sequence[_Written]) -> Finished:
+    def join(shards: Sequence[_Written]) -> FinishedPartition:
         """Write the tables of a log partition that are not of single groups."""
         log_partition = shards[0].shard.log_partition
         part, tables = _join(record, shards, mean_bytes, endless.get(log_partition))
@@ -284,7 +284,7 @@ class _Written:
 
     shard: Shard
     counts: Counter[str] = field(default_factory=Counter)
-    bucket: results.Finished
+    bucket: results.FinishedFold
     block: SweepBlock | None
     undescribable: list[str]
     homes: list[int]
@@ -331,7 +331,7 @@ def _state(
 
 def _join(
     record: RunRecord, shards: Sequence[_Written], mean_bytes: float, endless: Endless | None
-) -> tuple[Finished, dict[str, pa.Table]]:
+) -> tuple[FinishedPartition, dict[str, pa.Table]]:
     """The tables of a log partition that are not of single groups."""
     log_partition = shards[0].shard.log_partition
     tables = results.join([each.bucket for each in shards], log_partition=log_partition, endless=endless)
@@ -348,7 +348,7 @@ def _join(
     counts = Counter[str]()
     for each in shards:
         counts.update(each.counts)
-    finished = Finished(
+    finished = FinishedPartition(
         log_partition=log_partition,
         counts=counts,
         undecodable=profile["undecodable_records"],

@@ -41,7 +41,7 @@ _AFTER_FAILURE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class FinishedPartition:
     """The result of writing the tables of one log partition."""
 
     log_partition: int
@@ -188,7 +188,7 @@ def oversized(merged: Iterable[Merged], source: LogSource, profile: Profile) -> 
     ]
 
 
-def blocked(part: Finished) -> str | None:
+def blocked(part: FinishedPartition) -> str | None:
     """Why nothing is planned for a log partition."""
     if part.undecodable:
         return f"{part.undecodable} undecodable records"
@@ -197,7 +197,7 @@ def blocked(part: Finished) -> str | None:
     return f"load would fail: {part.load_failure}" if part.load_failure else None
 
 
-def findings_of(finished: Iterable[Finished], profile: Profile) -> list[str]:
+def findings_of(finished: Iterable[FinishedPartition], profile: Profile) -> list[str]:
     """What was found in the log partitions, for people."""
     found = []
     for part in finished:
@@ -232,7 +232,7 @@ def findings_of(finished: Iterable[Finished], profile: Profile) -> list[str]:
     return found
 
 
-def homeless(finished: Iterable[Finished], log_partitions: Collection[int]) -> list[str]:
+def homeless(finished: Iterable[FinishedPartition], log_partitions: Collection[int]) -> list[str]:
     """What is not planned because the log partition that the tombstones would go to is not here."""
     return [
         f"log partition {part.log_partition} holds groups that hash to log partition {home}, which is not here: their "

@@ -67,7 +67,7 @@ again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class TakenSnapshot:
     """What one snapshot added. `log_offsets` counts the log_offsets that the archive now answers for and did not.
 
     Of an admin snapshot, `coverage` is `admin`, `admin_because` why, and `groups` and `offsets` what it found.
@@ -111,7 +111,7 @@ def run(
     sleep: Callable[[float], None] = time.sleep,
     connect: Connect = ClusterSession,
     notify: Callable[[Sequence[str]], None] | None = None,
-) -> Snapshot:
+) -> TakenSnapshot:
     """Take one snapshot. Running it again after a crash completes it; with nothing new it fetches nothing.
 
     `notify` is called with the alerts before the cluster metadata is written: whoever stores them loses none to a
@@ -143,7 +143,7 @@ def _take_admin_snapshot(
     now_ms: Callable[[], int],
     sleep: Callable[[float], None],
     connect: Connect,
-) -> Snapshot:
+) -> TakenSnapshot:
     """An admin snapshot."""
     survey = snapshot_groups.run(
         request.config,
@@ -158,8 +158,8 @@ def _take_admin_snapshot(
     return _of_snapshot(survey)
 
 
-def _of_snapshot(survey: AdminSnapshot) -> Snapshot:
-    return Snapshot(
+def _of_snapshot(survey: AdminSnapshot) -> TakenSnapshot:
+    return TakenSnapshot(
         cluster_id=survey.cluster_id,
         topic_id=survey.metadata.topic_id,
         taken_at_ms=survey.taken_at_ms,
@@ -179,7 +179,7 @@ def _copy(
     now_ms: Callable[[], int],
     connect: Connect,
     notify: Callable[[Sequence[str]], None] | None,
-) -> Snapshot:
+) -> TakenSnapshot:
     """Copy what is new in the log."""
     fs, root = filesystem(request.archive)
     archived: list[Manifest] = []
@@ -206,7 +206,7 @@ def _copy(
         notify(alerts)
     write_metadata(fs, root, replace(metadata, log_partitions=_log_partitions(survey, lineages)))
     failpoint("snapshot.done")
-    return Snapshot(
+    return TakenSnapshot(
         cluster_id=metadata.cluster_id,
         topic_id=metadata.topic_id,
         taken_at_ms=metadata.taken_at_ms,
@@ -220,7 +220,7 @@ def _copy(
     )
 
 
-def earlier(request: SnapshotRequest) -> Snapshot | None:
+def earlier(request: SnapshotRequest) -> TakenSnapshot | None:
     """The finished snapshot that settles `as_of_ms` already, so that a run of that instant needs no other.
 
     None without one, and where several clusters of the archive might be meant. No broker is asked: past intervals can
@@ -238,7 +238,7 @@ def earlier(request: SnapshotRequest) -> Snapshot | None:
     window = snapshot_window(fs, root, cluster_id=cluster_id, as_of_ms=request.as_of_ms, settle_ms=request.settle_ms)
     if (settling := window.settling) is None:
         return None
-    return Snapshot(
+    return TakenSnapshot(
         cluster_id=cluster_id,
         topic_id=settling.topic_id,
         taken_at_ms=settling.taken_at_ms,

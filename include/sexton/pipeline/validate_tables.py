@@ -22,7 +22,7 @@ from sexton.lake.catalog import open_lake
 from sexton.lake.read import branch_rows
 from sexton.quality import duckdb_checks, spark_checks
 from sexton.quality.declared_expectations import checked_tables
-from sexton.quality.expectation import Expectation, Result
+from sexton.quality.expectation import Expectation, ExpectationResult
 from sexton.quality.relations import CheckedRun
 from sexton.quality.suites import Shapes, read_expectations, shape, suites_of
 from sexton.runs.engine import SHUFFLE_PARTITIONS, Engine, session_conf
@@ -115,7 +115,7 @@ def own_expectations() -> list[Expectation]:
     return read_expectations(folder) if folder else []
 
 
-def _write_results(folder: RunFolder, record: RunRecord, results: list[Result]) -> RunRecord:
+def _write_results(folder: RunFolder, record: RunRecord, results: list[ExpectationResult]) -> RunRecord:
     names = TABLES[TABLE].column_names
     rows = [{name: getattr(result, name) for name in names} for result in results]
     table = pa.Table.from_pylist(rows, schema=TABLES[TABLE].arrow_schema(with_run=False))
@@ -134,7 +134,7 @@ def failed_count(folder: RunFolder) -> int:
 def alerts_of(folder: RunFolder) -> list[str]:
     """The alert of a run that passed: its failed warnings, with their counts, in one line."""
     names = list(TABLES[TABLE].column_names)
-    results = [Result(**row) for row in folder.read_table(TABLE, WHOLE_RUN, names).to_pylist()]
+    results = [ExpectationResult(**row) for row in folder.read_table(TABLE, WHOLE_RUN, names).to_pylist()]
     failed = [result for result in results if not result.success and not result.stops_publication]
     return [f"{len(failed)} warnings, which stop nothing: {_failures_text(failed)}"] if failed else []
 
@@ -191,7 +191,7 @@ def _shape(folder: RunFolder, files: Mapping[str, Sequence[str]]) -> Shapes:
     )
 
 
-def _stop_on_failure(results: list[Result], folder: RunFolder, key: RunKey) -> None:
+def _stop_on_failure(results: list[ExpectationResult], folder: RunFolder, key: RunKey) -> None:
     failed = [result for result in results if result.stops_publication]
     if not failed:
         return
@@ -202,7 +202,7 @@ def _stop_on_failure(results: list[Result], folder: RunFolder, key: RunKey) -> N
     )
 
 
-def _failures_text(failed: list[Result]) -> str:
+def _failures_text(failed: list[ExpectationResult]) -> str:
     """Failures in a line: what was expected and how much breaks it, never a group."""
     some = [f"{result.table}: {result.expectation}: {result.observed}" for result in failed[:_SHOWN_FAILURES]]
     more = [f"and {len(failed) - _SHOWN_FAILURES} more"] if len(failed) > _SHOWN_FAILURES else []

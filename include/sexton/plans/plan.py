@@ -64,7 +64,7 @@ class Losses(_Part):
     deleted_groups: Count
 
 
-class Batches(_Part):
+class PlannedBatches(_Part):
     """The record batches of one log partition, as a coordinator would write them."""
 
     log_partition: Count
@@ -117,7 +117,7 @@ class PlanRecord(_Part):
     counts: dict[str, int]
     beyond: Beyond | None = None
     losses: list[Losses]
-    batches: list[Batches]
+    batches: list[PlannedBatches]
     largest_batch_bytes: Count
     max_message_bytes: int | None
     codec: CodecName = "none"

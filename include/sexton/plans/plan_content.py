@@ -31,7 +31,7 @@ from sexton.plans.limits import (
     policy_of,
     unheeded,
 )
-from sexton.plans.plan import UNDO, Batches, Beyond, Losses, PlanRecord, PlanSnapshot, columns_of
+from sexton.plans.plan import UNDO, Beyond, Losses, PlannedBatches, PlanRecord, PlanSnapshot, columns_of
 from sexton.policy import Counts, Policy
 from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.runs.judging import judge_offsets, read_held
@@ -140,7 +140,7 @@ def part_of(
     return part, undo
 
 
-def content_of(record: RunRecord, parts: Sequence[PlanPart], batches: Sequence[Batches]) -> PlanContent:
+def content_of(record: RunRecord, parts: Sequence[PlanPart], batches: Sequence[PlannedBatches]) -> PlanContent:
     """The plan of a run, whose record has its plan_id."""
     assert record.plan_id is not None, "plan_tombstones names the plan first"
     policy = policy_of(record)

@@ -8,7 +8,7 @@ This package reads no clock and no cluster; inputs and `now_ms` are arguments. K
 sexton.coordinator.
 """
 
-from sexton.policy.compiled_rules import BEGINNING_MS, Candidate, CompiledPolicy, GroupRules, HoldOn, Span
+from sexton.policy.compiled_rules import BEGINNING_MS, Candidate, CompiledPolicy, GroupRules, HoldOn, TimeSpan
 from sexton.policy.decision import decide, decide_bare, explain
 from sexton.policy.diagnostics import Diagnostic, PolicyError
 from sexton.policy.inputs import Decision, GroupInput, OffsetInput, RuleTrace
@@ -37,7 +37,7 @@ __all__ = [
     "PolicyError",
     "Rule",
     "RuleTrace",
-    "Span",
+    "TimeSpan",
     "decide",
     "decide_bare",
     "explain",

@@ -34,7 +34,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class TimeSpan:
     """What applies to a group from `start_ms` until before `end_ms` (None: forever), if only time passes.
 
     With a hold there are no candidates. The first candidate for an offset's orphan kind decides.
@@ -59,13 +59,13 @@ class Span:
 class GroupRules:
     """The spans of a group, in order and without gaps, from BEGINNING_MS on."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[TimeSpan, ...]
 
-    def from_(self, now_ms: int) -> tuple[Span, ...]:
+    def from_(self, now_ms: int) -> tuple[TimeSpan, ...]:
         """Return the span that contains `now_ms`, and those after it."""
         return tuple(span for span in self.spans if span.end_ms is None or now_ms < span.end_ms)
 
-    def at(self, now_ms: int) -> Span:
+    def at(self, now_ms: int) -> TimeSpan:
         """Return the span that contains `now_ms`."""
         return self.from_(now_ms)[0]
 
@@ -109,7 +109,7 @@ class CompiledPolicy:
         return self._known[key]
 
 
-def _expires_at_ms(coming: Sequence[Span], offset: OffsetInput, *, now_ms: int) -> int | None:
+def _expires_at_ms(coming: Sequence[TimeSpan], offset: OffsetInput, *, now_ms: int) -> int | None:
     """Return when the offset expires or has expired; in a later span not before its start."""
     for number, span in enumerate(coming):
         one = None if span.hold is not None else span.candidate(offset.orphan)
@@ -136,11 +136,11 @@ def _group_rules(holds: Sequence[Hold], rules: Sequence[Rule], idle_since_ms: in
 
 def _span(
     start_ms: int, end_ms: int | None, holds: Sequence[Hold], rules: Sequence[Rule], idle_since_ms: int | None
-) -> Span:
+) -> TimeSpan:
     hold = next((hold for hold in holds if hold.is_on(start_ms)), None)
     if hold is not None:
         on = HoldOn(name=hold.name, reason=held_reason(hold))
-        return Span(start_ms=start_ms, end_ms=end_ms, hold=on, candidates=())
+        return TimeSpan(start_ms=start_ms, end_ms=end_ms, hold=on, candidates=())
     found = []
     for rule in rules:
         wait_ms = rule.match.idle_ms
@@ -150,7 +150,7 @@ def _span(
             found.append(Candidate(rule=rule.name, retention_ms=rule.retention_ms, orphans=kinds))
             if kinds is None:
                 break  # later rules are not reached
-    return Span(start_ms=start_ms, end_ms=end_ms, hold=None, candidates=tuple(found))
+    return TimeSpan(start_ms=start_ms, end_ms=end_ms, hold=None, candidates=tuple(found))
 
 
 class _Index:

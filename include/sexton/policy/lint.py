@@ -12,7 +12,7 @@ from sexton.policy.diagnostics import Diagnostic
 from sexton.policy.durations import duration_text, instant_text
 from sexton.policy.model import Hold, Match, Policy, Rule
 from sexton.policy.patterns import is_full_match
-from sexton.policy.strict_yaml import Document, Loc
+from sexton.policy.strict_yaml import Loc, YamlDocument
 
 MAX_RETENTION_MINUTES = (1 << 31) - 1
 """Maximum of the broker setting offsets.retention.minutes."""
@@ -24,7 +24,7 @@ _NEVER_LOADED = frozenset({"PreparingRebalance", "CompletingRebalance", "Dead"})
 """States that no group has after a load: a rebalance is not in the log, and a dead group is deleted from it."""
 
 
-def lint_policy(policy: Policy, document: Document, *, retention_ms: int, now_ms: int) -> list[Diagnostic]:
+def lint_policy(policy: Policy, document: YamlDocument, *, retention_ms: int, now_ms: int) -> list[Diagnostic]:
     """Return warnings about a policy that was read from `document`, by line, for a broker with this retention."""
     warnings: list[tuple[Loc, str, str]] = []
     for number, hold in enumerate(policy.holds):

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from sexton.errors import UsageError
 from sexton.policy.diagnostics import Diagnostic, PolicyError, shown
 from sexton.policy.model import Policy
-from sexton.policy.strict_yaml import MAX_BYTES, Document, Loc, read_document
+from sexton.policy.strict_yaml import MAX_BYTES, Loc, YamlDocument, read_document
 from sexton.policy.testing_schema import PolicyTestFile
 
 M = TypeVar("M", bound=BaseModel)
@@ -26,7 +26,7 @@ def parse_policy(text: str, *, where: str) -> Policy:
     return policy_of(read_document(text, where=where))
 
 
-def policy_of(document: Document) -> Policy:
+def policy_of(document: YamlDocument) -> Policy:
     """Return the policy of a document; PolicyError with all errors if it is invalid."""
     return _validated(Policy, document)
 
@@ -36,7 +36,7 @@ def read_tests(path: Path) -> PolicyTestFile:
     return _validated(PolicyTestFile, open_document(path))
 
 
-def open_document(path: Path) -> Document:
+def open_document(path: Path) -> YamlDocument:
     """Parse a file as YAML with lines; UsageError if it cannot be read."""
     try:
         with path.open("rb") as file:
@@ -51,7 +51,7 @@ def open_document(path: Path) -> Document:
     return read_document(text, where=str(path))
 
 
-def _validated(model: type[M], document: Document) -> M:
+def _validated(model: type[M], document: YamlDocument) -> M:
     found: M | None = None
     diagnostics = list(document.diagnostics)
     if document.is_read:
@@ -67,7 +67,7 @@ def _validated(model: type[M], document: Document) -> M:
     return found
 
 
-def _diagnostic(model: type[BaseModel], document: Document, error: dict[str, Any]) -> Diagnostic:
+def _diagnostic(model: type[BaseModel], document: YamlDocument, error: dict[str, Any]) -> Diagnostic:
     context = error.get("ctx") or {}
     loc: Loc = (*error["loc"], *context.get("at", ()))
     what, fix = _sentence(model, loc, error, context)

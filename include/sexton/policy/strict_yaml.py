@@ -24,7 +24,7 @@ Loc = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class YamlDocument:
     """The content of a file: text, lists and dicts of text. `lines` has the first line of each part."""
 
     where: str
@@ -41,9 +41,9 @@ class Document:
         return self.lines.get(loc, 1)
 
 
-def read_document(text: str, *, where: str) -> Document:
+def read_document(text: str, *, where: str) -> YamlDocument:
     """Read YAML. Syntax errors are in `diagnostics`; the value may lack the parts that they are about."""
-    document = Document(where=where, value={}, lines={})
+    document = YamlDocument(where=where, value={}, lines={})
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > MAX_BYTES:
         _report(document, 1, f"the file has {size_bytes} bytes", f"at most {MAX_BYTES}: split the rules by cluster")
@@ -63,7 +63,7 @@ def read_document(text: str, *, where: str) -> Document:
 class _Loader(yaml.SafeLoader):
     """A loader that removes YAML features a policy may not use, and reports them."""
 
-    def __init__(self, text: str, document: Document) -> None:
+    def __init__(self, text: str, document: YamlDocument) -> None:
         super().__init__(text)
         self._document = document
         self._depth = 0
@@ -90,7 +90,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def _value(node: yaml.Node, loc: Loc, document: Document) -> Any:
+def _value(node: yaml.Node, loc: Loc, document: YamlDocument) -> Any:
     document.lines.setdefault(loc, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         return dict(_pairs(node, loc, document))
@@ -103,7 +103,7 @@ def _value(node: yaml.Node, loc: Loc, document: Document) -> Any:
     return _text(node, document)
 
 
-def _pairs(node: yaml.MappingNode, loc: Loc, document: Document) -> Iterator[tuple[str, Any]]:
+def _pairs(node: yaml.MappingNode, loc: Loc, document: YamlDocument) -> Iterator[tuple[str, Any]]:
     first_lines: dict[str, int] = {}
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
@@ -119,7 +119,7 @@ def _pairs(node: yaml.MappingNode, loc: Loc, document: Document) -> Iterator[tup
         yield key, _value(value_node, (*loc, key), document)
 
 
-def _text(node: yaml.Node, document: Document) -> str:
+def _text(node: yaml.Node, document: YamlDocument) -> str:
     """Return a scalar's text, with surrogate pairs joined: JSON escapes may be two halves, which PyYAML leaves apart.
 
     A single half is no character, and no name in a log has one.
@@ -131,11 +131,11 @@ def _text(node: yaml.Node, document: Document) -> str:
         return ""
 
 
-def _report(document: Document, line: int, what: str, fix: str) -> None:
+def _report(document: YamlDocument, line: int, what: str, fix: str) -> None:
     document.diagnostics.append(Diagnostic(where=document.where, line=line, what=what, fix=fix))
 
 
-def _report_syntax(document: Document, text: str, error: yaml.YAMLError) -> None:
+def _report_syntax(document: YamlDocument, text: str, error: yaml.YAMLError) -> None:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         line, what = (mark.line + 1 if mark else 1), str(error.problem or error.context)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from sexton.errors import SextonError
-from sexton.quality.expectation import MAX_SHOWN, Expectation, Result, result_of
+from sexton.quality.expectation import MAX_SHOWN, Expectation, ExpectationResult, result_of
 from sexton.quality.proofs import proven
 from sexton.quality.relations import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups, relation_of
 from sexton.quality.suites import Shapes, Suites, needs, relations_in
@@ -42,7 +42,7 @@ _SETTINGS = {
 
 def check(
     tables: Mapping[str, Rows], shapes: Shapes, suites: Suites, run: CheckedRun, *, scratch: Path | None = None
-) -> list[Result]:
+) -> list[ExpectationResult]:
     """Return the results of all expectations. DuckDB writes to `scratch` what does not fit into memory."""
     import duckdb
 
@@ -146,7 +146,7 @@ def _count(database: "DuckDBPyConnection", expectation: Expectation, values: Map
 
 def _check(
     database: "DuckDBPyConnection", expectation: Expectation, values: Mapping[str, int], *, is_proven: bool
-) -> Result:
+) -> ExpectationResult:
     count = 0 if is_proven else _count(database, expectation, values)
     if not count:
         return result_of(expectation, success=True, row_count=values.get(""))

@@ -46,7 +46,7 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class ExpectationResult:
     """One row of dq_results."""
 
     table: str
@@ -70,7 +70,7 @@ def result_of(
     rows: Iterable[Mapping[str, Any]] = (),
     row_count: int | None = None,
     observed: str | None = None,
-) -> Result:
+) -> ExpectationResult:
     """The result of an expectation that `count` rows, or the values `by_column`, break; `row_count` is the table's."""
     broken = {name: number for name, number in (by_column or {}).items() if number}
     count = count or sum(broken.values())
@@ -79,7 +79,7 @@ def result_of(
     )
     if observed is None and success:
         observed = "none" if row_count is None else f"none in {row_count:,} rows"
-    return Result(
+    return ExpectationResult(
         table=expectation.table,
         expectation=expectation.sentence,
         severity=expectation.severity,

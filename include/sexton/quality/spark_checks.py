@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sexton.errors import printable
 from sexton.quality.data_docs import docs_config, write_docs
-from sexton.quality.expectation import MAX_SHOWN, Expectation, Result, result_of
+from sexton.quality.expectation import MAX_SHOWN, Expectation, ExpectationResult, result_of
 from sexton.quality.relations import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups, relation_of
 from sexton.quality.suites import Shapes, Suites, needs
 from sexton.settings import set_variables
@@ -47,7 +47,7 @@ def check(
     *,
     docs: Path | None,
     count: Callable[[Suites], Mapping[tuple[str, str], int]] | None = None,
-) -> list[Result]:
+) -> list[ExpectationResult]:
     """Return the results of all expectations. With `docs` write the Data Docs there, replacing earlier ones.
 
     Another `count` may stand for `count_broken`; what it finds broken or leaves out is asked of Spark.
@@ -56,7 +56,7 @@ def check(
     import great_expectations as gx
     from pyspark.sql.functions import broadcast
 
-    results: dict[str, dict[str, Result]] = {}
+    results: dict[str, dict[str, ExpectationResult]] = {}
     measured: dict[str, list[Expectation]] = {}
     for table, suite in suites.items():
         results[table] = {each.name: result for each in suite if (result := shapes.judge(each)) is not None}
@@ -194,7 +194,7 @@ class _Validation:
         self._outcome = self._run(context.data_sources.add_pandas(table), table, frame, expectations, "BASIC")
         self.passed = {each.expectation_config.meta["name"] for each in self._outcome.results if each.success}
 
-    def details(self, rows: "DataFrame", failed: Sequence[Expectation]) -> dict[str, Result]:
+    def details(self, rows: "DataFrame", failed: Sequence[Expectation]) -> dict[str, ExpectationResult]:
         """The results by name of the expectations that fail, of which the pages then show the rows."""
         import great_expectations as gx
 
@@ -232,7 +232,7 @@ class _Validation:
         return definition.run(batch_parameters={"dataframe": rows}, result_format=result_format)
 
 
-def _result(spark: "SparkSession", expectation: Expectation, validated: Sequence[Any]) -> Result:
+def _result(spark: "SparkSession", expectation: Expectation, validated: Sequence[Any]) -> ExpectationResult:
     """Return the result of an expectation from those of the library, and have its pages show the rows that break it."""
     errors = [info["exception_message"] for each in validated for info in _raised(each.exception_info)]
     if errors:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sexton.errors import UsageError
 from sexton.quality.declared_expectations import checked_tables, declared_expectations
-from sexton.quality.expectation import NOT_MEASURED, Expectation, Result, result_of
+from sexton.quality.expectation import NOT_MEASURED, Expectation, ExpectationResult, result_of
 from sexton.quality.laws import AUDIT_LAWS, CHANGE_LAWS, LAWS
 from sexton.quality.relations import VIEWS, CheckedRun
 from sexton.tables import TABLES, Column, Severity, Table
@@ -70,7 +70,7 @@ class Shapes:
     def is_sound(self, table: str) -> bool:
         return self.missing.get(table) == 0 and not self.wrong[table]
 
-    def judge(self, expectation: Expectation) -> Result | None:
+    def judge(self, expectation: Expectation) -> ExpectationResult | None:
         """The result of a rule about files, or of what cannot be measured; None for what can be."""
         if expectation.not_applicable is not None:
             return result_of(expectation, success=True, observed=expectation.not_applicable)

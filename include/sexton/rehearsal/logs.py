@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from sexton.archive.folder import filesystem
-from sexton.coordinator.api.coordinator import Coordinator, Shard, shard_after_load
+from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, shard_after_load
 from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.view import EmptyView
 from sexton.coordinator.cleaning import CleanableLog, read_cleanable
@@ -121,7 +121,7 @@ def read_logs(source: LogSource, *, as_of_ms: int | None, taken_at_ms: int) -> l
 
 def coordinator_of(logs: list[LogOf], profile: Profile, *, here: frozenset[int], count: int | None) -> Coordinator:
     """One broker of a release that leads all log partitions that are here."""
-    shards: dict[int, Shard] = {
+    shards: dict[int, CoordinatorShard] = {
         number: shard_after_load(EmptyView(), "loaded", profile=profile) for number in sorted(here)
     }
     for log in logs:

@@ -11,11 +11,11 @@ reaches it: once it leads, deleted offsets are back and ended transactions are o
 """
 
 from sexton.replicas.archived import archived_logs
-from sexton.replicas.compare import Comparison, compare, compare_partition, work_of
+from sexton.replicas.compare import ReplicaComparison, compare, compare_partition, work_of
 from sexton.replicas.folders import ReplicaFolder, ReplicaLog, open_replicas
 
 __all__ = [
-    "Comparison",
+    "ReplicaComparison",
     "ReplicaFolder",
     "ReplicaLog",
     "archived_logs",

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from sexton.replicas.folders import ReplicaLog
-from sexton.replicas.judging import Difference
+from sexton.replicas.judging import ReplicaDifference
 
 NOTICED_BY: Mapping[str, str] = {
     "unloadable": "every client of every group in this log partition: NOT_COORDINATOR until another replica leads",
@@ -40,7 +40,7 @@ IF_IT_LEADS = "if it leads already: "
 PENDING_KINDS = ("aborted_to_committed", "committed_to_aborted", "committed_hidden", "stuck")
 
 
-def advice_for(difference: Difference, logs: Mapping[str, ReplicaLog], *, open_from: Sequence[int] = ()) -> str:
+def advice_for(difference: ReplicaDifference, logs: Mapping[str, ReplicaLog], *, open_from: Sequence[int] = ()) -> str:
     """The steps that repair what a row is about.
 
     `open_from` are the log_offsets at which those transactions begin that are open on a wrong replica alone.
@@ -71,7 +71,7 @@ def replace_copy(replica: str, log_partitions: Sequence[int]) -> str:
     )
 
 
-def _when_leading(difference: Difference, aborts: Sequence[str]) -> str:
+def _when_leading(difference: ReplicaDifference, aborts: Sequence[str]) -> str:
     """What to do where a wrong replica leads already."""
     elect = f"{IF_IT_LEADS}elect a right replica first (kafka-leader-election.sh, or a reassignment)"
     kinds = difference.kinds
@@ -91,13 +91,13 @@ def _abort(log_partition: int | None, start_offset: int) -> str:
     return f"`kafka-transactions.sh --bootstrap-server SERVERS abort {where}`"
 
 
-def _delete(difference: Difference) -> str:
+def _delete(difference: ReplicaDifference) -> str:
     group_id, topic, partition = difference.key
     what = "--delete" if topic is None else f"--delete-offsets --topic {shlex.quote(f'{topic}:{partition}')}"
     return f"`kafka-consumer-groups.sh --bootstrap-server SERVERS {what} --group {shlex.quote(group_id)}`"
 
 
-def _restore(difference: Difference) -> str:
+def _restore(difference: ReplicaDifference) -> str:
     group_id, topic, partition = difference.key
     select = "" if topic is None else f" --topic {shlex.quote(f'{topic}:{partition}')}"
     return f"`sexton restore --group {shlex.quote(group_id)}{select} --as-of INSTANT --archive URI`"

@@ -18,9 +18,9 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.replicas.advice import NOTICED_BY, advice_for
 from sexton.replicas.evidence import GroupKey, collect, key_of
 from sexton.replicas.folders import ReplicaFolder, ReplicaLog, leader_of, log_partitions
-from sexton.replicas.judging import Difference, Judge
+from sexton.replicas.judging import ReplicaDifference, ReplicaJudge
 from sexton.replicas.records import CorruptBytes, RecordComparison, RecordOf, compare_records
-from sexton.replicas.sides import Side, Sides, differing, everything
+from sexton.replicas.sides import ReplicaSide, Sides, differing, everything
 from sexton.replicas.states import ReplicaState, caught_up, state_of
 from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE
 
@@ -32,7 +32,7 @@ _STATE = REPLICA_STATE.arrow_schema(with_run=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class ReplicaComparison:
     """What a comparison found, as tables (REPLICA_DIFFERENCES, REPLICA_STATE), and notes on what was not compared."""
 
     differences: pa.Table
@@ -40,7 +40,7 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def join(cls, parts: Sequence["Comparison"]) -> "Comparison":
+    def join(cls, parts: Sequence["ReplicaComparison"]) -> "ReplicaComparison":
         """That of several log partitions."""
         return cls(
             differences=pa.concat_tables([_DIFFERENCES.empty_table(), *(part.differences for part in parts)]),
@@ -68,14 +68,14 @@ def compare(
     profile: Profile = NEWEST,
     archived: Mapping[int, ReplicaLog] | None = None,
     cap_bytes: int = CAP_BYTES,
-    spread: Callable[[Callable[[Work], Comparison], list[Work]], Iterable[Comparison]] = map,
-) -> Comparison:
+    spread: Callable[[Callable[[Work], ReplicaComparison], list[Work]], Iterable[ReplicaComparison]] = map,
+) -> ReplicaComparison:
     """Compare every log partition that any of the replicas has; `archived` are those of the archive.
 
     `spread` does the work of each log partition, in this process unless it says otherwise.
     """
     work = work_of(replicas, archived or {})
-    return Comparison.join([*spread(partial(compare_partition, profile=profile, cap_bytes=cap_bytes), work)])
+    return ReplicaComparison.join([*spread(partial(compare_partition, profile=profile, cap_bytes=cap_bytes), work)])
 
 
 def work_of(replicas: Sequence[ReplicaFolder], archived: Mapping[int, ReplicaLog]) -> list[Work]:
@@ -85,7 +85,7 @@ def work_of(replicas: Sequence[ReplicaFolder], archived: Mapping[int, ReplicaLog
     return [([logs[number] for logs in found if number in logs], archived.get(number)) for number in numbers]
 
 
-def compare_partition(work: Work, *, profile: Profile = NEWEST, cap_bytes: int = CAP_BYTES) -> Comparison:
+def compare_partition(work: Work, *, profile: Profile = NEWEST, cap_bytes: int = CAP_BYTES) -> ReplicaComparison:
     """Compare the replicas of one log partition."""
     return _Partition(*work, profile, cap_bytes).compare()
 
@@ -105,7 +105,7 @@ class _Partition:
         self.own: dict[str, ReplicaState] = {}
         self.corrupt: dict[str, list[CorruptBytes]] = {}
 
-    def compare(self) -> Comparison:
+    def compare(self) -> ReplicaComparison:
         if not self.present:
             return self._answer([], {})
         leader = leader_of(self.present)
@@ -146,7 +146,7 @@ class _Partition:
 
     def _differences(
         self, states: Mapping[str, ReplicaState], leader: ReplicaLog, records: RecordComparison
-    ) -> list[Difference]:
+    ) -> list[ReplicaDifference]:
         differences = self._compared([*states.values()], records)
         differences += [*_conflicts(records, set(states))]
         named = {(part.key, name) for part in differences for name in part.wrong}
@@ -172,13 +172,13 @@ class _Partition:
         """Whether a replica is neither behind nor diverged."""
         return self.own[name] is states[name]
 
-    def _compared(self, states: Sequence[ReplicaState], records: RecordComparison) -> list[Difference]:
+    def _compared(self, states: Sequence[ReplicaState], records: RecordComparison) -> list[ReplicaDifference]:
         """The differences between some states; one that cannot be loaded answers nothing."""
         loaded = [state for state in states if state.failure is None]
         failed = [state for state in states if state.failure is not None]
         if not loaded:
             return []
-        found: list[Difference] = []
+        found: list[ReplicaDifference] = []
         if failed:
             found += _unloadable(everything(loaded), loaded, failed)
         if len(loaded) < 2:
@@ -200,7 +200,7 @@ class _Partition:
             cap_bytes=self.cap_bytes,
         )
         newest_ms = max(state.newest_ms for state in loaded)
-        judge = Judge(
+        judge = ReplicaJudge(
             evidence=evidence,
             last_gap=records.last_gap,
             newest_ms=newest_ms,
@@ -211,11 +211,13 @@ class _Partition:
 
     # --- tables
 
-    def _answer(self, differences: Sequence[Difference], states: Mapping[str, ReplicaState]) -> Comparison:
+    def _answer(
+        self, differences: Sequence[ReplicaDifference], states: Mapping[str, ReplicaState]
+    ) -> ReplicaComparison:
         number = next(iter(self.logs.values())).log_partition
         rows = [self._row(index, part) for index, part in enumerate(differences)]
         wrong = {name for part in differences if not part.needs_unclean_election for name in part.wrong}
-        return Comparison(
+        return ReplicaComparison(
             differences=pa.Table.from_pylist([{"log_partition": number, **row} for row in rows], _DIFFERENCES),
             state=pa.Table.from_pylist([*self._state_rows(wrong, states)], _STATE),
             notes=[*self._notes(number)],
@@ -265,7 +267,7 @@ class _Partition:
             return "diverged" if self._is_diverged(log) else "behind"
         return "same"
 
-    def _row(self, index: int, part: Difference) -> dict[str, Any]:
+    def _row(self, index: int, part: ReplicaDifference) -> dict[str, Any]:
         group_id, topic, partition = part.key
         return {
             "ordinal": index,
@@ -289,7 +291,7 @@ class _Partition:
             "advice": advice_for(part, self.logs, open_from=self._open_from(part)),
         }
 
-    def _open_from(self, part: Difference) -> list[int]:
+    def _open_from(self, part: ReplicaDifference) -> list[int]:
         """Where those transactions begin that are open on the first wrong replica and on no right one."""
         wrong = next((name for name in part.wrong if name in part.sides and name in self.own), None)
         if wrong is None:
@@ -305,7 +307,7 @@ _NO_GROUP: GroupKey = ("", "", None)
 """The key of what belongs to no group: a transaction marker."""
 
 
-def _answer(name: str, side: Side, part: Difference) -> dict[str, Any]:
+def _answer(name: str, side: ReplicaSide, part: ReplicaDifference) -> dict[str, Any]:
     """What a replica would serve of the key of a difference."""
     failed = part.kinds[0] == "unloadable" and name in part.wrong
     row: dict[str, Any] = {"replica": name, "error": "NOT_COORDINATOR" if failed else None}
@@ -330,19 +332,19 @@ def _answer(name: str, side: Side, part: Difference) -> dict[str, Any]:
 
 def _unloadable(
     keys: Mapping[GroupKey, Sides], loaded: Sequence[ReplicaState], failed: Sequence[ReplicaState]
-) -> Iterator[Difference]:
+) -> Iterator[ReplicaDifference]:
     """Every key and group of a log partition that some replicas cannot load."""
     wrong, right = tuple(state.replica for state in failed), tuple(state.replica for state in loaded)
     text = "; ".join(f"a load of {state.replica} fails: {state.failure}" for state in failed)
     for key, sides in keys.items():
-        whole = {**{state.replica: sides.get(state.replica, Side(reach=state.reach)) for state in loaded}}
-        whole |= {state.replica: Side(reach=state.reach) for state in failed}
-        yield Difference(
+        whole = {**{state.replica: sides.get(state.replica, ReplicaSide(reach=state.reach)) for state in loaded}}
+        whole |= {state.replica: ReplicaSide(reach=state.reach) for state in failed}
+        yield ReplicaDifference(
             key=key, kinds=("unloadable",), wrong=wrong, right=right, proof="load", evidence=text, sides=whole
         )
 
 
-def _conflicts(records: RecordComparison, replicas: set[str]) -> Iterator[Difference]:
+def _conflicts(records: RecordComparison, replicas: set[str]) -> Iterator[ReplicaDifference]:
     """Keys of log_offsets at which replicas have other records, or the same of another leader epoch."""
     found: dict[tuple[GroupKey, tuple[str, ...], tuple[str, ...]], list[int]] = {}
     for log_offset, held in records.conflicts.items():
@@ -361,7 +363,7 @@ def _conflicts(records: RecordComparison, replicas: set[str]) -> Iterator[Differ
             f"log_offset {', '.join(map(str, log_offsets[:5]))}{' ...' if len(log_offsets) > 5 else ''} has another "
             f"record on {' and '.join(wrong)}" + (f" than on {' and '.join(right)}" if right else "")
         )
-        yield Difference(
+        yield ReplicaDifference(
             key=key,
             kinds=("conflict",),
             wrong=wrong,
@@ -385,15 +387,15 @@ def _key_of(record: RecordOf) -> GroupKey:
     return key_of(record.record.key) or _NO_GROUP
 
 
-def _merged(differences: Sequence[Difference]) -> list[Difference]:
+def _merged(differences: Sequence[ReplicaDifference]) -> list[ReplicaDifference]:
     """Differences of one key that are the same against several replicas, or of several, as one."""
-    found: dict[tuple[Any, ...], Difference] = {}
+    found: dict[tuple[Any, ...], ReplicaDifference] = {}
     for part in differences:
         same = (part.key, part.kinds, part.wrong, part.needs_unclean_election, part.log_offsets)
         known = found.get(same, part)
         right = tuple(dict.fromkeys((*known.right, *part.right)))
         found[same] = replace(known, right=right, sides={**part.sides, **known.sides})
-    merged: dict[tuple[Any, ...], Difference] = {}
+    merged: dict[tuple[Any, ...], ReplicaDifference] = {}
     for part in found.values():
         same = (part.key, part.kinds, part.right, part.needs_unclean_election, part.log_offsets)
         known = merged.get(same, part)

@@ -30,7 +30,7 @@ from sexton.errors import BrokerError, UsageError
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.configs import DELETE_RETENTION, TOPIC, described
 from sexton.kafka.failures import NotAllowed
-from sexton.kafka.fetch import Batches, Pace
+from sexton.kafka.fetch import FetchedBatches, Pace
 from sexton.kafka.replicas import (
     FIXES,
     Fault,
@@ -245,7 +245,7 @@ class _LogWriter:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def write(self, batches: Batches) -> None:
+    def write(self, batches: FetchedBatches) -> None:
         if self._segment_bytes and self._segment_bytes + len(batches.data) > SEGMENT_BYTES:
             self._file.close()
             self._file = (self._folder / f"{batches.base_offset:020d}.log").open("xb")

@@ -40,7 +40,7 @@ class Sighting:
 
 
 @dataclass(slots=True, kw_only=True)
-class Evidence:
+class ReplicaEvidence:
     """Tombstones by key and markers by producer id, in log order: as many as a judgement may ask for."""
 
     tombstones: dict[GroupKey, list[Sighting]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def collect(
     values: Mapping[int, Set[int]],
     stop: int,
     cap_bytes: int,
-) -> Evidence:
+) -> ReplicaEvidence:
     """What some logs have left of the tombstones of `groups` and of the markers that come after `values`.
 
     `values` are log_offsets by producer id. Of each key only the last tombstone below `stop` is kept, of each value the
@@ -82,7 +82,7 @@ def collect(
             elif after := bisect_left(places[producer_id], log_offset):
                 slot = producer_id, after
                 markers[slot] = seen.with_known(markers.get(slot), is_later=False)
-    evidence = Evidence()
+    evidence = ReplicaEvidence()
     for raw, sighting in tombstones.items():
         if (of_key := key_of(raw)) is not None:
             evidence.tombstones.setdefault(of_key, []).append(sighting)

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from sexton.figures import DAY_MS
-from sexton.replicas.evidence import Evidence, GroupKey, Sighting
-from sexton.replicas.sides import Row, Side, Sides
+from sexton.replicas.evidence import GroupKey, ReplicaEvidence, Sighting
+from sexton.replicas.sides import ReplicaSide, Row, Sides
 
 _Transaction = tuple[int, int | None]
 FORGOTTEN_MS = 7 * DAY_MS
@@ -20,7 +20,7 @@ FORGOTTEN_MS = 7 * DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ReplicaDifference:
     """One key (or group, without topic) that the `wrong` replicas would serve otherwise than the `right` ones."""
 
     key: GroupKey
@@ -48,10 +48,10 @@ class Fate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judge:
+class ReplicaJudge:
     """The rules over one comparison; `last_gap` is the highest log_offset that nobody has any more."""
 
-    evidence: Evidence
+    evidence: ReplicaEvidence
     last_gap: int
     newest_ms: int
     behind: frozenset[str] = frozenset()
@@ -60,11 +60,11 @@ class Judge:
     """log_offsets where the leader epochs skip one: for some time nobody led, and an unclean election may have ended
     that."""
 
-    def judge(self, found: Mapping[GroupKey, Sides]) -> list[Difference]:
+    def judge(self, found: Mapping[GroupKey, Sides]) -> list[ReplicaDifference]:
         """The differences of keys, then those of groups, which follow their keys."""
         fates, aborted = self._fates(found), self._aborted(found)
-        differences: list[Difference] = []
-        by_group: dict[str, list[Difference]] = {}
+        differences: list[ReplicaDifference] = []
+        by_group: dict[str, list[ReplicaDifference]] = {}
         for key, sides in found.items():
             if key[1] is None:
                 of_group = self._group(key, sides, by_group.get(key[0], []))
@@ -79,7 +79,7 @@ class Judge:
 
     def _offset(
         self, key: GroupKey, sides: Sides, fates: Mapping[int, Fate], aborted: Set[_Transaction]
-    ) -> list[Difference]:
+    ) -> list[ReplicaDifference]:
         of_transactions = [
             difference
             for producer_id in sorted({producer for side in sides.values() for producer in side.pending})
@@ -95,7 +95,7 @@ class Judge:
             joined.append(_joined(difference, older))
         return joined + committed
 
-    def _committed(self, key: GroupKey, sides: Sides, aborted: Set[_Transaction]) -> list[Difference]:
+    def _committed(self, key: GroupKey, sides: Sides, aborted: Set[_Transaction]) -> list[ReplicaDifference]:
         """Differences of the committed value."""
         held = {name: side.committed for name, side in sides.items() if side.committed is not None}
         newest = _newest(sides)
@@ -114,7 +114,7 @@ class Judge:
         if short:
             value = newest["committed_offset"]
             text = f"{_names(short)} end{_s(short)} before log_offset {at}, where {value} was committed"
-            found.append(Difference(key, sides, ("lost",), short, holders, "behind", text, log_offsets=(at,)))
+            found.append(ReplicaDifference(key, sides, ("lost",), short, holders, "behind", text, log_offsets=(at,)))
         older = tuple(name for name in lackers if name not in short and name in held)
         without = tuple(name for name in lackers if name not in short and name not in held)
         if not older and not without:
@@ -131,12 +131,12 @@ class Judge:
         holders: tuple[str, ...],
         older: tuple[str, ...],
         without: tuple[str, ...],
-    ) -> Difference:
+    ) -> ReplicaDifference:
         at, value = newest["log_offset"], newest["committed_offset"]
         tombstone = self.evidence.tombstone_after(key, at)
         if tombstone is not None:
             text = f"{value} at log_offset {at} was deleted: {tombstone}"
-            return Difference(
+            return ReplicaDifference(
                 key,
                 sides,
                 ("resurrected",),
@@ -150,21 +150,23 @@ class Judge:
         if self._transaction(newest) in aborted:
             right = (*older, *without)
             text = f"{value} at log_offset {at} is of a transaction that {_names(right)} cleaned away as aborted"
-            return Difference(key, sides, ("aborted_to_committed",), holders, right, "value", text, log_offsets=(at,))
+            return ReplicaDifference(
+                key, sides, ("aborted_to_committed",), holders, right, "value", text, log_offsets=(at,)
+            )
         if without and self.last_gap > at:
             wrong = (*holders, *older)
             text = (
                 f"{_names(without)} had {value} at log_offset {at} and cleaned it away with the tombstone that came "
                 f"after it; {_names(wrong)} never saw that tombstone{self._doubt(at)}"
             )
-            return Difference(key, sides, ("resurrected",), wrong, without, "cleaned", text, log_offsets=(at,))
+            return ReplicaDifference(key, sides, ("resurrected",), wrong, without, "cleaned", text, log_offsets=(at,))
         lackers = (*older, *without)
         if without:
             text = f"nothing was written after log_offset {at} that could have removed {value}"
-            return Difference(key, sides, ("lost",), lackers, holders, "no_gap", text, log_offsets=(at,))
+            return ReplicaDifference(key, sides, ("lost",), lackers, holders, "no_gap", text, log_offsets=(at,))
         verbs = f"serve{_s(lackers)} an older value and lack{_s(lackers)}"
         text = f"{_names(lackers)} {verbs} log_offset {at}, where {value} was committed"
-        return Difference(key, sides, ("lost",), lackers, holders, "value", text, log_offsets=(at,))
+        return ReplicaDifference(key, sides, ("lost",), lackers, holders, "value", text, log_offsets=(at,))
 
     def _doubt(self, log_offset: int) -> str:
         """What speaks against a cleaned tombstone after a log_offset."""
@@ -228,7 +230,7 @@ class Judge:
                 return Fate(kind="ABORT", proof="value", evidence=text)
         return Fate(kind="", proof="cleaned", evidence="every value of it was superseded where its marker was cleaned")
 
-    def _pending(self, key: GroupKey, sides: Sides, producer_id: int, fate: Fate) -> Difference | None:
+    def _pending(self, key: GroupKey, sides: Sides, producer_id: int, fate: Fate) -> ReplicaDifference | None:
         """The difference that a transaction makes which is open on some replicas and ended on others."""
         rows = {name: side.pending[producer_id] for name, side in sides.items() if producer_id in side.pending}
         at = max(row["log_offset"] for row in rows.values())
@@ -239,7 +241,7 @@ class Judge:
         value, row = rows[holders[0]]["committed_offset"], rows[holders[0]]
         if fate.kind == "" and self.last_gap <= at:
             text = f"no marker can have ended the transaction of {value}: nothing is missing after log_offset {at}"
-            return Difference(key, sides, ("lost",), ended, holders, "no_gap", text, log_offsets=(at,))
+            return ReplicaDifference(key, sides, ("lost",), ended, holders, "no_gap", text, log_offsets=(at,))
         kinds = self._kinds(sides, holders, ended, fate, at, row)
         stored = sides[holders[0]].committed
         before = None if stored is None else stored["committed_offset"]
@@ -250,7 +252,7 @@ class Judge:
             f"ended on {_names(ended)} ({_FATES[fate.kind]}: {fate.evidence}). The next COMMIT of this producer serves "
             f"{_offset_text(next_commit)}, its next ABORT {_offset_text(next_abort)}"
         )
-        return Difference(
+        return ReplicaDifference(
             key,
             sides,
             kinds,
@@ -282,7 +284,7 @@ class Judge:
 
     # --- groups
 
-    def _group(self, key: GroupKey, sides: Sides, of_keys: list[Difference]) -> Difference | None:
+    def _group(self, key: GroupKey, sides: Sides, of_keys: list[ReplicaDifference]) -> ReplicaDifference | None:
         having = tuple(name for name, side in sides.items() if side.group is not None)
         missing = tuple(name for name in sides if name not in having)
         if not missing:
@@ -295,11 +297,11 @@ class Judge:
         # What is wrong with a group's offsets is wrong with the group.
         for part in of_keys:
             if set(part.wrong) >= set(missing) and "lost" in part.kinds:
-                return Difference(
+                return ReplicaDifference(
                     key, sides, ("lost",), missing, having, part.proof, text, log_offsets=part.log_offsets
                 )
             if set(part.wrong) >= set(having) and "lost" not in part.kinds:
-                return Difference(
+                return ReplicaDifference(
                     key,
                     sides,
                     ("resurrected",),
@@ -313,10 +315,10 @@ class Judge:
         if at < 0:  # it exists by offsets alone, and these are no difference
             return None
         if any(sides[name].reach <= at for name in missing):
-            return Difference(key, sides, ("lost",), missing, having, "behind", text, log_offsets=(at,))
+            return ReplicaDifference(key, sides, ("lost",), missing, having, "behind", text, log_offsets=(at,))
         return self._left_or_lost(key, sides, having, missing, at, "resurrected", text)
 
-    def _members(self, key: GroupKey, sides: Sides) -> Difference | None:
+    def _members(self, key: GroupKey, sides: Sides) -> ReplicaDifference | None:
         """A group that all have, not with the same members or in the same state."""
         everyone = {member for side in sides.values() for member in side.members}
         extra = tuple(name for name, side in sides.items() if side.members.keys() == everyone)
@@ -331,31 +333,33 @@ class Judge:
         wrong = tuple(name for name in sides if name not in right)
         if not wrong:  # the same last record: older ones make the difference
             text = "the last record of the group is the same, an older one is not everywhere"
-            return Difference(key, sides, ("ghost_member",), tuple(sides), (), "unknown", text, log_offsets=(newest,))
+            return ReplicaDifference(
+                key, sides, ("ghost_member",), tuple(sides), (), "unknown", text, log_offsets=(newest,)
+            )
         text = f"{_names(wrong)} lack{_s(wrong)} the group's record at log_offset {newest}"
-        return Difference(key, sides, ("lost",), wrong, right, "value", text, log_offsets=(newest,))
+        return ReplicaDifference(key, sides, ("lost",), wrong, right, "value", text, log_offsets=(newest,))
 
     def _left_or_lost(
         self, key: GroupKey, sides: Sides, more: tuple[str, ...], less: tuple[str, ...], at: int, kind: str, text: str
-    ) -> Difference:
+    ) -> ReplicaDifference:
         """Whether what some replicas have of a group was removed, or the others have lost it."""
         tombstone = self.evidence.tombstone_after(key, 0 if kind == "ghost_member" else at)
         if tombstone is not None:
-            return Difference(
+            return ReplicaDifference(
                 key, sides, (kind,), more, less, "tombstone", f"{text}: {tombstone}", log_offsets=(at,), since=tombstone
             )
         if kind == "ghost_member" or self.last_gap > at:
             text = f"{text}: the tombstone was cleaned away on {_names(less)}, {_names(more)} never saw it"
-            return Difference(key, sides, (kind,), more, less, "cleaned", text, log_offsets=(at,))
+            return ReplicaDifference(key, sides, (kind,), more, less, "cleaned", text, log_offsets=(at,))
         text = f"{text}; nothing was written after log_offset {at} that could have removed it"
-        return Difference(key, sides, ("lost",), less, more, "no_gap", text, log_offsets=(at,))
+        return ReplicaDifference(key, sides, ("lost",), less, more, "no_gap", text, log_offsets=(at,))
 
 
 _ABORTED = ("aborted_to_committed", "stuck")
 _FATES = {"COMMIT": "committed", "ABORT": "aborted", "": "committed or aborted, nothing is left that says which"}
 
 
-def _joined(main: Difference, others: list[Difference]) -> Difference:
+def _joined(main: ReplicaDifference, others: list[ReplicaDifference]) -> ReplicaDifference:
     """A pending value, and an older value that is back beside it: one difference."""
     for other in others:
         main = replace(
@@ -374,7 +378,7 @@ def _newest(sides: Sides) -> Row | None:
     return max(held, key=lambda row: row["log_offset"]) if held else None
 
 
-def _group_offset(side: Side) -> int:
+def _group_offset(side: ReplicaSide) -> int:
     if side.group is None or side.group["log_offset"] is None:
         return -1
     return int(side.group["log_offset"])

@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
-class Side:
+class ReplicaSide:
     """What one replica holds of a key, or of a group: of a key `committed` and `pending` by producer id, of a group
     `group` and its `members`; `reach` is where its bytes end."""
 
@@ -36,11 +36,11 @@ class Side:
     members: dict[str, Row] = field(default_factory=dict)
 
 
-Sides = Mapping[str, Side]
+Sides = Mapping[str, ReplicaSide]
 """By replica."""
 
 
-def differing(states: Sequence[ReplicaState]) -> dict[GroupKey, dict[str, Side]]:
+def differing(states: Sequence[ReplicaState]) -> dict[GroupKey, dict[str, ReplicaSide]]:
     """Every key and every group that not all states have alike, with what each state has of it."""
     keys = {
         *_unlike([state.committed for state in states], _KEY),
@@ -56,8 +56,8 @@ def differing(states: Sequence[ReplicaState]) -> dict[GroupKey, dict[str, Side]]
         *_unlike([state.group_values for state in states], ("group_id",)),
         *((group_id,) for group_id, _, _ in keys),
     }
-    found: dict[GroupKey, dict[str, Side]] = {
-        (*key, *(None,) * (3 - len(key))): {state.replica: Side(reach=state.reach) for state in states}
+    found: dict[GroupKey, dict[str, ReplicaSide]] = {
+        (*key, *(None,) * (3 - len(key))): {state.replica: ReplicaSide(reach=state.reach) for state in states}
         for key in (*sorted(keys), *sorted(groups))
     }
     group_ids = pa.array(sorted({key[0] for key in found}), pa.string())
@@ -77,13 +77,13 @@ def differing(states: Sequence[ReplicaState]) -> dict[GroupKey, dict[str, Side]]
     return found
 
 
-def everything(states: Sequence[ReplicaState]) -> dict[GroupKey, dict[str, Side]]:
+def everything(states: Sequence[ReplicaState]) -> dict[GroupKey, dict[str, ReplicaSide]]:
     """Every key that is fetchable or pending, and every group, of the states."""
-    found: dict[GroupKey, dict[str, Side]] = {}
+    found: dict[GroupKey, dict[str, ReplicaSide]] = {}
 
-    def side(state: ReplicaState, key: GroupKey) -> Side:
+    def side(state: ReplicaState, key: GroupKey) -> ReplicaSide:
         sides = found.setdefault(key, {})
-        return sides.setdefault(state.replica, Side(reach=state.reach))
+        return sides.setdefault(state.replica, ReplicaSide(reach=state.reach))
 
     for state in states:
         for row in state.committed.to_pylist():

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs as pafs
 
-from sexton.coordinator.api.coordinator import Shard, shard_after_load
+from sexton.coordinator.api.coordinator import CoordinatorShard, shard_after_load
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.profile import LOADED, Profile
 from sexton.kernels import layout as L
@@ -71,7 +71,7 @@ class ReplicaState:
     def transactions(self) -> pa.Table:
         return self.tables["open_transactions"]
 
-    def shard(self, profile: Profile) -> Shard:
+    def shard(self, profile: Profile) -> CoordinatorShard:
         """The log partition as a coordinator serves it, for the questions of `coordinator.api`."""
         outcome = LOADED if self.failure is None else profile.after_failure
         return shard_after_load(TablesView(self.tables), outcome, profile=profile)

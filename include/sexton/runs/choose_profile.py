@@ -48,14 +48,14 @@ class Choice:
         )
         return [*self.doubts, *self.open_points, *([] if self.profile.is_proven else [unproven])]
 
-    def held_against(self, parts: "Iterable[Evidence]", broker_version: str | None = None) -> "Choice":
+    def held_against(self, parts: "Iterable[ProfileEvidence]", broker_version: str | None = None) -> "Choice":
         """This choice, with a doubt where the log, or else the recorded broker, speaks against it."""
         found = contradiction(self.profile, parts) or _other_broker(self.profile, broker_version)
         return self if found is None else replace(self, doubts=[*self.doubts, found])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class ProfileEvidence:
     """What one log partition, or some of it, shows of the coordinator that wrote it."""
 
     batches: int
@@ -80,7 +80,7 @@ class Evidence:
         return frozenset(number for number in self.record_types if _FIRST_NEW_TYPE <= number <= _LAST_NEW_TYPE)
 
     @classmethod
-    def of(cls, fold: "PartialFold") -> "Evidence":
+    def of(cls, fold: "PartialFold") -> "ProfileEvidence":
         counters = fold.counters
         format_0, format_1 = fold.format_batches
         rows = (row for _, row in fold.undecodable)
@@ -99,7 +99,7 @@ class Evidence:
         )
 
 
-def joined(buckets: Sequence[Evidence]) -> Evidence:
+def joined(buckets: Sequence[ProfileEvidence]) -> ProfileEvidence:
     """That of a log partition, from its buckets (kernels.buckets), each of which counts its batches."""
     return replace(
         buckets[0],
@@ -119,7 +119,7 @@ def choose(profile: str, broker_version: str | None = None) -> Choice:
     return Choice(profile=profiles.profile_of(profile), source="asked for")
 
 
-def of_version(broker_version: str, glimpse: Callable[[], Iterable[Evidence]] = tuple) -> Choice:
+def of_version(broker_version: str, glimpse: Callable[[], Iterable[ProfileEvidence]] = tuple) -> Choice:
     """The coordinator of the recorded broker; `glimpse`, what the log shows, decides where it may have had either."""
     source, profile = f"recorded broker version {broker_version}", profiles.of_broker(broker_version)
     preview = group_coordinator.FIRST_RELEASE <= profile.release < group_coordinator.FIRST_BY_DEFAULT
@@ -136,7 +136,7 @@ def of_version(broker_version: str, glimpse: Callable[[], Iterable[Evidence]] = 
     )
 
 
-def of_evidence(parts: Iterable[Evidence], disk: ReleaseBounds = UNBOUNDED) -> Choice:
+def of_evidence(parts: Iterable[ProfileEvidence], disk: ReleaseBounds = UNBOUNDED) -> Choice:
     """What the log itself proves, with the bounds that the disk sets."""
     parts = list(parts)
     if any(part.new_types for part in parts):
@@ -159,7 +159,7 @@ def of_evidence(parts: Iterable[Evidence], disk: ReleaseBounds = UNBOUNDED) -> C
     return _proven("offset_manager", "record format 0 alone")
 
 
-def _java(proof: str, since: Release, parts: Sequence[Evidence], disk: ReleaseBounds) -> Choice:
+def _java(proof: str, since: Release, parts: Sequence[ProfileEvidence], disk: ReleaseBounds) -> Choice:
     """The Java coordinator from `since` on."""
     choice = _proven("group_coordinator", proof)
     bounds = bounds_of(parts, disk)
@@ -175,7 +175,7 @@ def _java(proof: str, since: Release, parts: Sequence[Evidence], disk: ReleaseBo
     return replace(choice, profile=profile, open_points=[f"taken for {profile.text}: {'; '.join(reasons)}"])
 
 
-def bounds_of(parts: Iterable[Evidence], disk: ReleaseBounds) -> ReleaseBounds:
+def bounds_of(parts: Iterable[ProfileEvidence], disk: ReleaseBounds) -> ReleaseBounds:
     """Between which releases the broker of a log of the newest format was."""
     parts = list(parts)
     is_java = any(part.new_types or part.version_4 for part in parts)  # group values are then from before an upgrade
@@ -201,13 +201,13 @@ def _of_bounds(bounds: ReleaseBounds) -> Choice:
     return Choice(profile=profile, source=f"proof: {'; '.join(reasons)}", open_points=[] if is_one else [release])
 
 
-def is_of_old_formats(parts: Iterable[Evidence]) -> bool:
+def is_of_old_formats(parts: Iterable[ProfileEvidence]) -> bool:
     """Whether there are batches, and none of the newest record format."""
     parts = list(parts)
     return any(part.batches for part in parts) and _newest_format(parts) < 2
 
 
-def contradiction(profile: Profile, parts: Iterable[Evidence]) -> str | None:
+def contradiction(profile: Profile, parts: Iterable[ProfileEvidence]) -> str | None:
     """Why no coordinator of `profile` can have written this log; None where nothing says so."""
     parts = list(parts)
     proof = _newer(profile, parts)
@@ -221,7 +221,7 @@ def contradiction(profile: Profile, parts: Iterable[Evidence]) -> str | None:
     return f"the log contradicts the profile {profile.text}: {proof} (--profile auto takes what the log proves)"
 
 
-def _newer(profile: Profile, parts: list[Evidence]) -> str | None:
+def _newer(profile: Profile, parts: list[ProfileEvidence]) -> str | None:
     """What in the log came after the release."""
     types = sorted({number for part in parts for number in part.new_types if not profile.reads(number)})
     if types:
@@ -239,7 +239,7 @@ def _newer(profile: Profile, parts: list[Evidence]) -> str | None:
     return None
 
 
-def _newest_format(parts: list[Evidence]) -> int:
+def _newest_format(parts: list[ProfileEvidence]) -> int:
     """The newest record format of the log; 0 for one without batches."""
     if any(part.batches > part.format_0 + part.format_1 for part in parts):
         return 2

@@ -44,7 +44,7 @@ from sexton.kernels.layout import Bytes, State
 from sexton.kernels.profile_flags import new_state_of
 from sexton.log.segment import WHOLE_LOG, FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.runs.checkpoint import Base, StartFold, can_divide
-from sexton.runs.choose_profile import Evidence, joined
+from sexton.runs.choose_profile import ProfileEvidence, joined
 from sexton.runs.engine import Engine, PieceId
 from sexton.runs.folder import RunFolder, Shard, shards_of
 from sexton.runs.source import LogSource, check_files
@@ -101,7 +101,7 @@ class Merged:
     group_ids: list[str]
     bytes: int
     largest_batch_bytes: int
-    evidence: Evidence
+    evidence: ProfileEvidence
     damage: str | None
     """What is the first that could not be read, and how much could not; None where all could."""
     files: dict[str, str]
@@ -329,14 +329,14 @@ def fold_log(
     return [one for _, one in sorted(merged.items())]
 
 
-def glimpse(source: LogSource) -> list[Evidence]:
+def glimpse(source: LogSource) -> list[ProfileEvidence]:
     """What the ends of the log partitions show of the coordinator that wrote them: enough to guess its profile."""
     fs, nothing = filesystem(source.uri)[0], PartialFold.empty()
     last = [[each for each in some if each.stop_byte > each.start_byte][-1:] for some in source.segments.values()]
     spans = [
         (one.path, max(one.start_byte, one.stop_byte - _GLIMPSE_BYTES), one.stop_byte) for (one,) in filter(None, last)
     ]
-    return [Evidence.of(_sample(fs, *span, onto=nothing.copy())) for span in spans]
+    return [ProfileEvidence.of(_sample(fs, *span, onto=nothing.copy())) for span in spans]
 
 
 def _sample(fs: pafs.FileSystem, path: str, start: int, end: int, *, onto: PartialFold) -> PartialFold:
@@ -642,7 +642,7 @@ def _described(whole: _Whole, fold: PartialFold) -> Merged:
         group_ids=fold.group_ids(limit=SAMPLED_GROUPS),
         bytes=fold.counters["bytes"],
         largest_batch_bytes=fold.counters["largest_batch_bytes"],
-        evidence=Evidence.of(fold),
+        evidence=ProfileEvidence.of(fold),
         damage=_damage(fold),
         files={},
     )

@@ -17,7 +17,14 @@ from sexton.transactions.ids import Family, floods
 from sexton.transactions.reading import Spread, StateLog, held_bytes
 from sexton.transactions.rows import id_rows, transaction_rows
 from sexton.transactions.states import TransactionalId
-from sexton.transactions.verdicts import Clocks, Judgement, KnownStates, OpenTransaction, Producers, judge_all
+from sexton.transactions.verdicts import (
+    Judgement,
+    KnownStates,
+    OffsetsTransaction,
+    Producers,
+    TransactionClocks,
+    judge_all,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +50,9 @@ class Audit:
 
 def audit(
     source: LogSource,
-    transactions: Sequence[OpenTransaction],
+    transactions: Sequence[OffsetsTransaction],
     state_log: StateLog | None,
-    clocks: Clocks,
+    clocks: TransactionClocks,
     *,
     release: Release,
     expiration_ms: int,

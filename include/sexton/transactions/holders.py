@@ -15,7 +15,7 @@ from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
 from sexton.tables import TRANSACTIONS
 from sexton.transactions.rows import open_transactions, transaction_rows
-from sexton.transactions.verdicts import Clocks, KnownStates, OpenTransaction, judge_all
+from sexton.transactions.verdicts import KnownStates, OffsetsTransaction, TransactionClocks, judge_all
 
 Row = dict[str, Any]
 _JUDGED = (
@@ -30,7 +30,7 @@ def transactions_of(
     rows: Sequence[Mapping[str, Any]],
     pending: Mapping[int, Mapping[OffsetKey, StoredOffset]],
     is_requested: Callable[[str, int], bool],
-) -> list[OpenTransaction]:
+) -> list[OffsetsTransaction]:
     """The transactions of one log partition that hold requested offsets of a group, with these.
 
     `rows` are those of open_transactions; `pending` is what each producer has pending.
@@ -49,7 +49,7 @@ def transactions_of(
 
 
 def holder_rows(
-    transactions: Sequence[OpenTransaction],
+    transactions: Sequence[OffsetsTransaction],
     states: KnownStates | None,
     *,
     read_until_ms: int,
@@ -57,7 +57,7 @@ def holder_rows(
     release: Release | None,
 ) -> list[Row]:
     """The transactions with their verdicts; `unknown` without `states`."""
-    clocks = Clocks(read_until_ms=read_until_ms, slack_ms=slack_ms)
+    clocks = TransactionClocks(read_until_ms=read_until_ms, slack_ms=slack_ms)
     table = transaction_rows(judge_all(transactions, states, clocks).judged, {}, release)
     return [{**row, "audited_at_ms": None} for row in table.drop_columns(["held_bytes"]).to_pylist()]
 

@@ -9,7 +9,7 @@ from sexton.coordinator.profile import Release
 from sexton.tables import TRANSACTIONAL_IDS, TRANSACTIONS
 from sexton.transactions.ids import expires_at_ms, family_of
 from sexton.transactions.states import TransactionalId
-from sexton.transactions.verdicts import Judged, OpenTransaction, Reason
+from sexton.transactions.verdicts import Judged, OffsetsTransaction, Reason
 
 _WHY: Mapping[Reason, str] = {
     "ongoing": "its coordinator knows it and aborts it when its timeout is over",
@@ -26,7 +26,7 @@ _OVERDUE = "; it should have ended by now: look at the log of that id's coordina
 
 
 def open_transactions(transactions: Iterable[Mapping[str, Any]], pending: Iterable[Mapping[str, Any]]) -> list[
-    OpenTransaction
+    OffsetsTransaction
 ]:  # fmt: skip
     """The open transactions of the offsets log: rows of the tables open_transactions and pending_offsets of a run."""
     held: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
@@ -34,7 +34,7 @@ def open_transactions(transactions: Iterable[Mapping[str, Any]], pending: Iterab
         offset = {name: row[name] for name in ("group_id", "topic", "partition", "committed_offset")}
         held.setdefault((row["log_partition"], row["producer_id"]), []).append(offset)
     return [
-        OpenTransaction(
+        OffsetsTransaction(
             log_partition=row["log_partition"],
             producer_id=row["producer_id"],
             producer_epoch=row["producer_epoch"],

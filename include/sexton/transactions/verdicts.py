@@ -21,7 +21,7 @@ from sexton.topics import OFFSETS_TOPIC
 from sexton.transactions.states import COMPLETING, ENDED, LoadedStates, State, TransactionalId
 
 if TYPE_CHECKING:
-    from sexton.kafka.replicas import OpenTransaction as OpenProducer
+    from sexton.kafka.replicas import ReplicaTransaction as OpenProducer
 
 NO_TIMEOUT_MS = (1 << 31) - 1
 """The timeout of a transaction of two-phase commit."""
@@ -47,7 +47,7 @@ Reason = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransaction:
+class OffsetsTransaction:
     """A producer with records in one log partition of the offsets topic, and no marker since.
 
     `offsets` are what it keeps pending: group_id, topic, partition and committed_offset of each.
@@ -122,7 +122,7 @@ class Judged:
     its timeout ends it. `is_overdue`: it should have ended by now, and its coordinator has not done so.
     """
 
-    transaction: OpenTransaction
+    transaction: OffsetsTransaction
     verdict: Verdict
     reason: Reason
     transactional_id: TransactionalId | None = None
@@ -145,7 +145,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clocks:
+class TransactionClocks:
     """All of the offsets log that was written before `read_until_ms` was read; clocks of brokers differ by less than
     `slack_ms`."""
 
@@ -159,16 +159,16 @@ class Judgement:
     read."""
 
     judged: Sequence[Judged]
-    ended: Sequence[OpenTransaction] = field(default=())
+    ended: Sequence[OffsetsTransaction] = field(default=())
 
     def of(self, verdict: Verdict) -> list[Judged]:
         return [one for one in self.judged if one.verdict == verdict]
 
 
 def judge_all(
-    transactions: Iterable[OpenTransaction],
+    transactions: Iterable[OffsetsTransaction],
     states: KnownStates | None,
-    clocks: Clocks,
+    clocks: TransactionClocks,
     *,
     producers: Producers | None = None,
 ) -> Judgement:
@@ -187,11 +187,13 @@ def judge_all(
     return Judgement(judged=judged, ended=ended)
 
 
-def _is_same(one: OpenTransaction, other: "OpenProducer") -> bool:
+def _is_same(one: OffsetsTransaction, other: "OpenProducer") -> bool:
     return one.producer_id == other.producer_id and other.start_offset <= one.last_log_offset
 
 
-def _judge(one: OpenTransaction, states: KnownStates | None, clocks: Clocks, still: "OpenProducer | None") -> Judged:
+def _judge(
+    one: OffsetsTransaction, states: KnownStates | None, clocks: TransactionClocks, still: "OpenProducer | None"
+) -> Judged:
     unjudged = Judged(
         transaction=one,
         verdict="unknown",
@@ -239,7 +241,9 @@ def _expected(judged: Judged, each: TransactionalId, *, now_ms: int) -> Judged:
     return replace(judged, verdict="running", reason="ongoing", ends_at_ms=ends_at_ms, is_overdue=is_overdue)
 
 
-def _is_settled(one: OpenTransaction, newest: TransactionalId | None, states: KnownStates, clocks: Clocks) -> bool:
+def _is_settled(
+    one: OffsetsTransaction, newest: TransactionalId | None, states: KnownStates, clocks: TransactionClocks
+) -> bool:
     """Whether the state was written before the offsets log was read, and read after the transaction began."""
     if one.since_ms is None or one.since_ms > states.read_at_ms - clocks.slack_ms:
         return False

@@ -9,7 +9,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 
 from sexton.history.lost_offsets import LostOffsets, lost_offsets
 from sexton.lake.read import PublishedRun
-from sexton.ui.audit_queries import ROWS, ReplicaAudit, TransactionAudit, replica_audit, transaction_audit
+from sexton.ui.audit_queries import ROWS, ReplicaAuditView, TransactionAuditView, replica_audit, transaction_audit
 from sexton.ui.group_queries import GroupDetail, find_groups, group_detail
 from sexton.ui.offset_queries import find_offsets
 from sexton.ui.overview import Overview, checks, log_partitions, overview, transactions
@@ -110,7 +110,7 @@ def get_transactions(view: AnyView) -> list[dict[str, Any]]:
 
 
 @router.get("/replicas")
-def get_replicas(view: AnyView, page: PageNumber = 1, size: PageSize = ROWS) -> ReplicaAudit | None:
+def get_replicas(view: AnyView, page: PageNumber = 1, size: PageSize = ROWS) -> ReplicaAuditView | None:
     """The newest audit of replicas: their state, and a page of what clients would read otherwise; null without any."""
     return replica_audit(view, page=page, size=size)
 
@@ -118,7 +118,7 @@ def get_replicas(view: AnyView, page: PageNumber = 1, size: PageSize = ROWS) -> 
 @router.get("/transaction-audit")
 def get_transaction_audit(
     view: AnyView, page: PageNumber = 1, size: PageSize = ROWS, expiration_ms: Expiration = None
-) -> TransactionAudit | None:
+) -> TransactionAuditView | None:
     """The newest audit of transactions: which hold offsets, whether they will end, and when ids expire; null without
     any."""
     return transaction_audit(view, page=page, size=size, expiration_ms=expiration_ms)

@@ -19,7 +19,7 @@ MAX_EXPIRATION_MS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionAudit:
+class TransactionAuditView:
     """An audit: the instant, a page of open transactions, the worst first, and how many there are by verdict.
 
     `states` counts the transactional ids by state; `families` are the largest families of ids. `forecasts` are how many
@@ -36,7 +36,7 @@ class TransactionAudit:
 
 def transaction_audit(
     view: PageView, *, page: int = 1, size: int = ROWS, expiration_ms: int | None = None
-) -> TransactionAudit | None:
+) -> TransactionAuditView | None:
     """The newest audit of the view's cluster; where an earlier run is shown, the newest before it. None without any.
 
     `expiration_ms` is another transactional.id.expiration.ms to compare.
@@ -51,7 +51,7 @@ def transaction_audit(
     )
     states = tables.rows(f"SELECT state, count(*) AS found FROM {ids} WHERE {where} GROUP BY ALL ORDER BY 1")
     families = f"SELECT family, count(*) AS found FROM {ids} WHERE {where} GROUP BY ALL ORDER BY found DESC, family"
-    return TransactionAudit(
+    return TransactionAuditView(
         as_of_ms=as_of_ms,
         transactions=page_of(
             tables,
@@ -92,7 +92,7 @@ def _forecast(tables: PublishedTables, of_audit: str, expiration_ms: int) -> IdF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaAudit:
+class ReplicaAuditView:
     """An audit: the instant, a row for each replica of each log partition, and a page of what differs.
 
     `kinds` counts the differences by kind.
@@ -104,7 +104,7 @@ class ReplicaAudit:
     kinds: dict[str, int]
 
 
-def replica_audit(view: PageView, *, page: int = 1, size: int = ROWS) -> ReplicaAudit | None:
+def replica_audit(view: PageView, *, page: int = 1, size: int = ROWS) -> ReplicaAuditView | None:
     """The newest audit of the view's cluster; where an earlier run is shown, the newest before it. None without any."""
     found = _newest(view, "replica_state")
     if found is None:
@@ -113,7 +113,7 @@ def replica_audit(view: PageView, *, page: int = 1, size: int = ROWS) -> Replica
     state, differences = tables.current("replica_state"), tables.current("replica_differences")
     columns = "* EXCLUDE (cluster_id, as_of_ms, run_id)"
     kinds = tables.rows(f"SELECT kind, count(*) AS found FROM {differences} WHERE {where} GROUP BY kind ORDER BY kind")
-    return ReplicaAudit(
+    return ReplicaAuditView(
         as_of_ms=as_of_ms,
         replicas=tables.rows(f"SELECT {columns} FROM {state} WHERE {where} ORDER BY log_partition, replica"),
         differences=page_of(

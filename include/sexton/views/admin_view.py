@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from sexton.archive.admin_intervals import merge_snapshots
 from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
-from sexton.coordinator.api.coordinator import Coordinator, Shard, Status
+from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, Status
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.topics import Topics
@@ -48,7 +48,7 @@ class _SnapshotParts:
         self.read: dict[int, LoadedPartition] = {}
         self._tables = tables
 
-    def shard(self, log_partition: int) -> Shard:
+    def shard(self, log_partition: int) -> CoordinatorShard:
         own = {name: rows.filter(pc.equal(rows["log_partition"], log_partition)) for name, rows in self._tables.items()}
         # The order in which offsets lie in the log is not known: what is in flight comes after all of them.
         nowhere = pa.repeat(pa.scalar(0, pa.int64()), own["committed_offsets"].num_rows)
@@ -57,4 +57,4 @@ class _SnapshotParts:
         own |= {"unreachable_offsets": own["committed_offsets"].slice(0, 0), "pending_offsets": unstable}
         held = TablesView({name: with_nulls(name, rows) for name, rows in own.items()})
         self.read[log_partition] = LoadedPartition(held=held)
-        return Shard(status=Status.ACTIVE, view=held)
+        return CoordinatorShard(status=Status.ACTIVE, view=held)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sexton.coordinator.api.coordinator import Coordinator, Shard
+from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.api.topics import Topics
 from sexton.coordinator.api.view import PartitionView
@@ -51,14 +51,14 @@ class LoadedPartition:
     """Groups with offsets, if they may be needed to infer the number of log partitions."""
 
 
-class LazyShards(Mapping[int, Shard]):
+class LazyShards(Mapping[int, CoordinatorShard]):
     """Shards by log partition, each created when it is first read."""
 
-    def __init__(self, log_partitions: Iterable[int], make: Callable[[int], Shard]) -> None:
-        self._made: dict[int, Shard | None] = dict.fromkeys(log_partitions)
+    def __init__(self, log_partitions: Iterable[int], make: Callable[[int], CoordinatorShard]) -> None:
+        self._made: dict[int, CoordinatorShard | None] = dict.fromkeys(log_partitions)
         self._make = make
 
-    def __getitem__(self, log_partition: int) -> Shard:
+    def __getitem__(self, log_partition: int) -> CoordinatorShard:
         shard = self._made[log_partition]
         if shard is None:
             shard = self._made[log_partition] = self._make(log_partition)
@@ -89,7 +89,7 @@ class CoordinatorView:
     doubts: list[str] = field(default_factory=list)
     """Evidence against the profile."""
     warnings: list[str] = field(default_factory=list)
-    load_until: Callable[[int, int], Shard] | None = None
+    load_until: Callable[[int, int], CoordinatorShard] | None = None
     """Loads a log partition of which the broker loses the leadership before a log_offset; None without the log."""
 
     def losing_leadership(self, group_id: str, leads_until: int) -> "CoordinatorView":

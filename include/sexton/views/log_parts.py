@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sexton.archive.folder import filesystem
-from sexton.coordinator.api.coordinator import Shard, shard_after_load
+from sexton.coordinator.api.coordinator import CoordinatorShard, shard_after_load
 from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.view import EmptyView
@@ -56,7 +56,7 @@ class LogParts:
         self.profile = choice.profile
         return choice
 
-    def shard(self, log_partition: int, leads_until: int | None = None) -> Shard:
+    def shard(self, log_partition: int, leads_until: int | None = None) -> CoordinatorShard:
         """Read a log partition as its coordinator would load it, or as one would that leads it only `leads_until`."""
         part = self._part(log_partition) if leads_until is None else self._plain_part(log_partition, leads_until)
         self.read[log_partition] = part

@@ -15,7 +15,7 @@ from sexton.records.classic import GROUP_METADATA
 from sexton.runs.choose_profile import (
     AUTO,
     Choice,
-    Evidence,
+    ProfileEvidence,
     bounds_of,
     choose,
     is_of_old_formats,
@@ -41,24 +41,24 @@ def choice_of(source: LogSource, asked: str | None, parts: "LogParts") -> Choice
         return choice.held_against(heads, source.broker_version)
     if source.broker_version is not None:
         return of_version(source.broker_version, lambda: _heads(source, parts))
-    seen: list[Evidence] = []
+    seen: list[ProfileEvidence] = []
     for head in _heads(source, parts):
         seen.append(head)
         if head.new_types or head.version_4:
             break
     is_open = is_of_old_formats(seen) or not any(head.batches for head in seen)
     if source.segments and (is_open or bounds_of(seen, source.release_bounds) != source.release_bounds):
-        whole = [Evidence.of(parts.fold(log_partition)) for log_partition in source.segments]
+        whole = [ProfileEvidence.of(parts.fold(log_partition)) for log_partition in source.segments]
         return of_evidence(whole, source.release_bounds)
     return of_evidence(seen, source.release_bounds)
 
 
-def _heads(source: LogSource, parts: "LogParts") -> Iterator[Evidence]:
+def _heads(source: LogSource, parts: "LogParts") -> Iterator[ProfileEvidence]:
     for log_partition in source.segments:
         yield evidence_of(parts.batches_at_heads(log_partition), cap_bytes=parts.cap_bytes)
 
 
-def evidence_of(batches: Iterable[Batch], *, cap_bytes: int) -> Evidence:
+def evidence_of(batches: Iterable[Batch], *, cap_bytes: int) -> ProfileEvidence:
     """The evidence in some batches."""
     counts: Counter[str] = Counter()
     types: set[int] = set()
@@ -81,7 +81,7 @@ def evidence_of(batches: Iterable[Batch], *, cap_bytes: int) -> Evidence:
                 counts["offsets"] += 1
                 counts["legacy"] += number == 0
                 counts["version_4"] += record.value is not None and record.value[:2] == _VERSION_4
-    return Evidence(
+    return ProfileEvidence(
         batches=counts["batches"],
         format_0=counts["format_0"],
         format_1=counts["format_1"],

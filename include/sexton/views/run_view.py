@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from sexton.archive.cluster_metadata import topics_from_file
-from sexton.coordinator.api.coordinator import Coordinator, Shard, shard_after_load
+from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, shard_after_load
 from sexton.coordinator.api.tables_view import TABLES, TablesView
 from sexton.coordinator.api.topics import Topics
 from sexton.coordinator.api.view import EmptyView
@@ -66,7 +66,7 @@ class RunParts:
         self._folder = folder
         self._written = frozenset(record.log_partitions)
 
-    def shard(self, log_partition: int) -> Shard:
+    def shard(self, log_partition: int) -> CoordinatorShard:
         """The log partition as its coordinator would load it.
 
         UsageError if a coordinator serves only what it had read before its load failed: a run does not keep that.

@@ -14,7 +14,7 @@ from uuid import UUID
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.metadata import MetadataRequest
 
-from sexton.coordinator.api.coordinator import Coordinator, Shard, Status
+from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import EmptyView
 from sexton.coordinator.profile import Profile
@@ -213,7 +213,7 @@ class Judge:
                 )
 
     def _coordinator(self, known: Mapping[int, Known]) -> Coordinator:
-        empty = Shard(status=Status.ACTIVE, view=EmptyView())
+        empty = CoordinatorShard(status=Status.ACTIVE, view=EmptyView())
         shards = {number: known[number].shard if number in known else empty for number in range(self.partition_count)}
         return Coordinator(profile=self.profile, partition_count=self.partition_count, shards=shards)
 

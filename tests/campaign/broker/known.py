@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sexton.coordinator import expiry
-from sexton.coordinator.api.coordinator import Shard, shard_after_load
+from sexton.coordinator.api.coordinator import CoordinatorShard, shard_after_load
 from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.unloading import unexpected_unloads
@@ -35,7 +35,7 @@ class Known(ABC):
     failure: str | None
     """Why the load fails; None where it does not."""
     unexpected_unloads: Sequence[str]
-    shard: Shard
+    shard: CoordinatorShard
 
     def __init__(self, log_partition: int, log: bytes, profile: Profile, partition_count: int) -> None:
         self.log_partition, self.log, self.profile, self.partition_count = log_partition, log, profile, partition_count

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sexton.coordinator.api.coordinator import Coordinator, Shard, shard_after_load
+from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, shard_after_load
 from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.loading import load
@@ -15,19 +15,19 @@ from tests.coordinator.golden import CAP_BYTES, Case
 from tests.kernels.compare import fold_bytes
 from tests.log_builder import BatchSpec, Entry, encode_log
 
-ShardOf = Callable[[bytes, Profile], Shard]
+ShardOf = Callable[[bytes, Profile], CoordinatorShard]
 _TABLES: dict[tuple[bytes, str], Mapping[str, pa.Table]] = {}
 """Most log partitions are empty, and several tests ask the same broker."""
 
 
-def plain_shard(data: bytes, profile: Profile) -> Shard:
+def plain_shard(data: bytes, profile: Profile) -> CoordinatorShard:
     loaded = load([data], cap_bytes=CAP_BYTES, profile=profile)
     if loaded.load_outcome == AfterFailure.PREFIX:
         loaded = load([data], cap_bytes=CAP_BYTES, profile=profile, stops_at_failure=True)
     return shard_after_load(PlainView(loaded), loaded.load_outcome, profile=profile)
 
 
-def tables_shard(data: bytes, profile: Profile) -> Shard:
+def tables_shard(data: bytes, profile: Profile) -> CoordinatorShard:
     """Never for a load that fails where a coordinator serves the prefix: the kernels read on."""
     key = data, repr(profile)  # a profile has no hash
     if key not in _TABLES:

@@ -6,7 +6,7 @@ import pytest
 
 from sexton.cli.fetch_in_flight import in_flight_offsets
 from sexton.coordinator.api.commit import Commit, CommitPartition, group_made, validate_commit
-from sexton.coordinator.api.coordinator import LOADING, Coordinator, Shard, Status
+from sexton.coordinator.api.coordinator import LOADING, Coordinator, CoordinatorShard, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember
 from sexton.coordinator.commits_in_flight import ScalaCommits
@@ -123,7 +123,7 @@ def test_in_0_9_offsets_make_no_group(fields, error):
         (LOADING, {}, Error.COORDINATOR_LOAD_IN_PROGRESS),
         (LOADING, {"is_transactional": True, "api_version": 3}, Error.COORDINATOR_LOAD_IN_PROGRESS),
         (LOADING, {"is_transactional": True, "api_version": 1}, Error.COORDINATOR_NOT_AVAILABLE),
-        (Shard(status=Status.FAILED, view=EmptyView()), {}, Error.NOT_COORDINATOR),
+        (CoordinatorShard(status=Status.FAILED, view=EmptyView()), {}, Error.NOT_COORDINATOR),
         (None, {}, Error.NOT_COORDINATOR),
     ],
 )
@@ -176,7 +176,7 @@ OLDER_EPOCHS = [(4, [0], 0), (3, [0], 0), (2, [0], 113), (4, [1], 113), (5, [1],
 @pytest.mark.parametrize("epoch, partitions, code", [*OLDER_EPOCHS, (4, [2], 113), (6, [0], 113)])
 def test_an_older_epoch_is_taken_where_the_partition_was_already_its(epoch, partitions, code):
     """KIP-1251, from 4.3 on; one partition that is refused refuses the commit."""
-    shards = {0: Shard(status=Status.ACTIVE, view=OneMember())}
+    shards = {0: CoordinatorShard(status=Status.ACTIVE, view=OneMember())}
     places = [CommitPartition(topic="t", partition=n, topic_id=TOPIC_ID) for n in partitions]
     broker = Coordinator(profile=profile_of(NEWEST), partition_count=1, shards=shards)
     assert asked(broker, *places, member_id="m", generation=epoch) == code

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from sexton.coordinator.api.coordinator import LOADING, Coordinator, Shard, Status
+from sexton.coordinator.api.coordinator import LOADING, Coordinator, CoordinatorShard, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import AskedPartition, fetch
 from sexton.coordinator.api.find_coordinator import FoundCoordinator, find_coordinator
@@ -55,7 +55,9 @@ def test_a_list_while_a_log_partition_is_loading():
 
 
 def test_a_failed_log_partition_is_passed_over():
-    shards = dict(one_log(commit("a"), profile=JAVA).shards) | {1: Shard(status=Status.FAILED, view=EmptyView())}
+    shards = dict(one_log(commit("a"), profile=JAVA).shards) | {
+        1: CoordinatorShard(status=Status.FAILED, view=EmptyView())
+    }
     answer = list_groups(Coordinator(profile=JAVA, partition_count=2, shards=shards))
     assert (answer.error, names(answer)) == (Error.NONE, ["a"])
 
@@ -144,7 +146,9 @@ def test_without_the_number_of_log_partitions_a_group_belongs_where_it_is(profil
     assert broker.log_partition_of("a") == 3
     assert rows(fetch(broker, "a")) == {"t-0": [5]}
     assert (fetch(broker, "x").error, broker.log_partition_of("x")) == (Error.NONE, None)
-    unsure = dataclasses.replace(broker, shards={**broker.shards, 4: Shard(status=Status.FAILED, view=EmptyView())})
+    unsure = dataclasses.replace(
+        broker, shards={**broker.shards, 4: CoordinatorShard(status=Status.FAILED, view=EmptyView())}
+    )
     assert fetch(unsure, "x").error is Error.NOT_COORDINATOR
     assert rows(fetch(unsure, "a")) == {"t-0": [5]}
 

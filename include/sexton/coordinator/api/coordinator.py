@@ -27,7 +27,7 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
+class CoordinatorShard:
     """The coordinator of one log partition."""
 
     status: Status
@@ -44,11 +44,11 @@ class Shard:
         return Error.NONE
 
 
-LOADING = Shard(status=Status.LOADING, view=EmptyView())
+LOADING = CoordinatorShard(status=Status.LOADING, view=EmptyView())
 """A shard whose load has not ended."""
 
 
-def shard_after_load(view: PartitionView, load_outcome: str, *, profile: Profile) -> Shard:
+def shard_after_load(view: PartitionView, load_outcome: str, *, profile: Profile) -> CoordinatorShard:
     """The shard when its load has ended; LOADING where it never does.
 
     `view` is what was read. With AfterFailure.PREFIX it has to end at the failure, as that of
@@ -58,15 +58,15 @@ def shard_after_load(view: PartitionView, load_outcome: str, *, profile: Profile
     if load_outcome == NEVER_ENDS:
         return LOADING
     if load_outcome == LEADERSHIP_LOST and not profile.reads(2):
-        return Shard(status=Status.NOT_LED, view=view)
+        return CoordinatorShard(status=Status.NOT_LED, view=view)
     match load_outcome:
         case AfterFailure.PREFIX:
             view = OffsetsAlone(view)
         case AfterFailure.EMPTY:
             view = EmptyView()
         case AfterFailure.NOTHING:
-            return Shard(status=Status.FAILED, view=EmptyView())
-    return Shard(status=Status.ACTIVE, view=view)
+            return CoordinatorShard(status=Status.FAILED, view=EmptyView())
+    return CoordinatorShard(status=Status.ACTIVE, view=view)
 
 
 class OffsetsAlone(EmptyView):
@@ -92,7 +92,7 @@ class Coordinator:
 
     profile: Profile
     partition_count: int | None
-    shards: Mapping[int, Shard]
+    shards: Mapping[int, CoordinatorShard]
 
     def log_partition_of(self, group_id: str) -> int | None:
         """The log partition that the group belongs to; None when that is not known."""

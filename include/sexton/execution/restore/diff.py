@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, Commit, CommitPartition, validate_commit
-from sexton.coordinator.api.coordinator import Coordinator, Shard, Status
+from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember, TopicPartition
 from sexton.coordinator.offsets import OffsetKey
@@ -175,7 +175,7 @@ class Judge:
         self, group: GroupView, wanted: Mapping[TopicPartition, Then], topics: Mapping[str, TopicView]
     ) -> dict[TopicPartition, Error]:
         """What the coordinator would answer for each partition, were they all committed without a member."""
-        shard = Shard(status=Status.ACTIVE, view=_LiveGroup(group))
+        shard = CoordinatorShard(status=Status.ACTIVE, view=_LiveGroup(group))
         coordinator = Coordinator(profile=self.profile, partition_count=1, shards={0: shard})
         commit = Commit(
             group_id=group.group_id,

@@ -21,7 +21,7 @@ from sexton.kernels import scan
 from sexton.kernels.changes.marks import BEGINS_WITH_REMOVAL, HAS_REMOVAL, mark_removals
 from sexton.kernels.changes.state_view import StateView
 from sexton.kernels.changes.value_changes import SCHEMA, set_rows
-from sexton.kernels.fold import NO_INSTANT, Folder, PartialFold, add_undecodable, frames_of, read_only
+from sexton.kernels.fold import NO_INSTANT, FoldBuilder, PartialFold, add_undecodable, frames_of, read_only
 from sexton.kernels.layout import Bytes, Int64s
 from sexton.kernels.profile_flags import new_state_of
 from sexton.kernels.slow_path import read_slowly
@@ -86,7 +86,7 @@ class _Held:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Changer(Folder):
+class _Changer(FoldBuilder):
     """A fold of an interval that stops before each write of tombstones."""
 
     known: ChangeEvidence
@@ -138,7 +138,7 @@ class _Changer(Folder):
             self.next_offset = found.next_offset
         else:
             self.flush()
-        return Folder.fold_frame(self, data, frame)
+        return FoldBuilder.fold_frame(self, data, frame)
 
     def fold_run(self, data: Bytes, arena: Bytes, batches: Int64s) -> None:
         """Fold batches by the compiled loop, except those with tombstones of offsets."""
@@ -158,7 +158,7 @@ class _Changer(Folder):
             self.flush()
             later = np.searchsorted(marked, at)
             stop = int(marked[later]) if later < len(marked) else len(batches)
-            Folder.fold_run(self, data, arena, batches[at:stop])
+            FoldBuilder.fold_run(self, data, arena, batches[at:stop])
             at = stop
         self.is_dense = bool(dense[-1])
 
@@ -176,7 +176,7 @@ class _Changer(Folder):
         removals = {} if batch.is_control else self._removals(batch)
         if not removals:
             self.flush()
-            Folder.fold_slowly(self, batch, folded=folded)
+            FoldBuilder.fold_slowly(self, batch, folded=folded)
             return
         parts = list(read_slowly(batch, folded=folded, cap_bytes=self.cap_bytes, profile=self.profile))
         is_whole = self.is_dense and not self.undecodable and not any(part.undecodable for part in parts)

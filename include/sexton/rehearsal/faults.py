@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sexton.coordinator import decoding, profiles
-from sexton.coordinator.decoding import DecodedGroup, DecodedOffset
+from sexton.coordinator.decoding import Decoded, DecodedGroup, DecodedOffset, Undecodable, UnknownType
 from sexton.coordinator.groups.groups import GROUP_RECORD_TYPES
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import LogError, TransitionError
@@ -38,8 +38,9 @@ ANSWERS = {
     AfterFailure.PREFIX.value: "what was read before the failure, as offsets without groups",
     "never_ends": "COORDINATOR_LOAD_IN_PROGRESS for ever",
 }
-_MAX_SPLITS = 200
-"""Places tried for a group; more are taken evenly from its records."""
+_MAX_REPLAYED = 500_000
+"""Records replayed for a group and a state of its log: of a long history not every place is tried at which a load may
+meet the cleaner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,16 +103,17 @@ def _fault(
 
 def _of_group(log: LogOf, profile: Profile, records: Sequence[Record], groups: tuple[str, ...]) -> Iterator[Fault]:
     """The first fault of a group on what the cleaner leaves; else the first that a load may meet while it cleans."""
-    for stage in log.stages:
-        failure = _replay(records, profile, raw_below=0, gone=log.gone(stage))
-        if failure is not None:
+    history = [(one, decoding.decode(one, base_offset=one.log_offset, profile=profile)) for one in records]
+    own = {one.log_offset for one in records}
+    stages = {log.gone(stage) & own: stage for stage in reversed(log.stages)}  # of equal ones the first
+    for gone, stage in reversed(stages.items()):
+        if (failure := _replay(history, profile, raw_below=0, gone=gone)) is not None:
             yield replace(_fault(log, profile, AFTER_CLEANING, *failure, groups), is_rolled=stage.is_rolled)
             return
-    step = -(-len(records) // _MAX_SPLITS)
-    for stage in log.stages:
+    step = 1 + len(records) ** 2 // _MAX_REPLAYED
+    for gone in reversed(stages):
         for record in records[1::step]:
-            failure = _replay(records, profile, raw_below=record.log_offset, gone=log.gone(stage))
-            if failure is not None:
+            if (failure := _replay(history, profile, raw_below=record.log_offset, gone=gone)) is not None:
                 yield _fault(log, profile, DURING_CLEANING, *failure, groups)
                 return
 
@@ -135,17 +137,20 @@ def _issue(message: str, profile: Profile) -> str | None:
 
 
 def _replay(
-    records: Sequence[Record], profile: Profile, *, raw_below: int, gone: Set[int]
+    history: Sequence[tuple[Record, Decoded | UnknownType | Undecodable]],
+    profile: Profile,
+    *,
+    raw_below: int,
+    gone: Set[int],
 ) -> tuple[Record, str] | None:
     """The first record of a group on which a load throws that reads a cleaned log from `raw_below` on.
 
     Of a group that fails only after the last record (Groups.loading_failures) it is that one.
     """
     groups = profiles.new_groups(profile)
-    for record in records:
+    for record, found in history:
         if record.log_offset >= raw_below and record.log_offset in gone:
             continue
-        found = decoding.decode(record, base_offset=record.log_offset, profile=profile)
         try:
             match found:
                 case DecodedOffset(value=value) if value is not None:
@@ -157,4 +162,4 @@ def _replay(
         except LogError:
             return None  # so it is now, whatever is cleaned
     failures = groups.loading_failures()
-    return (records[-1], failures[0]) if failures else None
+    return (history[-1][0], failures[0]) if failures else None

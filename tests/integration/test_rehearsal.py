@@ -5,6 +5,7 @@ every group, as in tests.campaign.
 """
 
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,19 @@ import pytest
 
 from sexton.coordinator.cleaning import read_cleanable
 from sexton.coordinator.profile import Profile
+from sexton.errors import BrokerError
 from sexton.java import find_java
 from sexton.kafka.client import client_config
 from sexton.kafka.session import ClusterSession
 from sexton.log.batch import encode_batch
+from sexton.ports import free_port
 from sexton.rehearsal.faults import AFTER_CLEANING, NOW, faults_of
+from sexton.rehearsal.features import metadata_of, refused_levels
 from sexton.rehearsal.logs import LogOf, coordinator_of, read_logs
 from sexton.rehearsal.rehearse import profile_named
 from sexton.runs.source import open_segments
 from sexton.settings import settings, variable
+from sexton_dev.broker import EmbeddedBroker
 from tests.campaign.broker.answers import Inquiry, told_by_sexton
 from tests.campaign.broker.cleaner import CLEAN, wait_until_quiet
 from tests.campaign.broker.judge import Judge, Loads, now_ms, until
@@ -161,3 +166,26 @@ def test_before_and_after_a_real_cleaning(to: str, needs_broker, tmp_path: Path)
     failed, unlike = observed(judge, profile, segments_in(cleaned), cleaned)
     assert unlike == {}
     assert (1 in failed) == bool(said) == (to != "4.2.1")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("release, starts", [("3.9.1", False), ("4.0.0", False), ("4.2.1", True)])
+def test_a_broker_does_not_start_over_levels_that_it_does_not_know(
+    release: str, starts: bool, needs_broker, tmp_path: Path
+) -> None:
+    """The metadata log of a broker of 4.2.0: of what is refused a broker names the first that it meets."""
+    recorded = GOLDEN / "cluster-metadata/4.2.0"
+    log = metadata_of([str(recorded)], None)
+    assert log is not None
+    refused = {one.name: one.level for one in refused_levels(log, profile_named(release, "--to"))}
+    shutil.copytree(recorded, tmp_path / "data")
+    java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
+    broker = EmbeddedBroker(tmp_path, port=free_port(), java=java, jars=jars_of(release))
+    if starts:
+        assert refused == {}
+        with broker:
+            return
+    with pytest.raises(BrokerError), broker:
+        pass
+    said = broker.log_file.read_text("utf-8", "replace")
+    assert f"No MetadataVersion with feature level {refused['metadata.version']}" in said

@@ -112,6 +112,12 @@ def test_who_changes_on_the_way_from_4_3_1_to_3_9_1() -> None:
     assert all(one.before["expires_at_ms"] is None and one.after["expires_at_ms"] > 0 for one in moves)
 
 
+def test_a_reason_says_what_the_release_that_runs_now_has_too() -> None:
+    first, second, *_ = rehearsed("3.9.1", "4.3.1", "3.9.1").reasons
+    assert first.startswith("log partition 0: the load fails now: Found an unknown record version 1")
+    assert second.startswith("log partition 3: the load fails now, as by group_metadata_manager:3.9.1: ")
+
+
 def test_what_fails_is_said_once() -> None:
     """Groups of a log partition whose load fails are listed, and no reasons of their own."""
     found = rehearsed("4.3.1", "3.4.0", "4.3.1")

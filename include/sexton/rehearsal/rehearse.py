@@ -83,8 +83,9 @@ class Rehearsal:
     @property
     def reasons(self) -> list[str]:
         """Why it is not safe, in sentences; none where it is."""
+        also = f", as by {self.before.text}"
         found = [
-            f"log partition {one.log_partition}: {SENTENCES[one.when]}: {one.message}"
+            f"log partition {one.log_partition}: {SENTENCES[one.when]}{also * one.also_from}: {one.message}"
             for one in self.faults
             if one.when != DURING_CLEANING or not one.also_from
         ]

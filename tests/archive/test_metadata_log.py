@@ -148,9 +148,9 @@ def test_a_log_that_ends_in_half_a_batch_is_read_up_to_it(tmp_path: Path) -> Non
     ],
 )
 def test_a_transaction_counts_when_it_ends(tmp_path: Path, end: list[tuple[object]], there: dict[str, int]) -> None:
-    begun = (records.BeginTransaction(), records.MetadataTopic(name="b", topic_id=B), partition(0, B))
-    last = (records.MetadataTopic(name="c", topic_id=C), partition(0, C))
-    disk = written(tmp_path, (records.MetadataTopic(name="a", topic_id=A), partition(0, A)), begun, *end, last)
+    begun = (records.BeginTransaction(), records.Topic(name="b", topic_id=B), partition(0, B))
+    last = (records.Topic(name="c", topic_id=C), partition(0, C))
+    disk = written(tmp_path, (records.Topic(name="a", topic_id=A), partition(0, A)), begun, *end, last)
     assert topics(read(disk)) == there
 
 
@@ -159,15 +159,15 @@ def test_a_transaction_counts_when_it_ends(tmp_path: Path, end: list[tuple[objec
     [
         ((records.RemoveTopic(topic_id=B),), "offset 2: there is no topic of id"),
         ((partition(0, B),), "offset 2: there is no topic of id"),
-        ((records.MetadataTopic(name="a", topic_id=B),), "offset 2: topic 'a' has no id, or is there already"),
-        ((records.MetadataTopic(name="b", topic_id=UUID(int=0)),), "offset 2: topic 'b' has no id"),
-        ((records.MetadataTopic(name="b", topic_id=B),), "topic 'b' lacks partitions"),
+        ((records.Topic(name="a", topic_id=B),), "offset 2: topic 'a' has no id, or is there already"),
+        ((records.Topic(name="b", topic_id=UUID(int=0)),), "offset 2: topic 'b' has no id"),
+        ((records.Topic(name="b", topic_id=B),), "topic 'b' lacks partitions"),
         ((partition(2, A),), "topic 'a' lacks partitions"),
         ((partition(-1, A),), "topic 'a' lacks partitions"),
     ],
 )
 def test_a_record_that_contradicts_the_others_is_a_fault(tmp_path: Path, batch: tuple[object, ...], why: str) -> None:
-    disk = written(tmp_path, (records.MetadataTopic(name="a", topic_id=A), partition(0, A)), batch)
+    disk = written(tmp_path, (records.Topic(name="a", topic_id=A), partition(0, A)), batch)
     with pytest.raises(LogError, match=why):
         read(disk)
     assert topics(read(disk, 2_000)) == {"a": 1}

@@ -10,9 +10,8 @@ from sexton.policy.patterns import MAX_PATTERN_CHARS, MAX_PROGRAM
 from sexton.policy.strict_yaml import MAX_BYTES
 from sexton.policy.testing import run_tests
 from sexton.policy.testing_schema import KEPT_BY, Expected, GivenGroup, GivenOffset, PolicyTest
-from sexton.tables.groups import GROUP_STATES as STATES
-from sexton.tables.groups import GROUP_TYPES
-from sexton.tables.offset_verdicts import ORPHANS
+from sexton.vocabulary import GROUP_STATES as STATES
+from sexton.vocabulary import GROUP_TYPES, ORPHANS
 from tests.policy.worlds import NOW_MS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")

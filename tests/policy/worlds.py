@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from sexton.policy import GroupInput, Hold, OffsetInput, Policy, Rule
 from sexton.policy.durations import DAY_MS, HOUR_MS, duration_text, instant_text
-from sexton.tables.groups import GROUP_TYPES
-from sexton.tables.offset_verdicts import ORPHANS
+from sexton.vocabulary import GROUP_TYPES, ORPHANS
 
 SOME = settings(max_examples=100)
 NOW_MS = 1_800_000_000_000

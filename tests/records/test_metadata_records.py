@@ -11,7 +11,7 @@ import pytest
 from sexton.errors import LogError
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.records import cluster_metadata
-from sexton.records.cluster_metadata import UNREAD, MetadataTopic, RegisterBroker, decode_metadata
+from sexton.records.cluster_metadata import UNREAD, RegisterBroker, Topic, decode_metadata
 from sexton.records.schema import Schema
 from tests.record_fields import as_fields
 from tests.records.kafka_json import as_kafka_json
@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "cluster-metadata"
 LINE = re.compile(r"\| offset: (\d+) .*? payload: (.*)")
 READ = {
     **{"REGISTER_BROKER_RECORD": "RegisterBroker", "UNREGISTER_BROKER_RECORD": "UnregisterBroker"},
-    **{"TOPIC_RECORD": "MetadataTopic", "PARTITION_RECORD": "Partition", "REMOVE_TOPIC_RECORD": "RemoveTopic"},
+    **{"TOPIC_RECORD": "Topic", "PARTITION_RECORD": "Partition", "REMOVE_TOPIC_RECORD": "RemoveTopic"},
     **{"CONFIG_RECORD": "Config", "FEATURE_LEVEL_RECORD": "FeatureLevel"},
     **{"BEGIN_TRANSACTION_RECORD": "BeginTransaction", "END_TRANSACTION_RECORD": "EndTransaction"},
 }
@@ -63,7 +63,7 @@ def test_records_are_what_kafka_prints(release: str) -> None:
                 shown = as_kafka_json(schema, payload["version"], as_fields(found))
                 assert {key: bool(one) if key in FLAGS else one for key, one in shown.items()} == payload["data"]
                 seen.add(type(found).__name__)
-    assert {"RegisterBroker", "MetadataTopic", "Partition", "Config", "FeatureLevel"} <= seen
+    assert {"RegisterBroker", "Topic", "Partition", "Config", "FeatureLevel"} <= seen
     assert release != "4.3.1" or "RemoveTopic" in seen
 
 
@@ -72,7 +72,7 @@ TOPIC = bytes([1, 2, 0, 2, 0x74, *range(16), 0])
 
 def test_a_topic_by_hand() -> None:
     found = decode_metadata(TOPIC)
-    assert isinstance(found, MetadataTopic)
+    assert isinstance(found, Topic)
     assert (found.name, found.topic_id.bytes) == ("t", bytes(range(16)))
 
 

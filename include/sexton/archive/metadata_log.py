@@ -27,10 +27,10 @@ from sexton.records.cluster_metadata import (
     EndTransaction,
     FeatureLevel,
     MetadataRecord,
-    MetadataTopic,
     Partition,
     RegisterBroker,
     RemoveTopic,
+    Topic,
     UnregisterBroker,
     decode_metadata,
 )
@@ -81,7 +81,7 @@ class MetadataLog:
     def apply(self, record: MetadataRecord) -> None:
         """Take a record that follows; LogError for one that contradicts those before it."""
         match record:
-            case MetadataTopic():
+            case Topic():
                 topic_id = kafka_uuid(record.topic_id)
                 if topic_id is None or record.name in self.topics:
                     raise LogError("contradiction", f"topic {record.name!r} has no id, or is there already")

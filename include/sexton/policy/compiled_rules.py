@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sexton.policy.decision import NO_RULE, held_reason, mismatch
 from sexton.policy.inputs import LAST_MS, Decision, GroupInput, OffsetInput, due_at_ms, is_due
 from sexton.policy.model import Hold, Match, Policy, Rule
-from sexton.tables.offset_verdicts import ORPHANS
+from sexton.vocabulary import ORPHANS
 
 BEGINNING_MS = -(1 << 63)
 

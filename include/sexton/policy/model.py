@@ -15,8 +15,7 @@ from sexton.policy.field_types import A_DURATION, AN_INSTANT, Alternatives, Dura
 from sexton.policy.limits import Limits
 from sexton.policy.patterns import MAX_PATTERN_CHARS, MAX_PROGRAM, PatternError, check_pattern
 from sexton.policy.testing_schema import PolicyTest
-from sexton.tables.groups import GROUP_STATES, GROUP_TYPES
-from sexton.tables.offset_verdicts import ORPHANS
+from sexton.vocabulary import GROUP_STATES, GROUP_TYPES, ORPHANS
 
 MAX_PATTERNS = 256
 """Maximum of regular expressions in one policy: each may use a mebibyte of cache."""

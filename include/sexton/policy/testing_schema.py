@@ -10,8 +10,7 @@ from pydantic import Field, StringConstraints
 
 from sexton.policy.field_types import A_DURATION, AN_INSTANT, DurationMs, InstantMs, Model
 from sexton.policy.inputs import GroupInput, OffsetInput
-from sexton.tables.groups import GROUP_STATES, GROUP_TYPES, GroupState, GroupType
-from sexton.tables.offset_verdicts import ORPHANS, Orphan
+from sexton.vocabulary import GROUP_STATES, GROUP_TYPES, ORPHANS, GroupState, GroupType, Orphan
 
 KeptBy = Literal["subscribed", "group_active", "share_group", "pending_transaction"]
 KEPT_BY: tuple[KeptBy, ...] = get_args(KeptBy)

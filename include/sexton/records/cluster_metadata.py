@@ -61,7 +61,7 @@ class UnregisterBroker:
 
 
 @record
-class MetadataTopic:
+class Topic:
     """A topic that was made."""
 
     name: str = wire_field(Text())
@@ -133,10 +133,10 @@ class AbortTransaction:
     reason: str | None = wire_field(Text(nullable=True), tag=0, default=None)
 
 
-_Change = RegisterBroker | UnregisterBroker | MetadataTopic | Partition | Config | RemoveTopic | FeatureLevel
+_Change = RegisterBroker | UnregisterBroker | Topic | Partition | Config | RemoveTopic | FeatureLevel
 MetadataRecord = _Change | BeginTransaction | EndTransaction | AbortTransaction
 _TYPES: dict[int, tuple[type[Any], int]] = {
-    0: (RegisterBroker, 4), 1: (UnregisterBroker, 0), 2: (MetadataTopic, 0), 3: (Partition, 2), 4: (Config, 0),
+    0: (RegisterBroker, 4), 1: (UnregisterBroker, 0), 2: (Topic, 0), 3: (Partition, 2), 4: (Config, 0),
     9: (RemoveTopic, 0), 12: (FeatureLevel, 0),
     23: (BeginTransaction, 0), 24: (EndTransaction, 0), 25: (AbortTransaction, 0),
 }  # fmt: skip

@@ -12,7 +12,7 @@ from sexton.tables.groups import GROUPS
 from sexton.tables.load_profile import FATES, LOAD_PROFILE
 from sexton.tables.members import MEMBERS
 from sexton.tables.offset_changes import OFFSET_CHANGES
-from sexton.tables.offset_verdicts import OFFSET_VERDICTS, ORPHANS
+from sexton.tables.offset_verdicts import OFFSET_VERDICTS
 from sexton.tables.open_transactions import OPEN_TRANSACTIONS
 from sexton.tables.pending_offsets import PENDING_OFFSETS
 from sexton.tables.replica_differences import REPLICA_DIFFERENCES
@@ -92,7 +92,6 @@ __all__ = [
     "INTERVAL_TABLES",
     "IN_MEMORY",
     "LOAD_PROFILE",
-    "ORPHANS",
     "PARTITION_COLUMNS",
     "REPLICA_DIFFERENCES",
     "REPLICA_STATE",

@@ -1,21 +1,12 @@
 """The table groups: groups at as_of, as a coordinator knows them after it has loaded the log."""
 
 from dataclasses import replace
-from typing import Literal, get_args
 
 import pyarrow as pa
 
 from sexton.tables.columns import GROUP_ID, LOG_OFFSET, LOG_PARTITION, TEXTS
 from sexton.tables.table import Column, Table
-
-GroupType = Literal["Classic", "Consumer", "Share", "Streams"]
-GROUP_TYPES: tuple[GroupType, ...] = get_args(GroupType)
-
-GroupState = Literal[
-    "Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead"
-]
-"""All group states of all types, as ListGroups names them."""
-GROUP_STATES: tuple[GroupState, ...] = get_args(GroupState)
+from sexton.vocabulary import GROUP_STATES, GROUP_TYPES
 
 GROUPS = Table(
     name="groups",

@@ -1,13 +1,13 @@
 """The table offset_verdicts: what the broker's rules and a policy say of each offset."""
 
 from dataclasses import replace
-from typing import Literal, get_args
 
 import pyarrow as pa
 
 from sexton.tables.columns import LOG_OFFSET, LOG_PARTITION, OFFSET_KEY
 from sexton.tables.table import Column, Table
 from sexton.tables.transactions import VERDICTS
+from sexton.vocabulary import ORPHANS
 
 BROKER_REASONS = (
     "expired",
@@ -26,10 +26,6 @@ BROKER_REASONS = (
 """The last three are of verdicts that are `unknown`, of a cluster that hides its log: it was due at one end of its
 interval and not at the other; it was due at both and is still there, so something happened that no admin snapshot
 shows; the group was not answered about."""
-
-Orphan = Literal["topic_gone", "topic_recreated", "partition_gone"]
-ORPHANS: tuple[Orphan, ...] = get_args(Orphan)
-"""Why an offset is about nothing that the cluster still has."""
 
 CHANGES_BY = (
     "time",

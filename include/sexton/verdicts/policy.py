@@ -18,8 +18,8 @@ from sexton.coordinator.tombstones import GROUP_EMPTY
 from sexton.policy import CompiledPolicy, GroupInput, GroupRules, Policy
 from sexton.policy.decision import NO_RULE
 from sexton.policy.inputs import LAST_MS, TIME_REASONS, last_active_ms
-from sexton.tables.offset_verdicts import ORPHANS
 from sexton.verdicts.expiry import is_of_offset, plan
+from sexton.vocabulary import ORPHANS
 
 RULE = "rule:"
 """Before the name of a rule, the cause of what a policy lets go."""

@@ -18,7 +18,8 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(layer.split())
     for layer in """
         errors numbers figures settings job_requests java failpoints distributions uris process_id ports topics
-        vocabulary | jit | tables | log | records | archive policy | coordinator | coordinator.changes | coordinator.api | kernels |
+        vocabulary | jit | tables | log | records | archive policy |
+        coordinator | coordinator.changes | coordinator.api | kernels |
         verdicts replicas | quality lake kafka | runs | plans | ledger summary | history | views |
         analysis rehearsal replicas transactions lag | pipeline execution | maintenance spark | audits |
         airflow report | doctor local ship_kernels ui | cli | __main__ sexton_dev

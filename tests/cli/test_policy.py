@@ -177,7 +177,7 @@ def test_show_of_a_run_is_as_of_the_log(run, refused, policy, tmp_path):
     assert of_run["decisions"] == of_log["decisions"]
     assert of_run["group"] == of_log["group"]
     assert [one["policy_reason"] for one in of_run["decisions"]] == ["expired", "expired", "pending_transaction"]
-    code, _, err = run(*argv, "--run", run_root, "--retention-minutes", 5)
+    code, _, err = run(*argv[:-1], "--run", run_root, "--retention-minutes", 5)
     assert (code, "--retention-minutes: a run was judged with its retention" in err) == (2, True)
 
 

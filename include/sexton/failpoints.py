@@ -79,6 +79,8 @@ FAILPOINTS = MappingProxyType(
         "apply.compared": "a group is as planned, nothing is intended yet",
         "apply.intended": "the ledger says what a call will do, the preflight check is to come",
         "apply.preflight": "the preflight check found nothing, the call comes next",
+        "apply.pended": "offsets are pended in a transaction, which has not ended",
+        "apply.committed": "a transaction has its end, what it did was not read",
         "apply.called": "a call was answered, what it did was not read",
         "apply.seen": "what a call did was read, the ledger does not say it",
         "apply.recorded": "the ledger says what a call did",

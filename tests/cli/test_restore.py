@@ -164,7 +164,7 @@ def test_a_table_that_cannot_be_written_is_told_and_the_ledger_has_it(run, asked
 
 
 def test_sigterm_ends_it_after_the_step(asked, cluster) -> None:
-    cluster.between = lambda name: os.kill(os.getpid(), signal.SIGTERM) if name == "commit" else None
+    cluster.between = lambda name: os.kill(os.getpid(), signal.SIGTERM) if name == "end" else None
     before = signal.getsignal(signal.SIGTERM)
     told = asked(*THEN, "--overwrite", *DO, code=1)
     assert told["counts"] == {"done": 2, "not_done": 1}

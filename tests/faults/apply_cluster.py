@@ -8,7 +8,7 @@ it.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -28,6 +28,7 @@ from sexton.kafka.admin import GroupError, GroupNow
 from sexton.kafka.admin_snapshot import GroupSnapshot
 from sexton.kafka.failures import TransientError, Unsettled
 from sexton.kafka.group_state import CommittedOffset, CommittedValue
+from sexton.kafka.offset_transactions import Producer
 from sexton.kafka.tail import TailRecord, records_of
 from sexton.log.batch import read_batches
 from tests.log_builder import Entry, classic_fields, group_entry, offset_key, offset_value, subscription
@@ -52,6 +53,8 @@ class Write:
     value: Mapping[str, Any] | None
     by: str
     producer_id: int
+    is_aborted: bool = False
+    is_committed: bool = False
 
 
 @dataclass
@@ -73,6 +76,11 @@ class SimLog:
         return self._take(batch, entries, by=by, producer_id=producer_id, known=known)
 
     def end_transaction(self, producer_id: int, *, committed: bool, now_ms: int) -> None:
+        end = {"is_committed": True} if committed else {"is_aborted": True}
+        self.writes = [
+            replace(one, **end) if one.producer_id == producer_id and not one.is_committed else one
+            for one in self.writes
+        ]
         marker = encode_marker(
             committed, base_offset=self.end, timestamp_ms=now_ms, producer_id=producer_id, producer_epoch=0
         )
@@ -136,6 +144,10 @@ class SimCluster:
         """By group and log_offset of a tombstone of ours: the preflight check before it."""
         self._late: list[tuple[int, Callable[[], None]]] = []
         self._producers = 100
+        self.takes_transactions = True
+        self._ours: Producer | None = None
+        self._pended_in: int | None = None
+        """The log partition where our transaction has something pending."""
         self._open: dict[int, int] = {}
 
     # --- what is there
@@ -425,35 +437,70 @@ class SimCluster:
         own = [(t, p) for g, t, p in self.log_of(group_id).loaded.offsets if g == group_id]
         return self._change("delete_group", group_id, effect, about=[*own, ("t0", 0)])
 
+    def begin_transactions(self, transactional_id: str) -> Producer:
+        self._pass("begin_transactions", is_read=True)
+        if not self.takes_transactions:
+            raise GroupError("refused", error_name="TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+        self._end_ours(committed=False)
+        self._producers += 1
+        self._ours = Producer(transactional_id=transactional_id, producer_id=self._producers, epoch=0)
+        return self._ours
+
+    def pend_offsets(
+        self, producer: Producer, group_id: str, offsets: Mapping[TopicPartition, CommittedValue]
+    ) -> dict[TopicPartition, str | None]:
+        def effect() -> dict[TopicPartition, str | None]:
+            if self._ours != producer:
+                raise GroupError("refused", error_name="INVALID_PRODUCER_EPOCH")
+            own = {"is_transactional": True, "api_version": 3, "producer_id": producer.producer_id}
+            self._pended_in = partition_of(group_id, len(self.logs))
+            return self._write(group_id, offsets, **own)
+
+        return self._change("pend_offsets", group_id, effect, about=list(offsets))
+
+    def end_transaction(self, producer: Producer, *, committed: bool) -> None:
+        def effect() -> None:
+            if self._ours != producer:
+                raise GroupError("refused", error_name="INVALID_PRODUCER_EPOCH")
+            self._end_ours(committed=committed)
+
+        self._change("end_transaction", "", effect, about=[])
+
+    def _end_ours(self, *, committed: bool) -> None:
+        if self._ours is not None and self._pended_in is not None:
+            log, self._pended_in = self.logs[self._pended_in], None
+            log.end_transaction(self._ours.producer_id, committed=committed, now_ms=self.broker_ms)
+
     def commit_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedValue]
     ) -> dict[TopicPartition, str | None]:
-        def effect() -> dict[TopicPartition, str | None]:
-            asked = tuple(
-                CommitPartition(topic=topic, partition=partition, metadata=told[2])
-                for (topic, partition), told in offsets.items()
-            )
-            answers = validate_commit(
-                self.one(group_id), Commit(group_id=group_id, partitions=asked), partition_counts=self.topics
-            )
-            good = [key for key, error in answers.items() if error.name == "NONE"]
-            entries = [
-                (
-                    offset_key(group_id, *key),
-                    offset_value(
-                        offsets[key][0],
-                        leader_epoch=-1 if offsets[key][1] is None else offsets[key][1],
-                        metadata=offsets[key][2],
-                        commit_timestamp_ms=self.broker_ms,
-                    ),
-                )
-                for key in good
-            ]
-            if entries:
-                self.log_of(group_id).append(entries, by=US, now_ms=self.broker_ms)
-            return {key: None if error.name == "NONE" else error.name for key, error in answers.items()}
+        return self._change("commit_offsets", group_id, lambda: self._write(group_id, offsets), about=list(offsets))
 
-        return self._change("commit_offsets", group_id, effect, about=list(offsets))
+    def _write(
+        self, group_id: str, offsets: Mapping[TopicPartition, CommittedValue], *, producer_id: int = -1, **own: Any
+    ) -> dict[TopicPartition, str | None]:
+        asked = tuple(
+            CommitPartition(topic=topic, partition=partition, metadata=told[2])
+            for (topic, partition), told in offsets.items()
+        )
+        commit = Commit(group_id=group_id, partitions=asked, producer_id=max(0, producer_id), **own)
+        answers = validate_commit(self.one(group_id), commit, partition_counts=self.topics)
+        entries = [
+            (
+                offset_key(group_id, *key),
+                offset_value(
+                    offsets[key][0],
+                    leader_epoch=-1 if offsets[key][1] is None else offsets[key][1],
+                    metadata=offsets[key][2],
+                    commit_timestamp_ms=self.broker_ms,
+                ),
+            )
+            for key, error in answers.items()
+            if error.name == "NONE"
+        ]
+        if entries:
+            self.log_of(group_id).append(entries, by=US, now_ms=self.broker_ms, producer_id=producer_id)
+        return {key: None if error.name == "NONE" else error.name for key, error in answers.items()}
 
     def append_tombstones(self, log_partition: int, batches: bytes) -> int:
         def effect() -> int:

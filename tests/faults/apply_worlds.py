@@ -348,7 +348,7 @@ def account(made: World, *, log_sink: bool = True) -> Account:
     for log in cluster.logs:
         history: dict[OffsetKey, list[Write]] = {}
         for write in log.writes:
-            if write.key is None:
+            if write.key is None or write.is_aborted:
                 continue
             before = history.setdefault(write.key, [])
             if write.by == US:
@@ -440,6 +440,8 @@ def _our_value(
     ours = write.value["committed_offset"], write.value["metadata"]
     if ours not in [(value["committed_offset"], value["metadata"]) for value in values]:
         found.violations.append(f"{write}: nobody ever committed that")
+    if write.producer_id != -1 and before[-1].value is not None and before[-1].by == OTHERS:
+        found.violations.append(f"{write}: it has replaced the newer {before[-1]}")
     if not any(item.after is not None for item, _ in told.get(write.key, [])):
         found.violations.append(f"{write}: a commit of ours that nobody tells of")
 

@@ -31,7 +31,9 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import NEWEST
 from sexton.coordinator.tombstones import encode_batches
 from sexton.errors import BrokerError, UsageError
+from sexton.execution.compare_and_set import PREFIX
 from sexton.java import JavaHome
+from sexton.kafka import offset_transactions
 from sexton.kafka.admin import GroupError, commit_offsets, delete_group, delete_offsets, group_now
 from sexton.kafka.append import append_tombstones
 from sexton.kafka.broker_limits import controller_time_ms, max_message_bytes, retention_minutes
@@ -61,6 +63,7 @@ pytestmark = pytest.mark.thorough
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 OWN, OTHER = "team-a-group", "team-b-group"
+WRITER = f"{PREFIX}test"
 OWN_TOPIC, OTHER_TOPIC = "team-a-orders", "team-b-orders"
 PARTITIONS = 4
 SETTLE_S = 30
@@ -91,7 +94,10 @@ class Granted:
 
     def binding(self, kind: type[AclBinding] | type[AclBindingFilter] = AclBinding) -> AclBinding:
         pattern = ResourcePatternType.PREFIXED if self.is_prefixed else ResourcePatternType.LITERAL
-        resource = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "cluster": ResourceType.BROKER}
+        resource = {
+            "topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "cluster": ResourceType.BROKER,
+            "transactional-id": ResourceType.TRANSACTIONAL_ID,
+        }  # fmt: skip
         operation = AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.operation).upper()]
         name = self.name or CLUSTER_NAME
         allowed = AclPermissionType.ALLOW
@@ -108,7 +114,7 @@ def granted(text: str) -> list[Granted]:
 def _granted(command: str) -> Granted:
     words = shlex.split(command.replace("\\\n", " "))
     told = {word: words[at + 1] for at, word in enumerate(words[:-1]) if word.startswith("--")}
-    (resource,) = {"topic", "group", "cluster"} & {word.removeprefix("--") for word in words}
+    (resource,) = {"topic", "group", "cluster", "transactional-id"} & {word.removeprefix("--") for word in words}
     return Granted(
         principal=told["--allow-principal"],
         operation=told["--operation"],
@@ -434,6 +440,18 @@ def test_the_applier_beyond_its_prefix(cluster: SecureCluster, applier: ClusterS
     assert committed_offsets(applier, OWN).keys() == {(OWN_TOPIC, 0)}, "of its own topics"
 
 
+def test_the_applier_writes_in_a_transaction(applier: ClusterSession, reader: ClusterSession) -> None:
+    producer = offset_transactions.begin(applier, WRITER)
+    given = {(OWN_TOPIC, 0): (4, None, "m"), (OTHER_TOPIC, 0): (5, None, "")}
+    pended = offset_transactions.pend(applier, producer, OWN, given)
+    assert pended == {(OWN_TOPIC, 0): None, (OTHER_TOPIC, 0): TOPIC_DENIED}
+    offset_transactions.end(applier, producer, committed=True)
+    until(lambda: committed_offsets(reader, OWN)[OWN_TOPIC, 0].as_committed == (4, None, "m"))
+    with pytest.raises(GroupError, match=rf"{DENIED} \(allow User:sexton-applier READ on group {OTHER}\)"):
+        offset_transactions.pend(applier, producer, OTHER, given)
+    offset_transactions.begin(applier, WRITER)
+
+
 def test_another_teams_topic_in_an_own_group(applier: ClusterSession, reader: ClusterSession) -> None:
     assert delete_offsets(applier, OWN, {OTHER_TOPIC: [0]}) == {(OTHER_TOPIC, 0): TOPIC_DENIED}
     assert commit_both(applier, OWN) == {(OWN_TOPIC, 0): None, (OTHER_TOPIC, 0): TOPIC_DENIED}
@@ -455,8 +473,11 @@ def outcome(session: ClusterSession, acl: str) -> str | None:
         (error,) = delete_offsets(session, OWN, {OWN_TOPIC: [9]}).values()
         return session.missing_acl(error or "", "OffsetDelete", topic=OWN_TOPIC)
     try:
-        tail_of(session)
-    except NotAllowed as refusal:
+        if acl == "Write transactional-id":
+            offset_transactions.begin(session, WRITER)
+        else:
+            tail_of(session)
+    except (GroupError, NotAllowed) as refusal:
         return refusal.fix
     return None
 
@@ -468,6 +489,7 @@ def outcome(session: ClusterSession, acl: str) -> str | None:
         ("Read group team-a-", "Read group", f"READ on group {OWN}"),
         ("Read topic team-a-", "Read topic", f"READ on topic {OWN_TOPIC}"),
         ("Read topic __consumer_offsets", "Read log", f"READ on {WHERE}"),
+        ("Write transactional-id sexton-", "Write transactional-id", f"WRITE on transactional id {WRITER}"),
     ],
 )
 def test_the_applier_is_refused_without(
@@ -515,6 +537,7 @@ def test_every_acl_of_the_page_is_taken_away_here() -> None:
         "sexton-reader: DescribeConfigs cluster", "sexton-reader: Read topic __transaction_state",
         "sexton-reader: DescribeConfigs topic __transaction_state", "sexton-applier: Delete group team-a-",
         "sexton-applier: Read group team-a-", "sexton-applier: Read topic team-a-",
+        "sexton-applier: Write transactional-id sexton-",
         "sexton-applier: Read topic __consumer_offsets", "sexton-applier: DescribeConfigs topic __consumer_offsets",
         "sexton-applier: DescribeConfigs cluster", "sexton-applier: Describe cluster",
     }  # fmt: skip

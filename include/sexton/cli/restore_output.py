@@ -86,7 +86,11 @@ def print_result(plan: "RestorePlan", summary: "RestoreSummary", limit: int, *, 
     code = NOT_DONE if summary.may_be_tried_again else 0
     if json:
         offsets = [{**row.to_row(), **_outcome(result)} for row, result in summary.results]
-        more = {"attempt": summary.attempt, "windows": asdict(Windows.of(summary.windows_ms))}
+        more = {
+            "attempt": summary.attempt,
+            "windows": asdict(Windows.of(summary.windows_ms)),
+            "warnings": [*plan.warnings, *summary.warnings],
+        }
         _print_json(plan, counts=summary.counts(), offsets=offsets, is_applied=True, **more)
         return code
     print_line()
@@ -98,6 +102,7 @@ def print_result(plan: "RestorePlan", summary: "RestoreSummary", limit: int, *, 
     if summary.windows_ms:
         found = Windows.of(summary.windows_ms)
         print_aside(f"from preflight check to answer: {found.p50_ms:.1f} ms (median), {found.max_ms:.1f} ms at most")
+    print_doubts(summary.warnings)
     odd = [(row, result) for row, result in summary.results if result.outcome != "done"]
     if odd:
         rows = [

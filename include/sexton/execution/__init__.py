@@ -1,5 +1,6 @@
 """What changes a cluster: one engine with two uses, `delete` (apply a plan) and `restore`.
 
+    compare_and_set  puts offsets back without overwriting a newer commit
     engine         an attempt and its steps: intent, preflight check, call, read back, outcome
     status         what the ledger says of each item
     group_records  what groups have written to the log

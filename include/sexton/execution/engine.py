@@ -4,8 +4,9 @@ Deleting (`delete`) and restoring (`restore`) are the two uses; a Step has what 
 anywhere: the ledger has the intent before the call and the outcome after it, so the next attempt settles by reading
 what has no outcome, then goes on with the rest.
 
-Kafka has no compare-and-delete and no compare-and-set. A commit may arrive between the preflight check and the call's
-effect. That window is one admin snapshot and the call; it is measured, and the log shows afterwards what came in."""
+Kafka has no compare-and-delete. A commit may arrive between the preflight check and the call's effect. That window is
+one check and the call; it is measured, and the log shows afterwards what came in. Offsets are put back without such a
+window (compare_and_set)."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -52,12 +53,14 @@ class Answer:
     """The coordinator's answer to a call: an error per item, and `whole` for all. Kafka's names, None for success.
 
     Not `is_settled`: the call may have been carried out, or may still be. Not `was_sent`: it certainly was not.
+    `decided` are the results of items that the call has found out must be left as they are.
     """
 
     by_item: Mapping[ItemId, str | None] = field(default_factory=dict)
     whole: str | None = None
     is_settled: bool = True
     was_sent: bool = True
+    decided: Sequence[Result] = ()
 
     def error_of(self, item_id: ItemId) -> str | None:
         return self.whole or self.by_item.get(item_id)
@@ -172,8 +175,10 @@ def execute_step(context: ApplyContext, step: Step) -> list[Result]:
         answer = _answer(step, left)
         window_ms = context.clocks.ticks_ms() - checked_ms if step.is_measured else None
         failpoint("apply.called")
-        effects, beyond = step.read_back(left, answer)
-        results = [*results, *effects]
+        results = [*results, *answer.decided]
+        if left := _left(step, results):
+            effects, beyond = step.read_back(left, answer)
+            results += effects
     failpoint("apply.seen")
     context.conclude(results, step=number, window_ms=window_ms, beyond=beyond)
     failpoint("apply.recorded")

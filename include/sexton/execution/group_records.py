@@ -1,7 +1,7 @@
 """Records that groups have written to a log partition: one decoded record, and the tail of a log for some groups."""
 
 from collections.abc import Collection, Container
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sexton.coordinator.offsets import StoredOffset
 from sexton.errors import LogError, Refused
@@ -9,6 +9,7 @@ from sexton.execution.kafka_admin import KafkaAdmin
 from sexton.kafka.fetch import LogChangedError
 from sexton.kafka.tail import TailRecord
 from sexton.ledger.entries import Value
+from sexton.log.batch import marker_of
 from sexton.records import (
     OFFSET_TYPES,
     OffsetCommitKey,
@@ -59,6 +60,24 @@ class GroupRecord:
         return topic, partition
 
 
+@dataclass(slots=True)
+class Transactions:
+    """What transactions wrote in a log, record by record: `open` has the log_offsets by producer id, `aborted` those of
+    transactions that have ended with ABORT."""
+
+    open: dict[int, list[int]] = field(default_factory=dict)
+    aborted: set[int] = field(default_factory=set)
+
+    def take(self, record: TailRecord) -> None:
+        """Add the next record of the log."""
+        if record.is_control:
+            written = self.open.pop(record.producer_id, [])
+            if marker_of(record) != "COMMIT":
+                self.aborted.update(written)
+        elif record.producer_id != NO_PRODUCER_ID:
+            self.open.setdefault(record.producer_id, []).append(record.log_offset)
+
+
 class GroupTail:
     """The tail of one log partition from `cut` on, for some groups; `read` continues where it stopped.
 
@@ -68,6 +87,7 @@ class GroupTail:
     def __init__(self, client: KafkaAdmin, log_partition: int, *, cut: int, group_ids: Collection[str]) -> None:
         self._log_partition = log_partition
         self._groups: dict[str, list[GroupRecord]] = {group_id: [] for group_id in group_ids}
+        self._transactions = Transactions()
         self._tail = client.tail(log_partition, from_log_offset=cut)
 
     @property
@@ -87,6 +107,7 @@ class GroupTail:
             ) from None
         for record in records:
             try:
+                self._transactions.take(record)
                 found = group_record(record, self._groups)
             except LogError as error:
                 where = f"log partition {self._log_partition}, log_offset {record.log_offset}"
@@ -94,6 +115,15 @@ class GroupTail:
             if found is not None:
                 self._groups[found.group_id].append(found)
         return self.end
+
+    @property
+    def aborted(self) -> Container[int]:
+        """The log_offsets of what transactions wrote that have ended with ABORT."""
+        return self._transactions.aborted
+
+    def is_open(self, producer_id: int) -> bool:
+        """Whether a transaction of this producer that wrote here has not ended."""
+        return producer_id in self._transactions.open
 
     def records(self, group_id: str, *, since: int = 0) -> list[GroupRecord]:
         """What was written of a group at `since` or later, in the order of the log."""

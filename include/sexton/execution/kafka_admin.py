@@ -13,7 +13,7 @@ from functools import partial
 from sexton.coordinator.api.view import TopicPartition
 from sexton.errors import UsageError
 from sexton.figures import MINUTE_MS
-from sexton.kafka import admin
+from sexton.kafka import admin, offset_transactions
 from sexton.kafka.acls import missing_acl
 from sexton.kafka.admin import ErrorName, GroupNow
 from sexton.kafka.admin_snapshot import GroupSnapshot, snapshot_group
@@ -22,6 +22,7 @@ from sexton.kafka.broker_limits import controller_time_ms, max_message_bytes, ne
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import NotAllowed
 from sexton.kafka.group_state import CommittedOffset, CommittedValue, committed_offsets
+from sexton.kafka.offset_transactions import Producer
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import (
@@ -148,9 +149,14 @@ class KafkaAdmin:
         ends = list_offsets(self.reading, found.values(), timestamp=LATEST)
         return {name: _view(topic, starts, ends) for name, topic in found.items()} | missing
 
-    def committed(self, group_id: str, *, require_stable: bool) -> Mapping[TopicPartition, CommittedOffset]:
-        """All committed offsets that this principal may see; error code 88 for one that a transaction holds."""
-        return committed_offsets(self.reading, group_id, require_stable=require_stable)
+    def committed(
+        self, group_id: str, *, require_stable: bool, only: Collection[TopicPartition] | None = None
+    ) -> Mapping[TopicPartition, CommittedOffset]:
+        """All committed offsets that this principal may see, or those of `only`; with `require_stable` error code 88
+        for one that a transaction holds, where nothing is committed yet only if it is asked for by name."""
+        return committed_offsets(
+            self.reading, group_id, require_stable=require_stable, only=None if only is None else _by_topic(only)
+        )
 
     def group_now(self, group_id: str) -> GroupNow:
         return admin.group_now(self.reading, group_id)
@@ -162,10 +168,7 @@ class KafkaAdmin:
     def delete_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorName | None]:
-        by_topic: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            by_topic.setdefault(topic, []).append(partition)
-        return admin.delete_offsets(self.changing, group_id, by_topic)
+        return admin.delete_offsets(self.changing, group_id, _by_topic(partitions))
 
     def delete_group(self, group_id: str) -> ErrorName | None:
         return admin.delete_group(self.changing, group_id)
@@ -182,6 +185,23 @@ class KafkaAdmin:
         acl = missing_acl(error, "OffsetCommit", principal=principal, topic=topic, group_id=group_id)
         return error if acl is None else f"{error}: {acl}"
 
+    # The requests of a transaction are sent by the session that retries: what was pended late is seen before its end.
+
+    def begin_transactions(self, transactional_id: str) -> Producer:
+        """InitProducerId; what an earlier producer of this id left open is ended."""
+        return offset_transactions.begin(self.reading, transactional_id)
+
+    def pend_offsets(
+        self, producer: Producer, group_id: str, offsets: Mapping[TopicPartition, CommittedValue]
+    ) -> Mapping[TopicPartition, ErrorName | None]:
+        """AddOffsetsToTxn and TxnOffsetCommit without a member; an error has the ACL that is missing where one is."""
+        answers = offset_transactions.pend(self.reading, producer, group_id, offsets)
+        return {key: error and self._with_acl(error, group_id, key[0]) for key, error in answers.items()}
+
+    def end_transaction(self, producer: Producer, *, committed: bool) -> None:
+        """EndTxn; GroupError when the transaction has ended without it."""
+        offset_transactions.end(self.reading, producer, committed=committed)
+
     def append_tombstones(self, log_partition: int, batches: bytes) -> int:
         return append_tombstones(self.changing.config, log_partition, batches, connect=_once)
 
@@ -191,6 +211,13 @@ def connected(config: ClientConfig) -> Iterator[KafkaAdmin]:
     """The cluster of `config`, for one thread; UsageError when it refuses the credentials, BrokerError without it."""
     with ClusterSession(config) as reading, _once(config) as changing:
         yield KafkaAdmin(reading, changing)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    return by_topic
 
 
 def _view(topic: Topic, starts: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int]) -> TopicView:

@@ -34,7 +34,7 @@ NOT_DONE = "COORDINATOR_LOAD_IN_PROGRESS"
 
 
 class GroupError(NamedError, BrokerError):
-    """The coordinator refuses a whole request about a group."""
+    """The coordinator refuses a whole request about a group, or about a transaction that writes its offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def delete_group(session: ClusterSession, group_id: str) -> ErrorName | None:
         answer = _ask_once(session, group_id, request, call="DeleteGroups")
     except GroupError as error:
         return error.error_name
-    return _name_or_none(answer.results[0].error_code)
+    return name_or_none(answer.results[0].error_code)
 
 
 def commit_offsets(
@@ -128,7 +128,7 @@ def group_now(session: ClusterSession, group_id: str) -> GroupNow:
     def ask() -> GroupNow:
         node_id = _coordinator(session, group_id, "DescribeGroups")
         (group,) = session.call(request, node_id=node_id).groups
-        error = _name_or_none(group.error_code)
+        error = name_or_none(group.error_code)
         if error in (NOT_DONE, *AMBIGUOUS):
             raise TransientError(f"{error}", where=f"group {group_id}")
         if error is not None and error != "GROUP_ID_NOT_FOUND":
@@ -188,16 +188,17 @@ def _errors(answer: Any) -> set[ErrorName | None]:
     """What an answer says of the whole request, of its groups and of its partitions."""
     partitions = [one for topic in getattr(answer, "topics", ()) for one in topic.partitions]
     parts = [answer, *getattr(answer, "results", ()), *partitions]
-    return {_name_or_none(getattr(part, "error_code", 0)) for part in parts}
+    return {name_or_none(getattr(part, "error_code", 0)) for part in parts}
 
 
 def _by_partition(answer: Any) -> dict[Key, ErrorName | None]:
     return {
-        (topic.name, partition.partition_index): _name_or_none(partition.error_code)
+        (topic.name, partition.partition_index): name_or_none(partition.error_code)
         for topic in answer.topics
         for partition in topic.partitions
     }
 
 
-def _name_or_none(error_code: int) -> ErrorName | None:
+def name_or_none(error_code: int) -> ErrorName | None:
+    """Kafka's name of an error code; None for 0."""
     return error_name(error_code) if error_code else None

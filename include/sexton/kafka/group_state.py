@@ -5,7 +5,7 @@ Offsets are as OffsetFetch by name answers them, plain or stable only (KIP-447).
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
@@ -14,7 +14,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from sexton.errors import BrokerError
 from sexton.kafka.session import ClusterSession, TransientError
 
-GROUP_COORDINATOR = 0
+GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
 OFFSET_FETCH_BY_NAME = 9
 """The last version that names topics; the answer to it is what clients call the committed offset."""
 
@@ -131,10 +131,14 @@ def committed_offsets(
         ]
     )
     wanted = Asked(group_id=group_id, topics=topics)
-    request = OffsetFetchRequest(groups=[wanted], require_stable=require_stable, max_version=OFFSET_FETCH_BY_NAME)
+    # Up to version 7 (Kafka 2.8) the request and its answer are those of one group.
+    of_one = {"group_id": group_id, "topics": topics}
+    by_name = {"require_stable": require_stable, "max_version": OFFSET_FETCH_BY_NAME}
+    request = OffsetFetchRequest(groups=[wanted], **of_one, **by_name)
 
     def ask() -> dict[tuple[str, int], CommittedOffset]:
-        (group,) = session.call(request, node_id=find_coordinator(session, group_id)).groups
+        answer = session.call(request, node_id=find_coordinator(session, group_id))
+        group = answer.groups[0] if answer.groups else answer
         session.check(group.error_code, "OffsetFetch", group_id=group_id)
         return {
             (topic.name, partition.partition_index): CommittedOffset(
@@ -152,8 +156,14 @@ def committed_offsets(
 
 def find_coordinator(session: ClusterSession, group_id: str) -> int:
     """The broker that coordinates a group; TransientError while the coordinator is not there yet."""
-    request = FindCoordinatorRequest(key_type=GROUP_COORDINATOR, coordinator_keys=[group_id])
-    (found,) = session.call(request).coordinators
+    found = coordinator_of(session, group_id)
     session.check(found.error_code, "FindCoordinator", group_id=group_id)
     node_id: int = found.node_id
     return node_id
+
+
+def coordinator_of(session: ClusterSession, key: str, *, key_type: int = GROUP_COORDINATOR) -> Any:
+    """The answer about the coordinator of a group or of a transactional id: its `error_code` and `node_id`."""
+    # Up to version 3 (Kafka 2.8) a request has one key, and the answer is about it.
+    answer = session.call(FindCoordinatorRequest(key_type=key_type, key=key, coordinator_keys=[key]))
+    return answer.coordinators[0] if answer.coordinators else answer

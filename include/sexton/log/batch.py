@@ -10,7 +10,7 @@ the order of records in the log is the order of their log_offsets.
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 from sexton.errors import LogError
 from sexton.log import codec as codecs
@@ -261,7 +261,12 @@ def _skip_headers(body: memoryview, pos: int, end: int) -> int:
     return pos
 
 
-def marker_of(record: Record) -> Literal["COMMIT", "ABORT"] | None:
+class _Keyed(Protocol):
+    @property
+    def key(self) -> bytes | memoryview | None: ...
+
+
+def marker_of(record: _Keyed) -> Literal["COMMIT", "ABORT"] | None:
     """What a record of a control batch says of its producer's transaction; None for other control types.
 
     Raises LogError (malformed_control) for a key that Kafka's ControlRecordType.parse would not take.

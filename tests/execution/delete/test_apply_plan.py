@@ -193,19 +193,29 @@ def right_before(world: World, call: str, act: Callable[[], object]) -> None:
     world.cluster.between = lambda name: act() if name == call else None
 
 
-def test_a_commit_while_one_is_put_back_is_put_back_in_turn(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("takes_transactions", "call", "restored"),
+    [(True, "pend_offsets", {"changed_since": 1}), (False, "commit_offsets", {"done": 2})],
+)
+def test_a_commit_while_one_is_put_back(
+    takes_transactions: bool, call: str, restored: dict[str, int], tmp_path: Path
+) -> None:
+    """It stays; by plain commits it is put back in turn."""
     world = only_offsets(made(tmp_path, partitions=1))
+    world.cluster.takes_transactions = takes_transactions
 
     def between(name: str) -> None:
         if name == "delete_offsets":
             world.cluster.commit(GROUP, "t1", 0, 98)
-        if name == "commit_offsets" and world.cluster.calls.count(name) == 1:
+        if name == call and world.cluster.calls.count(name) == 1:
             world.cluster.commit(GROUP, "t1", 0, 99)
 
     world.cluster.between = between
     summary = world.apply(sink="coordinator")
-    assert summary.restored == {"done": 2}
+    assert summary.restored == restored
     assert world.cluster.offsets()[GROUP, "t1", 0][0] == 99
+    assert any("TRANSACTIONAL_ID" in warning for warning in summary.warnings) != takes_transactions
+    assert account(world).violations == []
 
 
 def test_a_commit_between_somebody_elses_deletion_and_ours(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from sexton.ledger.entries import ClaimProcess, Close, Intent, StepOutcome
 from sexton.ledger.ledger import Ledger
 from sexton.ledger.recorded_steps import own_actions, recorded_steps
 from sexton.plans.basis import BY_LOG, basis_of
-from tests.execution.restore.simulated_cluster import Group, SimulatedCluster, value
+from tests.execution.restore.simulated_cluster import Group, SimulatedCluster, Written, value
 from tests.killed import Killed
 
 BY_ADMIN = basis_of({"coverage": "admin"})
@@ -99,7 +99,7 @@ def test_everything_is_put_back_and_told(tmp_path: Path, hides_log: bool) -> Non
     _, restored = own_actions(LOCAL, str(tmp_path), "cluster")
     assert set(restored) == set(values)
     assert of_ledger(own.ledger(plan).entries(), Selection(), {}).basis == (BY_ADMIN if hides_log else BY_LOG)
-    stamps = {(owner, *record.key): record.timestamp_ms for owner, record in own.cluster.log}
+    stamps = {(owner, *record.key): record.timestamp_ms for owner, record in own.cluster.log if record.value}
     assert hides_log or {key: act.intent_at_ms for key, (act,) in restored.items()} == stamps
 
 
@@ -152,11 +152,13 @@ def test_what_the_diff_showed_must_still_be_so(tmp_path: Path, act, outcome, err
     assert summary.may_be_tried_again == (outcome == "refused")
 
 
-def test_members_that_come_last_are_refused_by_the_broker(tmp_path: Path) -> None:
-    """Between the preflight check and the commit: the coordinator says no, and everything stays as it is."""
-    own = world(tmp_path, "a")
+@pytest.mark.parametrize("takes_transactions", [True, False])
+def test_members_that_come_last_are_refused(tmp_path: Path, takes_transactions: bool) -> None:
+    """After the preflight check: by the coordinator, of a transaction, which has no such guard, by ourselves."""
+    own = world(tmp_path, "a", takes_transactions=takes_transactions)
     plan = own.plan(thens("a"))
-    meanwhile(own.cluster, lambda: setattr(own.cluster.groups["a"], "members", 1), before="commit")
+    before = "pend" if takes_transactions else "commit"
+    meanwhile(own.cluster, lambda: setattr(own.cluster.groups["a"], "members", 1), before=before)
     summary = own.apply(plan)
     assert summary.counts() == {"refused": 3}
     assert {result.error for _, result in summary.results} == {"UNKNOWN_MEMBER_ID"}
@@ -165,9 +167,79 @@ def test_members_that_come_last_are_refused_by_the_broker(tmp_path: Path) -> Non
     assert own.apply(plan).counts() == {"done": 3}
 
 
-def test_a_commit_in_the_window_is_told(tmp_path: Path) -> None:
-    """It is replaced, for the API cannot compare: but it is known, and its value is in the ledger."""
+RIVALS = {
+    "commits": lambda c: c.client_commits("a", "t", 0, 99),
+    "commits the same": lambda c: c.client_commits("a", "t", 0, 10),
+    "pends": lambda c: c.rival_pends("a", "t", 0, 99),
+}
+
+
+@pytest.mark.parametrize("before", ["pend", "written"])
+@pytest.mark.parametrize("rival", RIVALS)
+def test_a_commit_in_the_window_stays(tmp_path: Path, rival: str, before: str) -> None:
+    """Compared and set: what comes before the pended value, or before the log is read, is left alone."""
     own = world(tmp_path, "a")
+    plan = own.plan(thens("a"))
+    meanwhile(own.cluster, lambda: RIVALS[rival](own.cluster), before=before)
+    summary = own.apply(plan)
+    own.cluster.rival_ends(committed=True)
+    assert summary.counts() == {"changed_since": 1, "done": 2}
+    assert summary.warnings == []
+    expected = 10 if rival == "commits the same" else 99
+    assert offsets_now(own.cluster)["a", "t", 0] == value(expected)
+    (_, left), *_ = summary.results
+    assert left.error == f"{expected} was committed since"
+    assert not summary.may_be_tried_again
+
+
+def test_a_pending_offset_without_a_value_is_seen(tmp_path: Path) -> None:
+    """Pended before the log's end at the look: only OffsetFetch by name tells of it."""
+    own = world(tmp_path, "a")
+    plan = own.plan(thens("a"))
+    own.cluster.rival_pends("a", "t", 0, 99)
+    assert own.apply(plan).counts() == {"done": 2, "refused": 1}
+    own.cluster.rival_ends(committed=True)
+    assert offsets_now(own.cluster)["a", "t", 0] == value(99)
+
+
+@pytest.mark.parametrize("way", ["request", "answer", "nobody there"])
+def test_pending_without_an_answer_is_ended(tmp_path: Path, way: str) -> None:
+    own = world(tmp_path, "a", lost_pends=[way])
+    plan = own.plan(thens("a"))
+    assert own.apply(plan).counts() == {"not_done": 3}
+    assert not own.cluster.open
+    assert own.apply(plan).counts() == {"done": 3}
+
+
+def test_the_ledger_knows_the_way(tmp_path: Path) -> None:
+    for takes_transactions in (True, False):
+        own = world(tmp_path / str(takes_transactions), "a", takes_transactions=takes_transactions)
+        plan = own.plan(thens("a"))
+        summary = own.apply(plan)
+        (intent,) = [entry.body for entry in own.ledger(plan).entries() if isinstance(entry.body, Intent)]
+        assert ("producer_id" in intent.checks) == takes_transactions
+        assert (summary.warnings == []) == takes_transactions
+    assert intent.checks["plain_because"] == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED (allow it)"
+
+
+def test_a_plain_commit_replaces_nothing_that_was_seen(tmp_path: Path) -> None:
+    own = world(tmp_path, "a", takes_transactions=False)
+    own.cluster.client_commits("a", "t", 0, 50)
+    plan = own.plan(thens("a"), overwrites=True)
+    assert len(plan.items) == 3
+    summary = own.apply(plan)
+    assert summary.counts() == {"done": 2, "refused": 1}
+    assert offsets_now(own.cluster)["a", "t", 0] == value(50)
+    own.cluster.takes_transactions = True
+    assert own.apply(plan).counts() == {"done": 3}
+    hidden = world(tmp_path / "hidden", "a", hides_log=True)
+    hidden.cluster.client_commits("a", "t", 0, 50)
+    assert hidden.plan(thens("a"), overwrites=True).counts() == {"restore": 2, "refused": 1}
+
+
+def test_a_plain_commit_in_the_window_is_told(tmp_path: Path) -> None:
+    """It is replaced, for OffsetCommit cannot compare: but it is known, and its value is in the ledger."""
+    own = world(tmp_path, "a", takes_transactions=False)
     plan = own.plan(thens("a"))
     meanwhile(own.cluster, lambda: own.cluster.client_commits("a", "t", 0, 99), before="commit")
     summary = own.apply(plan)
@@ -209,7 +281,7 @@ def test_a_broker_without_an_answer_ends_the_attempt(tmp_path: Path) -> None:
     def fail() -> None:
         raise BrokerError("no broker answers")
 
-    meanwhile(own.cluster, fail, before="written", nth=2)
+    meanwhile(own.cluster, fail, before="group", nth=6)
     with pytest.raises(BrokerError):
         own.apply(plan)
     own.cluster.between = lambda _: None
@@ -281,15 +353,34 @@ def test_it_may_die_before_any_call(tmp_path: Path, hides_log: bool) -> None:
     assert die_at > 10
 
 
-actions = st.sampled_from(["newer", "member", "leave", "delete", "remake", "lose request", "lose answer", "die"])
+def in_effect(cluster: SimulatedCluster) -> list[tuple[str, Written]]:
+    """The offset records of the log without those of transactions that were aborted or never ended."""
+    ends: dict[int, bool] = {}
+    found = []
+    for group_id, record in reversed(cluster.log):
+        if record.is_committed is not None:
+            ends[record.producer_id] = record.is_committed
+        elif record.producer_id == -1 or ends.get(record.producer_id):
+            found.append((group_id, record))
+    return found[::-1]
 
 
-@settings(max_examples=60)
-@given(script=st.dictionaries(st.integers(0, 40), actions, max_size=6), held=st.booleans())
-def test_nothing_newer_is_lost_without_a_word(tmp_path_factory, script: dict[int, str], held: bool) -> None:
-    """Anything may happen before any call. In the end: every value of a client that ours replaced is in the ledger, and
-    every commit of ours is in it, too."""
-    own = world(tmp_path_factory.mktemp("world"), *(["a"] if held else []))
+LOST = ["lose request", "lose answer", "lose pend"]
+OFTEN = ["newer", "newer", "newer", "pend", "pend", "end"]
+actions = st.sampled_from([*OFTEN, "member", "leave", "delete", "remake", *LOST, "die"])
+
+
+@settings(max_examples=100)
+@given(
+    script=st.dictionaries(st.integers(0, 40), actions, max_size=10),
+    held=st.booleans(),
+    takes_transactions=st.booleans(),
+)
+def test_nothing_newer_is_lost(tmp_path_factory, script: dict[int, str], held: bool, takes_transactions: bool) -> None:
+    """Anything may happen before any call. In the end: no value of a client was replaced by ours; by plain commits only
+    such as are in the ledger. Every commit of ours is in it, too."""
+    groups = ["a"] if held else []
+    own = world(tmp_path_factory.mktemp("world"), *groups, takes_transactions=takes_transactions)
     values = thens("a", "b")
     plan = own.plan(values)
     calls = count()
@@ -300,6 +391,12 @@ def test_nothing_newer_is_lost_without_a_word(tmp_path_factory, script: dict[int
         match script.get(next(calls)):
             case "newer":
                 cluster.client_commits("a", "t", 0, next(number))
+            case "pend":
+                cluster.rival_pends("a", "t", 0, next(number))
+            case "end":
+                cluster.rival_ends(committed=True)
+            case "lose pend":
+                cluster.lost_pends = ["answer"]
             case "member":
                 cluster.groups.setdefault("a", Group()).members = 1
             case "leave":
@@ -337,10 +434,11 @@ def test_nothing_newer_is_lost_without_a_word(tmp_path_factory, script: dict[int
     }
     ours = {then.value for then in values.values()}
     last: dict[tuple[str, str, int], OffsetValue | None] = {}
-    for group_id, record in own.cluster.log:
+    for group_id, record in in_effect(own.cluster):
         key = (group_id, *record.key)
         replaced, last[key] = last.get(key), record.value
         if record.value in ours and replaced is not None and replaced not in ours:
+            assert not takes_transactions
             assert (key, replaced.committed_offset) in told
     _, restored = own_actions(LOCAL, str(own.root), "cluster")
     assert {(group_id, *key) for group_id, some in own.cluster.commits for key in some} <= set(restored)

@@ -81,7 +81,7 @@ def apply_plan(
     failpoint("apply.checked")
 
     def summary() -> ApplySummary:
-        warnings = _window_warnings(context)
+        warnings = [*_window_warnings(context), *context.writer.warnings]
         return summarize(plan, context.status, sink=sink, attempt=ledger.attempt, warnings=warnings)
 
     about = {

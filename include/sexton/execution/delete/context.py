@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from sexton.execution.compare_and_set import OffsetWriter
 from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
 from sexton.execution.engine import Answer, ApplyContext, Effects, Preflight
 from sexton.execution.group_records import GroupTail
@@ -64,9 +65,13 @@ class DeleteContext(ApplyContext):
     watch: Watch
     groups: Sequence[PlannedGroup]
     max_batch_bytes: int
+    writer: OffsetWriter = field(init=False)
     unsettled: set[ItemId] = field(default_factory=set)
     _tails: dict[int, GroupTail] = field(default_factory=dict)
     _positions: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.writer = OffsetWriter(context=self, plan_id=self.plan.record.plan_id)
 
     def tail(self, log_partition: int) -> GroupTail:
         """The tail of a log partition since the plan's cut, opened when it is first needed."""

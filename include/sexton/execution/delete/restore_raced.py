@@ -1,8 +1,9 @@
 """Puts back commits that a deletion removed by a race: they came in between the preflight check and the tombstone.
 
 A value is put back only while nothing newer is there, and only if it was committed outside of a transaction: a deletion
-cancels what a transaction has pending, and nobody knows whether that would have been committed. A commit that arrives
-while an older one is put back is put back after it. What cannot be put back is reported with the reason.
+cancels what a transaction has pending, and nobody knows whether that would have been committed. What cannot be put back
+is reported with the reason. A commit that arrives meanwhile stays (compare_and_set); where the broker takes no
+transaction of this principal, a plain commit may replace it, and it is put back after it.
 
 Unlike other steps this one repeats its call when there is no answer: committing the same value again is harmless.
 """
@@ -12,9 +13,20 @@ from collections.abc import Collection, Sequence
 from sexton.errors import BrokerError, UsageError
 from sexton.execution.delete.context import DeleteContext
 from sexton.execution.delete.group_calls import PlannedGroup
-from sexton.execution.engine import SETTLE_TRIES, SETTLE_WAIT_S, TRIES, Answer, Effects, Preflight, Step, execute_step
-from sexton.execution.group_records import NO_PRODUCER_ID, GroupRecord
+from sexton.execution.engine import (
+    SETTLE_TRIES,
+    SETTLE_WAIT_S,
+    TRIES,
+    Answer,
+    Effects,
+    Preflight,
+    Step,
+    error_text,
+    execute_step,
+)
+from sexton.execution.group_records import NO_PRODUCER_ID, GroupRecord, GroupTail
 from sexton.failpoints import failpoint
+from sexton.kafka.admin import GroupError
 from sexton.ledger.entries import Item, ItemId, Result, Value
 
 
@@ -24,19 +36,21 @@ def restore_raced(context: DeleteContext, group: PlannedGroup) -> None:
         if (item.group_id, item.log_partition) == (group.group_id, group.log_partition):
             assert result.found is not None
             assert result.written_log_offset is not None
-            _restore(context, group, item, result.found, since=result.written_log_offset)
+            context.writer.begin()
+            _restore(context, group, item, result.found, since=result.written_log_offset + 1)
 
 
 def settle_restore(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int) -> Result:
     """The result of an item whose intent to put a value back has no outcome; what was not done is done now."""
+    context.writer.begin()
     tail = context.tail(group.log_partition)
     tail.read()
-    values = _values(tail.records(group.group_id, since=since), item)
+    values = _values(tail, group, item, since=since)
     if ours := [one for one in values if _is_put_back(one, item)]:
         return Result.of(item.item_id, "done", written=ours[-1].written_at)
     if values:
         return Result.of(item.item_id, "refused", _newer(values[-1]), found=values[-1].value)
-    return _read_back(context, group, item, _commit(context, group, item), since=since)
+    return _read_back(context, group, item, _commit(context, group, item, since=since), since=since)
 
 
 def _restore(context: DeleteContext, group: PlannedGroup, raced: Item, value: Value, *, since: int) -> None:
@@ -51,7 +65,8 @@ def _restore(context: DeleteContext, group: PlannedGroup, raced: Item, value: Va
             after=value,
         )
         (result,) = execute_step(context, _step(context, group, item, since=since))
-        overwritten = _overwritten(context.tail(group.log_partition).records(group.group_id, since=since), item, result)
+        values = _values(context.tail(group.log_partition), group, item, since=since)
+        overwritten = _overwritten(values, result)
         if overwritten is None:
             return
         assert overwritten.value is not None
@@ -73,9 +88,9 @@ def _step(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int
     return Step(
         action="restore",
         items=[item],
-        checks={"log_offset": since},
+        checks={"log_offset": since, **context.writer.checks},
         preflight=preflight,
-        call=lambda _: _commit(context, group, item),
+        call=lambda _: _commit(context, group, item, since=since),
         read_back=read_back,
         is_measured=False,
     )
@@ -85,7 +100,7 @@ def _objection(context: DeleteContext, group: PlannedGroup, item: Item, *, since
     """Why the value must not be put back; None when it may."""
     tail = context.tail(group.log_partition)
     tail.read()
-    if newer := _values(tail.records(group.group_id, since=since), item):
+    if newer := _values(tail, group, item, since=since):
         return Result.of(item.item_id, "gone", _newer(newer[-1]), found=newer[-1].value)
     assert item.after is not None
     original = [record for record in tail.records(group.group_id) if record.log_offset == item.after.log_offset]
@@ -94,17 +109,19 @@ def _objection(context: DeleteContext, group: PlannedGroup, item: Item, *, since
     return None
 
 
-def _commit(context: DeleteContext, group: PlannedGroup, item: Item) -> Answer:
-    """Commit the value as an administrator does: the coordinator accepts it only while the group has no members."""
+def _commit(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int) -> Answer:
+    """Commit the value without a member: only while the group has none, and nothing came since."""
     assert item.after is not None
     assert item.topic is not None
     assert item.partition is not None
-    key = item.topic, item.partition
+    values = {item.item_id: ((item.topic, item.partition), item.after.as_committed)}
     try:
-        answers = context.client.commit_offsets(group.group_id, {key: item.after.as_committed})
+        answer = context.writer.write(group.group_id, group.log_partition, values, since=since)
+    except GroupError as error:
+        return Answer(whole=error_text(error))
     except (UsageError, BrokerError) as error:
         return Answer(whole=error.message, is_settled=False)
-    return Answer(whole=answers.get(key))
+    return answer
 
 
 def _read_back(context: DeleteContext, group: PlannedGroup, item: Item, answer: Answer, *, since: int) -> Result:
@@ -112,15 +129,19 @@ def _read_back(context: DeleteContext, group: PlannedGroup, item: Item, answer: 
     tail = context.tail(group.log_partition)
     for number in range(SETTLE_TRIES):
         if number:
-            answer = _commit(context, group, item)
+            answer = _commit(context, group, item, since=since)
+        context.writer.settle()
+        if answer.decided:
+            return answer.decided[0]
         tail.read()
-        values = _values(tail.records(group.group_id, since=since), item)
+        values = _values(tail, group, item, since=since)
         if ours := [one for one in values if _is_put_back(one, item)]:
             return Result.of(item.item_id, "done", written=ours[0].written_at)
         if answer.is_settled or values:
             break
         context.clocks.sleep(SETTLE_WAIT_S * 2**number)
-    return Result.of(item.item_id, "refused", answer.whole or "the commit was answered and is not in the log")
+    error = answer.error_of(item.item_id) or "the commit was answered and is not in the log"
+    return Result.of(item.item_id, "refused", error)
 
 
 def _is_put_back(record: GroupRecord, item: Item) -> bool:
@@ -129,11 +150,10 @@ def _is_put_back(record: GroupRecord, item: Item) -> bool:
     return record.value is not None and record.value.as_committed == item.after.as_committed
 
 
-def _overwritten(records: Sequence[GroupRecord], item: Item, result: Result) -> GroupRecord | None:
+def _overwritten(values: Sequence[GroupRecord], result: Result) -> GroupRecord | None:
     """A commit that came in before our value, so that our value, which is older, has overwritten it."""
     if result.outcome != "done" or result.written_log_offset is None:
         return None
-    values = _values(records, item)
     late = [one for one in values if one.log_offset < result.written_log_offset]
     after = [one for one in values if one.log_offset > result.written_log_offset]
     if not late or after or late[-1].producer_id != NO_PRODUCER_ID:
@@ -141,9 +161,13 @@ def _overwritten(records: Sequence[GroupRecord], item: Item, result: Result) -> 
     return late[-1]
 
 
-def _values(records: Sequence[GroupRecord], item: Item) -> list[GroupRecord]:
-    key = ("offset", item.topic, item.partition)
-    return [record for record in records if record.record_key == key and not record.is_tombstone]
+def _values(tail: GroupTail, group: PlannedGroup, item: Item, *, since: int) -> list[GroupRecord]:
+    """The values of an offset that the log has at `since` or later, without those that were aborted."""
+    key = "offset", item.topic, item.partition
+    records = tail.records(group.group_id, since=since)
+    return [
+        one for one in records if one.record_key == key and not one.is_tombstone and one.log_offset not in tail.aborted
+    ]
 
 
 def _newer(record: GroupRecord) -> str:

@@ -1,13 +1,12 @@
-"""Applies a restore: commits what it says, group by group, one OffsetCommit without a member for each step.
+"""Applies a restore: commits what it says, group by group, one transaction without a member for each step.
 
 Group, topics and offsets are looked at once more right before, and only what is still as the diff showed it is
-committed. Then the group's offsets and its log partition are read back. A commit that arrived between the preflight
-check and ours is replaced by ours. Only a client without a group could send one, or a member that joins, commits and
-leaves in that time: groups with members are refused. It is found in the log, reported as `raced`, and its value is in
-the ledger.
+committed: a commit that comes later is never replaced (compare_and_set). Then the group's offsets and its log partition
+are read back.
 
-Where the restore needs no log (its basis), a snapshot after the commit says what came of it, and such a commit is not
-seen."""
+Where the log is not shown (the restore's basis) or the broker takes no transaction of this principal, it is an
+OffsetCommit, and only for offsets that have no value now. A commit that arrives between the preflight check and ours is
+then replaced by ours: found in the log, reported as `raced`, its value in the ledger; without the log not seen."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from itertools import groupby
 
 from sexton.coordinator.api.view import TopicPartition
 from sexton.errors import BrokerError, LogError, Refused
+from sexton.execution.compare_and_set import NO_LOG, OffsetWriter
 from sexton.execution.engine import (
     NO_ANSWER,
     Answer,
@@ -30,7 +30,7 @@ from sexton.execution.engine import (
     execute_step,
     read_until_settled,
 )
-from sexton.execution.group_records import GroupRecord, group_record
+from sexton.execution.group_records import GroupRecord, Transactions, group_record
 from sexton.execution.kafka_admin import ClusterIdentity, KafkaAdmin, TopicView
 from sexton.execution.restore.diff import GroupView, Judge, group_view, judge_of
 from sexton.execution.restore.restore_plan import (
@@ -60,12 +60,14 @@ class RestoreSummary:
     """What came of a restore: `results` has every item, in order. `attempt` is 0 where nothing was left to do.
 
     `windows_ms` are the times between the preflight check at a group's offsets and the answer to its commit, in order.
+    `warnings` say why a newer commit may have been replaced.
     """
 
     restore_id: str
     attempt: int
     results: list[tuple[RestoreRow, Result]]
     windows_ms: list[float] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def counts(self) -> dict[str, int]:
         """The number of items by outcome."""
@@ -83,7 +85,15 @@ class RestoreContext(ApplyContext):
     plan: RestorePlan
     identity: ClusterIdentity
     rows: Rows
-    judge: Judge
+    writer: OffsetWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        why = None if self.plan.basis.needs_log else NO_LOG
+        self.writer = OffsetWriter(context=self, plan_id=self.plan.restore_id, plain_because=why)
+
+    @property
+    def judge(self) -> Judge:
+        return judge_of(self.identity, overwrites=True, clamps=False, plain_because=self.writer.plain_because)
 
     def left(self) -> Rows:
         """The items without a final outcome, in order."""
@@ -117,7 +127,6 @@ def apply_restore(
         plan=plan,
         identity=identity,
         rows={(row.log_partition, position): row for position, row in positions(plan.items)},
-        judge=judge_of(identity, overwrites=True, clamps=False),
     )
     if not context.status.open and not context.left():
         return _summary(context, attempt=0)
@@ -134,6 +143,7 @@ def apply_restore(
         about=about,
     ):
         windows = len(context.status.windows_ms)
+        context.writer.begin()
         _settle_open(context)
         _commit_all(context, progress)
         return _summary(context, attempt=ledger.attempt, windows_ms=context.status.windows_ms[windows:])
@@ -151,7 +161,11 @@ def _summary(context: RestoreContext, *, attempt: int, windows_ms: Sequence[floa
         for item_id, row in context.rows.items()
     ]
     return RestoreSummary(
-        restore_id=context.plan.restore_id, attempt=attempt, results=results, windows_ms=list(windows_ms)
+        restore_id=context.plan.restore_id,
+        attempt=attempt,
+        results=results,
+        windows_ms=list(windows_ms),
+        warnings=context.writer.warnings if attempt else [],
     )
 
 
@@ -192,23 +206,24 @@ def _chunks(items: Iterable[tuple[ItemId, RestoreRow]]) -> Iterator[Rows]:
 
 
 def _step(context: RestoreContext, rows: Rows) -> Step:
-    """One OffsetCommit for some items of one group."""
+    """One transaction for some items of one group."""
     group_id, log_partition = _group(rows)
     since = context.client.log_end(log_partition) if context.plan.basis.needs_log else None
 
     def preflight() -> Preflight:
         topics = context.client.topics(sorted({row.topic for row in rows.values()}))
-        group = group_view(context.client, group_id, ticks_ms=context.clocks.ticks_ms)
+        wanted = {(row.topic, row.partition) for row in rows.values()}
+        group = group_view(context.client, group_id, wanted, ticks_ms=context.clocks.ticks_ms)
         return group.checked_ms, _objections(context.judge, rows, group, topics)
 
     def call(left: Collection[ItemId]) -> Answer:
-        keys = {item_id: (rows[item_id].topic, rows[item_id].partition) for item_id in left}
-        values = {key: rows[item_id].to_put.as_committed for item_id, key in keys.items()}
-        answers = context.client.commit_offsets(group_id, values)
-        return Answer(by_item={item_id: answers.get(key) for item_id, key in keys.items()})
+        put = {item_id: rows[item_id] for item_id in left}
+        values = {item_id: ((row.topic, row.partition), row.to_put.as_committed) for item_id, row in put.items()}
+        return context.writer.write(group_id, log_partition, values, since=since)
 
     def read_back(left: Collection[ItemId], answer: Answer) -> Effects:
         committed = {item_id: rows[item_id] for item_id in left}
+        context.writer.settle()
         if not answer.was_sent:
             return [Result.of(item_id, "not_done", answer.whole) for item_id, row in committed.items()], []
         results = read_until_settled(context, answer, lambda: _read(context, committed, answer, since=since))
@@ -217,7 +232,7 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
     return Step(
         action="restore",
         items=[_item(item_id, row) for item_id, row in rows.items()],
-        checks=context.plan.basis.about if since is None else {"log_offset": since},
+        checks={**(context.plan.basis.about if since is None else {"log_offset": since}), **context.writer.checks},
         preflight=preflight,
         call=call,
         read_back=read_back,
@@ -249,7 +264,7 @@ def _read(context: RestoreContext, rows: Rows, answer: Answer, *, since: int | N
     Without `since` by what the group says alone.
     """
     group_id, log_partition = _group(rows)
-    group = group_view(context.client, group_id, ticks_ms=context.clocks.ticks_ms)
+    group = group_view(context.client, group_id, (), ticks_ms=context.clocks.ticks_ms)
     written: dict[TopicPartition, list[GroupRecord]] = {}
     for record in () if since is None else _records(context, log_partition, group_id, since=since):
         written.setdefault(record.topic_partition, []).append(record)
@@ -266,15 +281,20 @@ def _read(context: RestoreContext, rows: Rows, answer: Answer, *, since: int | N
 
 
 def _records(context: RestoreContext, log_partition: int, group_id: str, *, since: int) -> Iterator[GroupRecord]:
-    """The offset records of a group since an offset, without those that cannot be read.
+    """The offset records of a group since an offset, without those that cannot be read and those of transactions that
+    were aborted.
 
     A deletion must not overlook a record (GroupTail). Here only what was written by ourselves is looked for.
     """
     tail = context.client.tail(log_partition, from_log_offset=since, topic_id=context.identity.topic_id)
-    for record in tail.records():
+    records, transactions = tail.records(), Transactions()
+    for record in records:
+        with suppress(LogError):
+            transactions.take(record)
+    for record in records:
         with suppress(LogError):
             found = group_record(record, (group_id,))
-            if found is not None and found.is_offset:
+            if found is not None and found.is_offset and record.log_offset not in transactions.aborted:
                 yield found
 
 

@@ -5,7 +5,7 @@ Whether the coordinator would accept the commit is decided by the rules that als
 cluster says now. What they cannot know is decided here: another topic of the same name, a value that came after.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, Commit, CommitPartition, validate_commit
@@ -17,6 +17,7 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.errors import Refused
+from sexton.execution.compare_and_set import NO_LOG
 from sexton.execution.engine import error_text, ticks_now_ms
 from sexton.execution.kafka_admin import ClusterIdentity, KafkaAdmin, TopicView
 from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, RestoreRow, Then, What, in_order
@@ -67,12 +68,13 @@ def make_restore(
         raise Refused(
             f"the values are of cluster {source.cluster_id}, this is {identity.cluster_id}", where=source.name
         )
-    judge = judge_of(identity, overwrites=overwrites, clamps=clamps)
+    plain_because = None if source.basis.needs_log else NO_LOG
+    judge = judge_of(identity, overwrites=overwrites, clamps=clamps, plain_because=plain_because)
     topics = client.topics(sorted({topic for _, topic, _ in source.values}))
     rows = [
         row
         for group_id, wanted in _by_group(source.values.items()).items()
-        for row in judge.rows(group_view(client, group_id), wanted, topics)
+        for row in judge.rows(group_view(client, group_id, wanted), wanted, topics)
     ]
     plan = RestorePlan(
         cluster_id=source.cluster_id,
@@ -88,21 +90,29 @@ def make_restore(
     return plan
 
 
-def judge_of(identity: ClusterIdentity, *, overwrites: bool, clamps: bool) -> "Judge":
+def judge_of(identity: ClusterIdentity, *, overwrites: bool, clamps: bool, plain_because: str | None = None) -> "Judge":
     """A judge by the rules of the release that the brokers run."""
     return Judge(
         profile=of_broker(identity.broker_version),
         log_partition_count=identity.partition_count,
         overwrites=overwrites,
         clamps=clamps,
+        plain_because=plain_because,
     )
 
 
-def group_view(client: KafkaAdmin, group_id: str, *, ticks_ms: Callable[[], float] = ticks_now_ms) -> GroupView:
-    """A group as the cluster answers for it now. Its offsets are looked at last."""
+def group_view(
+    client: KafkaAdmin,
+    group_id: str,
+    wanted: Collection[TopicPartition],
+    *,
+    ticks_ms: Callable[[], float] = ticks_now_ms,
+) -> GroupView:
+    """A group as the cluster answers for it now, `unstable` of the wanted offsets. Its offsets are looked at last."""
     try:
         now = client.group_now(group_id)
-        unstable = client.committed(group_id, require_stable=True)
+        # By name: an offset that has no value yet and is pending is in no other answer.
+        unstable = client.committed(group_id, require_stable=True, only=wanted) if wanted else {}
         checked_ms = ticks_ms()
         offsets = client.committed(group_id, require_stable=False)
     except (GroupError, NotAllowed) as error:
@@ -125,13 +135,14 @@ class Judge:
     """Judges offsets by a profile's rules.
 
     `overwrites` replaces what was committed since. `clamps` moves a value that lies outside of the partition's log to
-    where the log begins or ends.
+    where the log begins or ends. `plain_because` says why a write would compare nothing: then no value is replaced.
     """
 
     profile: Profile
     log_partition_count: int
     overwrites: bool = False
     clamps: bool = False
+    plain_because: str | None = None
     max_metadata_length: int = MAX_METADATA_LENGTH
 
     def rows(
@@ -150,6 +161,8 @@ class Judge:
             what, error = What.SAME, None
         elif what is None and now is not None and not self.overwrites:
             what = What.NEWER_NOW
+        elif what is None and now is not None and self.plain_because is not None:
+            what, error = What.REFUSED, f"a value could only be replaced unseen: {self.plain_because}"
         put = within if self.clamps else then.value
         span = topic.ranges.get(key[1]) if what is None and moved is not None else None
         return RestoreRow(

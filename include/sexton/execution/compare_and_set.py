@@ -1,0 +1,157 @@
+"""`OffsetWriter`: puts committed offsets back without overwriting a newer commit, by a transaction without a member.
+
+The values are pended: they stand in the log and change nothing yet. Then the log is read up to them. Where it has
+nothing newer than what was compared, the transaction ends with COMMIT, else with ABORT. A commit that comes after the
+pended record has a higher log_offset and wins. One that a transaction had pended before, and that is still
+open, would lose: the preflight check (require_stable, each offset by name) and the log show it.
+
+Not here: the preflight check of the group, and reading back what came of a write (restore, delete).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sexton.coordinator.api.view import TopicPartition
+from sexton.execution.engine import Answer, ApplyContext, error_text
+from sexton.execution.group_records import GroupTail
+from sexton.failpoints import failpoint
+from sexton.kafka.admin import GroupError
+from sexton.kafka.failures import NotAllowed, TransientError, Unsettled
+from sexton.kafka.group_state import CommittedValue
+from sexton.kafka.offset_transactions import Producer
+from sexton.ledger.entries import ItemId, Result
+
+NO_LOG = "the log is not shown"
+PREFIX = "sexton-"
+"""What the transactional ids of Sexton begin with: the ACL is granted for it."""
+_ID_CHARS = 32
+_MARKER_TRIES = 11
+_MARKER_WAIT_S = 0.005
+"""For how long the end of a transaction is waited for in the log, with growing waits: about 10 s in total."""
+DELETED = "it was deleted since"
+
+Values = Mapping[ItemId, tuple[TopicPartition, CommittedValue]]
+"""What to write of a group, by item."""
+
+
+@dataclass(slots=True, kw_only=True)
+class OffsetWriter:
+    """Writes offsets for one attempt. `plain_because` says why it can only send an OffsetCommit, which compares
+    nothing; None where it compares and sets."""
+
+    context: ApplyContext
+    plan_id: str
+    plain_because: str | None = None
+    _producer: Producer | None = None
+    _is_open: bool = False
+
+    def begin(self) -> None:
+        """End what an earlier attempt at the same plan has left open, before anything is read."""
+        if self._producer is None and self.plain_because is None:
+            try:
+                self._begin()
+            except (GroupError, NotAllowed) as error:
+                self.plain_because = error_text(error)
+            except TransientError as error:
+                self.plain_because = error.message
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence on what was not compared."""
+        if self.plain_because is None:
+            return []
+        return [f"offsets are put back by plain commits, which may replace a newer one: {self.plain_because}"]
+
+    @property
+    def checks(self) -> dict[str, object]:
+        """What the ledger keeps of the way that is taken."""
+        if self._producer is None:
+            return {"plain_because": self.plain_because}
+        return {"producer_id": self._producer.producer_id, "transactional_id": self._producer.transactional_id}
+
+    def write(self, group_id: str, log_partition: int, values: Values, *, since: int | None) -> Answer:
+        """Write the values of a group, which were compared after the log ended at `since`.
+
+        Decided in the answer is what was left as it is. Of the others the log says what came of them, after `settle`.
+        """
+        if self._producer is None:
+            answers = self.context.client.commit_offsets(group_id, dict(values.values()))
+            return Answer(by_item={item_id: answers.get(key) for item_id, (key, _) in values.items()})
+        assert since is not None
+        tail = GroupTail(self.context.client, log_partition, cut=since, group_ids=(group_id,))
+        left, decided, is_committed = dict(values), list[Result](), False
+        while left and not is_committed:
+            objections, is_committed = self._transaction(self._producer, group_id, tail, left)
+            decided += objections
+            left = {item_id: left[item_id] for item_id in left.keys() - {result.item_id for result in objections}}
+        return Answer(is_settled=False, decided=decided)
+
+    def settle(self) -> None:
+        """After a write: end its transaction where nobody knows whether it has ended, so that the log can say."""
+        if self._is_open:
+            self.context.ledger.check_claim()
+            self._begin()
+
+    def _begin(self) -> None:
+        transactional_id = PREFIX + self.plan_id[:_ID_CHARS]
+        self._producer = self.context.client.begin_transactions(transactional_id)
+        self._is_open = False
+
+    def _transaction(
+        self, producer: Producer, group_id: str, tail: GroupTail, values: Values
+    ) -> tuple[list[Result], bool]:
+        """One transaction: the results of values that must not be written, and whether the others were committed."""
+        self._is_open = True
+        refused = self.context.client.pend_offsets(producer, group_id, dict(values.values()))
+        failpoint("apply.pended")
+        tail.read()
+        now = self.context.client.group_now(group_id)
+        has_members = (now.state or "Empty") != "Empty"
+        found = [
+            Result.of(item_id, "refused", error)
+            for item_id, (key, _) in values.items()
+            if (error := refused.get(key)) is not None
+        ]
+        for item_id, (key, value) in values.items():
+            if refused.get(key) is None and (result := _objection(item_id, tail, producer, group_id, key, value)):
+                found.append(result)
+            elif refused.get(key) is None and has_members:
+                found.append(Result.of(item_id, "refused", "UNKNOWN_MEMBER_ID"))
+        # What was refused is not pending. Anything else that must not be written ends all of it.
+        is_committed = len(found) < len(values) and all(result.error in refused.values() for result in found)
+        try:
+            self.context.client.end_transaction(producer, committed=is_committed)
+            failpoint("apply.committed")
+            self._await_end(tail, producer)
+        except (GroupError, TransientError) as error:
+            raise Unsettled(error.message, where=error.where) from None
+        return found, is_committed
+
+    def _await_end(self, tail: GroupTail, producer: Producer) -> None:
+        """Read on until the log has the end of the transaction: the coordinator answers before it is there."""
+        for number in range(_MARKER_TRIES):
+            tail.read()
+            if not tail.is_open(producer.producer_id):
+                self._is_open = False
+                return
+            self.context.clocks.sleep(_MARKER_WAIT_S * 2**number)
+        raise Unsettled("the end of the transaction is not in the log")
+
+
+def _objection(
+    item_id: ItemId, tail: GroupTail, producer: Producer, group_id: str, key: TopicPartition, value: CommittedValue
+) -> Result | None:
+    """Why a pended value must not be committed, by the log; None when it may."""
+    records = [
+        record
+        for record in tail.records(group_id)
+        if record.is_offset and record.topic_partition == key and record.log_offset not in tail.aborted
+    ]
+    if others := [record for record in records if record.producer_id != producer.producer_id]:
+        newer = others[-1].value
+        error = DELETED if newer is None else f"{newer.committed_offset} was committed since"
+        return Result.of(item_id, "changed_since", error, found=newer)
+    ours = records[-1].value if records else None
+    if ours is None or ours.as_committed != value:
+        return Result.of(item_id, "refused", "the log does not have what was sent, byte for byte")
+    return None

@@ -1,0 +1,132 @@
+"""Offsets committed in a transaction without a member: begun, pended, ended, each by its own request (KIP-98, KIP-447).
+
+A pended offset stands in the log and changes nothing until the transaction's end. At COMMIT it takes effect only where
+no newer record of its offset has come, so that who reads the log up to it before the end can compare and set.
+confluent-kafka cannot do this: it chooses itself when to end, and writes metadata with a NUL behind it.
+
+Every request may be repeated while its answer says that it passes: a pended offset counts once, whichever of its
+records is the last. A request without an answer is Unsettled: `begin` with the same transactional id fences it and ends
+what it left. Requests are those of producers before KIP-890 part 2, which brokers from 2.5 to 4.x take.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
+
+from sexton.kafka.acls import missing_acl
+from sexton.kafka.admin import NO_EPOCH, ErrorName, GroupError, Key, name_or_none
+from sexton.kafka.failures import AMBIGUOUS, TransientError, Unsettled, error_name
+from sexton.kafka.group_state import TRANSACTION_COORDINATOR, CommittedValue, coordinator_of, find_coordinator
+from sexton.kafka.session import ClusterSession
+
+TIMEOUT_MS = 5_000
+"""When a coordinator aborts what its process has left. Until then others see UNSTABLE_OFFSET_COMMIT."""
+_PASSING = AMBIGUOUS | {"COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Producer:
+    """Who writes: a producer id and its epoch, which a later `begin` with the same transactional id makes invalid."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
+
+
+def begin(session: ClusterSession, transactional_id: str) -> Producer:
+    """A producer of this transactional id. What an earlier one left open is ended when this returns, and its end is in
+    the log."""
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=TIMEOUT_MS, max_version=4)
+
+    def ask() -> Any:
+        try:
+            return _ask_coordinator(session, transactional_id, request)
+        except Unsettled as error:  # harmless to repeat
+            raise TransientError(error.message, where=error.where) from None
+
+    answer = session.retrying(ask)
+    return Producer(transactional_id=transactional_id, producer_id=answer.producer_id, epoch=answer.producer_epoch)
+
+
+def pend(
+    session: ClusterSession, producer: Producer, group_id: str, offsets: Mapping[Key, CommittedValue]
+) -> dict[Key, ErrorName | None]:
+    """Write offsets of a group as pending; the answer for each partition. A group that does not exist is made."""
+    announced = AddOffsetsToTxnRequest(**producer.fields, group_id=group_id, max_version=3)
+    _ask_coordinator(session, producer.transactional_id, announced, group_id=group_id)
+    PendedTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic  # noqa: N806 (a class)
+    by_topic: dict[str, list[Any]] = {}
+    for (topic, partition), (offset, leader_epoch, metadata) in sorted(offsets.items()):
+        by_topic.setdefault(topic, []).append(
+            PendedTopic.TxnOffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=offset,
+                committed_leader_epoch=NO_EPOCH if leader_epoch is None else leader_epoch,
+                committed_metadata=metadata,
+            )
+        )
+    request = TxnOffsetCommitRequest(
+        **producer.fields,
+        group_id=group_id,
+        topics=[PendedTopic(name=topic, partitions=some) for topic, some in by_topic.items()],
+        max_version=3,
+    )
+
+    def ask() -> dict[Key, ErrorName | None]:
+        answer = session.call_once(request, node_id=find_coordinator(session, group_id))
+        found = {
+            (topic.name, partition.partition_index): name_or_none(partition.error_code)
+            for topic in answer.topics
+            for partition in topic.partitions
+        }
+        if passing := sorted(_PASSING & set(filter(None, found.values()))):
+            raise TransientError(f"TxnOffsetCommit: {', '.join(passing)}", where=f"group {group_id}")
+        return found
+
+    return session.retrying(ask)
+
+
+def end(session: ClusterSession, producer: Producer, *, committed: bool) -> None:
+    """End the transaction. Its marker is in the log a moment later."""
+    request = EndTxnRequest(**producer.fields, committed=committed, max_version=3)
+    _ask_coordinator(session, producer.transactional_id, request)
+
+
+def _ask_coordinator(
+    session: ClusterSession, transactional_id: str, request: Any, *, group_id: str | None = None
+) -> Any:
+    """The answer of the coordinator of a transactional id; GroupError for an error that does not pass."""
+    where = f"transactional id {transactional_id}"
+    call = type(request).__name__.removesuffix("Request")
+
+    def checked(answer: Any, call: str) -> Any:
+        if answer.error_code:
+            name = error_name(answer.error_code)
+            if name in _PASSING:
+                raise TransientError(f"{call}: {name}", where=where)
+            own = {"group_id": group_id, "transactional_id": transactional_id}
+            acl = missing_acl(name, call, principal=session.config.principal, **own)
+            fix = None if acl is None else str(acl)
+            raise GroupError(f"{call} was refused: {name}", where=where, fix=fix, error_name=name)
+        return answer
+
+    def ask() -> Any:
+        found = coordinator_of(session, transactional_id, key_type=TRANSACTION_COORDINATOR)
+        return checked(session.call_once(request, node_id=checked(found, "FindCoordinator").node_id), call)
+
+    return session.retrying(ask)

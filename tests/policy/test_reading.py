@@ -114,6 +114,7 @@ MANY = ", ".join(f"a{number}" for number in range(257))
         (in_hold("reason: r", "reason: r, until: 2027-01-01"), "'2027-01-01' has no time or no zone"),
         (in_hold("reason: r", f"reason: r, until: {NO_ZONE}"), "has no time or no zone (with a time and a zone"),
         (in_hold("reason: r", "reason: r, until: never"), "holds[1].until: 'never' is no instant"),
+        (in_hold("reason: r", "reason: r, keep: no"), "holds[1].keep: 'no' is no duration"),
         (in_hold("group: g", "idle: 7d"), "holds[1].match.idle: a hold cannot match by idle: it would end when"),
         (in_hold("group: g", "state: Empty"), "a hold cannot match by state"),
         (in_hold("group: g", "group: g, orphan: topic_gone"), "a hold cannot match by orphan"),
@@ -298,3 +299,15 @@ def test_instants_come_back(moment):
 def test_instants_beyond_the_calendar():
     assert instant_text(1 << 62) == f"{1 << 62} ms"
     assert instant_text(1_500) == "1970-01-01T00:00:01.500Z"
+
+
+@pytest.mark.parametrize(("text", "until_ms"), [("true", (1 << 63) - 1), ("30d", 5 + 30 * DAY_MS)])
+def test_a_hold_that_keeps(text: str, until_ms: int) -> None:
+    policy = parse_policy(in_hold("reason: r", f"reason: r, keep: {text}"), where="p.yaml")
+    (hold,) = policy.holds
+    assert hold.keeps_until_ms(5) == until_ms
+    assert f'"keep":"{text}"' in policy.canonical
+    assert Policy.from_canonical(policy.canonical) == policy
+    (plain,) = parse_policy(in_hold("reason: r", "reason: r"), where="p.yaml").holds
+    assert plain.keeps_until_ms(5) is None
+    assert policy.sha256 != parse_policy(in_hold("reason: r", "reason: r"), where="p.yaml").sha256

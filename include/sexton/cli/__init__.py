@@ -30,6 +30,7 @@ from sexton.cli import (
     groups_dry_run,
     groups_sweep,
     history,
+    keep,
     lag,
     plan,
     policy,
@@ -49,8 +50,8 @@ from sexton.report.names import harmless
 
 ABOUT = """\
 Replays Kafka's [b]__consumer_offsets[/b] exactly as the group coordinator does, shows which offsets and groups have
-expired and why, and plans their tombstones. Only [b]apply[/b] and [b]restore[/b] change a cluster, and only with an
-option that says so.
+expired and why, and plans their tombstones. Only [b]apply[/b], [b]restore[/b] and [b]keep[/b] change a cluster, and
+only with an option that says so.
 """
 EPILOG = f"""\
 [b]Start here[/b]
@@ -78,8 +79,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _module in (
-    *(audit, snapshot, fetch, explain, diff, forecast, what_if, rehearse, plan, apply, restore, transactions, lag),
-    *(demo, doctor),
+    *(audit, snapshot, fetch, explain, diff, forecast, what_if, rehearse, plan, apply, restore, keep),
+    *(transactions, lag, demo, doctor),
 ):
     command(app)(getattr(_module, _module.__name__.rpartition(".")[2]))
 for _module in (groups, replicas, history, policy, show, archive):

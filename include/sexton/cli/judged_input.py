@@ -1,14 +1,14 @@
-"""The judged state that `forecast` and `what-if` read: a log replayed for them, or a published run."""
+"""The judged state that `forecast`, `what-if` and others read: a log replayed for them, or a published run."""
 
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sexton.cli.input_options import LogInput, ReplayInput
-from sexton.cli.options import parse_instant, read_policy_file
+from sexton.cli.options import ClusterInput, archive_uri, now_ms, parse_instant, read_policy_file
 from sexton.cli.output import print_doubts
 from sexton.errors import NoCoverage
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sexton.lake.catalog import Lake
     from sexton.lake.read import PublishedRun
     from sexton.runs.folder import RunFolder, RunRecord
+
+L = TypeVar("L", bound=LogInput)
 
 
 @contextmanager
@@ -51,6 +53,23 @@ def replayed(
         if quiet:  # else they are among the warnings after the answer
             print_doubts(record.profile_doubts)
         yield folder, record
+
+
+def with_snapshot(log: L, cluster: ClusterInput, *, quiet: bool) -> L:
+    """The archive, with a snapshot of now."""
+    from sexton.job_requests import SnapshotRequest
+    from sexton.pipeline import snapshot_log
+    from sexton.runs.processes import engine_here
+    from sexton.settings import settings
+
+    request = SnapshotRequest(
+        config=cluster.client(),
+        archive=archive_uri(log.archive),
+        bytes_per_second=settings().fetch_bytes_per_second or None,
+    )
+    with engine_here("sexton lag", quiet=quiet) as engine:
+        taken = snapshot_log.run(engine, request, now_ms=now_ms)
+    return replace(log, archive=request.archive, cluster_id=taken.cluster_id)
 
 
 def judged_tables(log: LogInput) -> "RunTables":

@@ -9,7 +9,7 @@ import typer
 from sexton import figures
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
-from sexton.cli.judged_input import replayed
+from sexton.cli.judged_input import replayed, with_snapshot
 from sexton.cli.options import (
     DEFAULT_ROWS,
     RULES,
@@ -95,7 +95,7 @@ def lag(
         )
     found: LookupResult | None = None
     if cluster.is_given:
-        log = _with_snapshot(log, cluster, quiet=json)
+        log = with_snapshot(log, cluster, quiet=json)
     elif log.archive is None:
         raise UsageError("no archive to read", where="--archive", fix="give --archive, or --bootstrap-servers as well")
     with replayed(log, "lag", quiet=json) as (folder, record):
@@ -110,25 +110,6 @@ def lag(
             found = look_up(session, instant, now_ms=now_ms, progress=progress)
     _print(instant, measure(instant), found, record.warnings, limit=limit, json=json)
     return UNREFINED if found and found.unanswered else 0
-
-
-def _with_snapshot(log: _LagInput, cluster: ClusterInput, *, quiet: bool) -> _LagInput:
-    """The archive, with a snapshot of now."""
-    from dataclasses import replace
-
-    from sexton.job_requests import SnapshotRequest
-    from sexton.pipeline import snapshot_log
-    from sexton.runs.processes import engine_here
-    from sexton.settings import settings
-
-    request = SnapshotRequest(
-        config=cluster.client(),
-        archive=archive_uri(log.archive),
-        bytes_per_second=settings().fetch_bytes_per_second or None,
-    )
-    with engine_here("sexton lag", quiet=quiet) as engine:
-        taken = snapshot_log.run(engine, request, now_ms=now_ms)
-    return replace(log, archive=request.archive, cluster_id=taken.cluster_id)
 
 
 def _instant(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyarrow import fs as pafs
 
     from sexton.execution.kafka_admin import KafkaAdmin
+    from sexton.execution.restore.apply_restore import RestoreSummary
     from sexton.execution.restore.restore_plan import RestorePlan
     from sexton.execution.restore.sources import Source
 
@@ -112,14 +113,10 @@ def restore(
             "a kept restore is applied exactly as it was shown", where="--id", fix="leave out the other options"
         )
 
-    from sexton.execution.engine import Clocks
     from sexton.execution.kafka_admin import connected
-    from sexton.execution.restore.apply_restore import apply_restore
     from sexton.execution.restore.restore_plan import read_restore
     from sexton.execution.restore.selection import Selection
     from sexton.execution.restore.sources import RestoreRequest, source_of
-    from sexton.ledger.ledger import Ledger
-    from sexton.settings import settings
 
     request = RestoreRequest(
         archive=archive_uri(archive),
@@ -140,34 +137,79 @@ def restore(
     with working("Replaying the log", is_quiet=json):
         source = None if kept is not None else source_of(request, taken_at_ms=now_ms())
     with connected(cluster.client()) as client:
-        plan = _made(source, client, fs, root, overwrites=overwrite, clamps=clamp) if source is not None else kept
-        assert plan is not None
-        if not apply:
-            return print_restore(plan, limit, json=json)
-        if not json:
-            print_diff(plan, limit)
-        ledger = Ledger(fs, root, plan.cluster_id, plan.restore_id)
-        # SIGTERM ends it after the current step, with every outcome recorded.
-        with progress_until_terminated("Restoring", is_quiet=json) as progress:
-            summary = apply_restore(
-                client,
-                plan,
-                ledger,
-                approved_by=str(approved_by),
-                clocks=Clocks(now_ms=now_ms),
-                lease_ms=settings().apply_lease_s * 1000,
-                progress=progress,
-            )
+        found = source or kept
+        assert found is not None
+        _, _, code = show_or_apply(
+            found,
+            client,
+            fs,
+            root,
+            approved_by=approved_by if apply else None,
+            limit=limit,
+            json=json,
+            overwrites=overwrite,
+            clamps=clamp,
+        )
+        return code
+
+
+def show_or_apply(
+    found: "Source | RestorePlan",
+    client: "KafkaAdmin",
+    fs: "pafs.FileSystem",
+    root: str,
+    *,
+    approved_by: str | None,
+    limit: int,
+    json: bool,
+    overwrites: bool = False,
+    clamps: bool = False,
+    keeps: bool = False,
+) -> "tuple[RestorePlan, RestoreSummary | None, int]":
+    """Show the restore of a source, or carry it out where somebody has approved it; with what came of it, and the exit
+    code."""
+    from sexton.execution.engine import Clocks
+    from sexton.execution.restore.apply_restore import apply_restore
+    from sexton.execution.restore.restore_plan import RestorePlan
+    from sexton.ledger.ledger import Ledger
+    from sexton.settings import settings
+
+    plan = found
+    if not isinstance(plan, RestorePlan):
+        plan = _made(plan, client, fs, root, overwrites=overwrites, clamps=clamps, keeps=keeps)
+    if approved_by is None:
+        return plan, None, print_restore(plan, limit, json=json)
+    if not json:
+        print_diff(plan, limit)
+    ledger = Ledger(fs, root, plan.cluster_id, plan.restore_id)
+    # SIGTERM ends it after the current step, with every outcome recorded.
+    with progress_until_terminated("Restoring", is_quiet=json) as progress:
+        summary = apply_restore(
+            client,
+            plan,
+            ledger,
+            approved_by=approved_by,
+            clocks=Clocks(now_ms=now_ms),
+            lease_ms=settings().apply_lease_s * 1000,
+            progress=progress,
+        )
     entries = ledger.entries()
     failure = publish(entries, as_of_ms=entries[0].at_ms)[1] if entries else None
     code = print_result(plan, summary, limit, json=json)
     if failure:
         print_aside(failure)
-    return code or int(failure is not None)
+    return plan, summary, code or int(failure is not None)
 
 
 def _made(
-    source: "Source", client: "KafkaAdmin", fs: "pafs.FileSystem", root: str, *, overwrites: bool, clamps: bool
+    source: "Source",
+    client: "KafkaAdmin",
+    fs: "pafs.FileSystem",
+    root: str,
+    *,
+    overwrites: bool,
+    clamps: bool,
+    keeps: bool,
 ) -> "RestorePlan":
     """The restore of a source, kept in the archive unless it does nothing."""
     from sexton.execution.restore.apply_restore import is_done
@@ -180,6 +222,7 @@ def _made(
         client,
         overwrites=overwrites,
         clamps=clamps,
+        keeps=keeps,
         is_done=lambda plan: is_done(Ledger(fs, root, plan.cluster_id, plan.restore_id), plan),
     )
     if made.items:

@@ -18,7 +18,7 @@ NOT_DONE = 1
 def cannot_come_back(plan: "RestorePlan") -> list[str]:
     """Sentences on what a commit does not bring back; empty if nothing is written."""
     items = plan.items
-    if not items:
+    if not items or plan.keeps:
         return []
     stamps = [row.then.commit_timestamp_ms for row in items if row.then.commit_timestamp_ms is not None]
     between = f" (they were from {instant(min(stamps))} to {instant(max(stamps))})" if stamps else ""
@@ -40,7 +40,8 @@ def print_restore(plan: "RestorePlan", limit: int, *, json: bool) -> int:
         return 0
     print_diff(plan, limit)
     if plan.items:
-        print_aside(f"to apply it: sexton restore --id {plan.restore_id} --apply --approved-by NAME")
+        what = "the same command with" if plan.keeps else f"sexton restore --id {plan.restore_id}"
+        print_aside(f"to apply it: {what} --apply --approved-by NAME")
     return 0
 
 
@@ -48,7 +49,8 @@ def print_diff(plan: "RestorePlan", limit: int) -> None:
     """Print the diff: what would be put back, what would not, and what cannot come back."""
     groups = len({row.group_id for row in plan.items})
     print_line(
-        f"{some(len(plan.items), 'offset')} of {some(groups, 'group')} to put back, of {count(len(plan.rows))} "
+        f"{some(len(plan.items), 'offset')} of {some(groups, 'group')} to {'keep' if plan.keeps else 'put back'}, "
+        f"of {count(len(plan.rows))} "
         f"({plan.source}, cluster {plan.cluster_id})"
     )
     if plan.rows:
@@ -95,7 +97,7 @@ def print_result(plan: "RestorePlan", summary: "RestoreSummary", limit: int, *, 
         return code
     print_line()
     if not summary.results:
-        print_line("nothing to put back")
+        print_line("nothing falls due" if plan.keeps else "nothing to put back")
         return code
     counts = ", ".join(f"{count(number)} {outcome}" for outcome, number in summary.counts().items())
     print_line(f"{counts}{'' if summary.attempt else ' (earlier: nothing is left to do)'}")
@@ -126,7 +128,7 @@ def _outcome(result: Any) -> dict[str, Any]:
 
 def _print_json(plan: "RestorePlan", **fields: Any) -> None:
     head = {
-        "operation": "restore",
+        "operation": "keep" if plan.keeps else "restore",
         "restore_id": plan.restore_id if plan.items else None,
         "cluster_id": plan.cluster_id,
         "source": plan.source,

@@ -13,7 +13,7 @@ from functools import partial
 from sexton.coordinator.api.view import TopicPartition
 from sexton.errors import UsageError
 from sexton.figures import MINUTE_MS
-from sexton.kafka import admin, offset_transactions
+from sexton.kafka import admin, membership, offset_transactions
 from sexton.kafka.acls import missing_acl
 from sexton.kafka.admin import ErrorName, GroupNow
 from sexton.kafka.admin_snapshot import GroupSnapshot, snapshot_group
@@ -201,6 +201,10 @@ class KafkaAdmin:
     def end_transaction(self, producer: Producer, *, committed: bool) -> None:
         """EndTxn; GroupError when the transaction has ended without it."""
         offset_transactions.end(self.reading, producer, committed=committed)
+
+    def join_and_leave(self, group_id: str) -> ErrorName | None:
+        """Join an Empty classic group of consumers and leave it at once; None when it was joined, else why not."""
+        return membership.join_and_leave(self.changing, self.reading, group_id)
 
     def append_tombstones(self, log_partition: int, batches: bytes) -> int:
         return append_tombstones(self.changing.config, log_partition, batches, connect=_once)

@@ -11,6 +11,7 @@ collect_metadata, configs   what a snapshot records of the cluster
 admin_snapshot           what all groups are and have committed, for clusters that hide their offsets log
 messages             requests that kafka-python has no schema of
 group_state, admin, append   what coordinators answer, and what changes their groups
+membership           joining a group and leaving it at once
 offset_transactions  offsets of a group, committed in a transaction
 rights, broker_limits   what this principal may see; clocks and limits of the brokers
 
@@ -29,7 +30,7 @@ reasons with a star: when one of them fails, its request may move.
 | ListGroups, DescribeGroups | kafka-python | an AdminClient cuts names at a NUL*, and sees consumer groups only* |
 | FindCoordinator, OffsetFetch | kafka-python | an AdminClient answers about the group whose name is cut* |
 | OffsetFetch of many groups, newer types described | kafka-python | an AdminClient asks about one group a request |
-| DeleteGroups, OffsetCommit, Produce | kafka-python | each attempt is known; librdkafka repeats them unasked |
+| DeleteGroups, OffsetCommit, Produce, JoinGroup | kafka-python | each attempt is known; librdkafka repeats them |
 | InitProducerId to EndTxn: offsets in a transaction | kafka-python | the log is read before EndTxn; exact metadata |
 | OffsetDelete, OffsetForLeaderEpoch, DescribeQuorum | kafka-python | an AdminClient does not have them |
 | DescribeProducers, ListPartitionReassignments | kafka-python | an AdminClient does not have them |

@@ -19,7 +19,7 @@ from sexton.process_id import ProcessId, has_ended, host, process_id
 
 FORMAT = 1
 Kind = Literal["claim", "intent", "outcome", "close"]
-Action = Literal["tombstone", "restore"]
+Action = Literal["tombstone", "restore", "keep"]
 Outcome = Literal["done", "gone", "changed_since", "raced", "refused", "not_done", "unknown"]
 """What came of an item: `gone` was removed by somebody else, `changed_since` is no longer what the plan saw, `raced`
 removed a newer commit as well, `refused` has the broker's error, `unknown` is not settled yet, `not_done` is settled

@@ -80,6 +80,19 @@ def own_actions(
     return removed, restored
 
 
+def kept_commits(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[tuple[OffsetKey, int | None], int]:
+    """When clients committed what we have committed again to keep it alive, by offset and log_offset of our record."""
+    found: dict[tuple[OffsetKey, int | None], int] = {}
+    for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
+        for step in recorded_steps(Ledger(fs, root, cluster_id, plan_id).entries()):
+            for item in step.intent.items if step.intent.action == "keep" else ():
+                result, _ = step.results.get(item.item_id, (None, None))
+                before_ms = None if item.before is None else item.before.commit_timestamp_ms
+                if item.key and before_ms is not None and result is not None and result.outcome in WRITTEN:
+                    found[item.key, result.written_log_offset] = before_ms
+    return found
+
+
 def _own_actions(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, OffsetKey, OwnAction]]:
     """What was written, and what may have been. No intent names offsets that only a race took along.
 

@@ -42,6 +42,17 @@ def _alternatives(value: object) -> object:
     return (value,)
 
 
+def _keep(value: object) -> int:
+    return FOREVER_MS if _scalar(value).lower() == "true" else _duration(value)
+
+
+def _keep_text(keep_ms: int) -> str:
+    return "true" if keep_ms == FOREVER_MS else duration_text(keep_ms)
+
+
+FOREVER_MS = (1 << 63) - 1
+"""How long a hold keeps offsets alive that says no end."""
+KeepMs = Annotated[int, BeforeValidator(_keep), PlainSerializer(_keep_text, return_type=str)]
 DurationMs = Annotated[int, BeforeValidator(_duration), PlainSerializer(duration_text, return_type=str)]
 InstantMs = Annotated[int, BeforeValidator(_instant), PlainSerializer(instant_text, return_type=str)]
 Alternatives = Annotated[tuple[str, ...], BeforeValidator(_alternatives)]

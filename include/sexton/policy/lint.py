@@ -46,6 +46,8 @@ def lint_policy(policy: Policy, document: YamlDocument, *, retention_ms: int, no
 
 def _of_hold(hold: Hold, *, retention_ms: int, now_ms: int) -> Iterator[tuple[str, str]]:
     kept = duration_text(retention_ms)
+    if hold.keep_ms is not None and (hold.until_ms is None or hold.until_ms > now_ms):
+        return
     if hold.until_ms is None:
         yield (
             f"hold {hold.name} has no end, and the broker keeps offsets for {kept}: {_NOT_THE_BROKER}",

@@ -11,7 +11,17 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from sexton.policy.diagnostics import shown, wrong
-from sexton.policy.field_types import A_DURATION, AN_INSTANT, Alternatives, DurationMs, InstantMs, Model, Text
+from sexton.policy.field_types import (
+    A_DURATION,
+    AN_INSTANT,
+    FOREVER_MS,
+    Alternatives,
+    DurationMs,
+    InstantMs,
+    KeepMs,
+    Model,
+    Text,
+)
 from sexton.policy.limits import Limits
 from sexton.policy.patterns import MAX_PATTERN_CHARS, MAX_PROGRAM, PatternError, check_pattern
 from sexton.policy.testing_schema import PolicyTest
@@ -103,6 +113,12 @@ class Hold(_Entry):
         default=None, alias="until", description=f"{AN_INSTANT}; without it the hold has no end"
     )
 
+    keep_ms: KeepMs | None = Field(
+        default=None,
+        alias="keep",
+        description="true, or for how long after the last commit, such as 30d; `sexton keep` then keeps them alive",
+    )
+
     @field_validator("match")
     @classmethod
     def _lasts(cls, value: Match) -> Match:
@@ -114,6 +130,12 @@ class Hold(_Entry):
                     at=(key,),
                 )
         return value
+
+    def keeps_until_ms(self, commit_timestamp_ms: int) -> int | None:
+        """Until when an offset is kept alive at the broker; None for a hold that only stops Sexton."""
+        if self.keep_ms is None:
+            return None
+        return FOREVER_MS if self.keep_ms == FOREVER_MS else commit_timestamp_ms + self.keep_ms
 
     def is_on(self, now_ms: int) -> bool:
         """Return whether the hold is in force."""

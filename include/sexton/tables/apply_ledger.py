@@ -23,11 +23,11 @@ RETRYABLE_OUTCOMES = ("refused", "not_done")
 
 APPLY_LEDGER = Table(
     name="apply_ledger",
-    grain="an attempt at one item of a plan: a tombstone, or an offset to be restored",
+    grain="an attempt at one item of a plan: a tombstone, or an offset to be restored or kept alive",
     key=("plan_id", "log_partition", "position", "attempt"),
     columns=(
         replace(PLAN_ID, doc="the plan, or of a restore its id"),
-        Column("action", pa.string(), "what was to be done", allowed=("tombstone", "restore")),
+        Column("action", pa.string(), "what was to be done", allowed=("tombstone", "restore", "keep")),
         LOG_PARTITION,
         POSITION,
         GROUP_ID,

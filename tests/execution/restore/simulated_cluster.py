@@ -16,7 +16,7 @@ from sexton.kafka.group_state import CommittedOffset
 from sexton.kafka.offset_transactions import Producer
 from sexton.kafka.session import TransientError, Unsettled
 from sexton.kafka.tail import TailRecord
-from tests.log_builder import offset_key, offset_value
+from tests.log_builder import classic_fields, group_entry, offset_key, offset_value
 
 UNSTABLE = 88
 RIVAL = 900
@@ -35,8 +35,12 @@ class Written:
     timestamp_ms: int
     producer_id: int = -1
     is_committed: bool | None = None
+    of_group: tuple[bytes, bytes] | None = None
+    """Key and value of a record of the group itself."""
 
     def record(self, group_id: str) -> TailRecord:
+        if self.of_group is not None:
+            return TailRecord(self.log_offset, *self.of_group, self.timestamp_ms, self.producer_id, is_control=False)
         if self.is_committed is not None:
             key = b"\0\0\0" + bytes([self.is_committed])
             return TailRecord(self.log_offset, key, b"\0" * 6, self.timestamp_ms, self.producer_id, is_control=True)
@@ -62,6 +66,7 @@ class Group:
 
     group_type: str = "Classic"
     members: int = 0
+    protocol_type: str = ""
     offsets: dict[tuple[str, int], OffsetValue] = field(default_factory=dict)
     pending: set[tuple[str, int]] = field(default_factory=set)
 
@@ -94,6 +99,7 @@ class SimulatedCluster:
     """Where the value of each offset was written."""
     log: list[tuple[str, Written]] = field(default_factory=list)
     """Every offset record of every group, in one log; its log partitions share the numbers."""
+    joins: list[str] = field(default_factory=list)
     commits: list[tuple[str, dict[tuple[str, int], OffsetValue]]] = field(default_factory=list)
     """Every commit without a member that was carried out, whole or in part."""
 
@@ -112,7 +118,13 @@ class SimulatedCluster:
         found = self.groups.get(group_id)
         if found is None:
             return GroupNow(exists=False)
-        return GroupNow(exists=True, group_type=found.group_type.lower(), state=found.state, member_count=found.members)
+        return GroupNow(
+            exists=True,
+            group_type=found.group_type.lower(),
+            state=found.state,
+            protocol_type=found.protocol_type,
+            member_count=found.members,
+        )
 
     def committed(
         self, group_id: str, *, require_stable: bool, only: Collection[tuple[str, int]] | None = None
@@ -153,6 +165,19 @@ class SimulatedCluster:
         if way == "answer":
             raise Unsettled("no answer came", where=f"group {group_id}")
         return answer
+
+    def join_and_leave(self, group_id: str) -> str | None:
+        self.between("join")
+        way = self.lost.pop(0) if self.lost else None
+        if way == "request":
+            raise Unsettled("no answer came", where=f"group {group_id}")
+        key, told = group_entry(2, group_id, classic_fields(state_timestamp_ms=1_000 + len(self.log)))
+        assert told is not None
+        self._append(group_id, ("", 0), None, of_group=(key, told))
+        self.joins.append(group_id)
+        if way == "answer":
+            raise Unsettled("no answer came", where=f"group {group_id}")
+        return None
 
     def begin_transactions(self, transactional_id: str) -> Producer:
         self.between("begin")

@@ -5,6 +5,7 @@
     diff           what would happen to each offset, by the coordinator's own rules for commits: a RestorePlan
     restore_plan   what a RestorePlan says, and how the archive keeps it
     apply_restore  carries it out
+    keep           values that holds keep alive, though the broker would expire them
 
 Not here: who may approve a restore (dags/restore_offsets.py).
 """

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from sexton.coordinator.api.view import TopicPartition
+from sexton.coordinator.groups.classic import CONSUMER
 from sexton.errors import BrokerError, LogError, Refused
 from sexton.execution.compare_and_set import NO_LOG, OffsetWriter
 from sexton.execution.engine import (
     NO_ANSWER,
+    SETTLE_WAIT_S,
     Answer,
     ApplyContext,
     Clocks,
@@ -34,6 +36,7 @@ from sexton.execution.group_records import GroupRecord, Transactions, group_reco
 from sexton.execution.kafka_admin import ClusterIdentity, KafkaAdmin, TopicView
 from sexton.execution.restore.diff import GroupView, Judge, group_view, judge_of
 from sexton.execution.restore.restore_plan import (
+    KEPT,
     WRITTEN,
     OffsetValue,
     RestorePlan,
@@ -43,10 +46,14 @@ from sexton.execution.restore.restore_plan import (
     positions,
 )
 from sexton.execution.status import PlanStatus
-from sexton.ledger.entries import FINAL, Item, ItemId, Result, Value
+from sexton.kafka.tail import TailRecord
+from sexton.ledger.entries import FINAL, Action, Item, ItemId, Result, Value
 from sexton.ledger.ledger import Ledger
+from sexton.records import GroupMetadataKey, GroupMetadataValue, decode_key, decode_value
 
 SINK = "coordinator"
+JOIN_TRIES = 8
+"""How often the end of a join is waited for: some 25 s, for brokers hold a new rebalance open for 3 s by default."""
 STEP_BYTES = 400_000
 """A commit's records are one batch: far below the default of max.message.bytes."""
 RECORD_OVERHEAD_BYTES = 96
@@ -93,7 +100,8 @@ class RestoreContext(ApplyContext):
 
     @property
     def judge(self) -> Judge:
-        return judge_of(self.identity, overwrites=True, clamps=False, plain_because=self.writer.plain_because)
+        why, keeps = self.writer.plain_because, self.plan.keeps
+        return judge_of(self.identity, overwrites=True, clamps=False, keeps=keeps, plain_because=why)
 
     def left(self) -> Rows:
         """The items without a final outcome, in order."""
@@ -130,7 +138,7 @@ def apply_restore(
     )
     if not context.status.open and not context.left():
         return _summary(context, attempt=0)
-    about = {"source": plan.source, "overwrites": plan.overwrites, "clamps": plan.clamps, "action": "restore"}
+    about = {"source": plan.source, "overwrites": plan.overwrites, "clamps": plan.clamps, "action": _action(plan)}
     about |= plan.basis.about
     with attempt(
         context,
@@ -173,7 +181,9 @@ def _settle_open(context: RestoreContext) -> None:
     """Read what came of the steps that earlier attempts left open."""
     for step in context.status.open:
         rows = {item.item_id: context.rows[item.item_id] for item in step.intent.items}
-        results = _read(context, rows, NO_ANSWER, since=step.intent.checks.get("log_offset"))
+        since = step.intent.checks.get("log_offset")
+        read = _joined if _is_join(rows) else _read
+        results = read(context, rows, NO_ANSWER, since=since)
         context.conclude(_decided(results), step=step.intent.step, of_attempt=step.entry.attempt)
 
 
@@ -206,8 +216,9 @@ def _chunks(items: Iterable[tuple[ItemId, RestoreRow]]) -> Iterator[Rows]:
 
 
 def _step(context: RestoreContext, rows: Rows) -> Step:
-    """One transaction for some items of one group."""
+    """One transaction for some items of one group; one join where that keeps them."""
     group_id, log_partition = _group(rows)
+    is_join = _is_join(rows)
     since = context.client.log_end(log_partition) if context.plan.basis.needs_log else None
 
     def preflight() -> Preflight:
@@ -217,12 +228,16 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
         return group.checked_ms, _objections(context.judge, rows, group, topics)
 
     def call(left: Collection[ItemId]) -> Answer:
+        if is_join:
+            return Answer(whole=context.client.join_and_leave(group_id))
         put = {item_id: rows[item_id] for item_id in left}
         values = {item_id: ((row.topic, row.partition), row.to_put.as_committed) for item_id, row in put.items()}
         return context.writer.write(group_id, log_partition, values, since=since)
 
     def read_back(left: Collection[ItemId], answer: Answer) -> Effects:
         committed = {item_id: rows[item_id] for item_id in left}
+        if is_join:
+            return _joined(context, committed, answer, since=since), []
         context.writer.settle()
         if not answer.was_sent:
             return [Result.of(item_id, "not_done", answer.whole) for item_id, row in committed.items()], []
@@ -230,7 +245,7 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
         return _decided(results), []
 
     return Step(
-        action="restore",
+        action=_action(context.plan),
         items=[_item(item_id, row) for item_id, row in rows.items()],
         checks={**(context.plan.basis.about if since is None else {"log_offset": since}), **context.writer.checks},
         preflight=preflight,
@@ -247,7 +262,7 @@ def _objections(judge: Judge, rows: Rows, group: GroupView, topics: Mapping[str,
     results = []
     for item_id, row in rows.items():
         now = judged[row.topic, row.partition]
-        if now.now == row.put:
+        if now.now == row.put and row.what not in KEPT:
             results.append(Result.of(item_id, "changed_since", ALREADY, found=_ledger_value(now.now)))
         elif now.what is What.TOPIC_RECREATED:
             results.append(Result.of(item_id, "changed_since", "the topic was recreated", found=_ledger_value(now.now)))
@@ -255,7 +270,36 @@ def _objections(judge: Judge, rows: Rows, group: GroupView, topics: Mapping[str,
             results.append(Result.of(item_id, "changed_since", _moved(row.now, now.now), found=_ledger_value(now.now)))
         elif now.what not in WRITTEN:
             results.append(Result.of(item_id, "refused", now.error))
+        elif row.what in KEPT and now.what is not row.what:
+            results.append(Result.of(item_id, "refused", "the group is of another kind now"))
     return results
+
+
+def _joined(context: RestoreContext, rows: Rows, answer: Answer, *, since: int | None) -> list[Result]:
+    """What came of a join: done once the log has the group Empty again, of its own protocol type, since then."""
+    group_id, log_partition = _group(rows)
+    if answer.whole is not None and (answer.is_settled or not answer.was_sent):
+        return [Result.of(item_id, "refused" if answer.was_sent else "not_done", answer.whole) for item_id in rows]
+    assert since is not None
+    tail = context.client.tail(log_partition, from_log_offset=since, topic_id=context.identity.topic_id)
+    for number in range(JOIN_TRIES):
+        for record in tail.records():
+            if (at := _empty_again(record, group_id)) is not None:
+                return [Result.of(item_id, "done", written=at) for item_id in rows]
+        context.clocks.sleep(SETTLE_WAIT_S * 2**number)
+    return [Result.of(item_id, "not_done", "the log does not have the group Empty again") for item_id in rows]
+
+
+def _empty_again(record: TailRecord, group_id: str) -> tuple[int, int] | None:
+    """The log_offset and the state timestamp of a record by which a classic group became Empty."""
+    with suppress(LogError):
+        record_type, key = (None, None) if record.is_control else decode_key(record.key or b"")
+        if record_type is not None and isinstance(key, GroupMetadataKey) and key.group_id == group_id and record.value:
+            _, value = decode_value(record_type, record.value)
+            assert isinstance(value, GroupMetadataValue)
+            if not value.members and value.protocol_type == CONSUMER:
+                return record.log_offset, value.current_state_timestamp_ms
+    return None
 
 
 def _read(context: RestoreContext, rows: Rows, answer: Answer, *, since: int | None) -> list[Result]:
@@ -355,9 +399,24 @@ def _item(item_id: ItemId, row: RestoreRow) -> Item:
         group_id=row.group_id,
         topic=row.topic,
         partition=row.partition,
-        before=_ledger_value(row.now),
+        before=_kept_value(row) if row.what in KEPT else _ledger_value(row.now),
         after=_ledger_value(row.put),
     )
+
+
+def _kept_value(row: RestoreRow) -> Value:
+    """With the instant at which a client committed it, which our commit hides."""
+    value = _ledger_value(row.to_put)
+    assert value is not None
+    return value.model_copy(update={"commit_timestamp_ms": row.then.commit_timestamp_ms})
+
+
+def _is_join(rows: Rows) -> bool:
+    return next(iter(rows.values())).what is What.JOIN
+
+
+def _action(plan: RestorePlan) -> Action:
+    return "keep" if plan.keeps else "restore"
 
 
 def _moved(before: OffsetValue | None, after: OffsetValue | None) -> str:

@@ -12,15 +12,24 @@ from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, Commit, CommitPar
 from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember, TopicPartition
+from sexton.coordinator.groups.classic import CONSUMER
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
-from sexton.coordinator.profile import Profile
+from sexton.coordinator.profile import Expiry, Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.errors import Refused
 from sexton.execution.compare_and_set import NO_LOG
 from sexton.execution.engine import error_text, ticks_now_ms
 from sexton.execution.kafka_admin import ClusterIdentity, KafkaAdmin, TopicView
-from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, RestoreRow, Then, What, in_order
+from sexton.execution.restore.restore_plan import (
+    KEPT,
+    OffsetValue,
+    RestorePlan,
+    RestoreRow,
+    Then,
+    What,
+    in_order,
+)
 from sexton.execution.restore.sources import Source
 from sexton.kafka.admin import GroupError
 from sexton.kafka.failures import NotAllowed
@@ -42,6 +51,7 @@ class GroupView:
     exists: bool = False
     group_type: str = "Classic"
     state: str = "Empty"
+    protocol_type: str = ""
     member_count: int = 0
     offsets: Mapping[TopicPartition, OffsetValue]
     unstable: frozenset[TopicPartition] = frozenset()
@@ -55,13 +65,14 @@ def make_restore(
     *,
     overwrites: bool = False,
     clamps: bool = False,
+    keeps: bool = False,
     is_done: Callable[[RestorePlan], bool] = lambda _: False,
 ) -> RestorePlan:
     """The restore of a source, judged by what the cluster says now.
 
     `overwrites` also puts back what has been committed since, `clamps` moves values into the log of their
-    partition. `is_done` returns whether a restore has been carried out to its end; the same rows are then another
-    restore. Refused when the cluster is another one.
+    partition, `keeps` keeps alive what is still as in the source. `is_done` returns whether a restore has been carried
+    out to its end; the same rows are then another restore. Refused when the cluster is another one.
     """
     identity = client.identity(may_hide_log=not source.basis.needs_log)
     if identity.cluster_id != source.cluster_id:
@@ -69,7 +80,9 @@ def make_restore(
             f"the values are of cluster {source.cluster_id}, this is {identity.cluster_id}", where=source.name
         )
     plain_because = None if source.basis.needs_log else NO_LOG
-    judge = judge_of(identity, overwrites=overwrites, clamps=clamps, plain_because=plain_because)
+    judge = judge_of(identity, overwrites=overwrites, clamps=clamps, keeps=keeps, plain_because=plain_because)
+    if keeps and judge.profile.expiry is Expiry.OWN_STAMP:
+        raise Refused("what keeps offsets alive was not tried on brokers before 2.1", fix="see docs/keep.md")
     topics = client.topics(sorted({topic for _, topic, _ in source.values}))
     rows = [
         row
@@ -81,6 +94,7 @@ def make_restore(
         source=source.name,
         overwrites=overwrites,
         clamps=clamps,
+        keeps=keeps,
         warnings=tuple(source.warnings),
         basis=source.basis,
         rows=tuple(in_order(rows)),
@@ -90,13 +104,21 @@ def make_restore(
     return plan
 
 
-def judge_of(identity: ClusterIdentity, *, overwrites: bool, clamps: bool, plain_because: str | None = None) -> "Judge":
+def judge_of(
+    identity: ClusterIdentity,
+    *,
+    overwrites: bool,
+    clamps: bool,
+    keeps: bool = False,
+    plain_because: str | None = None,
+) -> "Judge":
     """A judge by the rules of the release that the brokers run."""
     return Judge(
         profile=of_broker(identity.broker_version),
         log_partition_count=identity.partition_count,
         overwrites=overwrites,
         clamps=clamps,
+        keeps=keeps,
         plain_because=plain_because,
     )
 
@@ -123,6 +145,7 @@ def group_view(
         exists=now.exists,
         group_type=(now.group_type or "classic").capitalize(),
         state=state,
+        protocol_type=now.protocol_type or "",
         member_count=int(state != "Empty") if now.member_count is None else now.member_count,
         offsets={key: OffsetValue(*found.as_committed) for key, found in offsets.items() if found.error_code == 0},
         unstable=frozenset(key for key, found in unstable.items() if found.error_code == Error.UNSTABLE_OFFSET_COMMIT),
@@ -142,6 +165,7 @@ class Judge:
     log_partition_count: int
     overwrites: bool = False
     clamps: bool = False
+    keeps: bool = False
     plain_because: str | None = None
     max_metadata_length: int = MAX_METADATA_LENGTH
 
@@ -157,7 +181,9 @@ class Judge:
         now = group.offsets.get(key)
         within, moved = _within_log(then.value, topic.ranges.get(key[1]))
         what, error = _obstacle(group, key, then, topic, answer)
-        if now is not None and now in (then.value, within if self.clamps else then.value):
+        if self.keeps:
+            what, error = (what, error) if what else self._keep(group, then, now, moved)
+        elif now is not None and now in (then.value, within if self.clamps else then.value):
             what, error = What.SAME, None
         elif what is None and now is not None and not self.overwrites:
             what = What.NEWER_NOW
@@ -173,12 +199,32 @@ class Judge:
             what=what or (What.CLAMPED if self.clamps and moved else moved or What.RESTORE),
             then=then,
             now=now,
-            put=put if what is None else None,
+            put=put if what is None or what in KEPT else None,
             error=error,
             now_topic_id=topic.topic_id,
             log_start_offset=None if span is None else span[0],
             log_end_offset=None if span is None else span[1],
         )
+
+    def _keep(
+        self, group: GroupView, then: Then, now: OffsetValue | None, moved: What | None
+    ) -> tuple[What, str | None]:
+        """What keeps a value alive that nothing stands in the way of (docs/keep.md), or why it is left alone."""
+        if now is None:
+            return What.REFUSED, "it is gone by now: `sexton restore` puts it back"
+        if now != then.value:
+            return What.NEWER_NOW, None
+        if then.expire_timestamp_ms is not None:
+            return What.REFUSED, "a client chose when it expires"
+        if moved is not None:
+            return What.REFUSED, "it lies outside of the partition's log: there is nothing to read at it"
+        if group.group_type == "Classic" and group.protocol_type:
+            if group.protocol_type != CONSUMER:
+                return What.REFUSED, f"groups of protocol type {group.protocol_type} are not kept: see docs/keep.md"
+            return What.JOIN, None
+        if self.plain_because is not None:
+            return What.REFUSED, f"a newer commit could not be spared: {self.plain_because}"
+        return What.KEEP, None
 
     def _log_partition(self, group_id: str) -> int:
         """Where a group belongs; 0 for all where the number of log partitions is not shown."""

@@ -29,12 +29,15 @@ _HEAD = ("cluster_id", "source", "overwrites", "clamps", "occurrence", "warnings
 
 
 class What(StrEnum):
-    """What would happen to an offset. The first four would be written, nothing else would."""
+    """What would happen to an offset. The first six would be written, nothing else would: KEEP is the same value once
+    more, JOIN that a member joins the group and leaves it."""
 
     RESTORE = "restore"
     BELOW_LOG_START = "below_log_start"
     BEYOND_LOG_END = "beyond_log_end"
     CLAMPED = "clamped"
+    KEEP = "keep"
+    JOIN = "join"
     SAME = "same"
     NEWER_NOW = "newer_now"
     GROUP_HAS_MEMBERS = "group_has_members"
@@ -47,7 +50,8 @@ class What(StrEnum):
     REFUSED = "refused"
 
 
-WRITTEN = frozenset({What.RESTORE, What.BELOW_LOG_START, What.BEYOND_LOG_END, What.CLAMPED})
+KEPT = frozenset({What.KEEP, What.JOIN})
+WRITTEN = frozenset({What.RESTORE, What.BELOW_LOG_START, What.BEYOND_LOG_END, What.CLAMPED}) | KEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +138,15 @@ class RestorePlan:
     """What a restore would do, row by row, in the order of `in_order`.
 
     `source` is the name of a sources.Source. The same deletion may be restored more than once: `occurrence` counts the
-    restores of the same rows that are done, so that the next one has another id. `basis` is that of the source.
+    restores of the same rows that are done, so that the next one has another id. `basis` is that of the source. With
+    `keeps` it puts nothing back, but keeps alive what is there.
     """
 
     cluster_id: str
     source: str
     overwrites: bool = False
     clamps: bool = False
+    keeps: bool = False
     occurrence: int = 0
     warnings: tuple[str, ...] = ()
     basis: Basis = BY_LOG
@@ -168,6 +174,7 @@ class RestorePlan:
             "format": FORMAT,
             "kind": "restore",
             **{name: getattr(self, name) for name in _HEAD},
+            **({"keeps": True} if self.keeps else {}),
             **self.basis.about,
         }
         return b"".join(map(_line, [head, *(row.to_row() for row in self.rows)]))
@@ -181,6 +188,7 @@ class RestorePlan:
         fields = {name: head[name] for name in _HEAD}
         fields["warnings"] = tuple(fields["warnings"])
         fields["basis"] = basis_of(head)
+        fields["keeps"] = head.get("keeps", False)
         found = cls(**fields, rows=tuple(map(RestoreRow.from_row, rows)))
         if list(found.rows) != in_order(found.rows) or found.to_bytes() != data:
             raise ValueError("not written as a restore is")

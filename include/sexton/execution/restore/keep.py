@@ -1,0 +1,73 @@
+"""What falls due at the broker though a hold keeps it alive: the values of a restore that puts back what is there.
+
+Due is judged from a run, which may be older than the cluster: what was committed since is found to be so by the diff.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sexton.analysis.forecast_result import RunTables
+from sexton.coordinator.offsets import OffsetKey
+from sexton.execution.restore.restore_plan import OffsetValue, Then
+from sexton.execution.restore.sources import Source
+from sexton.policy import Policy
+from sexton.policy.durations import duration_text
+
+_KEY = ("log_partition", "group_id", "topic", "partition")
+_VERDICT = (*_KEY, "policy_verdict", "policy_rule", "broker_expires_at_ms")
+
+
+def due_under_holds(
+    tables: RunTables,
+    policy: Policy,
+    *,
+    before_ms: int,
+    now_ms: int,
+    kept_commits: Mapping[tuple[OffsetKey, int | None], int],
+) -> Source:
+    """The offsets under a hold with `keep` that the broker expires before an instant.
+
+    A hold that keeps for a while counts it from the last commit of a client, which `kept_commits` (ledger) has where
+    the last one is ours. What it no longer keeps is counted in a warning.
+    """
+    holds = {hold.name: hold for hold in policy.holds if hold.keep_ms is not None}
+    verdicts = tables.read("offset_verdicts", _VERDICT)
+    is_held = pc.and_(
+        pc.equal(verdicts["policy_verdict"], "hold"), pc.less(verdicts["broker_expires_at_ms"], before_ms)
+    )
+    is_kept = pc.is_in(verdicts["policy_rule"], value_set=pa.array([*holds], pa.string()))
+    due = verdicts.filter(pc.fill_null(pc.and_(is_held, is_kept), fill_value=False))
+    rule_of = {tuple(row[name] for name in _KEY): row["policy_rule"] for row in due.to_pylist()}
+    committed = tables.read("committed_offsets")
+    of_due = pc.is_in(committed["group_id"], value_set=due["group_id"].combine_chunks())
+    values: dict[OffsetKey, Then] = {}
+    ended: Counter[str] = Counter()
+    for row in committed.filter(of_due).to_pylist():
+        rule = rule_of.get(tuple(row[name] for name in _KEY))
+        if rule is None:
+            continue
+        key, hold = (row["group_id"], row["topic"], row["partition"]), holds[rule]
+        committed_ms = kept_commits.get((key, row["log_offset"]), row["commit_timestamp_ms"])
+        until_ms = hold.keeps_until_ms(committed_ms)
+        if until_ms is None or now_ms >= until_ms:
+            ended[hold.name] += 1
+            continue
+        values[key] = Then(
+            value=OffsetValue(row["committed_offset"], row["leader_epoch"], row["metadata"]),
+            commit_timestamp_ms=committed_ms,
+            expire_timestamp_ms=row["expire_timestamp_ms"],
+            topic_id=row["topic_id"],
+        )
+    return Source(
+        name=f"policy {policy.sha256}",
+        cluster_id=tables.row["cluster_id"],
+        values=values,
+        warnings=[
+            f"{count} offsets fall due and are kept no longer: hold {name} keeps them for "
+            f"{duration_text(holds[name].keep_ms or 0)} after the last commit"
+            for name, count in sorted(ended.items())
+        ],
+    )

@@ -91,7 +91,7 @@ def test_an_archive_is_rehearsed(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (("--to", "5.0", *CLEANED), "not the coordinator of Kafka 5.0"),
         (("--to", "4.x", *CLEANED), "not a release"),
         (("--to", "4.3.1"), "give one of --segments"),
-        (("--to", "4.3.1", "--profile", "group_coordinator", *CLEANED), "--from"),
+        (("--to", "4.3.1", "--profile", "group_coordinator", *CLEANED), "No such option: --profile"),
     ],
 )
 def test_what_is_refused(argv: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,7 +67,7 @@ def with_snapshot(log: L, cluster: ClusterInput, *, quiet: bool) -> L:
         archive=archive_uri(log.archive),
         bytes_per_second=settings().fetch_bytes_per_second or None,
     )
-    with engine_here("sexton lag", quiet=quiet) as engine:
+    with engine_here("sexton snapshot", quiet=quiet) as engine:
         taken = snapshot_log.run(engine, request, now_ms=now_ms)
     return replace(log, archive=request.archive, cluster_id=taken.cluster_id)
 

@@ -4,6 +4,7 @@ import json as jsonlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import (
     AUTO_PROFILE,
@@ -53,7 +54,7 @@ def rehearse(
         Path | None, option("--out DIR", "Write rehearsal.html and rehearsal.json into this folder.", OUTPUT)
     ] = None,
     limit: ShownRows = DEFAULT_ROWS,
-    log: LogInput,
+    log: Annotated[LogInput, Without({"profile"})],
     json: Json = False,
 ) -> int:
     """Rehearse an upgrade or a way back: what would another release do with this log?
@@ -76,8 +77,6 @@ def rehearse(
     from sexton.rehearsal.rehearse import rehearse as rehearsed
 
     new, known = profile_named(to, "--to"), None if old in (None, AUTO_PROFILE) else profile_named(old, "--from")
-    if log.profile is not None:
-        raise UsageError("a rehearsal has two releases", where="--profile", fix="give --from RELEASE")
     check_retention(retention_minutes)
     with working("Rehearsing", is_quiet=json):
         source, as_of_ms, proven = _source(log)

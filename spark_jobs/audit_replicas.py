@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from sexton.audits import audit_replicas
 from sexton.errors import UndecodableInput
-from sexton.job_requests import ReplicaRequest
+from sexton.job_params import ReplicaRequest
 from sexton.lake.catalog import open_lake
 from sexton.pipeline import job
 from sexton.runs.engine import Engine

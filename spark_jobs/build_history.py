@@ -1,6 +1,6 @@
 """build_history: runs of many instants of the archive, folded once and published together."""
 
-from sexton.job_requests import HistoryRequest
+from sexton.job_params import HistoryRequest
 from sexton.lake.catalog import open_lake
 from sexton.pipeline import build_history, job
 from sexton.policy import read_policy

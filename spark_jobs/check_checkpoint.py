@@ -4,7 +4,7 @@ A cluster is due when its last successful check is SEXTON_MAINTENANCE_CHECKPOINT
 code 3 where the checkpoint and the replay differ.
 """
 
-from sexton.job_requests import ArchiveRequest
+from sexton.job_params import ArchiveRequest
 from sexton.maintenance import check_checkpoint
 from sexton.pipeline import job
 from sexton.runs.engine import Engine

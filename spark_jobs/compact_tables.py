@@ -6,7 +6,7 @@ Without --delete the job rewrites small files and only reports what it would rem
 
 from dataclasses import asdict
 
-from sexton.job_requests import CleanupRequest
+from sexton.job_params import CleanupRequest
 from sexton.lake.catalog import open_lake
 from sexton.maintenance import compact_tables, run_folders
 from sexton.pipeline import job

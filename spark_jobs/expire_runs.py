@@ -6,7 +6,7 @@ reports what it would remove.
 
 from dataclasses import asdict
 
-from sexton.job_requests import ExpireRequest
+from sexton.job_params import ExpireRequest
 from sexton.lake.catalog import open_lake
 from sexton.maintenance import expire_runs
 from sexton.maintenance.run_retention import RunRetention

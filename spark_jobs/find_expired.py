@@ -1,6 +1,6 @@
 """find_expired: write a verdict for every offset: whether and when the broker and a policy expire it, and why."""
 
-from sexton.job_requests import JudgeRequest
+from sexton.job_params import JudgeRequest
 from sexton.pipeline import find_expired, job
 from sexton.policy import read_policy
 from sexton.runs.folder import RunFolder

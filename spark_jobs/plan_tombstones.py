@@ -1,6 +1,6 @@
 """plan_tombstones: write the tombstones of expired offsets as a plan with its page. Nothing is written to Kafka."""
 
-from sexton.job_requests import JobRequest
+from sexton.job_params import JobRequest
 from sexton.pipeline import job, plan_tombstones
 from sexton.report.plan_page import render_plan
 from sexton.runs.folder import RunFolder

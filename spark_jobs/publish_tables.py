@@ -1,7 +1,7 @@
 """publish_tables: publish a run's checked branch table by table, the row in `runs` last."""
 
 from sexton.audits.due_audits import announce
-from sexton.job_requests import PublishRequest
+from sexton.job_params import PublishRequest
 from sexton.lake.catalog import open_lake
 from sexton.pipeline import job, publish_tables
 from sexton.pipeline.validate_tables import failed_count

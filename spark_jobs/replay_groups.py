@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from sexton.errors import UsageError
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.maintenance.check_checkpoint import compare_checkpoint
 from sexton.pipeline import job, replay_groups
 from sexton.runs.folder import RunFolder, snapshot_cluster

@@ -7,7 +7,7 @@ import threading
 
 import pyspark.sql  # noqa: F401  # before two threads import it: its modules import one another
 
-from sexton.job_requests import ValidateRequest
+from sexton.job_params import ValidateRequest
 from sexton.pipeline import job, validate_tables
 from sexton.quality.spark_checks import load_library
 from sexton.report import write_report

@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict
 
 from sexton.errors import DataQualityFailure, UsageError
-from sexton.job_requests import VerifyRequest
+from sexton.job_params import VerifyRequest
 from sexton.maintenance import verify
 from sexton.pipeline import job
 from sexton.runs.folder import RunFolder

@@ -4,7 +4,7 @@ import pytest
 
 from sexton import cli
 from sexton.errors import UsageError
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.numbers import ranges_text, whole_number
 from sexton.pipeline import job
 from sexton.settings import settings

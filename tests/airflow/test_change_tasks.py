@@ -25,7 +25,7 @@ from sexton.airflow.alerts import AlertOnFailure
 from sexton.airflow.approval import Approval
 from sexton.airflow.change_tasks import ApplyPlan, ApplyRestore, NotifyOutcome, PreviewPlan, PreviewRestore
 from sexton.airflow.commands import Command, CommandFailed, CommandRefused, Done, printable
-from sexton.report.approval_question import PLAN_QUESTIONS, RESTORE_QUESTION
+from sexton.report.approval_page import PLAN_QUESTIONS, RESTORE_QUESTION
 from sexton.settings import Settings
 
 PLAN_ID, PLAN_SHA256, RESTORE_ID = "a" * 64, "b" * 64, "c" * 64

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from pyarrow import fs
 
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.kernels.warm_up import warm_up
 from sexton.log.framing import POSITION, frames
 from sexton.log.segment import Segment, list_segments

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.kernels.warm_up import warm_up
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups
 from sexton.runs.folder import RunFolder

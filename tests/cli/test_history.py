@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sexton.cli import main
-from sexton.job_requests import HistoryRequest
+from sexton.job_params import HistoryRequest
 from sexton.pipeline import build_history
 from sexton.pipeline.build_history import History
 from sexton.settings import settings

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs as pafs
 
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.pipeline.standalone import make_plan
 from sexton.plans.read_plan import read_plan
 from sexton.quality import duckdb_checks

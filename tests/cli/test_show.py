@@ -12,7 +12,7 @@ from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, Rest
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import own_plan, plan_folder
 from sexton.plans.write_plan import keep_plan
-from sexton.report.approval_question import PLAN_QUESTIONS
+from sexton.report.approval_page import PLAN_QUESTIONS
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine
 from tests.archived import CLUSTER

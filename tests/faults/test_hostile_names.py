@@ -27,12 +27,12 @@ from sexton.airflow.notifiers import Message, Sink, notifier_of
 from sexton.airflow.runs import run_folder
 from sexton.errors import Refused, printable
 from sexton.execution.restore.restore_plan import read_restore
-from sexton.job_requests import JobRequest
+from sexton.job_params import JobRequest
 from sexton.lake.read import published_runs, read_published
 from sexton.pipeline import job
 from sexton.quality import spark_checks
 from sexton.quality.suites import suites_of
-from sexton.report.approval_question import plan_text, restore_text
+from sexton.report.approval_page import plan_text, restore_text
 from sexton.report.names import visible
 from sexton.report.plan_page import render_plan
 from sexton.report.run_page import render_page

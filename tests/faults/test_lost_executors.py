@@ -25,7 +25,7 @@ import pytest
 from sexton.lake.catalog import open_lake
 from sexton.lake.read import published_runs, read_published
 from sexton.pipeline import find_expired, plan_tombstones, publish_tables, replay_groups, validate_tables
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from tests.lake_session import check_by_duckdb

@@ -17,7 +17,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from sexton import cli, doctor
-from sexton.job_requests import REQUESTS
+from sexton.job_params import REQUESTS
 from sexton.kafka.session import ClusterSession
 from sexton.lake.catalog import Lake, open_lake
 from sexton.pipeline import job

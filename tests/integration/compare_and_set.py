@@ -29,7 +29,7 @@ from sexton.execution.restore.diff import make_restore
 from sexton.execution.restore.restore_plan import OffsetValue, Then
 from sexton.execution.restore.sources import Source
 from sexton.java import JavaHome, find_java
-from sexton.job_requests import now_ms
+from sexton.job_params import now_ms
 from sexton.kafka import jars as pinned
 from sexton.kafka import offset_transactions
 from sexton.kafka.admin import commit_offsets, delete_offsets

@@ -17,7 +17,7 @@ from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import AskedPartition, fetch
 from sexton.coordinator.api.listing import listed_group
 from sexton.java import JavaHome
-from sexton.job_requests import now_ms
+from sexton.job_params import now_ms
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.log.batch import Record, read_records

@@ -28,7 +28,7 @@ from sexton.execution.engine import Clocks
 from sexton.execution.kafka_admin import connected
 from sexton.execution.status import PlanStatus
 from sexton.java import JavaHome
-from sexton.job_requests import now_ms
+from sexton.job_params import now_ms
 from sexton.kafka.admin_snapshot import snapshot_group
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import NotAllowed

@@ -29,7 +29,7 @@ from confluent_kafka.admin import AdminClient
 from pyarrow import fs as pafs
 
 from sexton.airflow.runs import run_folder
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.kafka import jars
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets

@@ -19,7 +19,7 @@ from confluent_kafka import TopicPartition
 from pyarrow import fs as pafs
 
 from sexton.java import JavaHome
-from sexton.job_requests import now_ms
+from sexton.job_params import now_ms
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.lake.read import published_runs, read_published
 from sexton.ledger.ledger import Ledger

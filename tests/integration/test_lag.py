@@ -17,7 +17,7 @@ from confluent_kafka.admin import NewTopic
 
 from sexton.cli import main
 from sexton.java import JavaHome
-from sexton.job_requests import now_ms
+from sexton.job_params import now_ms
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.lag.measure_lag import measure

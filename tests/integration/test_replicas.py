@@ -22,7 +22,7 @@ from sexton.audits.audit_replicas import ReplicaRequest
 from sexton.cli import main
 from sexton.errors import Refused
 from sexton.java import JavaHome
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.kafka.replicas import ReplicaFault, ReplicaProbe, ReplicaReader, describe_replicas, probe_replicas
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.lake.read import load

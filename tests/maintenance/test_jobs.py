@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from sexton.figures import DAY_MS
-from sexton.job_requests import REQUESTS
+from sexton.job_params import REQUESTS
 from sexton.lake.catalog import Lake
 from sexton.maintenance.compact_tables import CompactedTables
 from sexton.maintenance.group_answers import AnswerDifference

@@ -10,7 +10,7 @@ from sexton.analysis.forecast_result import FolderTables
 from sexton.archive.admin_snapshots import AdminSnapshots
 from sexton.errors import NoCoverage
 from sexton.history.published_story import published_story
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.lake.catalog import Lake
 from sexton.lake.read import published_runs, read_published
 from sexton.pipeline import find_expired, plan_tombstones, publish_tables, replay_groups, validate_tables

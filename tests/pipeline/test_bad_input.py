@@ -8,7 +8,7 @@ import pytest
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import NoCoverage, UsageError
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.log import codec as codecs
 from sexton.log.batch import encode_batch
 from sexton.pipeline.standalone import run_audit

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton.errors import DataQualityFailure
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.maintenance.check_checkpoint import compare_checkpoint
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.plans.read_plan import own_plan

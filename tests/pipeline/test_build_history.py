@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from sexton.archive.folder import Folder
 from sexton.errors import DataQualityFailure, UsageError
-from sexton.job_requests import HistoryRequest, ReplayRequest
+from sexton.job_params import HistoryRequest, ReplayRequest
 from sexton.lake import branch, publish
 from sexton.lake.catalog import Lake
 from sexton.lake.read import load, published_runs, read_published

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.pipeline import find_expired, replay_groups
 from sexton.pipeline.standalone import run_audit
 from sexton.policy import Policy, parse_policy

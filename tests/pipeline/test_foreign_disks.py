@@ -10,7 +10,7 @@ from pyarrow import fs as pafs
 from sexton import cli
 from sexton.archive.lineages import OWN_FOLDERS, topic_folder
 from sexton.errors import NoCoverage, UsageError
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.log.segment import file_bytes, list_segments
 from sexton.pipeline import import_log, replay_groups
 from sexton.pipeline.import_log import ImportRequest
@@ -26,7 +26,7 @@ import os, sys
 from pathlib import Path
 from sexton.errors import UsageError
 from sexton.pipeline import replay_groups
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.runs import fold_log
 from sexton.runs.folder import RunFolder
 from sexton.runs.engine import Engine

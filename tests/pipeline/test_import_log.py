@@ -12,7 +12,7 @@ from sexton.archive.cluster_metadata import ClusterMetadata, newest_metadata, wr
 from sexton.archive.lineages import list_lineages
 from sexton.archive.verify import verify
 from sexton.errors import NoCoverage, Refused, UsageError
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.log.message_set import encode_message_set
 from sexton.pipeline import import_log, replay_groups
 from sexton.pipeline.import_log import Imported, ImportRequest

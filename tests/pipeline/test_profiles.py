@@ -10,7 +10,7 @@ import pytest
 from sexton.coordinator import profiles
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profiles import profile_of
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.log.batch import encode_batch
 from sexton.log.message_set import encode_message_set
 from sexton.pipeline import replay_groups

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from sexton.errors import DataQualityFailure
-from sexton.job_requests import REQUESTS
+from sexton.job_params import REQUESTS
 from sexton.pipeline import job, validate_tables
 from sexton.quality.expectation import ExpectationResult
 from tests.pipeline.test_validate_publish import PLAN_A_KEPT_OFFSET, fill, load_job

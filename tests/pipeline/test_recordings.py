@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.log.batch import Batch, read_batches, read_records
 from sexton.pipeline import replay_groups
 from sexton.pipeline.standalone import run_audit

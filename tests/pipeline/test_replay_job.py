@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sexton.job_requests import REQUESTS
+from sexton.job_params import REQUESTS
 from sexton.pipeline import job
 from tests.archived import Archive
 from tests.jobs import load_job

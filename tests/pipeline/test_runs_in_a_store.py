@@ -8,7 +8,7 @@ import pytest
 
 from sexton.airflow.runs import read_outcome, remove_outcome
 from sexton.archive.folder import Folder, filesystem
-from sexton.job_requests import JobRequest, ReplayRequest
+from sexton.job_params import JobRequest, ReplayRequest
 from sexton.maintenance import run_folders
 from sexton.maintenance.run_folders import OldRunFolders
 from sexton.pipeline import find_expired, job, plan_tombstones, replay_groups, validate_tables

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest
 
 from sexton.errors import BrokerError, Refused, UsageError
-from sexton.job_requests import SnapshotRequest
+from sexton.job_params import SnapshotRequest
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import TransientError
 from sexton.pipeline import fetch_log, job, snapshot_log

@@ -12,7 +12,7 @@ import pytest
 
 from sexton.archive.folder import Folder
 from sexton.errors import DataQualityFailure
-from sexton.job_requests import REQUESTS
+from sexton.job_params import REQUESTS
 from sexton.lake.append import replace_rows
 from sexton.lake.branch import RunKey, ensure_tables
 from sexton.lake.catalog import Lake

@@ -15,7 +15,7 @@ from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.tombstones import group_tombstones
 from sexton.quality.declared_expectations import CHECKED_TABLES
-from sexton.quality.relations import CheckedRun
+from sexton.quality.queried_views import CheckedRun
 from sexton.quality.suites import suites_of
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, plan, under_block

@@ -7,7 +7,7 @@ import pytest
 
 from sexton.quality import duckdb_checks
 from sexton.quality.laws import AUDIT_LAWS
-from sexton.quality.relations import CheckedRun
+from sexton.quality.queried_views import CheckedRun
 from sexton.quality.suites import audit_suites, shape
 from sexton.tables import COMMITTED_OFFSETS, TIME_LAG, Table
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sexton.pipeline.validate_tables import CONF_FOR_FEW_ROWS
 from sexton.quality.expectation import Expectation, ExpectationResult
 from sexton.quality.laws import CHANGE_LAWS
-from sexton.quality.relations import CheckedRun
+from sexton.quality.queried_views import CheckedRun
 from sexton.quality.spark_checks import check, count_broken, create_views, frame
 from sexton.quality.suites import suites_of
 from sexton.runs.engine import session_conf, spark_session

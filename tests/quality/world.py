@@ -18,7 +18,7 @@ from sexton.quality.declared_expectations import checked_tables
 from sexton.quality.duckdb_checks import check
 from sexton.quality.expectation import NOT_MEASURED, Expectation, ExpectationResult
 from sexton.quality.proofs import proven
-from sexton.quality.relations import CheckedRun
+from sexton.quality.queried_views import CheckedRun
 from sexton.quality.suites import Shapes, Suites, shape, suites_of
 from sexton.runs.folder import SHARDED
 from sexton.tables import FATES, TABLES

@@ -107,7 +107,7 @@ JOB = """\
 import sys, time
 from pathlib import Path
 from sexton.pipeline import job
-from sexton.job_requests import JobRequest
+from sexton.job_params import JobRequest
 from sexton.runs.engine import Engine
 
 def beat(place):

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sexton.coordinator.api.topics import Topics
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.pipeline.standalone import run_audit
 from sexton.records.uuids import parse_kafka_uuid
 from sexton.runs.folder import RunRecord

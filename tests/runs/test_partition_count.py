@@ -7,7 +7,7 @@ import pytest
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import NoCoverage, UsageError
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.pipeline import plan_tombstones
 from sexton.pipeline.standalone import judged_run
 from sexton.runs.folder import RunFolder, RunRecord

@@ -15,7 +15,7 @@ import pytest
 
 from sexton.archive.folder import Folder
 from sexton.errors import SextonError, UsageError
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.pipeline.standalone import run_audit
 from sexton.runs import processes as local
 from sexton.runs.engine import Engine, Exchange

@@ -11,7 +11,7 @@ from sexton.archive.cluster_metadata import ClusterMetadata, LogPartitionMetadat
 from sexton.archive.manifest import Lineage
 from sexton.archive.writer import write_segment
 from sexton.coordinator.partitioner import partition_of
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.pipeline.replay_groups import run as replay
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import SerialEngine

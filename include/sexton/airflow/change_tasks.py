@@ -6,7 +6,7 @@
 They run commands of `sexton` in a child process (commands.py). The previews use the reader's connection. The task that
 changes the cluster uses the applier's connection, which nothing else uses, and fails without it. It checks the approval
 again (consent.py), and so does its command. The texts that an approver reads come from `sexton show`
-(report/approval_question.py).
+(report/approval_page.py).
 """
 
 import time
@@ -33,7 +33,7 @@ from sexton.airflow.consent import (
     require_login,
 )
 from sexton.errors import printable
-from sexton.job_requests import DRY_RUN_SINK, LOG_SINK, ApplyTombstones, JobRequest, RestoreOffsets
+from sexton.job_params import DRY_RUN_SINK, LOG_SINK, ApplyTombstones, JobRequest, RestoreOffsets
 from sexton.settings import Cluster, settings
 
 APPROVAL_TASK = "approve"

@@ -1,10 +1,10 @@
-"""The trigger forms of all DAGs, from the requests of their tasks (sexton/job_requests.py)."""
+"""The trigger forms of all DAGs, from the requests of their tasks (sexton/job_params.py)."""
 
 from typing import Any
 
 from airflow.sdk import Param
 
-from sexton.job_requests import DESCRIBE, REQUESTS
+from sexton.job_params import DESCRIBE, REQUESTS
 from sexton.settings import Cluster, setting_of
 
 

@@ -50,7 +50,7 @@ from sexton.airflow.runs import has_file, read_outcome, remove_outcome, run_fold
 from sexton.airflow.warm_jobs import ForkedJob, is_warm
 from sexton.errors import EXIT_MEANINGS, DataQualityFailure, NoCoverage, Refused, UndecodableInput, UsageError
 from sexton.figures import ms_of
-from sexton.job_requests import REQUESTS, STAGES
+from sexton.job_params import REQUESTS, STAGES
 from sexton.process_id import TASK, host, process_id
 from sexton.settings import Cluster, environment, setting_of, settings, variable
 from sexton.uris import secrets_of, uri_without_login

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from airflow.listeners import hookimpl
 from airflow.providers.standard.hooks.subprocess import SubprocessHook, SubprocessResult
 
-from sexton.job_requests import STAGES
+from sexton.job_params import STAGES
 from sexton.settings import set_variables, settings
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from sexton.audits.publish_audit import publish_audit
 from sexton.figures import HOUR_MS
-from sexton.job_requests import LagRequest
+from sexton.job_params import LagRequest
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_cluster, require_cluster
 from sexton.lag.lag_growth import lag_growth, loses_at

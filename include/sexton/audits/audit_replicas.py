@@ -17,7 +17,7 @@ from sexton.audits.publish_audit import publish_audit
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.errors import NoCoverage
-from sexton.job_requests import ReplicaRequest
+from sexton.job_params import ReplicaRequest
 from sexton.kafka.replicas import describe_replicas
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import require_cluster

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sexton.audits.publish_audit import publish_audit
 from sexton.coordinator.profiles import profile_of
-from sexton.job_requests import SnapshotRequest, TransactionRequest
+from sexton.job_params import SnapshotRequest, TransactionRequest
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_cluster
 from sexton.lake.branch import RunKey

@@ -14,7 +14,7 @@ from sexton.lake.catalog import Lake
 from sexton.lake.read import partition_of
 from sexton.pipeline.validate_tables import conf_for
 from sexton.quality import duckdb_checks, spark_checks
-from sexton.quality.relations import CheckedRun
+from sexton.quality.queried_views import CheckedRun
 from sexton.quality.suites import audit_suites, shape
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder

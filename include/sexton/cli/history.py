@@ -85,7 +85,7 @@ def build(
     rules = read_policy_file(policy)
 
     from sexton.archive.folder import Folder
-    from sexton.job_requests import HistoryRequest
+    from sexton.job_params import HistoryRequest
     from sexton.lake.catalog import open_lake
     from sexton.pipeline import build_history
     from sexton.runs.processes import engine_of_task

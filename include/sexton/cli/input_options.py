@@ -34,7 +34,7 @@ from sexton.cli.progress import working
 from sexton.errors import UsageError
 
 if TYPE_CHECKING:
-    from sexton.job_requests import ReplayRequest
+    from sexton.job_params import ReplayRequest
     from sexton.runs.source import LogSource
     from sexton.views.coordinator_view import CoordinatorView
 
@@ -77,7 +77,7 @@ class LogInput:
 
     def request(self, as_of_ms: int | None, **more: Any) -> "ReplayRequest":
         """The log, read as of an instant; `more` are other fields of the request."""
-        from sexton.job_requests import ReplayRequest
+        from sexton.job_params import ReplayRequest
 
         return ReplayRequest(
             segments=_texts(self.segments),

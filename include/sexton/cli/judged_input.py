@@ -57,7 +57,7 @@ def replayed(
 
 def with_snapshot(log: L, cluster: ClusterInput, *, quiet: bool) -> L:
     """The archive, with a snapshot of now."""
-    from sexton.job_requests import SnapshotRequest
+    from sexton.job_params import SnapshotRequest
     from sexton.pipeline import snapshot_log
     from sexton.runs.processes import engine_here
     from sexton.settings import settings

@@ -31,7 +31,7 @@ def plan(
     sexton show plan 3f9c... --json | jq -r .sha256
     """
     from sexton.plans.read_plan import read_plan
-    from sexton.report.approval_question import PLAN_QUESTIONS, plan_text
+    from sexton.report.approval_page import PLAN_QUESTIONS, plan_text
     from sexton.report.meanings import beyond_broker_sentence, what_if_sentence
 
     fs, root = open_archive_uri(archive)
@@ -66,7 +66,7 @@ def restore(
     sexton show restore 9c41... --archive archive
     """
     from sexton.execution.restore.restore_plan import read_restore
-    from sexton.report.approval_question import RESTORE_QUESTION, restore_text
+    from sexton.report.approval_page import RESTORE_QUESTION, restore_text
 
     fs, root = open_archive_uri(archive)
     found = read_restore(fs, root, cluster_id, restore_id)

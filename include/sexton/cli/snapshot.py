@@ -50,7 +50,7 @@ def snapshot(
         )
     as_of_ms = parse_optional_instant(as_of, "--as-of")
 
-    from sexton.job_requests import SnapshotRequest
+    from sexton.job_params import SnapshotRequest
     from sexton.pipeline import archive_transactions, snapshot_log
     from sexton.runs.processes import engine_here
     from sexton.settings import settings

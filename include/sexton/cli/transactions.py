@@ -120,7 +120,7 @@ def _input(log: LogInput, cluster: ClusterInput, *, quiet: bool) -> Iterator[_In
     if log.is_log:
         yield _Input(log=log, config=cluster.client() if cluster.is_given else None)
         return
-    from sexton.job_requests import SnapshotRequest
+    from sexton.job_params import SnapshotRequest
     from sexton.kafka.failures import NotAllowed
     from sexton.pipeline import archive_transactions, snapshot_log
     from sexton.runs.processes import engine_here

@@ -10,5 +10,5 @@ cluster.
 
 Each task is a module with a function `run` that returns a small result, whose `alerts` are for people. A task deletes
 only with `deletes=True`; otherwise it reports what it would delete. task_state.py keeps what a task has to remember.
-The jobs are in spark_jobs/, and what they can be asked in sexton/job_requests.py.
+The jobs are in spark_jobs/, and what they can be asked in sexton/job_params.py.
 """

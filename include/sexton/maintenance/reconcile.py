@@ -16,7 +16,7 @@ from sexton.archive.cut_search import end_of, segments_between
 from sexton.archive.folder import filesystem
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.profiles import of_broker
-from sexton.job_requests import SnapshotRequest
+from sexton.job_params import SnapshotRequest
 from sexton.kafka.rights import hidden
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.maintenance.group_answers import AnswerDifference, LiveAnswers, ask, by_log, differences, kinds

@@ -7,7 +7,7 @@ and the refusal to join what does not continue hold for it as well.
 from collections.abc import Callable, Sequence
 
 from sexton.errors import UsageError
-from sexton.job_requests import SnapshotRequest
+from sexton.job_params import SnapshotRequest
 from sexton.kafka.failures import NotAllowed
 from sexton.kafka.replicas import probe_replicas
 from sexton.kafka.session import ClusterSession, Connect

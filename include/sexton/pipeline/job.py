@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 
 from sexton.distributions import require_fit
 from sexton.errors import SextonError, printable, printable_traceback
-from sexton.job_requests import INPUT, REQUESTS, JobRequest, Option
+from sexton.job_params import INPUT, REQUESTS, JobRequest, Option
 from sexton.numbers import whole_number
 from sexton.process_id import TASK, ProcessId, has_ended, host
 from sexton.runs.engine import Engine

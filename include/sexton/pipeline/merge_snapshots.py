@@ -19,7 +19,7 @@ from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
 from sexton.figures import MINUTE_MS
 from sexton.history.admin_difference import changes_of_snapshots
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.kernels.results import TOMBSTONE_SCHEMA
 from sexton.pipeline.run_record import retention_of, topic_partitions
 from sexton.runs.admin_tables import ONLY_PARTITION, tables_of

@@ -24,7 +24,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.failpoints import failpoint
 from sexton.figures import MINUTE_MS
 from sexton.history.interval import open_interval, write_changes
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.kernels import results
 from sexton.kernels.fold import PartialFold
 from sexton.pipeline import merge_snapshots

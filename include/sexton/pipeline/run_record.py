@@ -18,7 +18,7 @@ from sexton.coordinator.partitioner import unknown_count_text
 from sexton.coordinator.profile import AfterFailure, Profile
 from sexton.errors import NoCoverage, UsageError
 from sexton.figures import MINUTE_MS
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.numbers import ranges_text
 from sexton.runs.choose_profile import Choice
 from sexton.runs.fold_log import Merged

@@ -33,7 +33,7 @@ from sexton.archive.writer import ArchiveEnd, archive_ends
 from sexton.errors import UsageError
 from sexton.failpoints import failpoint
 from sexton.figures import HOUR_MS, MINUTE_MS
-from sexton.job_requests import SnapshotRequest
+from sexton.job_params import SnapshotRequest
 from sexton.kafka.collect_metadata import LogEnds, collect_metadata, log_ends
 from sexton.kafka.rights import may_read
 from sexton.kafka.session import ClusterSession, Connect, TransientError

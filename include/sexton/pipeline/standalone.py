@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sexton.archive.folder import filesystem
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import own_plan, plan_folder

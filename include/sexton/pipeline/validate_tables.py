@@ -23,7 +23,7 @@ from sexton.lake.read import branch_rows
 from sexton.quality import duckdb_checks, spark_checks
 from sexton.quality.declared_expectations import checked_tables
 from sexton.quality.expectation import Expectation, ExpectationResult
-from sexton.quality.relations import CheckedRun
+from sexton.quality.queried_views import CheckedRun
 from sexton.quality.suites import Shapes, read_expectations, shape, suites_of
 from sexton.runs.engine import SHUFFLE_PARTITIONS, Engine, session_conf
 from sexton.runs.fold_log import UNPACKED

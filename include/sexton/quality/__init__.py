@@ -4,8 +4,8 @@ Minimums, allowed values, keys and NULLs are declared with the columns, in sexto
 
 expectation.py            an expectation, and its result
 declared_expectations.py  expectations that follow from the declaration of a table
-laws.py                   laws between tables
-relations.py              what their SQL may read beside the tables
+laws.py                   laws: checks between tables
+queried_views.py          what their SQL may read beside the tables
 suites.py                 the expectations of a run, also those of users; tables that are not as declared
 duckdb_checks.py          checks with DuckDB, for `sexton audit`
 proofs.py                 what need not be asked, since order and footers of its files show it

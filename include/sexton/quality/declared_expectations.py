@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from sexton.quality.expectation import LOG_TABLES, Expectation, Rule
-from sexton.quality.relations import CheckedRun
+from sexton.quality.queried_views import CheckedRun
 from sexton.tables import SNAPSHOT_TABLES, Column, Severity, Table, interval_tables
 from sexton.tables.dq_results import DQ_RESULTS
 from sexton.tables.table import Origin, is_filled

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sexton.errors import SextonError
 from sexton.quality.expectation import MAX_SHOWN, Expectation, ExpectationResult, result_of
 from sexton.quality.proofs import proven
-from sexton.quality.relations import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups, relation_of
+from sexton.quality.queried_views import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups, relation_of
 from sexton.quality.suites import Shapes, Suites, needs, relations_in
 from sexton.tables import TABLES
 

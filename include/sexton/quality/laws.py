@@ -11,7 +11,7 @@ from sexton.coordinator.loading import HOLDS_NOTHING
 from sexton.policy.inputs import TIME_REASONS
 from sexton.quality.declared_expectations import rule
 from sexton.quality.expectation import LOG_TABLES, Expectation
-from sexton.quality.relations import KEY
+from sexton.quality.queried_views import KEY
 from sexton.tables import FATES, REPLICA_DIFFERENCES, Severity
 
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sexton.quality.expectation import Expectation
-from sexton.quality.relations import CheckedRun
+from sexton.quality.queried_views import CheckedRun
 from sexton.quality.suites import Suites
 from sexton.records import OFFSET_TYPES
 from sexton.verdicts.expiry import KEY, held_offsets

@@ -18,7 +18,7 @@ import pyarrow as pa
 from sexton.errors import printable
 from sexton.quality.data_docs import docs_config, write_docs
 from sexton.quality.expectation import MAX_SHOWN, Expectation, ExpectationResult, result_of
-from sexton.quality.relations import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups, relation_of
+from sexton.quality.queried_views import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups, relation_of
 from sexton.quality.suites import Shapes, Suites, needs
 from sexton.settings import set_variables
 from sexton.tables import TABLES

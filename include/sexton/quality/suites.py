@@ -12,7 +12,7 @@ from sexton.errors import UsageError
 from sexton.quality.declared_expectations import checked_tables, declared_expectations
 from sexton.quality.expectation import NOT_MEASURED, Expectation, ExpectationResult, result_of
 from sexton.quality.laws import AUDIT_LAWS, CHANGE_LAWS, LAWS
-from sexton.quality.relations import VIEWS, CheckedRun
+from sexton.quality.queried_views import VIEWS, CheckedRun
 from sexton.tables import TABLES, Column, Severity, Table
 from sexton.tables.table import is_filled
 

@@ -2,7 +2,7 @@
 
 run_page.py     report.html of a summary (run.html, charts.py); terminal.py: the same on a terminal
 rehearsal_page.py    rehearsal.html, a rehearsal of another release
-plan_page.py    plan.html, the page of a plan; approval_question.py: what people read before they approve
+plan_page.py    plan.html, the page of a plan; approval_page.py: what people read before they approve
 meanings.py     what the codes in the tables mean, and sentences about plans
 names.py        names made safe to show; templates.py: Jinja2
 

@@ -36,7 +36,7 @@ from sexton.topics import METADATA_TOPIC, OFFSETS_TOPIC
 from sexton.uris import uri_without_login
 
 if TYPE_CHECKING:
-    from sexton.job_requests import ReplayRequest
+    from sexton.job_params import ReplayRequest
 
 _OPTION, _TOPICS_FILE = "--partition-count", "the topics file"
 _EMPTY = "no segment in the folders of log partitions {}: they count as empty, as a broker would take them"

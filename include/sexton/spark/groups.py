@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from sexton.errors import UsageError
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.pipeline.replay_groups import STATE_TABLES, run
 from sexton.runs.choose_profile import AUTO
 from sexton.runs.folder import RunFolder

@@ -9,7 +9,7 @@ from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, St
 from sexton.coordinator.api.recorded_settings import Recorded
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.topics import Topics
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.runs.admin_tables import ONLY_PARTITION, tables_of, with_nulls
 from sexton.runs.choose_profile import choose
 from sexton.uris import uri_without_login

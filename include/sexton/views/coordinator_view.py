@@ -18,7 +18,7 @@ from sexton.numbers import ranges_text
 
 if TYPE_CHECKING:  # a view of a run needs no rules of expiry, nor what they load
     from sexton.coordinator.expiry import SweepBlock
-    from sexton.job_requests import ReplayRequest
+    from sexton.job_params import ReplayRequest
 
 AUTO = "auto"
 """The profile of a request for the one that the log or the archive proves; of a run its own."""

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.topics import Topics
 from sexton.coordinator.partitioner import unknown_count_text
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.runs.partition_count import partition_count
 from sexton.runs.source import LogSource, open_source
 from sexton.views.coordinator_view import CoordinatorView, LazyShards, missing_text

@@ -13,7 +13,7 @@ from sexton.coordinator.partitioner import unknown_count_text
 from sexton.coordinator.profile import AfterFailure
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import UsageError
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord
 from sexton.views.coordinator_view import AUTO, CoordinatorView, LazyShards, LoadedPartition, missing_text
 

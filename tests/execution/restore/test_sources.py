@@ -16,7 +16,7 @@ from sexton.errors import NoCoverage, Refused, UsageError
 from sexton.execution.restore.restore_plan import Then
 from sexton.execution.restore.selection import Selection
 from sexton.execution.restore.sources import RestoreRequest, of_archive, of_ledger, source_of
-from sexton.job_requests import ReplayRequest
+from sexton.job_params import ReplayRequest
 from sexton.ledger.entries import Intent, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
 from sexton.plans.read_plan import own_plan, read_plan

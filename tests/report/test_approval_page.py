@@ -5,7 +5,7 @@ from typing import Any
 
 from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, RestoreRow, Then, What
 from sexton.plans.plan import Plan
-from sexton.report.approval_question import GROUPS_SHOWN, OFFSETS_SHOWN, plan_text, restore_text, sentence_span, span
+from sexton.report.approval_page import GROUPS_SHOWN, OFFSETS_SHOWN, plan_text, restore_text, sentence_span, span
 from tests.html import harmless_markdown
 from tests.report.run_folder import HOSTILE_NAMES
 from tests.report.test_plan_page import PLAN_ID, plan_of

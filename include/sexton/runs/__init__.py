@@ -2,9 +2,9 @@
 
 source              the input of a run: segments or an archive
 folder              the run folder: where its tables are, and the run record
-engine              Spark, and what a job needs of it; processes: the same interface without Spark
+engine              starts Spark and spreads work over it; processes: the same interface without Spark
 fold_log            folds the log partitions of a source, from a checkpoint where one fits
-checkpoint          folds that are kept for the next run
+checkpoint          folds that are stored for the next run
 checkpoint_verify   whether runs can start from the checkpoints of an archive
 choose_profile      the release whose rules a log follows
 endless_load        where the load of a log partition never ends

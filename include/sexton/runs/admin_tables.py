@@ -1,7 +1,7 @@
 """Groups, members and committed_offsets from admin snapshots, as rows of their tables.
 
-A group is in the log partition that its id hashes to; where the number of log partitions is not shown, all are in
-ONLY_PARTITION. What only the bytes of the log show is no column here.
+A group belongs to the log partition that its id hashes to. If the number of log partitions is not visible, all groups
+are in ONLY_PARTITION. Columns that only the bytes of the log can fill are absent.
 """
 
 import numpy as np
@@ -19,18 +19,18 @@ from sexton.tables import TABLES
 
 ONLY_PARTITION = 0
 NOT_DESCRIBED = "Dead"
-"""State of a group that is listed and was not described: nothing of it expires."""
+"""State of a group that is listed but was not described: none of its offsets expires."""
 
 
 KINDS: list[type[SnapshotSeries]] = [AdminSnapshots]
-"""What can stand for the log, the first that answers."""
+"""Kinds of evidence that can replace the log; the first that answers is used."""
 
 
 def admin_snapshot_for(
     archive: str, *, cluster_id: str | None = None, as_of_ms: int | None
 ) -> tuple[SnapshotSeries, AdminSnapshot] | None:
-    """The admin snapshot that answers for an instant in place of the log, and its series: None without one, and where a
-    snapshot of the log is newer or answers for it."""
+    """The admin snapshot that answers for an instant in place of the log, with its series. None if there is no such
+    snapshot, or if a snapshot of the log is newer or answers for the instant."""
     fs, root = filesystem(archive)
     cluster = the_cluster(fs, root, cluster_id)
     for kind in KINDS if cluster is not None else ():
@@ -43,8 +43,8 @@ def admin_snapshot_for(
 
 
 def series_of(fs: pafs.FileSystem, root: str, cluster_id: str, coverage: object) -> SnapshotSeries:
-    """The admin snapshots of a cluster that runs, plans and ledgers name by their coverage; UsageError for one that is
-    none."""
+    """The admin snapshots of a cluster for the `coverage` that a run, plan or ledger recorded. UsageError if no admin
+    snapshots have this coverage."""
     for kind in KINDS:
         if kind.coverage == coverage:
             return kind(fs, root, cluster_id)
@@ -54,7 +54,7 @@ def series_of(fs: pafs.FileSystem, root: str, cluster_id: str, coverage: object)
 
 
 def tables_of(merged: MergedSnapshots) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """Groups, members and committed_offsets as their tables have them, without the columns of the run."""
+    """The tables groups, members and committed_offsets, without the columns of the run."""
     outcome = merged.groups.combine_chunks()
     count = merged.snapshot.metadata.partition_count or None
     homes = [None if count is None else partition_of(name, count) for name in outcome["group_id"].to_pylist()]
@@ -75,7 +75,7 @@ def tables_of(merged: MergedSnapshots) -> tuple[pa.Table, pa.Table, pa.Table]:
     groups = pa.table(
         {
             **{name: outcome[name] for name in ("group_id", "group_type", "protocol_type", "protocol")},
-            # What is listed and not described has members as far as anybody knows: nothing of it expires.
+            # A group that is listed but not described may have members: none of its offsets expires.
             "state": pc.fill_null(outcome["state"], NOT_DESCRIBED),
             "generation": outcome["group_epoch"],
             "empty_after_ms": outcome["empty_after_ms"],
@@ -99,7 +99,7 @@ def tables_of(merged: MergedSnapshots) -> tuple[pa.Table, pa.Table, pa.Table]:
 
 
 def with_nulls(table: str, rows: pa.Table) -> pa.Table:
-    """Rows of a table, completed by the declared columns that admin snapshots do not fill."""
+    """Rows of a table, with NULL in the declared columns that admin snapshots do not fill."""
     for column in TABLES[table].columns:
         if column.name not in rows.column_names:
             rows = rows.append_column(column.name, pa.nulls(rows.num_rows, column.type))

@@ -3,13 +3,13 @@
     <archive>/<cluster_id>/checkpoints/<topic_id>/<as_of_ms>-<run_id>/<shard>/<part of the fold>.parquet
                                                                      /checkpoint.json, written last
 
-A shard is a log partition, or a bucket of one that has very many keys (runs.folder.Shard, kernels.buckets).
+A shard is a log partition, or a bucket of a log partition with very many keys (runs.folder.Shard, kernels.buckets).
 
-A checkpoint is used only where everything agrees that a fold depends on: cluster, topic, the lineage of every log
-partition, a cut that is not after the one wanted, the profile, the form of a fold, the cap on inflated batches,
-and the SHA-256 of every file. Who may write to the archive can make these agree, so the fold itself is checked when it
-is read (kernels). Any other checkpoint is passed over, with a warning, for the next one before it, and in
-the end for a full replay: the result is the same.
+A checkpoint is used only if everything that a fold depends on agrees: cluster, topic, the lineage of every log
+partition, a cut that is not after the requested one, the profile, the format of a fold, the cap on inflated batches,
+and the SHA-256 of every file. Whoever can write to the archive can forge all of these, so the fold is also validated
+when it is read (kernels). A checkpoint that does not fit is skipped with a warning. The next older one is tried, and a
+full replay comes last: the result is the same.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ from sexton.runs.source import LogSource
 CHECKPOINTS_FOLDER = "checkpoints"
 MANIFEST = "checkpoint.json"
 RULES_OF_FOLDS = 4
-"""To be raised with every change of what a fold of the same bytes holds; its columns are compared anyway."""
+"""Version of the folding rules. Raise it whenever the same bytes fold differently; columns are compared anyway."""
 _MAX_TRIED = 50
 _NAME = re.compile(r"(\d{1,19})-(.+)")
 _FILE = re.compile(r"(\d{1,9})(-\d{4})?/[a-z_]+\.parquet")
@@ -51,7 +51,7 @@ _T = TypeVar("_T")
 
 
 class CheckpointManifest(BaseModel):
-    """What a checkpoint is of. `files` are SHA-256s by path below its folder, `sha256` is that of all of them."""
+    """Metadata of a checkpoint. `files` are SHA-256s by path below its folder, `sha256` covers all of them."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -71,13 +71,13 @@ class CheckpointManifest(BaseModel):
 
 
 class DamagedCheckpoint(SextonError):
-    """A fold of a checkpoint is not what a fold can be. `where` is the name of the checkpoint's folder."""
+    """A fold in a checkpoint is invalid. `where` is the name of the checkpoint's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartFold:
-    """The fold of one log partition of a checkpoint, in a folder for each bucket, of which `bounds` are as in
-    RunRecord.bounds; `name` is that of the checkpoint's folder."""
+    """The fold of one log partition in a checkpoint, one folder per bucket. `bounds` are as in RunRecord.bounds, `name`
+    is the name of the checkpoint's folder."""
 
     log_partition: int
     folders: Sequence[Folder]
@@ -86,24 +86,24 @@ class StartFold:
     name: str
 
     def read(self, profile: Profile, *, ids: GroupRange | None = None) -> PartialFold:
-        """The fold, or the bucket of it with the groups of a range.
+        """The fold, or its groups within the range `ids`.
 
-        DamagedCheckpoint when it is not one up to `cut` by `profile`.
+        DamagedCheckpoint if it is not a fold up to `cut` by `profile`.
         """
         ids = ids or GroupRange()
         first, *others = shards_of(self.log_partition, self.bounds)
         if not others:
             return bucket_of(self._read(first, profile), ids)
         rest = rest_of(self._read(first, profile, without_groups=True), is_first=ids.is_first)
-        if ids.is_first:  # which has the counts of all
+        if ids.is_first:  # the first bucket also has the counters of all
             rest = with_groups(rest, (self._read(each, profile, without_groups=True).state for each in others))
         some = zip(ranges_of(self.bounds), [first, *others], strict=True)
         return with_groups(rest, (groups_of(self._read(each, profile), ids) for own, each in some if own.overlaps(ids)))
 
     def groups_by_id(self, *, most_rows: int) -> list[tuple[str | None, int]]:
-        """Group ids, one for about every `most_rows` keys, and how many keys there are from each to the next.
+        """(group id, number of keys from it up to the next id), with about `most_rows` keys each.
 
-        Reckoned as if all groups of a bucket had equally many. DamagedCheckpoint when a file is not as it was written.
+        Estimated as if all groups of a bucket had equally many. DamagedCheckpoint if a file is missing or has changed.
         """
         found: list[tuple[str | None, int]] = []
         for shard in shards_of(self.log_partition, self.bounds):
@@ -130,7 +130,7 @@ class StartFold:
             fold = PartialFold.read_parquet(self._folder(shard), without_groups=without_groups)
         except DamagedFold as error:
             raise self._damaged(shard, f"{error.where}.parquet: {error.message}") from None
-        except (UsageError, OSError) as error:  # not as it was written, or not there
+        except (UsageError, OSError) as error:  # changed or missing
             raise self._damaged(shard, str(error)) from None
         found = (fold.profile.text, fold.cut, fold.is_prefix)
         if found != (profile.text, self.cut, True):
@@ -143,10 +143,10 @@ class StartFold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """A checkpoint to go on from: its files are in `folder`, and `positions` say up to where it reaches.
+    """A checkpoint to continue from: its files are in `folder`, `positions` are the cuts that it reaches.
 
-    `name` is that of its folder in the archive. `hashes` are the SHA-256s of its manifest, by file, which what is read
-    must have; None for a fold of the same run.
+    `name` is the name of its folder in the archive. `hashes` are the SHA-256s that its files must have, from its
+    manifest; None for a fold of the same run.
     """
 
     as_of_ms: int
@@ -158,7 +158,7 @@ class Base:
 
     @classmethod
     def of(cls, manifest: CheckpointManifest, folder: Folder, name: str) -> "Base":
-        """The published checkpoint in a folder of that name."""
+        """The published checkpoint in `folder`, which the archive calls `name`."""
         return cls(
             as_of_ms=manifest.as_of_ms,
             name=name,
@@ -170,11 +170,11 @@ class Base:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its files."""
+        """Size of its Parquet files."""
         return sum(size for name, size in self.folder.sizes().items() if name.endswith(".parquet"))
 
     def fold(self, log_partition: int) -> StartFold | None:
-        """The fold of a log partition; None where it had none yet."""
+        """The fold of a log partition; None if the checkpoint does not contain it."""
         if (position := self.positions.get(log_partition)) is None:
             return None
         bounds = self.bounds.get(log_partition, ())
@@ -197,20 +197,20 @@ class Base:
 
 
 def fold_format() -> str:
-    """What a fold looks like in this release: the columns of its tables, and the rules by which it is made."""
+    """The format of a fold in this release: the columns of its tables, and the version of the folding rules."""
     tables = unpack(PartialFold.empty(is_prefix=True).to_bytes())
     columns = "\n".join(f"{name}: {table.schema.to_string()}" for name, table in sorted(tables.items()))
     return f"{RULES_OF_FOLDS}-{hashlib.sha256(columns.encode()).hexdigest()[:16]}"
 
 
 def folder_of(root: str, cluster_id: str, topic_id: str) -> str:
-    """Where the checkpoints of a topic are; UsageError when an id cannot name a folder."""
+    """The folder of a topic's checkpoints; UsageError if an id cannot name a folder."""
     cluster, topic = safe_name(cluster_id, what="cluster id"), safe_name(topic_id, what="topic id")
     return f"{root.rstrip('/')}/{cluster}/{CHECKPOINTS_FOLDER}/{topic}"
 
 
 def checkpoint_folders(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str) -> list[tuple[int, str]]:
-    """(as_of_ms, folder) of everything that may be a checkpoint of a topic, newest instant first."""
+    """(as_of_ms, folder) of each folder that may be a checkpoint of a topic, newest instant first."""
     folder = folder_of(root, cluster_id, topic_id)
     found = [
         (int(name[1]), f"{folder}/{name[0]}") for text in child_folders(fs, folder) if (name := _NAME.fullmatch(text))
@@ -219,14 +219,14 @@ def checkpoint_folders(fs: pafs.FileSystem, root: str, *, cluster_id: str, topic
 
 
 def read_manifest(fs: pafs.FileSystem, folder: str) -> CheckpointManifest:
-    """What the checkpoint in a folder is of; UsageError when it is none, as when its writer died."""
+    """The manifest of the checkpoint in a folder; UsageError without a valid one, such as after its writer died."""
     return read_record(fs, f"{folder}/{MANIFEST}", CheckpointManifest, what="a checkpoint")
 
 
 def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> str:
-    """Keep the fold of a published run of an archive; its folder there. What is kept already is left as it is.
+    """Store the fold of a published run in its archive; return its folder. An existing checkpoint is not replaced.
 
-    SextonError when the fold is not the one that the run was published with.
+    SextonError if the fold differs from the fold that the run was published with.
     """
     fs, root = filesystem(archive)
     assert record.checkpoint_sha256 is not None, "a replay hashes what it leaves"
@@ -235,7 +235,7 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
     if is_there(fs, target):
         if read_manifest(fs, target).sha256 == record.checkpoint_sha256:
             return target
-        target += f".{record.checkpoint_sha256}"  # another attempt by the same name, such as `manual`
+        target += f".{record.checkpoint_sha256}"  # another attempt with the same run id, such as `manual`
         if is_there(fs, target):
             return target
     own = folder.sub("fold")
@@ -248,7 +248,7 @@ def publish_checkpoint(folder: RunFolder, record: RunRecord, archive: str) -> st
             file.write(data)
         fsync(fs, f"{target}/{name}")
         failpoint("checkpoint.between")
-    if files_sha256(files) != record.checkpoint_sha256:  # without a manifest what was copied does not exist
+    if files_sha256(files) != record.checkpoint_sha256:  # without a manifest the copied files do not count
         raise SextonError("the fold is not the one that the run was published with", where=own)
     failpoint("checkpoint.copied")
     manifest = CheckpointManifest(
@@ -277,10 +277,10 @@ def nearest(
     damaged: Mapping[str, str] = _NONE,
     known: Base | None = None,
 ) -> tuple[Base | None, list[str]]:
-    """The newest checkpoint at or before an instant from which `source` can be read on; warnings.
+    """(newest checkpoint at or before an instant from which `source` can continue, warnings).
 
-    None where there is none, or the profile does not go on from one. `damaged` are those that turned out so when they
-    were read, by the name of their folder, with what is wrong. One that is `known` comes before all that are published.
+    None if there is no such checkpoint, or if the profile cannot continue from one. `damaged` maps the folder names of
+    checkpoints that were found damaged to the reason. `known` is preferred to all published checkpoints.
     """
     warnings: list[str] = []
     if not (source.is_archive and profile.folds_in_slices):
@@ -306,7 +306,7 @@ def nearest(
 
 
 def doubt_of_positions(positions: Mapping[int, LogPosition], source: LogSource) -> str | None:
-    """Why nobody can read on in `source` from `positions`; None when one can."""
+    """Why `source` cannot be read on from `positions`; None if it can."""
     for part, position in positions.items():
         goal = source.positions.get(part)
         if goal is None:
@@ -321,21 +321,20 @@ def doubt_of_positions(positions: Mapping[int, LogPosition], source: LogSource) 
 
 
 def without_damaged(work: Callable[[Mapping[str, str]], _T]) -> _T:
-    """What `work` gives: it is given the checkpoints that it has found damaged so far (as `nearest` takes them), and
-    done again as long as it finds another."""
+    """The result of `work`, which gets the checkpoints found damaged so far (as `nearest` takes them). It is repeated
+    while it finds another one."""
     damaged: dict[str, str] = {}
     while True:
         try:
             return work(damaged)
         except DamagedCheckpoint as error:
-            if str(error.where) in damaged:  # it was to leave that one alone
+            if str(error.where) in damaged:  # it was to skip that one
                 raise
             damaged[str(error.where)] = error.message
 
 
 def odd_part(manifest: CheckpointManifest) -> str | None:
-    """A file that the manifest names and no fold has, or what is wrong with its division of log partitions into
-    buckets; None where nothing is."""
+    """A file in the manifest that is not a file of a fold, or what is wrong with its buckets; None if all is well."""
     if odd := next((name for name in manifest.files if not _FILE.fullmatch(name)), None):
         return f"no file of a fold: {odd!r}"
     for part, bounds in manifest.bounds.items():
@@ -346,23 +345,23 @@ def odd_part(manifest: CheckpointManifest) -> str | None:
 
 
 def can_divide(profile: Profile) -> bool:
-    """Whether groups of a log partition can be judged apart: not where one cache has those of all log partitions."""
+    """Whether groups of a log partition can be judged separately: not if all log partitions share one cache."""
     return profile.folds_in_slices and profile.is_java
 
 
 def _name_of(run_id: str) -> str:
-    """A run id as part of a folder's name; no two share one."""
+    """A run id as part of a folder name; different ids give different names."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", run_id)[:_LONGEST_NAME]
     return name if name == run_id else f"{name}-{hashlib.sha256(run_id.encode()).hexdigest()}"
 
 
 def is_there(fs: pafs.FileSystem, folder: str) -> bool:
-    """Whether a folder holds a checkpoint that its writer has finished."""
+    """Whether a folder has a finished checkpoint."""
     return is_file(fs, f"{folder}/{MANIFEST}")
 
 
 def _doubt(manifest: CheckpointManifest, source: LogSource, profile: Profile, cap_bytes: int) -> str | None:
-    """Why a run of `source` cannot go on from a checkpoint; None when it can."""
+    """Why a run of `source` cannot continue from a checkpoint; None if it can."""
     found: Mapping[str, tuple[object, object]] = {
         "cluster": (manifest.cluster_id, source.cluster_id),
         "topic id": (manifest.topic_id, source.topic_id),

@@ -1,6 +1,6 @@
 """Checks that runs can start from an archive's checkpoints: manifests, SHA-256, and every fold as a run reads it.
 
-Of a checkpoint whose folds have another release's form only the files are compared: no run of this release reads it.
+If the folds have another release's format, only the files are compared: no run of this release reads such folds.
 Whether a fold agrees with the log is checked elsewhere (sexton.maintenance.check_checkpoint).
 """
 
@@ -32,9 +32,9 @@ from sexton.runs.folder import shards_of
 def verify_checkpoints(
     fs: pafs.FileSystem, root: str, *, cluster_id: str | None = None, subset: tuple[int, int] = (1, 1)
 ) -> tuple[int, list[Finding]]:
-    """How many checkpoints were read, of those that have a manifest, and what is wrong with them.
+    """(number of checkpoints read, findings). Checkpoints without a manifest are skipped.
 
-    `subset` (n, t) reads one part in t, as `archive.verify` does. An OSError of the store is a finding.
+    `subset` (n, t) reads one in t, as `archive.verify` does. An OSError of the store is a finding.
     """
     chosen = [folder for folder in _folders(fs, root, cluster_id) if is_in_subset(folder, root, subset)]
     return len(chosen), [finding for folder in chosen for finding in check(fs, folder)]
@@ -54,7 +54,7 @@ def check(fs: pafs.FileSystem, where: str) -> list[Finding]:
 
 
 def _folders(fs: pafs.FileSystem, root: str, cluster_id: str | None) -> Iterator[str]:
-    """The folders of checkpoints with a manifest, in order; of the others the writer died."""
+    """The folders of checkpoints with a manifest, in order. Without a manifest the writer died."""
     for cluster in clusters_of(fs, root, cluster_id):
         for topic in child_folders(fs, f"{root.rstrip('/')}/{cluster}/{CHECKPOINTS_FOLDER}"):
             folders = [folder for _, folder in checkpoint_folders(fs, root, cluster_id=cluster, topic_id=topic)]
@@ -69,7 +69,7 @@ def _wrong(manifest: CheckpointManifest, where: str, folder: Folder) -> Iterator
     if odd := odd_part(manifest):
         yield odd
         return
-    is_read = manifest.fold_format == fold_format()  # else a fold cannot be, but its bytes can
+    is_read = manifest.fold_format == fold_format()  # else only the bytes can be checked
     read = {str(one) for part in manifest.positions for one in shards_of(part, manifest.bounds.get(part, ()))}
     for file in manifest.files:
         if not is_read or file.partition("/")[0] not in read:

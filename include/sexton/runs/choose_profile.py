@@ -1,11 +1,11 @@
-"""Chooses the profile whose rules a run follows: the one asked for, or with `auto` the one that is proven.
+"""Chooses the profile whose rules a run follows: the requested one, or with `auto` the proven one.
 
 Proof is the recorded broker's version, a record that only a newer coordinator writes, a log without a batch of the
-newest record format, or what else excludes all coordinators but one (release_bounds). Otherwise it is open, because 2.x
-and 4.0 can write the same log. Then the newest rules apply that can be, with the longer of Kafka's default retentions:
-a warning says so, and no plan is kept that could be applied. A profile that was asked for is used as it is; where the
-log or the recorded broker contradicts it, every command says so. Brokers of 3.8 and 3.9 have either coordinator:
-records of consumer groups in their log prove the new one.
+newest record format, or anything else that leaves a single coordinator (release_bounds). Without proof the choice stays
+open, because 2.x and 4.0 can write the same log. Then the newest possible rules apply, with the longer of Kafka's
+default retentions: a warning says so, and no plan is kept that could be applied. A requested profile is used as it is;
+if the log or the recorded broker contradicts it, every command says so. Brokers of 3.8 and 3.9 can run either
+coordinator: records of consumer groups in their log prove the new one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +32,7 @@ _FIRST_NEW_TYPE, _LAST_NEW_TYPE = 3, 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A profile and what proves it. `doubts` speak against it, `open_points` say what is not proven."""
+    """A profile and its proof. `doubts` contradict it, `open_points` are not proven."""
 
     profile: Profile
     source: str
@@ -41,7 +41,7 @@ class Choice:
 
     @property
     def warnings(self) -> list[str]:
-        """All that a reader should know of it."""
+        """Every warning about the choice."""
         unproven = (
             f"{self.profile.text} is unproven: its rules follow Kafka's sources, no recording of such a broker was "
             "compared"
@@ -49,20 +49,20 @@ class Choice:
         return [*self.doubts, *self.open_points, *([] if self.profile.is_proven else [unproven])]
 
     def held_against(self, parts: "Iterable[ProfileEvidence]", broker_version: str | None = None) -> "Choice":
-        """This choice, with a doubt where the log, or else the recorded broker, speaks against it."""
+        """This choice, with a doubt if the log, or else the recorded broker, contradicts it."""
         found = contradiction(self.profile, parts) or _other_broker(self.profile, broker_version)
         return self if found is None else replace(self, doubts=[*self.doubts, found])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileEvidence:
-    """What one log partition, or some of it, shows of the coordinator that wrote it."""
+    """Evidence of the coordinator in one log partition, or in a range of it."""
 
     batches: int
     format_0: int
     format_1: int
     record_types: frozenset[int]
-    """Types of the group records, and those that the profile of the reader does not know."""
+    """Types of the group records, also types that the reader's profile does not know."""
     version_4: bool
     """Offset values of version 4, written from 4.1 on."""
     legacy_records: int
@@ -72,7 +72,7 @@ class ProfileEvidence:
     group_versions: frozenset[int] = frozenset()
     """Versions of the values of type 2."""
     has_refused: bool = False
-    """Whether there is anything that the profile of the reader cannot read: it may show a newer one."""
+    """Whether the reader's profile cannot read something, which may mean a newer coordinator."""
 
     @property
     def new_types(self) -> frozenset[int]:
@@ -100,7 +100,7 @@ class ProfileEvidence:
 
 
 def joined(buckets: Sequence[ProfileEvidence]) -> ProfileEvidence:
-    """That of a log partition, from its buckets (kernels.buckets), each of which counts its batches."""
+    """Evidence of a log partition from its buckets (kernels.buckets), each of which counts all its batches."""
     return replace(
         buckets[0],
         record_types=frozenset().union(*(one.record_types for one in buckets)),
@@ -113,14 +113,14 @@ def joined(buckets: Sequence[ProfileEvidence]) -> ProfileEvidence:
 
 
 def choose(profile: str, broker_version: str | None = None) -> Choice:
-    """The profile asked for; for AUTO that of the recorded broker, else the newest, until something proves another."""
+    """The requested profile. For AUTO the recorded broker's, else the newest until something proves another."""
     if profile == AUTO:
         return ambiguous() if broker_version is None else of_version(broker_version)
     return Choice(profile=profiles.profile_of(profile), source="asked for")
 
 
 def of_version(broker_version: str, glimpse: Callable[[], Iterable[ProfileEvidence]] = tuple) -> Choice:
-    """The coordinator of the recorded broker; `glimpse`, what the log shows, decides where it may have had either."""
+    """The recorded broker's coordinator. If it may be either of two, the log's evidence (`glimpse`) decides."""
     source, profile = f"recorded broker version {broker_version}", profiles.of_broker(broker_version)
     preview = group_coordinator.FIRST_RELEASE <= profile.release < group_coordinator.FIRST_BY_DEFAULT
     types = frozenset().union(*(part.new_types for part in glimpse())) if preview else frozenset()
@@ -137,7 +137,7 @@ def of_version(broker_version: str, glimpse: Callable[[], Iterable[ProfileEviden
 
 
 def of_evidence(parts: Iterable[ProfileEvidence], disk: ReleaseBounds = UNBOUNDED) -> Choice:
-    """What the log itself proves, with the bounds that the disk sets."""
+    """The profile that the log proves, within the bounds from the disk."""
     parts = list(parts)
     if any(part.new_types for part in parts):
         is_preview = all(part.new_types <= group_coordinator.PREVIEW_TYPES and not part.version_4 for part in parts)
@@ -176,9 +176,9 @@ def _java(proof: str, since: Release, parts: Sequence[ProfileEvidence], disk: Re
 
 
 def bounds_of(parts: Iterable[ProfileEvidence], disk: ReleaseBounds) -> ReleaseBounds:
-    """Between which releases the broker of a log of the newest format was."""
+    """The possible releases of the broker that wrote a log of the newest record format."""
     parts = list(parts)
-    is_java = any(part.new_types or part.version_4 for part in parts)  # group values are then from before an upgrade
+    is_java = any(part.new_types or part.version_4 for part in parts)  # group values may be older than the upgrade
     return disk.and_log(
         newest_ms=max((part.newest_ms for part in parts), default=-1),
         group_versions=() if is_java else frozenset().union(*(part.group_versions for part in parts)),
@@ -186,7 +186,7 @@ def bounds_of(parts: Iterable[ProfileEvidence], disk: ReleaseBounds) -> ReleaseB
 
 
 def _of_bounds(bounds: ReleaseBounds) -> Choice:
-    """The newest profile within the bounds; proven where only one coordinator is."""
+    """The newest profile within the bounds. It is proven if they leave one coordinator."""
     reasons = [why for why in (bounds.lowest_why, bounds.highest_why) if why]
     profile = profiles.NEWEST if bounds.highest is None else profiles.of_broker(text_of(bounds.highest))
     if bounds.lowest is not None and bounds.lowest > profile.release[:2]:
@@ -202,13 +202,13 @@ def _of_bounds(bounds: ReleaseBounds) -> Choice:
 
 
 def is_of_old_formats(parts: Iterable[ProfileEvidence]) -> bool:
-    """Whether there are batches, and none of the newest record format."""
+    """Whether there are batches, and all are of older record formats than the newest."""
     parts = list(parts)
     return any(part.batches for part in parts) and _newest_format(parts) < 2
 
 
 def contradiction(profile: Profile, parts: Iterable[ProfileEvidence]) -> str | None:
-    """Why no coordinator of `profile` can have written this log; None where nothing says so."""
+    """Why no coordinator of `profile` can have written this log; None without a contradiction."""
     parts = list(parts)
     proof = _newer(profile, parts)
     if proof is None:
@@ -222,7 +222,7 @@ def contradiction(profile: Profile, parts: Iterable[ProfileEvidence]) -> str | N
 
 
 def _newer(profile: Profile, parts: list[ProfileEvidence]) -> str | None:
-    """What in the log came after the release."""
+    """The evidence in the log of a later release."""
     types = sorted({number for part in parts for number in part.new_types if not profile.reads(number)})
     if types:
         found = f"it has records of type {', '.join(map(str, types))}, which that coordinator does not write"
@@ -247,7 +247,7 @@ def _newest_format(parts: list[ProfileEvidence]) -> int:
 
 
 def _other_broker(profile: Profile, broker_version: str | None) -> str | None:
-    """Why the recorded broker speaks against a profile: it runs by other rules."""
+    """Why the recorded broker contradicts a profile: it follows other rules."""
     if broker_version is None:
         return None
     own = profiles.of_broker(broker_version)
@@ -263,7 +263,7 @@ def _proven(profile: str, proof: str) -> Choice:
 
 
 def ambiguous(profile: Profile = profiles.NEWEST, reasons: Sequence[str] = ()) -> Choice:
-    """The newest profile that can be, which nothing proves; `reasons` bound it."""
+    """The newest possible profile, unproven; `reasons` are what bounds it."""
     taken = "the newest" if profile == profiles.NEWEST else f"{profile.text} ({'; '.join(reasons)})"
     unknown = f"nothing in the log proves whose coordinator wrote it: taken for {taken}; --profile says otherwise"
     return Choice(profile=profile, source=AMBIGUOUS, open_points=[unknown])

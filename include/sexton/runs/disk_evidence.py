@@ -1,5 +1,5 @@
-"""What a broker's log directories show besides the offsets log: `__cluster_metadata`, `bootstrap.checkpoint` and
-`meta.properties`. Each is used as a whole or not at all, and notes say what was concluded."""
+"""Evidence in a broker's log directories besides the offsets log: `__cluster_metadata`, `bootstrap.checkpoint` and
+`meta.properties`. Each is used as a whole or not at all; notes record the conclusions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +22,10 @@ _UNKNOWN = [-1, -1]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskEvidence:
-    """What the disk shows, None where it does not; `partition_count` and settings are those of the offsets topic.
+    """What the disk shows, None where it shows nothing; `partition_count` and settings are of the offsets topic.
 
-    `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]} as in archive.cluster_metadata: -1 for
-    partitions that are not on the disk, or where the disk is of after the instant. `notes` say what was concluded.
+    `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]} as in archive.cluster_metadata, with -1
+    for partitions that are not on the disk, or if the disk is later than the instant. `notes` are the conclusions.
     """
 
     topics: list[dict[str, Any]] | None = None
@@ -41,10 +41,10 @@ class DiskEvidence:
 def disk_evidence(
     fs: pafs.FileSystem, paths: Sequence[str], *, as_of_ms: int | None, topic_id: str | None, highest: int
 ) -> DiskEvidence:
-    """What the log directories of one broker show of an instant, or of their end.
+    """Evidence from the log directories of one broker, at an instant or at their end.
 
-    A metadata log is not used where it does not go with the offsets log: `topic_id` is that of its topic, `highest` the
-    number of its last log partition.
+    A metadata log is ignored if it does not match the offsets log: its `topic_id`, and `highest`, the number of the
+    last log partition.
     """
     notes: list[str] = []
     bounds = UNBOUNDED
@@ -98,7 +98,7 @@ def _of_level(bounds: ReleaseBounds, found: MetadataLog, where: str) -> ReleaseB
 
 
 def _of_brokers(bounds: ReleaseBounds, found: MetadataLog) -> tuple[ReleaseBounds, str | None]:
-    """Bounds by what the registered brokers support, and their release where it is one."""
+    """(bounds by the versions that registered brokers support, the brokers' release if only one is possible)."""
     releases = [release_of_level(level or 0) for level in found.brokers.values()]
     known = [release for release, _ in releases if release is not None]
     if not known or len(known) < len(releases):
@@ -122,7 +122,7 @@ def _doubt(found: MetadataLog, topic_id: str | None, highest: int) -> str | None
 
 def _rows(fs: pafs.FileSystem, paths: Sequence[str], found: MetadataLog) -> list[dict[str, Any]]:
     ends: dict[tuple[str, int], tuple[int, int]] = {}
-    if not found.is_cut and isinstance(fs, pafs.LocalFileSystem):  # in a store it would take a request a partition
+    if not found.is_cut and isinstance(fs, pafs.LocalFileSystem):  # in an object store: a request per partition
         for path in paths:
             ends |= log_ends(fs, path, found.topics)
     return [

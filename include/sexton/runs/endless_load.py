@@ -17,7 +17,7 @@ from sexton.runs.source import LogSource
 def endless_load(
     source: LogSource, log_partition: int, *, largest_batch_bytes: int, cut: int, profile: Profile
 ) -> Endless | None:
-    """Where the load of a log partition stays for ever; None where it ends. The log is searched only where it may."""
+    """The batch at which a load never ends, else None. The log is only searched if its largest batch allows it."""
     buffer_bytes = source.load_buffer_bytes
     if not is_too_large(largest_batch_bytes, buffer_bytes=buffer_bytes, profile=profile):
         return None

@@ -1,8 +1,8 @@
 """Starts a Spark session, and spreads work over it.
 
-A stage's work is a list of items (chunks of log, or log partitions) and a plain function; the results that travel back
-are small. What the tasks of one map make for those of the next goes through Spark's shuffle (`Exchange`); tables and
-checkpoints stay in the run folder, which executors write and read themselves.
+The work of a stage is a list of items (slices of log, or log partitions) and a plain function. Results sent back to the
+driver are small. Output of one map that the next one needs goes through Spark's shuffle (`Exchange`). Tables and
+checkpoints stay in the run folder, which executors read and write directly.
 """
 
 import gc
@@ -37,18 +37,18 @@ R = TypeVar("R")
 LOGGING = Path(__file__).with_name("log4j2.properties")
 JVM_OPTIONS = f"-Xss4m -Dlog4j2.configurationFile={LOGGING.as_uri()}"
 QUICK_JVM_OPTIONS = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {JVM_OPTIONS}"
-"""For a Spark of this machine alone: its JVM only plans and moves rows; quick compiler, small collector."""
+"""JVM options for a local Spark, whose JVM only plans and moves rows: quick compiler, small collector."""
 
 REMOTE = "SPARK_REMOTE"
-"""The URL of a Spark Connect server, sc://HOST:PORT, whose JVM and Python workers are warm."""
+"""URL of a Spark Connect server, sc://HOST:PORT, whose JVM and Python workers are warm."""
 CONNECT_PORT, CONNECT_TIMEOUT_S = 15_002, 10
 SESSION_ID = "session_id="
-"""In that URL: a session that several jobs use one after the other, and with it the workers that they have warmed."""
+"""Parameter of that URL: a session that several jobs use in turn, with the workers that they have warmed."""
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Set where spark-submit has started the JVM, and this process from there."""
+"""Set if spark-submit started the JVM and then this process."""
 CATALOGS = "spark.sql.catalog."
 PART_BYTES = 64 * 1024 * 1024
-"""The largest value of a row, and of an Arrow batch that a Python worker gets."""
+"""Maximum bytes of a value in a row, and of an Arrow batch for a Python worker."""
 SQL_CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(PART_BYTES),
@@ -56,20 +56,20 @@ SQL_CONF = {
 SHUFFLE_PARTITIONS, CORES_MAX = "spark.sql.shuffle.partitions", "spark.cores.max"
 
 ITEMS = pa.schema([("number", pa.int32()), ("packed", pa.binary())])
-"""An item of work, or its result: its number and its pickle."""
+"""An item of work, or its result, as a pickle with the item's number."""
 
 PieceId = tuple[int, int]
-"""The task that made a piece of bytes, by the number of its item, and the piece's number among those of the task."""
+"""(task, piece): the item number of the task that made the bytes, and the number of the piece within that task."""
 PIECES = pa.schema([("task", pa.int32()), ("piece", pa.int32()), ("part", pa.int32()), ("packed", pa.binary())])
-"""A part of a piece, in order; or as piece -1 the pickled result of a task."""
+"""Fragment `part` of a piece, in order; the pickled result of the task has piece -1."""
 PLACED = pa.schema([("item", pa.int32()), ("place", pa.int32()), ("part", pa.int32()), ("packed", pa.binary())])
-"""A part of the piece that an item of work gets at a place, in order; at place -1 the packed item itself."""
+"""Fragment `part` of the input `place` of an item, in order; the pickled item has place -1."""
 WANTED = pa.schema([("item", pa.int32()), ("place", pa.int32()), ("task", pa.int32()), ("piece", pa.int32())])
-"""Which item of work receives which piece, and at which place."""
+"""Which piece each item receives, and as which of its inputs."""
 
 
 def spark_environment() -> dict[str, str]:
-    """The variables under which Spark finds its Java, this Python and the loopback address."""
+    """Environment variables that give Spark its Java, this Python and the loopback address."""
     config = settings()
     java = find_java(config.cache, variable("JAVA_HOME"), variable("PATH"))
     return {
@@ -82,14 +82,14 @@ def spark_environment() -> dict[str, str]:
 
 
 def compiler_environment() -> dict[str, str]:
-    """Where the processes that fold keep what is compiled."""
+    """Environment variables with the folder where folding processes cache compiled code."""
     return {"NUMBA_CACHE_DIR": variable("NUMBA_CACHE_DIR") or str(settings().cache / "numba")}
 
 
 def spark_session(app_name: str, *, conf: Mapping[str, str] | None = None, iceberg: bool = False) -> "SparkSession":
-    """The session of this process: of the Connect server of SPARK_REMOTE, else of a JVM of its own.
+    """The session of this process: on the Connect server of SPARK_REMOTE, else on its own JVM.
 
-    Under spark-submit that JVM is the submitted one, else a local one with modest settings.
+    Under spark-submit that is the submitted JVM, otherwise a local one with modest settings.
     """
     require_fit()
     set_variables(spark_environment())
@@ -103,7 +103,7 @@ def spark_session(app_name: str, *, conf: Mapping[str, str] | None = None, icebe
         late = {name: value for name, value in wanted.items() if name in SQL_CONF or name.startswith(CATALOGS)}
         wanted = {}
     else:
-        # What is known before the JVM runs is an argument of it, for `ps` to show; a catalog has a password.
+        # Settings from before the JVM starts are its arguments, which `ps` shows; a catalog has a password.
         late = {name: wanted.pop(name) for name in list(wanted) if name.startswith(CATALOGS)}
         wanted |= _jvm_conf()
     builder = SparkSession.builder.appName(app_name)
@@ -123,7 +123,7 @@ def spark_session(app_name: str, *, conf: Mapping[str, str] | None = None, icebe
 
 
 def _require_server(url: str) -> None:
-    """SextonError, which is retried, if no server listens: PySpark would try for ten minutes without a word."""
+    """SextonError, which is retried, if no server listens: PySpark would retry silently for ten minutes."""
     parts = urlsplit(url)
     try:
         socket.create_connection((parts.hostname or "", parts.port or CONNECT_PORT), CONNECT_TIMEOUT_S).close()
@@ -133,37 +133,37 @@ def _require_server(url: str) -> None:
 
 
 def _jvm_conf() -> dict[str, str]:
-    """What the JVM of a session is started with."""
+    """Settings to start the JVM of a session with."""
     config = settings()
     found = {"spark.sql.warehouse.dir": str(config.var / "spark-warehouse")}
-    if variable(SUBMITTED) is not None:  # what was given to spark-submit stays
+    if variable(SUBMITTED) is not None:  # options of spark-submit take precedence
         return found
     return found | {
         "spark.master": config.spark_master,
         "spark.ui.enabled": "false",
         "spark.driver.memory": config.spark_driver_memory,
-        # Those of the user, spark.driver.extraJavaOptions, come after them.
+        # The user's spark.driver.extraJavaOptions come after these.
         "spark.driver.defaultJavaOptions": QUICK_JVM_OPTIONS if config.spark_master[:5] == "local" else JVM_OPTIONS,
     }
 
 
 def _size_shuffles(session: "SparkSession") -> None:
-    """Without a user's number begin shuffles with two partitions a core, of which Spark coalesces the small ones.
+    """Set two shuffle partitions per core, unless the user set a number; Spark coalesces small ones.
 
-    A plan of Spark says how many tasks it works on, also over Connect. While executors come and go Spark's 200 stay.
+    The core count is read from a query plan, which also works over Connect. With dynamic allocation Spark's 200 stay.
     """
     given = session.conf.getAll
     if SHUFFLE_PARTITIONS in given or given.get("spark.dynamicAllocation.enabled") == "true":
         return
     (plan,) = session.sql("EXPLAIN SELECT * FROM range(1)").collect()
     if found := re.search(r"splits=(\d+)", plan[0]):
-        # The executors of a standalone cluster may not be there yet.
+        # Executors of a standalone cluster may not have registered yet.
         session.conf.set(SHUFFLE_PARTITIONS, str(2 * max(int(found[1]), int(given.get(CORES_MAX, 0)))))
 
 
 @contextmanager
 def session_conf(session: "SparkSession", conf: Mapping[str, str]) -> Iterator[None]:
-    """Settings for a piece of work, after which the session, which other jobs share, is as before."""
+    """Apply settings to the shared session, and restore the previous values at the end."""
     before = session.conf.getAll
     for name, value in conf.items():
         session.conf.set(name, value)
@@ -178,17 +178,17 @@ def session_conf(session: "SparkSession", conf: Mapping[str, str]) -> Iterator[N
 
 
 def _lake_conf() -> dict[str, str]:
-    """What a session needs for the lake. The jars count only where this process starts the JVM itself."""
+    """Session settings for the lake. The jars only matter if this process starts the JVM."""
     from sexton.kafka import jars
     from sexton.lake.catalog import open_lake
 
-    if given := settings().spark_jars:  # of spark-submit they are --jars
+    if given := settings().spark_jars:  # under spark-submit use --jars
         return open_lake().spark_conf([] if variable(SUBMITTED) else map(Path, given.split(",")))
     return open_lake().spark_conf(jars.ensure(settings().cache, "spark"))
 
 
 def _require_iceberg(session: "SparkSession") -> None:
-    """Under spark-submit the JVM was there before us, and only --jars could bring Iceberg into it."""
+    """SetupError without Iceberg. Under spark-submit the JVM started before this process, so only --jars can add it."""
     from sexton.lake.catalog import open_lake
 
     try:
@@ -201,14 +201,14 @@ def _require_iceberg(session: "SparkSession") -> None:
 
 
 class Engine:
-    """Spreads items over Spark; starts the session only when the first piece of work needs it."""
+    """Spreads items over Spark; starts the session when it is first needed."""
 
     newest: "ClassVar[SparkSession | None]" = None
-    """The session that this process has started last."""
+    """The last session that this process started."""
     name: str = "spark"
-    """Who works: Spark, or `local` where the process did that itself."""
+    """Where the work ran: `spark`, or `local` for this process."""
     cores: int | None = None
-    """How many items are worked on at a time; None where only Spark knows."""
+    """Number of items processed in parallel; None if only Spark knows."""
 
     def __init__(self, app_name: str, *, iceberg: bool = False, quiet: bool = False) -> None:
         self._app_name = app_name
@@ -233,25 +233,25 @@ class Engine:
         *,
         work_bytes: int | None = None,
     ) -> list[R]:
-        """`work` of every item, in the order of `items`, one Spark task an item, however many bytes it reads."""
+        """Results of `work` for every item, in the order of `items`: one Spark task per item, of any size."""
         if not items:
             return []
         return without_errors(self._spread(label, items, _ErrorsAsResults(work), work_bytes))
 
     def exchange(self, folder: Folder, work_bytes: int) -> "Exchange":  # noqa: ARG002  # as above
-        """For two maps in a row, where the tasks of the first make what those of the second read."""
+        """An exchange for two consecutive maps: the tasks of the second read what tasks of the first made."""
         return Exchange(self)
 
     def works_here(self, work_bytes: int) -> bool:  # noqa: ARG002  # as above
-        """Whether `map` works on so much in this process, and what it returns may stay in memory for the next map."""
+        """Whether `map` runs so many bytes in this process and the results may stay in memory for the next map."""
         return False
 
     def has_threads_for(self, work_bytes: int) -> bool:  # noqa: ARG002  # as above
-        """Whether `map` works on so much in this process, if what it returns stays out of its memory."""
+        """Whether `map` runs so many bytes in this process, provided that its results do not stay in memory."""
         return False
 
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R], work_bytes: int | None) -> list[R]:
-        """One row an item, in a partition of its own; the results come back as rows."""
+        """One row per item, each in a Spark partition of its own; the results come back as rows."""
 
         def worked_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -264,14 +264,13 @@ class Engine:
         return results_of(found, "number")
 
     def rows_of(self, items: Sequence[object]) -> "DataFrame":
-        """ITEMS, each in a partition of its own."""
+        """ITEMS, one row per Spark partition."""
         rows = pa.table({"number": range(len(items)), "packed": map(packed, items)}, ITEMS)
         return self.session.createDataFrame(rows).repartitionById(len(items), "number")
 
     @contextmanager
     def running(self, label: str, work_bytes: int | None = None) -> Iterator[None]:
-        """What Spark computes inside has a name in its UI and shows how far it is; SextonError with the cause where it
-        fails."""
+        """Label the Spark jobs started inside and show their progress; SextonError with the cause if they fail."""
         self.session.addTag(label)
         try:
             lines = ProgressLines(label, work_bytes)
@@ -298,10 +297,10 @@ class Engine:
 
 
 class Exchange:
-    """Two maps in a row: `make`, then `merge`, whose tasks get pieces of bytes that those of `make` have made.
+    """Two consecutive maps: `make` produces pieces of bytes, and the tasks of `merge` receive them.
 
-    The pieces stay with the executors that made them, and Spark's shuffle takes each to the tasks that want it. Those
-    of an executor that is lost are made again.
+    The pieces stay on the executors that made them, and Spark's shuffle delivers them. A lost executor's pieces are
+    recomputed.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -316,7 +315,7 @@ class Exchange:
         *,
         work_bytes: int | None = None,
     ) -> list[R]:
-        """`map` of work that yields pieces and returns its result."""
+        """`map` for work that yields pieces and returns its result."""
         from pyspark import StorageLevel
 
         def made(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -328,7 +327,7 @@ class Exchange:
                             for part, start in enumerate(range(0, max(len(data), 1), PART_BYTES)):
                                 yield _row(PIECES, task, piece, part, data[start : start + PART_BYTES])
                         result: object = pieces.result
-                    except SextonError as error:  # as of _ErrorsAsResults
+                    except SextonError as error:  # as in _ErrorsAsResults
                         result = error
                     yield _row(PIECES, task, -1, 0, packed(result))
                     keep_imports()
@@ -349,7 +348,7 @@ class Exchange:
         *,
         work_bytes: int | None = None,
     ) -> list[R]:
-        """`map` of work that receives its item and the pieces asked for, in that order."""
+        """`map` for work that receives its item and the requested pieces, in that order."""
         from pyspark.sql.functions import broadcast
 
         def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -368,7 +367,7 @@ class Exchange:
         heads = [range(len(items)), [-1] * len(items), [0] * len(items), [packed(item) for item, _ in items]]
         rows = session.createDataFrame(pa.table(heads, PLACED))
         wanted = [(number, place, *piece) for number, (_, some) in enumerate(items) for place, piece in enumerate(some)]
-        if self._made is not None and wanted:  # a Connect server takes no DataFrame without rows
+        if self._made is not None and wanted:  # Spark Connect rejects a DataFrame without rows
             places = session.createDataFrame(pa.table([*map(list, zip(*wanted, strict=True))], WANTED))
             pieces = self._made.join(broadcast(places), ["task", "piece"])
             rows = rows.unionAll(pieces.select(PLACED.names))
@@ -386,7 +385,7 @@ class Exchange:
 
 
 class Making(Generic[T, R]):
-    """The pieces of one item of `Exchange.make`, and once they are taken, `result`."""
+    """Iterates over the pieces of one item of `Exchange.make`; `result` is set once they are consumed."""
 
     result: R
 
@@ -398,17 +397,17 @@ class Making(Generic[T, R]):
 
 
 def keep_imports() -> None:
-    """Freeze what is imported by now, so that no collection scans it: a tenth of a second each, one at the end, too.
+    """Freeze all objects imported so far, so that no collection scans them: a tenth of a second each, also at exit.
 
-    In a worker that Spark uses again this is what its first task has imported: Spark collects after every task.
+    In a reused Spark worker these are the imports of its first task: Spark collects after every task.
     """
     if not gc.get_freeze_count():
         gc.freeze()
 
 
 def packed(value: object) -> bytes:
-    """A pickle, with the functions that are no module's."""
-    import cloudpickle  # late: what is imported before the processes of an engine have begun holds them up
+    """A pickle, including functions that belong to no module."""
+    import cloudpickle  # late: imports before the engine's processes have started delay them
 
     data: bytes = cloudpickle.dumps(value)
     return data
@@ -419,7 +418,7 @@ def _row(schema: pa.Schema, *values: object) -> pa.RecordBatch:
 
 
 def results_of(rows: pa.Table, order: str) -> list[Any]:
-    """What was packed, in the order of a column."""
+    """The unpickled values, sorted by a column."""
     return [pickle.loads(item.as_py()) for item in rows.sort_by(order)["packed"]]
 
 
@@ -432,7 +431,7 @@ def without_errors(results: list[R]) -> list[R]:
 
 
 class _ErrorsAsResults:
-    """Work whose SextonErrors are results: Spark would retry them and hide them in its own errors."""
+    """Wraps work so that its SextonErrors are results: Spark would retry them and hide them in its own errors."""
 
     def __init__(self, work: Callable[..., Any]) -> None:
         self._work = work
@@ -445,7 +444,7 @@ class _ErrorsAsResults:
 
 
 def _cause(error: Exception) -> str:
-    """The line of Python that Spark's report of a failed task is about, else its first line."""
+    """The Python error line in Spark's report of a failed task, else the report's first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b", line)]
     return (raised or lines or [type(error).__name__])[-1 if raised else 0]

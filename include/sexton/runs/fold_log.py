@@ -1,9 +1,9 @@
-"""Reads the segments of a run into one fold for each log partition: folds parts of the log, then merges their folds.
+"""Reads the segments of a run into one fold per log partition: folds ranges of the log, then merges the partial folds.
 
-The parts are folded and merged by an engine's tasks, neighbouring parts each onto what came before. With a checkpoint
-only what follows its cuts is read, and joined to it. A log partition with very many keys is merged in buckets of its
-group ids, a task each: partial folds are handed on in pieces by group id, so that a task gets what is in its range. The
-folds are written to `fold/<shard>` of the run folder, unless nobody will go on from them.
+An engine's tasks fold and merge the ranges; neighbouring ranges are folded onto one another. With a checkpoint, only
+the log after its cuts is read and merged onto it. A log partition with very many keys is merged in buckets of group
+ids, one task per bucket: partial folds are passed on in pieces by group id, so that a task receives only its range. The
+folds are written to `fold/<shard>` of the run folder, unless no later run will continue from them.
 """
 
 import pickle
@@ -52,20 +52,20 @@ from sexton.settings import settings
 
 SAMPLED_GROUPS = 2_000
 UNPACKED = 8
-"""Bytes in memory of a byte of a fold's files, about."""
+"""Approximate bytes in memory per byte of a fold's files."""
 _UNDIVIDED = 2
-"""Buckets in one are cheaper than two tasks that read a partial fold."""
+"""Up to this many buckets' worth of keys stay in one task: cheaper than two tasks that both read a partial fold."""
 _MEMORY_BYTES = 512 * 1024 * 1024
-"""What the folds of a run take of it from one map to the next; larger ones are put into files."""
+"""Memory (bytes) for a run's folds between two maps; larger folds go to files."""
 _GLIMPSE_BYTES, _SAMPLE_BYTES = 64 * 1024, 1024 * 1024
 _PARTS_A_TASK = 4
-"""Parts of the log that a task of Spark's folds onto each other: fewer, larger partial folds to hand on and merge."""
+"""Log ranges that one Spark task folds onto one another: fewer, larger partial folds to pass on and merge."""
 _PIECES_PER_BUCKET = 8
-"""A bucket begins with a piece of a partial fold, so it may be larger than wanted by one of each."""
+"""Number of pieces per bucket. Buckets start at a piece boundary: up to one piece of each partial fold too large."""
 
 
 class KeptFold:
-    """A fold between two maps of this process: in memory, or its plain arrays in a file of `folder` without a name."""
+    """A fold between two maps of this process: in memory, or as plain arrays in an unnamed file in `folder`."""
 
     def __init__(self, fold: PartialFold, folder: Path | None) -> None:
         self._fold: PartialFold | None = replace(fold, state=used_part(fold.state))
@@ -78,7 +78,7 @@ class KeptFold:
             self._fold = None
 
     def read(self) -> PartialFold:
-        """The fold, to be read only: it has no index of its keys."""
+        """The fold, read-only: its keys are not indexed."""
         if self._fold is not None:
             return self._fold
         assert self._file is not None, "it is here or there"
@@ -89,7 +89,7 @@ class KeptFold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """One log partition as a whole, from its fold. `cut` is the log_offset where reading stopped."""
+    """The merged fold of one log partition, summarised. `cut` is the log_offset where reading stopped."""
 
     log_partition: int
     cut: int
@@ -103,18 +103,18 @@ class Merged:
     largest_batch_bytes: int
     evidence: ProfileEvidence
     damage: str | None
-    """What is the first that could not be read, and how much could not; None where all could."""
+    """The first unreadable bytes and the amount of unreadable data; None if everything was read."""
     files: dict[str, str]
-    """The SHA-256 of every file of the written fold, by its name below the folder `fold`."""
+    """SHA-256 of every file of the written fold, by its path below the folder `fold`."""
     bounds: list[str] = field(default_factory=list)
     """RunRecord.bounds of this log partition."""
     folds: Mapping[Shard, "KeptFold | _DividedFold"] = field(default_factory=dict)
-    """The fold of each shard, where all of the work is done in this process: it need not be read again."""
+    """The fold of each shard if all work is done in this process, so that it is not read back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Span:
-    """A packed fold of `rows` keys and group records, from the group `lower` on: a piece of those of its task.
+    """One piece of a task's partial folds: a packed fold of `rows` keys and group records, starting at group `lower`.
 
     `checksum` is zlib.crc32 of its bytes.
     """
@@ -127,9 +127,9 @@ class _Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Partial:
-    """A partial fold that is handed on: whole (one span), or its rest and then its groups by id (kernels.buckets).
+    """A partial fold to pass on: one span if it is whole, else its rest and then its groups by id (kernels.buckets).
 
-    `index` is that of the first part of the log in it, `task` the number of the task that made it.
+    `index` is its first range of the log, `task` the number of the task that made it.
     """
 
     log_partition: int
@@ -144,9 +144,9 @@ class _Partial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Whole:
-    """The shard that a task makes, from `base` on where there is one, up to `cut`.
+    """A shard that a task completes, starting at `base` if there is one, up to `cut`.
 
-    `is_written`: its fold is a checkpoint. `is_here`: it may stay in this process, in memory up to `memory_bytes`.
+    `is_written`: its fold becomes a checkpoint. `is_here`: it may stay in this process, in memory up to `memory_bytes`.
     """
 
     folder: RunFolder
@@ -161,10 +161,10 @@ class _Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FoldWork:
-    """Neighbouring parts of a log partition, folded one onto the other by one task; all of it if there is `whole`.
+    """Neighbouring ranges of a log partition that one task folds onto one another. With `whole` they are all ranges.
 
-    With more than `most_rows` keys and group records a fold is handed on, in pieces of `piece_rows`, and another begun.
-    None: never.
+    Above `most_rows` keys and group records the fold is passed on, in pieces of `piece_rows`, and a new one starts;
+    None means never.
     """
 
     uri: str
@@ -177,14 +177,14 @@ class _FoldWork:
     piece_rows: int | None
     whole: _Whole | None
     bounds: Sequence[str] = ()
-    """Where its records are to be divided, instead."""
+    """If not empty, records are divided at these group ids instead of folded."""
     folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Folded:
-    """Partial folds in log order, with all that there was before them if `has_base`; or the whole log partition; or
-    its records, divided by group id."""
+    """Result of one task: partial folds in log order, which include the checkpoint's fold if `has_base`; or the merged
+    log partition; or records divided by group id."""
 
     partials: tuple[_Partial, ...] = ()
     has_base: bool = False
@@ -194,7 +194,7 @@ class _Folded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Divided:
-    """Some of a log partition, `index` the first part in it: its records in buckets, and what is of no group."""
+    """A range of a log partition from range `index` on: records by bucket, and a `rest` that is of no group."""
 
     log_partition: int
     index: int
@@ -204,7 +204,7 @@ class _Divided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DividedFold:
-    """The fold of a bucket, which is made when it is asked for."""
+    """The fold of a bucket, computed on demand."""
 
     parts: list[BucketLog]
     rest: PartialFold
@@ -216,14 +216,14 @@ class _DividedFold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MergeWork:
-    """A shard that is to be made of what the partial folds have of the groups of `ids`."""
+    """A shard to merge from the partial folds, restricted to the groups in `ids`."""
 
     whole: _Whole
     ids: GroupRange
     partials: tuple[_Partial, ...]
 
     def pieces(self) -> list[PieceId]:
-        """What it needs, in the order in which it is read."""
+        """The pieces it needs, in reading order."""
         return [
             (partial.task, span.piece)
             for partial in self.partials
@@ -243,12 +243,12 @@ def fold_log(
     bounds: Mapping[int, Sequence[str]] | None = None,
     keeps: bool = True,
 ) -> list[Merged]:
-    """Fold `source` into `folder`, a row for each log partition of what came of it; from `base` on where there is one.
+    """Fold `source` into `folder`; return one result per log partition. Starts from `base` if there is one.
 
     An archive is read up to its positions, a broker's disk to its end or up to `as_of_ms`. An earlier fold in `folder`
-    is removed. `bounds` (RunRecord.bounds) says how to divide log partitions, which otherwise follows from the number
-    of their keys. Without `keeps` nobody will go on from the folds, and those that can stay in this process are not
-    written. DamagedCheckpoint when a fold of `base` is not one.
+    is removed. `bounds` (RunRecord.bounds) divides log partitions into buckets; by default their number of keys
+    decides. Without `keeps` no later run continues from the folds, so folds that fit into this process are not written.
+    DamagedCheckpoint if a fold of `base` is invalid.
     """
     folder.remove("fold")
     config = settings()
@@ -330,7 +330,7 @@ def fold_log(
 
 
 def glimpse(source: LogSource) -> list[ProfileEvidence]:
-    """What the ends of the log partitions show of the coordinator that wrote them: enough to guess its profile."""
+    """Evidence of the coordinator from the ends of the log partitions: enough to guess its profile."""
     fs, nothing = filesystem(source.uri)[0], PartialFold.empty()
     last = [[each for each in some if each.stop_byte > each.start_byte][-1:] for some in source.segments.values()]
     spans = [
@@ -340,7 +340,7 @@ def glimpse(source: LogSource) -> list[ProfileEvidence]:
 
 
 def _sample(fs: pafs.FileSystem, path: str, start: int, end: int, *, onto: PartialFold) -> PartialFold:
-    """The fold of what begins in some bytes of a file, or nothing where the file is gone, onto another."""
+    """Fold a byte range of a file onto `onto`; return `onto` unchanged if the file is gone."""
     try:
         with fs.open_input_file(path) as file:
             data = file.read_at(end - start, start)
@@ -360,16 +360,16 @@ def _sample(fs: pafs.FileSystem, path: str, start: int, end: int, *, onto: Parti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sample:
-    """Where a log partition is to be divided, by a sample of each of its parts, and some of its groups."""
+    """Bucket bounds of a log partition, estimated from a sample of each range, and some of its group ids."""
 
     bounds: list[str]
     group_ids: list[str]
 
 
 def _sampled(uri: str, tasks: Sequence[FoldTask], profile: Profile, *, most_keys: int) -> _Sample | None:
-    """None where no more keys are expected than one task takes.
+    """The bounds to divide a log partition at; None if one task can take the expected number of keys.
 
-    How many there are follows from how many of those seen were seen once and how many twice (Chao's estimate).
+    That number is estimated from how many sampled keys occurred once and how many twice (Chao's estimator).
     """
     fs, fold, read_bytes = filesystem(uri)[0], PartialFold.empty(profile=profile), 0
     for span in [task.slices[0] for task in tasks if task.slices]:
@@ -392,7 +392,7 @@ def _sampled(uri: str, tasks: Sequence[FoldTask], profile: Profile, *, most_keys
 def _bounds(
     partials: Mapping[int, Sequence[_Partial]], base: Base | None, with_base: Container[int], *, most_keys: int
 ) -> dict[int, list[str]]:
-    """Where to divide log partitions with more than so many keys, where those of several slices count for each."""
+    """Bucket bounds for log partitions with over `most_keys` keys; a key in several slices counts in each."""
     found = {part: [*bounds] for part, bounds in (base.bounds if base else {}).items() if bounds}
     for part, own in partials.items():
         weights = [(None if one.is_whole else span.lower, span.rows) for one in own for span in one.spans]
@@ -406,7 +406,7 @@ def _bounds(
 def _tasks(
     segments: Mapping[int, Sequence[Segment]], base: Base | None, target_bytes: int
 ) -> dict[int, list[FoldTask]]:
-    """The fold tasks of every log partition; one that follows a checkpoint does not begin the log partition."""
+    """Fold tasks by log partition. After a checkpoint, the first task does not start the log partition."""
     return {
         part: plan_fold_tasks(some, target_bytes=target_bytes, first_index=1 if base and part in base.positions else 0)
         for part, some in segments.items()
@@ -419,7 +419,7 @@ def _size(task: FoldTask) -> int:
 
 
 def _chunks(tasks: Sequence[FoldTask], chunk_bytes: int) -> list[list[FoldTask]]:
-    """Neighbouring tasks together, about so many bytes in each chunk."""
+    """Group neighbouring tasks into lists of about `chunk_bytes`."""
     chunks: list[list[FoldTask]] = []
     left_bytes = 0
     for task in tasks:
@@ -432,7 +432,7 @@ def _chunks(tasks: Sequence[FoldTask], chunk_bytes: int) -> list[list[FoldTask]]
 
 
 def _fold_part(work: _FoldWork) -> Generator[bytes, None, _Folded]:
-    """Yields the pieces of the partial folds, if there are any."""
+    """Yield the pieces of the partial folds, if any; return the result."""
     if work.bounds:
         return _Folded(divided=_divide(work))
     fold = None if work.whole is None else _start(work.whole)
@@ -453,7 +453,7 @@ def _fold_part(work: _FoldWork) -> Generator[bytes, None, _Folded]:
 
 
 def _divide(work: _FoldWork) -> _Divided:
-    """The records of neighbouring parts of a log partition by group id."""
+    """Divide the records of neighbouring log ranges by group id."""
     assert work.folder is not None, "a place for the pieces"
     work.folder.mkdir(parents=True, exist_ok=True)
     first, profile, files = work.tasks[0], profile_of(work.profile), _Files(filesystem(work.uri)[0])
@@ -475,7 +475,7 @@ def _divide(work: _FoldWork) -> _Divided:
 
 
 def _of_buckets(whole: _Whole, divided: Sequence[_Divided], sample: _Sample) -> Merged:
-    """A log partition whose buckets are folded when they are asked for."""
+    """A log partition whose buckets are folded on demand."""
     cut = next((number for number, one in enumerate(divided) if one.rest.cut is not None), len(divided))
     divided = divided[: cut + 1]
     rest = merge_all([one.rest for one in divided])
@@ -494,7 +494,7 @@ def _rows(fold: PartialFold) -> int:
 def _hand_on(
     work: _FoldWork, first: FoldTask, fold: PartialFold, before: Sequence[_Partial]
 ) -> Generator[bytes, None, _Partial]:
-    """Yields the pieces of the fold of what begins with the task `first`, after those of the partial folds `before`."""
+    """Yield the pieces of one partial fold, which starts at task `first`; `before` are the partial folds before it."""
     rows, piece, spans = _rows(fold), sum(len(each.spans) for each in before), list[_Span]()
     folds: Iterable[tuple[str | None, int, PartialFold]] = [(None, rows, fold)]
     if work.piece_rows is not None and rows > work.piece_rows:
@@ -509,7 +509,7 @@ def _hand_on(
 
 
 class _Files:
-    """The bytes of a slice's file; those of the last one are kept: the next slice is often of the same."""
+    """Reads the file of a slice. It caches the last file, because the next slice is often in the same one."""
 
     def __init__(self, fs: pafs.FileSystem) -> None:
         self.fs = fs
@@ -517,7 +517,7 @@ class _Files:
 
     def bytes_of(self, span: SegmentSlice) -> Bytes:
         if self._last is None or self._last[0] != span.path:
-            self._last = None  # before the next is there
+            self._last = None  # free it before the next is read
             self._last = span.path, slice_bytes(self.fs, span)
         return self._last[1]
 
@@ -536,14 +536,14 @@ def _fold(work: _FoldWork, files: _Files, task: FoldTask, onto: PartialFold | No
 
 
 def _taken_at_ms(fs: pafs.FileSystem, span: SegmentSlice) -> int | None:
-    """When an archived piece was copied; None for one of a disk."""
+    """When an archived segment was copied; None for a broker's disk."""
     if span.manifest_path is None:
         return None
     return read_record(fs, span.manifest_path, Manifest, what="a manifest").taken_at_ms
 
 
 def _merge(work: _MergeWork, pieces: Iterator[bytes]) -> Merged:
-    """The partial folds that others have made, merged in log order; `pieces` are those of `work`."""
+    """Merge the partial folds of other tasks in log order; `pieces` are those of `work`."""
     starts_empty = work.whole.base is None and bool(work.partials)
     fold = None if starts_empty else _start(work.whole, ids=work.ids)
     for partial in work.partials:
@@ -557,35 +557,35 @@ def _merge(work: _MergeWork, pieces: Iterator[bytes]) -> Merged:
 
 
 def _rest(work: _MergeWork, partial: _Partial, data: bytes) -> PartialFold:
-    """What a partial fold has of the whole log partition; if it is in one piece, with the groups that are merged."""
+    """The part of a partial fold about the whole log partition; with the groups to merge if it is one piece."""
     fold = _unpacked(partial, partial.spans[0], data)
     return bucket_of(fold, work.ids) if partial.is_whole else rest_of(fold, is_first=work.ids.is_first)
 
 
 def _groups(work: _MergeWork, partial: _Partial, pieces: Iterator[bytes]) -> Iterator[State]:
-    """What a partial fold has of the groups that are merged."""
+    """The groups of a partial fold that are to be merged."""
     for own, span in _spans(partial, work.ids):
         piece = _unpacked(partial, span, next(pieces), is_indexed=False)
         yield piece.state if work.ids.holds(own) else groups_of(piece, work.ids)
 
 
 def _spans(partial: _Partial, ids: GroupRange) -> list[tuple[GroupRange, _Span]]:
-    """The pieces of a partial fold that have groups of `ids`."""
+    """The pieces of a partial fold with groups in `ids`, each with its range."""
     pieces = partial.spans[1:]
     ranges = ranges_of([str(span.lower) for span in pieces])[1:]
     return [(own, span) for own, span in zip(ranges, pieces, strict=True) if own.overlaps(ids)]
 
 
 def _with_space(work: _MergeWork, rest: PartialFold) -> PartialFold:
-    """The first of some folds, with space for the keys of a bucket, where there are as many."""
+    """The fold `rest`, with capacity for the expected keys of the bucket."""
     rows = sum(span.rows for partial in work.partials for _, span in _spans(partial, work.ids))
     return replace(rest, state=reserve(rest.state, rows={"keys": min(rows, settings().bucket_keys)}, sizes={}))
 
 
 def _unpacked(partial: _Partial, span: _Span, data: bytes, *, is_indexed: bool = True) -> PartialFold:
-    """The fold of a piece; DamagedFold if it is not the one that was planned with.
+    """The fold of a piece; DamagedFold if it is not the piece that the driver planned with.
 
-    What a lost executor had made is made again, and a disk whose broker runs may have grown in between.
+    A lost executor's pieces are recomputed, and the log of a running broker may have grown in between.
     """
     where = f"a partial fold of log partition {partial.log_partition}, from its part {partial.index} on"
     if crc32(data) != span.checksum:
@@ -597,7 +597,7 @@ def _unpacked(partial: _Partial, span: _Span, data: bytes, *, is_indexed: bool =
 
 
 def _start(whole: _Whole, *, ids: GroupRange | None = None) -> PartialFold:
-    """What a shard is folded onto: the checkpoint's fold of it, else nothing."""
+    """The fold that a shard starts from: the checkpoint's, else an empty one."""
     profile = profile_of(whole.profile)
     if whole.base is None:
         return PartialFold.empty(profile=profile, is_prefix=True)
@@ -614,7 +614,7 @@ def _damage(fold: PartialFold) -> str | None:
 
 
 def _written(whole: _Whole, fold: PartialFold) -> Merged:
-    """Write the fold of a shard, or keep it here."""
+    """Write the fold of a shard, or keep it in this process."""
     if whole.cut is not None:
         fold = replace(fold, cut=whole.cut)
     kept_by_broker = fold.as_kept_by_broker()
@@ -628,8 +628,8 @@ def _written(whole: _Whole, fold: PartialFold) -> Merged:
 
 
 def _described(whole: _Whole, fold: PartialFold) -> Merged:
-    """What came of a shard, or of a log partition that is divided."""
-    records = fold.counters["records"]  # of those also that a broker deletes: the log is no empty one
+    """The summary of a shard, or of a divided log partition."""
+    records = fold.counters["records"]  # including records that a broker deletes: the log is not empty
     fold = fold.as_kept_by_broker()
     return Merged(
         log_partition=whole.shard.log_partition,
@@ -649,7 +649,7 @@ def _described(whole: _Whole, fold: PartialFold) -> Merged:
 
 
 def _joined(buckets: Sequence[Merged], bounds: list[str]) -> Merged:
-    """One log partition from its buckets."""
+    """One log partition, joined from its buckets."""
     first = buckets[0]
     if len(buckets) == 1:
         return first

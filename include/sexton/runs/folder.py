@@ -1,12 +1,12 @@
-"""A run folder: what the stages of one run hand to each other, and what `sexton audit --out DIR` leaves.
+"""A run folder: what the stages of one run pass to each other, and what `sexton audit --out DIR` leaves.
 
-A folder or a URI: driver and executors read and write it from wherever they run.
+It is a folder or a URI: driver and executors read and write it from any machine.
 
     DIR/run.json                              RunRecord, written by replay_groups, completed by later stages
     DIR/<table>/<log_partition>.parquet       one file per table and log partition (0.parquet for the whole-run tables)
     DIR/<table>/<log_partition>-<bucket>.parquet    instead, for each bucket of a log partition with very many keys
     DIR/fold/<log_partition>[-<bucket>]/      the checkpoint: the finished fold of that log partition
-    DIR/internal/                             what only later stages read
+    DIR/internal/                             read by later stages only
     DIR/batches/<log_partition>.log           the plan as Kafka record batches
     DIR/dq/  DIR/report.html  DIR/summary.json
 """
@@ -48,12 +48,12 @@ SHARDED = (
     "tombstones",
     "expiry_forecast",
 )
-"""The tables whose rows are of a group: a log partition has a file of them for each of its shards."""
+"""Tables with rows per group: a log partition has one file per shard."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shard:
-    """What one task works on: a log partition, or where it has very many keys a bucket of it (kernels.buckets)."""
+    """The unit of work of a task: a log partition, or a bucket of one with very many keys (kernels.buckets)."""
 
     log_partition: int
     bucket: int | None = None
@@ -64,23 +64,23 @@ class Shard:
 
     @property
     def is_first(self) -> bool:
-        """Whether it has what a log partition has once."""
+        """Whether it has the rows that a log partition has only once."""
         return not self.bucket
 
 
 def shards_of(log_partition: int, bounds: Sequence[str]) -> list[Shard]:
-    """The shards of a log partition whose buckets, all but the first, begin at `bounds`."""
+    """The shards of a log partition; all buckets but the first start at `bounds`."""
     if not bounds:
         return [Shard(log_partition)]
     return [Shard(log_partition, bucket) for bucket in range(len(bounds) + 1)]
 
 
 class ReplicaCounts(BaseModel):
-    """What an audit of the brokers' replicas found, counted (tables replica_state and replica_differences).
+    """Counts of an audit of the brokers' replicas (tables replica_state and replica_differences).
 
-    `kinds` counts the groups and offsets that any change of leader would show, `wrong` the same by the replica that
-    must not lead; a row of several wrong replicas counts for each. `behind` need an unclean election. `statuses` counts
-    replicas.
+    `kinds` counts groups and offsets that differ after any change of leader. `wrong` counts the same by the replica
+    that must not lead; a row with several wrong replicas counts for each. `behind` differ only after an unclean
+    election. `statuses` counts replicas.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -94,10 +94,10 @@ class ReplicaCounts(BaseModel):
 
 
 class TransactionCounts(BaseModel):
-    """What an audit of transactions found, counted (table transactions).
+    """Counts of an audit of transactions (table transactions).
 
-    `verdicts` counts open transactions that hold offsets; `overdue` ones should have ended. `hanging_groups` and
-    `hanging_offsets` are held by transactions that nothing ends, the oldest open since `hanging_since_ms`.
+    `verdicts` counts open transactions that pin offsets; `overdue` ones should have ended. Transactions that nothing
+    ends pin `hanging_groups` and `hanging_offsets`; the oldest is open since `hanging_since_ms`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -115,8 +115,8 @@ class TransactionCounts(BaseModel):
 
 
 class LagCounts(BaseModel):
-    """What an audit of lag found, counted (table time_lag): of the `offsets` of the run at `as_of_ms`, how late the
-    latest is for certain, how many lose unread messages within a day of it, and would reset, by reason."""
+    """Counts of an audit of lag (table time_lag) for the `offsets` of the run at `as_of_ms`: the largest lag that is
+    certain, how many offsets lose unread messages within a day of the run, and how many would reset, by reason."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -129,14 +129,14 @@ class LagCounts(BaseModel):
 
 
 PARTITION_COUNT_CHANGED = "partition_count_changed"
-"""Why a group lost its offsets: the topic has grown, and clients are routed to another log partition now."""
+"""Why a group lost its offsets: the partition count changed, and clients use another log partition now."""
 
 
 class LostGroups(BaseModel):
-    """Groups whose only offsets are misplaced, `offsets` in all; `first` are some, with the log partitions of these.
+    """Groups whose only offsets are misplaced, `offsets` in all; `first` maps some of them to their log partitions.
 
-    `earlier_count` is the number of log partitions that the topic had before, where only one fits. `not_here` are some
-    of `first`, with the log partition that each belongs to, which is not here and may have newer offsets.
+    `earlier_count` is the topic's earlier partition count, None unless exactly one fits. `not_here` maps some of
+    `first` to the log partition where they belong; it is not in the input, and may have newer offsets.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -150,7 +150,7 @@ class LostGroups(BaseModel):
 
 
 class RunRecord(BaseModel):
-    """What one run describes and what it found out; the single source for later stages, summary.json and `runs`."""
+    """The input and the findings of one run; the single source for later stages, summary.json and `runs`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -162,7 +162,7 @@ class RunRecord(BaseModel):
     profile: str
     profile_source: str = "asked for"
     profile_doubts: list[str] = Field(default_factory=list)
-    """What speaks against the profile; `warnings` has it too."""
+    """What contradicts the profile; also in `warnings`."""
     retention_ms: int
     retention_source: str
     broker_retention_ms: int | None = Field(default=None, description="the broker's own, where it was recorded")
@@ -170,7 +170,7 @@ class RunRecord(BaseModel):
     log_dirs: list[str] = Field(default_factory=list, description="those of the broker, where `source` is of several")
     partition_count: int | None
     partition_count_warnings: list[str] = Field(default_factory=list)
-    """What the count rests on where nothing says or proves it, or that it is not known; `warnings` has it too."""
+    """Why the partition count is assumed or unknown, if nothing proves it; also in `warnings`."""
     log_partitions: list[int]
     missing_log_partitions: list[int] = Field(default_factory=list)
     cuts: dict[int, int] = Field(default_factory=dict, description="log partition -> log_offset where reading stopped")
@@ -220,26 +220,26 @@ class RunRecord(BaseModel):
 
     @property
     def shards(self) -> list[Shard]:
-        """The shards of all log partitions, by group id."""
+        """The shards of all log partitions, in order of group id."""
         return [shard for part in self.log_partitions for shard in shards_of(part, self.bounds.get(part, ()))]
 
     def knows(self, declared: Column | Table) -> bool:
-        """Whether the evidence of this run fills a column or table."""
+        """Whether the evidence of this run can fill a column or table."""
         return is_filled(declared.known_from, self.origins)
 
     @property
     def knows_places(self) -> bool:
-        """Whether it is known where in the log each row of this run lies."""
+        """Whether the log position of each row is known."""
         return self.knows(LOG_OFFSET)
 
     @property
     def exit_code(self) -> int:
-        """How a command or job that reads the run ends: 5 where some input could not be decoded or loaded, else 0."""
+        """Exit code of a command or job that reads the run: 5 if some input could not be decoded or loaded, else 0."""
         return UndecodableInput.exit_code if self.counts.get("undecodable_records") or self.unloadable else 0
 
     @property
     def recorded(self) -> Recorded:
-        """What the snapshot recorded of the brokers and of the offsets topic."""
+        """The settings of brokers and offsets topic that the snapshot recorded."""
         return Recorded(
             broker_settings=self.broker_settings,
             topic_settings=self.topic_settings,
@@ -249,8 +249,7 @@ class RunRecord(BaseModel):
 
 
 class RunFolder(Folder):
-    """The files of one run. With `keeps_tables` those that were written here need not be read again, if there is
-    room."""
+    """The files of one run. With `keeps_tables`, tables written by this process stay in memory if there is room."""
 
     def __init__(
         self, root: Path | str, *names: str, fs: pafs.FileSystem | None = None, keeps_tables: bool = False
@@ -260,19 +259,19 @@ class RunFolder(Folder):
         self._room_bytes = _KEPT_BYTES if keeps_tables else 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """Another process has the files alone."""
+        """Pickle without the tables in memory: another process reads the files."""
         return {**self.__dict__, "_kept": {}, "_room_bytes": 0}
 
     def fold(self, shard: Shard) -> Folder:
-        """Where the checkpoint of a shard is."""
+        """The folder of a shard's checkpoint."""
         return self.sub("fold", str(shard))
 
     def size_bytes(self, *tables: str) -> int:
-        """Bytes of the files of some tables of this run: how much work a stage that reads them has."""
+        """Bytes of some tables' files in this run: the amount of work for a stage that reads them."""
         return sum(sum(self.sub(table).sizes().values()) for table in tables)
 
     def reset(self) -> None:
-        """Remove what an earlier attempt left, so that no file of it is taken for one of this run."""
+        """Remove the files of an earlier attempt, so that none is taken for a file of this run."""
         for name in [
             *TABLES,
             "internal",
@@ -287,7 +286,7 @@ class RunFolder(Folder):
             self.remove(name)
 
     def read_run(self) -> RunRecord:
-        """The record that replay_groups left; UsageError when the folder holds none."""
+        """The record that replay_groups wrote; UsageError if the folder has none."""
         where = self.sub("run.json")
         if not self.exists("run.json"):
             raise UsageError("no run here", where=where, fix="run replay_groups on this folder first")
@@ -302,7 +301,7 @@ class RunFolder(Folder):
     def write_tables(
         self, record: RunRecord, tables: Mapping[str, pa.Table], shard: Shard | int = WHOLE_RUN
     ) -> Counter[str]:
-        """Write the tables of a log partition or shard; the rows of each that is declared. Another one is for later
+        """Write the declared tables of a log partition or shard; return rows by table. Other tables are for later
         stages only."""
         counts = Counter[str]()
         for name, rows in tables.items():
@@ -313,9 +312,8 @@ class RunFolder(Folder):
         return counts
 
     def write_table(self, record: RunRecord, table: str, rows: pa.Table, shard: Shard | int = WHOLE_RUN) -> int:
-        """Write the rows of a log partition or shard, completed by the run's columns and the log partition, and cast
-        to the declared schema. What only the log or only admin snapshots can fill is NULL where `rows` have no such
-        column."""
+        """Write rows of a log partition or shard, with the run's columns and the log partition added, cast to the
+        declared schema. Columns that only the log or only admin snapshots can fill are NULL if `rows` lack them."""
         schema = TABLES[table].arrow_schema(with_run=True)
         if not rows.num_rows:
             self.write_rows(schema.empty_table(), table, shard)
@@ -341,11 +339,11 @@ class RunFolder(Folder):
         return int(rows.num_rows)
 
     def write_rows(self, rows: pa.Table, table: str, shard: Shard | int = WHOLE_RUN) -> None:
-        """Write rows as they are."""
+        """Write rows unchanged."""
         self._write(rows, table, f"{shard}.parquet")
 
     def read_table(self, table: str, shard: Shard | int, columns: list[str] | None = None) -> pa.Table:
-        """The rows of a shard, or of a log partition: those of its shards, in order."""
+        """The rows of a shard, or of all shards of a log partition, in order."""
         try:
             return self._read(columns, table, f"{shard}.parquet")
         except FileNotFoundError:
@@ -355,7 +353,7 @@ class RunFolder(Folder):
             return pa.concat_tables([self.read_table(table, bucket, columns) for bucket in buckets])
 
     def shards_in(self, table: str, log_partition: int) -> list[Shard]:
-        """The shards that a log partition has in a table."""
+        """The shards of a log partition that have a file of a table."""
         whole = Shard(log_partition)
         return [whole] if self.exists(table, f"{whole}.parquet") else self._buckets(table, log_partition)
 
@@ -365,7 +363,7 @@ class RunFolder(Folder):
         return sorted(each for each in found if each.log_partition == shard)
 
     def write_internal(self, name: str, rows: pa.Table, shard: Shard) -> None:
-        """Write rows that only later stages read."""
+        """Write rows for later stages only."""
         self._write(rows, "internal", name, f"{shard}.parquet")
 
     def read_internal(self, name: str, shard: Shard, columns: list[str] | None = None) -> pa.Table:
@@ -392,7 +390,7 @@ class RunFolder(Folder):
 
 
 def snapshot_cluster(folder: RunFolder) -> str | None:
-    """The cluster that the run's snapshot_log copied from, by that job's outcome; None without one."""
+    """The cluster that the run's snapshot_log copied, from the outcome of that job; None without one."""
     try:
         found = read_json(folder.fs, folder.path("outcome", "snapshot_log.json")).get("cluster_id")
     except (UsageError, OSError):
@@ -401,7 +399,7 @@ def snapshot_cluster(folder: RunFolder) -> str | None:
 
 
 def files_sha256(hashes: Mapping[str, str]) -> str:
-    """SHA-256 over the names and the SHA-256s of files, in the order of their names."""
+    """SHA-256 over file names and their SHA-256s, in order of names."""
     digest = hashlib.sha256()
     for name, sha256 in sorted(hashes.items(), key=lambda item: item[0].split("/")):
         digest.update(name.encode() + b"\0" + bytes.fromhex(sha256))

@@ -30,11 +30,11 @@ from sexton.verdicts.policy import judge_by_policy
 
 TABLE = "offset_verdicts"
 KAFKAS_DEFAULT = "Kafka's default in"
-"""How the source of a retention begins that nobody asked for and no broker reported."""
+"""Prefix of a retention's source if nobody requested the retention and no broker reported it."""
 _HELD = ("committed_offsets", "unreachable_offsets")
 _COMMITTED = TABLES["committed_offsets"].column("commit_timestamp_ms")
-"""When an offset was committed, if one instant is known. Otherwise it was between two, and a policy counts from the
-later."""
+"""When an offset was committed, if the instant is known. Otherwise it is an interval, and a policy counts from its
+end."""
 
 
 def judge_offsets(
@@ -47,7 +47,7 @@ def judge_offsets(
 ) -> pa.Table:
     """The rows of offset_verdicts of one shard, in the order of `read_held`, without the run's columns.
 
-    Retention, instant, profile and topics are those of `record`, which need not be the one that `folder` holds.
+    Retention, instant, profile and topics come from `record`, which may differ from the record in `folder`.
     """
     offsets, groups = read_held(folder, shard), folder.read_table("groups", shard)
     pending = folder.read_table("pending_offsets", shard)
@@ -81,7 +81,7 @@ def judge_offsets(
 
 
 def _sweep_ms(record: RunRecord) -> int | None:
-    """How long after its time an offset may still be there; None by a retention that is not taken for the broker's."""
+    """How long after its expiry an offset may still exist; None if the retention is not the broker's."""
     own_ms = record.broker_retention_ms
     if own_ms is None and record.retention_source.startswith(KAFKAS_DEFAULT):
         own_ms = profile_of(record.profile).default_retention_minutes * MINUTE_MS
@@ -91,13 +91,13 @@ def _sweep_ms(record: RunRecord) -> int | None:
 
 
 def block_of(folder: RunFolder, record: RunRecord, log_partition: int) -> SweepBlock | None:
-    """What makes the broker's sweep of a log partition fail, by the retention and instant of `record`."""
+    """Why the broker's sweep of a log partition fails, by the retention and instant of `record`; else None."""
     if _recorded_block(folder, log_partition) == NOT_LOADED:
         return NOT_LOADED
     profile = profile_of(record.profile)
     blocks = []
     for shard in folder.shards_in("groups", log_partition):
-        columns = ["group_id", "group_type", "left_targets"]  # usually none is suspect, and nothing else is read
+        columns = ["group_id", "group_type", "left_targets"]  # usually no group is suspect, and nothing else is read
         if suspects(folder.read_table("groups", shard, columns), profile).num_rows:
             block = sweep_block(
                 read_held(folder, shard),
@@ -112,24 +112,24 @@ def block_of(folder: RunFolder, record: RunRecord, log_partition: int) -> SweepB
 
 
 def sweep_fails(folder: RunFolder, record: RunRecord, log_partition: int) -> bool:
-    """Whether the broker's sweep of one log partition at the instant of the run writes nothing, as its replay found."""
+    """Whether the broker's sweep of a log partition writes nothing at the run's instant, as the replay recorded."""
     block = _recorded_block(folder, log_partition)
     return block is not None and block.is_on(record.as_of_ms)
 
 
 def _recorded_block(folder: RunFolder, log_partition: int) -> SweepBlock | None:
     profiles = folder.read_table("load_profile", log_partition).to_pylist()
-    return block_in(profiles[0]) if profiles else None  # a run from admin snapshots has none
+    return block_in(profiles[0]) if profiles else None  # a run from admin snapshots has no load profile
 
 
 def read_held(folder: RunFolder, shard: Shard) -> pa.Table:
-    """The offsets that the sweep of one shard walks over; verdicts are rows of the same order."""
+    """The offsets that the sweep of one shard visits; verdicts have the same row order."""
     committed, unreachable = (folder.read_table(name, shard, [*TABLES[name].column_names]) for name in _HELD)
     return held_offsets(committed, unreachable)
 
 
 def known_topics(folder: RunFolder, record: RunRecord) -> TopicsTable | None:
-    """The cluster's topics as the run knows them; None where nothing was recorded of them."""
+    """The cluster's topics as the run knows them; None if they were not recorded."""
     if not record.has_topics:
         return None
     return TopicsTable(
@@ -140,7 +140,7 @@ def known_topics(folder: RunFolder, record: RunRecord) -> TopicsTable | None:
 
 
 def _filled(rows: pa.Table, columns: Iterable[Column]) -> pa.Table:
-    """The rows with NULL in those columns that they do not have."""
+    """The rows, with NULL in the columns that they lack."""
     return _beside(
         rows, pa.table({c.name: pa.nulls(rows.num_rows, c.type) for c in columns if c.name not in rows.column_names})
     )

@@ -1,6 +1,6 @@
-"""How many log partitions `__consumer_offsets` has: what says so, else what the group ids prove, else Kafka's default.
+"""The number of log partitions of `__consumer_offsets`: as recorded, else as group ids prove, else Kafka's default.
 
-A broker's disk has some of them: contiguous folders from 0 prove nothing, nor does a smaller count that fits.
+A broker's disk has only some of them: contiguous folders from 0 prove nothing, nor does a smaller count that fits.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -12,17 +12,17 @@ from sexton.runs.source import LogSource
 KAFKAS_DEFAULT_COUNT = 50
 """offsets.topic.num.partitions."""
 SETTLES = "--partition-count N, or --topics FILE with a line for __consumer_offsets"
-"""What settles a count that is not known."""
+"""How to settle an unknown count."""
 
 
 def partition_count(
     source: LogSource, groups: Callable[[], Mapping[int, Collection[str]]]
 ) -> tuple[int | None, list[str]]:
-    """The number of log partitions, None where it is not known, and a warning where nothing says or proves it.
+    """(number of log partitions, warnings). The number is None if unknown; unproven numbers have a warning.
 
-    `groups` are group ids by the log partition that they were found in.
+    `groups` returns the group ids found in each log partition.
 
-    UsageError where there are more than what was recorded says.
+    UsageError if there are more log partitions than recorded.
     """
     highest = max(source.here, default=-1)
     if source.partition_count is not None:

@@ -1,8 +1,8 @@
-"""`ProcessEngine`: the interface of `Engine` on one machine, with forked processes instead of Spark's tasks.
+"""`ProcessEngine`: the interface of `Engine` on one machine, with forked processes instead of Spark tasks.
 
-A local Spark gives each core a Python process too, and needs some ten seconds until these run. A fork of a process that
-has imported the stages runs at once, without the start of a JVM. Where a cluster is configured (SEXTON_SPARK_MASTER),
-`engine_here` returns Spark.
+A local Spark also runs one Python process per core, and needs some ten seconds to start them. A fork of a process that
+has imported the stages starts at once, without a JVM. If a cluster is configured (SEXTON_SPARK_MASTER), `engine_here`
+returns Spark.
 """
 
 import multiprocessing
@@ -32,19 +32,19 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PRELOADED = "sexton.pipeline.replay_groups"
-"""What the process imports from which the others are forked."""
+"""Module that the fork server imports."""
 PROGRESS_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 THREADS_BYTES = 4 * 1024 * 1024 * 1024
-"""So much input is worked on by threads of this process: most of it is compiled code, which needs no other process."""
+"""Bytes of input up to which threads do the work: most of it is compiled code, which needs no other process."""
 KEPT_BYTES = 512 * 1024 * 1024
-"""What comes of so much input may stay in memory from one map to the next."""
+"""Bytes of input up to which results may stay in memory from one map to the next."""
 _LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
 
 
 def engine_here(app_name: str, *, quiet: bool = False, reads: Sequence[Path] = ()) -> Engine:
-    """The processes of this machine, as many as the local master has cores, or Spark where a cluster is configured.
+    """One process per core of the local master, or Spark if a cluster is configured.
 
-    `reads` are the folders of the log, where they are known: threads take care of a small one, without a process.
+    `reads` are the folders of the log, if known: for a small log, threads suffice and no process is started.
     """
     master = _LOCAL_MASTER.fullmatch(settings().spark_master)
     if master is None:
@@ -54,9 +54,9 @@ def engine_here(app_name: str, *, quiet: bool = False, reads: Sequence[Path] = (
 
 
 def engine_of_task(app_name: str, *, iceberg: bool = False, quiet: bool = False) -> Engine:
-    """The engine that SEXTON_ENGINE asks for, of a task of the pipeline. The lake is always written by Spark.
+    """The engine for a task of the pipeline, as SEXTON_ENGINE says. Spark always writes the lake.
 
-    `quiet` where the task itself says how far it is.
+    `quiet`: the task reports progress itself.
     """
     match settings().engine:
         case "local":
@@ -71,10 +71,10 @@ def engine_of_task(app_name: str, *, iceberg: bool = False, quiet: bool = False)
 
 
 def _are_small(folders: Sequence[Path]) -> bool:
-    """Whether the segments below some folders are worked on by threads."""
+    """Whether the segments in these folders are few enough bytes for threads."""
     total = 0
     for file in (file for folder in folders for file in folder.rglob("*.log")):
-        with suppress(FileNotFoundError):  # a broker deletes segments, too
+        with suppress(FileNotFoundError):  # a broker may delete a segment meanwhile
             total += file.stat().st_size
         if total >= THREADS_BYTES:
             return False
@@ -82,10 +82,10 @@ def _are_small(folders: Sequence[Path]) -> bool:
 
 
 class ProcessEngine(Engine):
-    """An `Engine` with `cores` processes; only who asks for `session` starts Spark.
+    """An `Engine` with `cores` processes; Spark starts only if `session` is used.
 
-    Its processes start early, to import while this one does, or else with the first work that they are needed for. It
-    shows on a terminal how far it is, and `logs` it elsewhere.
+    Its processes start early and import while this process does, or else with the first work that needs them. It shows
+    progress on a terminal; with `logs` it logs progress elsewhere.
     """
 
     name = "local"
@@ -117,7 +117,7 @@ class ProcessEngine(Engine):
         return self._pool
 
     def map(self, label: str, items: Sequence[T], work: Callable[[T], R], *, work_bytes: int | None = None) -> list[R]:
-        """`Engine.map` by processes; where `work_bytes` are few, by threads of this one."""
+        """`Engine.map` with processes, or with threads of this process if `work_bytes` is small."""
         if work_bytes is None or not items or not self.has_threads_for(work_bytes):
             return super().map(label, items, work)
         with ThreadPoolExecutor(self.cores) as pool:
@@ -155,7 +155,7 @@ class ProcessEngine(Engine):
 
     def _show(self, label: str, calls: Sequence[Future[Any]], work_bytes: int | None) -> None:
         """Show how many calls have ended, until all have."""
-        is_off = self._console.quiet  # or else it draws what nobody sees, ten times a second
+        is_off = self._console.quiet  # else it draws ten times a second for nobody
         if is_off and self._logs:
             lines = ProgressLines(label, work_bytes)
             for ended, _ in enumerate(as_completed(calls), 1):
@@ -166,7 +166,7 @@ class ProcessEngine(Engine):
 
 
 class AutoEngine(ProcessEngine):
-    """Threads of this process for what they do before Spark's tasks would have begun, and Spark for all other work."""
+    """Threads of this process for work that they finish before Spark tasks would start, Spark for all other work."""
 
     def __init__(self, app_name: str, *, iceberg: bool = False, quiet: bool = False) -> None:
         super().__init__(app_name, cores=None, iceberg=iceberg, quiet=quiet, starts_early=False, logs=not quiet)
@@ -186,7 +186,7 @@ class AutoEngine(ProcessEngine):
 
 
 class SerialEngine(Engine):
-    """An `Engine` in this process, one item after the other: for little work, or where there are enough processes."""
+    """An `Engine` in this process, one item at a time: for little work, or if there are enough processes already."""
 
     name = "local"
     cores = 1
@@ -205,7 +205,7 @@ class SerialEngine(Engine):
 
 
 class FileExchange(Exchange):
-    """An `Exchange` with one file a piece, in a folder that is removed in the end."""
+    """An `Exchange` with one file per piece, in a folder that is removed at the end."""
 
     def __init__(self, engine: Engine, folder: Folder) -> None:
         super().__init__(engine)
@@ -219,7 +219,7 @@ class FileExchange(Exchange):
         *,
         work_bytes: int | None = None,
     ) -> list[R]:
-        folder = self._folder  # all that travels of this object
+        folder = self._folder  # `written` must not capture self
 
         def written(numbered: tuple[int, T]) -> R:
             task, item = numbered
@@ -256,18 +256,18 @@ def _call(data: bytes) -> Any:
 
 
 def give_memory_back() -> None:
-    """Let Arrow give back to the system what a table leaves: its own pool keeps it, a fifth of an audit's memory."""
+    """Make Arrow return freed memory to the system. Its default pool keeps it: a fifth of an audit's memory."""
     pa.set_memory_pool(pa.system_memory_pool())
 
 
 def _begin() -> None:
-    """Begin a process of a pool."""
+    """Initialise a process of the pool."""
     give_memory_back()
     stay_with_parent()
 
 
 def stay_with_parent() -> None:
-    """Leave Ctrl-C to the parent, and end with it, for a killed one cannot say goodbye."""
+    """Leave Ctrl-C to the parent, and end when the parent ends: a killed parent cannot notify its children."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None, "started by a parent"

@@ -1,4 +1,4 @@
-"""How far long work is: a line every few seconds, for the log of a job that nobody watches."""
+"""Progress of long work: a line every few seconds, for the log of an unattended job."""
 
 import sys
 import threading
@@ -15,7 +15,7 @@ EVERY_S = 5.0
 
 
 class ProgressLines:
-    """Prints how many tasks, or other `items`, are done, and when all will be; nothing of work of EVERY_S seconds."""
+    """Prints how many tasks (or `items`) are done, and when all will be; nothing for work shorter than EVERY_S."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class ProgressLines:
 
 @contextmanager
 def of_spark(session: "SparkSession", progress: ProgressLines, *, is_remote: bool) -> Iterator[None]:
-    """Report the tasks of what Spark computes inside. `is_remote`: over Connect."""
+    """Report the tasks of the Spark jobs that run inside. `is_remote`: over Connect."""
     if is_remote:
 
         def report(stages: Iterable[Any] | None, **_: object) -> None:
-            if newest := max(stages or (), key=attrgetter("stage_id"), default=None):  # earlier ones hand out the items
+            if newest := max(stages or (), key=attrgetter("stage_id"), default=None):  # earlier ones pass on the items
                 progress.at(newest.num_completed_tasks, newest.num_tasks)
 
         session.registerProgressHandler(report)
@@ -54,7 +54,7 @@ def of_spark(session: "SparkSession", progress: ProgressLines, *, is_remote: boo
         finally:
             session.removeProgressHandler(report)
         return
-    tracker = session.sparkContext.statusTracker()  # not over Connect
+    tracker = session.sparkContext.statusTracker()  # not available over Connect
 
     def ask() -> None:
         if newest := tracker.getStageInfo(max(tracker.getActiveStageIds(), default=-1)):
@@ -66,7 +66,7 @@ def of_spark(session: "SparkSession", progress: ProgressLines, *, is_remote: boo
 
 @contextmanager
 def every_few_seconds(report: Callable[[], None]) -> Iterator[None]:
-    """Call `report` while what is inside works."""
+    """Call `report` every few seconds while the body runs."""
     is_over = threading.Event()
 
     def watch() -> None:

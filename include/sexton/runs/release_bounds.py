@@ -1,8 +1,7 @@
-"""Which releases a broker may have had, by what it wrote and when; every bound has its reason.
+"""The possible releases of a broker, from what it wrote and when; every bound has its reason.
 
-A date is that of the tag of a release, up to eight days before its announcement; snapshots and release candidates of
-before are not thought of. A clock that was wrong is believed unless it is contradicted: no broker wrote record format 2
-before 0.11.
+Dates are those of release tags, up to eight days before the announcement. Earlier snapshots and release candidates are
+ignored. The clock is trusted unless it is contradicted: no broker wrote record format 2 before 0.11.
 """
 
 import re
@@ -14,9 +13,9 @@ from sexton.coordinator.profile import Release
 
 FIRST_WITHOUT_ZOOKEEPER: Release = (4, 0)
 ZOOKEEPER: Release = (3, 9)
-"""The last release that had it."""
+"""The last release with ZooKeeper."""
 _GROUP_VALUES_OF_2_3 = 3
-"""The version that 2.3 and all later releases write."""
+"""Version of the group value that 2.3 and all later releases write."""
 _DATES = """
 0.11 2017-06-28  1.0 2017-10-31  1.1 2018-03-28  2.0 2018-07-28  2.1 2018-11-20  2.2 2019-03-22  2.3 2019-06-24
 2.4 2019-12-14   2.5 2020-04-14  2.6 2020-08-03  2.7 2020-12-19  2.8 2021-04-18  3.0 2021-09-20  3.1 2022-01-21
@@ -29,19 +28,19 @@ _LEVELS = """
 
 
 def _table(text: str) -> dict[str, Release]:
-    """What follows each release, with the release."""
+    """The text after each release -> the release."""
     return {what: tuple(map(int, name.split("."))) for name, what in re.findall(r"(\S+) +(\S+)", text)}
 
 
 _TAGGED = _table(_DATES)
-"""Later releases are not dated: whatever was written after the last of these may be of any."""
+"""Later releases are not in the table: what was written after the last date may be of any of them."""
 _METADATA_VERSIONS = {int(level): release for level, release in _table(_LEVELS).items()}
 """The first level of each release (MetadataVersion)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseBounds:
-    """Minor releases from `lowest` to `highest`, None where nothing bounds them; each with what shows it."""
+    """Minor releases from `lowest` to `highest` (None: unbounded), each with its reason."""
 
     lowest: Release | None = None
     highest: Release | None = None
@@ -49,20 +48,20 @@ class ReleaseBounds:
     highest_why: str = ""
 
     def and_from(self, release: Release, why: str) -> "ReleaseBounds":
-        """These bounds, not before `release`; what is already shown wins over a contradiction."""
+        """These bounds, not before `release`; a contradiction does not override what is already known."""
         if (self.lowest is not None and release < self.lowest) or (self.highest is not None and release > self.highest):
             return self
         return replace(self, lowest=release, lowest_why=self.lowest_why if release == self.lowest else why)
 
     def and_to(self, release: Release, why: str) -> "ReleaseBounds":
-        """These bounds, not after `release`; what is already shown wins over a contradiction."""
+        """These bounds, not after `release`; a contradiction does not override what is already known."""
         if (self.highest is not None and release > self.highest) or (self.lowest is not None and release < self.lowest):
             return self
         also = f"{self.highest_why}, {why}" if release == self.highest else why
         return replace(self, highest=release, highest_why=also)
 
     def and_log(self, *, newest_ms: int, group_versions: Collection[int]) -> "ReleaseBounds":
-        """These bounds narrowed by the newest record of a log of format 2 and the versions of its group values."""
+        """These bounds, narrowed by the newest record of a log of format 2 and the versions of its group values."""
         found, newest = self, release_at(newest_ms)
         if group_versions and max(group_versions) < _GROUP_VALUES_OF_2_3:
             release, whose = ((2, 2), "2.1 and 2.2") if 2 in group_versions else ((2, 0), "releases before 2.1")
@@ -83,16 +82,16 @@ UNBOUNDED = ReleaseBounds()
 
 
 def release_at(instant_ms: int) -> Release | None:
-    """The newest release when a record of format 2 was written; None where it may be any, or the clock was wrong."""
+    """The newest release at the time of a record of format 2; None if it may be any, or if the clock was wrong."""
     day = day_of(instant_ms)
     is_dated = min(_TAGGED) <= day < max(_TAGGED)
     return max(release for since, release in _TAGGED.items() if since <= day) if is_dated else None
 
 
 def release_of_level(metadata_version: int) -> tuple[Release | None, bool]:
-    """The release that brought a level of metadata.version, and whether it is that one; None below 1.
+    """(release that introduced a level of metadata.version, whether it is exactly that release); None below 1.
 
-    A level after the last known one may be of any later release.
+    A level above the last known one may be of any later release.
     """
     release = max((release for level, release in _METADATA_VERSIONS.items() if level <= metadata_version), default=None)
     return release, release is not None and metadata_version < max(_METADATA_VERSIONS)
@@ -110,7 +109,7 @@ def text_of(release: Release) -> str:
 
 
 def day_of(instant_ms: int) -> str:
-    """The day of an instant, as ISO 8601; empty for one that no calendar has."""
+    """The day of an instant in ISO 8601; empty if the instant is beyond the calendar."""
     try:
         return datetime.fromtimestamp(instant_ms / 1000, UTC).date().isoformat()
     except (OverflowError, ValueError, OSError):

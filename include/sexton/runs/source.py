@@ -41,44 +41,44 @@ if TYPE_CHECKING:
 _OPTION, _TOPICS_FILE = "--partition-count", "the topics file"
 _EMPTY = "no segment in the folders of log partitions {}: they count as empty, as a broker would take them"
 METADATA_SLACK_MS = HOUR_MS
-"""How long after as_of cluster metadata may have been recorded and still be used: the snapshot that settles an as_of is
-taken after it. Later metadata is not: today's cluster never leaks into yesterday's answer."""
+"""How long after as_of cluster metadata may be recorded and still be used: the snapshot that settles an as_of is taken
+after it. Later metadata would leak today's cluster into yesterday's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSource:
     """The segments of every log partition, and what is known of the cluster.
 
-    Of an archive, `positions` says where reading stops in each log partition: `segments` end there, in the middle of a
-    file where need be. `taken_at_ms` is when the snapshot was taken that settled that.
+    For an archive, `positions` is where reading stops in each log partition. `segments` end there, if need be in the
+    middle of a file. `taken_at_ms` is when the snapshot that settled the positions was taken.
     """
 
     uri: str
-    """The archive, or the log directory; where a broker has several, the first of them."""
+    """The archive, or the log directory; with several, the first."""
     more_uris: tuple[str, ...] = ()
     """The other log directories."""
     segments: dict[int, list[Segment]]
     cluster_id: str = "unknown"
     topic_id: str = "unknown"
     empty: frozenset[int] = frozenset()
-    """Log partitions that are here, without a segment."""
+    """Log partitions that exist in the input, without a segment."""
     seen: frozenset[int] = frozenset()
-    """Log partitions that an archive's snapshot saw, those with nothing to archive included."""
+    """Log partitions that an archive's snapshot saw, also those with nothing to archive."""
     partition_count: int | None = None
-    """The number of log partitions by what says it; runs.partition_count has the other ways."""
+    """The number of log partitions as given or recorded; runs.partition_count can also derive it."""
     partition_count_from: str = ""
-    """What says it."""
+    """Where that number comes from."""
     topics: list[dict[str, Any]] | None = None
     topics_at_ms: int | None = None
-    """When `topics` were recorded; None for those of a file, which are believed."""
+    """When `topics` were recorded; None if they come from a file, which is trusted."""
     sees_all_topics: bool | None = None
-    """Whether a topic that is not among them was not there; None where nobody looked."""
+    """Whether an unlisted topic did not exist; None if nobody checked."""
     retention_minutes: int | None = None
     recorded: Recorded = field(default_factory=Recorded)
     load_buffer_bytes: int = DEFAULT_BUFFER_BYTES
     broker_version: str | None = None
     release_bounds: ReleaseBounds = UNBOUNDED
-    """Between which releases the broker was, where its version is not recorded."""
+    """The possible releases of the broker if its version is not recorded."""
     is_archive: bool = False
     taken_at_ms: int | None = None
     warnings: list[str] = field(default_factory=list)
@@ -92,24 +92,24 @@ class LogSource:
 
     @property
     def here(self) -> frozenset[int]:
-        """The log partitions that are here."""
+        """The log partitions that are in the input."""
         return self.empty.union(self.segments, self.seen)
 
     @property
     def where(self) -> str:
-        """Where it was read, without logins."""
+        """Its location, without logins."""
         return ", ".join(map(uri_without_login, self.uris))
 
     def with_buffer(self, load_buffer_bytes: int | None) -> "LogSource":
-        """This source, read by a coordinator with a load buffer of that size; None keeps the recorded one."""
+        """This source with the given coordinator load buffer; None keeps the recorded size."""
         return self if load_buffer_bytes is None else replace(self, load_buffer_bytes=load_buffer_bytes)
 
     def with_codec(self, codec: int | None) -> "LogSource":
-        """This source, of a broker that writes in that codec; None keeps the recorded one."""
+        """This source for a broker that writes with this codec; None keeps the recorded one."""
         return self if codec is None else replace(self, recorded=self.recorded.with_codec(codec))
 
     def segments_after(self, positions: Mapping[int, LogPosition]) -> dict[int, list[Segment]]:
-        """The archived segments from `positions` on, up to its own; all of a log partition without a position."""
+        """The archived segments from `positions` up to the source's own; all of a log partition without a position."""
         return {
             part: segments_between(self.lineages[part], position, after=positions.get(part))
             for part, position in self.positions.items()
@@ -123,9 +123,9 @@ def open_segments(
     partition_count: int | None = None,
     as_of_ms: int | None = None,
 ) -> LogSource:
-    """The log directory as a broker leaves it, or a backup of one, with what else it shows of the instant.
+    """A broker's log directory, or a backup of one, with the other evidence of the instant on it.
 
-    Several of the same broker are one disk.
+    Several log directories of one broker are read as one.
     """
     roots = (roots,) if isinstance(roots, str) else tuple(roots)
     opened = [filesystem(root) for root in roots]
@@ -170,7 +170,7 @@ def open_segments(
 
 
 def open_source(request: "ReplayRequest") -> LogSource:
-    """The segments or the archive of a request, as of its instant."""
+    """The segments or the archive of a request, at its instant."""
     if (request.segments is None) == (request.archive is None):
         raise UsageError("give either segments or an archive", fix="--segments DIR or --archive URI")
     topics_file, count, as_of_ms = request.topics_file, request.partition_count, request.as_of_ms
@@ -188,7 +188,7 @@ def open_source(request: "ReplayRequest") -> LogSource:
 
 
 def require_stamps(as_of_ms: int | None, *, has_stamps: bool, max_commit_timestamp_ms: int, where: str) -> None:
-    """NoCoverage where no batch of a log partition bears a timestamp, and offsets were committed at as_of or later."""
+    """NoCoverage if no batch of a log partition has a timestamp, and offsets were committed at as_of or later."""
     if as_of_ms is not None and not has_stamps and as_of_ms <= max_commit_timestamp_ms:
         newest = datetime.fromtimestamp(max_commit_timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
         raise NoCoverage(
@@ -199,7 +199,7 @@ def require_stamps(as_of_ms: int | None, *, has_stamps: bool, max_commit_timesta
 
 
 def _log_dirs_text(roots: Sequence[str], paths: Sequence[str], segments: Mapping[int, list[Segment]]) -> list[str]:
-    """How many log directories were read, where there are several."""
+    """A note on how many log directories were read, if there are several."""
     if len(roots) == 1:
         return []
     held = Counter(PurePosixPath(some[0].path).parent.parent for some in segments.values())
@@ -208,7 +208,7 @@ def _log_dirs_text(roots: Sequence[str], paths: Sequence[str], segments: Mapping
 
 
 def zero_tails_text(fs: pafs.FileSystem, segments: Mapping[int, Sequence[Segment]]) -> list[str]:
-    """What a coordinator makes of zeros after the last batch of a log partition, where there are any."""
+    """Warnings about zeros after the last batch of a log partition, and how a coordinator handles them."""
     found = {part: size for part, some in segments.items() if some and (size := zero_tail(fs, some[-1]))}
     return [
         f"log partition {part}: {size} zeros after the last batch of the newest segment, as log.preallocate leaves "
@@ -218,12 +218,12 @@ def zero_tails_text(fs: pafs.FileSystem, segments: Mapping[int, Sequence[Segment
 
 
 def _first_known(*counts: tuple[str, int | None]) -> tuple[int | None, str]:
-    """The number of log partitions by the first of some sources that says it, and which that is."""
+    """(number of log partitions, its source), from the first source that knows it."""
     return next(((count, source) for source, count in counts if count is not None), (None, ""))
 
 
 def _same(what: str, ids: Sequence[str | None], roots: Sequence[str]) -> str | None:
-    """The id that all log directories have which have one."""
+    """The id that the log directories share; those without an id are ignored."""
     known = {one for one in ids if one is not None}
     if len(known) > 1:
         where = ", ".join(map(uri_without_login, roots))
@@ -241,10 +241,10 @@ def open_archive(
     settle_ms: int | None = None,
     partition_count: int | None = None,
 ) -> LogSource:
-    """The archive at an instant, up to its settled cuts, with the metadata that speak for it; for None all of it.
+    """The archive at an instant, up to its settled cuts, with the metadata for that instant; None: all of the archive.
 
-    Without `cluster_id` the archive must hold one cluster only, else UsageError. `settle_ms` is by default that of the
-    settings. NoCoverage when the archive cannot answer for the instant.
+    Without `cluster_id` the archive must have only one cluster, else UsageError. `settle_ms` defaults to the setting.
+    NoCoverage if the archive cannot answer for the instant.
     """
     fs, path = filesystem(root)
     cluster = the_cluster(fs, path, cluster_id)
@@ -298,14 +298,14 @@ def open_archive(
 
 
 def recorded_retention_ms(fs: pafs.FileSystem, root: str, cluster_id: str, *, as_of_ms: int) -> int | None:
-    """The broker's retention as the archive has it for an instant, None where nothing recorded it."""
+    """The broker's retention in the archive for an instant; None if it was not recorded."""
     metadata, _ = _metadata(fs, root, cluster_id, as_of_ms)
     minutes = metadata.retention_minutes if metadata else None
     return None if minutes is None else minutes * MINUTE_MS
 
 
 def check_files(fs: pafs.FileSystem, segments: Iterable[Segment]) -> None:
-    """UsageError unless every archived segment is there and of the size that its manifest says."""
+    """UsageError unless every archived segment exists with the size in its manifest."""
     for path, what in misfits(fs, {segment.path: segment.size_bytes for segment in segments}):
         raise UsageError(what, where=path)
 
@@ -313,20 +313,20 @@ def check_files(fs: pafs.FileSystem, segments: Iterable[Segment]) -> None:
 def _settled(
     fs: pafs.FileSystem, root: str, cluster_id: str, as_of_ms: int | None, settle_ms: int
 ) -> tuple[SettledCuts, list[str]]:
-    """The cuts of an instant, stored in the archive where that can be written; a warning where it cannot."""
+    """The cuts of an instant, stored in the archive if it is writable; a warning if not."""
     if as_of_ms is None:
         return newest_cuts(fs, root, cluster_id=cluster_id), []
     settled = settled_cuts(fs, root, cluster_id=cluster_id, as_of_ms=as_of_ms, settle_ms=settle_ms)
     try:
         return store_cuts(fs, root, settled), []
-    except OSError as error:  # whoever may only read finds the same as long as the snapshots are kept
+    except OSError as error:  # a read-only user gets the same cuts while the snapshots are kept
         return settled, [f"the cuts could not be stored in the archive: {error}"]
 
 
 def _metadata(
     fs: pafs.FileSystem, root: str, cluster_id: str, as_of_ms: int | None
 ) -> tuple[ClusterMetadata | None, list[str]]:
-    """The newest metadata at or before `as_of_ms`, else that of the snapshot that settled it; None with a warning."""
+    """The newest metadata at or before `as_of_ms`, else of the snapshot that settled it, else None; and warnings."""
     found = newest_metadata(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
     if found is None and as_of_ms is not None:
         found = oldest_metadata_after(fs, root, cluster_id=cluster_id, at_ms=as_of_ms)
@@ -336,7 +336,7 @@ def _metadata(
 
 
 def _seen(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> frozenset[int]:
-    """The log partitions that the snapshot saw which settled an instant: all. An import sees those of some brokers."""
+    """All log partitions: those in the snapshot that settled an instant. An import sees those of some brokers."""
     found = newest_metadata(fs, root, cluster_id=settled.cluster_id, at_ms=settled.taken_at_ms)
     return frozenset(found.log_partitions if found and found.topic_id == settled.topic_id else ())
 

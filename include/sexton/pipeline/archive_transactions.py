@@ -1,7 +1,7 @@
-"""Copies what is new in `__transaction_state` into the archive, as snapshot_log copies the offsets log.
+"""Copies new records of `__transaction_state` into the archive, as snapshot_log copies the offsets log.
 
-The copy is an archive of its own, in a folder of the cluster (transactions.reading), so lineages, cuts, verification
-and the refusal to join what does not continue hold for it as well.
+The copy is a separate archive in a folder of the cluster (transactions.reading), so lineages, cuts and verification
+apply to it too, and a log that does not continue the archived bytes is never joined to them.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ def run(
     connect: Connect = ClusterSession,
     notify: Callable[[Sequence[str]], None] | None = None,
 ) -> TakenSnapshot | None:
-    """Take one snapshot of the topic; `request` is that of the offsets log, which is read first. None where the
-    cluster has no such topic, because nobody ever used a transaction. `notify` is as in snapshot_log."""
+    """Take one snapshot of the topic; `request` is the request for the offsets log, which is read first. None if the
+    cluster has no such topic, because no transaction was ever used. `notify` is as in snapshot_log."""
     with connect(request.config) as session:
         try:
             session.retrying(lambda: describe_topic(session, TRANSACTIONS_TOPIC, call="Fetch"))
@@ -46,7 +46,7 @@ def run(
 def open_producers(session: ClusterSession) -> Producers:
     """The transactions that are open in the offsets topic now, as the leaders of its log partitions report them.
 
-    A log partition whose leader does not answer is left out, as are those of brokers before Kafka 2.8.
+    Log partitions whose leader does not answer, or runs a release before Kafka 2.8, are left out.
     """
     return {
         row.log_partition: row.open_transactions

@@ -1,8 +1,8 @@
-"""build_history: runs of many instants of one archive, each going on from the fold of the one before it.
+"""build_history: runs of many instants of one archive, each continuing from the fold of the one before it.
 
-The log is folded once for every stretch of instants that a task of the engine takes, and then read on from instant to
-instant. Every instant gets a run folder, is judged, planned and checked as a run alone is, and keeps it until its batch
-is published: one commit a table. So an interrupted build goes on with what is there. What was published before stays.
+A task takes a range of consecutive instants, folds the log up to the first, then reads on from instant to instant.
+Every instant gets a run folder, and is judged, planned and checked like a single run. The folders stay until their
+batch is published, with one commit per table, so an interrupted build resumes from them. Published instants stay.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,15 +33,15 @@ BATCH = 100
 """Instants that are published together."""
 MAX_INSTANTS = 50_000
 CHECKED = (validate_tables.TABLE, f"{WHOLE_RUN}.parquet")
-"""The file that an instant's run folder gets last."""
+"""The last file written to an instant's run folder."""
 _TASKS = 4
-"""Stretches of a batch, where only Spark knows how many tasks work at a time."""
+"""Number of task ranges per batch if only Spark knows how many tasks run in parallel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What became of the instants: published now, published before, not covered (with the reason), failed (with the
-    checks that failed)."""
+    """The outcome by instant: published now, published before, not covered (with the reason), failed (with the failed
+    checks)."""
 
     published: list[int] = field(default_factory=list)
     before: list[int] = field(default_factory=list)
@@ -50,7 +50,7 @@ class History:
 
 
 def instants_of(request: HistoryRequest) -> range:
-    """The instants that are asked for; UsageError if there are none, or too many."""
+    """The requested instants; UsageError if there are none, or too many."""
     end_ms = now_ms() if request.to_ms is None else request.to_ms
     found = range(request.from_ms, end_ms + 1, request.step_minutes * MINUTE_MS)
     if not found:
@@ -69,9 +69,9 @@ def run(
     policy: Policy | None = None,
     show: Callable[[int, int], None],
 ) -> History:
-    """Build and publish the instants of `request` that are not published yet, in the run folders below `root`.
+    """Build and publish the instants of `request` that are not published yet, in run folders below `root`.
 
-    `show` is called every few seconds with how many instants are done, and of how many.
+    `show` is called every few seconds with the number of instants done, and the total.
     """
     wanted = instants_of(request)
     cluster_id = require_cluster(*filesystem(request.archive), request.cluster_id)
@@ -104,7 +104,7 @@ def run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Built:
-    """One instant: its record, or why there is none; and the critical expectations that it breaks."""
+    """One instant: its record, or why there is none; `failed` names the critical expectations that it breaks."""
 
     as_of_ms: int
     record: RunRecord | None = None
@@ -114,7 +114,7 @@ class _Built:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stretch:
-    """Instants in order, which one task builds, the first from `start` on where there is one."""
+    """Consecutive instants that one task builds, the first one from `start` if there is one."""
 
     root: Folder
     request: HistoryRequest
@@ -142,7 +142,7 @@ def _built(
 def _show_done(
     show: Callable[[int, int], None], root: Folder, instants: Sequence[int], before: int, total: int
 ) -> None:
-    """Show how many instants are built, with so many `before` these; the tasks may run anywhere."""
+    """Show how many instants are built, with `before` earlier ones. It counts files: tasks may run anywhere."""
     found = root.fs.get_file_info([root.path(str(at_ms), *CHECKED) for at_ms in instants])
     show(before + sum(info.is_file for info in found), total)
 
@@ -159,7 +159,7 @@ def _build(stretch: _Stretch) -> list[_Built]:
 
 def _one(stretch: _Stretch, at_ms: int, base: Base | None) -> _Built:
     folder, request, engine = _folder(stretch.root, at_ms), stretch.request, SerialEngine("history", quiet=True)
-    if folder.exists(*CHECKED):  # an earlier attempt came so far
+    if folder.exists(*CHECKED):  # finished by an earlier attempt
         record = folder.read_run()
     else:
         try:
@@ -184,7 +184,7 @@ def _folder(root: Folder, at_ms: int) -> RunFolder:
 
 
 def _base_of(root: Folder, record: RunRecord) -> Base | None:
-    """The fold of a run of the archive, from which a later instant goes on."""
+    """The fold of an archive's run, from which a later instant can continue; None without one."""
     if not record.positions:
         return None
     folder = root.sub(str(record.as_of_ms), "fold")
@@ -193,7 +193,7 @@ def _base_of(root: Folder, record: RunRecord) -> Base | None:
 
 
 def _publish(engine: Engine, lake: Lake, root: Folder, request: HistoryRequest, records: Sequence[RunRecord]) -> None:
-    """Publish a batch of runs together, and keep the last one's checkpoint."""
+    """Publish a batch of runs together, and store the last run's checkpoint."""
     batch = InstantBatch.of([validate_tables.key_of(record) for record in records])
     names = [table.name for table in (*SNAPSHOT_TABLES, *interval_tables(records[0].origins))]
     files: dict[str, list[str]] = {name: [] for name in names}

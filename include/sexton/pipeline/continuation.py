@@ -1,12 +1,12 @@
 """Whether a log continues its archived bytes, and the alert when it does not.
 
-It does not when it begins above them (deleted or compacted before it was archived: a gap), ends below them or left
-their leader epoch below their end (a truncation, an unclean election: KIP-320), when it was not read for so long that
-tombstones may have been compacted away, when the topic has another number of log partitions (groups hash elsewhere
-then), or when it was created again under another id. Each of these begins a lineage whose origin says why
-(archive.lineages), and raises one alert.
+It does not if it begins above them (deleted or compacted before it was archived: a gap), or if it ends below them or
+left their leader epoch below their end (a truncation, an unclean election: KIP-320). The continuation also breaks if
+the log was not read for so long that tombstones may have been compacted away, if the topic's partition count has
+changed (groups hash elsewhere then), or if the topic was created again with another id. Each of these begins a lineage
+whose origin has the reason (archive.lineages), and raises one alert.
 
-Not here: asking the brokers, and a log that changes while it is read (pipeline.snapshot_log, kafka.fetch).
+Not here: requests to the brokers, and a log that changes while it is read (pipeline.snapshot_log, kafka.fetch).
 """
 
 from collections.abc import Mapping
@@ -34,9 +34,9 @@ KAFKAS_DELETE_RETENTION_MS = DAY_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterHistory:
-    """The cluster now, and at the last finished snapshot: when that was taken (`before_ms`), its number of log
-    partitions, and the topic's id if it was another one; None without a snapshot. `delete_retention_ms` is the lower
-    one of then and now."""
+    """The cluster now, and at the last finished snapshot: when it was taken (`before_ms`), its number of log
+    partitions, and the topic's id if it differed; None without a snapshot. `delete_retention_ms` is the lower of both
+    values."""
 
     found_at_ms: int
     partition_count: int
@@ -54,10 +54,10 @@ def continuation(
     *,
     is_late: bool = False,
 ) -> tuple[Lineage, int, Origin | None]:
-    """(lineage, first log_offset to fetch, origin when the lineage is a new one) of a log partition.
+    """(lineage, first log_offset to fetch, origin if the lineage is new) of a log partition.
 
-    `left_epoch` is what the broker answers for the leader epoch of the last archived batch (topics.end_of_epoch), None
-    when that batch has none or nothing is archived. `is_late`: its last bytes were read too long after those before.
+    `left_epoch` is the broker's answer for the leader epoch of the last archived batch (topics.end_of_epoch), None if
+    that batch has none or nothing is archived. `is_late`: its newest bytes were read too long after the earlier ones.
     """
     if archived is None:
         first = Origin(
@@ -99,7 +99,7 @@ def continuation(
 
 
 def is_unobserved(archived: ArchiveEnd, known: ClusterHistory) -> bool:
-    """Whether the archived end was last looked at so long ago that the cleaner may have removed what came after it."""
+    """Whether the archived end was last checked so long ago that the log cleaner may have removed later tombstones."""
     checked_ms = max(
         (ms for ms in (archived.taken_at_ms, known.before_ms) if ms is not None), default=known.found_at_ms
     )
@@ -111,7 +111,7 @@ def breaks_since(
 ) -> list[str]:
     """A line for each break that no finished snapshot has reported: a lineage that `before` did not have.
 
-    Derived from the archive, so that the next snapshot reports what one that died has found.
+    Breaks are derived from the archive, so the next snapshot reports breaks found by a snapshot that died.
     """
     reported = before.log_partitions if before and before.topic_id == topic_id else None
     new = {
@@ -121,7 +121,7 @@ def breaks_since(
         and origin.reason in BREAKS
         and not (reported and log_partition in reported and reported[log_partition].lineage == lineage.name)
     }
-    lines = {}  # what is true of the whole topic is reported once
+    lines = {}  # a fact of the whole topic is reported once
     for log_partition, origin in new.items():
         if origin.reason == RECREATED:
             lines[RECREATED] = (

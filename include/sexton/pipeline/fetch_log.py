@@ -1,12 +1,12 @@
 """Fetches ranges of log partitions into segments of the archive, in this process or by Spark tasks in parallel.
 
-The leader of a log partition is the coordinator of its groups, so a fetch costs it little: only bytes that are not
-archived yet, one answer of 8 MB at a time on one connection, as they lie on its disk (nothing is converted, so the
-broker can send files without reading them). No consumer group, no commit and no fetch session: reading leaves nothing
-in the topic. Brokers' quotas are waited for; `bytes_per_second` bounds the rate further.
+The leader of a log partition is also the coordinator of its groups, so fetches are kept cheap for it: only bytes that
+are not archived yet, one response of 8 MB at a time per connection, in the format on disk (no down-conversion, so the
+broker can use sendfile). There is no consumer group, no commit and no fetch session: reading leaves no trace in the
+topic. Quotas of brokers are respected; `bytes_per_second` lowers the rate further.
 
-A log that changes while it is read (kafka.fetch) ends its piece of work early, and so does a broker that gives no
-answer for a minute; the snapshot then asks again, and fetches what is missing.
+A fetch ends early if the log changes while it is read (kafka.fetch) or a broker does not answer for a minute. The
+snapshot then queries the log ends again, and fetches what is missing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,20 +30,20 @@ from sexton.runs.engine import Engine
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 LOG_OFFSETS_A_TASK = 1_000_000
-"""Ranges end at multiples of this, so that a run after a crash cuts the log as the crashed one did."""
+"""Ranges end at multiples of this, so that a run after a crash cuts segments at the same log_offsets."""
 TYPICAL_BYTES_A_LOG_OFFSET = 160
-"""Bytes of an uncompressed offset commit; only decides whether Spark is worth its start."""
+"""Bytes of an uncompressed offset commit; only used to decide whether starting Spark pays off."""
 DRIVER_BYTES = 512 * 1024 * 1024
-"""Up to this the driver fetches: one connection brings some 75 MB/s, and Spark takes as long to start."""
+"""Up to this size the driver fetches: one connection reads some 75 MB/s, and starting Spark takes as long."""
 CONNECTIONS = 8
-"""Threads of the driver under a rate for all of them: a log partition each, so that the rate is reached."""
+"""Driver threads under a shared rate limit, one log partition each, so that the limit is reached."""
 RANGES_A_WAVE = 64
-"""Ranges that are fetched before their manifests are written: what a crash can cost."""
+"""Ranges fetched before their manifests are written: the most that a crash can lose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchWork:
-    """A range of one log partition for one task, led by `leader`; `after_epoch` as kafka.fetch.LogReader takes it."""
+    """A range of one log partition for one task, led by `leader`; `after_epoch` is as in kafka.fetch.LogReader."""
 
     config: ClientConfig
     archive: str
@@ -58,13 +58,13 @@ class FetchWork:
 
     @property
     def unfinished(self) -> str | None:
-        """Why there is more to fetch after all of it: it ends at segments that a gap had detached."""
+        """Why more has to be fetched after this range: it ends at segments that a gap had detached. None otherwise."""
         return "a gap in the archive is closed" if self.where.next_log_offset < self.where.high_watermark else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """The result of one piece of work; `changed` says why it ended early, as where its leader `is_unreachable`."""
+    """The result of one FetchWork; `changed` is why it ended early, for example because its leader `is_unreachable`."""
 
     manifests: list[Manifest]
     changed: str | None = None
@@ -74,9 +74,9 @@ class Fetched:
 def fetch(
     engine: Engine, work: list[FetchWork], connect: Connect, *, bytes_per_second: int | None, is_first: bool
 ) -> list[Fetched]:
-    """Fetch everything: by Spark tasks when it is much, by several connections from here when the rate is bounded.
+    """Fetch everything: with Spark tasks if it is much, with several connections from here if the rate is limited.
 
-    After elections have stopped ranges that were read in parallel (`is_first` False), one task reads a log partition.
+    If an election interrupted ranges that were read in parallel (`is_first` False), one task reads each log partition.
     """
     if not work:
         return []
@@ -98,7 +98,7 @@ def ranges(start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _fetch_here(work: Sequence[FetchWork], connect: Connect, pace: Pace | None, *, connections: int) -> list[Fetched]:
-    """Fetch one log partition after the other over each connection, all within `pace`, with progress on a terminal."""
+    """Fetch one log partition after another on each connection, all within `pace`, with progress on a terminal."""
     columns = (TextColumn("fetching the log"), BarColumn(), MofNCompleteColumn(), TextColumn("log_offsets"))
     console = Console(stderr=True)
     shares = [work[start::connections] for start in range(min(connections, len(work)))]
@@ -114,7 +114,7 @@ def _fetch_here(work: Sequence[FetchWork], connect: Connect, pace: Pace | None, 
                         failpoint("snapshot.between")
                     if item.leader.node_id not in silent:
                         fetched.append(_fetch_in_order(item, session, pace))
-                        if fetched[-1].is_unreachable:  # what else it leads would wait as long, each
+                        if fetched[-1].is_unreachable:  # its other log partitions would also wait for the timeout
                             silent.add(item.leader.node_id)
                     progress.advance(task, item.log_offsets)
             return fetched
@@ -131,10 +131,10 @@ def _fetch_here(work: Sequence[FetchWork], connect: Connect, pace: Pace | None, 
 
 
 def _fetch_in_parallel(engine: Engine, work: Sequence[FetchWork], connect: Connect) -> list[Fetched]:
-    """Fetch ranges by many tasks at a time, some ranges of each log partition in turn.
+    """Fetch ranges with many parallel tasks, some ranges of each log partition in turn.
 
-    Manifests are written here, in the order of the log: so no segment ever follows a gap, where one that an election
-    has cut off since could be taken for the continuation of another log.
+    The driver writes the manifests in log order, so no segment ever follows a gap. Otherwise a segment that an election
+    has since cut off could be taken for the continuation of another log.
     """
     fs, root = filesystem(work[0].archive)
     items = _interleaved(work)
@@ -157,9 +157,9 @@ def _fetch_in_parallel(engine: Engine, work: Sequence[FetchWork], connect: Conne
 
 
 def _interleaved(work: Iterable[FetchWork]) -> list[FetchWork]:
-    """The work in ranges of LOG_OFFSETS_A_TASK, the first of every log partition, then the second ones, and so on.
+    """The work in ranges of LOG_OFFSETS_A_TASK: the first range of every log partition, then the second ones, etc.
 
-    Each holds only under the present leader: after an election nobody knows what the others have read.
+    A range is only valid under the present leader: after an election it is unknown what the other tasks have read.
     """
     numbered = [
         (
@@ -175,7 +175,7 @@ def _interleaved(work: Iterable[FetchWork]) -> list[FetchWork]:
 def _connected(
     fetch: Callable[[FetchWork, ClusterSession], Fetched], connect: Connect
 ) -> Callable[[FetchWork], Fetched]:
-    """`fetch` as a task, with a connection of its own."""
+    """`fetch` as a task that opens its connection."""
 
     def work_on(work: FetchWork) -> Fetched:
         with connect(work.config) as session:
@@ -199,7 +199,7 @@ def _fetch_in_order(work: FetchWork, session: ClusterSession, pace: Pace | None 
 
 
 def _fetch_range(work: FetchWork, session: ClusterSession) -> Fetched:
-    """Fetch one range of several that are read in parallel: its segments are written, and do not exist yet."""
+    """Fetch one of several ranges read in parallel: its segments are written, and its caller writes the manifests."""
     try:
         return Fetched(manifests=list(_segments(work, session)))
     except (LogChangedError, TransientError) as error:
@@ -207,7 +207,7 @@ def _fetch_range(work: FetchWork, session: ClusterSession) -> Fetched:
 
 
 def _segments(work: FetchWork, session: ClusterSession, pace: Pace | None = None) -> Iterator[Manifest]:
-    """Write a range as segments of at most SEGMENT_BYTES and one response; the caller writes their manifests."""
+    """Write a range as segments of at most SEGMENT_BYTES plus one response; the caller writes their manifests."""
     fs, root = filesystem(work.archive)
     where = work.where
     folder = lineage_folder(root, where.cluster_id, where.topic_id, where.log_partition, where.lineage)
@@ -224,7 +224,7 @@ def _segments(work: FetchWork, session: ClusterSession, pace: Pace | None = None
     while position < where.next_log_offset:
         chunks, stop = _next_segment(reader, position, next(ranges(position, where.next_log_offset))[1])
         taken = f"another snapshot has archived log partition {where.log_partition} from {position} on"
-        # What has a manifest is never written again: a task that was given up for dead may still be running.
+        # Segments with a manifest are never overwritten: a task that was presumed dead may still be running.
         if any(segment.first_log_offset == position for segment in segments_in(fs, folder)):
             raise LogChangedError(taken)
         manifest = write_batches(fs, root, chunks, replace(where, first_log_offset=position, next_log_offset=stop))
@@ -235,7 +235,7 @@ def _segments(work: FetchWork, session: ClusterSession, pace: Pace | None = None
 
 
 def _next_segment(reader: LogReader, position: int, end: int) -> tuple[list[bytes], int]:
-    """Blocks of raw batches from `position` on, and the log_offset up to which they answer."""
+    """Raw batches from `position` on, and the log_offset up to which they cover the log."""
     chunks: list[bytes] = []
     size_bytes = 0
     for batches in reader.read(start=position, end=end):

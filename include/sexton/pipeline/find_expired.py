@@ -1,8 +1,8 @@
-"""find_expired: what the broker would do with every offset at as_of, why, and what would change that (the table
-offset_verdicts); with a policy also what the policy wants.
+"""find_expired: the broker's verdict on every offset at as_of, its reason, and what would change it (table
+offset_verdicts); with a policy also the policy's verdict.
 
-A policy cannot stop the broker: what it holds or keeps and the broker deletes anyway becomes a warning. Offsets that an
-open transaction pins name its transactional id where the input has `__transaction_state`.
+A policy cannot stop the broker: offsets that it holds or keeps but the broker deletes anyway become a warning. For
+offsets that an open transaction pins, the transactional id is given if the input has `__transaction_state`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,10 +30,10 @@ __all__ = ["TABLE", "run"]
 
 
 def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None, names_owners: bool = True) -> RunRecord:
-    """Write offset_verdicts from the state tables of `folder`, by `policy` or by the one that its record holds already.
+    """Write offset_verdicts from the state tables of `folder`, with `policy` or else the policy in the run record.
 
-    The record gets the policy, and warnings of what it cannot do. Without `names_owners` no transactional id is looked
-    for, which would be read in vain.
+    The record gets the policy, and warnings about what it cannot do. Without `names_owners` no transactional ids are
+    looked up, because nobody needs them.
     """
     record = folder.read_run()
     policy = policy if policy is not None else policy_of(record)
@@ -59,10 +59,10 @@ def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None, name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """How many verdicts a shard has, and what the broker takes in spite of the policy.
+    """The number of verdicts of a shard, and what the broker removes in spite of the policy.
 
-    `held` has a row for each hold: policy_rule, count_all, broker_expires_at_ms_min. `kept_count` is of what the broker
-    takes already and no rule does.
+    `held` has one row per hold: policy_rule, count_all, broker_expires_at_ms_min. `kept_count` counts offsets that the
+    policy keeps and the broker already expires.
     """
 
     row_count: int
@@ -71,8 +71,8 @@ class _Judged:
 
 
 def _owners(engine: Engine, folder: RunFolder, record: RunRecord) -> tuple[Owners, list[str]]:
-    """Whose the open transactions are, where the input has `__transaction_state` at as_of; a warning if it has it and
-    it cannot be read: the broker's verdicts need none of it."""
+    """Transactional ids of the open transactions, if the input has `__transaction_state` at as_of. A warning if it
+    cannot be read: the broker's verdicts do not depend on it."""
     if not record.counts.get("open_transactions"):
         return {}, []
     rows = [row for part in record.log_partitions for row in folder.read_table("open_transactions", part).to_pylist()]
@@ -119,7 +119,7 @@ def _held_in_vain(policy: Policy, verdicts: pa.Table) -> pa.Table:
 
 
 def _unheeded(policy: Policy, judged: Sequence[_Judged]) -> Iterator[str]:
-    """What the broker does in spite of the policy, and what to do about it."""
+    """Warnings about what the broker removes in spite of the policy, and what to do about it."""
     some = pa.concat_tables([each.held for each in judged if each.held is not None])
     held = some.group_by("policy_rule").aggregate([("count_all", "sum"), ("broker_expires_at_ms_min", "min")])
     by_name = {row["policy_rule"]: row for row in held.to_pylist()}
@@ -138,7 +138,7 @@ _REMEDY = "raise offsets.retention.minutes, or restore them from the archive aft
 
 
 def _blind_rules(policy: Policy, record: RunRecord) -> Iterator[str]:
-    """Warnings about rules for orphans, where nothing was recorded that identifies orphans."""
+    """Warnings about rules for orphans, if nothing was recorded that identifies orphans."""
     names = [rule.name for rule in policy.rules if rule.match.orphan]
     gone = [rule.name for rule in policy.rules if "topic_gone" in (rule.match.orphan or ())]
     if names and not record.has_topics:
@@ -161,5 +161,5 @@ def _offsets(count: int) -> str:
 def _instant(at_ms: int) -> str:
     try:
         return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, OSError, ValueError):  # explicit expiries may be any number
+    except (OverflowError, OSError, ValueError):  # an explicit expiry may be any number
         return f"{at_ms} ms"

@@ -1,10 +1,10 @@
-"""Imports a broker's disk, or a backup of one, into the archive: what it holds beyond what is archived, byte for byte.
+"""Imports a broker's disk, or a backup of one, into the archive: the bytes that are not archived yet, unchanged.
 
-A log partition is imported only where it continues the archive: by its leader epochs, as a broker would judge it
-(KIP-320), in old record formats by the bytes of the last archived batch. One that does not is refused before a byte is
-copied, unless it is wanted as a lineage of its own. Importing the same disk again adds nothing.
+A log partition is imported only if it continues the archive: by its leader epochs, as a broker would judge it
+(KIP-320), or in old record formats by the bytes of the last archived batch. Otherwise it is refused before a byte is
+copied, unless the request allows a new lineage for it. Importing the same disk again adds nothing.
 
-Not here: whether the records are good (a replay shows that; what was damaged on the disk is damaged in the archive).
+Not here: whether the records are valid (a replay shows that; damage on the disk stays damage in the archive).
 """
 
 import re
@@ -43,10 +43,10 @@ _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest:
-    """What to import: `source` holds `__consumer_offsets-N/` folders, as they were at `taken_at_ms`.
+    """What to import: `source` has `__consumer_offsets-N/` folders, as they were at `taken_at_ms`.
 
-    The ids default to those on the disk, and the cluster's topics at that instant to those of its
-    `__cluster_metadata`; `topics_file` wins, and `partition_count` over both. With `new_lineage` a log partition that
+    The ids default to the ids on the disk, and the cluster's topics at that instant to its `__cluster_metadata`.
+    `topics_file` overrides the latter, and `partition_count` overrides both. With `new_lineage` a log partition that
     does not continue its archive begins another lineage.
     """
 
@@ -62,7 +62,7 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What one import added; `lineages` counts those that it began."""
+    """What one import added; `lineages` counts new lineages."""
 
     cluster_id: str
     topic_id: str
@@ -77,7 +77,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """Where an import goes: the archive, the cluster and the topic. `count` is the topic's number of partitions."""
+    """The destination of an import: archive, cluster and topic. `count` is the topic's number of partitions."""
 
     fs: pafs.FileSystem
     root: str
@@ -88,7 +88,7 @@ class _Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """Where a log partition continues; `doubt` says why it does not, `origin` is that of the lineage it then begins."""
+    """Where a log partition continues. `doubt` is why it does not; it then begins a lineage with `origin`."""
 
     log: DiskLog
     lineage: Lineage
@@ -98,9 +98,9 @@ class _Work:
 
 
 def run(request: ImportRequest, *, progress: Callable[[int, int], None] | None = None) -> Imported:
-    """Import the disk. `progress` is called with log partitions done and in all. Refused before anything is written
-    when one does not continue its archive; UsageError when there is nothing to import or the topics file does not fit.
-    """
+    """Import the disk. `progress` is called with the number of log partitions done and the total. Refused before
+    anything is written if a log partition does not continue its archive; UsageError if there is nothing to import or
+    the topics file does not fit."""
     disk, folder = filesystem(request.source)
     fs, root = filesystem(request.archive)
     logs = disk_logs(disk, folder)
@@ -202,7 +202,7 @@ def _work(log: DiskLog, end: ArchiveEnd | None, doubt: str | None, found_at_ms: 
 def _differs(
     disk: pafs.FileSystem, fs: pafs.FileSystem, log: DiskLog, end: ArchiveEnd, lineage: ArchivedLineage
 ) -> str | None:
-    """Why the disk's log is not the archived one, or None. A log that ends earlier may be a part of the archive."""
+    """Why the disk's log is not the archived one; None if it may be. A log that ends earlier may be a prefix."""
     reached = end.next_log_offset
     if log.start > reached:
         return f"it begins at {log.start}, the archive ends at {reached}"
@@ -221,16 +221,16 @@ def _differs(
 
 
 def _is_archived(disk: pafs.FileSystem, fs: pafs.FileSystem, log: DiskLog, lineage: ArchivedLineage) -> bool:
-    """Whether the last batch that both have is the same, byte for byte."""
+    """Whether the last batch below the archive's end is the same on the disk and in the archive, byte for byte."""
     archived = lineage.log_segments()
     on_disk = last_batch_below(disk, log.segments, lineage.next_log_offset)
-    if on_disk is None:  # neither may have any: nothing but bad bytes, or all was compacted away
+    if on_disk is None:  # neither may have a batch: only bad bytes, or all compacted away
         return last_batch_below(fs, archived, lineage.next_log_offset) is None
     return batch_at(fs, archived, int.from_bytes(on_disk[:8], "big")) == on_disk
 
 
 def _counts_differ(end: ArchiveEnd, counted: int | None, count: int | None) -> str | None:
-    """Why the number of log partitions differs; `counted` is that of the last metadata, for origins without it."""
+    """Why the number of log partitions differs; `counted` is from the last metadata, for origins that lack it."""
     known = end.origin.partition_count if end.origin else None
     known = counted if known is None else known
     if count is None or known is None or count == known:
@@ -286,11 +286,12 @@ def _record(
     topics: list[dict[str, Any]] | None,
     count: int,
 ) -> None:
-    """Write the metadata of the import, unless that of the instant, or the newest, says the same already.
+    """Write the metadata of the import, unless the metadata of that instant, or the newest, is the same already.
 
-    What the disk does not show, the brokers' settings above all, is that of the last metadata, until a snapshot is
-    taken again; the topic's as long as it is the same topic. Whether topics are all of them is not inherited: nobody
-    checked."""
+    Values that the disk does not show, above all the brokers' settings, are copied from the last metadata, until the
+    next snapshot; the topic's values only for the same topic. Whether the topics are complete is not copied: nobody
+    checked.
+    """
     imported = {
         item.log.log_partition: LogPartitionMetadata(
             lineage=item.lineage.name,

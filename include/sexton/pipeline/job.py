@@ -1,6 +1,6 @@
 """What all files of spark_jobs/ share: options, one-line errors, exit codes and the job's outcome.
 
-spark-submit passes on a Python program's exit code, but what a scheduler gets of it depends on the master and the
+spark-submit passes on a Python program's exit code, but whether a scheduler gets it depends on the master and the
 deploy mode. So a job also writes `<run-dir>/outcome/<stage>.json`: exit code, message and the run's counts.
 """
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 CONFIG = "config"
-"""The field of a request that has the options of the connection."""
+"""The request's field for the client configuration of the connection."""
 Asked = TypeVar("Asked", bound=JobRequest)
 _POLL_S, _INTERRUPT_S = 2, 10
 
 
 def parser(stage: str, description: str, request: type[JobRequest]) -> argparse.ArgumentParser:
-    """An option parser with what all jobs have in common (--run-dir, --json, --debug) and the options of `request`."""
+    """An option parser with the options of all jobs (--run-dir, --json, --debug) and of `request`."""
     options = argparse.ArgumentParser(
         prog=f"{stage}.py", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -67,7 +67,7 @@ def parser(stage: str, description: str, request: type[JobRequest]) -> argparse.
 
 
 def _reading(option: Option, field: FieldInfo) -> dict[str, Any]:
-    """Return how argparse reads an option: by the type of its field."""
+    """Return argparse's arguments for an option, derived from the type of its field."""
     kinds = get_args(field.annotation) or (field.annotation,)
     if bool in kinds:
         return {"action": "store_true"}
@@ -82,7 +82,7 @@ def _reading(option: Option, field: FieldInfo) -> dict[str, Any]:
 
 
 class _Once(argparse._StoreAction):
-    """Stores a value, and refuses a second one, which would replace it."""
+    """Stores a value, and rejects a second one, which would silently replace it."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
@@ -93,7 +93,7 @@ class _Once(argparse._StoreAction):
 
 
 def whole(place: str) -> str:
-    """A path made absolute, since a Spark worker has another working directory; a URI as it is."""
+    """A path made absolute, because a Spark worker has another working directory; a URI unchanged."""
     return place if "://" in place else str(Path(place).absolute())
 
 
@@ -111,7 +111,7 @@ def _request(arguments: argparse.Namespace, kind: type[Asked]) -> Asked:
     """Return the request that the options describe."""
     given = {name: getattr(arguments, name) for name in kind.model_fields if hasattr(arguments, name)}
     if CONFIG in kind.model_fields:
-        from sexton.kafka.client import client_config, read_properties  # late: most jobs talk to no broker
+        from sexton.kafka.client import client_config, read_properties  # late: most jobs use no broker
 
         file = arguments.client_config
         properties = read_properties(file) if file else {}
@@ -120,7 +120,7 @@ def _request(arguments: argparse.Namespace, kind: type[Asked]) -> Asked:
 
 
 def program(stage: str, description: str | None, run: "Callable[[Any, RunFolder], Any]") -> NoReturn:
-    """End as `main` does, with the request that the stage has."""
+    """Exit as `main` does, with the request class of the stage."""
     sys.exit(main(stage, description, REQUESTS[stage], run))
 
 
@@ -133,8 +133,8 @@ def main(
 ) -> int:
     """Run one stage and return its exit code; the result is printed in one line and written to the outcome file.
 
-    `run` gets the request and the run folder. It returns what to report (counts, places), as a dataclass or by name. It
-    may set "exit_code": 5, everything was written but some input could not be decoded.
+    `run` gets the request and the run folder. It returns the values to report (counts, paths), as a dataclass or a
+    dict. "exit_code": 5 in them means that everything was written but some input could not be decoded.
     """
     if task := variable(TASK):
         _end_with_task(**json.loads(task))
@@ -169,9 +169,9 @@ def main(
 
 
 def _end_with_task(where: str, processes: Sequence[dict[str, Any]]) -> None:
-    """Stop when the task is cancelled, and when a process of it has died that can cancel nothing any more.
+    """Stop when the task is cancelled, or when one of its `processes` has died and can no longer cancel the job.
 
-    In Spark's cluster mode the job runs elsewhere: the operator's hook ends it.
+    In Spark's cluster mode the job runs on another host: the operator's hook ends it.
     """
     if where != host():
         return
@@ -186,14 +186,14 @@ def _end_with_task(where: str, processes: Sequence[dict[str, Any]]) -> None:
 
 
 def _stop(*_: object) -> None:
-    """End at once, as a crash would, with what Spark still does for this process. A server would go on for minutes."""
+    """End at once, as a crash would, and interrupt Spark jobs of this process: a server would run them for minutes."""
 
     def interrupt() -> None:
-        with suppress(Exception):  # whatever answers: the process ends
+        with suppress(Exception):  # whatever happens, the process ends
             if Engine.newest is not None:
                 Engine.newest.interruptAll()
 
-    # Not in the main thread, which may hold a lock of the client just now.
+    # Not in the main thread, which may currently hold a lock of the client.
     interrupting = threading.Thread(target=interrupt, daemon=True)
     interrupting.start()
     interrupting.join(_INTERRUPT_S)
@@ -201,7 +201,7 @@ def _stop(*_: object) -> None:
 
 
 def _complete(arguments: argparse.Namespace) -> None:
-    """Give URIs the login that the settings have, since arguments are visible; make paths absolute."""
+    """Add the login from the settings to URIs, since arguments are visible to others; make paths absolute."""
     arguments.run_dir = with_login_of(settings().runs_uri, arguments.run_dir)
     if getattr(arguments, "archive", None):
         arguments.archive = whole(with_login_of(settings().archive_uri, arguments.archive))

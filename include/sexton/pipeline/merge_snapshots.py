@@ -1,8 +1,8 @@
-"""replay_groups where a cluster hides its log: the tables of group state from admin snapshots (coverage `admin`).
+"""replay_groups for a cluster that hides its log: the tables of group state from admin snapshots (coverage `admin`).
 
-An admin snapshot is what coordinators answered at one instant; the admin snapshots before it bound when things happened
-(archive.admin_intervals). What only the bytes of the log show is NULL, or its table is empty: when an offset was
-committed to the millisecond, places in the log, producers, pending offsets, load profiles.
+An admin snapshot has the answers of the coordinators at one instant; earlier admin snapshots bound when things happened
+(archive.admin_intervals). What only the bytes of the log show is NULL, or its table is empty: commit times to the
+millisecond, log positions, producers, pending offsets, load profiles.
 """
 
 from collections.abc import Mapping
@@ -31,14 +31,14 @@ from sexton.tables import TABLES
 from sexton.uris import uri_without_login
 
 EMPTY = ("unreachable_offsets", "pending_offsets", "open_transactions", "undecodable_records", "load_profile")
-"""Tables of what no admin snapshot shows."""
+"""Tables that no admin snapshot can fill."""
 CHANGES = "offset_changes"
 
 
 def run(
     engine: Engine, folder: RunFolder, request: ReplayRequest, series: SnapshotSeries, snapshot: AdminSnapshot
 ) -> RunRecord:
-    """Fill the state tables of `folder` from an admin snapshot and those before it."""
+    """Fill the state tables of `folder` from an admin snapshot and the earlier ones."""
     merged = merge_snapshots(series, snapshot)
     choice = choose(request.profile, snapshot.metadata.broker_version)
     groups, members, offsets = tables_of(merged)
@@ -75,8 +75,8 @@ def run(
 def _changes(
     series: SnapshotSeries, request: ReplayRequest, snapshot: AdminSnapshot, profile: Profile
 ) -> tuple[pa.Table | None, list[str]]:
-    """The rows of offset_changes since the admin snapshot of the instant that is asked for; None without one; and a
-    warning."""
+    """(rows of offset_changes since the admin snapshot of the requested start, warnings). The rows are None if no start
+    is requested, or if no admin snapshot fits it."""
     since = None if request.since_ms is None else series.at(request.since_ms)
     if since is None or since.taken_at_ms >= snapshot.taken_at_ms:
         return None, []
@@ -153,7 +153,7 @@ def _warnings(merged: MergedSnapshots) -> list[str]:
 
 
 def _of_partition(tables: Mapping[str, pa.Table], part: int) -> dict[str, pa.Table]:
-    """The tables of one log partition, those that no admin snapshot fills among them."""
+    """The tables of one log partition, with empty ones for tables that no admin snapshot fills."""
     filled = {
         name: rows.filter(pc.equal(rows["log_partition"], part)).sort_by(_ORDERS[name]) for name, rows in tables.items()
     }

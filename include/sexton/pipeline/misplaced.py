@@ -1,6 +1,6 @@
-"""Finds the misplaced groups that brokers before Kafka 4.0 serve: their id hashes to another log partition.
+"""Finds misplaced groups, which brokers before Kafka 4.0 serve although their id hashes to another log partition.
 
-Those brokers keep the groups of all their log partitions in one cache.
+These brokers keep the groups of all their log partitions in one cache.
 """
 
 from collections import Counter
@@ -19,13 +19,13 @@ from sexton.runs.partition_count import SETTLES
 _SHOWN, _KEPT = 5, 100
 
 Rows = Callable[[str, Shard, list[str]], pa.Table]
-"""Some columns of a table of one shard."""
+"""Reads some columns of a table for one shard."""
 
 
 def homes_of(fold: PartialFold, log_partition: int, partition_count: int | None) -> dict[str, int]:
-    """The groups of a fold that hash to another log partition and may be served, with that log partition.
+    """Group id -> log partition that it hashes to, for the groups of a fold that are misplaced and may be served.
 
-    Also those without an offset: their tombstones go there as well.
+    Groups without an offset are included: their tombstones also go to that log partition.
     """
     if partition_count is None or not fold.profile.one_cache:
         return {}
@@ -35,10 +35,10 @@ def homes_of(fold: PartialFold, log_partition: int, partition_count: int | None)
 def held_elsewhere(
     record: RunRecord, log_partition: int, homes: Mapping[str, int], fold_of: Callable[[Shard], PartialFold]
 ) -> set[str]:
-    """Stray groups of one log partition that the coordinator's cache holds from another.
+    """Misplaced groups of one log partition that the coordinator's cache has from another one.
 
-    Kafka keeps the copy that it loads first, in an order that the log does not show; assumed first is the log partition
-    that the group hashes to, then the lower numbers.
+    Kafka keeps the copy that it loads first, in an order that the log does not show. Assumed order: the log partition
+    that the group hashes to, then lower numbers first.
     """
     held: set[str] = set()
     for other in record.log_partitions:
@@ -53,7 +53,7 @@ def held_elsewhere(
 
 
 def in_several(record: RunRecord, rows: Rows) -> dict[str, list[int]]:
-    """The groups of a run that are in several log partitions, with these, where it is not known where each belongs."""
+    """Groups that a run has in several log partitions -> these, if the partition count is unknown; else empty."""
     if record.partition_count is not None:
         return {}
     found: dict[str, list[int]] = {}
@@ -76,9 +76,9 @@ def in_several_text(groups: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def lost_groups(record: RunRecord, rows: Rows) -> LostGroups | None:
-    """The groups that have offsets in log partitions of an earlier, smaller count, and nothing where they belong.
+    """The groups with offsets in log partitions of an earlier, smaller partition count, and nothing where they belong.
 
-    None where no such count fits what is misplaced.
+    None if there are no such groups, or if no smaller count fits the misplaced groups.
     """
     if record.partition_count is None:
         return None
@@ -130,7 +130,7 @@ def lost_text(lost: LostGroups, partition_count: int | None) -> str:
 
 
 def sources_of(homes_by_part: Iterable[tuple[int, Iterable[int]]]) -> dict[int, list[int]]:
-    """By log partition, the others that serve groups of it."""
+    """Log partition -> other log partitions from which groups that hash to it are served."""
     sources: dict[int, list[int]] = {}
     for log_partition, homes in homes_by_part:
         for home in homes:

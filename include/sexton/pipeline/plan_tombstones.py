@@ -1,13 +1,13 @@
-"""plan_tombstones: the tombstones that the verdicts ask for, as rows and as a coordinator's record batches.
+"""plan_tombstones: the tombstones that follow from the verdicts, as rows and as a coordinator's record batches.
 
-They become the table `tombstones`, and with all that has to be known before anybody acts on them the folder
-`<run>/plan/` (plans). The forecast of the next days is written with them (analysis.forecast).
+They become the table `tombstones` and, with everything that an approver needs to know, the folder `<run>/plan/`
+(plans). The forecast of the next days is written with them (analysis.forecast).
 
-Without the log (coverage `admin`) only offsets are planned that are due at both ends of their interval, and no group.
+Without the log (coverage `admin`) only offsets that are due at both ends of their interval are planned, and no group.
 
 Nothing is planned for a log partition whose log could not be read in full or whose load would fail, since an unread
-record might be a newer value; nor, without a policy, for one whose sweep fails, since the broker writes nothing there.
-Nothing is written to Kafka here.
+record might be a newer value; nor, without a policy, if its sweep fails, since the broker writes nothing there. This
+stage writes nothing to Kafka.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ _PLANNED, _UNDO = "planned", "undo"
 def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRecord:
     """Write tombstones, their batches, the plan and the forecast from the verdicts of `folder`.
 
-    The record gets the plan's id. `page` makes the plan's page for people; without it the plan has none.
+    The record gets the plan's id. `page` renders the plan's HTML page; without it the plan has none.
     """
     record = folder.read_run()
     work_bytes = UNPACKED * folder.size_bytes("offset_verdicts", "groups")
@@ -96,7 +96,7 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
 
 
 def _plan(folder: RunFolder, record: RunRecord, shard: Shard, several: pa.Array, *, is_here: bool) -> "_Planned":
-    """Plan one shard: nothing at all where planning is blocked, nor for groups of `in_several`."""
+    """Plan one shard: nothing if planning is blocked, and nothing for groups of `in_several`."""
     held, groups = read_held(folder, shard), folder.read_table("groups", shard)
     rows = _swept(folder, record, shard, held, groups)
     if shard.log_partition in record.blocked:
@@ -128,9 +128,9 @@ class _Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned:
-    """What one shard adds to the plan, and how many rows of forecast it has; where it is the whole of its log
-    partition, and anything is planned of it, also its files. `rows` are its tombstones, if all is done in this process.
-    """
+    """The result for one shard: its part of the plan, and the number of forecast rows. `written` are the plan's files
+    if the shard is a whole log partition with planned rows. `rows` are its tombstones if all work is done in this
+    process."""
 
     shard: Shard
     part: PlanPart
@@ -140,7 +140,7 @@ class _Planned:
 
 
 def _write_divided(folder: RunFolder, record: RunRecord, log_partition: int) -> _Written:
-    """Write the plan's files of one log partition, a shard at a time."""
+    """Write the plan's files of one log partition, one shard after another."""
     shards = shards_of(log_partition, record.bounds[log_partition])
     return _write(
         folder,
@@ -158,7 +158,7 @@ def _write(
     planned: Callable[[], Iterable[pa.Table]],
     undo: Callable[[], Iterable[pa.Table]],
 ) -> _Written:
-    """Write the plan's files of one log partition from the tables that `planned` and `undo` give in order."""
+    """Write the plan's files of one log partition from the tables that `planned` and `undo` return in order."""
 
     count, hashed = 0, TombstonesHash()
 
@@ -198,11 +198,11 @@ def _write(
 
 
 def _encoded(record: RunRecord, log_partition: int, tables: Iterable[pa.Table]) -> Iterator[EncodedBatches]:
-    """The batches of some tables, one after the other; a batch may have rows of two of them."""
+    """The batches of consecutive tables; a batch may span two tables."""
     profile = profile_of(record.profile)
     topic = broker_settings(record.recorded, profile=profile).topic
     base_offset, rows, encoded = record.cuts[log_partition], None, None
-    if topic.magic(profile) < BATCH_FORMAT:  # which has no batches that a later row could join
+    if topic.magic(profile) < BATCH_FORMAT:  # older formats have no batches that a later row could join
         tables = [pa.concat_tables(tables)]
     for table in tables:
         if rows is None or encoded is None:
@@ -225,7 +225,7 @@ def _encoded(record: RunRecord, log_partition: int, tables: Iterable[pa.Table]) 
 
 
 def _name(folder: RunFolder, record: RunRecord, shard: Shard, plan_id: str, start: int, rows: pa.Table | None) -> None:
-    """Write the table of one shard, now that the plan has its id, and the shard its first position."""
+    """Write the table `tombstones` of one shard, now that plan_id and the shard's first position are known."""
     if rows is not None or shard.bucket is not None:
         rows = folder.read_internal(_PLANNED, shard) if rows is None else rows
         rows = _numbered(rows, start)
@@ -242,9 +242,9 @@ def _numbered(rows: pa.Table, start: int) -> pa.Table:
 
 
 def _swept(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table, groups: pa.Table) -> pa.Table:
-    """What a sweep appends to one log partition: tombstones of the groups that a shard of it holds.
+    """Tombstones that a sweep appends to one log partition, for the groups of one shard.
 
-    Where one cache holds the groups of all log partitions (Profile.one_cache), those of the groups that hash to it.
+    If one cache has the groups of all log partitions (Profile.one_cache): for all groups that hash to this one.
     """
     if not (profile_of(record.profile).one_cache and record.misplaced_sources and record.partition_count is not None):
         return _plan_of(folder, record, shard, held, groups)
@@ -260,7 +260,7 @@ def _swept(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table, g
 
 
 def _plan_of(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table, groups: pa.Table) -> pa.Table:
-    """The tombstones of what one shard holds: those of the broker's sweep, or those that the policy wants."""
+    """The tombstones for one shard's groups: from the broker's sweep, or from the policy if there is one."""
     log_partition = shard.log_partition
     verdicts = folder.read_table("offset_verdicts", shard, ["broker_verdict", "policy_verdict", "policy_rule"])
     own = folder.read_internal("group_tombstones", shard)
@@ -272,7 +272,7 @@ def _plan_of(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table,
     else:
         rows = plan_by_policy(policy, held, verdicts, groups, own, now_ms=record.as_of_ms, profile=profile)
     if not record.knows_places:
-        # Nor are pending offsets of an open transaction, which keep a bare group.
+        # Admin snapshots do not show pending offsets of an open transaction, which keep a bare group.
         rows = rows.filter(is_of_offset(rows))
     here = pa.repeat(pa.scalar(log_partition, pa.int32()), rows.num_rows)
     rows = rows.append_column("target_log_partition", here)

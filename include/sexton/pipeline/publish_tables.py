@@ -1,8 +1,8 @@
-"""publish_tables: the run's branch becomes main of every table, and its row of `runs` comes last.
+"""publish_tables: the run's branch becomes main of every table; its row of `runs` comes last.
 
-After that, the fold of a run of the archive is stored there as a checkpoint, from which later runs continue, and its
-plan unless it is empty; a run that is not published leaves neither. Publishing again changes nothing. The next attempt
-completes an interrupted publication.
+After that, the fold and the plan of an archive's run are stored in the archive: the fold as a checkpoint, from which
+later runs continue, the plan unless it is empty. A run that is not published stores neither. Publishing again changes
+nothing. The next attempt completes an interrupted publication.
 """
 
 from typing import Any
@@ -27,10 +27,10 @@ from sexton.tables import SNAPSHOT_TABLES, TABLES, interval_tables
 
 
 def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> PublishedRun:
-    """Publish what validate_tables put on the run's branch, then keep checkpoint and plan in the archive that it is of.
+    """Publish the run's branch from validate_tables, then store checkpoint and plan in the archive of the run.
 
-    `archive` is where that is, by default where the run says; it keeps no logins. UsageError when this run was not
-    checked, DataQualityFailure when it did not pass.
+    `archive` is its URI with logins; the default is the run's record, which has none. UsageError if this run was not
+    checked, DataQualityFailure if a check failed.
     """
     record = folder.read_run()
     require_pass(folder, record)
@@ -51,9 +51,9 @@ def run(engine: Engine, folder: RunFolder, *, archive: str | None = None) -> Pub
 
 
 def _plan_to_keep(folder: RunFolder, record: RunRecord) -> Plan | None:
-    """The plan of a run of the archive, checked; SextonError when it is that of another run.
+    """The plan of an archive's run, checked; SextonError if the plan is of another run.
 
-    None where it is empty, or where nothing proves whose rules it has to follow: nobody may apply it then.
+    None if it is empty, or if its profile is unproven: then nobody may apply it.
     """
     if not (record.positions or record.admin_snapshot_sha256) or record.profile_source == AMBIGUOUS:
         return None
@@ -74,7 +74,7 @@ def row_of(record: RunRecord) -> dict[str, Any]:
 
 
 def require_pass(folder: RunFolder, record: RunRecord) -> None:
-    """Whoever runs this stage by hand cannot leave the checks out."""
+    """UsageError or DataQualityFailure unless the checks passed: running this stage by hand cannot skip them."""
     file = folder.sub(DQ_RESULTS)
     if not folder.exists(DQ_RESULTS, f"{WHOLE_RUN}.parquet"):
         raise UsageError("this run was not checked", where=folder, fix="run validate_tables first")

@@ -1,11 +1,11 @@
 """replay_groups: segments -> partial folds -> one fold per log partition -> the tables of group state.
 
-Fold every chunk of log, shuffle the partial folds to the shards that they are of, merge them there in log order
-(`fold_log`: that is the checkpoint), and turn each fold into rows. A shard is a log partition, or a bucket of one that
-has very many keys. Records never leave the task that read them; only folds do. A run of the archive continues from the
-nearest published checkpoint where it can, with the same result as a full replay.
+Tasks fold ranges of the log. The partial folds are shuffled to their shards and merged there in log order (`fold_log`;
+the result is the checkpoint). Each fold then becomes rows. A shard is a log partition, or a bucket of one with very
+many keys. Records never leave the task that read them; only folds do. A run of the archive continues from the nearest
+published checkpoint if possible, with the same result as a full replay.
 
-Where a cluster hides its log, the tables come from admin snapshots (pipeline.merge_snapshots).
+For a cluster that hides its log, the tables come from admin snapshots (pipeline.merge_snapshots).
 """
 
 from collections import Counter
@@ -74,10 +74,10 @@ STATE_TABLES = (
 def run(
     engine: Engine, folder: RunFolder, request: ReplayRequest, *, keeps_fold: bool = True, known: Base | None = None
 ) -> RunRecord:
-    """Fill the state tables of `folder`; NoCoverage when the log cannot answer for the instant asked for.
+    """Fill the state tables of `folder`; NoCoverage if the log cannot answer for the requested instant.
 
-    `keeps_fold`: its checkpoint may be kept, for a later run to go on from. `known` is that of an earlier instant, from
-    which the log is read on if it can be.
+    `keeps_fold`: store the fold, so that later runs can continue from it. `known` is the fold of an earlier instant,
+    from which this run continues if possible.
     """
     if request.archive is not None:
         found = admin_snapshot_for(request.archive, cluster_id=request.cluster_id, as_of_ms=request.as_of_ms)
@@ -92,12 +92,12 @@ def run(
         choice = of_version(source.broker_version, lambda: glimpse(source))
     elif request.profile == AUTO:
         newest, is_open = choice, True
-        choice = of_evidence(glimpse(source), source.release_bounds)  # a guess, which nearly always is right
+        choice = of_evidence(glimpse(source), source.release_bounds)  # a guess, nearly always right
     merged, base, passed_over = fold(choice.profile)
     evidence = [part.evidence for part in merged]
     if is_open:
         if choice.profile != newest.profile and any(part.has_refused for part in evidence):
-            choice = newest  # it may read what an older one refuses
+            choice = newest  # it may read what an older profile refuses
             merged, base, passed_over = fold(choice.profile)
             evidence = [part.evidence for part in merged]
         proven = of_evidence(evidence, source.release_bounds)
@@ -125,7 +125,7 @@ def run(
     nothing = PartialFold.empty(profile=choice.profile, is_prefix=True)
 
     def fold_of(shard: Shard) -> PartialFold:
-        if shard.log_partition not in endless:  # it is empty
+        if shard.log_partition not in endless:  # no log partition of the input: empty
             return nothing
         return kept[shard].read() if shard in kept else PartialFold.read_parquet(folder.fold(shard))
 
@@ -142,12 +142,12 @@ def run(
     mean_bytes = sum(part.bytes for part in merged) / max(len(merged), 1)
 
     def write(shard: Shard, several: Collection[str] = ()) -> _Written:
-        """Write the rows of groups of one shard. `several` is `in_several`."""
+        """Write the rows of one shard's groups. `several` is `in_several`."""
         written, tables = _state(record, shard, fold_of, several)
         return replace(written, counts=folder.write_tables(record, tables, shard))
 
     def join(shards: Sequence[_Written]) -> FinishedPartition:
-        """Write the tables of a log partition that are not of single groups."""
+        """Write the tables of a log partition that have no rows per group."""
         log_partition = shards[0].shard.log_partition
         part, tables = _join(record, shards, mean_bytes, endless.get(log_partition))
         part.counts.update(folder.write_tables(record, tables, log_partition))
@@ -160,7 +160,7 @@ def run(
     finished = [join(list(buckets)) for _, buckets in groupby(written, lambda one: one.shard.log_partition)]
     sources = sources_of((part.log_partition, part.homes) for part in finished)
     empty = set(source.empty)
-    if source.is_archive:  # which leaves out log partitions that were empty; tombstones may have to go there
+    if source.is_archive:  # it leaves out empty log partitions, which may still get tombstones
         empty |= set(sources) - set(record.log_partitions)
     record = _with_empty(record, empty)
     finished += [join([write(Shard(part))]) for part in sorted(empty)]
@@ -208,7 +208,7 @@ def _fold(
     keeps: bool,
     known: Base | None,
 ) -> tuple[list[Merged], Base | None, list[str]]:
-    """Fold from the nearest checkpoint on, or all; with the checkpoint and what was said of those passed over."""
+    """Fold from the nearest checkpoint, or everything; also return that checkpoint, and warnings about skipped ones."""
 
     def fold(damaged: Mapping[str, str]) -> tuple[list[Merged], Base | None, list[str]]:
         base: Base | None = None
@@ -246,8 +246,8 @@ def _changes(
     damaged: Mapping[str, str],
     known: Base | None,
 ) -> tuple[Counter[str] | None, list[str]]:
-    """Write the tables of the interval that is asked for: rows by table, None without such an interval; and warnings.
-    `damaged` and `known` as of `checkpoint.nearest`."""
+    """Write the tables of the requested interval: (rows by table, warnings); rows are None without an interval.
+    `damaged` and `known` are as in `checkpoint.nearest`."""
     if request.since_ms is None or request.as_of_ms is None or not source.is_archive:
         return None, []
     interval, passed_over = open_interval(
@@ -269,7 +269,7 @@ def _changes(
 
 
 def _with_empty(record: RunRecord, log_partitions: Collection[int]) -> RunRecord:
-    """The record with more, empty log partitions."""
+    """The record with additional, empty log partitions."""
     return record.model_copy(
         update={
             "log_partitions": sorted({*record.log_partitions, *log_partitions}),
@@ -280,7 +280,7 @@ def _with_empty(record: RunRecord, log_partitions: Collection[int]) -> RunRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """The result of writing the tables of one shard. `bucket` no longer has those that are written."""
+    """The result of writing the tables of one shard. `bucket` no longer has the tables already written."""
 
     shard: Shard
     counts: Counter[str] = field(default_factory=Counter)
@@ -332,7 +332,7 @@ def _state(
 def _join(
     record: RunRecord, shards: Sequence[_Written], mean_bytes: float, endless: Endless | None
 ) -> tuple[FinishedPartition, dict[str, pa.Table]]:
-    """The tables of a log partition that are not of single groups."""
+    """The tables of a log partition that have no rows per group."""
     log_partition = shards[0].shard.log_partition
     tables = results.join([each.bucket for each in shards], log_partition=log_partition, endless=endless)
     block = first_block(each.block for each in shards if each.block is not None)

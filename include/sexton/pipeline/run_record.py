@@ -53,17 +53,17 @@ class FinishedPartition:
     misplaced_groups: int
     unexpected_unloads: list[str]
     homes: list[int]
-    """Log partitions that groups served from this one hash to."""
+    """Log partitions to which groups hash that this one serves."""
     undescribable: list[str]
-    """Groups that the coordinator throws on when it is to describe them."""
+    """Groups whose description makes the coordinator throw."""
     sweep_fails: bool
-    """Whether the broker's sweep of it writes nothing (`coordinator.expiry.sweep_block`)."""
+    """Whether the broker's sweep of this log partition writes nothing (`coordinator.expiry.sweep_block`)."""
 
 
 def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: list[Merged]) -> RunRecord:
-    """The record of a run, from its folds; UsageError when there are more log partitions than there can be."""
+    """The record of a run, from its folds; UsageError if there are more log partitions than possible."""
     as_of_ms = request.as_of_ms
-    if as_of_ms is None:  # logs without timestamps (record format 0) know only when offsets were committed
+    if as_of_ms is None:  # logs without timestamps (record format 0): commit timestamps are the only ones
         newest = max(part.max_timestamp_ms for part in merged)
         as_of_ms = (newest if newest >= 0 else max(part.max_commit_timestamp_ms for part in merged)) + 1
     parts = [part.log_partition for part in merged]
@@ -113,7 +113,7 @@ def describe(source: LogSource, request: ReplayRequest, choice: Choice, merged: 
 
 
 def _coverage(source: LogSource, merged: list[Merged], missing: list[int], count: int | None) -> Coverage:
-    """Complete where the log is whole from its beginning to the cut; else the state is exact and its history is not."""
+    """Complete if the log has every record from its start to the cut; else only the state is exact."""
     if count is None:
         return Coverage(value=PARTIAL, reason=unknown_count_text(source.here))
     if missing:
@@ -144,7 +144,7 @@ def _doubts(merged: list[Merged], *, missing: list[int], is_archive: bool) -> li
 
 
 def retention_of(recorded_minutes: int | None, request: ReplayRequest, profile: Profile) -> tuple[int, str]:
-    """The retention to judge by in minutes, and where it is from."""
+    """(retention in minutes to judge by, its source)."""
     if request.retention_minutes is not None:
         return request.retention_minutes, "asked for"
     if recorded_minutes is not None:
@@ -153,7 +153,7 @@ def retention_of(recorded_minutes: int | None, request: ReplayRequest, profile: 
 
 
 def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Merged]) -> None:
-    """NoCoverage where no record is before the instant, or a log without timestamps cannot show which are."""
+    """NoCoverage if no record is before the instant, or if a log without timestamps cannot show which records are."""
     damage = [f"log partition {part.log_partition}: {part.damage}" for part in merged if part.damage]
     if damage and not any(part.records for part in merged):
         more = f"; and {len(damage) - _TOLD_PARTS} more log partitions" if len(damage) > _TOLD_PARTS else ""
@@ -178,7 +178,7 @@ def require_coverage(source: LogSource, request: ReplayRequest, merged: list[Mer
 
 
 def oversized(merged: Iterable[Merged], source: LogSource, profile: Profile) -> list[str]:
-    """What a coordinator would say of batches for which it takes a larger load buffer (offsets.load.buffer.size)."""
+    """Warnings about batches for which a coordinator enlarges its load buffer (offsets.load.buffer.size)."""
     buffer_bytes = source.load_buffer_bytes
     return [
         f"log partition {part.log_partition}: a batch of {part.largest_batch_bytes} bytes is larger than "
@@ -189,7 +189,7 @@ def oversized(merged: Iterable[Merged], source: LogSource, profile: Profile) -> 
 
 
 def blocked(part: FinishedPartition) -> str | None:
-    """Why nothing is planned for a log partition."""
+    """Why nothing is planned for a log partition; None if planning is possible."""
     if part.undecodable:
         return f"{part.undecodable} undecodable records"
     if part.load_outcome == NEVER_ENDS:
@@ -198,7 +198,7 @@ def blocked(part: FinishedPartition) -> str | None:
 
 
 def findings_of(finished: Iterable[FinishedPartition], profile: Profile) -> list[str]:
-    """What was found in the log partitions, for people."""
+    """Findings in the log partitions, as sentences."""
     found = []
     for part in finished:
         if part.load_failure:
@@ -233,7 +233,7 @@ def findings_of(finished: Iterable[FinishedPartition], profile: Profile) -> list
 
 
 def homeless(finished: Iterable[FinishedPartition], log_partitions: Collection[int]) -> list[str]:
-    """What is not planned because the log partition that the tombstones would go to is not here."""
+    """Warnings about tombstones not planned, because the log partition that they would go to is not here."""
     return [
         f"log partition {part.log_partition} holds groups that hash to log partition {home}, which is not here: their "
         "tombstones would go there, so a broker that does not lead it writes none, and none are planned"

@@ -1,7 +1,8 @@
-"""Takes an admin snapshot at a cluster that hides its offsets log, and archives it (archive.admin_snapshots).
+"""Takes an admin snapshot of a cluster that hides its offsets log, and archives it (archive.admin_snapshots).
 
-`snapshot_log` does it where it is refused the log. Not here: what several admin snapshots say together
-(archive.admin_intervals, pipeline.merge_snapshots)."""
+`snapshot_log` calls it if the log is refused. Not here: what several admin snapshots show together
+(archive.admin_intervals, pipeline.merge_snapshots).
+"""
 
 import time
 from collections.abc import Callable
@@ -34,10 +35,10 @@ def run(
     sleep: Callable[[float], None] = time.sleep,
     progress: Callable[[int, int], None] | None = None,
 ) -> AdminSnapshot:
-    """Ask about every group and every topic, and archive the answers. `reason`: why the log is not read.
+    """Query every group and every topic, and archive the answers. `reason`: why the log is not read.
 
-    Any cluster but `cluster_id` is refused before anything of it is archived. An admin snapshot that is killed leaves
-    nothing."""
+    A cluster other than `cluster_id` is refused before anything is archived. A killed admin snapshot leaves nothing.
+    """
     fs, root = filesystem(archive)
     writer = AdminSnapshotWriter()
     with connect(config) as session:
@@ -77,8 +78,8 @@ def run(
 
 
 def why_hidden(session: ClusterSession, topic: str = OFFSETS_TOPIC) -> str | None:
-    """Why the offsets topic cannot be read: a refusal, or groups without such a topic; None where it can, or where the
-    cluster has no group yet."""
+    """Why the offsets topic cannot be read: a refusal, or groups without such a topic. None if it can be read, or if
+    the cluster has no group yet."""
     state = topic_states(session, [topic])[topic]
     if state == "there":
         return None if may_read(session, topic) else _refused(session, "Fetch", topic)
@@ -93,7 +94,7 @@ def _refused(session: ClusterSession, call: str, topic: str) -> str:
 
 
 def _offsets_topic(session: ClusterSession) -> Topic:
-    """The offsets topic as far as it is shown: its partitions decide where a group belongs."""
+    """The offsets topic as far as it is visible: its partitions decide where a group belongs."""
     try:
         return session.retrying(lambda: describe_topic(session, OFFSETS_TOPIC))
     except UsageError:  # also NotAllowed

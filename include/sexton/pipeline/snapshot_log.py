@@ -1,13 +1,13 @@
-"""snapshot_log: copy what is new in `__consumer_offsets` from the brokers into the archive, byte for byte.
+"""snapshot_log: copy new records of `__consumer_offsets` from the brokers into the archive, byte for byte.
 
-Each log partition is fetched from the end of its archive to the high watermark of this instant (pipeline.fetch_log).
-What the log does not hold is archived every time, after the segments: this cluster metadata says what a finished
-snapshot had. Running it again after a crash completes it.
+Each log partition is fetched from the end of its archive to its current high watermark (pipeline.fetch_log). Cluster
+metadata, which is not in the log, is archived every time after the segments: it records what a finished snapshot had.
+Running it again after a crash completes it.
 
-A cluster that hides the log is looked at by Admin API instead (pipeline.snapshot_groups).
+For a cluster that hides the log, an admin snapshot is taken instead (pipeline.snapshot_groups).
 
 A log that does not continue the archived bytes is never joined to them: it starts a new lineage and raises an alert
-(pipeline.continuation). When the log changes while it is read, it finds the ends again and continues from what it has.
+(pipeline.continuation). If the log changes while it is read, the log ends are queried again, and the copy continues.
 """
 
 import time
@@ -62,15 +62,15 @@ LONGEST_WAIT_MS = HOUR_MS
 LOG = "log"
 _NOT_AUTHORIZED = 29  # TOPIC_AUTHORIZATION_FAILED
 ROUNDS = 8
-"""How often a snapshot finds the ends again when the log changes while it is read; then it fails, and may be run
-again."""
+"""How often a snapshot queries the log ends again when the log changes while it is read. Then it fails, and can be
+retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenSnapshot:
-    """What one snapshot added. `log_offsets` counts the log_offsets that the archive now answers for and did not.
+    """What one snapshot added. `log_offsets` counts log_offsets that the archive covers now and did not before.
 
-    Of an admin snapshot, `coverage` is `admin`, `admin_because` why, and `groups` and `offsets` what it found.
+    For an admin snapshot, `coverage` is `admin`, `admin_because` the reason; `groups` and `offsets` are counts.
     `alerts` are the breaks in a log's history since the last finished snapshot, `warnings` these and all others.
     """
 
@@ -92,8 +92,8 @@ class TakenSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Survey:
-    """The cluster and the archive at one instant, the last two by log partition; `before` is the metadata of the last
-    finished snapshot of this cluster."""
+    """The cluster and the archive at one instant; `archived` and `left_epochs` are by log partition. `before` is the
+    metadata of the last finished snapshot of this cluster."""
 
     metadata: ClusterMetadata
     before: ClusterMetadata | None
@@ -114,11 +114,11 @@ def run(
 ) -> TakenSnapshot:
     """Take one snapshot. Running it again after a crash completes it; with nothing new it fetches nothing.
 
-    `notify` is called with the alerts before the cluster metadata is written: whoever stores them loses none to a
-    crash, and may get one twice. Where the log is hidden, and was never read, it is an admin snapshot.
+    `notify` is called with the alerts before the cluster metadata is written: a caller that stores them loses none in a
+    crash, and may get one twice. If the log is hidden, and was never read, this is an admin snapshot.
     """
     if request.as_of_ms is not None:
-        # Only of a log something has to settle.
+        # Only a snapshot of the log needs time to settle.
         _wait_until(request.as_of_ms + (0 if request.admin_only else request.settle_ms), now_ms, sleep)
     if request.admin_only:
         return _take_admin_snapshot(request, snapshot_groups.ASKED_FOR, now_ms=now_ms, sleep=sleep, connect=connect)
@@ -130,7 +130,7 @@ def run(
         with connect(request.config) as session:
             cluster_id = session.retrying(lambda: describe_cluster(session, ())).cluster_id
             reason = snapshot_groups.why_hidden(session)
-        # Where the log was read before, a right was lost: that is to be noticed, not worked around.
+        # If the log was readable before, a permission was lost: the user has to notice that, so it is an error.
         if reason is None or snapshot_instants(*filesystem(request.archive), cluster_id):
             raise
     return _take_admin_snapshot(request, reason, now_ms=now_ms, sleep=sleep, connect=connect)
@@ -144,7 +144,7 @@ def _take_admin_snapshot(
     sleep: Callable[[float], None],
     connect: Connect,
 ) -> TakenSnapshot:
-    """An admin snapshot."""
+    """Take and archive an admin snapshot."""
     survey = snapshot_groups.run(
         request.config,
         request.archive,
@@ -180,7 +180,7 @@ def _copy(
     connect: Connect,
     notify: Callable[[Sequence[str]], None] | None,
 ) -> TakenSnapshot:
-    """Copy what is new in the log."""
+    """Copy new records of the log."""
     fs, root = filesystem(request.archive)
     archived: list[Manifest] = []
     late: frozenset[int] = frozenset()
@@ -221,17 +221,18 @@ def _copy(
 
 
 def earlier(request: SnapshotRequest) -> TakenSnapshot | None:
-    """The finished snapshot that settles `as_of_ms` already, so that a run of that instant needs no other.
+    """The finished snapshot that already settles `as_of_ms`, so that a run of that instant needs no new one.
 
-    None without one, and where several clusters of the archive might be meant. No broker is asked: past intervals can
-    be computed while the cluster is down, or no longer exists.
+    None if there is none, or if the archive has several clusters and the request names none. No broker is queried: past
+    intervals can be computed while the cluster is down, or after it is gone.
     """
     fs, root = filesystem(request.archive)
     clusters = [request.cluster_id] if request.cluster_id is not None else child_folders(fs, root)
     if request.as_of_ms is not None and len(clusters) == 1 and not snapshot_instants(fs, root, clusters[0]):
         survey = AdminSnapshots(fs, root, clusters[0]).at(request.as_of_ms)
         return None if survey is None else _of_snapshot(survey)
-    # A snapshot that died has no metadata; without any, snapshot_window would take its segments for a whole snapshot.
+    # A snapshot that died has no metadata. Without any metadata, snapshot_window would take its segments for a
+    # snapshot.
     if request.as_of_ms is None or len(clusters) != 1 or not snapshot_instants(fs, root, clusters[0]):
         return None
     (cluster_id,) = clusters
@@ -249,9 +250,9 @@ def earlier(request: SnapshotRequest) -> TakenSnapshot | None:
 def _plan(
     fs: pafs.FileSystem, root: str, request: SnapshotRequest, survey: _Survey, late: frozenset[int]
 ) -> tuple[dict[int, tuple[Lineage, Origin | None]], list[FetchWork]]:
-    """The lineage of every log partition, the new ones with their origin written, and what to fetch.
+    """(lineage of every log partition, what to fetch). Writes the origin of new lineages.
 
-    `late` are log partitions whose archived bytes cannot be trusted to go on.
+    `late` are log partitions whose archived bytes may not be continued.
     """
     history = _history(survey)
     ids = survey.metadata.cluster_id, survey.metadata.topic_id
@@ -293,7 +294,7 @@ def _plan(
 def _history(survey: _Survey) -> ClusterHistory:
     metadata, before = survey.metadata, survey.before
     same = before if before and before.topic_id == metadata.topic_id else None
-    # What a log cleaner has once written into a batch stays when the setting is raised (KIP-534).
+    # Delete horizons that the log cleaner has written into a batch stay when the setting is raised (KIP-534).
     retentions_ms = [one.delete_retention_ms for one in (metadata, same) if one and one.delete_retention_ms is not None]
     return ClusterHistory(
         found_at_ms=metadata.taken_at_ms,
@@ -308,7 +309,7 @@ def _history(survey: _Survey) -> ClusterHistory:
 def _read_late(
     survey: _Survey, lineages: Mapping[int, tuple[Lineage, Origin | None]], work: Sequence[FetchWork], ended_ms: int
 ) -> frozenset[int]:
-    """Log partitions whose archived bytes were in time when the snapshot began, and no longer when it had read on."""
+    """Log partitions whose archived bytes were recent enough when the snapshot began, but not when it had read on."""
     history = replace(_history(survey), found_at_ms=ended_ms)
     return frozenset(
         part
@@ -320,7 +321,7 @@ def _read_late(
 
 
 def _slow(metadata: ClusterMetadata, work: Sequence[FetchWork], ended_ms: int) -> list[str]:
-    """That a reader who takes longer than delete.retention.ms may miss a tombstone whose value it has read."""
+    """A warning that a reader slower than delete.retention.ms may miss a tombstone whose value it has read."""
     took_ms, retention_ms = ended_ms - metadata.taken_at_ms, metadata.delete_retention_ms
     if not work or retention_ms is None or took_ms <= retention_ms:
         return []
@@ -361,7 +362,7 @@ def _survey(
             for log_partition, end in archive_ends(fs, root, cluster_id=cluster_id, topic_id=metadata.topic_id).items()
         }
         if before is None and not archived and not may_read(session, request.topic):
-            # Else the origin of every lineage would be written before the first fetch is refused.
+            # Otherwise every lineage's origin would be written before the first fetch is refused.
             session.check(_NOT_AUTHORIZED, "Fetch", topic=request.topic)
         left_epochs = _left_epochs(session, request.topic, archived)
     others = [name for name in child_folders(fs, root) if name != cluster_id]
@@ -373,7 +374,7 @@ def _survey(
 
 
 def _all_log_ends(session: ClusterSession, name: str) -> tuple[Topic, list[LogEnds]]:
-    """Where every log partition ends; waits for leaders: a missing log would look like an empty one."""
+    """The topic and the log ends of its partitions. Waits for leaders: a missing log would look like an empty one."""
 
     def ask() -> tuple[Topic, list[LogEnds]]:
         topic = describe_topic(session, name)
@@ -386,8 +387,8 @@ def _all_log_ends(session: ClusterSession, name: str) -> tuple[Topic, list[LogEn
 
 
 def _with_epoch(end: ArchiveEnd, before: ClusterMetadata | None) -> ArchiveEnd:
-    """`end` with the leader epoch of the last snapshot, where no archived batch has one: an empty range may be cut off
-    and written over like any other."""
+    """`end` with the leader epoch of the last snapshot if no archived batch has one: an empty range may be truncated
+    and overwritten like any other."""
     known = before.log_partitions.get(end.log_partition) if before else None
     if end.leader_epoch != NO_EPOCH or known is None or known.lineage != end.lineage.name:
         return end
@@ -395,7 +396,7 @@ def _with_epoch(end: ArchiveEnd, before: ClusterMetadata | None) -> ArchiveEnd:
 
 
 def _left_epochs(session: ClusterSession, name: str, archived: Mapping[int, ArchiveEnd]) -> dict[int, tuple[int, int]]:
-    """Where the broker's log leaves the leader epoch of each log partition's last archived batch."""
+    """The broker's (epoch, end offset) for the leader epoch of each log partition's last archived batch."""
     epochs = {end.log_partition: end.leader_epoch for end in archived.values() if end.leader_epoch != NO_EPOCH}
 
     def ask() -> dict[int, tuple[int, int]]:
@@ -406,7 +407,7 @@ def _left_epochs(session: ClusterSession, name: str, archived: Mapping[int, Arch
 
 
 def _wait_until(instant_ms: int, now_ms: Callable[[], int], sleep: Callable[[float], None]) -> None:
-    """Sleep until `instant_ms`; an instant far ahead is a mistake, not a wait."""
+    """Sleep until `instant_ms`; UsageError if that is more than LONGEST_WAIT_MS ahead."""
     left_ms = instant_ms - now_ms()
     if left_ms > LONGEST_WAIT_MS:
         raise UsageError(

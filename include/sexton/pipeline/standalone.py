@@ -1,7 +1,7 @@
 """The stages of one run in one process and one Spark session, without Airflow or a lake: `sexton audit` and `plan`.
 
-The same stages as in the pipeline, so that the plan of an instant is the same wherever it is made. A plan that was not
-checked is not stored: plans are stored to be applied.
+They are the stages of the pipeline, so the plan of an instant is the same everywhere. A plan that was not checked is
+not stored: stored plans can be applied.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from sexton.tables import TABLES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A plan that was made. `kept_at` is its folder in the archive, None where it is not kept; `why_not` says why."""
+    """A new plan. `kept_at` is its folder in the archive, None if it is not kept; `why_not` is the reason then."""
 
     record: RunRecord
     plan: Plan
@@ -41,7 +41,7 @@ def run_audit(engine: Engine, replay: ReplayRequest, out: Path, policy: Policy |
 
 
 def make_plan(engine: Engine, replay: ReplayRequest, out: Path, policy: Policy | None, *, page: Page) -> Planned:
-    """Make the plan of an instant in `out`, and keep it where it is of an archive, sound and not empty."""
+    """Make the plan of an instant in `out`. It is kept in the archive unless `_why_not` has a reason against it."""
     folder = RunFolder(out, keeps_tables=True)
     judged_run(engine, folder, replay, policy)
     plan_tombstones.run(engine, folder, page=page)
@@ -64,7 +64,7 @@ def judged_run(
 
 
 def failed_critical(folder: RunFolder) -> int:
-    """Critical expectations of a run that were not met."""
+    """Number of critical expectations that a run failed."""
     rows = folder.read_table(TABLES["dq_results"].name, 0, ["severity", "success"]).to_pylist()
     return sum(row["severity"] == "critical" and not row["success"] for row in rows)
 

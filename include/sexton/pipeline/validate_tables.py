@@ -44,16 +44,16 @@ CONF_FOR_FEW_ROWS = {
     "spark.sql.codegen.wholeStage": "false",
     SHUFFLE_PARTITIONS: "1",
 }
-"""The checks are some dozen queries: over few rows the time goes to planning, compiling and starting them. So the
-committed rows are read once and handed to Spark."""
+"""Spark settings for few rows. The checks are some dozen queries, and over few rows planning, compiling and starting
+them takes most of the time. So the committed rows are read once and passed to Spark."""
 _SHOWN_FAILURES = 10
 
 
 def run(engine: Engine, folder: RunFolder) -> RunRecord:
     """Write the run's tables to its branch, check them there, and write dq_results and the Data Docs.
 
-    run.json gets the counts of the newest audits of replicas, transactions and lag that the lake has. Great
-    Expectations checks on Spark. DataQualityFailure when a critical expectation fails.
+    run.json gets the counts of the newest audits of replicas, transactions and lag in the lake. Great Expectations
+    checks on Spark. DataQualityFailure if a critical expectation fails.
     """
     record = folder.read_run()
     lake, checked = open_lake(), checked_run(record)
@@ -92,12 +92,12 @@ def run(engine: Engine, folder: RunFolder) -> RunRecord:
 
 
 def conf_for(session: "SparkSession", row_count: int) -> AbstractContextManager[None]:
-    """The settings under which so many rows are checked."""
+    """Apply the Spark settings for checking `row_count` rows."""
     return session_conf(session, CONF_FOR_FEW_ROWS if row_count < FEW_ROWS else {})
 
 
 def check_folder(folder: RunFolder) -> RunRecord:
-    """Check the files of a run folder and write dq_results, without Spark, lake and Great Expectations.
+    """Check the files of a run folder and write dq_results, without Spark, lake or Great Expectations.
 
     Failures are only reported.
     """
@@ -110,7 +110,7 @@ def check_folder(folder: RunFolder) -> RunRecord:
 
 
 def own_expectations() -> list[Expectation]:
-    """The expectations that users have added in the folder SEXTON_EXPECTATIONS."""
+    """The expectations that users have put into the folder SEXTON_EXPECTATIONS."""
     folder = settings().expectations
     return read_expectations(folder) if folder else []
 
@@ -126,13 +126,13 @@ def _write_results(folder: RunFolder, record: RunRecord, results: list[Expectati
 
 
 def failed_count(folder: RunFolder) -> int:
-    """Expectations of `folder` that failed, warnings included."""
+    """Number of failed expectations in `folder`, warnings included."""
     results = folder.read_table(TABLE, WHOLE_RUN, ["success"])["success"]
     return len(results) - (pc.sum(results).as_py() or 0)
 
 
 def alerts_of(folder: RunFolder) -> list[str]:
-    """The alert of a run that passed: its failed warnings, with their counts, in one line."""
+    """One alert about the failed warnings of a run that passed, with their counts; empty if none failed."""
     names = list(TABLES[TABLE].column_names)
     results = [ExpectationResult(**row) for row in folder.read_table(TABLE, WHOLE_RUN, names).to_pylist()]
     failed = [result for result in results if not result.success and not result.stops_publication]
@@ -140,12 +140,12 @@ def alerts_of(folder: RunFolder) -> list[str]:
 
 
 def key_of(record: RunRecord) -> RunKey:
-    """Which rows of the lake are the run's."""
+    """The key of the run's rows in the lake."""
     return RunKey(cluster_id=record.cluster_id, as_of_ms=record.as_of_ms, run_id=record.run_id)
 
 
 def checked_run(record: RunRecord) -> CheckedRun:
-    """What the run says of itself."""
+    """The identity and inputs of the run, for the checks."""
     return CheckedRun(
         cluster_id=record.cluster_id,
         as_of_ms=record.as_of_ms,
@@ -161,7 +161,7 @@ def checked_run(record: RunRecord) -> CheckedRun:
 
 
 def _write_docs(folder: RunFolder, docs: Path) -> None:
-    """Put the Data Docs where the run is, replacing earlier ones."""
+    """Replace the Data Docs in the run folder."""
     folder.remove(DOCS)
     files = [path for path in docs.rglob("*") if path.is_file()]
     with ThreadPoolExecutor(8) as pool:
@@ -169,7 +169,7 @@ def _write_docs(folder: RunFolder, docs: Path) -> None:
 
 
 def files_of(record: RunRecord) -> dict[str, list[str]]:
-    """The files that the run should have written, by table; names in its folder."""
+    """The files that the run should have written, by table, relative to its folder."""
 
     def stems(table: Table) -> Sequence[Shard | int]:
         if not table.per_log_partition:
@@ -181,7 +181,7 @@ def files_of(record: RunRecord) -> dict[str, list[str]]:
 
 
 def _shape(folder: RunFolder, files: Mapping[str, Sequence[str]]) -> Shapes:
-    """What there is of the files. One that cannot be read counts as missing."""
+    """The number and columns of the files. An unreadable file counts as missing."""
     found = zip(files, map(partial(footers, folder), files.values()), strict=True)
     return shape(
         {
@@ -203,7 +203,7 @@ def _stop_on_failure(results: list[ExpectationResult], folder: RunFolder, key: R
 
 
 def _failures_text(failed: list[ExpectationResult]) -> str:
-    """Failures in a line: what was expected and how much breaks it, never a group."""
+    """Failures in one line: what was expected and how many rows break it, never a group."""
     some = [f"{result.table}: {result.expectation}: {result.observed}" for result in failed[:_SHOWN_FAILURES]]
     more = [f"and {len(failed) - _SHOWN_FAILURES} more"] if len(failed) > _SHOWN_FAILURES else []
     return "; ".join([*some, *more])

@@ -1,4 +1,4 @@
-"""Replaces some rows of a table, such as those of `apply_ledger`, in one commit and without a JVM."""
+"""Replaces the rows of a table that a filter selects, such as of `apply_ledger`, in one commit and without a JVM."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
@@ -23,12 +23,12 @@ _CONFLICTS = (
     "OperationalError",
     "SQLITE_BUSY",
     "database is locked",
-    "INSERT INTO iceberg_namespace_properties",  # the JDBC catalog does not see that another has made the namespace
+    "INSERT INTO iceberg_namespace_properties",  # the JDBC catalog misses that another process created it
 )
 
 
 def retried(work: Callable[[], R]) -> R:
-    """Do `work` again while another commit conflicts with it."""
+    """The result of `work`, retried while another commit conflicts with it."""
     retrying = Retrying(
         retry=retry_if_exception(lambda error: is_about(error, _CONFLICTS)),
         wait=wait_random_exponential(multiplier=0.2, max=5),
@@ -39,15 +39,15 @@ def retried(work: Callable[[], R]) -> R:
 
 
 def is_about(error: BaseException, names: Iterable[str]) -> bool:
-    """Whether an error is one of those: of the JVM's, PySpark hands on only the text."""
+    """Whether an error has one of these names. PySpark only passes on the text of JVM errors."""
     text = f"{type(error).__name__}: {error}"
     return any(name in text for name in names)
 
 
 def replace_rows(lake: Lake, table: Table, rows: pa.Table, which: "BooleanExpression") -> None:
-    """Make `rows` the only ones of `table` that `which` selects; again while another commit conflicts.
+    """Replace the rows of `table` that `which` selects with `rows`; retried while another commit conflicts.
 
-    Raises pyiceberg's NoSuchTableError where there is no such table yet.
+    Raises pyiceberg's NoSuchTableError if the table does not exist yet.
     """
     retried(lambda: _replace(lake, table, rows, which))
 
@@ -65,7 +65,7 @@ def _replace(lake: Lake, table: Table, rows: pa.Table, which: "BooleanExpression
 
 
 def _require_columns(found: "IcebergTable", table: Table) -> None:
-    """Give a table of an earlier release the columns that were declared since."""
+    """Add columns that were declared after the table was created."""
     schema = table.arrow_schema()
     if set(schema.names) - set(found.schema().column_names):
         with found.update_schema() as update:

@@ -1,6 +1,6 @@
 """Reads what audits have appended to the lake (audit_replicas, audit_transactions, audit_lag), without a JVM.
 
-An audit has one instant in all its tables; one that found nothing at all has left no row and is not seen here.
+All tables of an audit have the same instant. An audit without findings has written no row and is not visible here.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,11 @@ from sexton.lake.read import load, plain, published_runs
 from sexton.tables import TABLES
 
 RUNS_BACK = 24
-"""An audit of an older run says nothing of now."""
+"""How many runs back an audit is searched for: an older audit is out of date."""
 
 
 def newest_audit(lake: Lake, tables: Sequence[str], cluster_id: str, *, until_ms: int | None) -> int | None:
-    """The instant of the newest audit of a cluster that is not later than `until_ms`, by its `tables`; None without
-    any."""
+    """The instant of a cluster's newest audit not later than `until_ms`, by its `tables`; None without one."""
     from pyiceberg.expressions import AlwaysTrue, LessThanOrEqual
 
     where = AlwaysTrue() if until_ms is None else LessThanOrEqual("as_of_ms", until_ms)
@@ -38,8 +37,8 @@ def audit_rows(lake: Lake, table: str, cluster_id: str, as_of_ms: int, columns: 
 def newest_audit_of_a_run(
     lake: Lake, table: str, cluster_id: str, columns: Sequence[str], *, before_ms: int
 ) -> tuple[int, pa.Table] | None:
-    """The newest audit that describes a published run before an instant, of the RUNS_BACK before it: the instant of
-    that run, and the audit's rows. None without any."""
+    """(instant of the run, rows) of the newest audit of a published run before an instant; searches RUNS_BACK runs,
+    None without one."""
     from pyiceberg.expressions import EqualTo
 
     instants = [run.key.as_of_ms for run in published_runs(lake, cluster_id) if run.key.as_of_ms < before_ms]
@@ -51,7 +50,7 @@ def newest_audit_of_a_run(
 
 
 def _read(lake: Lake, table: str, cluster_id: str, where: Any, columns: Sequence[str]) -> pa.Table:
-    """No rows of a table that is not there yet."""
+    """Rows of a table; none if the table does not exist yet."""
     from pyiceberg.exceptions import NoSuchTableError
     from pyiceberg.expressions import EqualTo
 

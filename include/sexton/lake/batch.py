@@ -1,4 +1,4 @@
-"""Runs of many instants that are written and published together: a branch, and one commit a table."""
+"""Writes and publishes runs of many instants together: one branch, and one commit per table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstantBatch(RunKey):
-    """Many instants as one run: `as_of_ms` is the last of them, `run_id` the attempt that wrote it."""
+    """Many instants as one run: `as_of_ms` is the last instant, `run_id` the attempt that wrote it."""
 
     all_instants: tuple[int, ...]
 
     @classmethod
     def of(cls, runs: Sequence[RunKey]) -> "InstantBatch":
-        """The batch of some runs of a cluster, in the order of their instants."""
+        """The batch of runs of one cluster, which are in order of their instants."""
         last, instants = runs[-1], tuple(run.as_of_ms for run in runs)
         return cls(cluster_id=last.cluster_id, as_of_ms=last.as_of_ms, run_id=last.run_id, all_instants=instants)
 
@@ -39,10 +39,10 @@ def write_batch(
     files: Mapping[str, Sequence[str]],
     facts: Mapping[RunKey, Mapping[str, Any]],
 ) -> None:
-    """`write_branch` for many runs; DataQualityFailure if what was committed is not what `facts` (the
-    rows of `runs`) say.
+    """`write_branch` for many runs; DataQualityFailure if the committed row counts differ from `facts` (rows of
+    `runs`).
 
-    The rows themselves were checked where they lie in files, run by run.
+    The rows themselves were checked in the run folders, run by run.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as f

@@ -1,7 +1,7 @@
 """Writes a run's rows to a branch of every table, where the checks read them first.
 
-A branch holds main as it was, with the run's (cluster_id, as_of_ms) replaced. Writing it again replaces it. A table for
-which the run has no row gets none: there is nothing to check.
+A branch is a copy of main with the rows of the run's (cluster_id, as_of_ms) replaced. Writing it again replaces it. A
+table without rows of the run gets no branch: there is nothing to check.
 """
 
 import re
@@ -35,23 +35,23 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 RUN_PROPERTY = "sexton.run-id"
-"""Summary property of every snapshot with rows of a run."""
+"""Summary property of every Iceberg snapshot with rows of a run."""
 _WRITE_BRANCH = "spark.wap.branch"
-"""Spark's setting for the branch that all writes go to, and that the first one makes from main: a commit less than to
-make it before. Iceberg refuses to write to `table.branch_NAME` before it is there, and ignores an option `branch`."""
-_AT_ONCE = 3  # small tables leave most of their time to the catalog and to planning, so a few go side by side
+"""Spark's setting for the branch that all writes go to. The first write creates it from main, which saves a commit.
+Iceberg rejects writes to `table.branch_NAME` before the branch exists, and ignores an option `branch`."""
+_AT_ONCE = 3  # small tables spend most time in the catalog and in planning, so a few are written in parallel
 PUBLISHED = "published_"
 _LONGEST_NAME = 30
 _FEW_ROWS = 100_000
-"""So many are handed to Spark as they are: a Python worker would take longer to start."""
+"""Below this row count this process reads the rows and passes them to Spark: a Python worker takes longer to start."""
 _TASK_ROWS = 250_000
-"""So many a task of Spark reads, and the rest of its last file: a task for each of many small files costs more."""
+"""Rows per Spark task, plus the rest of its last file: one task for each small file would cost more."""
 _REQUESTS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunKey:
-    """Which run: its partition, and the attempt at it."""
+    """The key of a run: its partition (cluster and instant), and the attempt."""
 
     cluster_id: str
     as_of_ms: int
@@ -59,19 +59,19 @@ class RunKey:
 
     @property
     def branch(self) -> str:
-        """A branch name that Spark SQL takes; no other run shares it, also of a cluster whose run has the same id."""
+        """A branch name that Spark SQL accepts. It is unique, also among clusters whose runs have the same id."""
         plain = re.sub(r"[^A-Za-z0-9_]", "_", self.run_id)[:_LONGEST_NAME]
         whole = "\0".join((self.cluster_id, str(self.as_of_ms), self.run_id))
         return f"run_{plain}_{sha256(whole.encode()).hexdigest()}"
 
     @property
     def tag(self) -> str:
-        """The name of the snapshots that hold what was published last for this instant of the cluster."""
+        """The tag of the snapshots with the rows last published for this cluster and instant."""
         return f"{PUBLISHED}{self.as_of_ms}_{self.cluster_id}"
 
     @property
     def instants(self) -> Sequence[int]:
-        """The instants whose rows it replaces."""
+        """The instants whose rows the run replaces."""
         return (self.as_of_ms,)
 
     def partition(self) -> "Column":
@@ -82,13 +82,13 @@ class RunKey:
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """`work` of every item, a few at once; the first error ends it."""
+    """Results of `work` for every item, with a few in parallel; the first error ends it."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(work, items))
 
 
 def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = tuple(TABLES.values())) -> None:
-    """Create missing tables, and bring columns and properties of existing ones to what is declared since."""
+    """Create missing tables, and add columns and properties that were declared since to existing ones."""
     retried(lambda: spark.sql(f"CREATE NAMESPACE IF NOT EXISTS `{lake.name}`.`{lake.namespace}`"))
     with lake.reader() as catalog:
         there = {name for _, name in catalog.list_tables(lake.namespace)}
@@ -99,7 +99,7 @@ def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = t
                 spark.sql(create_table(table, identifier))
                 return
             found = catalog.load_table((lake.namespace, table.name))
-            # Values that an operator has set stay. Iceberg takes the format version and does not return it.
+            # Values set by an operator stay. Iceberg accepts the format version but does not list it.
             known = {"format-version", *found.properties}
             if since := {name: value for name, value in properties_of(table).items() if name not in known}:
                 spark.sql(set_properties(since, identifier))
@@ -116,9 +116,9 @@ def ensure_tables(spark: "SparkSession", lake: Lake, tables: Sequence[Table] = t
 def write_branch(
     spark: "SparkSession", lake: Lake, run: RunKey, folder: Folder, files: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Write the rows of Parquet `files`, by table, to the run's branch, which starts from main as it is now.
+    """Write the rows of Parquet `files`, by table, to the run's branch, which starts from the current main.
 
-    They are named as in `folder`, which Spark's Python workers read. Returns the tables that have rows, and a branch.
+    File names are relative to `folder`, which Spark's Python workers read. Returns the tables with rows (and a branch).
     """
     counts = {
         name: sum(each.num_rows for each in footers(folder, some) if each is not None) for name, some in files.items()
@@ -157,16 +157,16 @@ def footers(folder: Folder, files: Sequence[str]) -> "list[pq.FileMetaData | Non
 
 
 def _few_rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequence[str]) -> "DataFrame":
-    """The rows of Parquet files, read here: a Python worker would take longer to start."""
+    """The rows of Parquet files, read by this process: a Python worker would take longer to start."""
     schema = table.arrow_schema()
-    # PySpark stops at an empty batch, but wants one.
+    # PySpark stops at an empty batch, but needs at least one batch.
     batches = [batch for batch in _read(table, folder, files) if batch.num_rows]
     found = pa.Table.from_batches(batches or [pa.RecordBatch.from_pylist([], schema)])
     return spark.createDataFrame(found, spark_schema(table)).coalesce(1)
 
 
 def _rows(spark: "SparkSession", table: Table, folder: Folder, files: Sequence[str], tasks: int) -> "DataFrame":
-    """The rows of Parquet files, neighbours read by one of `tasks`."""
+    """The rows of Parquet files; each of `tasks` reads neighbouring files."""
 
     def read(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for batch in batches:
@@ -198,9 +198,9 @@ def read_branch(spark: "SparkSession", lake: Lake, run: RunKey, table: str) -> "
 
 
 def replace_partition(rows: "DataFrame", target: str, run: RunKey) -> None:
-    """Replace the run's partition of a table or branch with `rows`, of which there is at least one, in one commit.
+    """Replace the run's partition of a table or branch with `rows` in one commit. There must be at least one row.
 
-    A commit of overwritePartitions can be cherry-picked onto a main that has moved, others cannot.
+    Only commits of overwritePartitions can be cherry-picked onto a main that has moved.
     """
     rows.writeTo(target).option(f"snapshot-property.{RUN_PROPERTY}", run.run_id).overwritePartitions()
 

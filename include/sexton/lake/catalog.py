@@ -1,8 +1,8 @@
 """One set of Iceberg catalog properties, named as in Java, for Spark and for readers without a JVM.
 
-The default is the JDBC catalog on a SQLite file. Any other (REST, Glue, Nessie, Polaris, JDBC on Postgres) is a matter
-of its properties: they go to Spark unchanged, and to pyiceberg with `jdbc` translated. A login in a JDBC uri is taken
-out of it first, since errors and plans may show a uri.
+The default is the JDBC catalog on a SQLite file. For any other catalog (REST, Glue, Nessie, Polaris, JDBC on Postgres)
+only the properties differ: Spark gets them unchanged, pyiceberg gets `jdbc` translated. A login in a JDBC uri is moved
+to separate properties first, since errors and plans may show a uri.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 EXTENSIONS = {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"}
-"""What a JVM has to know of Iceberg from its start."""
+"""Spark settings that a JVM needs for Iceberg before it starts."""
 _JDBC = "jdbc:"
 _SQLITE = "jdbc:sqlite:"
-_JDBC_DEFAULTS = {"jdbc.schema-version": "V1"}  # the layout that pyiceberg reads too
-_SQLITE_DEFAULTS = {"jdbc.busy_timeout": "60000"}  # it has one writer: the others wait
+_JDBC_DEFAULTS = {"jdbc.schema-version": "V1"}  # the schema that pyiceberg can read
+_SQLITE_DEFAULTS = {"jdbc.busy_timeout": "60000"}  # SQLite has one writer at a time: others wait
 _LOGIN = ("user", "password")
 _LIBPQ = {
     "ApplicationName": "application_name",
@@ -36,7 +36,7 @@ _LIBPQ = {
     "sslcert": "sslcert",
     "sslkey": "sslkey",
 }
-"""Options of Postgres's JDBC driver that its C library has, too; the others only matter to the JDBC driver."""
+"""Options of Postgres's JDBC driver that libpq also has; others only matter to the JDBC driver."""
 
 _NOTHING = "nothing was ever published here"
 
@@ -50,26 +50,26 @@ class Lake:
     namespace: str = "sexton"
 
     def identifier(self, table: Table | str, branch: str | None = None) -> str:
-        """The table's name in Spark SQL. A branch is a part of the name: `option("branch", ...)` writes to main."""
+        """The table's name in Spark SQL. A branch is part of the name, since `option("branch", ...)` writes to main."""
         name = table if isinstance(table, str) else table.name
         parts = [self.name, self.namespace, name, *([f"branch_{branch}"] if branch else [])]
         return ".".join(f"`{part}`" for part in parts)
 
     def spark_conf(self, jars: Iterable[Path] = ()) -> dict[str, str]:
-        """What a Spark session needs before it starts to know this lake."""
+        """Spark settings for this lake, which the session needs before it starts."""
         prefix = f"spark.sql.catalog.{self.name}"
         paths = ",".join(str(jar) for jar in jars)
         return {
             **EXTENSIONS,
             prefix: "org.apache.iceberg.spark.SparkCatalog",
-            # Every statement reads the table anew: another process may have published meanwhile.
+            # Every statement reloads the table: another process may have published meanwhile.
             f"{prefix}.cache-enabled": "false",
             **{f"{prefix}.{key}": value for key, value in self.properties.items()},
             **({"spark.jars": paths} if paths else {}),
         }
 
     def require_readable(self) -> None:
-        """NoCoverage while nothing was ever published to it, SetupError without pyiceberg."""
+        """NoCoverage if nothing was ever published to the lake, SetupError without pyiceberg."""
         if (file := _sqlite_file(self.properties)) is not None and not file.exists():
             raise NoCoverage(_NOTHING, where=file)
         if find_spec("pyiceberg") is None:
@@ -77,7 +77,7 @@ class Lake:
             raise SetupError("pyiceberg, which reads published tables, is not installed", fix=fix)
 
     def reader(self) -> "Catalog":
-        """This catalog for pyiceberg, to be closed; errors as `require_readable`."""
+        """This catalog for pyiceberg, to be closed by the caller; errors as in `require_readable`."""
         self.require_readable()
         from pyiceberg.catalog import load_catalog
         from pyiceberg.exceptions import NotInstalledError
@@ -93,7 +93,7 @@ class Lake:
 
     @property
     def where(self) -> str:
-        """Where the tables are, for people; never a catalog's URI, which may hold a password."""
+        """Location of the tables for messages; never a catalog's URI, which may have a password."""
         return f"{self.name}.{self.namespace} in {self.properties.get('warehouse', 'the warehouse of its catalog')}"
 
 
@@ -113,7 +113,7 @@ def open_lake(properties: Mapping[str, str] | None = None) -> Lake:
 def reader_properties(properties: Mapping[str, str]) -> dict[str, Any]:
     """pyiceberg's properties for a catalog that Iceberg's Java side knows by `properties`.
 
-    Only `jdbc` differs; what pyiceberg does not know it leaves alone.
+    Only `jdbc` differs; pyiceberg ignores properties that it does not know.
     """
     if properties.get("type") != "jdbc":
         return dict(properties)
@@ -122,7 +122,7 @@ def reader_properties(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _require_tables(catalog: Any, uri: str) -> None:
-    """Spark makes the catalog's own tables, and a database that does not answer would look like one without them."""
+    """NoCoverage without the catalog's own tables, which Spark creates; SextonError if the database is down."""
     from sqlalchemy import inspect
     from sqlalchemy.exc import OperationalError
 
@@ -142,7 +142,7 @@ def _sqlite_file(properties: Mapping[str, str]) -> Path | None:
 
 
 def _login_apart(properties: Mapping[str, str]) -> dict[str, str]:
-    """Properties with the user and the password of a JDBC uri apart, where the driver reads them, too."""
+    """Properties with the user and password moved out of a JDBC uri; the driver also reads them as properties."""
     login, bare = split_login(properties.get("uri", "").removeprefix(_JDBC))
     parts = urlsplit(bare)
     options = parse_qsl(parts.query, keep_blank_values=True)
@@ -171,7 +171,7 @@ def _sqlalchemy_url(properties: Mapping[str, str]) -> str:
 
 
 def _postgres_url(url: str, properties: Mapping[str, str]) -> "URL":
-    """A JDBC url of Postgres for psycopg2, which pyiceberg's extra brings: one or several hosts, what both know."""
+    """A JDBC url of Postgres for psycopg2, which pyiceberg's extra installs: its hosts, and options known to both."""
     from sqlalchemy import URL
 
     parts = urlsplit(url)
@@ -179,7 +179,7 @@ def _postgres_url(url: str, properties: Mapping[str, str]) -> "URL":
     asked |= dict(parse_qsl(parts.query))
     options: dict[str, str | tuple[str, ...]] = {_LIBPQ[name]: asked[name] for name in asked if name in _LIBPQ}
     if asked.get("ssl") in ("", "true"):
-        options.setdefault("sslmode", "verify-full")  # as the JDBC driver takes it
+        options.setdefault("sslmode", "verify-full")  # the JDBC driver's meaning of ssl=true
     if schema := asked.get("currentSchema"):
         options["options"] = f"-csearch_path={schema}"
     options["host"] = tuple(parts.netloc.split(",")) or ("localhost",)

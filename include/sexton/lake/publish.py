@@ -1,10 +1,9 @@
-"""Publishes a run's branch: per table one atomic replacement of its partition on main, and `runs` after all of them.
+"""Publishes a run's branch: one atomic replacement of its partition on main per table, then `runs`.
 
-Where main is as it was when the branch was made, main becomes the branch, in the commit that tags it and drops the
-branch, without a JVM.
-Where main has moved, the branch's snapshot is cherry-picked onto it: no row is written again. Where main has replaced
-that partition meanwhile (a second attempt, or a backfill over a scheduled run of the same as_of), the branch's rows
-overwrite it. Finished steps are recognised, so that a publication that was killed anywhere can be run again.
+If main has not moved since the branch was created, one commit makes main the branch, tags it and drops the branch,
+without a JVM. If main has moved, the branch's snapshot is cherry-picked onto it, and no row is written again. If that
+partition was replaced on main meanwhile (a second attempt, or a backfill over a scheduled run of the same as_of), the
+branch's rows overwrite it. Finished steps are detected, so a publication can be run again after a crash at any point.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,18 +27,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _JUDGED_BY = ("plan_id", "policy_sha256")
-"""Columns of `runs` that differ where the stages after replay_groups ran once more with another outcome."""
+"""Columns of `runs` that differ if the stages after replay_groups ran again with another outcome."""
 _NOT_ALLOWED = ("ValidationException", "CherrypickAncestorCommitException", "IllegalArgumentException")
 
 
 def publish(
     session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, tables: Sequence[str], facts: Mapping[str, Any]
 ) -> PublishedRun:
-    """Publish the run's branch of `tables`, then its row of `runs` with `facts`, its other columns but `snapshots`.
+    """Publish the run's branch of `tables`, then its row of `runs`; `facts` are the row's columns except `snapshots`.
 
-    The branches are dropped. `session` is only asked for where main has moved. A run that is published already is left
-    as it is. UsageError when a table with rows has no such branch, and when the published run has another plan or
-    policy.
+    The branches are dropped. `session` is only called if main has moved. A published run is left as it is. UsageError
+    if a table with rows lacks the branch, or if the published run has another plan or policy.
     """
     if done := next((found for found in published_runs(lake, run.cluster_id) if found.key == run), None):
         if differing := [name for name in _JUDGED_BY if done.row[name] != facts[name]]:
@@ -60,10 +58,10 @@ def publish_batch(
     tables: Sequence[str],
     facts: Mapping[RunKey, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """Publish a branch with the rows of one run or, if `run` is a Batch, of many; return the rows of `runs`, one for
-    each of `facts`.
+    """Publish a branch with the rows of one run, or of many if `run` is an InstantBatch; return the rows of `runs`, one
+    for each of `facts`.
 
-    They name the same snapshots. As `publish`, but what is published already is not read.
+    All rows name the same snapshots. Unlike `publish`, it does not check what is published already.
     """
     filled = {each["table"] for own in facts.values() for each in own["counts"] if each["rows"]}
 
@@ -84,7 +82,7 @@ def publish_batch(
 
 
 def _publish_table(session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, name: str) -> int:
-    """Make the run's partition on main the branch's, and tag the snapshot of main that holds it; its id."""
+    """Replace the run's partition on main with the branch's, and tag that snapshot of main; return its id."""
     table = load(lake, name)
     head, main = table.snapshot_by_name(run.branch), table.current_snapshot()
     if head is not None and head.parent_snapshot_id == (main and main.snapshot_id):
@@ -102,7 +100,7 @@ def _publish_table(session: Callable[[], "SparkSession"], lake: Lake, run: RunKe
 def _replace(
     session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, name: str, head: "Snapshot | None"
 ) -> None:
-    """Put the branch's rows onto a main that has moved."""
+    """Apply the branch's rows to a main that has moved."""
     if head is None:
         raise UsageError(f"no branch {run.branch}", where=name, fix="run validate_tables on this run first")
     spark, identifier = session(), lake.identifier(name)
@@ -123,13 +121,13 @@ def _publish_nothing(session: Callable[[], "SparkSession"], lake: Lake, run: Run
     if table.current_snapshot() is None or owner(table, run) is not None:
         replace_rows(lake, TABLES[name], TABLES[name].arrow_schema().empty_table(), partition_of(run))
         table = load(lake, name)
-    if run.tag in table.refs():  # of an earlier attempt, which had rows
+    if run.tag in table.refs():  # the tag of an earlier attempt that had rows
         _commit(lake, name, (), (_tagged(run, _main(table)),))
     return _main(table)
 
 
 def _fast_forward(lake: Lake, run: RunKey, name: str, head: int, main: int | None) -> None:
-    """Make main the branch, tag it and drop the branch, in one commit, if both still are where they were."""
+    """Set main to the branch's head, tag it and drop the branch in one commit; fails if either ref has moved."""
     from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 
     as_they_were = (
@@ -141,7 +139,7 @@ def _fast_forward(lake: Lake, run: RunKey, name: str, head: int, main: int | Non
 
 
 def _tagged(run: RunKey, snapshot_id: int) -> "SetSnapshotRefUpdate":
-    """With a tag a snapshot stays, whoever expires those of the table."""
+    """The update that tags a snapshot, so that expiring the table's snapshots keeps it."""
     from pyiceberg.table.update import SetSnapshotRefUpdate
 
     return SetSnapshotRefUpdate(ref_name=run.tag, type="tag", snapshot_id=snapshot_id)
@@ -155,7 +153,7 @@ def _commit(
 
 
 def _write_rows(lake: Lake, run: RunKey, rows: Sequence[Mapping[str, Any]]) -> None:
-    """The rows of `runs`, in place of those of earlier runs of the same as_of."""
+    """Write rows of `runs`, replacing earlier runs of the same instants."""
     table = TABLES["runs"]
     schema = table.arrow_schema()
     found = pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema=schema)
@@ -163,7 +161,7 @@ def _write_rows(lake: Lake, run: RunKey, rows: Sequence[Mapping[str, Any]]) -> N
 
 
 def _main(table: "IcebergTable") -> int:
-    """The snapshot that main is at; every table begins with one."""
+    """The current snapshot of main; every table starts with one."""
     snapshot = table.current_snapshot()
     assert snapshot is not None, "a table without a snapshot"
     return int(snapshot.snapshot_id)

@@ -98,13 +98,13 @@ class PublishedTables:
         return self._source(("one", table, *_whole(run.key)), plan)[0]
 
     def held(self, run: PublishedRun, table: str) -> str:
-        """SQL for a run's rows of a table; of one in IN_MEMORY without those of `failed_loads`."""
+        """SQL for a run's rows of a table; without the log partitions of `failed_loads` if the table is IN_MEMORY."""
         rows, failed = self.of_run(run, table), self.failed_loads(run) if table in IN_MEMORY else ()
         listed = ", ".join(map(str, failed))
         return f"(SELECT * FROM {rows} WHERE log_partition NOT IN ({listed}))" if failed else rows
 
     def failed_loads(self, run: PublishedRun) -> tuple[int, ...]:
-        """A run's log partitions of which a coordinator has nothing in memory (HOLDS_NOTHING), cached."""
+        """A run's log partitions for which a coordinator has nothing in memory (HOLDS_NOTHING), cached."""
 
         def find() -> tuple[int, ...]:
             outcomes = ", ".join(map(text, sorted(HOLDS_NOTHING)))
@@ -218,7 +218,7 @@ class PublishedTables:
         where: str,
         snapshot_id: int | None = None,
     ) -> tuple[str, int]:
-        """SQL for the rows of `where`, which lie in the files of `which` (at a snapshot or now), and their number."""
+        """(SQL for the rows of `where` in the files that `which` selects, number of files), at a snapshot or now."""
         paths = [] if found is None else data_files(found, which, snapshot_id)
         return no_rows(table) if found is None else self._reading(found, table, paths, where=where), len(paths)
 
@@ -263,5 +263,5 @@ def data_files(table: "IcebergTable", where: "BooleanExpression", snapshot_id: i
 
 
 def _whole(key: RunKey) -> tuple[str, str, str]:
-    """What identifies a run: schedulers give runs of several clusters the same run id."""
+    """The full key of a run: schedulers give runs of several clusters the same run id."""
     return key.cluster_id, str(key.as_of_ms), key.run_id

@@ -1,7 +1,7 @@
 """Reads published runs as Arrow, without a JVM.
 
-Only a run in `runs` is published. A run's rows are read at the snapshot that `runs` names, or, once that snapshot has
-been expired, from today's table if its partition still is that run's: partitions are only ever replaced whole.
+Only a run in `runs` is published. A run's rows are read at the snapshot that `runs` names, or, once it has expired,
+from the current table if the partition is still that run's: partitions are only replaced as a whole.
 """
 
 from collections.abc import Iterable, Sequence
@@ -102,7 +102,7 @@ def read_published(lake: Lake, run: PublishedRun, table: str, columns: Sequence[
     names = list(columns) if columns is not None else schema.names
     where = partition_of(run.key) & EqualTo("run_id", run.key.run_id)
     scan = found.scan(row_filter=where, snapshot_id=snapshot_of(found, run, table))
-    known = {field.name for field in scan.projection().fields}  # of the snapshot, which may be older than some columns
+    known = {field.name for field in scan.projection().fields}  # of the snapshot, which may predate some columns
     rows = plain(scan.select(*(name for name in names if name in known)).to_arrow())
     for name in names:
         if name not in known:
@@ -124,7 +124,7 @@ def snapshot_of(found: "IcebergTable", run: PublishedRun, table: str) -> int | N
 
 
 def branch_rows(lake: Lake, run: RunKey, table: str) -> pa.Table:
-    """The rows on the run's branch, as they were committed; UsageError without one."""
+    """The rows on the run's branch as committed; UsageError without the branch."""
     found = load(lake, table)
     head = found.snapshot_by_name(run.branch)
     if head is None:
@@ -133,7 +133,7 @@ def branch_rows(lake: Lake, run: RunKey, table: str) -> pa.Table:
 
 
 def owner(table: "IcebergTable", run: RunKey, *, snapshot_id: int | None = None) -> str | None:
-    """The run whose rows are in the run's partition, on main or at a snapshot; None while it is empty."""
+    """The run id of the rows in the run's partition, on main or at a snapshot; None if it is empty."""
     scan = table.scan(row_filter=partition_of(run), selected_fields=("run_id",), limit=1, snapshot_id=snapshot_id)
     found: list[str] = scan.to_arrow()["run_id"].to_pylist()
     return found[0] if found else None

@@ -15,7 +15,7 @@ CHECKED_TABLES: tuple[Table, ...] = tuple(table for table in SNAPSHOT_TABLES if 
 
 
 _NOT_FILLED: Mapping[Origin | None, str] = {"log": "the log was not read", "admin_snapshots": "it was"}
-"""Why a column that only this origin fills is NULL in a run without it."""
+"""Why a column that only one origin can fill is NULL in a run with another origin."""
 
 
 def checked_tables(origins: Iterable[Origin], *, has_changes: bool) -> tuple[Table, ...]:
@@ -34,7 +34,7 @@ def rule(
     severity: Severity = "critical",
     known_from: Origin | None = None,
 ) -> Expectation:
-    """An expectation of single columns of a table: by column, the condition of a value that breaks it (alias `t`)."""
+    """An expectation of single columns: column -> SQL condition of a value that breaks it (table alias `t`)."""
     rows = "run" if table == "runs" else table
     sql = f"SELECT t.* FROM {rows} t WHERE {' OR '.join(by_column.values())}" if by_column else ""
     return Expectation(
@@ -51,7 +51,7 @@ def rule(
 
 
 def declared_expectations(table: Table, run: CheckedRun) -> Iterator[Expectation]:
-    """Yield what follows from the declaration of `table` for the rows of a run."""
+    """Yield the expectations that follow from the declaration of `table`, for the rows of a run."""
     every = "for every log partition" if table.per_log_partition else "for the run"
     written = f"the table is there {every}, even where it is empty"
     yield rule(table.name, "written", written, rule="written", by_column={})
@@ -102,7 +102,7 @@ def declared_expectations(table: Table, run: CheckedRun) -> Iterator[Expectation
                 severity=column.severity,
             )
     if absent := [column for column in table.columns if column.absent is not None]:
-        # To 2.1.0 and 2.1.1 an expire timestamp of -1 is one.
+        # Releases 2.1.0 and 2.1.1 treat an expire timestamp of -1 as set.
         exempt = "expire_timestamp_ms" if run.profile.keeps_expire_of_minus_1 else ""
         signs = {column.name: [column.absent] for column in absent if column.name != exempt}
         yield rule(

@@ -22,15 +22,14 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "Sequence[Path] | pa.Table"
 """A table as Parquet files or in memory."""
 _JOINED = ("held_offsets", "decisions", "planned_offsets")
-"""Views that most of the time of a check goes to: they are read from the files once if several expectations ask."""
+"""Views that take most of a check's time: they become tables if several expectations query them."""
 _FEW_BYTES = 16 * 1024 * 1024
-"""So much of a table is read once: many small files take time to open. More is read anew by each query. Of so much in
-all nothing is proven before it is asked."""
+"""Bytes below which a table is loaded once: many small files are slow to open. Larger tables are read again by each
+query. If all tables together are below it, proofs are skipped."""
 _OFTEN, _OFTEN_JOINED = 8, 3
-"""A table or view that fewer expectations query is no table of its own: each reads from the files what it needs."""
+"""From this many expectations on, a table (view) is loaded into DuckDB; with fewer, each query reads the files."""
 _MEMORY = "500MB"
-"""What DuckDB holds at a time; the rest of large joins goes to the scratch folder, so that memory does not follow
-keys."""
+"""DuckDB's memory limit; large joins spill the rest to the scratch folder, so memory does not grow with keys."""
 _SETTINGS = {
     "memory_limit": _MEMORY,
     "autoinstall_known_extensions": "false",
@@ -43,7 +42,7 @@ _SETTINGS = {
 def check(
     tables: Mapping[str, Rows], shapes: Shapes, suites: Suites, run: CheckedRun, *, scratch: Path | None = None
 ) -> list[ExpectationResult]:
-    """Return the results of all expectations. DuckDB writes to `scratch` what does not fit into memory."""
+    """Return the results of all expectations. DuckDB spills what does not fit into memory to `scratch`."""
     import duckdb
 
     try:
@@ -66,7 +65,7 @@ def check(
 
 
 def count_broken(tables: Mapping[str, Rows], suites: Suites, run: CheckedRun) -> dict[tuple[str, str], int]:
-    """Return what `spark_checks.count_broken` does. What DuckDB does not understand is left out, too."""
+    """Return what `spark_checks.count_broken` does. Queries that DuckDB does not understand are left out, too."""
     import duckdb
 
     found = {}
@@ -83,12 +82,12 @@ def count_broken(tables: Mapping[str, Rows], suites: Suites, run: CheckedRun) ->
 def _relations(
     tables: Mapping[str, Rows], suites: Suites, run: CheckedRun, scratch: Path | None
 ) -> "Iterator[DuckDBPyConnection]":
-    """A database of what `suites` query: tables, what the run says of itself, and views of both."""
+    """A database with what `suites` query: tables, the relations of the run, and views of both."""
     import duckdb
 
     asked = Counter(chain.from_iterable({table, *relations_in(each.sql)} for table in suites for each in suites[table]))
     with duckdb.connect(config={**_SETTINGS, "temp_directory": str(scratch or "")}) as database:
-        database.execute("CREATE TEMP MACRO size(list) AS len(list)")  # as Spark calls it
+        database.execute("CREATE TEMP MACRO size(list) AS len(list)")  # Spark's name for it
         for name, rows in {**tables, **run.relations()}.items():
             _create_table(database, name, rows, is_read_often=asked[name] >= _OFTEN)
         if tables.keys() >= {"groups", "tombstones"}:
@@ -117,7 +116,7 @@ def _bytes_of(files: Iterable[Path]) -> int:
 
 
 def _held_groups(database: "DuckDBPyConnection", run: CheckedRun) -> pa.Table:
-    """Which of the planned groups the policy holds."""
+    """The planned groups that the policy holds."""
     if run.policy is None:
         return HELD_GROUPS.empty_table()
     planned = database.sql(
@@ -127,7 +126,7 @@ def _held_groups(database: "DuckDBPyConnection", run: CheckedRun) -> pa.Table:
 
 
 def _count_values(database: "DuckDBPyConnection", table: str, suite: Sequence[Expectation]) -> dict[str, int]:
-    """Return by condition how many values break it, in one pass; under "" the rows of the table."""
+    """Return condition -> number of values that break it, in one pass; under "" the number of rows."""
     conditions = list(dict.fromkeys(condition for each in suite for condition in each.by_column.values()))
     counts = ", ".join(["count(*)", *(f"count(*) FILTER (WHERE {condition})" for condition in conditions)])
     (row,) = database.execute(f"SELECT {counts} FROM {relation_of(table)} t").fetchall()
@@ -135,7 +134,7 @@ def _count_values(database: "DuckDBPyConnection", table: str, suite: Sequence[Ex
 
 
 def _count(database: "DuckDBPyConnection", expectation: Expectation, values: Mapping[str, int]) -> int:
-    """How many rows or values break an expectation; `values` as of `_count_values`."""
+    """Number of rows or values that break an expectation; `values` are from `_count_values`."""
     if expectation.by_column or not expectation.sql:
         return sum(values[condition] for condition in expectation.by_column.values())
     if expectation.rule == "unique" and _hashes_differ(database, expectation):
@@ -158,7 +157,7 @@ def _check(
 
 
 def _hashes_differ(database: "DuckDBPyConnection", unique: Expectation) -> bool:
-    """Whether every key has a hash of its own, so that all keys differ: it costs less than to compare the keys."""
+    """Whether all keys have different hashes, so that all keys differ: cheaper than to compare the keys."""
     hashed = f"hash({', '.join(f't.{name}' for name in unique.value)})"
     sql = f"SELECT count(DISTINCT {hashed}) = count(*) FROM {unique.table} t"
     ((found,),) = database.execute(sql).fetchall()

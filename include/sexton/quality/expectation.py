@@ -1,7 +1,7 @@
-"""What an expectation is: a sentence about a table, and the SQL that finds the rows that break it.
+"""What an expectation is: a sentence about a table, and the SQL that returns the rows that break it.
 
-One declaration serves both engines. `sexton audit` runs the SQL in DuckDB; the pipeline hands it to Great Expectations
-on Spark. So the SQL keeps to what both understand: joins, NOT EXISTS, GROUP BY .. HAVING.
+One declaration serves both engines. `sexton audit` runs the SQL in DuckDB; the pipeline passes it to Great Expectations
+on Spark. So the SQL only uses what both understand: joins, NOT EXISTS, GROUP BY .. HAVING.
 """
 
 import json
@@ -13,12 +13,12 @@ from sexton.tables import RUN_COLUMNS, Severity
 from sexton.tables.table import Origin
 
 Rule = Literal["written", "columns", "unique", "not_null", "minimum", "maximum", "allowed", "forbidden", "below_cut"]
-"""Rules about one table, for which Great Expectations has expectations of its own."""
+"""Rules about one table, for which Great Expectations has built-in expectations."""
 
 LOG_TABLES = ("load_profile", "undecodable_records", "unreachable_offsets")
-"""Tables of what only the bytes of the log show: laws about them do not apply to a run without it."""
+"""Tables that only the bytes of the log can fill: laws about them do not apply to a run without the log."""
 MAX_SHOWN = 20
-"""Rows that are kept of those that break an expectation."""
+"""Maximum number of breaking rows that a result keeps."""
 NOT_MEASURED = "not measured: the table, or one that it is compared with, is not there or not as declared"
 
 
@@ -26,8 +26,8 @@ NOT_MEASURED = "not measured: the table, or one that it is compared with, is not
 class Expectation:
     """A sentence about a table, and the rows that break it. `name` is unique in its table.
 
-    `sql` returns those rows; the rules `written` and `columns` have none, they are about files. A rule about single
-    columns has the condition of a broken value in `by_column`.
+    `sql` returns those rows; the rules `written` and `columns` have none, because they are about files. A rule about
+    single columns has the SQL condition of a broken value in `by_column`.
     """
 
     table: str
@@ -38,9 +38,9 @@ class Expectation:
     rule: Rule | None = None
     by_column: Mapping[str, str] = field(default_factory=dict)
     known_from: Origin | None = None
-    """The only origin that can show what it is about (Column.known_from)."""
+    """The only origin that can show what the expectation checks (Column.known_from)."""
     not_applicable: str | None = None
-    """Why it says nothing about this run, which then keeps it."""
+    """Why the expectation does not apply to this run; it then counts as met."""
     value: Any = None
     """What the rule compares with: a bound, the columns of a key, or by column the allowed or forbidden values."""
 

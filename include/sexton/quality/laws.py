@@ -1,7 +1,7 @@
 """Laws between the tables of a run: each is one SQL query that returns the rows that break it.
 
-A row of offset_verdicts is about one row of committed_offsets or unreachable_offsets, a planned tombstone about one
-verdict, and so on: all of it is compared by key, with NOT EXISTS.
+A row of offset_verdicts belongs to one row of committed_offsets or unreachable_offsets, a planned tombstone to one
+verdict, and so on: all are compared by key, with NOT EXISTS.
 """
 
 from collections.abc import Sequence
@@ -157,7 +157,7 @@ LAWS: tuple[Expectation, ...] = (
                 OR t.target_committed_offset IS DISTINCT FROM o.committed_offset""",
     ),
     _law(
-        # The tombstones of a misplaced group that the coordinator serves go to the log partition it hashes to.
+        # Tombstones of a misplaced group that the coordinator serves go to the log partition that it hashes to.
         "tombstones",
         "left_out",
         "every offset whose verdict is expire is planned, where planning is not blocked",
@@ -169,7 +169,7 @@ LAWS: tuple[Expectation, ...] = (
             WHERE d.verdict = 'expire'""",
     ),
     _law(
-        # 4.0.0 looks at transactions only where there are offsets to expire.
+        # 4.0.0 checks transactions only if there are offsets to expire.
         "tombstones",
         "group_with_offsets",
         "no group is planned that keeps an offset or has one pending",
@@ -343,7 +343,7 @@ CHANGE_LAWS: tuple[Expectation, ...] = (
         f"SELECT {', '.join(KEY)} FROM values_set GROUP BY {', '.join(KEY)} HAVING count(*) > 1",
     ),
 )
-"""Laws of runs that write the changes of an interval. The changes end in the values of the run's own state tables."""
+"""Laws of runs that write the changes of an interval: the last change gives the value in the run's state tables."""
 
 AUDIT_LAWS: tuple[Expectation, ...] = (
     _law(
@@ -467,7 +467,7 @@ AUDIT_LAWS: tuple[Expectation, ...] = (
             WHERE (s.status = 'differs') <> (w.replica IS NOT NULL)""",
     ),
     _law(
-        # The first two are as the broker recorded them.
+        # log_start_offset and high_watermark are as the broker recorded them.
         "replica_state",
         "log_offsets",
         "log_start_offset <= high_watermark <= log_end_offset, and last_stable_offset <= log_end_offset",

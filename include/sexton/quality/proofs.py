@@ -1,8 +1,8 @@
-"""Which expectations the Parquet files of a run are sure to keep, without a join: for `sexton audit` of many rows.
+"""Expectations that the Parquet files of a run prove without a join: for `sexton audit` of many rows.
 
-Sorted keys are unique, and those of two tables are the same if they are row by row; minima and maxima of columns are in
-the footers. It is read from what was written, a shard at a time. Nothing is refuted here: an expectation that is not
-proven, as where planning is blocked or groups are misplaced, is asked by SQL.
+Sorted keys are unique, and two tables have the same keys if these are equal row by row; minima and maxima of columns
+are in the footers. Only written files are read, a shard at a time. Nothing is refuted here: an expectation that is not
+proven, for example if planning is blocked or groups are misplaced, is checked by SQL.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,20 +25,20 @@ from sexton.records import OFFSET_TYPES
 from sexton.verdicts.expiry import KEY, held_offsets
 
 Name = tuple[str, str]
-"""An expectation: its table and its name there."""
+"""An expectation, by table and name."""
 _TABLES = ("committed_offsets", "unreachable_offsets", "pending_offsets", "offset_verdicts", "tombstones")
-"""Those that are compared, a shard at a time."""
+"""Tables that are compared with each other, a shard at a time."""
 _VALUES = ["log_offset", "committed_offset"]
 _POSITIONED = {("tombstones", "unique"), ("tombstones", "positions")}
 _TARGETS = ["target_log_offset", "target_committed_offset"]
 _THREADS = 2
-"""At a time, since a shard may have a million keys."""
+"""Shards compared in parallel: few, since a shard may have a million keys."""
 
 
 def proven(tables: Mapping[str, Sequence[Path]], suites: Suites, run: CheckedRun) -> set[Name]:
-    """Expectations that no row of `tables` breaks, whose files are all there and have the declared columns.
+    """Expectations that no row of `tables` breaks. All files must exist and have the declared columns.
 
-    The files of a shard are at the same place in each table that has shards; buckets are in order.
+    The files of a shard have the same index in each table that is split by shard; buckets are in order.
     """
     files = {name: [_File(path) for path in paths] for name, paths in tables.items()}
     found = {
@@ -53,7 +53,7 @@ def proven(tables: Mapping[str, Sequence[Path]], suites: Suites, run: CheckedRun
 
 @dataclass(frozen=True)
 class _File:
-    """A Parquet file, and what its footer says."""
+    """A Parquet file and its footer."""
 
     path: Path
 
@@ -69,12 +69,12 @@ class _File:
         return pq.ParquetFile(self.path, metadata=self.footer, memory_map=True).read(columns=[*columns])
 
     def distinct(self, column: str) -> set[Any]:
-        """Cheap where there are few: texts are stored as numbers of their distinct values."""
+        """The distinct values of a column. Cheap if they are few, because texts are read as dictionaries."""
         file = pq.ParquetFile(self.path, metadata=self.footer, memory_map=True, read_dictionary=[column])
         return set(pc.unique(file.read(columns=[column])[column]).to_pylist())
 
     def bounds(self, column: str) -> "_Bounds | None":
-        """None where the file does not say."""
+        """NULL count, minimum and maximum of a column, from the footer; None if it lacks them."""
         if column not in self._numbers:
             return None
         groups = [self.footer.row_group(n).column(self._numbers[column]) for n in range(self.footer.num_row_groups)]
@@ -88,7 +88,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """How many values of a column are NULL, and between which the others are; None if there are none."""
+    """Number of NULLs in a column, and the range of its other values; `low` and `high` are None if there are none."""
 
     nulls: int
     low: Any
@@ -136,10 +136,10 @@ def _is_below(file: _File, column: str, cuts: Mapping[int, int]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shard:
-    """What the rows of one shard keep by themselves. All of its groups are from `low` to `high`; None without any.
+    """What the rows of one shard prove. `low` and `high` bound its group ids; None without groups.
 
-    `names` are the groups of its committed offsets, `positions` the first and the last of its tombstones, which count
-    up.
+    `names` are the groups of its committed offsets. `positions` are the first and the last position of its tombstones,
+    which count up by 1.
     """
 
     log_partition: int | None
@@ -151,7 +151,7 @@ class _Shard:
 
 
 def _by_rows(files: Mapping[str, Sequence[_File]]) -> set[Name]:
-    """What all rows keep, if each file is of one log partition and each bucket has groups of its own."""
+    """What all rows prove, if every file is of one log partition and no group is in two buckets."""
     if not files.keys() >= set(_TABLES):
         return set()
     shards = [dict(zip(_TABLES, some, strict=True)) for some in zip(*(files[name] for name in _TABLES), strict=True)]
@@ -170,13 +170,13 @@ def _by_rows(files: Mapping[str, Sequence[_File]]) -> set[Name]:
                 kept -= _POSITIONED
             next_position[one.log_partition] = last + 1
     names = pa.concat_arrays([one.names for one in filled]) if filled else pa.array([], pa.string())
-    if pc.count_distinct(names, mode="all").as_py() < len(names):  # the key of the table is without log_partition
+    if pc.count_distinct(names, mode="all").as_py() < len(names):  # the key of the table does not include log_partition
         kept.discard(("committed_offsets", "unique"))
     return kept
 
 
 def _shard(files: Mapping[str, _File]) -> _Shard | None:
-    """None where a file has rows of another log partition than the rest, or does not say of which."""
+    """What one shard proves; None if its files are of several log partitions, or the footers do not say of which."""
     parts = [file.bounds("log_partition") for file in files.values()]
     parts.append(files["tombstones"].bounds("target_log_partition"))
     names = [file.bounds("group_id") for file in files.values()]
@@ -203,7 +203,7 @@ def _shard(files: Mapping[str, _File]) -> _Shard | None:
 
 
 def _held(files: Mapping[str, _File]) -> tuple[pa.Table, pa.Table]:
-    """The committed offsets of a shard, and all offsets under a group: verdicts are rows of the same order."""
+    """(committed offsets, all held offsets) of a shard; verdicts have the row order of the second."""
     committed = files["committed_offsets"].read([*KEY, *_VALUES])
     if not files["unreachable_offsets"].footer.num_rows:
         return committed, committed
@@ -214,7 +214,7 @@ def _held(files: Mapping[str, _File]) -> tuple[pa.Table, pa.Table]:
 def _kept(
     committed: pa.Table, held: pa.Table, verdicts: pa.Table, planned: pa.Table, *, has_pending: bool
 ) -> Iterator[Name]:
-    """What the rows of one shard keep, `held` being the offsets under a group, those of `committed` first."""
+    """Expectations that the rows of one shard meet. `held` are the offsets under a group, with `committed` first."""
     others = held.slice(committed.num_rows)
     are_unique = _ascends(committed)
     if are_unique:
@@ -261,7 +261,7 @@ def _ascends(rows: pa.Table) -> bool:
 
 
 def _heads(names: pa.ChunkedArray) -> pa.Array:
-    """One of each run of equal names."""
+    """The names without adjacent repetitions."""
     return pc.run_end_encode(names.combine_chunks()).values
 
 

@@ -1,4 +1,4 @@
-"""The relations that expectations query: the tables of a run, what the run says of itself, and views of both."""
+"""Relations that expectations can query: the tables of a run, its identity and inputs, and views of both."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ VIEWS: Mapping[str, str] = {
         UNION ALL
         SELECT {_KEY}, log_offset, committed_offset FROM unreachable_offsets""",
 }
-"""What several expectations need, by name: the SQL of a view over tables and the relations of CheckedRun."""
+"""Name -> SQL of a view that several expectations need, over tables and the relations of CheckedRun."""
 
 GROUP_COLUMNS = ("log_partition", "group_id", "group_type", "state", "protocol_type", "member_count")
 HELD_GROUPS = pa.schema([("log_partition", pa.int32()), ("group_id", pa.string())])
@@ -67,7 +67,7 @@ class CheckedRun:
     policy: str | None = None
     """The policy as canonical JSON."""
     origins: tuple[Origin, ...] = ("log",)
-    """What fills the tables of the run: without the log, laws about what only its bytes show do not apply."""
+    """Evidence of the run: without the log, laws about what only its bytes show do not apply."""
     has_changes: bool = False
     """Whether the run writes the changes of an interval."""
 
@@ -93,13 +93,13 @@ class CheckedRun:
 
 
 def relation_of(table: str) -> str:
-    """What the expectations of a table are measured on: `runs` is written last, `run` has what is known of it."""
+    """The relation that the expectations of a table query. `runs` is written last, so `run` stands in for it."""
     return "run" if table == "runs" else table
 
 
 def held_groups(policy: str, groups: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The groups under a hold, as HELD_GROUPS, from rows with GROUP_COLUMNS. Holds do not match by idle
-    time."""
+    """The groups under a hold, as HELD_GROUPS, from rows with GROUP_COLUMNS. Conditions on idle time do not apply to
+    holds."""
     compiled = CompiledPolicy(Policy.from_canonical(policy))
     for batch in groups:
         rows = [

@@ -1,7 +1,7 @@
 """Great Expectations over the rows of a run on Spark, and its Data Docs: one suite for each table.
 
-One query counts what breaks each expectation, and the suite of a table expects no count above 0. Of what fails the
-library then shows rows: what a table declares is an expectation of its own for each column, a law an
+One query counts what breaks each expectation, and the suite of a table expects every count to be 0. For failed
+expectations the library then shows rows: a declared rule is one library expectation per column, a law is an
 `UnexpectedRowsExpectation`.
 """
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _AT_ONCE = 4
-"""Requests to Spark that only name something: each waits for the answer."""
+"""Parallel Spark requests that only register something: each waits for a response."""
 _Query = tuple[Sequence[tuple[str, str]], str]
-"""What is counted, by tables and names of expectations, and the SQL of an array of the counts: `... FROM ...`."""
+"""Expectations to count, as (table, name), and the SQL of an array of their counts: `... FROM ...`."""
 
 
 def load_library() -> None:
@@ -50,7 +50,7 @@ def check(
 ) -> list[ExpectationResult]:
     """Return the results of all expectations. With `docs` write the Data Docs there, replacing earlier ones.
 
-    Another `count` may stand for `count_broken`; what it finds broken or leaves out is asked of Spark.
+    `count` may replace `count_broken`; expectations that it counts as broken or leaves out are run on Spark.
     """
     load_library()
     import great_expectations as gx
@@ -86,7 +86,7 @@ def check(
                     rows = rows.join(broadcast(views["cuts"]), "log_partition", "left")
                 results[table] |= validation.details(rows, failed)
     finally:
-        with ThreadPoolExecutor(_AT_ONCE) as pool:  # a Spark Connect server keeps them beyond the session
+        with ThreadPoolExecutor(_AT_ONCE) as pool:  # a Spark Connect server would keep them after the session
             list(pool.map(lambda rows: rows.unpersist(), views.values()))
     if docs is not None:
         write_docs(context, docs)
@@ -94,15 +94,15 @@ def check(
 
 
 def count_broken(spark: "SparkSession", suites: Suites) -> dict[tuple[str, str], int]:
-    """Return by table and name of an expectation how many rows or values break it, counted by one query.
+    """Return (table, name of an expectation) -> number of rows or values that break it, counted by one query.
 
-    What one asks for that fails, as a user's may, is left out.
+    Expectations whose SQL fails, such as a user's, are left out.
     """
     return _count(spark, [query for table, suite in suites.items() for query in _queries(table, suite)])
 
 
 def _queries(table: str, suite: Sequence[Expectation]) -> Iterator[_Query]:
-    """The expectations about single values are counted in one pass, each of the others in its own."""
+    """One query counts all expectations about single values; every other expectation has its own query."""
     by_value = [each for each in suite if each.by_column or not each.sql]
     counts = [" + ".join(["0L", *(f"count_if({broken})" for broken in each.by_column.values())]) for each in by_value]
     if by_value:
@@ -117,7 +117,7 @@ def _count(spark: "SparkSession", queries: Sequence[_Query]) -> dict[tuple[str, 
 
     union = " UNION ALL ".join(f"SELECT {at}, {sql}" for at, (_, sql) in enumerate(queries))
     try:
-        # A task reads the plans of all queries: one for each query would read them over and over.
+        # Every task deserialises the plans of all queries: with one task per query they would be read over and over.
         found = spark.sql(union).coalesce(_task_count(spark)).collect()
     except PySparkException:
         half = len(queries) // 2
@@ -126,9 +126,9 @@ def _count(spark: "SparkSession", queries: Sequence[_Query]) -> dict[tuple[str, 
 
 
 def create_views(spark: "SparkSession", tables: Mapping[str, "DataFrame"], run: CheckedRun) -> dict[str, "DataFrame"]:
-    """Name what the queries read, and keep it in memory, or on the executors' disks, until it is unpersisted.
+    """Register the views that queries read. Their rows stay in memory, or on the executors' disks, until unpersisted.
 
-    Few rows need neither this nor an exchange.
+    Few rows need neither caching nor an exchange.
     """
     is_one_task = _task_count(spark) == 1
 
@@ -148,7 +148,7 @@ def create_views(spark: "SparkSession", tables: Mapping[str, "DataFrame"], run: 
 
 
 def _task_count(spark: "SparkSession") -> int:
-    """How many tasks a stage consists of."""
+    """Number of tasks of a stage."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
@@ -156,7 +156,7 @@ def frame(spark: "SparkSession", rows: pa.Table) -> "DataFrame":
     """Return `rows` as a DataFrame; Spark Connect needs the schema of an empty table."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    if rows.num_rows:  # of a partition that begins with an empty batch Spark reads nothing more
+    if rows.num_rows:  # Spark ignores the rest of a partition that begins with an empty batch
         rows = pa.Table.from_batches([batch for batch in rows.to_batches() if batch.num_rows], rows.schema)
     return spark.createDataFrame(rows, from_arrow_schema(rows.schema))
 
@@ -164,7 +164,7 @@ def frame(spark: "SparkSession", rows: pa.Table) -> "DataFrame":
 def _held_groups(
     spark: "SparkSession", groups: "DataFrame", tombstones: "DataFrame", policy: str | None
 ) -> "DataFrame":
-    """Which of the planned groups the policy holds."""
+    """The planned groups that the policy holds."""
     if policy is None:
         return frame(spark, HELD_GROUPS.empty_table())
     planned = groups.join(tombstones.select("group_id").distinct(), "group_id", "left_semi").select(*GROUP_COLUMNS)
@@ -176,7 +176,7 @@ def _held_groups(
 
 
 class _Validation:
-    """The validation of the counts of one suite, and of the rows of a table that break it."""
+    """Validates the counts of one suite, and then the rows that break failed expectations."""
 
     def __init__(
         self, context: Any, table: str, suite: Sequence[Expectation], counts: Mapping[tuple[str, str], int]
@@ -195,11 +195,11 @@ class _Validation:
         self.passed = {each.expectation_config.meta["name"] for each in self._outcome.results if each.success}
 
     def details(self, rows: "DataFrame", failed: Sequence[Expectation]) -> dict[str, ExpectationResult]:
-        """The results by name of the expectations that fail, of which the pages then show the rows."""
+        """Results of failed expectations by name; their rows also go to the pages."""
         import great_expectations as gx
 
         name = f"{self._table} rows"
-        source = self._context.data_sources.add_spark(name, persist=False)  # of its own: it holds what is validated
+        source = self._context.data_sources.add_spark(name, persist=False)  # separate: it keeps the validated rows
         expectations = [each for expectation in failed for each in _expectations(gx, expectation)]
         result_format = {"result_format": "SUMMARY", "partial_unexpected_count": MAX_SHOWN}
         outcome = self._run(source, name, rows, expectations, result_format)
@@ -211,7 +211,7 @@ class _Validation:
         return found
 
     def _show(self, outcome: Any, name: str) -> None:
-        """Put the results about rows in the place of those about their counts: a table has one page."""
+        """Replace the results about counts with the results about rows: a table has one page."""
         self._context.suites.delete(name)
         store = self._context.validation_results_store
         self._outcome.results = [*outcome.results, *(each for each in self._outcome.results if each.success)]
@@ -233,10 +233,10 @@ class _Validation:
 
 
 def _result(spark: "SparkSession", expectation: Expectation, validated: Sequence[Any]) -> ExpectationResult:
-    """Return the result of an expectation from those of the library, and have its pages show the rows that break it."""
+    """Return the result of an expectation from the library's results, and put the rows that break it on its page."""
     errors = [info["exception_message"] for each in validated for info in _raised(each.exception_info)]
     if errors:
-        # Alerts show it to everybody: by Spark's condition, without the value that its message may quote.
+        # Alerts are public: they get Spark's error condition, not its message, which may quote a value.
         condition = re.match(r"\[[A-Z_.]+\]", errors[0])
         observed = f"not measured: {condition[0] if condition else 'its query failed'}"
         return result_of(expectation, success=False, observed=observed)
@@ -263,9 +263,9 @@ def _result(spark: "SparkSession", expectation: Expectation, validated: Sequence
 
 
 def _raised(info: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The exceptions of an expectation, made safe for the pages: Spark quotes the value on which a query failed.
+    """The exceptions of an expectation, sanitised for the pages: Spark quotes the value on which a query failed.
 
-    The library returns one as it is, or each by the metric that raised it.
+    The library returns a single exception, or exceptions by the metric that raised them.
     """
     infos: list[Any] = [info] if "raised_exception" in info else list(info.values())
     raised = [each for each in infos if each["raised_exception"]]
@@ -276,7 +276,7 @@ def _raised(info: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _shown(row: str) -> str:
-    """A row for the pages of the library, which do not escape: in ASCII and without HTML's signs, still JSON."""
+    """A row for the library's pages, which do not escape: ASCII without HTML metacharacters, still JSON."""
     return _without_html(json.dumps(json.loads(row)))
 
 
@@ -293,7 +293,7 @@ def _common(expectation: Expectation) -> dict[str, Any]:
 
 
 def _expectations(gx: Any, expectation: Expectation) -> list[Any]:
-    """Return the expectations of the library that an expectation consists of, one for each column."""
+    """Return the library's expectations for an expectation, one for each column."""
     library = gx.expectations
     common = _common(expectation)
     columns, value = expectation.by_column, expectation.value
@@ -331,16 +331,15 @@ def _expectations(gx: Any, expectation: Expectation) -> list[Any]:
                 for name in value
             ]
         case None:
-            query = expectation.sql.replace("{", "{{").replace("}", "}}")  # it is a format string
+            query = expectation.sql.replace("{", "{{").replace("}", "}}")  # the library formats this string
             return [_rows_that_break()(unexpected_rows_query=query, **common)]
 
 
 @cache
 def _rows_that_break() -> Any:
-    """Return the library's UnexpectedRowsExpectation, but with one query instead of two: rows alone, no count.
+    """Return the library's UnexpectedRowsExpectation with one query instead of two: only the rows, no count.
 
-    A query names the views that it reads, several for a law between tables, where the library wants {batch}, which is
-    one.
+    A query names the views that it reads, and a law between tables reads several; the library requires one, as {batch}.
     """
     from great_expectations.compatibility.pydantic import validator
     from great_expectations.expectations import UnexpectedRowsExpectation

@@ -35,12 +35,12 @@ def suites_of(run: CheckedRun, more: Iterable[Expectation] = ()) -> Suites:
 
 
 def _applied(law: Expectation, run: CheckedRun) -> Expectation:
-    """A law as it is for a run: one about the log says of a run without it that it does not apply."""
+    """A law for this run: marked as not applicable if it is about the log and the run has none."""
     return law if is_filled(law.known_from, run.origins) else replace(law, not_applicable=NEEDS_LOG)
 
 
 def audit_suites(run: CheckedRun, tables: Iterable[Table]) -> Suites:
-    """Return the expectations of tables that are no part of a run: what their declarations say, and their laws."""
+    """Return the expectations of tables that are not part of a run: from their declarations, and their laws."""
     return {
         table.name: [*declared_expectations(table, run), *(law for law in AUDIT_LAWS if law.table == table.name)]
         for table in tables
@@ -48,7 +48,7 @@ def audit_suites(run: CheckedRun, tables: Iterable[Table]) -> Suites:
 
 
 def relations_in(sql: str) -> set[str]:
-    """Return the tables, views and relations of the run that a query reads, those behind views included."""
+    """Return the tables, views and relations of the run that a query reads, directly or through views."""
     names = set(_RELATION.findall(sql))
     if "held_groups" in names:
         names |= {"groups", "tombstones"}
@@ -56,13 +56,13 @@ def relations_in(sql: str) -> set[str]:
 
 
 def needs(sql: str) -> set[str]:
-    """Return the tables that a query reads, those behind views included."""
+    """Return the tables that a query reads, directly or through views."""
     return relations_in(sql) & TABLES.keys()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shapes:
-    """What there is of each table: the number of files that are missing, and the columns that are not as declared."""
+    """The state of each table's files: the number of missing files, and the columns that are not as declared."""
 
     missing: Mapping[str, int] = field(default_factory=dict)
     wrong: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Shapes:
         return self.missing.get(table) == 0 and not self.wrong[table]
 
     def judge(self, expectation: Expectation) -> ExpectationResult | None:
-        """The result of a rule about files, or of what cannot be measured; None for what can be."""
+        """The result of an expectation that needs no query (about files, not applicable, not measurable), or None."""
         if expectation.not_applicable is not None:
             return result_of(expectation, success=True, observed=expectation.not_applicable)
         table = expectation.table
@@ -79,7 +79,7 @@ class Shapes:
             return result_of(expectation, success=False, observed=f"{count}: a file is not there")
         if expectation.rule == "columns" and (wrong := self.wrong.get(table)):
             return result_of(expectation, success=False, observed=wrong)
-        # `runs` is written last; the relation `run` has what is known of it.
+        # `runs` is written last; the relation `run` stands in for it.
         read = needs(expectation.sql) | ({table} - {"runs"})
         if all(self.is_sound(name) for name in read):
             return None
@@ -89,7 +89,7 @@ class Shapes:
 
 
 def shape(tables: Mapping[str, tuple[int, Sequence[pa.Schema]]]) -> Shapes:
-    """Return the shapes of tables, by name the number of files that there should be and the schemas of those found."""
+    """Return the shapes of tables, from (expected number of files, schemas of the files found) by table."""
     return Shapes(
         missing={name: count - len(schemas) for name, (count, schemas) in tables.items()},
         wrong={
@@ -102,10 +102,10 @@ def shape(tables: Mapping[str, tuple[int, Sequence[pa.Schema]]]) -> Shapes:
 
 
 def read_expectations(folder: Path) -> list[Expectation]:
-    """Return the expectations of the files `*.sql` of a folder, in the order of their names.
+    """Return the expectations of the files `*.sql` in a folder, in order of file name.
 
-    A file begins with lines `-- table: ...`, `-- expect: ...` (the sentence), `-- severity: critical|warning`, the
-    last being optional; one query follows, which returns the rows that break it.
+    A file begins with lines `-- table: ...`, `-- expect: ...` (the sentence) and optionally
+    `-- severity: critical|warning`; one query follows, which returns the rows that break it.
     """
     found = []
     for file in sorted(folder.glob("*.sql")):

@@ -1,4 +1,4 @@
-"""What a change of a cluster was planned by, and so what shows whether it may still be made, and what came of it."""
+"""The evidence behind a planned change of a cluster: it decides how the change is checked and verified."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 class Basis:
     """The basis of a plan or of a restore.
 
-    `needs_log`: the change is compared with the offsets topic, so it has to be shown and places in it are known.
-    `about` is what restores and ledgers keep of the basis, `sentence` what people read of it,
-    and `unseen` what nobody can see while it is applied; both None where there is nothing to say.
+    `needs_log`: the change is compared with the offsets topic, so the topic must be readable and log positions are
+    known. `about` is stored in restores and ledgers, `sentence` is shown to people, and `unseen` says what cannot be
+    observed while the change is applied; both texts are None if there is nothing to say.
     """
 
     needs_log: bool = True
@@ -24,8 +24,7 @@ _LOG_WAS_READ = ("complete", "partial")
 
 
 def basis_of(about: Mapping[str, object]) -> Basis:
-    """The basis that was kept as `about`, with whatever else was kept: of any coverage but the log's, admin
-    snapshots."""
+    """The basis stored as `about` (other keys are ignored). Any coverage but the log's means admin snapshots."""
     coverage = str(about.get("coverage", "complete"))
     if coverage in _LOG_WAS_READ:
         return BY_LOG

@@ -1,7 +1,7 @@
-"""Whether a plan that was read agrees with itself: everything in it that follows from something else is computed again.
+"""Checks that a plan that was read is consistent: everything derived is computed again and compared.
 
-People approve a plan's rows, and its keys and batches are what is written: they have to agree. Not here: hashes and
-names of files (read_plan), and whether the plan is still true of a cluster (execution.delete).
+People approve a plan's rows, but its keys and batches are written: they have to agree. Not here: hashes and names of
+files (read_plan), and whether the plan still fits the cluster (execution.delete).
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ from sexton.plans.plan import MANIFEST, TOMBSTONES_FOLDER, UNDO_FOLDER, Plan
 from sexton.verdicts.expiry import is_of_offset
 
 _HEADER = tuple(one.name for one in fields(Batch) if one.name not in ("position", "size_bytes", "data"))
-"""The fields in which two batches of the same records agree; their sizes and CRCs may differ."""
+"""The batch header fields that must agree for the same records; sizes and CRCs may differ."""
 _MAX_BYTES = 1 << 31
 _RECORD_BYTES = 64
-"""More than a record has besides its key, in any format."""
+"""Upper bound of a record's bytes besides its key, in any format."""
 _TARGETS = {
     "group_id": "group_id",
     "topic": "topic",
@@ -40,7 +40,7 @@ _TARGETS = {
 
 
 def check_content(plan: Plan, files: Mapping[str, bytes]) -> None:
-    """Refused unless rows, keys, plan_id, undo, batches and counts are those of one plan."""
+    """Refused unless rows, keys, plan_id, undo, batches and counts belong to one plan."""
     tombstones = f"{plan.folder}/{TOMBSTONES_FOLDER}"
     _check_order(plan, tombstones)
     try:
@@ -97,7 +97,7 @@ def _check_order(plan: Plan, where: str) -> None:
 
 
 def _check_coverage(plan: Plan) -> None:
-    """A plan without the log names its admin snapshot, and nothing that only the log shows."""
+    """Refused unless an admin snapshot plan references its snapshot and only removes committed offsets."""
     manifest = f"{plan.folder}/{MANIFEST}"
     if (plan.record.admin_snapshot is None) != plan.record.basis.needs_log:
         raise Refused(f"coverage {plan.record.coverage} and the admin snapshot do not agree", where=manifest)
@@ -147,7 +147,7 @@ def _same_batches(found: bytes, expected: bytes) -> bool:
 
 
 def _is_same(found: Batch, expected: Batch) -> bool:
-    """Whether header and records are equal. What is found may not inflate to more than what is expected."""
+    """Whether header and records are equal. `found` may not inflate to more bytes than `expected`."""
     if not found.crc_ok or any(getattr(found, name) != getattr(expected, name) for name in _HEADER):
         return False
     wanted = list(read_records(expected, cap_bytes=_MAX_BYTES))

@@ -26,26 +26,26 @@ def policy_of(record: RunRecord) -> Policy | None:
 
 
 def entry_of(policy: Policy, cause: str) -> Rule | None:
-    """The rule that a cause names; None for other causes."""
+    """The rule in a cause such as `rule:NAME`; None for other causes."""
     name = cause.removeprefix(RULE)
     return None if name == cause else next((rule for rule in policy.rules if rule.name == name), None)
 
 
 def default_limits() -> DefaultLimits:
-    """What a plan without a policy may remove, by the settings."""
+    """The limits of a plan without a policy, from the settings."""
     config = settings()
     return DefaultLimits(max_offsets=config.max_offsets, max_share_of_groups=config.max_share_of_groups)
 
 
 def owner_totals(verdicts: pa.Table) -> Counter[str]:
-    """Offsets by owner of the rule that decides on them."""
+    """Number of offsets by owner of the deciding rule."""
     return Counter({item["values"]: item["counts"] for item in pc.value_counts(verdicts["policy_owner"]).to_pylist()})
 
 
 def limits_exceeded(
     policy: Policy, totals: Mapping[str, int], taken: Mapping[str, int], *, groups_losing: int, groups_total: int
 ) -> list[str]:
-    """A sentence for each limit that a plan exceeds. `taken` are its offsets by owner, `totals` those of the run."""
+    """A sentence for each limit that a plan exceeds. `taken` counts its offsets by owner, `totals` those of the run."""
     owners = {owner: OwnerCount(taken=count, total=totals.get(owner, 0)) for owner, count in taken.items()}
     counts = Counts(
         offset_count=sum(taken.values()), group_count=groups_losing, groups_total=groups_total, owners=owners
@@ -55,15 +55,15 @@ def limits_exceeded(
 
 @dataclass(frozen=True, slots=True)
 class Unheeded:
-    """What the broker removes in spite of a policy: for each hold offsets, their groups, and how many of the offsets
-    are due; and the due offsets that the policy keeps."""
+    """What the broker removes in spite of a policy. `by_hold` has for each hold: offsets, their groups, and how many of
+    the offsets are due. `kept` counts due offsets that the policy keeps."""
 
     by_hold: tuple[tuple[int, int, int], ...]
     kept: int
 
 
 def unheeded(policy: Policy, verdicts: pa.Table) -> Unheeded:
-    """That of some verdicts, which have all of a group or nothing."""
+    """Unheeded of some verdicts, which must include all verdicts of a group or none."""
     held = verdicts.filter(pc.equal(verdicts["policy_verdict"], "hold"))
     is_due = pc.equal(verdicts["broker_verdict"], "expire")
     kept = pc.sum(pc.and_(is_due, pc.fill_null(pc.equal(verdicts["policy_verdict"], "keep"), False))).as_py() or 0
@@ -71,7 +71,7 @@ def unheeded(policy: Policy, verdicts: pa.Table) -> Unheeded:
 
 
 def not_held(policy: Policy, found: Sequence[Unheeded]) -> tuple[int, list[str]]:
-    """How many held offsets the broker removes before the hold ends, and the warnings about what it removes."""
+    """(number of held offsets that the broker removes before the hold ends, warnings about what it removes)."""
     sums = [tuple(map(sum, zip(*own, strict=True))) for own in zip(*(each.by_hold for each in found), strict=True)]
     warnings = [_warning(hold, *own) for hold, own in zip(policy.holds, sums, strict=False) if own[0]]
     if kept := sum(each.kept for each in found):
@@ -83,7 +83,7 @@ def not_held(policy: Policy, found: Sequence[Unheeded]) -> tuple[int, list[str]]
 
 
 def _removed_anyway(hold: Hold, held: pa.Table) -> tuple[int, int, int]:
-    """The offsets of a hold that the broker removes before the hold ends (Unheeded)."""
+    """(offsets, groups, due offsets) that the broker removes before the hold ends."""
     mine = held.filter(pc.equal(held["policy_rule"], hold.name))
     at_ms = mine["broker_expires_at_ms"]
     is_in_time = pc.is_valid(at_ms) if hold.until_ms is None else pc.less(at_ms, hold.until_ms)

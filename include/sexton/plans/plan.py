@@ -17,27 +17,27 @@ from sexton.tables import TABLES
 FOLDER = "plan"
 MANIFEST = "plan.json"
 TOMBSTONES_FOLDER, UNDO_FOLDER, BATCHES_FOLDER, PAGE_FILE = "tombstones", "undo", "batches", "plan.html"
-"""The folders have a file for each log partition of which anything is planned."""
+"""The folders have one file per log partition with planned rows."""
 
 
 def columns_of(table: str, names: Iterable[str]) -> pa.Schema:
-    """Some columns of a table, as they are declared."""
+    """Some columns of a table, as declared."""
     return pa.schema([TABLES[table].column(name).field for name in names])
 
 
-# Spelled out, though the tables are declared elsewhere: plans of this format must stay readable.
+# Listed here, although the tables are declared elsewhere: plans of this format must stay readable.
 _RECORD = ("log_partition", "position", "record_type", "group_id", "topic", "partition", "member_id")
 _TARGET = ("target_log_offset", "target_committed_offset", "target_log_partition")
 TOMBSTONES = columns_of("tombstones", ("plan_id", *_RECORD, "regular_expression", "key", "cause", *_TARGET))
 """Columns of planned records, as in the table `tombstones`. Rows are in order of log_partition and position."""
 WRITTEN_TOMBSTONES = TOMBSTONES.remove(TOMBSTONES.get_field_index("plan_id"))
-"""Columns of tombstones/<N>.parquet: plan_id is the same in every row, and is known last."""
+"""Columns of tombstones/<N>.parquet: without plan_id, which is the same in every row and only known at the end."""
 
 _VALUE = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id")
 UNDO = columns_of("committed_offsets", ("group_id", "topic", "partition", *_VALUE, "log_partition", "log_offset"))
 """Columns of undo/<N>.parquet, as in the table `committed_offsets`: the value that each offset tombstone removes.
 
-Rows are in the order of the tombstones. `log_partition` and `log_offset` are where the value was read.
+Rows are in the order of the tombstones. `log_partition` and `log_offset` are the log position of the value.
 """
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -51,8 +51,8 @@ class _Part(BaseModel):
 class Losses(_Part):
     """What is removed for one cause: `offsets` committed offsets of `groups` groups, and `deleted_groups` whole groups.
 
-    A whole group counts for the cause of its last offset. `owner`, `reason` and `ticket` are the rule's, None where no
-    rule is the cause.
+    A whole group counts for the cause of its last offset. `owner`, `reason` and `ticket` come from the rule; None if
+    the cause is not a rule.
     """
 
     cause: str
@@ -75,15 +75,14 @@ class PlannedBatches(_Part):
 
 
 class PlanSnapshot(_Part):
-    """The admin snapshot that a plan was made by: when it began, and the SHA-256 of each of its files."""
+    """The admin snapshot behind a plan: when it began, and the SHA-256 of each of its files."""
 
     taken_at_ms: int
     sha256: dict[str, Sha256]
 
 
 class Beyond(_Part):
-    """Committed offsets that a plan removes and the broker would keep at that instant, and the number of their
-    groups."""
+    """Committed offsets that a plan removes although the broker would keep them at that instant, and their groups."""
 
     offsets: Count
     groups: Count
@@ -94,11 +93,12 @@ class PlanRecord(_Part):
 
     `counts` are tombstones, offsets (of them), group_records (the others), groups_losing, groups_deleted, groups_total
     (a group counts in every log partition that has it), held_expiring (offsets under a hold that the broker removes
-    before the hold ends). A plan with `over_limits` is
-    never applied, nor is one by another retention than the broker's own. `codec` and `record_format` (magic) are those
-    of the batches. `max_message_bytes` and `broker_retention_ms` are what the snapshot recorded, None where it did not;
-    without the retention `beyond` is None as well. A plan's age counts from `as_of_ms`. `coverage` is that of its run;
-    one from admin snapshots (`admin`) names its `admin_snapshot`, and has committed offsets only.
+    before the hold ends).
+
+    A plan with `over_limits` is never applied, nor is a plan that uses another retention than the broker's. `codec` and
+    `record_format` (magic) describe the batches. `max_message_bytes` and `broker_retention_ms` are from the snapshot,
+    None if it did not record them; without the retention `beyond` is None as well. A plan's age counts from `as_of_ms`.
+    `coverage` is the run's; with `admin` the plan names its `admin_snapshot`, and only has committed offsets.
     """
 
     format: Literal[2] = 2
@@ -136,7 +136,7 @@ class PlanRecord(_Part):
 
     @property
     def is_what_if(self) -> bool:
-        """Whether it was made by another retention than the one recorded of the broker."""
+        """Whether it uses another retention than the recorded retention of the broker."""
         return self.broker_retention_ms not in (None, self.retention_ms)
 
     def to_json(self) -> bytes:

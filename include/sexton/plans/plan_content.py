@@ -1,7 +1,7 @@
 """The content of a run's plan: the values that would be removed, and the counts for approvers.
 
-Every shard is looked at by a task (`part_of`), from the tables that the run has written, so a plan cannot say anything
-that they do not; `content_of` adds the parts up. write_plan makes files of it.
+One task per shard computes its part (`part_of`) from the tables that the run has written, so a plan cannot contradict
+them; `content_of` adds the parts up. write_plan makes files of the result.
 """
 
 from collections import Counter
@@ -64,7 +64,7 @@ class OffsetLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLoss:
-    """A group that would lose `offsets` of its `offset_count`; `rows` are the first of them."""
+    """A group that would lose `offsets` of its `offset_count`; `rows` are the first of these offsets."""
 
     group_id: str
     group_type: str
@@ -77,7 +77,7 @@ class GroupLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownGroups:
-    """The groups that a plan's page shows: those that lose most offsets, and the first deleted ones without any."""
+    """The groups on a plan's page: those that lose most offsets, and the first deleted groups without offsets."""
 
     groups: list[GroupLoss]
     groups_with_offsets: int
@@ -95,8 +95,8 @@ class PlanContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPart:
-    """What one shard adds to a plan. `counts` are those of PlanRecord. No group is of two shards; one that has offsets
-    in two log partitions, since their number was changed, counts in both."""
+    """What one shard adds to a plan; `counts` as in PlanRecord. No group is in two shards of a log partition. A group
+    with offsets in two log partitions, because the partition count has changed, counts in both."""
 
     shard: Shard
     counts: Counter[str]
@@ -104,17 +104,17 @@ class PlanPart:
     losses: list[Losses]
     unheeded: Unheeded | None
     totals: Counter[str]
-    """Offsets by owner of a rule."""
+    """Number of offsets by owner of a rule."""
     shown: ShownGroups
 
 
 def part_of(
     folder: RunFolder, record: RunRecord, shard: Shard, tombstones: pa.Table, held: pa.Table, groups: pa.Table
 ) -> tuple[PlanPart, pa.Table]:
-    """What the tombstones of a shard, in their order, add to the plan; and the values that they remove (UNDO).
+    """(what the tombstones of a shard, in order, add to the plan; the values that they remove, as UNDO).
 
-    `tombstones` have the column target_row (verdicts.expiry.plan): a row of the offsets held where they were read.
-    `held` (runs.judging.read_held) and `groups` are those of the shard. Misplaced groups and their values are read.
+    The column target_row of `tombstones` (verdicts.expiry.plan) is the row of the offset in the held offsets of its log
+    partition. `held` (runs.judging.read_held) and `groups` are the shard's; those of misplaced groups are read.
     """
     undo, verdicts, at = _undo(folder, record, shard, offset_rows(tombstones.select(_TARGET)), held)
     policy = policy_of(record)
@@ -141,7 +141,7 @@ def part_of(
 
 
 def content_of(record: RunRecord, parts: Sequence[PlanPart], batches: Sequence[PlannedBatches]) -> PlanContent:
-    """The plan of a run, whose record has its plan_id."""
+    """The plan of a run, whose record already has the plan_id."""
     assert record.plan_id is not None, "plan_tombstones names the plan first"
     policy = policy_of(record)
     counts = Counter[str]()
@@ -200,7 +200,7 @@ _COUNTS = ("tombstones", "offsets", "group_records", "groups_losing", "groups_de
 
 
 def _warnings(record: RunRecord) -> list[str]:
-    """What a reader of the plan must know, as any run of the same instant would say it."""
+    """Warnings that belong on the plan: they are the same for any run of the same instant."""
     blocked = sorted(record.blocked.items())
     found = [*record.profile_doubts, *(f"nothing is planned for log partition {part}: {why}" for part, why in blocked)]
     if record.coverage != "complete":
@@ -209,13 +209,13 @@ def _warnings(record: RunRecord) -> list[str]:
 
 
 def losses_of(tombstones: pa.Table, policy: Policy | None = None) -> list[Losses]:
-    """What is removed for each cause, by cause; `tombstones` are in their order."""
+    """What is removed for each cause, sorted by cause; `tombstones` are in order."""
     coded, is_offset = tombstones["cause"].combine_chunks().dictionary_encode(), is_of_offset(tombstones).to_numpy()
     causes, group, count = np.asarray(coded.indices), _group_numbers(tombstones), len(coded.dictionary)
     of_group = np.flatnonzero(~is_offset)
     first = of_group[np.diff(group[of_group], prepend=-1) != 0]
     before = np.maximum(first - 1, 0)
-    last = np.where(group[before] == group[first], before, first)  # of its offsets, which stand before, if it loses any
+    last = np.where(group[before] == group[first], before, first)  # its last offset tombstone, if it loses any
     pairs = np.unique((group * count + causes)[is_offset]) % max(count, 1)
     counted = (np.bincount(some, minlength=count).tolist() for some in (causes[is_offset], pairs, causes[last]))
     found = []
@@ -223,7 +223,7 @@ def losses_of(tombstones: pa.Table, policy: Policy | None = None) -> list[Losses
         zip(coded.dictionary.to_pylist(), *counted, strict=True)
     ):
         if not (offset_count or deleted_count):
-            continue  # of a group that goes with its offsets
+            continue  # only of groups that also lose offsets
         rule = None if policy is None else entry_of(policy, cause)
         found.append(
             Losses(
@@ -240,7 +240,7 @@ def losses_of(tombstones: pa.Table, policy: Policy | None = None) -> list[Losses
 
 
 def _group_numbers(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """The number of each row's group, from 0 on; the rows of a group stand together."""
+    """The number of each row's group, starting at 0; the rows of a group are adjacent."""
     names = rows["group_id"]
     changes = np.zeros(len(names), np.int64)
     changes[1:] = pc.not_equal(names.slice(1), names.slice(0, max(len(names) - 1, 0))).to_numpy()
@@ -248,7 +248,7 @@ def _group_numbers(rows: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def joined_losses(parts: Sequence[Sequence[Losses]]) -> list[Losses]:
-    """The losses of all parts by cause."""
+    """The losses of all parts, summed by cause."""
     found: dict[str, Losses] = {}
     for loss in (loss for part in parts for loss in part):
         known = found.get(loss.cause)
@@ -259,7 +259,7 @@ def joined_losses(parts: Sequence[Sequence[Losses]]) -> list[Losses]:
 
 
 def taken_by(losses: list[Losses]) -> dict[str, int]:
-    """Removed offsets by owner of the rule."""
+    """Number of removed offsets by owner of the rule."""
     taken: dict[str, int] = {}
     for loss in losses:
         if loss.owner is not None:
@@ -272,8 +272,8 @@ def _group_rows(tombstones: pa.Table) -> pa.Table:
 
 
 def shown_of(tombstones: pa.Table, undo: pa.Table, verdicts: pa.Table, at: pa.Array, groups: pa.Table) -> ShownGroups:
-    """What the page shows of some tombstones: `undo` has a row for each that removes an offset, whose verdict is row
-    `at` of `verdicts` (VERDICT), `groups` (GROUP) one for each group that loses any."""
+    """What the page shows of some tombstones. `undo` has a row for each offset tombstone; `at` are the rows of their
+    verdicts in `verdicts` (VERDICT). `groups` (GROUP) has a row for each group that loses offsets."""
     deleted = pc.unique(_group_rows(tombstones.select(_GROUP_OF))["group_id"])
     losing = pc.unique(undo["group_id"])
     bare = deleted.filter(pc.invert(pc.is_in(deleted, value_set=losing)))
@@ -301,7 +301,7 @@ def _most_first(loss: GroupLoss) -> tuple[int, bytes]:
 def _first_groups(
     tombstones: pa.Table, undo: pa.Table, verdicts: pa.Table, at: pa.Array, groups: pa.Table, deleted: pa.Array
 ) -> list[GroupLoss]:
-    """Groups, the largest losses first, then by id."""
+    """Groups with the largest losses, then by id."""
     if not undo.num_rows:
         return []
     starts = np.flatnonzero(np.diff(_group_numbers(undo), prepend=-1))
@@ -342,12 +342,12 @@ def _loss(value: dict[str, Any], verdict: dict[str, Any], cause: str) -> OffsetL
 
 
 def _is_home(tombstones: pa.Table, shard: Shard) -> bool:
-    """Whether all groups of some tombstones are of their log partition (not of one where they are misplaced)."""
+    """Whether all groups of some tombstones belong to the shard's log partition, none is misplaced elsewhere."""
     return pc.all(pc.equal(tombstones["target_log_partition"], shard.log_partition)).as_py() is not False
 
 
 def _groups_of(folder: RunFolder, tombstones: pa.Table) -> pa.Table:
-    """The groups of tombstones that lie in several log partitions."""
+    """The groups of tombstones whose values are in several log partitions."""
     parts = sorted(set(tombstones["target_log_partition"].to_pylist()))
     return pa.concat_tables([folder.read_table("groups", part, list(GROUP)) for part in parts])
 
@@ -355,11 +355,11 @@ def _groups_of(folder: RunFolder, tombstones: pa.Table) -> pa.Table:
 def _undo(
     folder: RunFolder, record: RunRecord, shard: Shard, planned: pa.Table, own: pa.Table
 ) -> tuple[pa.Table, pa.Table, pa.Array]:
-    """For each offset tombstone, in order: the value that it removes; VERDICT and broker_verdict by the broker's own
-    retention of all offsets beside, and which row of these is of which tombstone."""
+    """For the offset tombstones, in order: the values that they remove; verdicts of all offsets (VERDICT, and
+    broker_verdict by the broker's retention); and the row of each tombstone's verdict in these."""
     targets, rows = (np.asarray(planned[name]).copy() for name in ("target_log_partition", "target_row"))
     values, verdicts, before = [UNDO.empty_table()], [_VERDICTS.empty_table()], 0
-    for part in np.unique(targets).tolist():  # several where a group lies in another than its tombstones
+    for part in np.unique(targets).tolist():  # several if a group is misplaced
         holder = shard if part == shard.log_partition else Shard(part)
         held = own if holder is shard else read_held(folder, holder)
         judged = folder.read_table("offset_verdicts", holder, list(VERDICT))
@@ -376,7 +376,7 @@ _VERDICTS = columns_of("offset_verdicts", [*VERDICT, "broker_verdict"])
 
 
 def _broker_verdicts(folder: RunFolder, record: RunRecord, shard: Shard) -> pa.Table:
-    """broker_verdict of each held offset by the broker's own retention; judged again where the run used another."""
+    """broker_verdict of each held offset by the broker's retention; judged again if the run used another one."""
     if record.broker_retention_ms in (None, record.retention_ms):
         return folder.read_table("offset_verdicts", shard, ["broker_verdict"])
     own = record.model_copy(update={"retention_ms": record.broker_retention_ms})

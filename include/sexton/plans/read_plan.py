@@ -1,6 +1,6 @@
-"""Reads plans without trust: names, links, hashes, columns, and whether a plan agrees with itself (check_content).
+"""Reads plans without trusting them: checks names, links, hashes, columns and consistency (check_content).
 
-A plan that is not, byte for byte, what its plan.json says is Refused, with where it differs.
+A plan that differs by a byte from what its plan.json says is Refused, with the place of the difference.
 """
 
 import hashlib
@@ -39,10 +39,10 @@ _MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 
 
 def read_plan(fs: pafs.FileSystem, root: str, cluster_id: str | None, plan_id: str) -> Plan:
-    """A plan that the archive keeps; `cluster_id` as in `archive.cluster_metadata.the_cluster`.
+    """A plan in the archive; `cluster_id` as in `archive.cluster_metadata.the_cluster`.
 
-    UsageError when there is none with that id. Refused when anything differs from what plan.json says: a file's hash,
-    its name, its columns, the plan_id of its rows, a key, a batch, or a value that undo does not have.
+    UsageError if there is none with that id. Refused if anything differs from plan.json: a file's hash, its name, its
+    columns, the plan_id of its rows, a key, a batch, or a value missing from undo.
     """
     cluster = require_cluster(fs, root, cluster_id)
     folder = plan_folder(root, cluster, plan_id)
@@ -56,23 +56,23 @@ def read_plan(fs: pafs.FileSystem, root: str, cluster_id: str | None, plan_id: s
 
 
 def own_plan(folder: RunFolder) -> Plan:
-    """The plan that a run has made, with the same checks as `read_plan`."""
+    """The plan that a run has made, with the same checks as in `read_plan`."""
     own = folder.path(FOLDER)
     return _read_folder(folder.fs, own, within=own)
 
 
 def plan_folder(root: str, cluster_id: str, plan_id: str) -> str:
-    """Where the archive keeps a plan; UsageError when an id cannot name a folder."""
+    """The folder of a plan in the archive; UsageError if an id cannot name a folder."""
     return sha256_folder(root, cluster_id, PLANS_FOLDER, plan_id, what="plan_id")
 
 
 def plan_sha256(data: bytes) -> str:
-    """The SHA-256 of a plan.json, which names a plan to the last byte."""
+    """The SHA-256 of a plan.json, which identifies every byte of a plan."""
     return hashlib.sha256(data).hexdigest()
 
 
 def _read_folder(fs: pafs.FileSystem, folder: str, *, within: str) -> Plan:
-    """The plan in a folder, as `read_plan` reads it. No link is followed from `within` on."""
+    """The plan in a folder, as in `read_plan`. Links below `within` are refused."""
     manifest = f"{folder}/{MANIFEST}"
     data = read_file(fs, manifest, within=within)
     record = _record(data, manifest)
@@ -99,7 +99,7 @@ def _record(data: bytes, where: str) -> PlanRecord:
 
 
 def read_named(fs: pafs.FileSystem, folder: str, name: str, sha256: str, *, within: str) -> bytes:
-    """A file that plan.json names; Refused when its name is not one of a plan, or its SHA-256 differs."""
+    """A file listed in plan.json; Refused if its name is not a plan file's, or its SHA-256 differs."""
     if not _FILE_NAME.fullmatch(name):
         raise Refused(f"names a file that no plan has: {name!r}", where=f"{folder}/{MANIFEST}")
     data = read_file(fs, f"{folder}/{name}", within=within)
@@ -109,7 +109,7 @@ def read_named(fs: pafs.FileSystem, folder: str, name: str, sha256: str, *, with
 
 
 def read_file(fs: pafs.FileSystem, path: str, *, within: str) -> bytes:
-    """A file's bytes; Refused when there is none, or when a link below `within` leads there."""
+    """A file's bytes; Refused if it does not exist, or if a link below `within` leads to it."""
     if isinstance(fs, pafs.LocalFileSystem):
         relative = os.path.normpath(path).removeprefix(os.path.normpath(within))
         if os.path.realpath(path) != os.path.realpath(within) + relative:
@@ -123,7 +123,7 @@ def read_file(fs: pafs.FileSystem, path: str, *, within: str) -> bytes:
 
 
 def _rows(files: Mapping[str, bytes], kind: str, schema: pa.Schema, folder: str) -> pa.Table:
-    """The rows of the files of one kind, by log partition."""
+    """The rows of all files of one kind, in order of log partition."""
     numbers = sorted(int(PurePosixPath(name).stem) for name in files if name.startswith(f"{kind}/"))
     names = [f"{kind}/{number}.parquet" for number in numbers]
     tables = [_rows_of(files[name], schema, f"{folder}/{name}") for name in names]

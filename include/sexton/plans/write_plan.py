@@ -6,10 +6,10 @@
                                           /plan.html               the same for people
                                           /plan.json               PlanRecord, written last: without it there is no plan
 
-`plan_sha256` is the SHA-256 of plan.json's bytes, and plan.json names the SHA-256 of every other file: who approves
-that one number approves every byte. The same interval gives the same bytes, whichever run and machine made them. A
-rerun by another version of the code may find the same plan (plan_id) and write it in other bytes. It replaces the old
-one, whose approval is void then. While one replaces the other, readers are refused.
+`plan_sha256` is the SHA-256 of plan.json's bytes, and plan.json has the SHA-256 of every other file: approving that
+number approves every byte. The same interval gives the same bytes on any machine and in any run. Another version of the
+code may compute the same plan (plan_id) but write other bytes. They replace the old ones, whose approval is void then.
+During the replacement readers are refused.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ from sexton.runs.folder import RunFolder
 _ROW_GROUP_ROWS = 1 << 18
 
 Page = Callable[[PlanContent], bytes]
-"""Makes plan.html from a plan's content, without a clock: the same plan has the same page."""
+"""Renders plan.html from a plan's content. It uses no clock: the same plan has the same page."""
 
 
 def write_log_partition(
@@ -52,7 +52,7 @@ def write_log_partition(
     undo: Iterable[pa.Table],
     batches: bytes,
 ) -> dict[str, str]:
-    """Write the files of one log partition, whose tables may come in pieces; the SHA-256 of each by its name."""
+    """Write the files of one log partition, whose tables may come in pieces; return file name -> SHA-256."""
     files = {
         f"{TOMBSTONES_FOLDER}/{log_partition}.parquet": _parquet(tombstones, WRITTEN_TOMBSTONES),
         f"{UNDO_FOLDER}/{log_partition}.parquet": _parquet(undo, UNDO),
@@ -67,7 +67,7 @@ def write_log_partition(
 def write_plan(
     folder: RunFolder, content: PlanContent, files: Mapping[str, str], *, page: Page | None = None
 ) -> PlanRecord:
-    """Complete `<run>/plan/`, which has the files of all log partitions (SHA-256 by name); plan.json last."""
+    """Complete `<run>/plan/`, which has the files of all log partitions (name -> SHA-256); plan.json comes last."""
     source, hashes = folder.sub(FOLDER), dict(files)
     if page is not None:
         data = page(content)
@@ -80,10 +80,10 @@ def write_plan(
 
 
 def keep_plan(folder: RunFolder, record: PlanRecord, archive: str) -> None:
-    """Keep the plan of a run in an archive. What is there with the same bytes is left as it is.
+    """Keep the plan of a run in an archive. Existing files with the same bytes are not rewritten.
 
-    `record` is that of a plan that was read (own_plan) or just written. Refused when the files in the run folder are no
-    longer those that it names.
+    `record` is from a plan that was read (own_plan) or just written. Refused if the files in the run folder no longer
+    have the SHA-256s in it.
     """
     source = folder.sub(FOLDER)
     manifest = record.to_json()
@@ -105,7 +105,7 @@ def keep_plan(folder: RunFolder, record: PlanRecord, archive: str) -> None:
 
 
 def _parquet(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Buffer:
-    """Rows as a Parquet file, the same bytes for the same rows in whatever pieces they come."""
+    """Rows as a Parquet file; the bytes do not depend on how the rows are split into pieces."""
     sink = pa.BufferOutputStream()
     packed = {field.name: "DELTA_BINARY_PACKED" for field in schema if pa.types.is_integer(field.type)}
     codecs = {name: "none" if name in packed else "zstd" for name in schema.names}

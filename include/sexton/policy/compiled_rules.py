@@ -1,7 +1,7 @@
 """A policy compiled for many offsets: each group is matched once, the rest is arithmetic on columns.
 
 `CompiledPolicy.for_group` returns a group's timeline: spans of time in which the same holds and rules apply. Inside a
-span the decision depends on an offset's orphan kind and base timestamp alone. So a stage groups its rows by orphan kind
+span the decision only depends on an offset's orphan kind and base timestamp. So a stage groups its rows by orphan kind
 and `GroupRules` (groups with the same rules share one object), and compares columns.
 """
 
@@ -35,7 +35,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpan:
-    """What applies to a group from `start_ms` until before `end_ms` (None: forever), if only time passes.
+    """What applies to a group from `start_ms` until before `end_ms` (None: no end), if nothing but time changes.
 
     With a hold there are no candidates. The first candidate for an offset's orphan kind decides.
     """
@@ -110,7 +110,7 @@ class CompiledPolicy:
 
 
 def _expires_at_ms(coming: Sequence[TimeSpan], offset: OffsetInput, *, now_ms: int) -> int | None:
-    """Return when the offset expires or has expired; in a later span not before its start."""
+    """Return when the offset expires or has expired. If a later span decides, that is not before the span's start."""
     for number, span in enumerate(coming):
         one = None if span.hold is not None else span.candidate(offset.orphan)
         due_ms = None if one is None else due_at_ms(offset.since_ms, one.retention_ms, now_ms=now_ms)
@@ -120,7 +120,7 @@ def _expires_at_ms(coming: Sequence[TimeSpan], offset: OffsetInput, *, now_ms: i
 
 
 def _group_rules(holds: Sequence[Hold], rules: Sequence[Rule], idle_since_ms: int | None) -> GroupRules:
-    """Return the spans of a group that matches these, time aside."""
+    """Return the spans of a group that matches these holds and rules at some time."""
     ends = {hold.until_ms for hold in holds if hold.until_ms is not None}
     waits = {rule.match.idle_ms for rule in rules if rule.match.idle_ms is not None}
     if idle_since_ms is not None:
@@ -154,7 +154,7 @@ def _span(
 
 
 class _Index:
-    """Holds or rules by group id and prefix, so that a group is compared with few that cannot match."""
+    """Holds or rules by group id and prefix, so that a group is only compared with entries that may match."""
 
     def __init__(self, entries: Sequence[Hold] | Sequence[Rule]) -> None:
         self._matches = [_timeless(entry.match) for entry in entries]

@@ -1,7 +1,7 @@
 """Which hold or rule decides about an offset, and why: the plain version, one offset at a time.
 
 Holds come first. Then the first rule that matches decides; without one the offset is kept. A rule can only expire an
-offset earlier than the broker would: what the broker keeps for another reason than time, a rule keeps, too, and a
+offset earlier than the broker would. If the broker keeps it for another reason than time, a rule keeps it, too. A
 policy cannot save an offset whose retention at the broker has passed. compiled_rules.py does the same for many offsets
 of a group at once; the tests compare the two.
 """
@@ -47,7 +47,7 @@ def decide_bare(policy: Policy, group: GroupInput, *, now_ms: int) -> Decision:
 
 
 def explain(policy: Policy, group: GroupInput, offset: OffsetInput | None, *, now_ms: int) -> list[RuleTrace]:
-    """Return the outcome of every hold and rule, in their order; without an offset those about the bare group."""
+    """Return the outcome of every hold and rule, in order; without an offset, the outcomes for the bare group."""
     traces: list[RuleTrace] = []
     orphan = None if offset is None else offset.orphan
     decided: str | None = None
@@ -142,7 +142,7 @@ def _rule(policy: Policy, group: GroupInput, orphan: str | None, *, now_ms: int)
 def _decide(
     policy: Policy, group: GroupInput, offset: OffsetInput, *, now_ms: int
 ) -> tuple[str, str, str | None, int | None]:
-    """Verdict, reason, who decides, and for an expired offset when it was due."""
+    """(verdict, reason, deciding hold or rule, when an expired offset was due)."""
     hold = _hold(policy, group, now_ms=now_ms)
     if hold is not None:
         return "hold", held_reason(hold), hold.name, None

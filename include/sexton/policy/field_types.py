@@ -34,7 +34,7 @@ def _scalar(value: object) -> str:
 
 
 def _alternatives(value: object) -> object:
-    """Return a text or a list of at least one as a sorted tuple without repetitions."""
+    """Return a text, or a list of at least one text, as a sorted tuple without duplicates."""
     if isinstance(value, list | tuple):
         if not value:
             raise wrong("an empty list matches nothing", "name at least one, or leave the key out")
@@ -51,7 +51,7 @@ def _keep_text(keep_ms: int) -> str:
 
 
 FOREVER_MS = (1 << 63) - 1
-"""How long a hold keeps offsets alive that says no end."""
+"""How long a hold without an end keeps offsets alive."""
 KeepMs = Annotated[int, BeforeValidator(_keep), PlainSerializer(_keep_text, return_type=str)]
 DurationMs = Annotated[int, BeforeValidator(_duration), PlainSerializer(duration_text, return_type=str)]
 InstantMs = Annotated[int, BeforeValidator(_instant), PlainSerializer(instant_text, return_type=str)]

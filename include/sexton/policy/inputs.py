@@ -50,12 +50,12 @@ class OffsetInput:
 
     @property
     def since_ms(self) -> int:
-        """Start of a rule's retention: that of the broker's, or the commit if its client chose an expiry instant."""
+        """Start of a rule's retention: the broker's start, or the commit time if the client chose an expiry instant."""
         return self.commit_timestamp_ms if self.base_timestamp_ms is None else self.base_timestamp_ms
 
     @property
     def kept_by(self) -> str | None:
-        """Why it is kept whatever its age: subscribed, group_active, share_group, pending_transaction; else None."""
+        """Why the broker keeps it at any age: subscribed, group_active, share_group, pending_transaction; else None."""
         return None if self.broker_reason in TIME_REASONS else self.broker_reason
 
 
@@ -88,7 +88,7 @@ LAST_MS = (1 << 63) - 1
 
 
 def is_due(since_ms: int, retention_ms: int, *, now_ms: int) -> bool:
-    """Return whether the retention has passed at `now_ms`, in signed 64-bit arithmetic as the broker's.
+    """Return whether the retention has passed at `now_ms`, in signed 64-bit arithmetic like the broker.
 
     A timestamp whose difference overflows is never due, as at the broker.
     """

@@ -126,7 +126,7 @@ def _matches_nothing(match: Match) -> str | None:
 
 
 def _never_loaded(match: Match) -> str | None:
-    """Return which states of a match no group has after a load, None if there are none."""
+    """Return which states of a match no group has after a load; None if there are no such states."""
     named = [state for state in match.state or () if state in _NEVER_LOADED]
     return f"after a load no group is {' or '.join(named)}" if named else None
 
@@ -169,7 +169,7 @@ def _covers_prefixes(prefixes: tuple[str, ...] | None, later: Match) -> bool:
 
 
 def _prefixes_of(patterns: tuple[str, ...], *, all_of: bool = False) -> tuple[str, ...]:
-    """Return the prefixes of patterns such as `billing-.*`; with `all_of` none unless all are of that form."""
+    """Return the prefixes of patterns such as `billing-.*`; with `all_of` none unless all have that form."""
     found = [match[1] for match in map(_LITERAL_PREFIX.fullmatch, patterns) if match]
     return () if all_of and len(found) < len(patterns) else tuple(found)
 
@@ -183,5 +183,5 @@ def _has_name(match: Match, group_id: str) -> bool:
 
 
 def _left_of_groups(match: Match) -> tuple[str, ...]:
-    """Return the groups that a match names and that its prefix and regex allow."""
+    """Return the group names in a match that its prefix and regex also allow."""
     return tuple(group_id for group_id in match.group or () if _has_name(match, group_id))

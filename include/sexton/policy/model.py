@@ -28,13 +28,13 @@ from sexton.policy.testing_schema import PolicyTest
 from sexton.vocabulary import GROUP_STATES, GROUP_TYPES, ORPHANS
 
 MAX_PATTERNS = 256
-"""Maximum of regular expressions in one policy: each may use a mebibyte of cache."""
+"""Maximum number of regular expressions in one policy: each may use a mebibyte of cache."""
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 _EVERY_GROUP = "to match every group, write regex: '.*'"
 
 
 class Match(Model):
-    """Conditions on a group. All given keys must match; of a list, one alternative."""
+    """Conditions on a group. Every given key must match; of a list, one alternative has to."""
 
     group: Alternatives | None = Field(default=None, description="a group id, or a list of them")
     prefix: Alternatives | None = Field(default=None, description="what a group id begins with, or a list of that")
@@ -132,7 +132,7 @@ class Hold(_Entry):
         return value
 
     def keeps_until_ms(self, commit_timestamp_ms: int) -> int | None:
-        """Until when an offset is kept alive at the broker; None for a hold that only stops Sexton."""
+        """Until when an offset is kept alive at the broker (epoch ms); None for a hold that only stops Sexton."""
         if self.keep_ms is None:
             return None
         return FOREVER_MS if self.keep_ms == FOREVER_MS else commit_timestamp_ms + self.keep_ms

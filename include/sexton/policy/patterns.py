@@ -38,7 +38,7 @@ def is_full_match(pattern: str, text: str) -> bool:
     """Return whether all of `text` matches. `.` matches newlines, too, because names may have them."""
     try:
         return _compiled(pattern).fullmatch(text) is not None
-    except UnicodeEncodeError:  # a lone surrogate, which Java reads as U+FFFD
+    except UnicodeEncodeError:  # a lone surrogate, which Java decodes as U+FFFD
         return (
             _compiled(pattern).fullmatch(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")) is not None
         )

@@ -120,9 +120,9 @@ def _pairs(node: yaml.MappingNode, loc: Loc, document: YamlDocument) -> Iterator
 
 
 def _text(node: yaml.Node, document: YamlDocument) -> str:
-    """Return a scalar's text, with surrogate pairs joined: JSON escapes may be two halves, which PyYAML leaves apart.
+    """Return a scalar's text with surrogate pairs joined: a JSON escape may be two halves, which PyYAML does not join.
 
-    A single half is no character, and no name in a log has one.
+    A single half is not a character, and no name in a log has one.
     """
     try:
         return str(node.value).encode("utf-16", "surrogatepass").decode("utf-16")

@@ -26,7 +26,7 @@ from sexton.settings import settings
 log = logging.getLogger(__name__)
 
 MESSAGE_CAP = 2_000
-"""Maximum of characters of an error in an alert; the task's log has all of it."""
+"""Maximum length (characters) of an error in an alert; the task's log has all of it."""
 
 SEXTON_ERRORS = (UsageError.exit_code, DataQualityFailure.exit_code, Refused.exit_code)
 """Exit codes whose message was written by Sexton."""
@@ -74,7 +74,7 @@ def raise_alert(context: Mapping[str, Any], *, severity: str = "warning", messag
 
 
 async def alert_late_run(context: Mapping[str, Any], minutes: int) -> None:
-    """Raise an alert about a run that has passed its deadline. Airflow's triggerer awaits it."""
+    """Raise an alert about a run that has passed its deadline. Airflow's triggerer awaits this coroutine."""
     run = context["dag_run"]
     subject = Subject(dag_id=run["dag_id"], run_id=run["dag_run_id"])
     message = f"not finished {minutes} minutes after it was queued"
@@ -123,14 +123,14 @@ def _subject(context: Mapping[str, Any]) -> Subject:
 
 
 def _public(subject: Subject, error: object, message: str) -> str:
-    """Return what everybody may read of an error: a message of Sexton's, else the error's `public` or type."""
+    """Return what everybody may read of an error: Sexton's message, else the error's `public` or type."""
     if error is None or _is_of_sexton(subject, message):
         return message
     return str(getattr(error, "public", None) or f"{type(error).__name__}: the log of the task says more")
 
 
 def _is_of_sexton(subject: Subject, message: str) -> bool:
-    """Whether the message is that of a Sexton job's outcome."""
+    """Whether the message comes from the outcome of a Sexton job."""
     outcome = read_outcome(run_folder(subject.dag_id, subject.run_id), str(subject.task_id))
     line = str(outcome.get("error") or "")
     return outcome.get("exit_code") in SEXTON_ERRORS and bool(line) and line in message

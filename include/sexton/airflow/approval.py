@@ -50,10 +50,10 @@ class Approval(ApprovalOperator):
         )
 
     def execute(self, context: Any) -> Any:
-        """Show the question and wait. The task is refused if Airflow shows another one than this run asks.
+        """Show the question and wait. The task is refused if Airflow shows another question than this run asks.
 
-        As ApprovalOperator.execute, which drops what Airflow answers: the question that it has kept since the run asked
-        first, also after the task was cleared. Asking once more would delete an answer that has come in between.
+        Unlike ApprovalOperator.execute, it checks Airflow's response: the question stored since the run first asked,
+        which stays after the task is cleared. Asking again would delete an answer that arrived in between.
         """
         from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
@@ -81,7 +81,7 @@ class Approval(ApprovalOperator):
     def execute_complete(self, context: Any, event: dict[str, Any], asked: str = "") -> Any:
         """Write the answer to the run's folder and return it as XCom.
 
-        `asked` is the SHA-256 of the request that was shown, as Airflow has kept it since.
+        `asked` is the SHA-256 of the request that was shown, as stored by Airflow.
         """
         super().execute_complete(context, event)
         folder = approval_folder_of(context)
@@ -108,7 +108,7 @@ class Approval(ApprovalOperator):
 
 
 class AlertApprovalWaits(BaseNotifier):
-    """Raises an alert that a request waits for an answer, with its counts and until when. It names no group."""
+    """Raises an alert that a request waits for an answer, with its counts and its deadline. It names no group."""
 
     def notify(self, context: Any) -> None:
         request = request_of(context)

@@ -1,4 +1,4 @@
-"""The published tables, by who writes them, and the Assets that runs update."""
+"""The published tables, grouped by their writers, and the Assets that runs update."""
 
 from pathlib import Path
 
@@ -45,12 +45,12 @@ def table_assets(cluster: Cluster) -> list[Asset]:
 
 
 def due_asset(name: str) -> Asset:
-    """Return the Asset that a publication updates if an audit is due by it, by the name of its alias."""
+    """Return the Asset with the given alias name. A publication updates it if it makes an audit due."""
     return Asset(name=name, group="sexton")
 
 
 def due_audits(cluster: Cluster) -> list[AssetAlias]:
-    """Return the aliases through which a publication may update these Assets: a plain outlet always is updated."""
+    """Return the aliases of these Assets. Through an alias an update is optional; a plain outlet is always updated."""
     return [
         AssetAlias(name=due_name(cluster, dag_id), group="sexton") for dag_id in ("audit_lag", "audit_transactions")
     ]

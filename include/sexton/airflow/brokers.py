@@ -42,7 +42,7 @@ def client_config(conn_id: str) -> dict[str, str]:
 
 @contextmanager
 def config_file(config: Mapping[str, str]) -> Iterator[Path | None]:
-    """Yield a temporary properties file (mode 0600) of everything except the address; None if that is all."""
+    """Yield a temporary properties file (mode 0600) of everything except the address; None if there is nothing else."""
     rest = {name: value for name, value in config.items() if name != BOOTSTRAP}
     if not rest:
         yield None

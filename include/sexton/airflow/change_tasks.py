@@ -55,9 +55,9 @@ class CommandTask(BaseOperator):
         self._command.stop()
 
     def sexton(self, *arguments: str, conn_id: str | None = None) -> Done:
-        """Run a command, with the client configuration of a connection if one is named.
+        """Run a command, with the client configuration of a connection if `conn_id` is given.
 
-        The command reads the archive's URI from the settings: as an argument it would show a login that it may hold.
+        The command reads the archive's URI from the settings: as an argument it would expose the login in it.
         """
         given = [*arguments, f"--cluster-id={self.cluster.cluster_id or ''}", "--json"]
         variables = {"SEXTON_POLICY": self.cluster.policy}
@@ -69,7 +69,7 @@ class CommandTask(BaseOperator):
             return self._command.run([*given, *broker], variables=variables)
 
     def show(self, kind: str, document_id: str) -> dict[str, Any]:
-        """Return the JSON of `sexton show`: a plan or restore of the archive, verified."""
+        """Return the JSON of `sexton show`: a verified plan or restore of the archive."""
         return self.sexton("show", kind, document_id).require_success("show")
 
     def log_text(self, text: str) -> None:
@@ -157,7 +157,7 @@ class ChangeCluster(CommandTask):
         raise NotImplementedError
 
     def consent(self, context: Any) -> tuple[Request, ConsentAnswer]:
-        """Return what was asked and the answer that allows it; without one, fail the task without retry."""
+        """Return the request and the answer that allows it; without one, fail the task without retry."""
         folder = approval_folder_of(context)
         try:
             request = question(folder)
@@ -216,7 +216,7 @@ class NotifyOutcome(BaseOperator):
 
 
 def triggered_through(folder: ApprovalFolder, *, patience_s: float = 0) -> str | None:
-    """Return how the run was triggered, None if the scheduler has not recorded it, also not within `patience_s`."""
+    """Return how the run was triggered; None if the scheduler has not recorded it within `patience_s`."""
     until = time.monotonic() + patience_s
     while (trigger := folder.read(Trigger)) is None and time.monotonic() < until:
         time.sleep(0.5)

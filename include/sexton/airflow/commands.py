@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 EMPTY_OPTION = re.compile(r"--[a-z-]+=")
 PATIENCE_S = 30
-"""Time that a child has to end after SIGTERM: it finishes its current step and records the outcome."""
+"""Seconds for a child to end after SIGTERM: it finishes its current step and records the outcome."""
 
 
 class _CommandError(AirflowException):
-    """`public` names no group; `message` is what the log says, by default the same."""
+    """`public` names no group; `message` goes to the log and defaults to the same text."""
 
     def __init__(self, public: str, *, message: str | None = None) -> None:
         super().__init__(message or public)

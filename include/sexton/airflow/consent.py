@@ -32,8 +32,8 @@ CLOCK_LAG_MS = 300_000
 
 FOLDER = "approval"
 WITH_LOGIN = frozenset({"ui", "rest_api"})
-"""DagRunTriggeredByType of runs whose triggering user logged in. `airflow dags trigger` has the user of the shell
-instead, and a task that triggers a run has whoever triggered its own run."""
+"""DagRunTriggeredByType of runs whose triggering user logged in. `airflow dags trigger` records the operating-system
+user instead, and a task that triggers a run passes on the user of its own run."""
 ANOTHER_QUESTION = "this run has shown another question, which Airflow goes on showing: trigger a new run"
 
 
@@ -51,11 +51,10 @@ class ConsentDocument(BaseModel):
 
 
 class Request(ConsentDocument):
-    """What an approver is asked.
+    """The request that an approver answers.
 
     `document_id` and `document_sha256` identify the plan or restore, of the cluster `cluster_id`, to the last byte.
-    `options` are the run's params, `counts` the size of the change, `body` is Markdown in which foreign names are
-    escaped.
+    `options` are the run's params, `counts` the size of the change. `body` is Markdown with foreign names escaped.
     """
 
     cluster_id: str
@@ -72,13 +71,13 @@ class Request(ConsentDocument):
 
 
 class Asked(ConsentDocument):
-    """Which request was shown."""
+    """The request that was shown."""
 
     request_sha256: str
 
 
 class Withdrawn(ConsentDocument):
-    """That the run has found another question since it asked, and which."""
+    """Marks that the run has found another question since it asked, and which one."""
 
     request_sha256: str
 
@@ -135,11 +134,11 @@ class ApprovalFolder:
         return found
 
     def write(self, document: ConsentDocument) -> None:
-        """Write a file, readable by this user only where a disk has it: it may name groups."""
+        """Write a file with mode 0600 if the store has modes: it may name groups."""
         self._folder.write(f"{_json(document)}\n".encode(), FILES[type(document)], is_private=True)
 
     def create(self, document: ConsentDocument) -> bool:
-        """Write a file that is not there yet; False if it is."""
+        """Write a file unless it exists; return False if it does."""
         return self._folder.create(f"{_json(document)}\n".encode(), FILES[type(document)], is_private=True)
 
     def remove(self, kind: type[ConsentDocument]) -> None:
@@ -187,10 +186,10 @@ def consent(
 ) -> ConsentAnswer:
     """Return the answer if it allows `request` now; else raise NoConsent.
 
-    `request` is the `question` of the run, `xcom` that of the task `approve`, `options` are the run's params,
-    `document_sha256` and `cluster_id` are the plan's in the archive now, `triggered_by` the user who triggered the run,
-    `triggered_through` its DagRunTriggeredByType. `terms` say who may approve and how long an answer is valid; without
-    `approvers` anybody who may answer.
+    `request` is the run's `question`, `xcom` the XCom of the task `approve`, `options` are the run's params.
+    `document_sha256` and `cluster_id` are those of the plan now in the archive. `triggered_by` is the user who
+    triggered the run, `triggered_through` its DagRunTriggeredByType. `terms` say who may approve and how long an answer
+    is valid; without `approvers` everybody who may answer can approve.
     """
     if answer is None or xcom is None:
         raise NoConsent("nobody has answered")
@@ -211,7 +210,7 @@ def consent(
 
 
 def require_login(triggered_through: str | None, terms: Settings) -> None:
-    """Raise NoConsent if a login is required and the run was triggered without one, or nobody knows how."""
+    """Raise NoConsent if a login is required and the run was triggered without one, or in an unknown way."""
     if not terms.approval_login_required or triggered_through in WITH_LOGIN:
         return
     if triggered_through is None:

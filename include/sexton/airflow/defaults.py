@@ -21,7 +21,7 @@ TAGS = ["kafka", "consumer-offsets", "sexton"]
 BY_HAND: Any = ("manual",)
 """Run types of the DAGs that change a cluster: no schedule, backfill or other DAG starts them."""
 WAITING_RUNS = 16
-"""Maximum of runs of a DAG that wait for an approval at the same time."""
+"""Maximum number of runs of a DAG that wait for an approval at the same time."""
 
 
 def default_args() -> dict[str, Any]:
@@ -43,11 +43,11 @@ def default_args() -> dict[str, Any]:
 
 
 def of_dag(cluster: Cluster, dag_id: str, doc: str | None, **others: Any) -> dict[str, Any]:
-    """Return the arguments that all DAGs share, or `others` instead; tags and doc_md name the cluster if clusters have
-    names.
+    """Return the arguments that all DAGs share, overridden by `others`; tags and doc_md name the cluster if clusters
+    have names.
 
-    By default there is one run at a time, and none for an interval that was missed: most DAGs describe the brokers of
-    today. A run may start before there was an archive: whether that covers an instant is checked by the run.
+    By default there is one run at a time, and none for missed intervals: most DAGs describe the brokers of today. A run
+    may start before there is an archive: the run checks whether the archive covers its instant.
     """
     return {
         "dag_id": cluster.scoped_name(dag_id),
@@ -72,14 +72,14 @@ def timetable(cron: str) -> CronDataIntervalTimetable | None:
 
 
 def audit_schedule(cron: str, cluster: Cluster, dag_id: str) -> CronDataIntervalTimetable | list[Asset] | None:
-    """Return the schedule of an audit: as `timetable`, or the Asset of runs that make it due."""
+    """Return the schedule of an audit: a timetable as in `timetable`, or the Asset of runs that make it due."""
     return [due_asset(due_name(cluster, dag_id))] if cron.strip() == AFTER_RUNS else timetable(cron)
 
 
 def deadline(minutes: int) -> DeadlineAlert | None:
     """Return an alert for runs that have not finished `minutes` after they were queued; None for 0.
 
-    It counts from the queue, because the logical date of a backfilled run is long ago. The triggerer awaits it, because
+    It counts from the queue, because the logical date of a backfilled run is long past. It uses the triggerer, because
     not every executor runs callbacks.
     """
     if not minutes:

@@ -1,10 +1,10 @@
-"""Records how a run was triggered, which the scheduler knows and a task cannot ask.
+"""Records how a run was triggered, which the scheduler knows and a task cannot query.
 
 A task gets the name of the triggering user, which `airflow dags trigger` takes from the operating system. Only
-`triggered_by` shows whether that user logged in. It is recorded when the run starts, also after it was cleared.
+`triggered_by` shows whether that user logged in. It is recorded when the run starts, and again after it was cleared.
 
-The scheduler waits for its listeners, so a thread writes the record: a store that does not answer delays nobody's runs.
-Where that fails, or too many records wait, there is none, and such a run is refused (consent.py).
+The scheduler waits for its listeners, so a thread writes the record: a slow store delays no runs. If writing fails, or
+too many records wait, there is no record, and the run is refused (consent.py).
 """
 
 import logging
@@ -22,14 +22,14 @@ log = logging.getLogger(__name__)
 
 CHANGING_DAGS = ("apply_tombstones", "restore_offsets")
 MAX_WAITING = 100
-"""Records that may wait for the store."""
+"""Maximum number of records that wait for the store."""
 WRITER = ThreadPoolExecutor(1, thread_name_prefix="sexton-listener")
 _places = BoundedSemaphore(MAX_WAITING)
 
 
 @hookimpl
 def on_dag_run_running(dag_run: Any, msg: str) -> None:  # noqa: ARG001  # Airflow passes by name
-    """Have it recorded how a run of a DAG that changes a cluster was triggered."""
+    """Record in a thread how a run was triggered, if its DAG changes a cluster."""
     changing = {cluster.scoped_name(kind) for cluster in settings().every_cluster for kind in CHANGING_DAGS}
     if dag_run.dag_id not in changing or dag_run.triggered_by is None:
         return

@@ -31,7 +31,7 @@ SINKS = ("slack", "smtp", "apprise")
 FORMS = "slack:CONN_ID, smtp:CONN_ID:ADDRESS, apprise:CONN_ID or the import path of a notifier"
 TIMEOUT_S = 10
 _MEANT = {ord(char): f"‹U+{ord(char):04X}›" for char in "<>[]@"}
-"""Apprise's services take text for their own markup, which nobody knows here: no mention, no link, no picture."""
+"""Characters that Apprise's services may take for markup: replaced, so that no mention, link or picture results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def _imported(path: str) -> BaseNotifier:
     try:
         found = getattr(importlib.import_module(module), name)
         notifier = found() if isinstance(found, type) else found
-    except Exception as error:  # whatever a foreign module raises
+    except Exception as error:  # a third-party module may raise anything
         raise SetupError(f"{path!r} cannot be used: {error}", where="SEXTON_NOTIFY", fix="mend or remove it") from error
     if not isinstance(notifier, BaseNotifier):
         raise UsageError(f"{path!r} is no notifier of Airflow's", where="SEXTON_NOTIFY", fix=f"write {FORMS}")

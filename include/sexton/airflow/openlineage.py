@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NAMESPACE = "sexton"
 """The catalog's namespace, as in `lake.catalog.Lake`."""
 _USER_IS_PLACE = ("abfs", "abfss")
-"""Schemes in which the part before the @ is no login."""
+"""Schemes whose part before the @ is not a login."""
 
 DatasetKind = Literal["topic", "archive", "runs"]
 Dataset = tuple[str, str]
@@ -52,7 +52,7 @@ def kafka_namespace(bootstrap_servers: str) -> str:
 
 
 def dataset_of(uri: str) -> Dataset:
-    """A folder or URI, without a login or options that it may hold."""
+    """The dataset of a folder or URI, without its login and options."""
     if "://" not in uri:
         return "file", str(Path(uri).absolute())
     is_place = uri.partition("://")[0] in _USER_IS_PLACE and ":" not in uri.partition("://")[2].partition("@")[0]

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from sexton.archive.folder import Folder
 
 _TAME = re.compile(r"(?!\.*$)(?!.*-[0-9a-f]{64}$)[a-z0-9_.-]{1,100}")
-"""Not capitals: some disks take them for small letters."""
+"""No capitals: some file systems ignore case."""
 
 
 def run_folder(dag_id: str, run_id: str, *, root: str | None = None) -> str:
     """Return the folder that the stages of a DAG run share, below `root` (default: the settings' runs_uri).
 
-    A cleared run uses the same folder again. Users may choose run ids with any characters: no run id leads to another
-    run's folder or out of `root`, also none that was sought for it.
+    A cleared run uses the same folder again. Users may choose run ids with any characters: no run id, not even a
+    malicious one, leads to another run's folder or out of `root`.
     """
     name = run_id
     if not _TAME.fullmatch(run_id):

@@ -1,7 +1,7 @@
 """Tasks that run a Spark job, and what Airflow does for each exit code.
 
-The connection chooses how: `spark` is one spark-submit a task, to any master; `spark_connect` is one Python process,
-whose Spark is that of the server. A job that needs no Spark, or rarely, is a Python process whatever the connection.
+The connection chooses how: `spark` is one spark-submit per task, to any master; `spark_connect` is one Python process,
+which uses the server's Spark. A job that rarely or never needs Spark is a Python process with any connection.
 
     0  success
     5  success with an alert: everything was written, but some bytes could not be decoded
@@ -9,8 +9,8 @@ whose Spark is that of the server. A job that needs no Spark, or rarely, is a Py
     2  failed, no retry: usage or input          3  failed, no retry: data quality          6  failed, no retry: refused
     1  failed, retried: a broker or a network may answer next time
 
-A job writes its exit code and error to `<run-dir>/outcome/<task_id>.json`, because that of spark-submit differs between
-masters and deploy modes. Without that file the exit code of the process counts. Each of its `alerts` is raised.
+A job writes its exit code and error to `<run-dir>/outcome/<task_id>.json`, because spark-submit's exit code differs
+between masters and deploy modes. Without that file the exit code of the process counts. Each of its `alerts` is raised.
 """
 
 import ast
@@ -59,15 +59,15 @@ ANY_ERROR = 1
 NEVER_RETRIED = {UsageError.exit_code, DataQualityFailure.exit_code, Refused.exit_code}
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 CLUSTER_DEFAULTS = "-Dspark.executor.memoryOverheadFactor=1.6 -Dspark.cores.max=8"
-"""What a task takes of a cluster: memory for the Python of a task beside a heap of 1 GB (docs/deploy.md), and not all
-cores of a standalone one. As properties of spark-submit's JVM: arguments, spark-defaults.conf and an own
-SPARK_SUBMIT_OPTS win over them."""
+"""Default resources of a task on a cluster: memory for Python besides a heap of 1 GB (docs/deploy.md), and not all
+cores of a standalone one. They are properties of spark-submit's JVM, so arguments, spark-defaults.conf and the user's
+SPARK_SUBMIT_OPTS override them."""
 DESCRIBED = ("cluster_id", "run_id", "coverage", "engine", "plan_id", "counts", "failed_expectations")
-"""What of a job's outcome its Asset events carry."""
+"""Fields of a job's outcome that its Asset events carry."""
 UNTOLD = ("stage", "exit_code", "warnings")
-"""What of it is no XCom: Airflow knows it, or, as warnings, it may name groups; those are in the log and in `runs`."""
+"""Fields of the outcome that are not in its XCom: Airflow knows them, or (warnings) they may name groups."""
 LINKED = {"cluster": "cluster_id", "as_of": "as_of_ms"}
-"""Parameters of the dashboard, and what of the outcome they are."""
+"""Parameters of the dashboard -> fields of the outcome."""
 
 
 def as_of_ms(dag_run: Any, params: Mapping[str, Any]) -> int:
@@ -123,9 +123,9 @@ def policy_file(default: str, params: Mapping[str, Any]) -> str:
 
 
 def arguments_of(task_id: str, cluster: Cluster) -> list[str]:
-    """Return the arguments of a task: values of settings, and templates. One whose value is empty is not passed.
+    """Return the arguments of a task: values of settings, and templates. Arguments with an empty value are dropped.
 
-    An archive has no login, because Airflow, `ps` and Spark's event log show arguments. The job adds it from its
+    An archive's URI has no login, because Airflow, `ps` and Spark's event log show arguments. The job adds it from its
     settings.
     """
     given = []
@@ -158,15 +158,15 @@ def macros(cluster: Cluster) -> dict[str, Any]:
 
 
 def _shown_run_folder(dag_id: str, run_id: str) -> str:
-    """Return the run folder without a login, as `arguments_of` does the archive."""
+    """Return the run folder without a login, as in `arguments_of`."""
     return uri_without_login(run_folder(dag_id, run_id))
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a task touches.
+    """The resources and data that a task uses.
 
-    One task at a time runs in its `pool`. A `lazy` job starts Spark itself, in the rare case that it needs one: by
+    Tasks in its `pool` run one at a time. A `lazy` job starts Spark itself, in the rare case that it needs it: with
     spark-submit a JVM would start for nothing. `reads` and `writes` are the kinds of its OpenLineage datasets, and the
     published tables among them.
     """
@@ -226,7 +226,7 @@ def alerts_of(outcome: Mapping[str, Any]) -> list[str]:
 
 
 class SparkLink(BaseOperatorLink):
-    """To the pages of the Spark that works for the task, which are those of a deployment."""
+    """Links to the web UI of the Spark that works for the task; its pages belong to the whole deployment."""
 
     name = "Spark UI"
 
@@ -240,14 +240,14 @@ class SparkJob(SparkSubmitOperator):
     operator_extra_links: Collection[BaseOperatorLink] = (SparkLink(),)
 
     broker: str | None = None
-    """The cluster's address, once the task has talked to one."""
+    """The cluster's address, once the task has connected to it."""
     process: SubprocessHook | None = None
-    """The job, if it is no spark-submit."""
+    """The job's process, unless it uses spark-submit."""
     exit_code: int | None = None
     outcome: Mapping[str, Any] = {}
-    """What the job reported, once it has ended well."""
+    """The job's report, once it has ended successfully."""
 
-    def execute(self, context: Any) -> dict[str, Any]:  # type: ignore[override]  # of spark-submit alone: nothing
+    def execute(self, context: Any) -> dict[str, Any]:  # type: ignore[override]  # spark-submit returns nothing
         """Run the job; its outcome, without names of groups, is the task's XCom."""
         for secret in (*secrets_of(settings().archive_uri), *secrets_of(settings().runs_uri)):
             mask_secret(secret)
@@ -260,7 +260,8 @@ class SparkJob(SparkSubmitOperator):
                 self._run(forget)
             elif BaseHook.get_connection(self._conn_id).conn_type == SparkConnectHook.conn_type:
                 # The stages of a run share a session, so that the server's workers load the package and its kernels
-                # once a run; of maintenance each has its own, since a cancelled task ends all work of its session.
+                # once per run. A maintenance job has its own session, since a cancelled task ends all work of its
+                # session.
                 shared = folder if self.task_id in STAGES else f"{folder} {self.task_id}"
                 session = f"session_id={uuid5(NAMESPACE_URL, shared)}"
                 self._run(forget, SPARK_REMOTE=f"{_connect_url(self._conn_id)};{session}")
@@ -292,15 +293,15 @@ class SparkJob(SparkSubmitOperator):
         return lineage_of(JOBS[self.task_id], dag_id=task_instance.dag_id, broker=self.broker)
 
     def needs_spark(self) -> bool:
-        """Whether a Spark works for the task."""
+        """Whether the task uses Spark."""
         job = JOBS[self.task_id]
         is_local = settings().engine == "local" and self.task_id in STAGES and not job.writes_iceberg
         return job.needs_spark and not is_local
 
     def _run(self, forget: Callable[[], None], **variables: str) -> None:
-        """Run the job as a process of this Python, after `forget`; AirflowException if it fails."""
+        """Run the job as a Python process, after `forget`; AirflowException if it fails."""
         if is_warm():
-            self.process = ForkedJob(forget)  # which reads and writes the run folder: a store's threads are not forked
+            self.process = ForkedJob(forget)  # it uses the run folder: a store's threads do not survive a fork
         else:
             forget()
             self.process = SubprocessHook()
@@ -311,7 +312,7 @@ class SparkJob(SparkSubmitOperator):
             raise AirflowException(f"{self.task_id} ended with {done.exit_code}")
 
     def _end_as(self, outcome: Mapping[str, Any], error: AirflowException, context: Any) -> None:
-        """Return if the job's work is done nevertheless; else raise what its exit code demands."""
+        """Return if the job's work is done despite the error; else raise what its exit code demands."""
         code = outcome.get("exit_code") or self._exit_code()
         line = str(outcome.get("error") or f"the job ended with {code}")
         if code == UndecodableInput.exit_code:
@@ -329,7 +330,7 @@ class SparkJob(SparkSubmitOperator):
         return code if isinstance(code, int) else ANY_ERROR
 
     def _describe(self, outlet_events: Any, context: Any) -> None:
-        """Add the instant, the run folder and what is known of the run to the Asset events, and say what is due."""
+        """Add the instant, the run folder and facts of the run to the Asset events; update Assets of due audits."""
         extra = {
             **{name: self.outcome[name] for name in DESCRIBED if name in self.outcome},
             "as_of_ms": as_of_ms(context["dag_run"], context["params"]),
@@ -343,7 +344,7 @@ class SparkJob(SparkSubmitOperator):
 
 
 class DashboardLink(BaseOperatorLink):
-    """From the task that publishes to the dashboard's page of that run."""
+    """Links the task that publishes to the dashboard's page of that run."""
 
     name = "Dashboard"
 
@@ -353,7 +354,7 @@ class DashboardLink(BaseOperatorLink):
 
 
 class RunFileLink(BaseOperatorLink):
-    """From the task that checks to what it wrote for people, which the dashboard serves, also of a run that failed."""
+    """Links the task that checks to its HTML pages, which the dashboard serves, also for a failed run."""
 
     file: tuple[str, ...]
     page: str
@@ -427,22 +428,22 @@ def spark_job(task_id: str, cluster: Cluster, *, outlets: Sequence[Asset | Asset
 
 
 def _connect_url(conn_id: str) -> str:
-    """The URL of a Connect server. With a token PySpark demands TLS of every host but localhost.
+    """The URL of a Connect server. With a token PySpark requires TLS for every host but localhost.
 
-    A connection whose extra says `"use_ssl": false` sends the token as the header that it is, without TLS.
+    A connection with `"use_ssl": false` in its extra sends the token as a plain header, without TLS.
     """
     url = SparkConnectHook(conn_id).get_connection_url()
     return url.replace(";token=", ";authorization=Bearer%20") if "use_ssl=False" in url else url
 
 
 def _this_task() -> str:
-    """The process that runs the task, and that of the worker which can cancel it: without either the job ends."""
+    """The ids of the task's process and of the worker's, which can cancel it. The job ends if either ends."""
     pids = [pid for pid in (os.getpid(), os.getppid()) if pid]  # 0: outside of this container
     return json.dumps({"where": host(), "processes": [asdict(process_id(pid)) for pid in pids]})
 
 
 def _doc(job: Path) -> str:
-    """Return what a job says of itself, as Markdown, and how to run it alone. It is not imported, as it is heavy."""
+    """Return a job's docstring as Markdown, and how to run it alone. The job is not imported, because that is slow."""
     source = job.read_text("utf-8") if job.is_file() else ""
     said = (ast.get_docstring(ast.parse(source)) or "").replace("<", "&lt;")
     return f"{said}\n\nOptions and a standalone run: `spark-submit spark_jobs/{job.name} --help`."

@@ -1,8 +1,8 @@
-"""Jobs that begin with everything imported, as forks of their task.
+"""Starts jobs with everything imported, as forks of their task.
 
-The six jobs of a run import for 15 s of processor time, 4 s of them Great Expectations. LocalExecutor forks its workers
-from the scheduler, and these fork every task: what the scheduler has imported, nobody imports again. With another
-executor, or where tasks are no forks, a job is a program of its own.
+Importing takes the six jobs of a run 15 s of processor time, 4 s of them Great Expectations. LocalExecutor forks its
+workers from the scheduler, and the workers fork every task: modules that the scheduler has imported are not imported
+again. With another executor, or if tasks are not forks, a job is a separate program.
 
 Only modules are shared: a thread or a connection of Arrow, gRPC or a Kafka client would be missing in the forks.
 """
@@ -42,10 +42,10 @@ MODULES = (
     "sexton.report.run_page",
     "sexton.airflow.spark_tasks",
 )
-"""What the jobs of a run import, and the DAG files."""
+"""Modules that the jobs of a run and the DAG files import."""
 _imported: list[str] = []
 _before: list[Any] = []
-"""The task's output in a job, which would close the job's if it were collected."""
+"""The task's output streams in a job. If they were garbage-collected, they would close the job's."""
 
 
 @hookimpl
@@ -55,23 +55,23 @@ def on_starting(component: Any) -> None:  # noqa: ARG001  # Airflow passes by na
         return
     from sexton.runs.engine import compiler_environment
 
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # it says a line for each of its functions
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # it logs a line for each of its functions
     set_variables({"GX_ANALYTICS_ENABLED": "false", **compiler_environment()})
     try:
         for name in MODULES:
             import_module(name)
             _imported.append(name)
-    except Exception:  # whatever is missing here: a job says what it needs
+    except Exception:  # if something is missing, the job reports it
         log.exception("jobs of this scheduler import for themselves")
 
 
 def is_warm() -> bool:
-    """Whether a job can begin as a fork of this process."""
+    """Whether a job can start as a fork of this process."""
     return len(_imported) >= len(MODULES)
 
 
 class ForkedJob(SubprocessHook):
-    """A SubprocessHook whose Python program is run by a fork of this process, after `first`."""
+    """A SubprocessHook that runs a Python program in a fork of this process, after `first`."""
 
     def __init__(self, first: Callable[[], None]) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class ForkedJob(SubprocessHook):
 
 
 def _become(program: Sequence[str], environment: Mapping[str, str], output: int, first: Callable[[], None]) -> NoReturn:
-    """Be the process of a Python program: without Airflow's signal handlers, logging and work at the end."""
+    """Turn this process into a Python program: without Airflow's signal handlers, logging and exit handlers."""
     code: object = 1
     with suppress(BaseException):
         try:

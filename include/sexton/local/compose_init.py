@@ -41,18 +41,18 @@ OWNERS = {
 """Folder of secrets -> the user id in the image that reads them: ours, Postgres's, SeaweedFS's. Code on a Spark worker
 can read the worker's folder, so that has only what executors need."""
 SPARK_READERS = ("spark-worker", "spark-connect")
-"""Those of them that read and write the stores, besides Airflow."""
+"""The folders whose services read and write the stores, besides Airflow."""
 KEPT = "kept"
 """The folder with all secrets in one file of root's, from which the other files are made."""
 DATABASES = ("airflow", "iceberg")
 """Databases, and the roles of the same names that own them."""
 DATABASE_HOST = "postgres"
 SPARK_DEFAULTS = "spark-defaults.conf"
-"""Properties of Spark's master, workers and drivers, in the folder that SPARK_CONF_DIR names."""
+"""File with properties of Spark's master, workers and drivers, in the folder SPARK_CONF_DIR."""
 TOKEN = "spark.connect.authenticate.token"
-"""The property of the Connect server that has what it demands of clients."""
+"""The Connect server's property with the token that clients have to send."""
 CONNECT_HOST, CONNECT_TOKEN = "spark-connect", "connect_token"
-"""That server, and the file beside SPARK_DEFAULTS with its token, of which `init` makes Airflow's connection."""
+"""Host of that server, and the file beside SPARK_DEFAULTS with its token, for Airflow's connection from `init`."""
 TIMEOUT_S = 300
 
 
@@ -85,7 +85,7 @@ def init(config: Settings) -> None:
 
 
 def make_pools() -> None:
-    """Create or reset the pools: the pipeline relies on their one slot."""
+    """Create or reset the pools: the pipeline relies on their single slot."""
     pools = {name: {"slots": 1, "description": text, "include_deferred": False} for name, text in POOLS.items()}
     _import("pools", pools)
 
@@ -173,7 +173,7 @@ def _files(secret: Mapping[str, str]) -> dict[str, str]:
 
 
 def _spark_defaults(secret: str) -> str:
-    """Properties with the secret that a standalone cluster and its drivers share, so that nobody else gets in.
+    """Properties with the secret that a standalone cluster and its drivers share, so that nobody else can connect.
 
     Spark passes the secret to executors in their environment, not on a command line. The master's REST server for
     submissions does not check it, and a master with a secret does not start with that server.

@@ -110,9 +110,9 @@ def compare_checkpoint(
     cluster_id: str | None = None,
     settle_ms: int | None = None,
 ) -> Checked:
-    """Replay in full into `folder` what a checkpoint was published of, that of `as_of_ms` or the newest, and compare.
+    """Compare a checkpoint, of `as_of_ms` or the newest, with a full replay of its instant into `folder`.
 
-    NoCoverage when there is no such checkpoint; DataQualityFailure when it is not what the log says, or is damaged.
+    NoCoverage if there is no such checkpoint; DataQualityFailure if it differs from the log, or is damaged.
     """
     fs, root = filesystem(archive)
     place, manifest = _published(fs, root, the_cluster(fs, root, cluster_id), as_of_ms)
@@ -194,7 +194,7 @@ def _differing(own: Folder, replayed: Mapping[str, str], published: Folder, hash
 
 
 def _adds_up(name: str, own: Folder, replayed: Mapping[str, str], published: Folder, hashes: Mapping[str, str]) -> bool:
-    """Return whether a file has counts that are equal only in sum over the buckets of its log partition.
+    """Return whether a file has counters that are equal only in sum over the buckets of its log partition.
 
     Which bucket counts a value as superseded depends on the slices in which the log was read.
     """
@@ -213,12 +213,12 @@ def _adds_up(name: str, own: Folder, replayed: Mapping[str, str], published: Fol
 
 
 def _sum_of_counters(rows: pa.Table) -> pa.Table:
-    """Return the sum of each counter; those of batches, and marks, are the same in every bucket."""
+    """Return the sum of each counter; counters of batches, and marks, are the same in every bucket."""
     return rows.group_by("name").aggregate([("number", "sum")]).sort_by("name")
 
 
 def _sum_of_producers(rows: pa.Table) -> pa.Table:
-    """Return what each producer has open, with the sum of its cancelled values."""
+    """Return each producer's open transaction, with the sum of its cancelled values."""
     names = [name for name in rows.column_names if name != "cancelled_count"]
     sums = rows.group_by(names).aggregate([("cancelled_count", "sum")])
     return sums.sort_by([(name, "ascending") for name in sums.column_names])

@@ -90,7 +90,7 @@ def old_branches(table: "IcebergTable", before_ms: int) -> list[str]:
 
 
 def old_tags(table: "IcebergTable", before_ms: int, *, named: Collection[int]) -> list[str]:
-    """Return the tags of runs that were published before an instant and are no more."""
+    """Return the tags of runs that were published before an instant and no longer are."""
     return sorted(
         name for name, head in _old_refs(table, before_ms) if name.startswith(PUBLISHED) and head not in named
     )
@@ -126,7 +126,7 @@ def _named(lake: Lake) -> dict[str, set[int]]:
 
 
 def _expire(engine: Engine, lake: Lake, name: str, snapshots: Sequence[int]) -> None:
-    """Expire exactly these: without `older_than` Iceberg would also expire all older than five days."""
+    """Expire exactly these snapshots: without `older_than` Iceberg would also expire all older than five days."""
     ids = ", ".join(f"{snapshot_id}L" for snapshot_id in snapshots)
     arguments = f"snapshot_ids => ARRAY({ids}), older_than => TIMESTAMP '1970-01-01 00:00:00'"
     _call(engine, f"CALL `{lake.name}`.system.expire_snapshots(table => '{lake.namespace}.{name}', {arguments})")

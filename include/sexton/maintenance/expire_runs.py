@@ -52,9 +52,9 @@ class Removal(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredRuns:
-    """What was removed of a cluster, or would be: `runs` (as_of_ms) of the `published` ones, and checkpoints.
+    """What was removed from a cluster, or would be: `runs` (as_of_ms) of the `published` ones, and checkpoints.
 
-    `held` runs stay whatever their age. `completed` runs were left by a call that died.
+    `held` runs stay at any age. `completed` runs were left by a call that died.
     """
 
     cluster_id: str

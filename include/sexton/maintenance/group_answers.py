@@ -33,7 +33,7 @@ Kind = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAnswer:
-    """What is compared of one group. Without a `kind` the group does not exist."""
+    """The compared values of one group. Without a `kind` the group does not exist."""
 
     kind: Kind | None
     offsets: Mapping[Key, CommittedValue]

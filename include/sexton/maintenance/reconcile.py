@@ -54,7 +54,7 @@ class Reconciliation:
 
 
 class _Comparison:
-    """What the rounds so far have shown of each group."""
+    """The results of the rounds so far, by group."""
 
     def __init__(self) -> None:
         self.comparisons: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Removes old run folders. Their content was published, or can be made again from archived bytes.
+"""Removes old run folders. Their content was published, or can be recomputed from archived bytes.
 
 Folders of the DAGs that change a cluster stay. They are small and record who approved what.
 """

@@ -28,10 +28,10 @@ TASK = "verify"
 
 
 class VerifyState(BaseModel):
-    """How far one cluster is: part `part` of `parts` was read last, 0 if none was.
+    """The progress for one cluster: part `part` of `parts` was read last, 0 if none was.
 
-    `corrupt` has the segments and `checkpoints` the checkpoints that were corrupt at their last reading, as paths in
-    the cluster's folder.
+    `corrupt` has the segments and `checkpoints` the checkpoints that were corrupt when last read, as paths in the
+    cluster's folder.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -46,7 +46,7 @@ class VerifyState(BaseModel):
 class VerifiedArchive:
     """What was read (`subsets`: part n/t of each cluster, `read` of all `segments`) and the number of findings.
 
-    `corrupt` findings say that the archive differs from what was written to it; the others, that it was bad before.
+    A `corrupt` finding means that the archive differs from what was written to it; other data was bad when archived.
     """
 
     subsets: dict[str, str]

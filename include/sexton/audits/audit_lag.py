@@ -1,9 +1,9 @@
-"""audit_lag: how late every group of the newest published run was, what it will lose, and whether it would reset.
+"""audit_lag: the time lag of every group of the newest published run, what it will lose, and whether it would reset.
 
-The brokers are asked how new their logs are at the run's committed offsets (lag.measure_lag); each answer is
-archived. DuckDB checks the rows, and the table `time_lag` gets them under the instant of the run; a
-repeated attempt replaces them. The lag that an earlier run was audited with shows how fast it grows. The cluster is
-only read, and no message of it.
+The brokers are asked how new their logs are at the run's committed offsets (lag.measure_lag); each answer is archived.
+DuckDB checks the rows, and the table `time_lag` gets them under the instant of the run; a repeated attempt replaces
+them. The growth of the lag is measured against the audit of an earlier run. Nothing is written to the cluster, and no
+message of it is read.
 """
 
 from collections import Counter
@@ -45,8 +45,8 @@ _COMPARED = [*KEY, "committed_offset", "lag_min_ms", "lag_max_ms", "would_reset"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagAudit:
-    """The result: of the published run at `run_as_of_ms`, how many offsets were measured, of how many partitions the
-    brokers did not answer, offsets that would reset by reason, and those that lose messages within the alert's span."""
+    """The result for the published run at `run_as_of_ms`: `offsets` measured, partitions that the brokers did not
+    answer for, offsets that would reset by reason, and offsets that lose messages within the alert's span."""
 
     cluster_id: str
     run_as_of_ms: int
@@ -68,14 +68,14 @@ def run(
     now_ms: Callable[[], int],
     connect: Connect = ClusterSession,
 ) -> LagAudit:
-    """Ask, measure, check, publish. NoCoverage without a published run up to `as_of_ms`; Refused for another cluster
-    than `cluster_id`; DataQualityFailure when a check fails."""
+    """Ask, measure, check, publish. NoCoverage without a published run up to `as_of_ms`; Refused if the cluster is not
+    `cluster_id`; DataQualityFailure if a check fails."""
     folder.remove(TIME_LAG.name)
     with connect(request.config) as session:
         cluster_id = describe_cluster(session, ()).cluster_id
         require_cluster(cluster_id, request.cluster_id, where=request.config.bootstrap_servers)
         published = published_at(lake, as_of_ms, cluster_id=cluster_id)
-        # In the order of groups, so that a reader of one group reads one row group of time_lag.
+        # Sorted by group, so that reading one group reads one row group of time_lag.
         loads = read_published(lake, published, LOAD_PROFILE.name, ["log_partition", "load_outcome"])
         committed = of_held(read_published(lake, published, COMMITTED_OFFSETS.name), loads).sort_by(
             [(name, "ascending") for name in KEY]
@@ -117,7 +117,7 @@ def run(
 
 
 def _instant(lake: Lake, archive: str, published: PublishedRun, committed: pa.Table) -> Instant:
-    """The committed offsets of a published run, and the partitions as its snapshot recorded them."""
+    """The committed offsets of a published run, with the partitions that its snapshot recorded."""
     source = open_archive(archive, as_of_ms=published.key.as_of_ms, cluster_id=published.key.cluster_id)
     return Instant(
         archive=archive,
@@ -131,7 +131,7 @@ def _instant(lake: Lake, archive: str, published: PublishedRun, committed: pa.Ta
 
 
 def _before(lake: Lake, published: PublishedRun, rows: pa.Table) -> tuple[int, pa.Table]:
-    """The newest audited run before a run: its instant, and its row of each of `rows`, NULL where it has none."""
+    """(instant, rows) of the newest audited run before this one: the earlier row of each of `rows`, else NULL."""
     key = published.key
     found = newest_audit_of_a_run(lake, TIME_LAG.name, key.cluster_id, _COMPARED, before_ms=key.as_of_ms)
     as_of_ms, audited = found or (0, TIME_LAG.arrow_schema().empty_table().select(_COMPARED))
@@ -160,7 +160,7 @@ def _is_losing(rows: pa.Table, until_ms: int) -> pa.ChunkedArray:
 
 
 def _reset_alerts(rows: pa.Table, before: pa.Table) -> list[str]:
-    """A line for each reason that is new since the audit before, without names."""
+    """A line for each reset reason with offsets that did not have it in the audit before; no names."""
     is_same = pc.fill_null(pc.equal(rows["would_reset"], before["would_reset"]), False)
     new = rows.filter(pc.and_not(pc.is_valid(rows["would_reset"]), is_same))
     counts = new.group_by("would_reset").aggregate([("group_id", "count"), ("group_id", "count_distinct")])
@@ -172,7 +172,7 @@ def _reset_alerts(rows: pa.Table, before: pa.Table) -> list[str]:
 
 
 def _loss_alerts(new: pa.Table, hours: int) -> list[str]:
-    """A line for what retention will take unread, without names."""
+    """A line about messages that retention will remove unread; no names."""
     if not new.num_rows:
         return []
     groups, first_ms = pc.count_distinct(new["group_id"]), pc.min(new["loses_at_ms"])

@@ -1,7 +1,7 @@
-"""audit_replicas: copy every replica of the offsets topic from its own broker, compare them, and publish what differs.
+"""audit_replicas: copy every replica of the offsets topic from its broker, compare them, and publish the differences.
 
-The copies are made in the run folder, a folder a broker, and compared a log partition a task. Those of log partitions
-in which nothing differs are removed; the others stay as evidence. The result is checked by Great Expectations, and the
+The copies are made in the run folder, one folder per broker, and compared with one task per log partition. Copies of
+log partitions without differences are removed; the others stay as evidence. Great Expectations checks the result. The
 tables `replica_state` and `replica_differences` get it; a repeated attempt replaces its rows. The cluster is only read.
 """
 
@@ -31,7 +31,7 @@ from sexton.settings import settings
 from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE
 
 COPIES = "replicas"
-"""Where in the run folder the copies are."""
+"""Subfolder of the run folder with the copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,8 @@ def run(
     as_of_ms: int,
     connect: Connect = ClusterSession,
 ) -> ReplicaAudit:
-    """Copy, compare, check, publish. UsageError without the topic or the right to read it; Refused for another cluster
-    than `cluster_id`; BrokerError where the cluster cannot be reached; DataQualityFailure when a check fails."""
+    """Copy, compare, check, publish. UsageError without the topic or the right to read it; Refused if the cluster is
+    not `cluster_id`; BrokerError if the cluster cannot be reached; DataQualityFailure if a check fails."""
     for name in (COPIES, REPLICA_STATE.name, REPLICA_DIFFERENCES.name):
         folder.remove(name)
     with connect(request.config) as session:
@@ -84,7 +84,7 @@ def run(
 
 
 def _copy(folder: RunFolder, request: ReplicaRequest, *, as_of_ms: int, connect: Connect) -> ReplicaCopy:
-    """Copy the replicas into the run folder; by way of this machine's disk where that is in a store."""
+    """Copy the replicas into the run folder; through this machine's disk if the run folder is in a store."""
 
     def copy_to(place: Path) -> ReplicaCopy:
         return copy_replicas(
@@ -107,7 +107,7 @@ def _copy(folder: RunFolder, request: ReplicaRequest, *, as_of_ms: int, connect:
 
 
 def _archived(archive: str, cluster_id: str) -> dict[int, ReplicaLog]:
-    """The cluster's log partitions in the archive; none before its first snapshot."""
+    """The cluster's archived log partitions; empty before its first snapshot."""
     try:
         return archived_logs(archive, cluster_id)
     except NoCoverage:
@@ -137,7 +137,7 @@ def _remove_equal(folder: RunFolder, copied: ReplicaCopy, found: ReplicaComparis
 
 
 def _high_watermarks(copied: ReplicaCopy) -> dict[int, int]:
-    """The furthest high watermark of each log partition of which a replica was copied."""
+    """The highest high watermark of each log partition with a copied replica."""
     found: dict[int, int] = {}
     for one in copied.replicas:
         if one.folder is not None:
@@ -168,7 +168,7 @@ def _result(copied: ReplicaCopy, found: ReplicaComparison, failed: Sequence[str]
 
 
 def _alarms(found: ReplicaComparison) -> list[str]:
-    """A line for each replica that would serve something wrong, without names of groups."""
+    """A line for each replica that would serve wrong data; no names of groups."""
     kinds: dict[str, Counter[str]] = {}
     parts: dict[str, set[int]] = {}
     for row in found.alarms.select(["log_partition", "kind", "wrong_replicas"]).to_pylist():

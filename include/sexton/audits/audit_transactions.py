@@ -1,8 +1,8 @@
-"""audit_transactions: whose the open transactions of the newest published run are, whether they will end, and every
+"""audit_transactions: owners of the open transactions of the newest published run, whether these will end, and every
 transactional id.
 
 `__transaction_state` is archived first, as snapshot_log archives the offsets log, so that the states are never older
-than the run. Its partitions are loaded a task each, the verdicts are checked by Great Expectations, and the tables
+than the run. Its partitions are loaded with one task each. Great Expectations checks the verdicts, and the tables
 `transactions` and `transactional_ids` get the result; a repeated attempt replaces its rows. The cluster is only read.
 """
 
@@ -35,8 +35,8 @@ TABLES = TRANSACTIONS, TRANSACTIONAL_IDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionAudit:
-    """The result: of the published run at `run_as_of_ms`, open transactions by verdict, and how many transactional ids
-    there are."""
+    """The result for the published run at `run_as_of_ms`: open transactions by verdict, and the number of transactional
+    ids."""
 
     cluster_id: str
     run_as_of_ms: int
@@ -56,7 +56,7 @@ def run(
     now_ms: Callable[[], int],
     connect: Connect = ClusterSession,
 ) -> TransactionAudit:
-    """Archive, judge, check, publish. NoCoverage without a published run; DataQualityFailure when a check fails."""
+    """Archive, judge, check, publish. NoCoverage without a published run; DataQualityFailure if a check fails."""
     for table in TABLES:
         folder.remove(table.name)
     with connect(request.config) as session:
@@ -119,7 +119,7 @@ def _audit(
 
 
 def _alerts(found: Audit) -> list[str]:
-    """A line for what hangs, one for what should have ended, one for floods; without names of groups and ids."""
+    """A line each for hanging transactions, overdue transactions and floods; no names of groups and ids."""
     alerts = []
     if hanging := found.judgement.of("hanging"):
         groups = {group_id for one in hanging for group_id in one.transaction.group_ids}

@@ -1,7 +1,7 @@
-"""Which audits are due after a publication: those that ask the brokers of today, if the run is the newest.
+"""The audits that are due after a publication. They query the brokers of today, so only the newest run makes them due.
 
-Audits of lag describe the newest published run, those of transactions what the brokers have now: a backfilled run of
-the past makes neither due.
+An audit of lag describes the newest published run, an audit of transactions the present state of the brokers: a
+backfilled run of the past makes neither due.
 """
 
 from pydantic import BaseModel
@@ -15,7 +15,7 @@ from sexton.maintenance.task_state import read_state, write_state
 
 LAG, TRANSACTIONS = "audit_lag", "audit_transactions"
 REST_MS = 20 * HOUR_MS
-"""Between the instants of runs that make an audit of transactions due: it copies a whole log."""
+"""Minimum time between the instants of runs that make an audit of transactions due: the audit copies a whole log."""
 
 
 class Announced(BaseModel):
@@ -25,7 +25,7 @@ class Announced(BaseModel):
 
 
 def due_audits(as_of_ms: int, *, newest_ms: int, transactions_ms: int | None) -> list[str]:
-    """The audits that are due after the publication of a run, the same again for another attempt of it."""
+    """The audits that are due after the publication of a run; another attempt of the same run gets the same ones."""
     if as_of_ms < newest_ms:
         return []
     rests = transactions_ms is not None and 0 < as_of_ms - transactions_ms < REST_MS
@@ -33,7 +33,7 @@ def due_audits(as_of_ms: int, *, newest_ms: int, transactions_ms: int | None) ->
 
 
 def announce(lake: Lake, archive: str, run: RunKey) -> list[str]:
-    """Return the audits that are due after the publication of a run; the archive remembers it."""
+    """Return the audits that are due after the publication of a run, and record it in the archive."""
     at = *filesystem(archive), run.cluster_id, "due_audits"
     newest_ms = max(each.key.as_of_ms for each in published_runs(lake, run.cluster_id))
     before = read_state(*at, Announced)

@@ -1,6 +1,6 @@
-"""Publishes what an audit found: it is checked, then it replaces the rows of its instant.
+"""Publishes the findings of an audit: they are checked, then replace the rows of its instant.
 
-Great Expectations checks on the Spark of an audit that uses one; DuckDB checks the same of an audit that does not.
+If the audit uses Spark, Great Expectations checks there; otherwise DuckDB checks the same.
 """
 
 from collections.abc import Mapping
@@ -31,11 +31,12 @@ def publish_audit(
     cuts: Mapping[int, int],
     compared: Mapping[Table, pa.Table] | None = None,
 ) -> list[str]:
-    """Write the rows, without RUN_COLUMNS, to the run folder, check them, and replace those of the instant in the lake.
+    """Write the rows, without RUN_COLUMNS, to the run folder, check them, and replace the rows of the instant in the
+    lake.
 
-    `compared` are whole tables that laws read besides; `cuts` those of the log partitions that were read. Returns what
-    failed without being critical; DataQualityFailure where something was, and nothing is published. Without an `engine`
-    the tables must be there: a published run has made them.
+    `compared` are whole tables that laws also read, `cuts` the cuts of the log partitions that were read. Returns
+    failed checks that are not critical; DataQualityFailure if a critical one failed, and nothing is published. Without
+    an `engine` the tables must exist: a published run has created them.
     """
     names = {"cluster_id": run.cluster_id, "as_of_ms": run.as_of_ms, "run_id": run.run_id}
     whole = {}

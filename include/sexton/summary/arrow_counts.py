@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 TOP = 20
-"""Rows kept of every list of which only the first matter."""
+"""Maximum length of lists of which only the first rows matter."""
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows as Python objects: the only place where they become such, and only for a few."""
+    """Rows as Python objects. Only this function makes them, and only for few rows."""
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
@@ -29,7 +29,7 @@ def counts_by(table: pa.Table, column: str) -> dict[str, int]:
 
 
 def first_rows(table: pa.Table, order: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """The first TOP rows in an order, which has to be total."""
+    """The first TOP rows in a given order, which has to be total."""
     if not table.num_rows:
         return []
     keys = pa.table({name: _plain(table[name]) for name, _ in order})
@@ -37,5 +37,5 @@ def first_rows(table: pa.Table, order: Sequence[tuple[str, str]]) -> list[dict[s
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts of a dictionary as such: Arrow does not sort by dictionaries."""
+    """Texts of a dictionary column as plain strings: Arrow does not sort dictionaries by value."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

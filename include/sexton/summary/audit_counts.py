@@ -1,8 +1,8 @@
 """The newest audits in the lake, counted for the summary of a run and for `/metrics`.
 
-A run reads one log. It cannot show what other replicas of it would serve (the DAG audit_replicas compares these), nor
-whose its open transactions are (audit_transactions), nor how late its groups are in time (audit_lag, which comes after
-the run that it describes).
+A run reads one log. It cannot show what other replicas of the log would serve (audit_replicas compares them), who owns
+its open transactions (audit_transactions), or how late its groups are in time (audit_lag, which follows the run that it
+describes).
 """
 
 from collections import Counter
@@ -17,9 +17,9 @@ from sexton.lake.catalog import Lake
 from sexton.runs.folder import LagCounts, ReplicaCounts, TransactionCounts
 
 LOSS_SPAN_MS = DAY_MS
-"""What is lost within this span after a run counts as about to be lost."""
+"""Messages lost within this span after a run count as about to be lost."""
 
-# An audit that is later than the run is passed over, so that a later attempt of the run counts the same.
+# An audit later than the run is ignored, so that a later attempt of the run has the same counts.
 
 
 def newest_replicas(lake: Lake, run: RunKey) -> ReplicaCounts | None:
@@ -61,7 +61,7 @@ def newest_transactions(lake: Lake, cluster_id: str, *, until_ms: int | None) ->
 
 
 def newest_lag(lake: Lake, run: RunKey) -> LagCounts | None:
-    """Counts of the newest audited run of the cluster before this one; None without one."""
+    """Counts of the audit of lag for the newest audited run of the cluster before this one; None without one."""
     columns = ["group_id", "lag_min_ms", "would_reset", "loses_at_ms"]
     found = newest_audit_of_a_run(lake, "time_lag", run.cluster_id, columns, before_ms=run.as_of_ms)
     if found is None:

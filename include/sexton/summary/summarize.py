@@ -58,7 +58,7 @@ MAX_SPAN_MS = 3_650 * DAY_MS
 _BIN_STEPS_MS = tuple(n * MINUTE_MS for n in (1, 2, 5, 10, 15, 30)) + tuple(n * HOUR_MS for n in (1, 2, 3, 4, 6, 12))
 _DAY_STEPS = (1, 2, 7, 14, 30, 90, 365)
 VERDICTS = "offset_verdicts"
-"""The largest table: each part of a summary reads the columns that it needs, and lets them go."""
+"""The largest table: each part of a summary reads only the columns that it needs, and releases them."""
 _GROUP_KEY = ("log_partition", "group_id")
 _INSTANT = "broker_expires_at_ms"
 
@@ -131,7 +131,7 @@ def summarize(root: Folder | Path | str) -> Summary:
 
 
 def _one_of_each(copies: pa.Table) -> pa.Table:
-    """One row a group: the copy where it belongs, else that of the lowest log partition."""
+    """One row per group: the copy in its own log partition, else the copy in the lowest one."""
     names = copies["group_id"].cast(pa.string())
     if pc.count_distinct(names).as_py() == copies.num_rows:
         return copies
@@ -152,7 +152,7 @@ class _Tables:
         self._not_held = [row["log_partition"] for row in loads if row["load_outcome"] in HOLDS_NOTHING]
 
     def dataset(self, table: str) -> ds.Dataset:
-        """The rows of a table; of what coordinators hold in memory without log partitions that they do not hold."""
+        """The rows of a table; tables of the coordinator's memory without log partitions that are not loaded."""
         is_held = ~pc.field("log_partition").isin(self._not_held)
         return self._files(table).filter(is_held) if table in IN_MEMORY and self._not_held else self._files(table)
 
@@ -168,7 +168,7 @@ class _Tables:
         return ds.dataset(files, filesystem=own.fs, format=as_numbers, partitioning=None)
 
     def read(self, table: str, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
-        """Texts are dictionaries, for the files have each text once: millions of rows are some bytes each."""
+        """Columns of a table. Texts stay dictionary-encoded as in the files: millions of rows take a few bytes each."""
         return self.dataset(table).to_table(columns=list(columns), filter=where).unify_dictionaries()
 
     def read_by_file(self, table: str, columns: Sequence[str], where: pc.Expression) -> Iterator[pa.Table]:

@@ -94,7 +94,7 @@ class Timeline(SummaryPart):
 
 class Expiring(SummaryPart):
     """Every verdict once: in a bucket, in `never` (reason -> offsets) without an expiry date at as_of, or in `unknown`
-    (reason -> offsets) where admin snapshots do not decide; by these, an instant is the end of its interval.
+    (reason -> offsets) if admin snapshots do not decide. Their instants are the ends of intervals.
 
     Verdicts cover live offsets, and offsets of misplaced groups that the broker would sweep too.
     """
@@ -283,9 +283,9 @@ class Summary(SummaryPart):
     replicas: ReplicaCounts | None = None
     """Counts of the newest audit of replicas, which the run itself does not read; None without a lake or audit."""
     transactions: TransactionCounts | None = None
-    """Counts of the newest audit of transactions: a run alone does not know which open ones will end."""
+    """Counts of the newest audit of transactions: a run alone does not know which open transactions will end."""
     lag: LagCounts | None = None
-    """Counts of the newest audit of lag in time, which is of a run before this one."""
+    """Counts of the newest audit of lag, for a run before this one."""
 
     @property
     def due(self) -> int:

@@ -17,17 +17,17 @@ from sexton.records.schema import ZERO_UUID
 
 
 def numbers_at(data: Bytes, at: Int64s, kind: str) -> npt.NDArray[np.int64]:
-    """The big-endian numbers at some positions; `kind` is such as i4."""
+    """The big-endian numbers at some positions; `kind` is a numpy type such as i4."""
     return np.array(data[at[:, None] + np.arange(int(kind[1:]))].view(f">{kind}")[:, 0], np.int64)
 
 
 def columns_of(
     data: Bytes, source: Bytes, batches: Int64s, rows: Int64s, names: Collection[str]
 ) -> dict[str, pa.Array]:
-    """Those of `names` that commits and tombstones have; their bytes are in `source`, headers of batches in `data`."""
+    """The requested columns of commits and tombstones. Records are in `source`, batch headers in `data`."""
     batch, key, value = batches[rows[:, L.Q_BATCH]], rows[:, L.Q_KEY], rows[:, L.Q_VALUE]
     group_size, topic_size, is_gone = rows[:, L.Q_GROUP_SIZE], rows[:, L.Q_TOPIC_SIZE], rows[:, L.Q_VALUE_SIZE] < 0
-    value = np.where(is_gone, key, value)  # within the bytes
+    value = np.where(is_gone, key, value)  # any valid position
     record_type = numbers_at(source, key, "i2")
     committed = numbers_at(source, np.where(is_gone, 0, value + 2), "i8")
 
@@ -60,7 +60,7 @@ def columns_of(
 
 
 def _fields(source: Bytes, rows: Int64s, committed: Int64s, is_gone: npt.NDArray[np.bool_]) -> pa.Array:
-    """The values as JSON; the names are those of OffsetCommitValue."""
+    """The values as JSON, with the field names of OffsetCommitValue."""
     rows, encode = rows[~is_gone], json.JSONEncoder(ensure_ascii=False).encode
     expire_ms = np.where(rows[:, L.Q_EXPIRE_MS] == L.NONE, -1, rows[:, L.Q_EXPIRE_MS])
     ids = (ZERO_UUID if at < 0 else UUID(bytes=source[at : at + 16].tobytes()) for at in rows[:, L.Q_TOPIC_ID].tolist())

@@ -1,11 +1,11 @@
-"""Spark's daemon of Python workers (`spark.python.daemon.module`), which imports once what each of them would import.
+"""Spark's daemon of Python workers (`spark.python.daemon.module`), which imports shared modules once for all workers.
 
-A Spark Connect server starts one for every session and leaves it running for ever, 50 MB each: this one ends when it
-has had no worker for a while (Spark ends those after a minute without work) and is started again if it is needed.
-Measured over Connect with two workers a session: 2.0 s of processor time instead of 3.5 until they work, and as long
-by the clock, since the workers import at the same time.
+A Spark Connect server starts one daemon for every session and never stops it, at 50 MB each. This daemon ends when it
+has had no worker for a while (Spark ends idle workers after a minute), and Spark starts it again when needed. Measured
+over Connect with two workers a session: 2.0 s of processor time instead of 3.5 until they work, and the same elapsed
+time, since the workers import in parallel.
 
-Nothing but modules is loaded before the fork, which would lose threads of Arrow and numba.
+Only modules are loaded before the fork, which would lose threads of Arrow and numba.
 """
 
 import os
@@ -29,7 +29,7 @@ def main() -> None:
     from pyspark.daemon import manager
 
     signal.signal(signal.SIGALRM, end_if_idle)
-    signal.setitimer(signal.ITIMER_REAL, IDLE_S, IDLE_S)  # of this process alone: a fork has no timer
+    signal.setitimer(signal.ITIMER_REAL, IDLE_S, IDLE_S)  # only this process: a fork inherits no timer
     manager()  # type: ignore[no-untyped-call]
 
 

@@ -1,6 +1,6 @@
-"""`consumer_groups`: the groups at an instant, or another table of the replay, made anew from the log in one task.
+"""`consumer_groups`: the groups at an instant, or another table of the replay, computed from the log in one task.
 
-For a log of many gigabytes read the published tables instead, which the DAG makes with many tasks.
+For a log of many gigabytes read the published tables instead, which the DAG computes with many tasks.
 """
 
 import tempfile
@@ -46,7 +46,7 @@ class ConsumerGroups(DataSource):
 
 
 class GroupReader(DataSourceReader):
-    """Rows as `sexton audit` writes them."""
+    """Rows in the same form as `sexton audit` writes them."""
 
     def __init__(self, options: dict[str, str], table: str) -> None:
         self._options, self._table = options, table

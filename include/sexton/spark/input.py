@@ -1,4 +1,4 @@
-"""The options that both data sources share, and the log that they name."""
+"""The options that both data sources share, and the log that they select."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -27,7 +27,7 @@ def path_of(options: Mapping[str, str], format_name: str) -> str:
 
 
 def instant_of(options: Mapping[str, str], name: str) -> int | None:
-    """An option in epoch milliseconds: a number of them, or ISO 8601 with a zone. None if it is not given."""
+    """An option in epoch milliseconds, given as a number or as ISO 8601 with a zone; None without the option."""
     text = options.get(name)
     if text is None:
         return None
@@ -48,17 +48,17 @@ def is_disk(path: str) -> bool:
 
 
 def open_log(options: Mapping[str, str], format_name: str) -> LogSource:
-    """The log of the options `path`, `as_of` and `cluster_id`; the last two are those of an archive."""
+    """The log of the options `path`, `as_of` and `cluster_id`; the last two only apply to an archive."""
     path = path_of(options, format_name)
     as_of_ms = instant_of(options, "as_of")
     try:
         return open_segments(path, topics_file=None)
-    except UsageError:  # no disk, then an archive
+    except UsageError:  # not a disk, so an archive
         return open_archive(path, as_of_ms=as_of_ms, cluster_id=options.get("cluster_id"))
 
 
 def chosen_segments(options: Mapping[str, str], source: LogSource) -> list[Segment]:
-    """The segments of the option `log_partitions`, such as `0,3`, by default of all."""
+    """The segments of the log partitions in the option `log_partitions`, such as `0,3`; all by default."""
     asked = options.get("log_partitions")
     try:
         wanted = set(source.segments) if asked is None else {whole_number(each) for each in asked.split(",")}
@@ -68,9 +68,9 @@ def chosen_segments(options: Mapping[str, str], source: LogSource) -> list[Segme
 
 
 def proven_count(source: LogSource) -> int | None:
-    """The number of log partitions of the topic, if the oldest records of each prove it.
+    """The topic's partition count, if the oldest records of each log partition prove it.
 
-    None with few groups, and after the topic has grown: records of groups that hash elsewhere now are the oldest.
+    None with few groups, and after the count was raised: the oldest records are of groups that now hash elsewhere.
     """
     found = {part: islice(_oldest_groups(source, segments), HEAD_NAMES) for part, segments in source.segments.items()}
     names = {part: set(some) for part, some in found.items()}

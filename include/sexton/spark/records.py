@@ -1,9 +1,9 @@
-"""`consumer_offsets`: the records of `__consumer_offsets`, one row each, decoded; also what is no record.
+"""`consumer_offsets`: the records of `__consumer_offsets`, decoded, one row each; also bytes that are not records.
 
-A task reads a segment: batches of offset commits and tombstones by the kernels, all else by the plain reader. Filters
-that Spark pushes down leave out log partitions and records before rows are made of them: those on `group_id`,
-`record_type`, `record_name`, `log_partition` and `timestamp_ms`. Spark applies them again, so that leaving out too
-little changes no answer.
+A task reads a segment: batches of offset commits and tombstones with the kernels, everything else with the plain
+reader. Filters that Spark pushes down skip log partitions and records before rows are made: filters on `group_id`,
+`record_type`, `record_name`, `log_partition` and `timestamp_ms`. Spark applies the filters again, so skipping too
+little changes no result.
 """
 
 import json
@@ -68,8 +68,8 @@ SCHEMA = pa.schema(
         ("problem", pa.string()),
     ]
 )
-"""`record_name` is Kafka's name of the type, `version` that of the value, `fields` its fields as JSON (bytes in hex),
-`control_type` COMMIT or ABORT. `problem` says why a row is no decoded record; columns that are not known are NULL."""
+"""`record_name` is Kafka's name of the type, `version` the version of the value, `fields` its fields as JSON (bytes in
+hex), `control_type` COMMIT or ABORT. `problem` says why a row is not a decoded record; unknown columns are NULL."""
 _ROWS_A_BATCH, _BYTES_A_ROW = 10_000, 128
 _OF_VALUES = {"version", "committed_offset", "fields", "problem"}
 _FROM_NAMES = {kind.name: number for number, kind in RECORD_TYPES.items()}
@@ -77,8 +77,10 @@ _FROM_NAMES = {kind.name: number for number, kind in RECORD_TYPES.items()}
 
 class ConsumerOffsets(DataSource):
     """Options: `log_partitions` (0,3), `from` and `to` (instants, the second excluded), `as_of`, `cluster_id`,
-    `columns` (group_id,log_offset), the only ones that are made, because Spark 4.1 prunes none of a Python source, and
-    `pushdown` (true) for a DataFrame of a single query: pushed filters leave something out.
+    `columns` (group_id,log_offset), and `pushdown` (true).
+
+    Only the `columns` are decoded, because Spark 4.1 does not prune columns of a Python source. `pushdown` is for a
+    DataFrame of a single query: pushed filters leave rows out.
     """
 
     @classmethod
@@ -100,31 +102,31 @@ class ConsumerOffsets(DataSource):
 
 @dataclass
 class SegmentPartition(InputPartition):
-    """What a task reads."""
+    """The segment that a task reads."""
 
     uri: str
     segment: Segment
 
 
 class RecordReader(DataSourceReader):
-    """Rows in the order of the log, within a segment."""
+    """Rows in log order within a segment."""
 
     def __init__(self, options: dict[str, str], schema: pa.Schema) -> None:
         self._options, self._schema = options, schema
         self._from_ms, self._to_ms = instant_of(options, "from"), instant_of(options, "to")
         self._wanted: dict[str, set[Any]] = {}
         self._group_bytes: tuple[bytes, ...] | None = None
-        """How the keys of the wanted groups go on after their type; None where all are wanted."""
+        """Prefixes of the keys of the wanted groups, after the record type; None if all groups are wanted."""
 
     @property
     def pushFilters(self) -> Callable[[list[ds.Filter]], Iterable[ds.Filter]]:  # noqa: N802
-        """Spark's method. While pushdown is off, Spark refuses a reader whose method is not the inherited one."""
+        """Spark's method. While pushdown is off, Spark rejects a reader that overrides the inherited method."""
         push = partial(self._push)
         push.__func__ = DataSourceReader.pushFilters  # type: ignore[attr-defined]
         return push
 
     def _push(self, filters: list[ds.Filter]) -> list[ds.Filter]:
-        # Spark 4.1 uses what one query has pushed for the next one of the same DataFrame, too.
+        # Spark 4.1 also applies the filters pushed by one query to the next query of the same DataFrame.
         for one in filters if self._options.get("pushdown", "").lower() == "true" else ():
             match one:
                 case ds.EqualTo((name,), value):
@@ -136,7 +138,7 @@ class RecordReader(DataSourceReader):
                 case ds.LessThan(("timestamp_ms",), ms) | ds.LessThanOrEqual(("timestamp_ms",), ms):
                     self._to_ms = ms + 1 if self._to_ms is None else min(self._to_ms, ms + 1)
         groups = self._wanted.get("group_id")
-        if groups is not None and not any("\ufffd" in group for group in groups):  # which other bytes may be read as
+        if groups is not None and not any("\ufffd" in group for group in groups):  # U+FFFD may stand for other bytes
             names = [group.encode() for group in groups]
             self._group_bytes = tuple(len(name).to_bytes(4, "big")[2:] + name for name in names)
         return filters
@@ -171,7 +173,7 @@ class RecordReader(DataSourceReader):
                     yield pa.RecordBatch.from_pylist(rows, self._schema)
 
     def _read_small(self, data: Bytes, frames: Int64s, log_partition: int) -> Iterator[pa.RecordBatch]:
-        """The rows of good batches by the kernels; what these leave out is read by the plain reader."""
+        """The rows of good batches, decoded by the kernels; the plain reader decodes what they leave out."""
         if self._from_ms is not None:
             max_ms = numbers_at(data, frames[:, framing.POSITION] + MAX_TIMESTAMP_AT, "i8")
             frames = frames[(max_ms < 0) | (max_ms >= self._from_ms)]  # as in `_rows`
@@ -194,7 +196,7 @@ class RecordReader(DataSourceReader):
                 yield from pa.concat_tables(tables).take(order).combine_chunks().to_batches()
 
     def _are_asked_for(self, source: Bytes, rows: Int64s) -> npt.NDArray[np.bool_]:
-        """`_is_asked_for` of rows of the kernels."""
+        """`_is_asked_for` for rows of the kernels."""
         at_ms, types, groups = rows[:, L.Q_TIMESTAMP], self._wanted.get("record_type"), self._wanted.get("group_id")
         kept = at_ms >= (-math.inf if self._from_ms is None else self._from_ms)
         kept &= at_ms < (math.inf if self._to_ms is None else self._to_ms)
@@ -210,7 +212,7 @@ class RecordReader(DataSourceReader):
         if not isinstance(entry, Batch):
             reason = getattr(entry, "reason", "torn_tail")
             yield {"log_partition": log_partition, "problem": f"{reason}: {entry.size_bytes} bytes"}
-        elif self._from_ms is None or not 0 <= entry.max_timestamp_ms < self._from_ms:  # below 0 it is not known
+        elif self._from_ms is None or not 0 <= entry.max_timestamp_ms < self._from_ms:  # below 0: unknown
             yield from self._rows_of(entry, log_partition)
 
     def _rows_of(self, batch: Batch, log_partition: int) -> Iterator[dict[str, Any]]:
@@ -241,7 +243,7 @@ class RecordReader(DataSourceReader):
 
 
 def _runs(data: Bytes, frames: Int64s) -> Iterator[tuple[Int64s, bool]]:
-    """Runs of neighbours, and whether they are good batches of magic 2 that announce few records together."""
+    """Runs of neighbouring batches, and whether all are good magic 2 batches that together announce few records."""
     is_small, sizes = frames[:, framing.KIND] == framing.GOOD, frames[:, framing.SIZE] // _BYTES_A_ROW
     is_small[is_small] = data[frames[is_small, framing.POSITION] + MAGIC_AT] == 2
     counts = numbers_at(data, frames[is_small, framing.POSITION] + COUNT_AT, "i4")

@@ -15,7 +15,7 @@ from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_of_task
 
 KEPT = "snapshot_log.json"
-"""Alerts of this run, also of an earlier attempt, which may have died before they were raised."""
+"""Alerts of this run, including those of an earlier attempt that died before it raised them."""
 
 
 def run(asked: SnapshotRequest, folder: RunFolder) -> dict[str, object]:

@@ -23,7 +23,7 @@ def run(asked: ValidateRequest, folder: RunFolder) -> dict[str, object]:
             threading.Thread(target=load_library, daemon=True).start()  # while Spark starts
             with engine_of_task("validate_tables", iceberg=True) as engine:
                 record = validate_tables.run(engine, folder)
-    finally:  # also for a run that failed
+    finally:  # also after a failure
         if folder.sub(validate_tables.TABLE).files():
             write_report(folder)
     return {

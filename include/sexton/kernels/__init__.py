@@ -4,11 +4,11 @@ A rule is in the module of the same name in both: decoding, loading, offsets, en
 names are the same where both have the function.
 
     scan -> inflate -> decoding -> loading -> offsets     bytes of a segment to the state of a fold (fold, partial_fold)
-    merge                                                 joins folds of neighbouring parts
-    buckets                                               divides a fold by group id
-    divide                                                divides a log by group id before it is folded
+    merge                                                 joins folds of adjacent slices
+    buckets                                               splits a fold by group id
+    divide                                                splits a log by group id before it is folded
     group_records, sorted_rows, columns -> results        the state to tables
-    slow_path                                             records that compiled code is not sure of
+    slow_path                                             records that the compiled loop does not accept
     layout, growth, index, pending_rows                   columns, memory, hash tables
     canonical, checkpoint                                 a fold as tables and files
     changes                                               what changed between two cuts

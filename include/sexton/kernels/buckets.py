@@ -1,9 +1,9 @@
-"""Divides the fold of a log partition by group id, so that many tasks can share one log partition.
+"""Splits the fold of a log partition by group id, so that many tasks can share one log partition.
 
-Everything but the log's own counts is of a group, and no rule joins two groups. So a fold is its *rest*, what it has of
-the whole log partition (end markers, open transactions, counts), and groups; a *bucket* is the rest with the groups of
-a range of ids. Buckets of folds of neighbouring slices, merged in log order, are the bucket of the whole. The first
-bucket of a log partition has the rows and counts that are of no group, so that a sum over its buckets is right.
+No rule joins two groups, so a fold consists of groups and the *rest*: end markers, open transactions and counts of the
+whole log partition. A *bucket* is the rest with the groups of one range of ids. Merging, in log order, the buckets of
+adjacent slices gives the bucket of the whole log partition. Rows and counts that belong to no group are in the first
+bucket only, so that sums over all buckets are right.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ class GroupRange:
         return self.lower is None and self.upper is None
 
     def overlaps(self, other: "GroupRange") -> bool:
-        """Whether there may be a group in both."""
+        """Whether a group id can be in both ranges."""
         return _is_before(self.lower, other.upper) and _is_before(other.lower, self.upper)
 
     def holds(self, other: "GroupRange") -> bool:
@@ -52,7 +52,7 @@ def _is_before(lower: str | None, upper: str | None) -> bool:
 
 
 def ranges_of(bounds: Sequence[str]) -> list[GroupRange]:
-    """The ranges that begin at `bounds`, in order, with the one before the first."""
+    """The ranges between `bounds`, in order; the first has no lower bound and the last no upper bound."""
     return [GroupRange(lower=lower, upper=upper) for lower, upper in pairwise([None, *bounds, None])]
 
 
@@ -62,7 +62,8 @@ def bucket_of(fold: PartialFold, ids: GroupRange) -> PartialFold:
 
 
 def rest_of(fold: PartialFold, *, is_first: bool) -> PartialFold:
-    """What a fold has of the whole log partition; what must be there once is only in that of the first bucket."""
+    """The state of the whole log partition without its groups; rows and counts that may exist once are in the first
+    bucket."""
     state = without_groups(fold.state)
     if is_first:
         return replace(fold, state=state)
@@ -74,7 +75,7 @@ def rest_of(fold: PartialFold, *, is_first: bool) -> PartialFold:
 
 
 def without_undecodable(fold: PartialFold) -> PartialFold:
-    """A fold without the rows of undecodable records, which its counters still know of: checks depend on that."""
+    """A fold without its undecodable records' rows; the counters still include them, because checks depend on that."""
     counters = fold.batch_counters.copy()
     counters[L.READ_LEFT_OUT] += len(fold.undecodable)
     counters[L.READ_LEFT_OUT_VALUES] = 0
@@ -82,7 +83,7 @@ def without_undecodable(fold: PartialFold) -> PartialFold:
 
 
 def groups_of(fold: PartialFold, ids: GroupRange) -> State:
-    """What a fold has of the groups of a range alone."""
+    """Only the groups of a range, without the state of the whole log partition."""
     return of_groups(fold.state, _is_in(group_ids(fold.state), ids))
 
 
@@ -96,7 +97,7 @@ def with_groups(rest: PartialFold, groups: Iterable[State]) -> PartialFold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSlice:
-    """Some groups of a fold, neighbours by id: those from `lower` on, with `keys` keys and group records in all."""
+    """Groups of a fold with adjacent ids, from `lower` on; `keys` counts their keys and group records together."""
 
     lower: str
     keys: int
@@ -104,7 +105,7 @@ class GroupSlice:
 
 
 def pieces_of(fold: PartialFold, *, most_keys: int) -> list[GroupSlice]:
-    """The groups of a fold by id, in pieces of about `most_keys` keys; a group is never divided."""
+    """The groups of a fold in slices of about `most_keys` keys, in order of group id; a group is never split."""
     state = fold.state
     names = group_ids(state)
     order = np.asarray(pc.sort_indices(names))
@@ -128,9 +129,10 @@ def pieces_of(fold: PartialFold, *, most_keys: int) -> list[GroupSlice]:
 
 
 def bounds_for(weights: Sequence[tuple[str | None, int]], *, most_keys: int) -> list[str]:
-    """Group ids at which to divide a log partition into buckets of about `most_keys` keys.
+    """Group ids at which to split a log partition into buckets of about `most_keys` keys.
 
-    `weights` are lower bounds of pieces of its folds, None for those of unknown groups, with their numbers of keys.
+    `weights` are (lower bound, number of keys) of slices of its folds; the bound is None for slices without a known
+    group.
     """
     total = sum(keys for _, keys in weights)
     count = -(-total // most_keys)

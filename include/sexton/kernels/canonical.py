@@ -1,8 +1,8 @@
 """Brings a fold that begins at the start of its log partition into the canonical form that a checkpoint stores.
 
-How a log was split leaves traces in a fold: the order of keys, dead keys, first end markers that only matter to a part
-before this one. The canonical form has none of them: the same log gives the same tables and the same bytes, whether it
-is read in one pass, in parts or from a checkpoint on.
+Splitting a log leaves traces in a fold: the order of keys, dead keys, and first end markers that only matter to an
+earlier slice. The canonical form has none of these: the same log gives the same tables and the same bytes, whether it
+is read in one pass, in slices or from a checkpoint on.
 """
 
 import numpy as np
@@ -70,7 +70,7 @@ def _settled(keys: Int64s) -> Int64s:
 
 
 def _open_first(producers: Int64s) -> tuple[Int64s, int]:
-    """Rows of the producers, those with something open first, by id, and how many these are.
+    """Rows of producers, those with open transactions first, by id; and the number of producers with open transactions.
 
     The others are not written, but transactions that Kafka 4.0.0 leaves open still refer to them.
     """

@@ -103,7 +103,7 @@ def topic_ids(high: Int64s, low: Int64s) -> pa.Array:
 
 
 def places(order: Int64s, count: int) -> Int64s:
-    """The position of each of `count` rows in `order`, -1 for a row that is not in it."""
+    """The position of each of `count` rows in `order`; -1 for a row that is not in it."""
     found = np.full(count, -1, np.int64)
     found[order] = np.arange(len(order))
     return found
@@ -119,7 +119,7 @@ def masked(values: pa.Array, is_null: Mask) -> pa.Array:
 def numbers(
     table: Int64s, columns: Mapping[str, int], *, absent: Mapping[str, int] | None = None
 ) -> dict[str, pa.Array]:
-    """int64: some columns of a table of rows, by name; NULL for the value that `absent` gives for the name.
+    """int64 columns of a table of rows, by name; NULL for the value that `absent` gives for the name.
 
     All in one call: threads contend at every call into NumPy or Arrow, however small.
     """
@@ -158,7 +158,7 @@ def offsets(table: Int64s, columns: Mapping[str, int]) -> dict[str, pa.Array]:
 
 
 def names(state: State, starts: Int64s, sizes: Int64s) -> pa.Array:
-    """large_string: spans of `key_bytes`, which are in canonical form as they are."""
+    """large_string: spans of `key_bytes`, which are canonical already."""
     return spans(state.key_bytes, starts, sizes).view(pa.large_string())
 
 

@@ -1,4 +1,4 @@
-"""The offset commits and tombstones of some batches, a row each: what `consumer_offsets` reads without replaying it."""
+"""The offset commits and tombstones of batches, one row each: `consumer_offsets` reads them without a replay."""
 
 # What numba compiles has sized integers where the annotations say int and bool.
 # mypy: disable-error-code="no-any-return, return-value, assignment"
@@ -25,8 +25,8 @@ _NEVER = (1 << 63) - 1
 def commit_rows(data: Bytes, frames: Int64s, *, cap_bytes: int) -> Iterator[tuple[Int64s, Int64s, Int64s, Bytes]]:
     """(batches, batches left out, rows as in a queue, inflated bytes) of the good batches of magic 2 at `frames`.
 
-    They are in order, a run at a time, and memory is that of all records that the headers announce. A batch is left out
-    whole if any of its records is more or less than an offset commit or tombstone that is plainly good.
+    Frames are read in order, a run at a time; memory covers all records that the headers announce. A batch is left out
+    whole unless every record is a plainly valid offset commit or tombstone.
     """
     batches = np.empty((len(frames), L.BATCH_COLUMNS), np.int64)
     open_batches(data, frames, 0, len(frames), _NEVER, -1 - _NEVER, new_batch_counters(), batches)
@@ -44,7 +44,7 @@ def commit_rows(data: Bytes, frames: Int64s, *, cap_bytes: int) -> Iterator[tupl
 
 @compiled
 def _read(arrays: State, source: Any, arena: Any, batch_rows: Any, queue_rows: Any, out: Any, left_out: Any) -> int:
-    """Fill `out` and `left_out`; how many rows there are."""
+    """Fill `out` and `left_out`; returns the number of rows."""
     state, in_place, inflated, batches = view_of(arrays), pointer(source), pointer(arena), batches_of(batch_rows)
     cursor_row, no_types = np.zeros(L.CURSOR_COLUMNS, np.int64), np.zeros(L.GROUP_TYPES, np.uint8)
     cursor, queue, group_types = pointer(cursor_row), queue_of(queue_rows), pointer(no_types)

@@ -1,9 +1,10 @@
-"""Divides a log by group id while it is read once: the records of the groups of each range of ids, to be folded apart.
+"""Splits a log by group id while it is read once: each bucket gets the records of its range of ids, to be folded
+separately.
 
-A fold of very many keys is slow, for its table fits no cache, and is large. So the records go into buckets first, each
-a list of runs of neighbouring records of one batch (rows as those of batches, `layout`) and their bytes, in the order
-of the log; end markers go to every bucket that has records of their producer. `fold_bucket` folds one by the same loop
-that folds a log. What is of no group, counts and what cannot be decoded, is in the *rest*, that of the first bucket.
+A fold of very many keys is slow, because its table is large and does not fit any cache. So records go into buckets
+first, each a list of runs of adjacent records of one batch (rows like batches, `layout`) with their bytes, in log
+order. End markers go to every bucket that has records of their producer. `fold_bucket` folds a bucket by the same loop
+that folds a log. Counts and undecodable records, which belong to no group, are in the *rest*, with the first bucket.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -34,18 +35,18 @@ from sexton.kernels.profile_flags import new_state_of
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
 MAX_BUCKETS = 62
-"""A bit each of a number that says which buckets have records of a producer."""
+"""One bit per bucket in a number that says which buckets have records of a producer."""
 _ROWS, _BYTES = 1 << 17, 1 << 24
-"""What is divided in memory before it is put into files, in all buckets together."""
+"""Limits of all buckets together in memory before they are written to files."""
 _BLOCK_ROWS = 4096
 _BATCH, _STOP, _BUCKET, _GROUP_AT, _GROUP_SIZE = range(5)
 
 
 class Room(NamedTuple):
-    """Where compiled code puts runs: for each bucket as many rows and bytes as for every other.
+    """Buffers into which compiled code writes runs: the same number of rows and bytes for every bucket.
 
-    `last` is the record before, in the same batch or not; `all_seen` says of which buckets a new producer may have
-    records that came before.
+    `last` is the previous record, in the same batch or not; `all_seen` marks buckets that may have earlier records of a
+    producer that is new here.
     """
 
     bounds: Bytes
@@ -88,7 +89,7 @@ def divide_batches(
     type_flags: Any,
     room_arrays: Room,
 ) -> int:
-    """Divide batches into `room_arrays`; NO_ROOM: empty them and call again."""
+    """Split batches into `room_arrays`; NO_ROOM: empty them and call again."""
     state, cursor, group_types = view_of(arrays), pointer(cursor_row), pointer(type_flags)
     in_place, inflated = pointer(source), pointer(arena)
     batches, queue = batches_of(batch_rows), queue_of(queue_rows)
@@ -170,7 +171,7 @@ def _count(counts: Any, data: Any, queue: Any, record: int) -> None:
 
 @compiled
 def _producer(state: View, producer_id: int, room: _RoomView) -> int:
-    """Row of a producer, whose P_CANCELLED has a bit for each bucket that may have records of it."""
+    """Row of a producer, whose P_CANCELLED has a bit for each bucket that may have its records."""
     known = state.counts[L.PRODUCERS]
     row = producer_row(state, producer_id)
     if row == known:
@@ -180,7 +181,7 @@ def _producer(state: View, producer_id: int, room: _RoomView) -> int:
 
 @compiled
 def _put_marker(state: View, data: Any, batches: Any, batch: int, queue: Any, record: int, room: _RoomView) -> bool:
-    """Put an end marker into every bucket that may have records of its producer; False without room in each of them."""
+    """Put an end marker into every bucket that may have records of its producer; False unless all of them have room."""
     seen = state.producers[_producer(state, batches[batch, L.B_PRODUCER], room), L.P_CANCELLED]
     for bucket in range(room.count):
         if (seen >> bucket) & 1 and not _has_room(state, queue, record, bucket, room):
@@ -193,7 +194,7 @@ def _put_marker(state: View, data: Any, batches: Any, batch: int, queue: Any, re
 
 @inlined
 def _bucket_of(data: Any, batch: int, queue: Any, record: int, room: _RoomView) -> int:
-    """The bucket of a record's group, often that of the record before."""
+    """The bucket of a record's group, often the same as for the previous record."""
     last, at, size = room.last, queue[record, L.Q_KEY] + 4, queue[record, L.Q_GROUP_SIZE]
     is_near = last[_BATCH] == batch and last[_BUCKET] >= 0 and last[_GROUP_SIZE] == size
     if is_near and same_bytes(data, last[_GROUP_AT], data, at, size):
@@ -205,7 +206,7 @@ def _bucket_of(data: Any, batch: int, queue: Any, record: int, room: _RoomView) 
 
 @compiled
 def _search(name: Any, at: int, size: int, room: _RoomView) -> int:
-    """How many bounds are not above a name in canonical form."""
+    """Number of bounds at or below a canonical name."""
     low, high = np.int64(0), np.int64(room.count - 1)
     while low < high:
         middle = (low + high) // 2
@@ -235,7 +236,7 @@ def _has_room(state: View, queue: Any, record: int, bucket: int, room: _RoomView
 def _put(
     data: Any, batches: Any, batch: int, queue: Any, record: int, bucket: int, room: _RoomView, follows: bool
 ) -> None:
-    """Put a record into a bucket, as one more of the run before it if it `follows` that."""
+    """Append a record to a bucket, extending the previous run if the record `follows` it."""
     start, size = queue[record, L.Q_START], queue[record, L.Q_STOP] - queue[record, L.Q_START]
     to = room.written[bucket] + room.used[bucket]
     copy_bytes(room.bytes, bucket * room.byte_limit + room.used[bucket], data, start, size)
@@ -257,7 +258,7 @@ def _put(
 
 @dataclass(frozen=True, slots=True)
 class BucketLog:
-    """The runs of one bucket of some of the log, and their bytes: files without a name."""
+    """The runs of one bucket of a stretch of the log, and their bytes, in unnamed files."""
 
     runs: IO[bytes]
     data: IO[bytes]
@@ -305,7 +306,7 @@ class Divider(FoldBuilder):
             self._empty()
 
     def _empty(self) -> None:
-        """Put what is in memory into the files; with a record that is larger than the room there is, make more."""
+        """Write the buffers to the files; allocate larger ones where a record exceeds them."""
         room, count = self._room, len(self.buckets)
         filled = zip(np.split(room.rows, count), room.filled, np.split(room.bytes, count), room.used, strict=True)
         for bucket, (runs, run_count, data, size) in zip(self.buckets, filled, strict=True):
@@ -318,7 +319,7 @@ class Divider(FoldBuilder):
 
 
 def fold_bucket(buckets: Iterable[BucketLog], rest: PartialFold, *, is_first: bool) -> PartialFold:
-    """The fold of a bucket, of neighbouring parts of a log in order, whose `rest` is that of all of them."""
+    """The fold of a bucket from adjacent slices of a log, in order; `rest` belongs to all of them."""
     state = new_state_of(rest.profile, keys=1024)
     folder = FoldBuilder(
         cap_bytes=0, as_of_ms=None, taken_at_ms=None, profile=rest.profile, is_prefix=True, state=state

@@ -37,7 +37,7 @@ class EncodedBatches:
     """Record batches one after the other, and the size of each.
 
     Uncompressed messages of record formats 0 and 1 count as a batch each. `last_row` is the first row of the last
-    batch, which would be another one if more rows came after it.
+    batch, which could change if more rows followed.
     """
 
     data: bytes
@@ -97,9 +97,9 @@ def encode_tombstone_batches(
 
 
 def _header(profile: Profile, topic: TopicSettings, *, log_offset: int, as_of_ms: int) -> Bytes:
-    """What the headers of all batches have in common; base offset, size, counts and CRC are each batch's own.
+    """The header fields that all batches share; base offset, size, counts and CRC are set for each batch.
 
-    `log_offset` is the last batch's: one that no log can have is an error here, as in the plain version.
+    `log_offset` is the last batch's: an impossible offset is an error here, as in the plain version.
     """
     end, sequence = LogEnd(log_offset=log_offset), profile.base_sequence
     one = encode_append([(b"", None)], profile=profile, topic=topic, end=end, now_ms=as_of_ms, base_sequence=sequence)
@@ -150,7 +150,7 @@ def _divide(ends: Any, group_ends: Any, group_bytes: Any, max_batch_bytes: int, 
 
 @inlined
 def _is_of_another_group(ends: Any, data: Any, row: int) -> bool:
-    """Whether the group of a row is not that of the row before."""
+    """Whether the group of a row differs from the previous row's."""
     if len(ends) == 0:
         return False
     start, end = ends[row], ends[row + 1]
@@ -182,7 +182,7 @@ def _write_records(ends: Any, keys: Any, firsts: Any, out: Any) -> None:
 
 @compiled
 def _write_headers(firsts: Any, sizes: Any, header: Any, base_offset: int, out: Any) -> None:
-    """Write each batch's header: a copy of `header` with fields of its own."""
+    """Write each batch's header: a copy of `header` with base offset, size, counts and CRC."""
     source, target = pointer(header), pointer(out)
     at = 0
     for batch in range(len(sizes)):

@@ -20,7 +20,7 @@ from sexton.records.record_type import RecordType
 from sexton.records.schema import Text
 
 _CHUNK_BYTES = (1 << 31) - 1
-"""So many fit an Arrow column with offsets of 32 bits."""
+"""Bytes that fit in an Arrow column with 32-bit offsets."""
 _MAX_BYTES = 32_767
 _TYPE_BYTES, _SIZE_BYTES, _NUMBER_BYTES = 2, 2, 4
 
@@ -67,7 +67,7 @@ def _int64(column: pa.ChunkedArray) -> Int64s:
 
 
 def _checked(ends: Int64s, rows: npt.NDArray[np.int64]) -> Int64s:
-    """The sizes of some values."""
+    """Sizes of values; ValueError for NULL or a string that is too long."""
     sizes: Int64s = ends[rows + 1] - ends[rows]
     if len(sizes) and sizes.max() > _MAX_BYTES:
         raise ValueError(f"string of {sizes.max()} bytes: at most {_MAX_BYTES} can be encoded")
@@ -97,7 +97,7 @@ def _write_numbers(rows: Any, values: Any, size: int, at: Any, out: Any) -> None
 
 @compiled
 def _write_texts(rows: Any, ends: Any, data: Any, at: Any, out: Any) -> None:
-    """As `_write_numbers`, texts after their sizes."""
+    """`_write_numbers` for strings, each after its size."""
     source, target = pointer(data), pointer(out)
     for row in rows:
         start, size = ends[row], ends[row + 1] - ends[row]

@@ -12,7 +12,7 @@ from sexton.log.segment import SegmentSlice
 
 
 def endless_of(slices: Iterable[tuple[U8Array, SegmentSlice]], *, buffer_bytes: int, cut: int) -> Endless | None:
-    """The first batch before `cut` that is larger than the buffer; the slices of a log partition in log order."""
+    """The first batch before `cut` that is larger than the load buffer; `slices` are in log order."""
     for data, span in slices:
         start = first_frame(data, span.start_byte, floor_offset=span.base_offset)
         for headers in headers_of(data, start=start, end=span.end_byte):

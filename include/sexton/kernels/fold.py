@@ -1,9 +1,10 @@
-"""Folds part of a log partition, and joins folds of neighbouring parts, by the rules of a profile, compiled.
+"""Folds slices of a log partition, and joins folds of adjacent slices, by the rules of a profile, compiled.
 
-By the rules of group_coordinator, folds of neighbouring parts, merged in log order with any association, are the fold
-of the whole. By older rules a log partition is folded as one part. A fold holds, for each key, the stored value and the
-last tombstone; for each producer, what is pending and the first end marker, which ends what a fold to its left has
-pending; and the group records in order, because for groups the last record does not decide alone.
+By the rules of group_coordinator, merging the folds of adjacent slices in log order, in any association, gives the fold
+of the whole log. By older rules a log partition is folded as one slice. A fold contains, for each key, the stored value
+and the last tombstone; for each producer, its pending values and the first end marker, which ends the producer's
+pending values in the slice before; and the group records in order, because a group's last record alone does not decide.
+
 `results.finish` makes tables of it. The plain form is `coordinator.loading`.
 """
 
@@ -39,12 +40,12 @@ __all__ = ["PartialFold", "fold_task", "merge", "merge_all"]
 NO_INSTANT = (1 << 63) - 1
 _FRAMES = 4096
 _MAX_GROWTH = 8
-"""Times as many rows as before; each growth copies the rows and fills the hash slots anew."""
+"""Limit of growth, as a factor on rows; each growth copies the rows and refills the hash slots."""
 _COMPILED_FORMAT = 2
 """The record format that the compiled loop reads; older ones are read by `log.batch`."""
 _EMPTY = np.frombuffer(b"", np.uint8)
 PRUNED_FROM_KEYS = 1 << 16
-"""Smaller tables are not searched for dead keys."""
+"""Key tables smaller than this are not searched for dead keys."""
 _AT_THE_FIRST = (0, -1, 0, -1, 0, 0)
 """A cursor before the first record of the first batch, with an empty queue."""
 
@@ -116,7 +117,7 @@ def _absorb(left: PartialFold, right: PartialFold) -> PartialFold:
 
 
 def add_undecodable(found: UndecodableRows, counters: Int64s, more: UndecodableRows) -> None:
-    """Append rows to those found before; rows beyond the limit are only counted."""
+    """Append rows to the earlier ones; rows beyond the limit are only counted."""
     for place, row in more:
         if not keep_undecodable(found, place, row):
             counters[L.READ_LEFT_OUT] += 1
@@ -124,7 +125,7 @@ def add_undecodable(found: UndecodableRows, counters: Int64s, more: UndecodableR
 
 
 def _pruned(state: State) -> State:
-    """`state`, which begins where the log does, without dead keys once they are most of a large table."""
+    """`state`, which begins at the start of the log, without dead keys once most keys of a large table are dead."""
     return prune_dead(state) if state.counts[L.KEYS] >= PRUNED_FROM_KEYS else state
 
 
@@ -237,12 +238,12 @@ class FoldBuilder:
             cursor[L.C_BATCH] = at + 1
 
     def _step(self, data: Bytes, arena: Bytes, batches: Int64s, cursor: Int64s, queue: Int64s) -> int:
-        """The record loop: why it stopped (`loading.fold_batches`)."""
+        """Run the record loop; returns why it stopped (`loading.fold_batches`)."""
         status: int = fold_batches(self.state, data, arena, batches, len(batches), cursor, queue, self._group_types)
         return status
 
     def _grow(self, *, read_share: float = 1) -> None:
-        """Make space. Where few keys repeat, how much of a file is read says how much it will need in the end."""
+        """Make space. Where keys rarely repeat, the share of the file that is read predicts the final size."""
         counts = self.state.counts
         need, are_new = GROWTH * int(counts[L.NEED]) + 64, 2 * counts[L.KEYS] > counts[L.SEEN_VALUES]
         factor = math.ceil(1 / max(read_share, 1 / _MAX_GROWTH)) if are_new else 1
@@ -263,7 +264,7 @@ class FoldBuilder:
             self._loop_again(rows, arena)
 
     def _loop_again(self, rows: Int64s, arena: Bytes) -> None:
-        """Run the record loop over records that the slow path has accepted: it has to take them all."""
+        """Run the record loop over records that the slow path has accepted: the loop must accept all of them."""
         cursor, queue = np.array(_AT_THE_FIRST, np.int64), new_queue()
         while True:
             status = self._step(_EMPTY, arena, rows, cursor, queue)
@@ -308,7 +309,7 @@ class FoldBuilder:
 
 
 def frames_of(data: Bytes, span: SegmentSlice, frames: Int64s) -> Iterator[Int64s]:
-    """Frames of all that begins in the slice, a block at a time."""
+    """Frames of everything that begins in the slice, a block at a time."""
     place = framing.first_frame(data, span.start_byte, floor_offset=span.base_offset)
     at, floor, budget = place.at, place.floor_offset, place.budget
     end = min(span.end_byte, len(data))

@@ -1,4 +1,4 @@
-"""Replays the group records that a fold kept by `coordinator.groups`, as the plain replay does: there are few.
+"""Replays the group records of a fold with `coordinator.groups`, like the plain replay: they are few.
 
 Records that cannot be decoded or replayed become rows and failures, as in `coordinator.loading`.
 """
@@ -24,9 +24,9 @@ _CLASSIC = b"\0\2"
 
 @dataclass(slots=True)
 class GroupRecords:
-    """The group records of a fold, replayed as far as `catch_up` has come.
+    """The group records of a fold, replayed up to the last `catch_up`.
 
-    An offset value between two records of a removed group makes the group again.
+    An offset value after the records of a removed group creates the group again.
     """
 
     profile: Profile
@@ -70,11 +70,11 @@ class GroupRecords:
         self._done = count
 
     def revive(self, state: State, group: int) -> None:
-        """Make the simple group that an offset value has made after the last group record, if any."""
+        """Restore the simple group that an offset value after the last group record has created, if any."""
         self._revive(state, group, last_value=int(state.groups[group, L.LAST_VALUE]))
 
     def complete(self, state: State) -> None:
-        """Revive every group and note its row, once all records are replayed."""
+        """Revive every group and note its row, after all records are replayed."""
         for group in self._last_own:
             self.rows_of[group_name(state, group)] = group
             self.revive(state, group)

@@ -21,8 +21,8 @@ from sexton.kernels.layout import Int64s, State, view_of
 from sexton.kernels.text import GROWTH
 
 _HASH_KEYS = np.frombuffer(secrets.token_bytes(16), np.int64) | 1
-"""Drawn anew in every process: names and producer ids come from whoever may commit offsets, and nobody can choose names
-that share a slot. No order of rows depends on it, and it is never written."""
+"""Random in every process: clients that may commit offsets choose names and producer ids, and must not be able to
+choose names that share a slot. No order of rows depends on it, and it is never written."""
 
 
 def new_state(*, keys: int = 1024) -> State:
@@ -57,7 +57,7 @@ def copy_state(state: State) -> State:
 
 
 def used_part(state: State) -> State:
-    """The rows and bytes in use, which are not copied, without the index of the keys: nothing can be folded onto it."""
+    """The rows and bytes in use, not copied, and without the index of keys: nothing can be folded onto this state."""
     used = {name: getattr(state, name)[: state.counts[at]] for name, at in (L.ROW_TABLES | L.ARENAS).items()}
     return state._replace(**used, key_slots=np.zeros(1, np.int64))
 
@@ -67,9 +67,9 @@ def size_bytes(state: State) -> int:
 
 
 def grow(state: State, need: int, *, factor: int = 1) -> State:
-    """A state with space for at least one more row of everything and `need` more bytes in every arena.
+    """A state with space for at least one more row in every table and `need` more bytes in every arena.
 
-    What has no space for another row gets it for `factor` times the rows, at least for twice as many.
+    A full table grows to `factor` times its rows, at least to twice as many.
     """
     used = {name: int(state.counts[at]) for name, at in L.ROW_TABLES.items()}
     rows = {name: max(1, (factor - 1) * n) if n == len(getattr(state, name)) else 1 for name, n in used.items()}
@@ -206,7 +206,7 @@ _SLOTS = {
 
 @compiled
 def move_texts(arrays: State, fresh_array: Any) -> int:
-    """Copy the metadata that rows still hold to `fresh_array` and point the rows there; return the bytes used."""
+    """Copy metadata that rows still refer to into `fresh_array`, point the rows there, and return the bytes used."""
     state, fresh = view_of(arrays), pointer(fresh_array)
     to = np.int64(0)
     for row in range(state.counts[L.KEYS]):

@@ -1,7 +1,7 @@
 """The hash tables over the rows of a fold: find and append keys, groups, producers and pending values.
 
-A key's identity is the canonical form of its bytes after the record type: group, topic, partition as OffsetCommitKey
-writes them. Bytes that are found in the table are canonical, so only a miss has to look at UTF-8.
+A key's identity is the canonical form of its bytes after the record type: group, topic and partition as OffsetCommitKey
+writes them. All bytes in the table are canonical, so only a miss has to decode UTF-8.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.

@@ -24,22 +24,22 @@ from sexton.log import codec
 from sexton.log.entry import CODEC_MASK
 
 BLOCK_BYTES = 8 << 20
-"""Inflated bytes that are held at once; a single larger batch is an exception."""
+"""Limit of inflated bytes in memory at once; a single larger batch is an exception."""
 
 _MAGIC = 2
 _MAX_TOGETHER = 4096
 _GIVE_UP = 4
-"""Divides the number of batches that are tried together after a failure."""
+"""Divisor of the number of batches that are tried together after a failure."""
 INFLATED = 0
 _EMPTY = np.frombuffer(b"", np.uint8)
 _SNAPPY, _LZ4 = codec.SNAPPY, codec.LZ4
 
 
 def inflate_blocks(data: Bytes, batches: Int64s, *, cap_bytes: int) -> Iterator[tuple[Int64s, Bytes]]:
-    """Cut `batches` into runs whose inflated records fit into an arena; yields each run with its arena.
+    """Split `batches` into runs whose inflated records fit into an arena; yields each run with its arena.
 
-    Batches that are not compressed stay where they are. A batch that cannot be inflated is left to `log.batch`, which
-    says why. An arena is valid until the next run.
+    Uncompressed batches stay in place. A batch that cannot be inflated is left to `log.batch`, which names the reason.
+    An arena is valid until the next run.
     """
     packed = np.flatnonzero((batches[:, L.B_ATTRIBUTES] & CODEC_MASK != codec.NONE) & (batches[:, L.B_COUNT] > 0))
     if len(packed) == 0:
@@ -90,7 +90,7 @@ class _Inflater:
             self.done += 1
 
     def _by_library(self) -> int:
-        """Inflate the next batches by their library: of zstd many together, of gzip one after the other."""
+        """Inflate the next batches with their library: many zstd batches together, gzip batches one by one."""
         if self._codec_of_next() == codec.ZSTD and self._together > 1:
             if self.used:
                 return NO_ROOM

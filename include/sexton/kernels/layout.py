@@ -24,7 +24,7 @@ Bytes = npt.NDArray[np.uint8]
 NONE = -(1 << 63)
 """No log_offset: damaged batches may carry any other number."""
 
-# counts: used rows and bytes of each array, what has been counted so far, the profile's rules, the arrays' lengths
+# counts: used rows and bytes of each array, event counters, the profile's rules, the arrays' lengths
 (
     KEYS,
     KEY_BYTES,
@@ -132,7 +132,7 @@ ARENAS = {"key_bytes": KEY_BYTES, "text_bytes": TEXT_BYTES, "record_bytes": RECO
 ) = range(14)
 BATCH_COLUMNS = 14
 IN_PLACE, IN_ARENA, BY_READER = 0, 1, 2
-"""Where a batch's records lie; BY_READER: the slow path has to read the whole batch."""
+"""Where a batch's records are; BY_READER: the slow path has to read the whole batch."""
 
 APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
 
@@ -206,7 +206,7 @@ READ_COUNTS = [
     READ_LEFT_OUT,
     READ_LEFT_OUT_VALUES,
 ]
-"""What is never below 0."""
+"""Counts that are never negative."""
 
 ALL_READ, STOPPED_AT_CUT, FALLBACK_FRAME = range(3)
 
@@ -272,7 +272,7 @@ def view_of(state: State) -> View:
 
 
 def sealed(arena: Bytes) -> Bytes:
-    """A read-only view: compiled code that is given bytes of both kinds would be compiled twice."""
+    """A read-only view: compiled code would be compiled twice if it were given both writable and read-only bytes."""
     view = arena.view()
     view.flags.writeable = False
     return view

@@ -25,21 +25,21 @@ from sexton.kernels.sorted_rows import SortedRows
 from sexton.tables import TABLES
 
 _AFTER_ALL = 1 << 80
-"""After every record of the log."""
+"""Position after all records of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadStats:
-    """What one bucket of a log partition contributes to its row (kernels.buckets)."""
+    """The contribution of one bucket of a log partition to its row (kernels.buckets)."""
 
     profile: Profile
     log: Mapping[str, int | None]
-    """What every bucket knows of the whole log partition."""
+    """Values of the whole log partition, the same in every bucket."""
     counts: Counter[str]
-    """What is to be added up."""
+    """Values that are summed over the buckets."""
     knows_homes: bool
     failure: tuple[int, str] | None
-    """The first that makes a load fail, and where that is in the log."""
+    """The first record that makes a load fail: its position in the log, and the reason."""
     hot_groups: Sequence[tuple[int, str]]
     """Commits and id of the groups with most commits."""
     commits: int
@@ -55,7 +55,7 @@ def load_stats(
     log_partition: int,
     is_first: bool,
 ) -> LoadStats:
-    """Those of a fold; `undecodable` holds the records that could not be decoded, in the order of the log.
+    """Statistics of a fold; `undecodable` has the records that could not be decoded, in log order.
 
     `is_first`: it is the first bucket, or the only one.
     """
@@ -148,7 +148,7 @@ _ADDED_UP = (
 
 
 def _fates(fold: PartialFold, found: SortedRows, undecodable: int) -> dict[str, int]:
-    """How many offset values ended in each fate (`coordinator.offsets.FATES`); they add up to all that were read."""
+    """Number of offset values by fate (`coordinator.offsets.FATES`); they add up to all values that were read."""
     state = fold.state
     keys, counted = state.keys[: state.counts[L.KEYS]], fold.counters
     stored, pending = len(found.committed) + len(found.unreachable), len(found.pending)
@@ -169,7 +169,7 @@ def _fates(fold: PartialFold, found: SortedRows, undecodable: int) -> dict[str, 
 
 
 def _hot_groups(state: State) -> tuple[list[tuple[int, str]], int]:
-    """The groups with most commits, each with that number, and the number of all commits."""
+    """The groups with most commits, with their numbers, and the total number of commits."""
     groups = state.groups[: state.counts[L.GROUPS]]
     groups = groups[groups[:, L.COMMITS] > 0]
     total = int(groups[:, L.COMMITS].sum())

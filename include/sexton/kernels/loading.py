@@ -1,10 +1,11 @@
 """From queued records to the state: `coordinator.loading` compiled, the writing half of the hot path.
 
-`_replay_records` is its replay_record, `_replay_offset`, `replay_group` and `_is_pending` have its names. Kafka:
-CoordinatorLoaderImpl and OffsetMetadataManager.replay from 4.0 on, GroupMetadataManager.doLoadGroupsAndOffsets before.
+`_replay_records` corresponds to replay_record, `_replay_offset`, `replay_group` and `_is_pending` have the same names.
+Kafka: CoordinatorLoaderImpl and OffsetMetadataManager.replay from 4.0 on, GroupMetadataManager.doLoadGroupsAndOffsets
+before.
 
-A state larger than the processor's caches is slow for one reason: each record needs a slot, then a row, then the bytes
-of a key. So records are queued by the dozen, and each load is begun for all of them before any is needed.
+A state larger than the processor's caches is slow because each record needs three dependent memory loads: a slot, a
+row, the bytes of a key. So records are queued by the dozen, and each load is prefetched for all of them.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -63,7 +64,7 @@ def fold_batches(
 
 @inlined
 def _ask_for_rows(state: View, queue: Any, count: int) -> None:
-    """Prefetch the rows that the queued records will touch, then what these point to."""
+    """Prefetch the rows that the queued records will touch, then the memory to which these rows point."""
     slots, mask = state.key_slots, state.counts[L.KEY_MASK]
     for record in range(count):
         if queue[record, L.Q_KIND] <= L.KIND_TOMBSTONE:

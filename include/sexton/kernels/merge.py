@@ -1,7 +1,8 @@
-"""Joins the states of two neighbouring folds: the right one's records follow the left one's in the log.
+"""Joins the states of two adjacent folds: the right one's records follow the left one's in the log.
 
-In this order, because each step reads what the one before wrote: groups and group records; end markers, where the first
-one of each producer in the right ends what the left has pending; tombstones; stored values; pending values.
+The order matters, because each step reads what the previous one wrote: groups and group records; end markers, where
+each producer's first marker in the right ends its pending values in the left; tombstones; stored values; pending
+values.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -36,17 +37,17 @@ _ADDED = (
 
 
 def absorb_state(left: State, right: State) -> State:
-    """The left state with the right one joined to it, in the left one's arrays where these have space."""
+    """The left state with the right one joined to it, in the left one's arrays where they have space."""
     left = _with_space(left, right)
     _absorb(left, right, _all_groups(right), False)
     return left
 
 
 def of_groups(state: State, chosen: npt.NDArray[np.bool_]) -> State:
-    """What a state has of some of its groups, for each row of `groups` whether it is one of them.
+    """The state of selected groups; `groups` says for each row whether it is selected.
 
-    Without what is of the whole log partition: end markers, counts, and the producers that have nothing open for them.
-    It shares the arenas of `state` and has no index: it can be joined to another state, or made tables of.
+    Without end markers, counts and producers that have nothing open for these groups. It shares the arenas of `state`
+    and has no index: it can be joined to another state or converted to tables.
     """
     counts = state.counts
     groups, records = state.groups[: counts[L.GROUPS]][chosen], state.records[: counts[L.RECORDS]]
@@ -78,7 +79,7 @@ def of_groups(state: State, chosen: npt.NDArray[np.bool_]) -> State:
 
 
 def _open_for(state: State, key_rows: Int64s) -> tuple[Int64s, Int64s]:
-    """Rows of `producers` that have values pending of some keys, and of `pending` with these, linked by producer."""
+    """Rows of `producers` with pending values of the given keys, and these rows of `pending`, linked by producer."""
     pending = state.pending[: state.counts[L.PENDING]]
     row_of = places(key_rows, int(state.counts[L.KEYS])) if len(pending) else key_rows
     pending = pending[pending[:, L.PENDING_VALUES] > 0]
@@ -96,7 +97,7 @@ def _open_for(state: State, key_rows: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def without_groups(state: State) -> State:
-    """What a state has of the whole log partition: what `of_groups` leaves out, and everything that is open."""
+    """The state of the whole log partition: everything that `of_groups` leaves out, and everything that is open."""
     fresh = reserve(new_state(keys=16), rows={"producers": int(state.counts[L.PRODUCERS])}, sizes={})
     copy_rules(state, fresh)
     _absorb(fresh, state, np.zeros(state.counts[L.GROUPS], np.bool_), False)
@@ -143,7 +144,7 @@ def is_live(state: View, key: int) -> bool:
 
 @compiled
 def _absorb(left_arrays: State, right_arrays: State, chosen: Any, only_live: bool) -> None:
-    """Join what `right` has of `chosen` groups to `left`, which has space for it.
+    """Join the `chosen` groups of `right` to `left`, which has space for them.
 
     `only_live` leaves out dead keys and closed producers.
     """
@@ -220,7 +221,7 @@ def _same_key(left: View, right: View, key: int) -> int:
 
 @compiled
 def _end_transaction(left: View, right: View, producer: int) -> None:
-    """Apply the right's first marker of a producer to what the left has pending of it."""
+    """Apply a producer's first marker in the right to its pending values in the left."""
     marker = right.producers[producer, L.P_MARKER]
     row = producer_row(left, right.producers[producer, L.P_ID])
     while left.producers[row, L.P_PENDING] >= 0:
@@ -255,7 +256,7 @@ def _copy_value(left: View, target: Any, to: int, right: View, source: Any, row:
 
 @compiled
 def _join_open(left: View, right: View, producer: int, key_of: Any) -> None:
-    """Add what a producer has open in the right to what it has open in the left, of the keys that are joined."""
+    """Add a producer's open values in the right to those in the left, for the keys that are joined."""
     row = producer_row(left, right.producers[producer, L.P_ID])
     left.producers[row, L.P_CANCELLED] += right.producers[producer, L.P_CANCELLED]
     if right.producers[producer, L.P_FIRST] == L.NONE:

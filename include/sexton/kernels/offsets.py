@@ -1,8 +1,8 @@
-"""What an offset's value, its tombstone and an end marker do to the state: `coordinator.offsets`, compiled.
+"""The effect of an offset's value, its tombstone and an end marker on the state: `coordinator.offsets`, compiled.
 
-The same names as there: `remove` is Offsets.remove, `remove_stored` and `cancel_pending_of` are ScalaOffsets.remove,
-`put_pending` the pending half of Offsets.put, `end_transaction` is Offsets.end_transaction. `cancel_pending` and
-`remove_leak` hold what LeakingOffsets does (Kafka 4.0.0).
+Counterparts: `remove` is Offsets.remove, `remove_stored` and `cancel_pending_of` are ScalaOffsets.remove, `put_pending`
+is the pending half of Offsets.put, `end_transaction` is Offsets.end_transaction. `cancel_pending` and `remove_leak`
+implement LeakingOffsets (Kafka 4.0.0).
 
 Kafka: OffsetMetadataManager.replay and replayEndTransactionMarker from 4.0 on, before it
 GroupMetadataManager.doLoadGroupsAndOffsets and GroupMetadata.completePendingTxnOffsetCommit. Epochs are never compared.
@@ -100,7 +100,7 @@ def note_open(state: View, producer: int, epoch: int, log_offset: int, timestamp
 
 @compiled
 def end_transaction(state: View, producer_id: int, marker: int, log_offset: int) -> None:
-    """Apply an end marker to all that its producer has pending (Offsets.end_transaction).
+    """Apply an end marker to all pending values of its producer (Offsets.end_transaction).
 
     COMMIT stores a value unless the stored one has a higher log_offset. ABORT stores nothing.
     """

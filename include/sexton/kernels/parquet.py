@@ -14,7 +14,7 @@ def parquet_file(table: pa.Table) -> pa.Buffer:
 
 @cache
 def _empty_file(schema: pa.Schema) -> pa.Buffer:
-    """The file of a table without rows. A run writes dozens: most log partitions have no rows for most tables."""
+    """The file of a table without rows. A run writes dozens: most log partitions have no rows in most tables."""
     return _file(schema.empty_table())
 
 
@@ -25,10 +25,10 @@ def _file(table: pa.Table) -> pa.Buffer:
 
 
 def texts_of(schema: pa.Schema) -> list[str]:
-    """The columns that get dictionaries: bytes are those of one record each."""
+    """The columns that get dictionaries: string columns, but not bytes, which differ from record to record."""
     return [field.name for field in schema if not (pa.types.is_primitive(field.type) or pa.types.is_binary(field.type))]
 
 
 def cast(values: Any, kind: pa.DataType) -> Any:
-    """`values` as `kind`; themselves where they are that: Arrow takes as long to find that out as for a small cast."""
+    """`values` cast to `kind`, unchanged where they have that type: Arrow's own check takes as long as a small cast."""
     return values if values.type == kind else values.cast(kind)

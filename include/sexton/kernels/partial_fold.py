@@ -1,4 +1,4 @@
-"""`PartialFold`: the result of folding neighbouring parts of a log partition, a value that is never changed."""
+"""`PartialFold`: the immutable result of folding adjacent slices of a log partition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,17 +27,17 @@ from sexton.records.classic import GROUP_METADATA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialFold:
-    """The fold of neighbouring parts of a log partition: an element of a monoid under `fold.merge`. Do not change it.
+    """The fold of adjacent slices of a log partition: an element of a monoid under `fold.merge`. Do not change it.
 
-    `cut` is the log_offset where reading stopped for the instant asked for, None when all was read. `is_prefix`: it
-    begins where the log partition does, so nothing to its left can matter.
+    `cut` is the log_offset where reading stopped for the requested instant, None when everything was read. `is_prefix`:
+    the fold begins at the start of the log partition, so there is nothing to its left.
     """
 
     state: State
     batch_counters: Int64s
     profile: Profile
     undecodable: list[tuple[int, Undecodable]]
-    """Each with its `slow_path.log_order`; those without a row are only counted."""
+    """Undecodable records, each with its `slow_path.log_order`; records without a row are only counted."""
     cut: int | None = None
     is_prefix: bool = False
 
@@ -90,7 +90,7 @@ class PartialFold:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What was read, as `coordinator.loading.Loaded.counters`; tombstones of offsets only."""
+        """Counts of what was read, like `coordinator.loading.Loaded.counters`; tombstones of offsets only."""
         counts, batch_counters = self.state.counts, self.batch_counters
         return {
             "bytes": int(batch_counters[L.READ_BYTES]),
@@ -115,7 +115,7 @@ class PartialFold:
 
     @property
     def format_batches(self) -> tuple[int, int]:
-        """How many batches were of record format 0, and how many of format 1."""
+        """Number of batches in record format 0 and in format 1."""
         return int(self.batch_counters[L.READ_MAGIC_0]), int(self.batch_counters[L.READ_MAGIC_1])
 
     @property
@@ -139,11 +139,12 @@ class PartialFold:
         return {(int(at) ^ 0x8000) - 0x8000: int(seen[at]) for at in np.flatnonzero(seen)}
 
     def group_ids(self, *, limit: int | None) -> list[str]:
-        """Ids of the first `limit` groups that an offset value or a group record made (None: all), as they appeared."""
+        """Ids of the first `limit` groups with an offset value or a group record (None: all), in order of
+        appearance."""
         return self._ids(self._made_groups()[:limit])
 
     def misplaced(self, log_partition: int, partition_count: int) -> dict[str, int]:
-        """Those of `group_ids` that hash to another log partition, with that."""
+        """The groups in `group_ids` that hash to another log partition, with that log partition."""
         groups = self._made_groups()
         homes = np.empty(len(groups), np.int64)
         place(self.state.key_bytes, groups, partition_count, homes)
@@ -163,7 +164,7 @@ class PartialFold:
         return ids
 
     def as_kept_by_broker(self) -> "PartialFold":
-        """The fold of a whole log as a broker has it once it has started: empty where it ends below log_offset 0."""
+        """The fold of a whole log as a broker has it after its start: empty where the log ends below log_offset 0."""
         if self.cut is not None or self.next_log_offset >= 0:
             return self
         nothing = PartialFold.empty(profile=self.profile, is_prefix=self.is_prefix)
@@ -179,16 +180,17 @@ class PartialFold:
         return cls._restored(files.unpack(data), is_indexed=is_indexed)
 
     def write_parquet(self, folder: Folder) -> dict[str, str]:
-        """Write the fold as a checkpoint: one Parquet file a table that has rows. The SHA-256 of each by its name.
+        """Write the fold as a checkpoint: one Parquet file for each table that has rows. Returns the SHA-256 of each by
+        name.
 
-        A fold that begins where the log does is written in canonical form: the same log gives the same bytes, however
-        it was cut.
+        A fold that begins at the start of the log is written in canonical form: the same log gives the same bytes,
+        however it was split.
         """
         return files.write_parquet(self._tables(canonical(self.state) if self.is_prefix else self.state), folder)
 
     @classmethod
     def read_parquet(cls, folder: Folder, *, without_groups: bool = False) -> "PartialFold":
-        """The fold that `write_parquet` wrote, or that without its groups.
+        """The fold that `write_parquet` wrote, with or without its groups.
 
         DamagedFold, with the name of the file, for anything else.
         """

@@ -128,7 +128,7 @@ def remove_leak(state: View, group: int, producer: int) -> None:
 
 @compiled
 def relink_leaks(state: View) -> None:
-    """Turn rows that were restored as LEAKED, but linked as values, into traces; of each group and producer one."""
+    """Convert rows that were restored as LEAKED but linked as values into traces, one per group and producer."""
     pending = state.pending
     for row in range(state.counts[L.PENDING]):
         if pending[row, L.PENDING_VALUES] == L.LEAKED:

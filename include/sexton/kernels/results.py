@@ -32,7 +32,7 @@ from sexton.tables import TABLES
 
 
 def _schema(table: str, *without: str) -> pa.Schema:
-    """The columns of a table of `sexton.tables`, in its order, but for the run's, those of admin snapshots and some
+    """The columns of a table of `sexton.tables`, in its order, without run columns, admin snapshot columns and a few
     others."""
     columns = (column for column in TABLES[table].columns if column.known_from != "admin_snapshots")
     return pa.schema([column.field for column in columns if column.name not in without])
@@ -58,9 +58,9 @@ TOMBSTONE_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedFold:
-    """What one bucket of a log partition gives (kernels.buckets).
+    """The result of one bucket of a log partition (kernels.buckets).
 
-    `tables` are rows of its groups, complete; `stats`, `transactions`, `undecodable` and `unexpected_unloads` go into
+    `tables` are complete rows of its groups; `stats`, `transactions`, `undecodable` and `unexpected_unloads` go into
     the tables of the log partition (`join`).
     """
 
@@ -79,7 +79,7 @@ def finish(
     held_elsewhere: Collection[str] = frozenset(),
     endless: Endless | None = None,
 ) -> dict[str, pa.Table]:
-    """The rows of one log partition for every table of group state, by table; `fold` is that of the whole of it.
+    """The rows of one log partition for every table of group state, by table; `fold` covers the whole log partition.
 
     The parameters are those of `finish_bucket` and `join`.
     """
@@ -97,7 +97,7 @@ def finish_bucket(
     held_elsewhere: Collection[str] = frozenset(),
     is_first: bool = True,
 ) -> FinishedFold:
-    """What one bucket of a log partition gives; `is_first`: it is the first one, or the only one.
+    """The result of one bucket of a log partition; `is_first`: it is the first bucket, or the only one.
 
     A coordinator with one cache (Profile.one_cache) serves misplaced groups, except those `held_elsewhere`: there it
     serves the copy of another log partition. Without `partition_count` no group is known to be misplaced, and it is
@@ -143,10 +143,10 @@ def finish_bucket(
 
 
 def join(buckets: Sequence[FinishedFold], *, log_partition: int, endless: Endless | None = None) -> dict[str, pa.Table]:
-    """The tables of a log partition that are not of single groups, from its buckets by group id.
+    """The tables of a log partition whose rows do not belong to single groups, joined from its buckets by group id.
 
-    `endless` is where an older coordinator's load stays (kernels.endless_load.endless_of). `unexpected_unloads` are
-    the groups over which an older coordinator's load logs an error.
+    `endless` is the batch at which an older coordinator's load never ends (kernels.endless_load.endless_of).
+    `unexpected_unloads` are the groups over which an older coordinator's load logs an error.
     """
     profile = load_profile([each.stats for each in buckets], log_partition=log_partition, endless=endless)
     is_loaded = profile["load_outcome"][0].as_py() == LOADED
@@ -162,7 +162,7 @@ def join(buckets: Sequence[FinishedFold], *, log_partition: int, endless: Endles
 
 
 def _joined_transactions(buckets: Sequence[FinishedFold]) -> pa.Table:
-    """Open transactions by producer id: of each its groups in all buckets, from its first record to its last."""
+    """Open transactions by producer id, each with its groups in all buckets and its first and last record."""
     if len(buckets) == 1:
         return buckets[0].transactions
     by_producer: dict[int, dict[str, Any]] = {}
@@ -185,7 +185,7 @@ def _of_log_partition(table: pa.Table, log_partition: int) -> pa.Table:
 
 
 def _in_log_order(rows: UndecodableRows) -> UndecodableRows:
-    """The first rows, in the order of the log."""
+    """The first rows in log order."""
     kept: UndecodableRows = []
     for place, row in sorted(rows, key=lambda item: item[0]):
         keep_undecodable(kept, place, row)
@@ -193,9 +193,9 @@ def _in_log_order(rows: UndecodableRows) -> UndecodableRows:
 
 
 def _unexpected_unloads(tables: dict[str, pa.Table], replay: GroupRecords, found: SortedRows) -> list[str]:
-    """Groups that a load finds active although their last record removes them, which it checks at its end.
+    """Groups that are active at the end of a load although their last record removes them.
 
-    Only groups without an offset that a client can fetch are checked; up to 0.10.1 all are.
+    A coordinator checks only groups without an offset that a client can fetch; up to 0.10.1 it checks all.
     """
     profile = replay.profile
     removed = [name for name in replay.removed_classic() if found.group_exists[replay.rows_of[name]]]
@@ -216,7 +216,7 @@ def _tombstone_rows(group: Group) -> list[dict[str, Any]]:
 
 
 def _offsets_table(state: State, rows: Int64s) -> pa.Table:
-    """Committed offsets of some rows of `keys`."""
+    """Committed offsets for the given rows of `keys`."""
     values = state.keys.take(rows, axis=0)
     return _offset_rows(state, values, values, log_offset=L.LOG_OFFSET, producer_ids=values[:, L.PRODUCER_ID])
 
@@ -228,7 +228,7 @@ def _reasons(found: SortedRows) -> pa.Array:
 
 
 def _pending_table(state: State, rows: Int64s) -> pa.Table:
-    """Pending offsets of some rows of `pending`."""
+    """Pending offsets for the given rows of `pending`."""
     values = state.pending.take(rows, axis=0)
     producer_ids = state.producers[values[:, L.PENDING_PRODUCER], L.P_ID]
     return _offset_rows(
@@ -237,7 +237,7 @@ def _pending_table(state: State, rows: Int64s) -> pa.Table:
 
 
 def _offset_rows(state: State, keys: Int64s, values: Int64s, *, log_offset: int, producer_ids: Int64s) -> pa.Table:
-    """The offset that each row of `values` holds of a row of `keys`; its log_offset is in the column `log_offset`."""
+    """The offsets in `values` for the matching rows of `keys`; the log_offset is in the column `log_offset`."""
     if not len(keys):
         return _OFFSET_SCHEMA.empty_table()
     numbers = {
@@ -263,7 +263,7 @@ def _named(state: State, keys: Int64s) -> dict[str, pa.Array]:
 
 
 def _groups_table(state: State, replay: GroupRecords, found: SortedRows) -> pa.Table:
-    """Groups by id: those with group records as replayed, all others as simple groups."""
+    """Groups by id: replayed groups that have group records, and simple groups for all others."""
     own = {row: replay.groups.by_id[name] for name, row in replay.rows_of.items() if name in replay.groups.by_id}
     rows = np.flatnonzero(found.group_exists)
     simple = rows[~np.isin(rows, list(own))] if own else rows

@@ -1,8 +1,8 @@
-"""Records that the compiled loop did not take, read by `log.batch` and decoded by `coordinator.decoding`.
+"""Records that the compiled loop did not accept, read by `log.batch` and decoded by `coordinator.decoding`.
 
-The loop stops before the first record that it is not sure of. The rest of that batch comes here: good records go back
-to the loop, each as a batch of one record, and the others become rows of undecodable_records with the plain reader's
-reason.
+The loop stops before the first record that it cannot read with certainty. The rest of that batch is read here: good
+records go back to the loop, each as a batch of one record, and the others become rows of undecodable_records with the
+plain reader's reason.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,8 @@ UndecodableRows = list[tuple[int, Undecodable]]
 def keep_undecodable(found: UndecodableRows, where: int, row: Undecodable) -> bool:
     """Append a row; False beyond the limit, where it is only counted.
 
-    It comes after those found before, also where a batch with more records than its header says reaches into the next.
+    It comes after the earlier rows, also where a batch with more records than its header says reaches into the next
+    one.
     """
     if not decoding.is_kept(row, (other for _, other in found), count=len(found)):
         return False
@@ -43,7 +44,7 @@ def keep_undecodable(found: UndecodableRows, where: int, row: Undecodable) -> bo
 
 
 def log_order(log_offset: int) -> int:
-    """The order of a record among what was found in the log."""
+    """Sort order of a record among the undecodable records and damaged bytes of the log."""
     return 2 * log_offset
 
 
@@ -54,7 +55,7 @@ def log_order_before(log_offset: int) -> int:
 
 @dataclass(slots=True)
 class SlowPart:
-    """What the plain reader made of the rest of a batch, or of part of it."""
+    """The plain reader's result for the rest of a batch, or for a slice of it."""
 
     profile: Profile
     undecodable: UndecodableRows = field(default_factory=list)
@@ -126,7 +127,7 @@ def read_slowly(batch: Batch, *, folded: int, cap_bytes: int, profile: Profile) 
 
 
 def _replay_marker(found: SlowPart, batch: Batch, record: Record, *, is_first: bool) -> bool:
-    """Take a control record or report it; whether it is bad."""
+    """Accept a control record or report it; returns whether it is bad."""
     if not (is_first or found.profile.pending_rule is PendingRule.WITH_PRODUCER_ID):
         found.unfolded_records += 1
         return False
@@ -147,7 +148,7 @@ def _replay_marker(found: SlowPart, batch: Batch, record: Record, *, is_first: b
 
 
 def _replay_record(found: SlowPart, batch: Batch, record: Record) -> bool:
-    """Take a record or report it; whether it is a bad one that counts."""
+    """Accept a record or report it; returns whether it is a bad record that counts."""
     judged = decoding.decode(record, base_offset=batch.base_offset, profile=found.profile)
     if isinstance(judged, Undecodable):
         found.undecodable.append((log_order(record.log_offset), judged))

@@ -32,7 +32,7 @@ class SortedRows:
     is_removed: Mask
     """For each row of `unreachable`: whether its group is gone."""
     is_shared: Mask
-    """For each row of `unreachable`: whether its group is a share group; what is neither is misplaced, or may be."""
+    """For each row of `unreachable`: whether its group is a share group. Other rows are misplaced, or may be."""
     pending: Int64s
     """Rows of `pending`."""
     group_exists: Mask
@@ -97,7 +97,7 @@ def sort_rows(
 
 
 def _share_groups(replay: GroupRecords, count: int) -> Mask:
-    """Which of `count` rows of groups are share groups."""
+    """For each of `count` rows of groups, whether it is a share group."""
     found = np.zeros(count, bool)
     rows = (row for name, row in replay.rows_of.items() if isinstance(replay.groups.by_id.get(name), ShareGroup))
     found[list(rows)] = True
@@ -105,14 +105,14 @@ def _share_groups(replay: GroupRecords, count: int) -> Mask:
 
 
 def _is_away(state: State, is_misplaced: Mask, profile: Profile, held_elsewhere: Collection[str]) -> Mask:
-    """Groups that clients look up in another log partition."""
+    """Groups that clients find in another log partition."""
     if not profile.one_cache:
         return is_misplaced
     return is_misplaced & _are_in(state, np.flatnonzero(is_misplaced), held_elsewhere)
 
 
 def _are_in(state: State, rows: Int64s, group_ids: Collection[str]) -> Mask:
-    """Which groups, of some rows, are among `group_ids`."""
+    """For each row of a group, whether its id is among `group_ids`."""
     found = np.zeros(state.counts[L.GROUPS], bool)
     if group_ids:
         found[rows] = [cols.group_name(state, row) in group_ids for row in rows.tolist()]
@@ -148,7 +148,7 @@ def _by_key(state: State, rows: Int64s) -> Int64s:
 
 
 def _ranks(names: pa.Array) -> Int64s:
-    """The rank of each of some distinct names."""
+    """The rank of each distinct name."""
     return cols.places(np.asarray(pc.sort_indices(names)), len(names))
 
 

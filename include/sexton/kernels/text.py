@@ -38,7 +38,7 @@ def _bad_second(lead: int, second: int) -> bool:
 
 @compiled
 def _step(data: Any, pos: int, end: int) -> tuple[int, bool]:
-    """How many bytes from `pos` make one character, and whether they are malformed and read as one U+FFFD."""
+    """The number of bytes from `pos` that make one character, and whether they are malformed and read as one U+FFFD."""
     lead = data[pos]
     left = end - pos
     if lead < 0x80:

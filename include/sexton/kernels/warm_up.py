@@ -1,4 +1,4 @@
-"""Compiles the kernels ahead of time, once for each deployment, so that no job has to."""
+"""Compiles the kernels ahead of time, once per deployment, so that jobs need not."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,8 +1,8 @@
 """The changes of a log partition between two cuts, compiled; equal to `coordinator.changes.replay`.
 
-The fold goes on from the one at the start of the interval. Before each write of offset tombstones it stops and looks at
-the state (state_view): only batches with such tombstones are read record by record. What was set comes at the end, from
-the rows of both folds (value_changes). The cost is that of folding the interval, plus the keys, plus the tombstones.
+The fold continues from the start of the interval. Before each write of offset tombstones it stops and reads the state
+(state_view); only batches with such tombstones are read record by record. Values that were set are added at the end,
+from the rows of both folds (value_changes). The cost is folding the interval, plus the keys, plus the tombstones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -77,7 +77,7 @@ def changes_between(
 
 @dataclass(slots=True)
 class _Held:
-    """Tombstones of the write that has begun, not folded yet: batches of one record each."""
+    """Tombstones of the current write that are not folded yet, as batches of one record each."""
 
     removals: list[TombstoneRecord] = field(default_factory=list)
     runs: list[tuple[Int64s, Bytes]] = field(default_factory=list)
@@ -117,7 +117,7 @@ class _Changer(FoldBuilder):
         return True
 
     def _span(self, data: Bytes, frames: Int64s) -> tuple[int, int]:
-        """The frames from the first batch of the interval to its last, with the damage between them."""
+        """The frames from the first to the last batch of the interval, including damaged bytes between them."""
         at = np.flatnonzero(is_batch(frames))
         base_offsets = batch_headers(data, frames).base_offset
         inside = at[base_offsets >= self.first]
@@ -197,7 +197,7 @@ class _Changer(FoldBuilder):
         is_whole: bool,
         is_transactional: bool,
     ) -> None:
-        """Fold records, one row each, except those of a write that may go on."""
+        """Fold records, one row each, except records of a write that may continue."""
         log_offsets = table[:, L.B_BASE_OFFSET].tolist()
         at = 0
         while at < len(log_offsets):
@@ -233,7 +233,7 @@ class _Changer(FoldBuilder):
         self.held.removals.append(removal)
 
     def flush(self) -> None:
-        """Judge the write that is held, and fold it."""
+        """Judge the pending write, and fold it."""
         held, self.held = self.held, _Held()
         if not held.removals:
             return

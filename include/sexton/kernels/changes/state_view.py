@@ -30,11 +30,11 @@ from sexton.records import kafka_uuid
 _LOW_64 = (1 << 64) - 1
 _SIZE_BITS = 32
 _INDEXED_AGAIN = 1 << 14
-"""Keys that may come without an index before all are indexed again."""
+"""How many keys may be added without an index before all keys are indexed again."""
 
 
 class StateView:
-    """`StateBefore` over a fold. Set `state` before each question: folding may have replaced its arrays."""
+    """`StateBefore` over a fold. Set `state` before each query: folding may have replaced its arrays."""
 
     def __init__(self, profile: Profile, state: State) -> None:
         self.state = state
@@ -82,7 +82,8 @@ class StateView:
             yield group_name(self.state, int(self.state.keys[row, L.KEY_GROUP])), partition, _topic_id(high, low)
 
     def _pending_keys(self, group_id: str, *, of_values: bool) -> list[int]:
-        """Rows of `keys` that wait for a marker; with `of_values` alone those that have a value to store."""
+        """Rows of `keys` that wait for a marker; with `of_values` without leaked transactions, which have no value to
+        store."""
         group = find_group(self.state, group_id)
         pending = self.state.pending[: self.state.counts[L.PENDING]]
         counts = pending[:, L.PENDING_VALUES]
@@ -103,7 +104,7 @@ def _find_group(arrays: State, name: Any, size: int) -> int:
 
 @compiled
 def _is_of_topic(arrays: State, topic: Any) -> Any:
-    """Which keys have a stored value and are of the topic."""
+    """For each key, whether it has a stored value and belongs to the topic."""
     state, data = view_of(arrays), pointer(topic)
     size = len(topic)
     found = np.zeros(state.counts[L.KEYS], np.bool_)
@@ -144,7 +145,7 @@ def _topic_id(high: int, low: int) -> str | None:
 
 
 class _KeysByGroup:
-    """Rows of `keys` by group: sorted once, and again after many more have come."""
+    """Rows of `keys` by group, sorted once, and again after many new keys."""
 
     def __init__(self) -> None:
         self._order: Int64s = np.zeros(0, np.int64)

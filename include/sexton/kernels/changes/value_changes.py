@@ -69,7 +69,7 @@ def set_rows(start: State | None, end: State, gone: Sequence[int], known: Change
 
 
 def _with_restored(table: pa.Table, known: ChangeEvidence) -> pa.Table:
-    """The rows, those that a restore wrote marked."""
+    """The rows, with commits by a restore marked."""
     keys = zip(*(table[name].to_pylist() for name in ("group_id", "topic", "partition")), strict=True)
     stamps = table["timestamp_ms"].to_pylist()
     acts = [action_at(known.restored.get(key, ()), at_ms) for key, at_ms in zip(keys, stamps, strict=True)]

@@ -1,1 +1,1 @@
-"""A fold as tables: made (tables), written and read as bytes (files), checked (checks) and put back (restore)."""
+"""Checkpoints: a fold as tables (tables), as files (files), validated (checks) and rebuilt (restore)."""

@@ -1,10 +1,10 @@
-"""Checks the tables of a fold before compiled code reads them: that code checks no index and no length.
+"""Validates the tables of a fold before compiled code reads them: that code checks no index and no length.
 
-Whoever may write to an archive can change a checkpoint and its hashes. Checked here, for whole columns: names, types,
-row counts, NULL, ranges, and the offsets of texts within their columns. `restore` refuses duplicates (of a key, a
+Anyone who may write to an archive can change a checkpoint and its hashes. Whole columns are checked here: names, types,
+row counts, NULL, ranges, and the offsets of strings within their columns. `restore` refuses duplicates (of a key, a
 group, a producer), because it fills the hash tables anyway.
 
-Not here: whether the values are those of the log. Only a full replay shows that (maintenance.check_checkpoint).
+Not here: whether the values match the log. Only a full replay shows that (maintenance.check_checkpoint).
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ _NEVER_NULL: Mapping[str, frozenset[str]] = {
     "counters": frozenset({"name"}),
     "profile": frozenset({"profile"}),
 }
-"""Other numbers are NULL for "none"; some fields of a record may hold that number as well."""
+"""In other columns NULL means "none"; here a record may contain that number as well."""
 _INDEXES = {("pending", "key"): "keys", ("group_records", "group"): "groups"}
 _LOG_OFFSETS: Mapping[str, tuple[str, ...]] = {
     "keys": ("log_offset", "last_tombstone_log_offset"),
@@ -57,7 +57,7 @@ _NAMES = {"keys": ("group_id", "topic"), "groups": ("group_id",)}
 
 
 def check_tables(tables: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]) -> None:
-    """DamagedFold, with the name of the table, unless `tables` are of these schemas and can be those of a fold."""
+    """DamagedFold, naming the table, unless `tables` have these schemas and can belong to a fold."""
     if unknown := sorted(tables.keys() ^ schemas.keys()):
         raise DamagedFold("unknown or missing table", where=unknown[0])
     for name, table in tables.items():
@@ -74,9 +74,9 @@ def check_tables(tables: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema
 
 
 def check_log_offsets(tables: Mapping[str, pa.Table], counters: npt.NDArray[np.int64]) -> None:
-    """DamagedFold unless every log_offset lies where the log was read.
+    """DamagedFold unless every log_offset is in the range of the log that was read.
 
-    Damaged batches and those of old formats may carry any offset: with one of these nothing is checked.
+    Damaged batches and batches of old formats may carry any offset: where there is one, nothing is checked.
     """
     if tables["undecodable"].num_rows or counters[[L.READ_LEFT_OUT, L.READ_MAGIC_0, L.READ_MAGIC_1]].any():
         return

@@ -12,15 +12,15 @@ from sexton.kernels.checkpoint.tables import Tables, no_rows
 from sexton.kernels.parquet import parquet_file
 
 NOT_OF_GROUPS = frozenset({"producers", "undecodable", "counters", "profile"})
-"""Tables whose rows are of the whole log partition."""
+"""Tables whose rows belong to the whole log partition, not to groups."""
 _UNREADABLE = (
     pa.ArrowException, OSError, StopIteration, EOFError, TypeError, ValueError, AttributeError, LookupError,
 )  # fmt: skip
-"""What pyarrow raises over bytes that are not what they should be."""
+"""Exceptions of pyarrow for malformed bytes."""
 
 
 def pack(tables: Tables) -> bytes:
-    """Tables as one Arrow IPC stream: a row with the stream of each."""
+    """Tables as one Arrow IPC stream: one row with a nested stream for each table."""
     streams = {}
     for name, table in tables.items():
         sink = pa.BufferOutputStream()

@@ -50,7 +50,7 @@ from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 _Number = TypeVar("_Number", np.int64, np.uint8)
 
 _SLACK_ROWS, _SLACK_BYTES = 256, 1 << 16
-"""Space of a restored fold for what is folded onto it, before it first grows."""
+"""Spare space of a restored fold before it first grows."""
 _FILLED_ROWS = 4_096
 
 
@@ -60,8 +60,9 @@ def from_tables(
     """The state, batch counters, profile, undecodable records and marks that `to_tables` wrote.
 
     The state has space for a few more rows. Without the index of its keys (`is_indexed`) it can only be joined to
-    another one, and whether a key is there twice is not seen.
-    DamagedFold, with the name of the table, for anything that `to_tables` does not make: nothing is used unchecked.
+    another state, and duplicate keys are not detected.
+
+    DamagedFold, with the name of the table, for anything that `to_tables` does not write: nothing is used unchecked.
     """
     check_tables(tables, {name: table.schema for name, table in no_rows().items()})
     tables = {name: table.combine_chunks() for name, table in tables.items()}
@@ -142,7 +143,8 @@ def _profile_in(table: pa.Table) -> Profile:
 
 
 def _counters_in(table: pa.Table) -> tuple[Int64s, dict[int, int], dict[int, int], dict[str, int | None]]:
-    """The batch counters, numbers by their index in `counts`, the count of each unknown type, and the other marks."""
+    """The batch counters, the numbers by their index in `counts`, the count of each unknown record type, and the other
+    marks."""
     counters: dict[str, int | None] = dict(zip(*(table[name].to_pylist() for name in ("name", "number")), strict=True))
     try:
         batch_counters = np.array([counters.pop(f"batch_counter_{at}") for at in range(L.READ_COUNTERS)], np.int64)
@@ -304,8 +306,8 @@ def _restore_pending(arrays: State, keys: Any, producer_ids: Any, value_counts: 
 
 @compiled
 def _misfit_record(arrays: State, group_types: Any) -> int:
-    """The first group record whose type is not one of a group (`rules.group_types_of`), or whose key names a group
-    other than that of its row; else -1."""
+    """The first group record whose type is not a group's (`rules.group_types_of`) or whose key names another group than
+    its row; else -1."""
     state = view_of(arrays)
     data = state.record_bytes
     for row in range(state.counts[L.RECORDS]):

@@ -1,4 +1,4 @@
-"""What the tables of a fold are, and how they are made: a checkpoint outside of memory.
+"""The tables of a checkpoint, and how they are made from a fold.
 
     keys           one row per (group_id, topic, partition): stored value and last tombstone
     pending        the newest pending value of a producer and key; `key` is the row of `keys`
@@ -101,7 +101,7 @@ def to_tables(
     undecodable: list[tuple[int, Undecodable]],
     **marks: int | None,
 ) -> Tables:
-    """The tables of a fold; `marks` are further numbers to keep with the counters."""
+    """The tables of a fold; `marks` are additional numbers to store with the counters."""
     counts = state.counts
     keys = state.keys[: counts[L.KEYS]]
     pending = state.pending[: counts[L.PENDING]]
@@ -169,6 +169,6 @@ def _group_records(state: State) -> pa.Table:
 
 @cache
 def no_rows() -> Tables:
-    """The tables of an empty fold, without a row: what a table that was not written holds."""
+    """The tables of an empty fold, without rows: the content of a table that was not written."""
     tables = to_tables(new_state_of(NEWEST, keys=16), np.zeros(L.READ_COUNTERS, np.int64), NEWEST, [])
     return {name: table.slice(0, 0) for name, table in tables.items()}

@@ -1,9 +1,9 @@
 """LZ4 frames as Kafka's brokers and Java clients write them, decompressed by compiled code.
 
 It takes one frame as Lz4BlockOutputStream makes it, with nothing after it: independent blocks of up to 64 KB, no
-content size, no checksum except the header's. It refuses whatever the LZ4 library might refuse, also by the rules for
-the end of a block, so whatever it takes is what the library makes of it. The rest is FALLBACK: `log.codec` reads it by
-the library, which names the reason.
+content size, no checksum except the header's. It refuses whatever the LZ4 library might refuse, including blocks that
+break the rules for the end of a block, so its output always equals the library's. The rest is FALLBACK: `log.codec`
+reads it with the library, which names the reason.
 
 Follows lz4_Frame_format.md and lz4_Block_format.md. No byte outside the given spans is read or written.
 """
@@ -19,10 +19,10 @@ from sexton.jit.compiled import compiled
 from sexton.jit.memory import be32, copy_bytes, little
 
 NO_ROOM, FALLBACK = -1, -2
-"""What is returned instead of an end: the output does not fit; a reader has to look at the input."""
+"""Return values instead of an end: the output does not fit; the library has to read the input."""
 
 WIDE_BYTES = 16
-"""Short copies move so many bytes at once where there is space."""
+"""Short copies move this many bytes at once where there is space."""
 
 _MAGIC, _FLAGS, _BLOCK_SIZE, _HEADER_CHECKSUM = 0x04224D18, 0x60, 0x40, 0x82
 _HEADER_BYTES = 7
@@ -119,7 +119,7 @@ def _inflate_block(data: Any, pos: int, end: int, out: Any, at: int, limit: int)
 
 @compiled
 def _long(data: Any, pos: int, end: int, size: int) -> tuple[int, int]:
-    """A length that goes on in further bytes, and the position after it, past `end` where it is cut off."""
+    """A length that continues in further bytes, and the position after it; past `end` where the length is truncated."""
     while pos < end:
         byte = np.int64(data[pos])
         pos += 1

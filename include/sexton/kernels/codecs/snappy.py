@@ -1,8 +1,8 @@
 """Snappy in the framing of xerial's snappy-java, which Java clients and brokers write, decompressed by compiled code.
 
 It takes one stream of version 1 whose blocks are exactly what their headers say. Anything else is FALLBACK: `log.codec`
-reads it by the Snappy library, which names the reason. Follows Snappy's format_description.txt. No byte
-outside the given spans is read or written.
+reads it with the Snappy library, which names the reason. Follows Snappy's format_description.txt. No byte outside the
+given spans is read or written.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -101,7 +101,7 @@ def _inflated_size(data: Any, pos: int, end: int) -> tuple[int, int]:
 
 @compiled
 def _literal_size(data: Any, pos: int, end: int, short: int) -> tuple[int, int]:
-    """Bytes of a literal and the position where they begin, past `end` where its size is cut off."""
+    """Bytes of a literal and the position where they begin, past `end` where its size is truncated."""
     if short < _SHORT_LITERALS:
         return short + 1, pos
     more = short - _SHORT_LITERALS + 1

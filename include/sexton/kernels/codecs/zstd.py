@@ -1,12 +1,12 @@
 """zstd frames of many batches, decompressed by the library in one call.
 
-A call for each small batch spends nearly all of its time on setting up the decoder. Concatenated frames come out as
-their contents one after another, but frames need not say how much they hold. So each batch is followed by a frame that
-holds a seal. At least as many seals come out as went in; if exactly as many are found, they are those. (No beginning of
-the seal is also an end of it, so no seal can begin within another.)
+A call for each small batch spends nearly all of its time on setting up the decoder. Concatenated frames decompress to
+their concatenated contents, but frames need not declare their content size. So each batch is followed by a frame that
+contains a seal. The output has at least as many seals as the input; if it has exactly as many, they mark the ends of
+the batches. (No prefix of the seal is also its suffix, so no seal can begin within another.)
 
 Only batches that are plainly one frame are joined. When a call fails, none of its batches is taken: `inflate` tries
-fewer, and at last `log.codec` a single one, which names the reason. Frames follow RFC 8878, section 3.1.1.
+fewer, and finally `log.codec` a single batch, which names the reason. Frames follow RFC 8878, section 3.1.1.
 """
 
 # What numba compiles has sized integers where the annotations say int and bool.
@@ -27,7 +27,7 @@ from sexton.log.entry import CODEC_MASK
 MAX_WINDOW_BYTES = 4 << 20
 """Frames with a larger window are left to `log.codec`, which counts the window."""
 JOINED_BYTES = 512 << 10
-"""Compressed bytes that are joined at most: such frames hold some 10 times as much."""
+"""Limit of compressed bytes that are joined: such frames decompress to about 10 times as much."""
 
 _ZSTD = codec.ZSTD
 _FRAME_MAGIC = 0xFD2FB528
@@ -129,7 +129,7 @@ def _after_blocks(data: Any, pos: int, end: int) -> int:
 
 @compiled
 def _split(contents: Any, size: int, batch_rows: Any, packed: Any, cap_bytes: int) -> bool:
-    """Write to the rows where their records are in `contents`; False, with no row changed, when that is not certain."""
+    """Write to the rows where their records are in `contents`; False, with no row changed, when that is ambiguous."""
     data, batches = pointer(contents), batches_of(batch_rows)
     seal = pointer(_SEAL)
     low, high = word64(seal, 0), word64(seal, 8)

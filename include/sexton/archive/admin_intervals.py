@@ -1,5 +1,5 @@
-"""What a series of admin snapshots says together, up to one of them: in which interval each offset was last committed,
-each group emptied.
+"""Intervals from a series of admin snapshots, up to one of them: when each offset was last committed, and when each
+group became Empty.
 
 An admin snapshot shows a value, not when it was committed. The admin snapshot before, which showed another value or
 none, bounds that from below; from above the first admin snapshot that showed it, as far as nothing can have committed
@@ -17,7 +17,7 @@ what was committed after them shows at the next admin snapshot. What leaves no t
 left between two admin snapshots and changed no offset that is there at the second one, and an administrator who
 committed the same value again. Both make an offset expire later than the upper bound says.
 
-All instants are by the clock of who looked.
+All instants are by the clock of the client that took the snapshot.
 """
 
 from dataclasses import dataclass
@@ -40,12 +40,13 @@ _Value = TypeVar("_Value", bound=np.generic)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedSnapshots:
-    """An admin snapshot with what the earlier ones add: its tables, `groups` with empty_after_ms and empty_by_ms (NULL
-    unless it is Empty), `offsets` with commit_after_ms and commit_by_ms. An `after` is NULL where no admin snapshot is
-    early enough.
+    """An admin snapshot merged with the earlier ones.
 
-    `earlier` counts the admin snapshots before it, `longest_gap_ms` is the longest time between two of them that were
-    compared."""
+    `groups` have empty_after_ms and empty_by_ms (NULL unless the group is Empty), `offsets` have commit_after_ms and
+    commit_by_ms. An `after` is NULL where no admin snapshot is early enough.
+
+    `earlier` counts the admin snapshots before it; `longest_gap_ms` is the longest time between two compared snapshots.
+    """
 
     snapshot: AdminSnapshot
     groups: pa.Table
@@ -87,7 +88,8 @@ class _Bounds:
         self._empty_by = _int64(self._groups["answered_ms"])
         self._open_groups = self._is_empty.copy()
         self._is_frozen = np.zeros(groups.num_rows, bool)
-        """Groups that were active after the admin snapshots that are still to come: their upper bound stays."""
+        """Groups that were active after the admin snapshots that are still to be compared: their upper bound is
+        final."""
         seen = _int64(self._groups["offsets_answered_ms"])
         self._seen = seen[self._group_of] if offsets.num_rows else np.zeros(0, np.int64)
         self._commit_after = np.full(offsets.num_rows, _UNKNOWN, np.int64)
@@ -101,11 +103,11 @@ class _Bounds:
         return bool(self._open.any() or self._open_groups.any())
 
     def compare(self, snapshot: AdminSnapshot, groups: pa.Table, offsets: pa.Table) -> None:
-        """Take an earlier admin snapshot than all before."""
+        """Compare with an admin snapshot that is earlier than all before."""
         groups = groups.combine_chunks()
         at = _index(self._group_ids, groups["group_id"])
         is_there = at >= 0
-        # One that a whole admin snapshot does not list was made later; of any other admin snapshot nothing follows.
+        # A group that a complete admin snapshot does not list was created later; an incomplete one proves nothing.
         is_new = ~is_there & snapshot.is_whole
         is_answered = is_there & _taken(_mask(pc.is_valid(groups["offsets_answered_ms"])), at)
         is_answered &= _taken(_mask(pc.is_null(groups["offsets_error"])), at)
@@ -139,7 +141,7 @@ class _Bounds:
         group_is_answered: _Mask,
         group_is_new: _Mask,
     ) -> None:
-        """Bound the open offsets."""
+        """Bound the offsets that are still open."""
         rows = np.flatnonzero(self._open)
         if not len(rows):
             return
@@ -158,8 +160,11 @@ class _Bounds:
         self._open[rows[differs | made_later]] = False
 
     def _committed_since(self, snapshot: AdminSnapshot, offsets: pa.Table, is_answered: _Mask) -> tuple[_Mask, _Mask]:
-        """The open groups with an offset that the next admin snapshot shows and this one does not, or with another
-        value; and those of which this admin snapshot does not answer about an offset."""
+        """Open groups with a commit between this admin snapshot and the next one: an offset is new or has another value
+        there.
+
+        Also the groups with an offset about which this admin snapshot has no answer.
+        """
         changed = np.zeros(len(self._group_ids), bool)
         wanted = self._open_groups & ~self._is_frozen
         of_group = _index(self._next["group_id"], self._group_ids)
@@ -202,9 +207,9 @@ def _is_seen(snapshot: AdminSnapshot, topics: pa.ChunkedArray) -> _Mask:
 
 
 def _values(mine: pa.Table, theirs: pa.Table) -> tuple[_Mask, _Mask]:
-    """Which of some offsets another admin snapshot has, and which with the same value."""
+    """Which of the offsets another admin snapshot has, and which with the same value."""
     if mine.num_rows == theirs.num_rows and all(mine[name].equals(theirs[name]) for name in KEY):
-        is_same = np.ones(mine.num_rows, bool)  # as most are: a join is not needed
+        is_same = np.ones(mine.num_rows, bool)  # most offsets are unchanged: no join is needed
         for name in VALUE:
             is_same &= _equal(mine[name], theirs[name])
         return np.ones(mine.num_rows, bool), is_same
@@ -223,12 +228,12 @@ def _values(mine: pa.Table, theirs: pa.Table) -> tuple[_Mask, _Mask]:
 
 
 def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray | pa.Array) -> _Mask:
-    """Whether values are equal, two that are NULL as well."""
+    """Whether values are equal; two NULLs are equal."""
     return _mask(pc.equal(one, other)) | (_mask(pc.is_null(one)) & _mask(pc.is_null(other)))
 
 
 def _index(needles: pa.ChunkedArray | pa.Array, values: pa.ChunkedArray | pa.Array) -> _Numbers:
-    """For each needle its place among the values, -1 for none."""
+    """The index of each needle among the values, -1 where it is missing."""
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     found = pc.fill_null(pc.index_in(needles, value_set=values), _UNKNOWN)
     return np.asarray(found).astype(np.int64)
@@ -241,7 +246,7 @@ def _take(values: pa.ChunkedArray, at: _Numbers) -> pa.Array:
 
 
 def _taken(values: npt.NDArray[_Value], at: _Numbers) -> npt.NDArray[_Value]:
-    """Values at places, zeros where there are none; places below zero are the caller's to leave out."""
+    """Values at `places`, zeros where there are no values; callers mask negative places."""
     return values[np.maximum(at, 0)] if len(values) else np.zeros(len(at), values.dtype)
 
 

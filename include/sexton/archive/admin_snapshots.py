@@ -1,14 +1,15 @@
-"""Admin snapshots of a cluster, where the offsets log cannot be read: what coordinators answered, kept for good.
+"""Stored admin snapshots: the coordinators' answers, for clusters whose offsets log cannot be read.
 
     <archive>/<cluster_id>/admin_snapshots/<taken_at_ms>/groups.parquet, members.parquet, offsets.parquet
                                       /<taken_at_ms>.json     its manifest, written after them
 
-An admin snapshot without a manifest does not exist. Its files are created once, so two of the same instant have two
-names, and one that was killed is taken again from the beginning: it holds instants, which cannot be resumed.
+An admin snapshot without a manifest does not exist. Its files are created once, so two snapshots of the same instant
+have two names. A killed snapshot is taken again from the beginning, because its instants cannot be resumed.
 
-All instants are by the clock of who looked. Every group has the instants between which it was asked and answered about:
-its answers are of some moment in between. Not here: how a cluster is asked (kafka.admin_snapshot), and what several
-admin snapshots say together (admin_intervals)."""
+All instants are by the clock of the client that took the snapshot. Every group has the instants of its request and its
+answer: the answer describes some moment in between. Not here: how a cluster is asked (kafka.admin_snapshot), and what
+several admin snapshots say together (admin_intervals).
+"""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -30,8 +31,8 @@ from sexton.archive.lineages import ADMIN_SNAPSHOTS_FOLDER
 from sexton.errors import UsageError
 
 COVERED_MS = 600_000
-"""How long before an admin snapshot the instants are for which it answers: as long as a snapshot of the log is on
-time."""
+"""How long before its own start an admin snapshot answers for instants: the same limit as for an on-time log
+snapshot."""
 ROWS_A_PIECE = 65_536
 """Rows in memory before they are compressed."""
 GROUPS = pa.schema(
@@ -54,8 +55,8 @@ GROUPS = pa.schema(
         pa.field("offsets_answered_ms", pa.int64()),
     ]
 )
-"""A group that was listed. `error` is why it is not described, `offsets_error` why its offsets are not here: Kafka's
-name, or what kept the broker from answering; the columns that they would fill are NULL."""
+"""A listed group. `error` is why it is not described, `offsets_error` why its offsets are missing: Kafka's error name,
+or the reason why the broker did not answer. The columns that would have been filled are NULL."""
 MEMBERS = pa.schema(
     [
         pa.field("group_id", pa.string(), nullable=False),
@@ -82,7 +83,8 @@ OFFSETS = pa.schema(
         pa.field("is_unstable", pa.bool_()),
     ]
 )
-"""A committed offset. `is_unstable`: an open transaction may still change it; NULL where that was not answered."""
+"""A committed offset. `is_unstable`: an open transaction may still change it; NULL where the broker did not answer
+that."""
 SCHEMAS: Mapping[str, pa.Schema] = {"groups": GROUPS, "members": MEMBERS, "offsets": OFFSETS}
 
 
@@ -91,8 +93,8 @@ class AdminSnapshot:
     """The manifest of an admin snapshot. `taken_at_ms` is when it began. `reason`: why the log was not read instead.
 
     `metadata` has topics and settings as a snapshot records them; a `partition_count` of 0 is not known. The groups of
-    brokers that failed (`failed_brokers`, their errors by id) are missing. Only with `sees_all_groups` a group that is
-    not here, nor of such a broker, did not exist.
+    brokers that failed (`failed_brokers`, their errors by id) are missing. A missing group did not exist only if
+    `sees_all_groups` and it is not on a failed broker.
     """
 
     cluster_id: str
@@ -105,27 +107,27 @@ class AdminSnapshot:
     warnings: list[str] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     refused: int = 0
-    """Groups about which something was not answered."""
+    """Groups with an error in any of their answers."""
     sha256: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_whole(self) -> bool:
-        """Whether a group that is not here did not exist."""
+        """Whether a missing group proves that it did not exist."""
         return self.sees_all_groups and not self.failed_brokers
 
 
 class AdminSnapshotWriter:
-    """Takes the rows of an admin snapshot, compresses them piece by piece, and writes its files once it is complete."""
+    """Collects the rows of an admin snapshot in compressed slices, and writes its files when it is complete."""
 
     def __init__(self) -> None:
         self._tables = {name: _Pieces(schema) for name, schema in SCHEMAS.items()}
 
     def add(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Take rows of a table of SCHEMAS, their values in its order."""
+        """Add rows of a table of SCHEMAS, values in the schema's order."""
         self._tables[table].add(rows)
 
     def write(self, fs: pafs.FileSystem, root: str, snapshot: AdminSnapshot) -> AdminSnapshot:
-        """Keep the admin snapshot, whose files it gets; what it returns is its manifest."""
+        """Write the files of the admin snapshot; returns its manifest."""
         data = {name: pieces.finish() for name, pieces in self._tables.items()}
         while not create_whole(fs, _file(root, snapshot, "groups"), data["groups"], what="admin_snapshot"):
             snapshot = replace(snapshot, taken_at_ms=snapshot.taken_at_ms + 1)  # another admin snapshot has that name
@@ -182,11 +184,12 @@ class SnapshotRows:
 
 
 class SnapshotSeries(ABC):
-    """A series of admin snapshots of one cluster: the evidence that stands for its log where that cannot be read.
+    """A series of admin snapshots of one cluster, the evidence where the log cannot be read.
 
-    Whatever saw the states of groups can be one (runs.admin_tables.KINDS): when each group was asked and answered about
-    are the bounds of what it shows. `coverage` names it in tables and plans, `source` in sentences. An admin snapshot
-    among others that is damaged is passed over, and why is noted in `damaged`: as if nobody had looked then."""
+    Any record of the groups' states can implement it (runs.admin_tables.KINDS): the instants of request and answer
+    bound what it shows. `coverage` names it in tables and plans, `source` in sentences. A damaged admin snapshot is
+    skipped as if it had not been taken; `damaged` has the reason.
+    """
 
     coverage: str
     source: str
@@ -211,14 +214,17 @@ class SnapshotSeries(ABC):
         """A table of SCHEMAS of an admin snapshot; UsageError when it is damaged."""
 
     def of_groups(self, group_ids: Iterable[str]) -> Self:
-        """This series with the rows of these groups only, which then are read once."""
+        """This series restricted to the rows of these groups, which are then read once."""
         own = copy(self)
         own.damaged, own._group_ids, own._read = {}, pa.array(group_ids, pa.string()), {}
         return own
 
     def at(self, as_of_ms: int | None) -> AdminSnapshot | None:
-        """The admin snapshot that answers for an instant: the first that began at or after it, if that is at most
-        COVERED_MS later; the newest for None. None where there is no such admin snapshot."""
+        """The admin snapshot that answers for an instant: the first one that began at or after it, at most COVERED_MS
+        later.
+
+        The newest for None. None where there is no such admin snapshot.
+        """
         if as_of_ms is None:
             found = max(self.instants, default=None)
         else:
@@ -242,7 +248,7 @@ class SnapshotSeries(ABC):
         return rows if self._group_ids is None else rows.filter(pc.is_in(rows["group_id"], value_set=self._group_ids))
 
     def before(self, taken_at_ms: int, *, after_ms: int = -1) -> Iterator[SnapshotRows]:
-        """The admin snapshots before an instant, newest first, down to those after another."""
+        """The admin snapshots before an instant, newest first, down to those after another instant."""
         for at_ms in reversed([at for at in self.instants if after_ms < at < taken_at_ms]):
             if at_ms in self.damaged:
                 continue
@@ -282,7 +288,7 @@ class AdminSnapshots(SnapshotSeries):
 
 
 def admin_snapshot_manifest(root: str, cluster_id: str, taken_at_ms: int) -> str:
-    """Where the manifest of an admin snapshot is."""
+    """Path of the manifest of an admin snapshot."""
     return f"{cluster_folder(root, cluster_id, ADMIN_SNAPSHOTS_FOLDER)}/{taken_at_ms}.json"
 
 

@@ -1,12 +1,12 @@
-"""A log partition on a broker's disk, or in a backup of one, as an import reads it.
+"""Reads a log partition from a broker's disk or a backup, for an import.
 
 A broker keeps `leader-epoch-checkpoint` in the partition's folder and `log-start-offset-checkpoint` in the one above.
-They are used where they exist; else the batches give the same, except epochs of which compaction left
-no batch. Bytes above the high watermark are taken as well: a disk alone does not say whether the last of it was
-replicated, and a snapshot that finds it gone starts a new lineage.
+Both are used where they exist; without them the batches give the same values, except for epochs whose batches were all
+compacted away. Bytes above the high watermark are imported as well: a disk alone does not show whether they were
+replicated. If they were not, a later snapshot starts a new lineage.
 
-Bytes that are no batch belong to the log, except a torn tail: they are taken with the batch after them, and at the end
-of a file with the last batch. A file that holds nothing else is one slice.
+Bytes that are not a batch belong to the log, except a torn tail: they are imported with the batch after them, or at the
+end of a file with the last batch. A file without any batch is one slice.
 """
 
 import re
@@ -28,7 +28,8 @@ from sexton.topics import OFFSETS_TOPIC
 
 _CHECKPOINT_BYTES = 16 * 1024 * 1024
 _MAX_HEADS = 100_000
-"""An index has an entry for every 4 KiB of batches; without one a segment may hold tens of millions of them."""
+"""Limit of batch headers read in sequence: an index has an entry for every 4 KiB of batches, but a segment without an
+index may have tens of millions of batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +48,8 @@ class ImportSlice:
 class DiskLog:
     """One log partition, [start, end) without a torn tail.
 
-    `epochs` are (leader epoch, its first log_offset) in log order; `knows_epochs`: the broker wrote them down.
-    `has_bad_tail`: after the last batch there are bytes that are neither a batch nor a torn tail.
+    `epochs` are (leader epoch, its first log_offset) in log order; `knows_epochs`: they come from the broker's
+    checkpoint file. `has_bad_tail`: bytes after the last batch are neither a batch nor a torn tail.
     """
 
     log_partition: int
@@ -60,9 +61,9 @@ class DiskLog:
     has_bad_tail: bool = False
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch of this log that is not above `epoch`, and where the next one begins or the log ends.
+        """The largest epoch of this log up to `epoch`, and its end: the start of the next epoch, or the end of the log.
 
-        (-1, -1) when that is not known; as a broker answers OffsetForLeaderEpoch.
+        (-1, -1) when that is not known; the same answer as a broker's to OffsetForLeaderEpoch.
         """
         floor = [known for known, _ in self.epochs if known <= epoch]
         later = [at for known, at in self.epochs if known > epoch]
@@ -81,7 +82,7 @@ def disk_logs(fs: pafs.FileSystem, root: str) -> dict[int, DiskLog]:
 
 
 def import_slices(fs: pafs.FileSystem, log: DiskLog, start: int, *, target_bytes: int) -> Iterator[ImportSlice]:
-    """All of a log from log_offset `start` on, in slices of about `target_bytes` that never span two files."""
+    """The log from log_offset `start` on, in slices of about `target_bytes` that never span two files."""
     for number, segment in enumerate(log.segments):
         is_last = number == len(log.segments) - 1
         stop = log.end if is_last else log.segments[number + 1].base_offset
@@ -89,7 +90,7 @@ def import_slices(fs: pafs.FileSystem, log: DiskLog, start: int, *, target_bytes
         if first >= stop:
             continue
         base, ends, end_byte = _batches(fs, segment, is_last=is_last)
-        borders = np.concatenate([[0], ends])  # where a slice begins: bad bytes are judged with the batch after them
+        borders = np.concatenate([[0], ends])  # where a slice begins: bad bytes are assigned to the batch after them
         begin = int(np.searchsorted(base, first))
         while first < stop:
             after = min(max(int(np.searchsorted(borders, borders[begin] + target_bytes)), begin + 1), len(base))
@@ -114,14 +115,14 @@ def read_slice(fs: pafs.FileSystem, import_slice: ImportSlice) -> bytes:
 
 
 def batch_at(fs: pafs.FileSystem, segments: Sequence[Segment], log_offset: int) -> bytes | None:
-    """The bytes of the batch whose base offset is `log_offset`, None when no segment holds it."""
+    """The bytes of the batch with base offset `log_offset`, None when no segment has it."""
     holding = [segment for segment in segments if segment.base_offset <= log_offset]
     found = last_batch_below(fs, holding[-1:], log_offset + 1)
     return found if found and int.from_bytes(found[:8], "big") == log_offset else None
 
 
 def last_batch_below(fs: pafs.FileSystem, segments: Sequence[Segment], log_offset: int) -> bytes | None:
-    """The bytes of the last batch with a base offset below `log_offset`, None when no segment holds one."""
+    """The bytes of the last batch with a base offset below `log_offset`, None when no segment has one."""
     for segment in reversed(segments):
         if segment.base_offset >= log_offset:
             continue
@@ -160,8 +161,8 @@ def disk_log(fs: pafs.FileSystem, segments: Sequence[Segment], *, start: int) ->
 
 
 def _end(fs: pafs.FileSystem, last: Segment) -> tuple[int, bool]:
-    """The log_offset after the last whole batch of the last file (its base offset without any), and whether bad bytes
-    other than a torn tail follow it."""
+    """The log_offset after the last whole batch of the last file (without a batch its base offset), and whether it ends
+    with bad bytes other than a torn tail."""
     data = file_bytes(fs, last.path, last.size_bytes)
     end, end_byte, bad_byte = last.base_offset, -1, -1
     for rows in frames(data, floor_offset=last.base_offset):
@@ -174,7 +175,7 @@ def _end(fs: pafs.FileSystem, last: Segment) -> tuple[int, bool]:
 
 
 def _epochs(fs: pafs.FileSystem, segments: Sequence[Segment]) -> list[tuple[int, int]]:
-    """Where each leader epoch begins, by the batches that are left."""
+    """Where each leader epoch begins, by the remaining batches."""
     found: list[tuple[int, int]] = []
     for segment in segments:
         data = file_bytes(fs, segment.path, segment.size_bytes)
@@ -220,14 +221,14 @@ def _offsets(fs: pafs.FileSystem, path: str) -> dict[tuple[str, int], int]:
 
 
 def broker_id(fs: pafs.FileSystem, root: str) -> int | None:
-    """The node id of the broker in `meta.properties`; None without one."""
+    """The node id of the broker in `meta.properties`; None without that file."""
     found = meta_properties(fs, root)
     text = found.get("node.id", found.get("broker.id", ""))
     return int(text) if text.isdecimal() else None
 
 
 def meta_properties(fs: pafs.FileSystem, root: str) -> Mapping[str, str]:
-    """What a broker wrote of itself into a log directory; empty without the file."""
+    """The broker's entries in `meta.properties` of a log directory; empty without the file."""
     lines = (line.partition("=") for line in _lines(fs, f"{root}/meta.properties"))
     return {name.strip(): value.strip() for name, equals, value in lines if equals}
 
@@ -250,7 +251,7 @@ def log_ends(fs: pafs.FileSystem, root: str, topics: Collection[str]) -> dict[tu
 
 
 def _end_by_index(fs: pafs.FileSystem, last: Segment) -> int:
-    """The log_offset after the last whole batch of a segment, from header to header; -1 after too many."""
+    """The log_offset after the last whole batch of a segment, read header by header; -1 beyond the limit of headers."""
     end, at = last.base_offset, 0
     with fs.open_input_file(last.path) as file:
         relative, position = _last_index_entry(fs, f"{last.path.removesuffix('.log')}.index")

@@ -1,7 +1,7 @@
-"""What each snapshot records of the cluster besides the log: topics, settings, leaders, log positions, broker version.
+"""Metadata that each snapshot records beside the log: topics, settings, leaders, log positions, broker version.
 
-One file a snapshot: `<archive>/<cluster_id>/cluster_metadata/<taken_at_ms>.json`. A run reads the record that is valid
-for its instant, never a later state of the cluster. Without a broker, a file (`--topics`) gives the topics.
+One file per snapshot: `<archive>/<cluster_id>/cluster_metadata/<taken_at_ms>.json`. A run reads the record that is
+valid for its instant, never a later state of the cluster. Without a broker, a file (`--topics`) provides the topics.
 """
 
 import json
@@ -46,14 +46,13 @@ class LogPartitionMetadata:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
     """The cluster at one instant. `topics` are rows {"topic", "id", "partitions": [[log start, log end], ...]}; None
-    where nobody said which there were (an import that was only given the number of log partitions).
+    where the topics are not known (an import that was only given the number of log partitions).
 
-    `topic_id` and `partition_count` are those of the offsets topic.
-
-    Written after the segments, so everything in `log_partitions` is archived. `settings` are those of the broker with
-    the lowest id; `brokers_differ` holds each setting in which brokers differ, with its value by broker id.
-    `topic_settings`, `delete_retention_ms` and `max_message_bytes` are settings of the offsets topic, the numbers None
-    when unknown. Only with `sees_all_topics` a topic that is not in `topics` did not exist; None when nobody checked.
+    `topic_id` and `partition_count` are those of the offsets topic. The record is written after the segments, so
+    everything in `log_partitions` is archived. `settings` come from the broker with the lowest id; `brokers_differ` has
+    each setting in which brokers differ, with its value by broker id. `topic_settings`, `delete_retention_ms` and
+    `max_message_bytes` are settings of the offsets topic; the numbers are None when unknown. A topic that is missing
+    from `topics` did not exist only if `sees_all_topics`; None when that was not checked.
     """
 
     taken_at_ms: int
@@ -72,12 +71,12 @@ class ClusterMetadata:
 
     @property
     def topic_ids(self) -> dict[str, str | None]:
-        """The id of each topic, None where it was not shown; empty where the topics are not known."""
+        """The id of each topic, None where it is unknown; empty where the topics are not known."""
         return {row["topic"]: row["id"] for row in self.topics or []}
 
     @property
     def retention_minutes(self) -> int | None:
-        """The broker's offsets.retention.minutes, None where it was not shown."""
+        """The broker's offsets.retention.minutes, None where it is unknown."""
         minutes = self.settings.get("offsets.retention.minutes")
         return int(minutes) if minutes else None
 
@@ -88,7 +87,7 @@ class ClusterMetadata:
 
 
 def differences_text(brokers_differ: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """A warning for each setting in which brokers differ: the one of the broker with the lowest id is taken."""
+    """A warning for each setting in which brokers differ; the value of the broker with the lowest id is used."""
     found = []
     for name, values in brokers_differ.items():
         each = ", ".join(f"{value or 'not reported'} on broker {broker}" for broker, value in values.items())
@@ -178,7 +177,7 @@ def topics_from_file(path: str | Path) -> list[dict[str, Any]]:
             continue
         try:
             row = _topic(json.loads(line))
-            if not row["partitions"]:  # else every offset of it would look like an orphan
+            if not row["partitions"]:  # without it every offset would look like an orphan
                 raise ValueError(f"topic {row['topic']!r} has no partitions")
         except (ValueError, RecursionError) as error:
             raise UsageError(str(error), where=f"{path}: line {number}", fix=f"a line is {_TOPIC_LINE}") from None

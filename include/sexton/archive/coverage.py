@@ -1,7 +1,7 @@
 """Which instants an archive can answer for, judged from its snapshots and lineages: complete, partial or none.
 
-The state at an instant is read from what the first snapshot found that was taken at or after the instant and its
-settling time. That answer is exact unless something that existed at the instant was gone when the snapshot came:
+The state at an instant comes from the first snapshot at or after the instant plus its settling time. It is exact unless
+something that existed at the instant was gone when the snapshot was taken:
 
 - Compaction removes a value only once a newer one exists. Where nothing is missing between what was archived before the
   instant and the cut, nothing was removed; where nothing newer than the cut was archived, nothing newer removed it.
@@ -11,7 +11,7 @@ settling time. That answer is exact unless something that existed at the instant
 Without such a proof a snapshot on time is trusted (a segment would have to be rolled and cleaned within minutes), and a
 late one is not: that instant has no coverage. Partial means that the state is exact and its history is not whole.
 
-Not here: where the cut is (cuts), and whether the log is whole from its beginning, which a run counts.
+Not here: the cut (cuts), and whether the log is whole from its beginning, which a run counts.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -60,11 +60,11 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageEvidence:
-    """What the answer of one log partition for an instant is judged by.
+    """Evidence for the coverage of one log partition at an instant.
 
-    `before` is the newest snapshot at or before the instant, `settling` the one that settles it. `end_before` is where
-    the archive of the lineage ended at `before` (its start, if it had none). `is_whole`: no log_offset in
-    [end_before, cut) lacks its record; None when that was not checked.
+    `before` is the newest snapshot at or before the instant, `settling` the snapshot that settles it. `end_before` is
+    where the archive of the lineage ended at `before` (the lineage's start, if nothing was archived). `is_whole`: no
+    log_offset in [end_before, cut) lacks its record; None when that was not checked.
     """
 
     as_of_ms: int
@@ -99,7 +99,7 @@ class CoverageEvidence:
 
 
 def judge(evidence: Sequence[CoverageEvidence]) -> dict[int, Coverage]:
-    """What each log partition can answer. Complete means only that nothing here contradicts it."""
+    """The coverage of each log partition. Complete means only that no evidence contradicts it."""
     proven = {one.lineage.origin.reason for one in evidence if one.lineage.origin and _proves_break(one)}
     return {one.lineage.log_partition: _judge(one, proven) for one in evidence}
 
@@ -146,7 +146,7 @@ def _broke_before(evidence: CoverageEvidence, proven: Set[str]) -> bool:
     origin = evidence.lineage.origin
     if origin is None:
         return False
-    if origin.reason == UNOBSERVED:  # the log is the same: what it lacks decides
+    if origin.reason == UNOBSERVED:  # the log is the same: missing records decide
         return True
     if origin.reason in (TRUNCATED, EPOCH_DIVERGED):
         return origin.diverged_at is not None and evidence.cut > origin.diverged_at
@@ -156,7 +156,7 @@ def _broke_before(evidence: CoverageEvidence, proven: Set[str]) -> bool:
 
 
 def worst(found: Iterable[tuple[int, Coverage]]) -> Coverage:
-    """The coverage of a run, from those of its log partitions."""
+    """The coverage of a run: the worst of its log partitions."""
     parts = list(found)
     for value in (NONE, PARTIAL):
         found_so = [(part, one.reason) for part, one in parts if one.value == value]
@@ -170,7 +170,7 @@ def worst(found: Iterable[tuple[int, Coverage]]) -> Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSpan:
-    """Instants [from_ms, to_ms) of one coverage, as far as snapshots and lineages show; None: no bound."""
+    """Instants [from_ms, to_ms) of one coverage, as far as snapshots and lineages show; None is an open end."""
 
     from_ms: int | None
     to_ms: int | None
@@ -178,16 +178,16 @@ class LogSpan:
 
 
 def spans(fs: pafs.FileSystem, root: str, *, cluster_id: str, settle_ms: int) -> list[LogSpan]:
-    """Every instant of an archive, oldest first, judged by the names of its snapshots and by its lineages alone.
+    """Coverage of all instants of an archive, oldest first, judged by snapshot names and lineages alone.
 
-    A run may find less: it reads the log where a snapshot came late.
+    A run may find less: it reads the log where a snapshot was late.
     """
     instants = snapshot_instants(fs, root, cluster_id)
     if not instants:
         return []
     found = list(every_lineage(fs, root, cluster_id))
     noticed = {one.origin.found_at_ms for one in found if one.origin and one.origin.reason in BREAKS}
-    # A snapshot that noticed a break and died is not finished: the break counts from the next one on.
+    # A snapshot that noticed a break and died is not finished: the break counts from the next finished snapshot on.
     breaks = sorted({min(later) for ms in noticed if (later := [at for at in instants[1:] if at >= ms])})
     spans = [_none(None, instants[0], "before the first snapshot: answered only where nothing was compacted by then")]
     starts = [instants[0], *breaks]
@@ -205,7 +205,7 @@ def _none(from_ms: int | None, to_ms: int | None, reason: str) -> LogSpan:
 
 
 def _of(found: Sequence[ArchivedLineage], at_ms: int) -> Coverage:
-    """The coverage by the lineages that were the newest right after an instant."""
+    """Coverage by the newest lineages right after an instant."""
     newest: dict[int, tuple[int, ArchivedLineage]] = {}
     for one in found:
         since = one.origin.found_at_ms if one.origin else 0

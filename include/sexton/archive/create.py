@@ -1,4 +1,4 @@
-"""Creates files that several processes may create at once: one creates the file, the others get False.
+"""Creates a file exactly once among competing processes: one process creates it, the others get False.
 
     disks           the bytes get their name by a hard link, which the kernel makes or refuses
     S3, GCS, ABFS   a PUT under the condition that nothing is there, by obstore: pyarrow has no such call
@@ -37,10 +37,10 @@ def create_whole(
     needs_links: bool = False,
     mode: int = 0o666,
 ) -> bool:
-    """Write a file that is not there yet; False when it is there, as whoever was first has made it.
+    """Write a file that does not exist yet; False when it exists already.
 
-    `mode` is that of a file on a disk, less the umask. `what` names the failpoints on the way. With `needs_links` a
-    disk without hard links is an OSError.
+    `mode` is the file mode on a disk, less the umask. `what` names the failpoints on the way. With `needs_links` a disk
+    without hard links is an OSError.
     """
     folder, _, name = path.rpartition("/")
     make_folder(fs, folder)
@@ -60,7 +60,8 @@ def create_whole(
 
 
 def _link(folder: str, name: str, data: bytes, what: str | None, *, needs_links: bool, mode: int) -> bool:
-    """Write the bytes without a name, or where there is no such thing under one of our own, and then name them."""
+    """Write the bytes to an unnamed file (or, where that is not supported, under a temporary name), then link it to its
+    name."""
     home = os.open(folder, os.O_RDONLY)
     draft = None
     try:
@@ -85,7 +86,7 @@ def _link(folder: str, name: str, data: bytes, what: str | None, *, needs_links:
 
 
 def _unnamed(folder: str, mode: int) -> int | None:
-    """A new file without a name; None where there is no such thing: not on Linux, or on this filesystem."""
+    """A new unnamed file; None where that is not supported: not on Linux, or on this filesystem."""
     try:
         return os.open(folder, os.O_TMPFILE | os.O_WRONLY, mode) if _OPEN_FILES.is_dir() else None
     except (AttributeError, OSError):
@@ -93,7 +94,7 @@ def _unnamed(folder: str, mode: int) -> int | None:
 
 
 def _named(home: int, draft: str, name: str, *, may_rename: bool) -> bool:
-    """Give a file its name in a folder; False when that is taken."""
+    """Link a file to its name in a folder; False when the name is taken."""
     try:
         # with the descriptors it is linkat(2), which follows the link that stands for an open file
         os.link(draft, name, src_dir_fd=home, dst_dir_fd=home, follow_symlinks=True)
@@ -126,9 +127,9 @@ def _put(fs: pafs.FileSystem, path: str, data: bytes) -> bool:
 
 @lru_cache(maxsize=8)
 def _bucket(kind: str, bucket: str, login: tuple[tuple[str, str | bool], ...]) -> Any:
-    """The bucket of a pyarrow filesystem, with the login of its URI.
+    """The bucket of a pyarrow filesystem, with the credentials of its URI.
 
-    One that it does not say is found as pyarrow does it: in the environment, or by asking the instance.
+    Credentials that the URI lacks are looked up as pyarrow does: in the environment, or from the instance.
     """
     from obstore.store import AzureStore, GCSStore, S3Store
 
@@ -143,7 +144,7 @@ def _bucket(kind: str, bucket: str, login: tuple[tuple[str, str | bool], ...]) -
         if "tls_ca_file_path" in given:
             client["root_certificate"] = Path(given["tls_ca_file_path"]).read_bytes()
     elif kind == "gcs":
-        # to skip signatures is not enough: obstore asks the instance for a login all the same
+        # skipping signatures is not enough: obstore asks the instance for credentials all the same
         nobody = {"skip_signature": True, "credential_provider": lambda: {"token": "", "expires_at": None}}
         store, said = GCSStore, {"base_url": endpoint, **(nobody if given.get("anonymous") else {})}
     else:
@@ -157,9 +158,9 @@ def _bucket(kind: str, bucket: str, login: tuple[tuple[str, str | bool], ...]) -
 
 
 def _aws_login(access_key: str | None, secret_key: str | None) -> Any:
-    """What obstore asks for the key; None where it finds one itself: in the environment, or that of the instance.
+    """AWS credentials for obstore; None where obstore finds them itself: in the environment, or from the instance.
 
-    The logins of ~/.aws, as profiles and SSO, it does not know. boto3 does, where it is installed.
+    It does not know the profiles and SSO logins of ~/.aws. boto3 does, where it is installed.
     """
     if access_key:
         key = {"access_key_id": access_key, "secret_access_key": secret_key, "token": None, "expires_at": None}

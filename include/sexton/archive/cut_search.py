@@ -1,6 +1,6 @@
 """Searches archived segments for a position: where a cut is, and whether records are missing before it.
 
-Only headers are read, of the same batches that a fold reads (log.headers), so that both stop at the same one.
+Only headers are read. The batches are found as in a fold (log.headers), so that both stop at the same batch.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ FUTURE_MS = HOUR_MS
 
 
 def start_of(lineage: ArchivedLineage) -> LogPosition:
-    """Where a lineage begins."""
+    """The position of a lineage's start."""
     start = lineage.lineage.start_log_offset
     return LogPosition(lineage=lineage.lineage.name, cut=start, segment=start, position=0)
 
@@ -26,7 +26,7 @@ def start_of(lineage: ArchivedLineage) -> LogPosition:
 def find_cut(
     fs: pafs.FileSystem, lineage: ArchivedLineage, start: LogPosition, *, end: int, as_of_ms: int
 ) -> LogPosition:
-    """The first batch of the lineage, from `start` on and below log_offset `end`, that reaches the instant."""
+    """The first batch of the lineage, in [`start`, `end`), whose max timestamp reaches the instant."""
     for segment in lineage.segments:
         if segment.next_log_offset <= start.segment or segment.first_log_offset >= end:
             continue
@@ -49,7 +49,8 @@ def find_cut(
 
 
 def end_of(fs: pafs.FileSystem, lineage: ArchivedLineage, end: int) -> LogPosition:
-    """After the last batch below log_offset `end`: where a segment begins, except after two snapshots at once."""
+    """The position after the last batch below log_offset `end`: the start of a segment, except after two snapshots at
+    once."""
     name = lineage.lineage.name
     across = next((one for one in lineage.segments if one.first_log_offset < end < one.next_log_offset), None)
     if across is None:
@@ -81,7 +82,7 @@ def is_whole(fs: pafs.FileSystem, lineage: ArchivedLineage, start: int, end: int
 def segments_between(
     lineage: ArchivedLineage, position: LogPosition, *, after: LogPosition | None = None
 ) -> list[Segment]:
-    """The segments of a lineage that hold [`after`, `position`), the first and the last of them in part."""
+    """The segments of a lineage that cover [`after`, `position`), the first and the last one partially."""
     begin = after.order if after is not None else (lineage.lineage.start_log_offset, 0)
     return [
         Segment(

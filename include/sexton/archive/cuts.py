@@ -1,13 +1,13 @@
-"""Cuts: where reading stops in each log partition for an instant, settled once and used ever after.
+"""Cuts: where reading stops in each log partition for an instant. A cut is settled once and never changes.
 
     <archive>/<cluster_id>/cuts/<topic_id>/<as_of_ms>.json
 
-The cut of an instant is the base offset of the first batch whose max timestamp reaches it. It is searched in what the
-first snapshot had archived that was taken at or after the instant and its settling time: bytes that never change,
-so that everybody finds the same. Batches stamped more than an hour after the snapshot that archived them are skipped.
-Where no batch reaches the instant, the cut is where that snapshot's archive ends.
+The cut of an instant is the base offset of the first batch whose max timestamp reaches it. It is searched in the
+archive as of the first snapshot at or after the instant plus its settling time: these bytes never change, so every
+search finds the same cut. Batches stamped more than an hour after the snapshot that archived them are skipped. Where no
+batch reaches the instant, the cut is where that snapshot's archive ends.
 
-Not here: the search (cut_search), and what the archive can answer for (coverage).
+Not here: the search (cut_search), and the coverage of an instant (coverage).
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledCuts:
-    """The cuts of an instant by log partition, when the snapshot was taken that settled them, and what they cover."""
+    """The cuts of an instant by log partition, the instant of the snapshot that settled them, and their coverage."""
 
     cluster_id: str
     topic_id: str
@@ -41,7 +41,8 @@ class SettledCuts:
 
 
 def settled_cuts(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: int, settle_ms: int) -> SettledCuts:
-    """The cuts of an instant: the stored ones, else those found in the archive, which `store_cuts` can store.
+    """The stored cuts of an instant; without stored cuts they are searched in the archive, and `store_cuts` can store
+    them.
 
     NoCoverage when no snapshot settles the instant, or when the archive cannot answer for it.
     """
@@ -69,7 +70,7 @@ def store_cuts(fs: pafs.FileSystem, root: str, settled: SettledCuts) -> SettledC
 def newest_cuts(fs: pafs.FileSystem, root: str, *, cluster_id: str) -> SettledCuts:
     """Where the newest snapshot's archive ends in each log partition; nothing is settled or stored.
 
-    `as_of_ms` is when it was taken. NoCoverage when nothing is archived.
+    `as_of_ms` is the instant of that snapshot. NoCoverage when nothing is archived.
     """
     newest = snapshot_window(fs, root, cluster_id=cluster_id, as_of_ms=None, settle_ms=0).settling
     if newest is None:
@@ -162,7 +163,7 @@ def _settle(
 def _archived_lineages(
     fs: pafs.FileSystem, root: str, cluster_id: str, snapshot: Snapshot
 ) -> dict[int, ArchivedLineage]:
-    """The lineages that a snapshot archived something of; NoCoverage when the archive has lost some of it."""
+    """The lineages in which a snapshot archived records; NoCoverage when the archive has lost any of it."""
     found = list_lineages(fs, root, cluster_id=cluster_id, topic_id=snapshot.topic_id)
     lineages = {}
     for part, archived in sorted(snapshot.ends.items()):
@@ -198,7 +199,7 @@ def _path(root: str, cluster_id: str, topic_id: str, as_of_ms: int) -> str:
 
 
 def _earlier(fs: pafs.FileSystem, root: str, cluster_id: str, topic_id: str, as_of_ms: int) -> dict[int, LogPosition]:
-    """The cuts of the newest settled instant before this one: the search begins there, since cuts only rise."""
+    """The cuts of the newest settled instant before this one: the search starts there, since cuts only rise."""
     settled = [at for at in numbered_files(fs, _folder(root, cluster_id, topic_id)) if at < as_of_ms]
     return _read(fs, _path(root, cluster_id, topic_id, settled[-1])).cuts if settled else {}
 

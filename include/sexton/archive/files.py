@@ -25,7 +25,7 @@ _APPEARS_WHOLE = ("s3", "gcs", "abfs")
 
 
 def safe_name(name: str, *, what: str) -> str:
-    """`name` if it can be one step of a path, else UsageError: ids come from brokers and from files."""
+    """`name` if it is valid as one path component, else UsageError: ids come from brokers and from files."""
     if name in ("", ".", "..") or any(character in "/\\\0" for character in name):
         raise UsageError(f"{what} {name!r} cannot name a folder")
     return name
@@ -37,17 +37,17 @@ def cluster_folder(root: str, cluster_id: str, *names: str) -> str:
 
 
 def sha256_folder(root: str, cluster_id: str, folder: str, name: str, *, what: str) -> str:
-    """The folder of a thing that is named by a SHA-256; UsageError when an id cannot name it."""
+    """The folder of an object that is named by a SHA-256; UsageError for an invalid id."""
     if not SHA256.fullmatch(name):
         raise UsageError(f"no {what}: {name!r}", fix="it has 64 digits of 0-9 and a-f")
     return cluster_folder(root, cluster_id, folder, name)
 
 
 def list_folder(fs: pafs.FileSystem, folder: str, *, recursive: bool = False) -> list[pafs.FileInfo]:
-    """What is in a folder; nothing where there is none.
+    """The entries of a folder; empty where the folder does not exist.
 
-    Arrow looks whether the folder exists after it could not list it. One that another process made in between is an
-    error there, and can be listed now.
+    Arrow checks whether the folder exists only after listing has failed. If another process creates it in between,
+    Arrow raises an error, but the folder can be listed then.
     """
     selector = pafs.FileSelector(folder, recursive=recursive, allow_not_found=True)
     try:
@@ -75,7 +75,7 @@ def appears_whole(fs: pafs.FileSystem) -> bool:
 
 
 def make_folder(fs: pafs.FileSystem, path: str) -> None:
-    """Make a folder and those above it, where a filesystem has folders at all."""
+    """Create a folder and its parents, where the filesystem has folders at all."""
     if not appears_whole(fs):
         fs.create_dir(path, recursive=True)
 
@@ -97,8 +97,8 @@ def write_whole(fs: pafs.FileSystem, path: str, data: bytes, *, what: str | None
 
 
 def fsync(fs: pafs.FileSystem, path: str) -> None:
-    """Flush a file, or the names in a folder, to the disk, so that they survive a power cut. Other filesystems than the
-    local one do so when a file is closed."""
+    """Flush a file, or the names in a folder, to the disk, so that they survive a power cut. Filesystems other than the
+    local one flush when a file is closed."""
     if isinstance(fs, pafs.LocalFileSystem):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -122,7 +122,7 @@ def read_file(fs: pafs.FileSystem, path: str) -> bytes:
 
 
 def read_hashed(fs: pafs.FileSystem, path: str, sha256: str | None) -> bytes:
-    """All bytes of a file that a manifest describes; UsageError when they are not there, or others."""
+    """All bytes of a file that a manifest describes; UsageError when the file is missing or its bytes differ."""
     if not is_file(fs, path):
         raise UsageError("the manifest is here, this file is not", where=path)
     data = read_file(fs, path)
@@ -148,8 +148,8 @@ def record_json(record: Any) -> bytes:
 
 
 def read_record(fs: pafs.FileSystem, path: str, kind: type[T], *, what: str) -> T:
-    """The record in a JSON file, each field of its declared type; UsageError otherwise. Unknown fields, which a later
-    release may write, are ignored."""
+    """The record in a JSON file, each field of its declared type; UsageError otherwise. Unknown fields, which later
+    releases may add, are ignored."""
     try:
         record: T = _adapter(cast("Hashable", kind)).validate_json(read_file(fs, path), strict=True)
     except ValidationError as error:

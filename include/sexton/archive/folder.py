@@ -1,6 +1,6 @@
-"""A folder, on a disk or in an object store, that processes of several machines share.
+"""A folder, on a disk or in an object store, that processes on several machines share.
 
-It travels between processes as a URI and is opened where it is used. Every file appears whole or not at all.
+It is passed between processes as a URI and opened where it is used. Every file appears whole or not at all.
 """
 
 import hashlib
@@ -20,15 +20,15 @@ from sexton.errors import UsageError
 from sexton.uris import below, split_login, uri_without_login
 
 _LOGIN = re.compile(r"(?:[\w.~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*", re.ASCII)
-"""What RFC 3986 lets a login have."""
+"""Characters that RFC 3986 allows in the user info of a URI."""
 _ENCODE = "write / as %2F, @ as %40, % as %25; in a path, an @ after a : as %40"
 
 
 def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     """The pyarrow filesystem of a path or URI, and the path in it.
 
-    UsageError for what is none, and for a login with letters that would make a part of it a host or a path, which is
-    asked for and shown by others.
+    UsageError for an invalid URI, and for user info with characters that would move a part of it into the host or the
+    path, which other code requests and shows.
     """
     login, _ = split_login(uri)
     if login is not None and not _LOGIN.fullmatch(login):
@@ -38,14 +38,14 @@ def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
             found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
             return found
         return pafs.LocalFileSystem(), uri
-    except Exception as error:  # pyarrow's stores raise of many kinds
+    except Exception as error:  # pyarrow's stores raise exceptions of many types
         reason = str(error).replace(uri, uri_without_login(uri))
         raise UsageError(f"not a usable location: {reason}", where=uri) from None
 
 
 @lru_cache(maxsize=32)
 def _opened(uri: str) -> tuple[pafs.FileSystem, str]:
-    """`filesystem` with one client of a store for each process."""
+    """`filesystem`, cached: one client per store in each process."""
     return filesystem(uri)
 
 
@@ -56,7 +56,7 @@ class Folder:
         self._root, self._names, self._fs = str(root), names, fs
 
     def __str__(self) -> str:
-        """Its path or URI, without a login."""
+        """Its path or URI, without credentials."""
         return uri_without_login(self.uri)
 
     def __eq__(self, other: object) -> bool:
@@ -67,12 +67,12 @@ class Folder:
 
     @property
     def uri(self) -> str:
-        """Its path or URI, with the login that it may have."""
+        """Its path or URI, including any credentials."""
         return below(self._root, *self._names)
 
     @property
     def local(self) -> Path:
-        """Its path on this machine's disk; UsageError where it is in a store."""
+        """Its path on the local disk; UsageError for a folder in an object store."""
         if not isinstance(self.fs, pafs.LocalFileSystem):
             raise UsageError("not on a disk of this machine", where=self)
         return Path(self.path())
@@ -90,17 +90,17 @@ class Folder:
         return Folder(self._root, *self._names, *names, fs=self._fs)
 
     def hashed(self, hashes: Mapping[str, str]) -> "HashedFolder":
-        """This folder with the SHA-256 of every file by its name."""
+        """This folder with the SHA-256 of every file by name."""
         return HashedFolder(self._root, *self._names, fs=self._fs, hashes=hashes)
 
     def exists(self, *names: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         return is_file(self.fs, self.path(*names))
 
     def sizes(self) -> dict[str, int]:
-        """Bytes by name of every file in the folder and those below it, in the order of their names.
+        """Bytes by name of every file in the folder and its subfolders, in order of names.
 
-        Without files whose writer has not come to its end.
+        Without files that are still being written.
         """
         skipped = len(self.path()) + 1
         found = [info for info in list_folder(self.fs, self.path(), recursive=True) if info.is_file]
@@ -116,9 +116,10 @@ class Folder:
         return read_file(self.fs, self.path(*names))
 
     def open(self, *names: str) -> pa.NativeFile:
-        """A file to read from any place in it; FileNotFoundError when it does not exist.
+        """A file with random access; FileNotFoundError when it does not exist.
 
-        On a disk it is mapped. From a store all of it is fetched, since Parquet is read in many small pieces.
+        A file on a disk is memory-mapped. A file in a store is fetched whole, since Parquet is read in many small
+        ranges.
         """
         if isinstance(self.fs, pafs.LocalFileSystem):
             return pa.memory_map(self.path(*names))
@@ -126,7 +127,7 @@ class Folder:
             return pa.BufferReader(file.read_buffer())
 
     def write(self, data: bytes | pa.Buffer, *names: str, is_private: bool = False) -> None:
-        """Write a file, replacing an earlier one. One that is private can be read by this user only, if on a disk."""
+        """Write a file, replacing an earlier one. On a disk a private file is readable by this user only."""
         path = self.path(*names)
         parent, _, name = path.rpartition("/")
         make_folder(self.fs, parent)
@@ -139,11 +140,11 @@ class Folder:
             self.fs.move(target, path)
 
     def create(self, data: bytes, *names: str, is_private: bool = False) -> bool:
-        """Write a file that does not exist yet; False where it does, and then it stays."""
+        """Write a file that does not exist yet; an existing file stays as it is, and the result is False."""
         return create_whole(self.fs, self.path(*names), data, mode=0o600 if is_private else 0o666)
 
     def remove(self, *names: str) -> None:
-        """Remove a file, or a folder with all that is in it, if it exists."""
+        """Remove a file, or a folder with its content, if it exists."""
         info = self.fs.get_file_info(self.path(*names))
         if info.type == pafs.FileType.Directory:
             self.fs.delete_dir(info.path)
@@ -152,7 +153,7 @@ class Folder:
 
 
 class HashedFolder(Folder):
-    """A folder of which only the files in `hashes` (SHA-256 by name) are read, and only the bytes that were hashed."""
+    """A folder of which only the files in `hashes` (SHA-256 by name) are read, and only if their bytes match."""
 
     def __init__(self, root: Path | str, *names: str, fs: pafs.FileSystem | None, hashes: Mapping[str, str]) -> None:
         super().__init__(root, *names, fs=fs)
@@ -162,7 +163,7 @@ class HashedFolder(Folder):
         return [*self._hashes]
 
     def open(self, *names: str) -> pa.NativeFile:
-        """Open a file; UsageError, with its name, when its bytes are not those that were hashed, or missing."""
+        """Open a file; UsageError, with its name, when it is missing or its bytes do not match their hash."""
         name = "/".join(names)
         try:
             data = self.read(*names)

@@ -1,6 +1,6 @@
-"""What an archive holds, for people: clusters, their lineages, and which instants it answers for.
+"""The content of an archive, for people: clusters, their lineages, and the instants that each covers.
 
-Only some manifests of a lineage are opened, from both ends; the rest is in file names.
+Only a few manifests of a lineage are opened, from both ends; everything else is in file names.
 """
 
 from collections.abc import Iterable
@@ -22,10 +22,11 @@ from sexton.archive.lineages import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageLine:
-    """A lineage of a log partition: log_offsets [start, end), the timestamps of its batches, when it was taken.
+    """A lineage of a log partition: log_offsets [start, end), the timestamps of its batches, the instants of its
+    segments.
 
     `reason`, `previous` and `missing` are its origin's (archive.lineages.Origin). `detached` counts segments after a
-    gap that a dead snapshot left.
+    gap that an interrupted snapshot left.
     """
 
     topic_id: str
@@ -47,7 +48,8 @@ class LineageLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInventory:
-    """A cluster of the archive: `lineages` by topic, log partition and age, `coverage` from the oldest instant on."""
+    """A cluster of the archive: `lineages` by topic, log partition and age, and `coverage` from the oldest instant
+    on."""
 
     cluster_id: str
     broker_version: str | None
@@ -59,7 +61,7 @@ class ClusterInventory:
     coverage: list[LogSpan]
     lineages: list[LineageLine]
     admin_snapshots: int = 0
-    """Admin snapshots, the first and the last of which began then."""
+    """Number of admin snapshots; the next two fields are when the first and the last one began."""
     first_admin_snapshot_ms: int | None = None
     last_admin_snapshot_ms: int | None = None
 

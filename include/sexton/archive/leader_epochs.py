@@ -1,4 +1,4 @@
-"""From which place on the present leader of a log partition has written it: batches have their leader's epoch."""
+"""Where the current leader epoch of a log partition begins, by the leader epochs of its batches."""
 
 from pyarrow import fs as pafs
 
@@ -16,9 +16,11 @@ def led_from(
     as_of_ms: int,
     back_to: int,
 ) -> tuple[int | None, int] | None:
-    """The broker that led when the snapshot of an instant was taken, and the first log_offset of its leader epoch; the
-    log's end then, if that leader has written nothing. At most `back_to` where it has led from there on. The broker is
-    None where the snapshot has only the epoch; None alone where no snapshot says who led.
+    """The broker that led when the snapshot of an instant was taken, and the first log_offset of its leader epoch.
+
+    The log_offset is the log's end if that leader has written nothing, and at most `back_to` if it has led from there
+    on. The broker is None where the snapshot has only the epoch. The result is None where no snapshot has a leader
+    epoch.
 
     The snapshot is the first one after the instant, which settles it, else the newest.
     """

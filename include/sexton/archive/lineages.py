@@ -1,12 +1,12 @@
-"""Lineages: the unbroken histories of a log partition that the archive holds, and why each began.
+"""Lineages: the unbroken stretches of a log partition in the archive, and why each began.
 
     <archive>/<cluster_id>/<topic_id>/<log_partition>/<lineage>/origin.json
 
 A lineage begins where the log does not continue the archived bytes: with the first snapshot, after a gap, after a
 truncation, with another number of log partitions. Its origin is written before its first segment, so that a break is
-never joined silently. The names of its files say what a lineage holds; listing opens no manifest.
+never joined silently. The names of its files describe its content; listing opens no manifest.
 
-Not here: when a break is found (pipeline/continuation.py, pipeline/import_log.py), and what a manifest holds
+Not here: how a break is detected (pipeline/continuation.py, pipeline/import_log.py), and the content of a manifest
 (manifest.py).
 """
 
@@ -103,9 +103,9 @@ class ArchivedSegment:
 class ArchivedLineage:
     """One lineage of a log partition.
 
-    `segments` follow each other from its start on without a gap. `detached` are the others, which nobody reads: they
-    begin after a gap or inside another one. `twins` are further manifests of a segment, of the same size, as two
-    snapshots at once write them; the one with the lower end counts. `origin` is None where its file is missing.
+    `segments` follow each other from its start on without a gap. `detached` segments are never read: they begin after a
+    gap or inside another segment. `twins` are further manifests of a segment of the same size, written by two snapshots
+    at once; the manifest with the lower end counts. `origin` is None where its file is missing.
     """
 
     cluster_id: str
@@ -128,7 +128,7 @@ class ArchivedLineage:
         return sum(segment.size_bytes for segment in self.segments)
 
     def log_segments(self) -> list[Segment]:
-        """Its segments as those of a log, in order; the files may be missing."""
+        """Its segments as log segments, in order; the files may be missing."""
         return [
             Segment(
                 log_partition=self.log_partition,
@@ -147,10 +147,10 @@ class ArchivedLineage:
 def list_lineages(
     fs: pafs.FileSystem, root: str, *, cluster_id: str, topic_id: str
 ) -> dict[int, list[ArchivedLineage]]:
-    """The lineages of each log partition of a topic, oldest first; without log partitions that have none.
+    """The lineages of each log partition of a topic, oldest first, for log partitions that have any.
 
-    A lineage exists once it has an origin or a segment at its start. The last one may be of a snapshot that died:
-    ClusterMetadata.log_partitions says what a finished snapshot had.
+    A lineage exists once it has an origin or a segment at its start. The last one may come from a snapshot that died:
+    ClusterMetadata.log_partitions has the lineages of a finished snapshot.
     """
     files: dict[tuple[int, Lineage], list[pafs.FileInfo]] = {}
     topic = topic_folder(root, cluster_id, topic_id)
@@ -211,7 +211,7 @@ def write_origin(
 
 
 def clusters_of(fs: pafs.FileSystem, root: str, cluster_id: str | None = None) -> list[str]:
-    """Ids of the clusters in the archive, in order, or only the one asked for; UsageError when it does not exist."""
+    """Ids of the clusters in the archive, in order, or only the requested one; UsageError when it does not exist."""
     found = child_folders(fs, root)
     if cluster_id is None:
         return found
@@ -234,7 +234,7 @@ def topic_folder(root: str, cluster_id: str, topic_id: str) -> str:
 
 
 def lineage_folder(root: str, cluster_id: str, topic_id: str, log_partition: int, lineage: str) -> str:
-    """Where the segments of a lineage are, by its name; UsageError as of `topic_folder`."""
+    """The folder of a lineage's segments, by its name; raises UsageError like `topic_folder`."""
     return f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage}"
 
 
@@ -279,7 +279,7 @@ def _without_gaps(segments: list[ArchivedSegment], start_log_offset: int) -> lis
 
 
 def misfits(fs: pafs.FileSystem, sizes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Segments that are not there or not of the size that their manifest says, by path, and what is wrong with each."""
+    """Segments whose file is missing or has another size than its manifest says, by path, with the reason."""
     for (path, size_bytes), info in zip(sizes.items(), fs.get_file_info([*sizes]), strict=True):
         if info.type != pafs.FileType.File:
             yield path, "the manifest is here, its segment is not"

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPosition:
-    """Where reading of a lineage stops: before the batch at `cut`, which is at byte `position` of the archived segment
-    that begins at log_offset `segment`; at byte 0 of one that may not be there yet, where all is read."""
+    """Where reading of a lineage stops: before the batch at `cut`.
+
+    That batch is at byte `position` of the archived segment that begins at log_offset `segment`. At byte 0 the segment
+    may not exist yet; then everything before it is read.
+    """
 
     lineage: str
     cut: int
@@ -15,5 +18,5 @@ class LogPosition:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Positions of one lineage compare by this."""
+        """Sort key for positions of one lineage."""
         return self.segment, self.position

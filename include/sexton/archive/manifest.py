@@ -1,4 +1,4 @@
-"""The manifest of an archived segment: which part of which log it holds, and what is in it."""
+"""The manifest of an archived segment: its range of the log, and its content."""
 
 import hashlib
 from dataclasses import dataclass, fields
@@ -13,7 +13,7 @@ _NO_TIMESTAMP_MS = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Lineage:
-    """One unbroken history of a log partition: its number, from 0, and the log_offset where it starts."""
+    """One unbroken stretch of a log partition: its number, from 0, and the log_offset where it starts."""
 
     ordinal: int
     start_log_offset: int
@@ -25,9 +25,9 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRange:
-    """The part of a log that a segment answers for: all batches with a base offset in [first, next log_offset).
+    """The range of a log that a segment covers: all batches with a base offset in [first, next log_offset).
 
-    `high_watermark` and `last_stable_offset` are what the broker answered when it was fetched.
+    `high_watermark` and `last_stable_offset` are from the broker's answer to the fetch.
     """
 
     cluster_id: str

@@ -1,9 +1,9 @@
-"""What `__cluster_metadata-0` on a KRaft broker's disk proves of the cluster at an instant.
+"""The state of the cluster at an instant, as `__cluster_metadata-0` on a KRaft broker's disk proves it.
 
-The newest snapshot (`.checkpoint`) whose last record is older than the instant, then the segments from there on, up to
-the first record that is not older. A transaction counts when it ends. What cannot be read, is missing between two
-batches, or contradicts what came before it is a LogError that names the file and the place: then nothing of the log is
-taken. Follows FileRawSnapshotReader, MetadataLoader and the deltas of Kafka's org.apache.kafka.image.
+It is read from the newest snapshot (`.checkpoint`) whose last record is older than the instant, then from the segments
+up to the first record that is not older. A transaction counts when it ends. Unreadable records, gaps between batches
+and contradictions raise a LogError that names the file and the position: then nothing of the log is used. Follows
+FileRawSnapshotReader, MetadataLoader and the deltas of Kafka's org.apache.kafka.image.
 
 A disk does not say how far the quorum had committed its last records: a controller that fails over may drop them.
 """
@@ -54,11 +54,11 @@ class TopicOfLog:
 
 @dataclass(slots=True, kw_only=True)
 class MetadataLog:
-    """The cluster as the log has it, read up to `next_offset`; `last_ms` is the newest timestamp.
+    """The cluster's state in the log, read up to `next_offset`; `last_ms` is the newest timestamp.
 
-    `is_cut`: there are later records, so that this is all that held at the instant. `brokers` are the registered ones
-    with the metadata.version that each supports at most, None where it does not say. `deleted` are names by topic id,
-    of topics that were deleted since the snapshot.
+    `is_cut`: there are later records, so this state is complete for the instant. `brokers` are the registered brokers
+    with the highest metadata.version that each supports, None where the log does not have it. `deleted` are names by
+    topic id, of topics deleted since the snapshot.
     """
 
     topics: dict[str, TopicOfLog] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class MetadataLog:
     """By type and name of the resource."""
     features: dict[str, int] = field(default_factory=dict)
     levels: dict[str, set[int]] = field(default_factory=dict)
-    """Every level that a feature was set to, lowered again or not."""
+    """Every level that a feature was ever set to, including levels lowered since."""
     brokers: dict[int, int | None] = field(default_factory=dict)
     next_offset: int = 0
     last_ms: int = -1
@@ -75,11 +75,11 @@ class MetadataLog:
     _names: dict[UUID, str] = field(default_factory=dict)
 
     def settings_of_topic(self, name: str) -> Mapping[str, str]:
-        """The settings that the topic has of its own."""
+        """The topic's own settings."""
         return self.settings.get((_TOPIC_RESOURCE, name), {})
 
     def apply(self, record: MetadataRecord) -> None:
-        """Take a record that follows; LogError for one that contradicts those before it."""
+        """Apply the next record; LogError if it contradicts the records before it."""
         match record:
             case Topic():
                 topic_id = kafka_uuid(record.topic_id)
@@ -114,7 +114,7 @@ class MetadataLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """A record, and the file in which it is; `control_type` is that of a control record."""
+    """A record and its file; `control_type` is set for a control record."""
 
     path: str
     record: Record
@@ -126,13 +126,14 @@ class _Place:
 
 
 _Kept = list[MetadataRecord] | None
-"""The records of the transaction that is open; None without one."""
+"""The records of the open transaction; None without a transaction."""
 
 
 def read_metadata_log(fs: pafs.FileSystem, root: str, *, as_of_ms: int | None, cap_bytes: int) -> MetadataLog | None:
-    """The metadata log in a log directory, before an instant or all of it; None where nothing of then is there.
+    """The metadata log in a log directory, before an instant or as a whole; None where nothing before the instant
+    exists.
 
-    No batch is inflated beyond `cap_bytes`. LogError, with the place, where it cannot be read.
+    No batch is inflated beyond `cap_bytes`. LogError, with the position, where it cannot be read.
     """
     folder = partition_folders(fs, root, METADATA_TOPIC).get(0)
     if folder is None:
@@ -157,13 +158,14 @@ def read_metadata_log(fs: pafs.FileSystem, root: str, *, as_of_ms: int | None, c
 
 
 def read_bootstrap(fs: pafs.FileSystem, root: str, *, cap_bytes: int) -> MetadataLog | None:
-    """What the log directory was formatted with (`bootstrap.checkpoint`); None without it, LogError likewise."""
+    """The content of `bootstrap.checkpoint`, which formatting the log directory wrote; None without it, LogError as
+    above."""
     file = fs.get_file_info(f"{root}/bootstrap.checkpoint")
     return _snapshot(fs, file, None, cap_bytes) if file.type == pafs.FileType.File else None
 
 
 def _from_snapshot(fs: pafs.FileSystem, folder: str, as_of_ms: int | None, cap_bytes: int) -> MetadataLog:
-    """The newest snapshot of before the instant; without one, the beginning of the log."""
+    """The newest snapshot from before the instant; without one, the beginning of the log."""
     files = [
         (int(name[1]), file.base_name, file)
         for file in fs.get_file_info(pafs.FileSelector(folder))
@@ -178,7 +180,7 @@ def _from_snapshot(fs: pafs.FileSystem, folder: str, as_of_ms: int | None, cap_b
 
 
 def _snapshot(fs: pafs.FileSystem, file: pafs.FileInfo, as_of_ms: int | None, cap_bytes: int) -> MetadataLog | None:
-    """A snapshot; None for one that is not from before the instant."""
+    """A snapshot; None if it is not from before the instant."""
     found, last_type, last_ms = MetadataLog(), None, None
     for place in _records(fs, file.path, file.size, found, cap_bytes, floor=0):
         if last_ms is None:
@@ -195,7 +197,7 @@ def _snapshot(fs: pafs.FileSystem, file: pafs.FileInfo, as_of_ms: int | None, ca
 
 
 def _snapshot_instant(place: _Place) -> int:
-    """The timestamp of the last record that went into the snapshot, by its header (SnapshotHeaderRecord)."""
+    """The timestamp of the last record in the snapshot, by its header (SnapshotHeaderRecord)."""
     value = place.record.value or b""
     if place.control_type != _SNAPSHOT_HEADER or len(value) < _HEADER_FIELDS.size:
         raise LogError("malformed_batch", f"{place.path}: a snapshot begins with its header")
@@ -206,7 +208,7 @@ def _snapshot_instant(place: _Place) -> int:
 def _records(
     fs: pafs.FileSystem, path: str, size_bytes: int, found: MetadataLog, cap_bytes: int, *, floor: int
 ) -> Iterator[_Place]:
-    """The records of a file from `found.next_offset` on, which the caller moves; LogError for anything else in it."""
+    """The records of a file from `found.next_offset` on, which the caller advances; LogError for any other bytes."""
     for batch in read_batches(file_bytes(fs, path, size_bytes), floor_offset=floor):
         if isinstance(batch, Damage):
             raise LogError("malformed_batch", f"{path}: {batch.detail}")
@@ -228,7 +230,7 @@ def _records(
 
 
 def _take(found: MetadataLog, place: _Place, kept: _Kept) -> _Kept:
-    """Apply a record, or keep it while its transaction is open; returns what is kept."""
+    """Apply a record, or buffer it while its transaction is open; returns the buffered records."""
     if place.control_type is not None:
         return kept
     try:

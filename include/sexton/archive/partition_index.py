@@ -11,7 +11,7 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 ABSENT = -1
-"""The number of a partition that is not there."""
+"""The number of a partition that does not exist."""
 _LEAST_PARTITION = -(1 << 31)
 
 
@@ -22,7 +22,7 @@ class PartitionIndex:
         topics = encoded(partitions["topic"])
         self.topics: pa.Array = topics.dictionary
         self.topic_codes: Int64s = np.asarray(topics.indices).astype(np.int64)
-        """For each partition, the place of its topic in `topics`."""
+        """For each partition, the index of its topic in `topics`."""
         self.topic_ids: pa.Array = whole(partitions["topic_id"])
         self.count: int = partitions.num_rows
         keys = self._keys(topics, partitions["partition"])
@@ -38,8 +38,10 @@ class PartitionIndex:
         return np.where(self._sorted[at] == keys, self._rows[at], ABSENT)
 
     def is_another(self, numbers: Int64s, topic_ids: pa.ChunkedArray | pa.Array) -> Flags:
-        """Whether each partition belongs to a topic of that name with another id than given; not where an id is not
-        known (brokers before Kafka 2.8), nor where the partition is absent."""
+        """Whether each partition belongs to a recreated topic: the same name with another id than given.
+
+        False where an id is not known (brokers before Kafka 2.8), and where the partition is absent.
+        """
         ours = self.topic_ids.take(pa.array(numbers, mask=numbers == ABSENT))
         return np.asarray(pc.fill_null(pc.not_equal(ours, plain_text(topic_ids)), False))
 
@@ -51,9 +53,9 @@ class PartitionIndex:
 
 
 class PartitionOrder:
-    """Rows about numbered partitions, in the order of a value: `rows` are their places, of each partition together.
+    """Rows about numbered partitions, sorted by partition and value; `rows` are their indices.
 
-    Rows of one value are in the order of `ties`.
+    Rows with equal values are in the order of `ties`.
     """
 
     def __init__(self, count: int, number: Int64s, value: Int64s, *ties: Int64s) -> None:
@@ -63,7 +65,7 @@ class PartitionOrder:
         self._steps = int(np.diff(self._starts).max(initial=0)).bit_length()
 
     def running_maximum(self, values: Int64s) -> Int64s:
-        """The largest of the values of a partition so far; `values` are in this order."""
+        """The running maximum per partition; `values` are in this order."""
         found, places = values.copy(), np.arange(len(values)) - np.repeat(self._starts[:-1], np.diff(self._starts))
         for step in range(self._steps):
             shift = 1 << step
@@ -71,7 +73,7 @@ class PartitionOrder:
         return found
 
     def last(self, number: Int64s, value: Int64s, *, is_included: bool = True) -> Int64s:
-        """In this order, the last row of each partition up to a value, or before it; -1 without one."""
+        """The last row, in this order, of each partition up to (or before) a value; -1 without one."""
         if not len(self._values):
             return np.full(len(number), -1)
         first, low, high = self._starts[number], self._starts[number], self._starts[number + 1]

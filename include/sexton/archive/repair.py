@@ -1,9 +1,9 @@
-"""Repairs segments that their manifests do not describe, as two snapshots at once can leave them (archive.create).
+"""Repairs segments that do not match their manifests, a result of two snapshots at once (archive.create).
 
-Nothing is deleted: files that go are moved to the folder `aside` of their lineage. Where another manifest describes the
-segment, the wrong one goes. Where the bytes are whole batches and of another size than the manifest says, which is what
-two writers leave, they get a manifest of their own, up to where the next segment begins. Other bytes go aside: the next
-snapshot fetches the range again, as far as the log still has it.
+Nothing is deleted: files are moved to the folder `aside` of their lineage. Where another manifest describes the
+segment, the wrong manifest is moved. Whole batches whose size differs from the manifest, a result of two writers, get a
+new manifest, up to the start of the next segment. Other bytes are moved aside: the next snapshot fetches the range
+again, as far as the log still has it.
 """
 
 import hashlib

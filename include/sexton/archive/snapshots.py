@@ -1,4 +1,4 @@
-"""The snapshots of an archive: when each was taken, of which topic, and how far it archived each log partition."""
+"""The snapshots of an archive: the instant and topic of each, and how far it archived each log partition."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotWindow:
-    """The snapshots around an instant, None where there is none, and when the newest of all was taken."""
+    """The snapshots around an instant (None where there is none), and the instant of the newest snapshot."""
 
     before: Snapshot | None
     settling: Snapshot | None
@@ -72,7 +72,7 @@ def snapshot_window(
 
 
 def _from_manifests(fs: pafs.FileSystem, root: str, cluster_id: str) -> Snapshot | None:
-    """The newest lineage with segments of every log partition of the topic that was archived last."""
+    """The newest lineage with segments, for every log partition of the topic that was archived last."""
     newest: Snapshot | None = None
     for topic_id in topics_of(fs, root, cluster_id):
         ends: dict[int, ArchivedEnd] = {}

@@ -1,7 +1,8 @@
-"""What one admin snapshot of the archive says of some groups, and whether a later one shows a change.
+"""Groups in one admin snapshot of the archive, and whether a later one shows a change.
 
-For plans made from admin snapshots: what is not as the plan saw it must not be deleted, also where it is the same again
-by now."""
+For plans made from admin snapshots: an offset that has changed since must not be deleted, even if it has its old value
+again.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,11 +20,11 @@ SnapshotValue = tuple[int, int | None, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupThen:
-    """A group at the admin snapshot that a plan was made by; fields as in archive.admin_snapshots.GROUPS.
+    """A group in the admin snapshot of a plan; fields as in archive.admin_snapshots.GROUPS.
 
-    `topics` are all that the admin snapshot could see, None where those were all topics of the cluster. `changed` is
-    what a later admin snapshot of the archive shows to have happened since, `was_gone` are offsets that one of them did
-    not find."""
+    `topics` are all topics visible to the admin snapshot, None if it saw all topics of the cluster. `changed` is the
+    change that a later admin snapshot of the archive shows; `was_gone` are offsets that were missing in one of them.
+    """
 
     group_type: str
     state: str | None
@@ -43,8 +44,8 @@ class GroupThen:
         member_count: int | None,
         offsets: Mapping[TopicPartition, SnapshotValue],
     ) -> str | None:
-        """What a snapshot of the group shows to have happened since; None for nothing. Offsets that are gone are no
-        change; without a `state` the group is not there."""
+        """The change that a snapshot of the group shows; None without a change. A missing offset is not a change;
+        without a `state` the group does not exist."""
         if self.state != EMPTY:
             return f"the group was {self.state or 'not described'} when the plan was made"
         if state is None and offsets:
@@ -71,8 +72,7 @@ class GroupThen:
 
 
 def the_snapshot(series: SnapshotSeries, *, taken_at_ms: int, sha256: Mapping[str, str]) -> AdminSnapshot:
-    """The admin snapshot that a plan was made by; Refused when it is not in the archive, or its files have another
-    SHA-256."""
+    """The admin snapshot of a plan; Refused when it is not in the archive, or its files have another SHA-256."""
     if taken_at_ms not in series.instants:
         raise Refused(
             f"the admin snapshot of {taken_at_ms} ms, that the plan was made by, is not in the archive", fix=_NEW_PLAN
@@ -86,10 +86,9 @@ def the_snapshot(series: SnapshotSeries, *, taken_at_ms: int, sha256: Mapping[st
 def groups_then(
     series: SnapshotSeries, *, taken_at_ms: int, sha256: Mapping[str, str], group_ids: Collection[str]
 ) -> dict[str, GroupThen]:
-    """Some groups at an admin snapshot, whose files must have these SHA-256, compared with all later admin snapshots of
-    the archive.
+    """Groups in an admin snapshot, whose files must have these SHA-256, compared with all later admin snapshots.
 
-    Refused when the admin snapshot is not there any more, is another one, or does not have a group.
+    Refused when the admin snapshot is missing, differs, or does not have a group.
     """
     snapshot, own = (
         the_snapshot(series, taken_at_ms=taken_at_ms, sha256=sha256),
@@ -119,14 +118,14 @@ _NEW_PLAN = "make a new plan"
 
 @dataclass(slots=True, kw_only=True)
 class _Since:
-    """What a later admin snapshot shows of a group."""
+    """A group as a later admin snapshot shows it."""
 
     changed: str | None = None
     gone: set[TopicPartition] = field(default_factory=set)
 
 
 def _compare(series: SnapshotSeries, snapshot: AdminSnapshot, found: dict[str, GroupThen]) -> None:
-    """Note in `found` what a later admin snapshot shows to have happened."""
+    """Note in `found` the changes that a later admin snapshot shows."""
     offsets = _offsets(series, snapshot)
     rows = {row["group_id"]: row for row in series.table(snapshot, "groups").to_pylist()}
     for group_id, then in found.items():

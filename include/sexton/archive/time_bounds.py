@@ -1,8 +1,8 @@
-"""What points in time (time_points) say about offsets: how new their logs were there, and when they were appended.
+"""Bounds from points in time (time_points): how new a log is at an offset, and when that offset was appended.
 
-`newest` bounds M(offset), the largest timestamp of the records from the log's start up to `offset`. A broker looks for
-an instant along the log: it returns the first record that is at least so new. So an answer says two things: M at that
-record is its timestamp, and M before it is below the instant that was asked.
+`newest` bounds M(offset), the largest timestamp of the records from the log's start up to `offset`. A broker answers a
+timestamp lookup with the first record at or after that timestamp. So an answer says two things: M at that record is its
+timestamp, and M before it is below the requested timestamp.
 
 Under LogAppendTime M(offset) is the timestamp of the record at `offset`, its instant of append. Under CreateTime
 producers choose timestamps, which may go back; M only grows.
@@ -36,10 +36,9 @@ class Bounds:
 class TimeBounds:
     """The points of many partitions (time_points.POINTS).
 
-    By partition number: `log_start_offset` is where the log began at the instant that is asked about. Under CreateTime
-    records before it do not count, nor do answers about a log that began later. With `is_append_time` everything
-    counts, and log ends bound timestamps as well, give or take `slack_ms` between the clocks of brokers and of who
-    asked.
+    By partition number: `log_start_offset` is where the log began at the instant in question. Under CreateTime, earlier
+    records and answers about a log that began later do not count. With `is_append_time` all points count, and log ends
+    bound timestamps as well, within `slack_ms`, the difference between the clocks of brokers and of the client.
     """
 
     def __init__(self, points: pa.Table, *, log_start_offset: Int64s, is_append_time: Flags, slack_ms: int) -> None:
@@ -59,7 +58,7 @@ class TimeBounds:
         started, starts = _int64s(answers, "log_start_offset"), log_start_offset[number]
         is_append = is_append_time[number]
         is_low = has_record & (is_append | (offset >= starts))
-        # Under LogAppendTime records that are gone were no newer than the first one that was looked at.
+        # Under LogAppendTime deleted records were no newer than the first record that was looked up.
         is_high = (started <= starts) | (is_append & (started < offset))
         is_high_there = has_record & ((started <= starts) | is_append)
         by_ends = is_append_time[self._end_number]
@@ -80,28 +79,28 @@ class TimeBounds:
         self._passed = _Smallest(count, self._end_number, self._end, self._end_ms)
 
     def newest(self, number: Int64s, offset: Int64s) -> tuple[Int64s, Int64s]:
-        """M(offset), between two bounds. Where points contradict each other (a truncated or a compacted log), both are
-        bounds."""
+        """M(offset), between two bounds. If points contradict each other (a truncated or compacted log), both points
+        are bounds."""
         low, high = self._lows.up_to(number, offset), self._highs.beyond(number, offset)
         is_swapped = (low != NO_LOW) & (high != NO_HIGH) & (low > high)
         return np.where(is_swapped, high, low), np.where(is_swapped, low, high)
 
     def appended(self, number: Int64s, offset: Int64s) -> tuple[Int64s, Int64s]:
-        """When the record at `offset` was appended, by the clock of who asked where the log ended."""
+        """When the record at `offset` was appended, by the clock of the client that asked for the log end."""
         before = self._passed.beyond(number, offset)
         return self._ended.up_to(number, offset), np.where(before == NO_HIGH, NO_HIGH, before + self._slack(before))
 
     def was_at_end(self, number: Int64s, offset: Int64s, at_ms: int) -> Flags:
-        """Whether the log had nothing at or after `offset` at an instant: it ended there then, or later."""
+        """Whether the log ended at or before `offset` at an instant, by an end seen then or later."""
         return self._ended.up_to(number, offset) >= at_ms
 
     def was_there(self, number: Int64s, offset: Int64s, at_ms: int) -> Flags:
-        """Whether the log was seen beyond `offset` by an instant; the snapshot of that instant counts."""
+        """Whether the log was seen to extend beyond `offset` by an instant; the snapshot of that instant counts."""
         by_then = self._passed.beyond(number, offset) <= at_ms - self._slack_ms
         return by_then | (self._furthest(self._end_ms == at_ms)[number] > offset)
 
     def furthest_end(self, since_ms: int) -> Int64s:
-        """By partition: the largest end that was seen at an instant or later; below 0 without one."""
+        """By partition: the largest end seen at an instant or later; negative without one."""
         return self._furthest(self._end_ms >= since_ms)
 
     def _furthest(self, is_meant: Flags) -> Int64s:
@@ -110,12 +109,12 @@ class TimeBounds:
         return found
 
     def _slack(self, instants: Int64s) -> Int64s:
-        """The slack where there is an instant to add it to."""
+        """The slack, added where there is an instant."""
         return np.where(instants == NO_HIGH, 0, self._slack_ms)
 
 
 class _Largest:
-    """Values at offsets of partitions."""
+    """Running maxima of values by partition and offset."""
 
     def __init__(self, count: int, number: Int64s, offset: Int64s, value: Int64s) -> None:
         self._order = PartitionOrder(count, number, offset)
@@ -131,7 +130,7 @@ class _Largest:
 
 
 class _Smallest:
-    """The smallest value of a partition after each offset: `_Largest` of inverted numbers."""
+    """The smallest value of a partition beyond an offset: `_Largest` over inverted offsets and values."""
 
     def __init__(self, count: int, number: Int64s, offset: Int64s, value: Int64s) -> None:
         self._inverted = _Largest(count, number, ~offset, ~value)

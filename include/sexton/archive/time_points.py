@@ -1,4 +1,4 @@
-"""When the records of user topics were written, as far as it was asked: facts that are kept and never change.
+"""Archived timestamps of records of user topics, from ListOffsets; points never change once written.
 
     <archive>/<cluster_id>/time_points/<asked_at_ms>.parquet    the points of one lookup at a cluster's brokers
                                       /<asked_at_ms>.json       its manifest, written after it
@@ -7,7 +7,7 @@ A lookup asks brokers where the log of a partition has reached an instant (kafka
 Snapshots give points for nothing: where each log ended, and when (cluster_metadata). Points without a manifest do not
 exist. Both files are created once, so two lookups of the same instant have two names.
 
-What points say about an offset is in time_bounds.
+time_bounds derives bounds for offsets from points.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
 LOOKUPS_READ = 4
-"""How many lookups before an instant, and after it, are read for it: the nearest ones. More would hardly narrow it."""
+"""How many lookups before an instant, and after it, are read: the nearest ones. More would hardly narrow the bounds."""
 SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string(), nullable=False),
@@ -48,7 +48,7 @@ SCHEMA = pa.schema(
 _POINT = SCHEMA.names[3:]
 """The fields of a TimePoint; before them are topic, its id and the partition."""
 POINTS = pa.schema([pa.field("number", pa.int64(), nullable=False), *(SCHEMA.field(name) for name in _POINT)])
-"""Points as they are read: with the number of their partition (partition_index)."""
+"""Columns of points in memory, with the number of their partition (partition_index)."""
 UNKNOWN_END = -1
 
 
@@ -76,8 +76,11 @@ class TimePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetLookup:
-    """The manifest of a lookup: made for the committed offsets of `as_of_ms`. `topics` are those of its points by name,
-    with the settings of them that were read (message.timestamp.type, retention.ms); none where they are not known."""
+    """The manifest of a lookup, made for the committed offsets of `as_of_ms`.
+
+    `topics` are the topics of its points by name, with their settings (message.timestamp.type, retention.ms); empty
+    where the settings are not known.
+    """
 
     cluster_id: str
     as_of_ms: int
@@ -90,7 +93,7 @@ class OffsetLookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPoints:
-    """Points of partitions that are numbered (POINTS), and the lookups that they are from, oldest first."""
+    """Points of numbered partitions (POINTS), and their lookups, oldest first."""
 
     points: pa.Table
     lookups: Sequence[OffsetLookup]
@@ -108,7 +111,7 @@ def write_lookup(
     points: Mapping[Key, Sequence[TimePoint]],
     topics: Mapping[str, Mapping[str, str]],
 ) -> OffsetLookup:
-    """Keep the points of one lookup; what it returns is its manifest."""
+    """Store the points of one lookup; returns its manifest."""
     table = _table(points, topic_ids)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
@@ -129,17 +132,17 @@ def write_lookup(
 
 
 def lookup_manifest(root: str, cluster_id: str, asked_at_ms: int) -> str:
-    """Where the manifest of a lookup is."""
+    """Path of the manifest of a lookup."""
     return _path(root, cluster_id, asked_at_ms, "json")
 
 
 def lookup_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int]:
-    """When the finished lookups of a cluster asked, in order."""
+    """Instants of the finished lookups of a cluster, in order."""
     return numbered_files(fs, cluster_folder(root, cluster_id, TIME_POINTS_FOLDER))
 
 
 def read_lookup(fs: pafs.FileSystem, root: str, cluster_id: str, asked_at_ms: int) -> tuple[OffsetLookup, pa.Table]:
-    """A lookup and its points; UsageError when they are not those that its manifest describes."""
+    """A lookup and its points; UsageError when they do not match their manifest."""
     lookup = read_record(
         fs, _path(root, cluster_id, asked_at_ms, "json"), OffsetLookup, what="a manifest of time points"
     )
@@ -157,8 +160,8 @@ def known_points(
     number: Int64s,
     offset: Int64s,
 ) -> KnownPoints:
-    """What is archived around an instant about the partitions that are numbered in `number`: the points of the lookups
-    nearest to it, and those snapshots between which the logs passed each `offset`."""
+    """Archived points around an instant about the partitions in `number`: from the nearest lookups, and from the
+    snapshots between which the logs passed each `offset`."""
     is_wanted = np.zeros(partitions.count + 1, bool)  # the last one is ABSENT's
     is_wanted[number] = True
     instants = lookup_instants(fs, root, cluster_id)
@@ -182,7 +185,7 @@ def _wanted(table: pa.Table, partitions: PartitionIndex, is_wanted: Flags) -> pa
 
 
 def snapshot_ends(metadata: ClusterMetadata, partitions: PartitionIndex) -> Int64s:
-    """Where each log ended at a snapshot, by partition number; UNKNOWN_END where it does not say, or where the topic
+    """Where each log ended at a snapshot, by partition number; UNKNOWN_END where it is not recorded, or where the topic
     had another id."""
     rows = [row for row in metadata.topics or [] if row["partitions"]]
     counts = [len(row["partitions"]) for row in rows]
@@ -207,7 +210,8 @@ def _of_snapshots(
     number: Int64s,
     offset: Int64s,
 ) -> pa.Table:
-    """The snapshots around each offset's passing, by bisection: logs only grow, so a snapshot halves what is left."""
+    """The snapshots before and after each log passed its offset, by bisection: logs only grow, so each snapshot halves
+    the rest."""
     instants = snapshot_instants(fs, root, cluster_id)
     first_after = next((n for n, at in enumerate(instants) if at >= as_of_ms), len(instants) - 1)
     read: dict[int, Int64s] = {}
@@ -245,7 +249,7 @@ def _bisect(ends: Callable[[int], Int64s], low: int, high: int, number: Int64s, 
         return
     middle = (low + high) // 2
     end = ends(middle)[number]
-    # A partition that a snapshot does not know may have been made later.
+    # A partition that a snapshot does not know may have been created later.
     is_later = (end == UNKNOWN_END) | (end <= offset)
     _bisect(ends, middle, high, number[is_later], offset[is_later])
     _bisect(ends, low, middle, number[~is_later], offset[~is_later])

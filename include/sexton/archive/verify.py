@@ -1,10 +1,10 @@
-"""Whether an archive still holds what was put into it: names, lineages, manifests, SHA-256, Kafka's own CRC; the
-points in time and the admin snapshots, too.
+"""Verifies that an archive is intact: names, lineages, manifests, SHA-256, Kafka's own CRC; also the points in time and
+the admin snapshots.
 
 Names and sizes are checked for the whole archive every time. Reading bytes is expensive: `subset` (n, t) reads one part
 in t, always the same for the same n, so that t runs with n = 1 .. t read everything once.
 
-Not here: what the records say (a replay does that), and whether a log continues the archive (pipeline.continuation).
+Not here: the content of records (a replay checks it), and whether a log continues the archive (pipeline.continuation).
 """
 
 import hashlib
@@ -42,8 +42,8 @@ CORRUPT, DAMAGED = "corrupt", "damaged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong. `kind` is `corrupt` where the archive differs from what was put into it, `damaged` where
-    the bytes are as the broker had them and were bad there: a batch with a wrong CRC, bytes that are no batch."""
+    """One defect. `kind` is `corrupt` where the archive differs from what was archived, and `damaged` where the bytes
+    are unchanged but were bad on the broker: a batch with a wrong CRC, bytes that are not a batch."""
 
     kind: str
     where: str
@@ -52,8 +52,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was checked. `segments` of the whole archive, `read` of those whose bytes were read; `detached` segments
-    follow a gap in their lineage, where a snapshot died: the next one closes it."""
+    """The scope of a verification: `segments` counts the whole archive, `read` the segments whose bytes were read.
+
+    `detached` segments follow a gap in their lineage, where a snapshot died: the next snapshot closes it.
+    """
 
     segments: int
     read: int
@@ -104,7 +106,7 @@ def verify(
 
 
 def is_in_subset(path: str, root: str, subset: tuple[int, int]) -> bool:
-    """Whether a file or folder of the archive is in part n of t; depends on its path below `root` alone."""
+    """Whether a file or folder of the archive is in slice n of t; depends only on its path below `root`."""
     n, t = subset
     if not 1 <= n <= t:
         raise ValueError(f"no such part: {n}/{t}")
@@ -113,7 +115,7 @@ def is_in_subset(path: str, root: str, subset: tuple[int, int]) -> bool:
 
 
 def check(fs: pafs.FileSystem, segment: ArchivedSegment) -> list[Finding]:
-    """What is wrong with one segment and its manifest."""
+    """Defects of one segment and its manifest."""
     try:
         manifest = read_segment_manifest(fs, segment)
     except SextonError as error:
@@ -137,7 +139,7 @@ def missing_files(fs: pafs.FileSystem, segments: Iterable[ArchivedSegment]) -> l
 
 
 def _lookups(fs: pafs.FileSystem, root: str, cluster_id: str | None, subset: tuple[int, int]) -> Iterator[Finding]:
-    """Points in time, and admin snapshots, whose files are not those that their manifests describe."""
+    """Lookups and admin snapshots whose files do not match their manifests."""
     for cluster in clusters_of(fs, root, cluster_id):
         for instants, manifest, read in (
             (lookup_instants, lookup_manifest, read_lookup),
@@ -157,7 +159,7 @@ def _corrupt(where: str, what: str) -> Finding:
 
 
 def _batches(data: bytes, segment: ArchivedSegment) -> Iterator[str]:
-    """What is wrong with the batches of bytes that are as they were fetched."""
+    """Defects in the batches of bytes that are unchanged since they were fetched."""
     view = as_u8(data)
     bad_crc = no_batch = outside = backwards = 0
     epoch = -1
@@ -198,7 +200,7 @@ def _lineages(
 
 
 def _succession(lineages: Sequence[ArchivedLineage]) -> list[Finding]:
-    """Lineages are numbered from 0, and each names the one before it and where that ended."""
+    """Checks that lineages are numbered from 0, and that each names the previous one and its end."""
     wrong = []
     for number, lineage in enumerate(lineages):
         if lineage.lineage.ordinal != number:
@@ -214,7 +216,8 @@ def _succession(lineages: Sequence[ArchivedLineage]) -> list[Finding]:
 def _against_metadata(
     fs: pafs.FileSystem, root: str, cluster_id: str, found: Mapping[str, Mapping[int, Sequence[ArchivedLineage]]]
 ) -> list[Finding]:
-    """What the newest finished snapshot had still exists: a segment lost with its manifest leaves no other trace."""
+    """Checks that everything in the newest finished snapshot still exists: a segment lost with its manifest leaves no
+    other trace."""
     try:
         metadata = newest_metadata(fs, root, cluster_id=cluster_id)
     except SextonError as error:

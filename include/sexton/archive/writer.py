@@ -5,15 +5,15 @@
                                                                /origin.json          (archive.lineages)
     <archive>/<cluster_id>/cluster_metadata/<taken_at_ms>.json                       (archive.cluster_metadata)
 
-A segment answers for the log_offsets [first, next): all batches with a base offset in that range, also where
-compaction left none. A lineage, named `<ordinal %06d>-<start log_offset %020d>`, is the segments from its start on,
-each beginning where the one before ends; segments after a gap (a manifest was lost) are not read until it is closed.
+A segment covers the log_offsets [first, next): all batches with a base offset in that range, also where compaction left
+none. A lineage, named `<ordinal %06d>-<start log_offset %020d>`, is the segments from its start on, each beginning
+where the one before ends; segments after a gap (a manifest was lost) are not read until it is closed.
 
 A segment without a manifest does not exist: nothing reads it. The next writer makes a manifest for its bytes where the
 log still has them, else moves them aside. Both files are created once (create.py), so that two snapshots at once do not
 overwrite each other. File names hold all that a listing needs, so that planning a run opens no manifest.
 
-The last file of a snapshot is its cluster metadata, which says what it archived.
+The last file of a snapshot is its cluster metadata, which records what it archived.
 """
 
 import hashlib
@@ -39,16 +39,16 @@ from sexton.failpoints import failpoint
 from sexton.log.batch import Batch, read_batches
 
 ASIDE_FOLDER = "aside"
-"""In the folder of a lineage: files that were in the way. Nothing reads it."""
+"""Folder in a lineage for files that were in the way. It is never read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveEnd:
     """Where the newest lineage of a log partition ends: the next snapshot continues at `next_log_offset`.
 
-    `leader_epoch` is that of the last archived batch, -1 when unknown; `taken_at_ms` when the last segment was taken,
-    None without one. `next_segment` is the log_offset of the first segment after a gap, None without one: the gap ends
-    there, and the log after it may be another one.
+    `leader_epoch` is that of the last archived batch, -1 when unknown; `taken_at_ms` is the instant of the last
+    segment, None without one. `next_segment` is the log_offset of the first segment after a gap, None without a gap:
+    the gap ends there, and the log after it may be another one.
     """
 
     log_partition: int
@@ -63,8 +63,8 @@ class ArchiveEnd:
 def write_segment(fs: pafs.FileSystem, root: str, chunks: Iterable[bytes], where: SegmentRange) -> Manifest:
     """Archive whole raw batches with a base offset in the range `where`, then their manifest.
 
-    Where a segment with a manifest begins there already, it stays as it is, `chunks` are not read and its manifest is
-    returned: its end may be another one.
+    If a segment with a manifest begins there already, it stays unchanged: `chunks` are not read and its manifest, which
+    may have another end, is returned.
     """
     present = _present(fs, where, root)
     if present is not None:
@@ -103,9 +103,9 @@ def write_batches(fs: pafs.FileSystem, root: str, chunks: Iterable[bytes], where
 
 
 def write_manifest(fs: pafs.FileSystem, root: str, manifest: Manifest) -> None:
-    """Make a segment exist; one that has this manifest already stays as it is.
+    """Write the manifest, which makes a segment exist; a segment that has this manifest already stays unchanged.
 
-    Those of one lineage are written in the order of the log: what follows a gap is not read.
+    Manifests of one lineage are written in log order: segments after a gap are not read.
     """
     folder = lineage_folder(root, manifest.cluster_id, manifest.topic_id, manifest.log_partition, manifest.lineage)
     segment = ArchivedSegment(
@@ -118,7 +118,7 @@ def write_manifest(fs: pafs.FileSystem, root: str, manifest: Manifest) -> None:
 
 
 def put_aside(fs: pafs.FileSystem, path: str, data: bytes) -> None:
-    """Move a file of a lineage's folder out of the way; its bytes are kept."""
+    """Move a file out of the way, to the aside folder of its lineage."""
     folder, _, name = path.rpartition("/")
     make_folder(fs, f"{folder}/{ASIDE_FOLDER}")
     try:
@@ -161,7 +161,7 @@ def _present(fs: pafs.FileSystem, where: SegmentRange, root: str) -> ArchivedSeg
 
 
 def _end_in_common(theirs: bytes, ours: bytes, first_log_offset: int) -> int | None:
-    """The log_offset up to which a segment without a manifest answers, when the log still has its bytes; else None."""
+    """The log_offset up to which a segment without a manifest is valid, if the log still has its bytes; else None."""
     if not (theirs.startswith(ours) or ours.startswith(theirs)):
         return None
     if not theirs:

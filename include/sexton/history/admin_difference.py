@@ -1,12 +1,13 @@
-"""The difference of two admin snapshots, with what the admin snapshots between them show of when and why.
+"""The difference of two admin snapshots, with intervals and causes from the admin snapshots between them.
 
-Admin snapshots show states, not events. So a difference has an interval: what it is at the later admin snapshot it
-became after the last snapshot that showed something else, and at the latest at the next one. And it has every cause
-that can have made it so: a value that is there was committed; one that is gone was deleted, or expired if it can have
-been due by then, or went with its group or topic where those are gone. Nothing is guessed: several causes stay several.
+Admin snapshots show states, not events. So a difference has an interval: it happened after the last snapshot that
+showed another value, and at the latest at the next snapshot. And it has every possible cause: a new value was
+committed; a missing value was deleted, or expired if it can have been due by then, or was removed with its group or
+topic where those are gone. Nothing is guessed: several possible causes are all kept.
 
-A group that one of both admin snapshots does not answer about, or does not list without showing all groups, is left
-out, and counted; so are offsets of topics that one of both does not see."""
+A group is left out, and counted, if either admin snapshot has no answer about it, or does not list it although it may
+exist; likewise offsets of topics that either does not see.
+"""
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,9 +78,11 @@ _Value = tuple[int, int | None, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenGroup:
-    """A group at an admin snapshot, with when it was asked and answered about its state and its offsets; `state` is
-    None where it is not described, without `is_fetched` its offsets are not known. `words` are its kind and state in
-    words."""
+    """A group in an admin snapshot, with the instants of request and answer for its state and its offsets.
+
+    `state` is None where the group is not described; without `is_fetched` its offsets are not known. `words` are its
+    type and state in words.
+    """
 
     state: str | None
     words: str
@@ -90,7 +93,7 @@ class SeenGroup:
 
 
 class Seen:
-    """What an admin snapshot says of groups, and of the offsets of those that `rows` have."""
+    """The groups of an admin snapshot, and the offsets of the groups in `rows`."""
 
     def __init__(self, rows: SnapshotRows) -> None:
         self.snapshot = snapshot = rows.snapshot
@@ -131,19 +134,20 @@ class Seen:
         return (there.state, there.words) if key is None else there.offsets.get(key)
 
     def span(self, group_id: str, key: TopicPartition | None) -> tuple[int, int]:
-        """When it was asked and answered about."""
+        """The instants of request and answer."""
         there = self.there(group_id)
         return there.described_ms if key is None else there.fetched_ms
 
     def answers_about(self, group_id: str, key: TopicPartition) -> bool:
-        """Whether an admin snapshot that fetched the offsets of a group shows one, or that it is not there."""
+        """Whether an admin snapshot that fetched the offsets of a group shows this offset, or that it does not
+        exist."""
         return self.sees(key[0]) or key in self.there(group_id).offsets
 
     def sees(self, topic: str) -> bool:
         return bool(self.snapshot.metadata.sees_all_topics) or topic in self.topics
 
     def there(self, group_id: str) -> SeenGroup:
-        """A group; one that was not there has the state ""; where nobody knows whether it was, nothing is answered."""
+        """A group; its state is "" if it did not exist; None where it is unknown whether it existed."""
         found = self._groups.get(group_id)
         if found is not None:
             return found
@@ -154,9 +158,12 @@ class Seen:
 
 @dataclass(slots=True, kw_only=True)
 class Observation:
-    """What the admin snapshot `has` shows of an offset, or of its group (`key` None), and `had`, the last one before it
-    that answers about it, does not; `had` is None at the first that does. What is gone has `candidates`, everything
-    that can have removed it, and `plan_ids`, the plans of ours that may have."""
+    """A change of an offset, or of its group (`key` None), between two consecutive admin snapshots.
+
+    `has` is the value at this admin snapshot, `had` the value at the last one before it that has an answer; `had` is
+    None at the first one that has an answer. A removal has `candidates`, its possible causes, and `plan_ids`, the plans
+    of Sexton that may have made it.
+    """
 
     group_id: str
     key: TopicPartition | None
@@ -193,8 +200,7 @@ class Observation:
 
 
 def observations(series: Sequence[Seen], group_id: str) -> Iterator[Observation]:
-    """What each admin snapshot shows of a group and of its offsets that the one before does not, from the first admin
-    snapshot on."""
+    """The changes of a group and of its offsets at each admin snapshot, from the first one on."""
     described: Seen | None = None
     fetched: deque[Seen] = deque()  # the newest first
     known: Mapping[TopicPartition, _Value] = {}
@@ -207,7 +213,7 @@ def observations(series: Sequence[Seen], group_id: str) -> Iterator[Observation]
             described = one
         if not there.is_fetched:
             continue
-        # What it cannot see may be there, and stays what it was.
+        # Offsets that it cannot see may still exist, and stay unchanged.
         now = {key: value for key, value in known.items() if not one.sees(key[0])} | there.offsets
         for key in sorted({key for key, _ in known.items() ^ now.items()}):
             had = next((past for past in fetched if past.answers_about(group_id, key)), None)
@@ -220,7 +226,10 @@ def difference_of_snapshots(
     series: SnapshotSeries, before: AdminSnapshot, after: AdminSnapshot, *, profile: Profile
 ) -> tuple[InstantComparison, int, int]:
     """The difference of two admin snapshots of a cluster, `before` the earlier one, with the columns OFFSETS and
-    GROUPS; the number of admin snapshots that were read, and of groups that are left out."""
+    GROUPS.
+
+    Also returns the number of admin snapshots read and the number of groups left out.
+    """
     offsets, groups, count, left_out = _differing(series, before, after, retention_ms=None, profile=profile)
     return InstantComparison(groups=_table(groups, GROUPS), offsets=_table(offsets, OFFSETS)), count, left_out
 
@@ -233,11 +242,12 @@ def changes_of_snapshots(
     retention_ms: int | None = None,
     profile: Profile,
 ) -> tuple[pa.Table, int]:
-    """The rows of offset_changes between two admin snapshots of a cluster, without log_partition, by key; and the
-    number of groups that are left out.
+    """The rows of offset_changes between two admin snapshots of a cluster, by key and without log_partition; and the
+    number of groups left out.
 
-    The retention is what was asked for, else what the admin snapshots show, else unknown. A plan of ours has done it if
-    it is the only one that may have, and the broker's own removals are excluded."""
+    The retention is the requested one, else the one in the admin snapshots, else unknown. A change is attributed to a
+    plan of Sexton if it is the only plan that may have made it, and the broker's own removals are excluded.
+    """
     offsets, _, _, left_out = _differing(series, before, after, retention_ms=retention_ms, profile=profile)
     return _table([{**row, **_change(row)} for row in offsets], _CHANGES), left_out
 
@@ -260,8 +270,8 @@ def _change(row: Mapping[str, Any]) -> dict[str, Any]:
 def _differing(
     series: SnapshotSeries, before: AdminSnapshot, after: AdminSnapshot, *, retention_ms: int | None, profile: Profile
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int, int]:
-    """Rows of the offsets and of the groups that differ between two admin snapshots, each with the `last` observation
-    of it; how many admin snapshots were read, and how many groups are left out."""
+    """Rows of the offsets and groups that differ between two admin snapshots, each with its `last` observation; the
+    number of admin snapshots read, and of groups left out."""
     both = series.rows(before), series.rows(after)
     compared = differing(*(offset_rows(one.offsets) for one in both), keys=OFFSET_KEY)
     wanted = compared["group_id"].unique()
@@ -309,7 +319,7 @@ def _of_groups(rows: pa.Table, group_ids: pa.Array) -> pa.Table:
 def add_causes(
     series: SnapshotSeries, found: Sequence[Observation], *, retention_ms: int | None, profile: Profile
 ) -> None:
-    """Find the causes of each change of an offset, everything that can have made it so."""
+    """Add the possible causes of each change of an offset."""
     found = [one for one in found if one.key is not None]
     gone = [one for one in found if one.is_gone]
     since_ms = min((one.had.snapshot.taken_at_ms for one in gone if one.had is not None), default=0)
@@ -322,13 +332,13 @@ def add_causes(
 
 
 def _touches(act: OwnAction, one: Observation) -> bool:
-    """Whether a deletion by a plan of ours touches the interval of a change."""
+    """Whether a deletion by a plan of Sexton overlaps the interval of a change."""
     is_over = act.outcome_at_ms is not None and act.outcome_at_ms < one.changed_after_ms
     return act.intent_at_ms <= one.changed_by_ms and not is_over
 
 
 def _candidates(one: Observation, due: Mapping[tuple[int, OffsetKey], int | None]) -> list[str]:
-    """Everything that can have removed an offset, in the order of change_kinds.CAUSES."""
+    """The possible causes of an offset's removal, in the order of change_kinds.CAUSES."""
     had, has, (group_id, topic, partition) = one.had, one.has, one.offset_key
     assert had is not None
     due_after_ms = due.get((had.snapshot.taken_at_ms, one.offset_key))
@@ -348,8 +358,10 @@ def _candidates(one: Observation, due: Mapping[tuple[int, OffsetKey], int | None
 def _due(
     series: SnapshotSeries, gone: Sequence[Observation], retention_ms: int | None, profile: Profile
 ) -> dict[tuple[int, OffsetKey], int | None]:
-    """By admin snapshot and offset: from when on an offset that is gone can have been due; without an entry, or with
-    None, where that is not bounded, as where the retention is not known."""
+    """By admin snapshot and offset: the earliest instant at which a missing offset can have been due.
+
+    No entry, or None, where that is not bounded, for example where the retention is not known.
+    """
     found: dict[tuple[int, OffsetKey], int | None] = {}
     at: dict[int, tuple[AdminSnapshot, set[str], set[int]]] = {}
     for one in gone:
@@ -372,7 +384,8 @@ def _due(
 def judge_snapshot(
     series: SnapshotSeries, snapshot: AdminSnapshot, *, retention_ms: int, sweep_ms: int | None = None, profile: Profile
 ) -> tuple[pa.Table, pa.Table]:
-    """The verdicts on the offsets of an admin snapshot, each with its committed_offset, and the groups that it has."""
+    """The verdicts on the offsets of an admin snapshot, each with its committed_offset, and the groups of that
+    snapshot."""
     groups, _, offsets = tables_of(merge_snapshots(series, snapshot))
     groups, offsets = with_nulls("groups", groups), with_nulls("committed_offsets", offsets)
     judged = judge_between(

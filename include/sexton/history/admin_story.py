@@ -1,8 +1,9 @@
 """The history of a group from admin snapshots: what changed between one admin snapshot and the next, and what is due
 when.
 
-An admin snapshot does not show when something happened, only that it did since the last admin snapshot that answered
-about it. What is gone has the causes that `admin_difference` finds for it: everything that can have removed it."""
+An admin snapshot does not show when a change happened, only that it happened since the last admin snapshot with an
+answer. Removals have all possible causes, from `admin_difference`.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -27,10 +28,10 @@ def admin_story(
     retention_minutes: int | None,
     profile: Profile,
 ) -> Story:
-    """The history of a group up to an admin snapshot, by all admin snapshots before it; UsageError when this one is
+    """The history of a group up to an admin snapshot, from all earlier admin snapshots; UsageError when this one is
     damaged.
 
-    `retention_minutes` is the retention that is asked for; None for what the admin snapshots show of the broker's.
+    `retention_minutes` is the requested retention; None for the broker's as the admin snapshots show it.
     """
     own = series.of_groups([group_id])
     last = Seen(own.rows(snapshot))
@@ -71,15 +72,16 @@ def admin_story(
 
 
 def _is_shown(one: Observation) -> bool:
-    """Whether the story has it: not a commit of the same offset again, and of the group what words say."""
+    """Whether the story includes it: not a repeated commit of the same offset, and only group changes that change its
+    words."""
     part = 1 if one.key is None else 0
     before, after = ("" if each is None else each[part] for each in (one.before, one.after))
     return bool(before != after)
 
 
 def _order(one: Observation) -> tuple[int, int, list[str], list[str]]:
-    """What is one event, in the order of admin snapshots; of each what the group became, committed and lost, and its
-    end."""
+    """Groups observations into events, in the order of admin snapshots: the group's new state, commits, removals, and
+    its end."""
     part = 1 + one.is_gone if one.key is not None else 0 if one.after[1] else 3
     causes = (one.candidates, one.plan_ids) if one.is_gone else ([], [])
     return one.has.snapshot.taken_at_ms, part, *causes

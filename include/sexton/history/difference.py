@@ -1,9 +1,9 @@
 """The difference between two instants: groups and offsets that appeared, changed and disappeared, by log partition.
 
 A side is a log or an archive at an instant, a run folder, or a published run; each has the same tables. A group that
-disappeared has the cause of its removal if the later side knows the changes in between; a run folder does not.
-The table offset_changes and `sexton explain` have the causes of single offsets. Where a load fails or never ends no
-coordinator holds anything, so a side has nothing of that log partition.
+disappeared has the cause of its removal if the later side knows the changes in between; a run folder does not. The
+table offset_changes and `sexton explain` have the causes of single offsets. Where a load fails or never ends no
+coordinator has anything in memory, so the side has no rows of that log partition.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +56,7 @@ class Side(Protocol):
         """The rows of committed_offsets, groups or load_profile of one log partition."""
 
     def removals(self, log_partition: int, group_ids: Sequence[str], *, since: "Side") -> Mapping[str, str]:
-        """The causes by group id for groups that `since` still had; empty if they are unknown."""
+        """Causes by group id for groups that existed on the side `since`; empty if they are unknown."""
 
 
 @dataclass(slots=True)
@@ -171,8 +171,8 @@ class PublishedSide:
 class InstantComparison:
     """Rows that differ, ordered by key: `change`, and the values `before` and `after`, NULL if absent.
 
-    `groups` also have `cause`: why a group that disappeared was removed, as kinds of offset_changes joined by ` or `,
-    or load_would_fail. `failed_loads` are the log partitions of which each side has nothing, before and after.
+    `groups` also have `cause`: why a missing group was removed, as kinds of offset_changes joined by ` or `, or
+    load_would_fail. `failed_loads` are, for before and after, the log partitions that are not loaded on that side.
     """
 
     groups: pa.Table
@@ -229,7 +229,7 @@ def _offsets(side: Side | None, log_partition: int) -> pa.Table:
 
 
 def offset_rows(rows: pa.Table) -> pa.Table:
-    """What is compared of offsets."""
+    """The columns of offsets that are compared."""
     return rows.select(_OFFSET_SCHEMA.names).cast(_OFFSET_SCHEMA)
 
 

@@ -1,4 +1,4 @@
-"""The history of a group as events: commits summed up, its states, and what it lost between them."""
+"""The history of a group as events: summed commits, state changes, and disappearances between them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,9 +25,9 @@ from sexton.tables.change_kinds import DISAPPEARANCES
 COMMITTED, RESTORED, UNDECODABLE = "committed", "restored", "undecodable"
 _SHOWN_BYTES = 64
 NOWHERE = -1
-"""The log_offset of an event that no record of the log is."""
+"""The log_offset of an event without a log record."""
 SHORT_ID = 12
-"""Characters of a plan's id that people see."""
+"""Characters of a plan id shown to people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextVerdict:
-    """The verdict on an offset that is left; `expires_at_ms` is None if time alone does not make it expire.
+    """The verdict on a remaining offset; `expires_at_ms` is None if time alone does not make it expire.
 
     Without the log it is the end of an interval that begins at `due_after_ms`, if an admin snapshot is early enough.
     """
@@ -64,10 +64,10 @@ class NextVerdict:
 
 @dataclass(slots=True, kw_only=True)
 class Story:
-    """What is known about a group; `state` is "" if the group does not exist.
+    """The known state of a group; `state` is "" if the group does not exist.
 
-    `block` is what makes the broker's sweep of its log partition fail. `transactions` are open ones that hold its
-    offsets (`transactions.holders`). `notes` are what a reader has to know of the evidence.
+    `block` is what makes the broker's sweep of its log partition fail. `transactions` are open transactions that hold
+    its offsets (`transactions.holders`). `notes` are caveats about the evidence.
     """
 
     state: str = ""
@@ -80,7 +80,8 @@ class Story:
 
     @property
     def is_held(self) -> bool:
-        """Whether a coordinator has what is shown: not where the load of its log partition fails or never ends."""
+        """Whether a coordinator has this state in memory: not where the load of its log partition fails or never
+        ends."""
         return self.block is None or self.block.group_id is not None
 
     def keep_between(self, since_ms: int | None, until_ms: int | None) -> None:
@@ -146,7 +147,7 @@ class EventBuilder:
         self.events: list[Event] = []
 
     def take(self, records: Sequence[tuple[Record, Decoded | Undecodable]], *, is_pending: bool) -> None:
-        """The group's records of one batch; `is_pending` for the end of a transaction."""
+        """Process the group's records of one batch; `is_pending` for the end of a transaction."""
         for record, found in records:
             self._add_disappearances(below=record.log_offset)
             own_ms = found.value.commit_timestamp_ms if isinstance(found, DecodedOffset) and found.value else -1
@@ -251,7 +252,7 @@ class EventBuilder:
         self.events.append(Event(timestamp_ms=_stamp(record), log_offset=record.log_offset, what=what, detail=detail))
 
     def _flush(self) -> None:
-        """Add an event for the commits so far."""
+        """Add an event for the collected commits."""
         commits, self._commits = self._commits, _Commits()
         if not commits.count:
             return
@@ -283,7 +284,7 @@ def describe(group: Group) -> str:
 
 
 def _bytes_text(row: Undecodable) -> str:
-    """What cannot be read of a record, and its key and value as hex."""
+    """The unreadable bytes of a record, and its key and value as hex."""
     shown = (
         f"{name} {data[:_SHOWN_BYTES].hex()}{'...' if len(data) > _SHOWN_BYTES else ''} ({some(len(data), 'byte')})"
         for name, data in (("key", row.key), ("value", row.value))
@@ -331,13 +332,13 @@ def removal_cause(rows: Sequence[Mapping[str, object]], profile: Profile) -> tup
 
 
 def instant_of(row: Mapping[str, Any]) -> int | None:
-    """When a row's change was, or the latest that it can have been; None in logs without timestamps."""
+    """When a row's change happened, or the latest possible instant; None in logs without timestamps."""
     stamp: int | None = row["timestamp_ms"]
     return row.get("changed_by_ms") if stamp is None else stamp
 
 
 def order_of(row: Mapping[str, object]) -> tuple[int, int]:
-    """A row's place in the order of events: in the log, or by the admin snapshot that shows it."""
+    """Sort key of a row among events: by log_offset, or by the admin snapshot that shows it."""
     log_offset, changed_by_ms = row["log_offset"], row.get("changed_by_ms")
     return (
         log_offset if isinstance(log_offset, int) else NOWHERE,

@@ -27,7 +27,7 @@ _REPLACED = "\ufffd"
 def batches_about(
     data: U8Array, span: SegmentSlice, group_id: str, *, cap_bytes: int, stop_offset: int | None = None
 ) -> Iterator[Batch]:
-    """The batches that start in `span` and below `stop_offset`, in log order; some only have records of others.
+    """Batches that start in `span` and below `stop_offset`, in log order; a batch may have no record of the group.
 
     `data` is the whole file. A batch that cannot be decompressed is left out.
     """
@@ -85,7 +85,7 @@ def _cut_in(data: U8Array, span: SegmentSlice, *, as_of_ms: int, future_ms: int)
 
 
 def _rows_with(data: U8Array, rows: npt.NDArray[np.int64], needle: bytes) -> Sequence[bool]:
-    """Which batches contain the bytes, without decompressing."""
+    """Whether each batch contains the bytes, without decompressing it."""
     found = np.zeros(len(rows), bool)
     if len(rows):
         start, end = int(rows[0, POSITION]), int(rows[-1, POSITION] + rows[-1, SIZE])

@@ -41,8 +41,8 @@ _MARGIN_MS = DAY_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """The start of an interval in each log partition, with the folds up to it; `broken` are those whose log broke
-    between the two ends, so their changes are unknown."""
+    """The start of an interval in each log partition, with the folds up to it; `broken` are log partitions whose log
+    broke between both ends, so that their changes are unknown."""
 
     since_ms: int
     start: Base
@@ -77,7 +77,8 @@ def open_interval(
 ) -> tuple[Interval | None, list[str]]:
     """The interval of a run of an archive, with warnings; None if its start has no coverage.
 
-    `damaged` and `known` as in `checkpoint.nearest`. Raises DamagedCheckpoint if the fold at its start is invalid.
+    `damaged` and `known` are those of `checkpoint.nearest`. Raises DamagedCheckpoint if the fold at its start is
+    invalid.
     """
     if since_ms >= as_of_ms:
         raise UsageError(f"the interval would start at {since_ms} ms and end at {as_of_ms} ms", where="--since")
@@ -167,8 +168,10 @@ def _broken(begin: LogSource, end: LogSource) -> Iterable[int]:
 def _by_log_partition(
     actions: Mapping[OffsetKey, Sequence[OwnAction]], source: LogSource, since_ms: int, as_of_ms: int
 ) -> dict[int, dict[OffsetKey, Sequence[OwnAction]]]:
-    """Actions by the log partition of their groups, without those long before or after the interval: a deployment makes
-    more and more of them, and every process gets only its own."""
+    """Actions by the log partition of their groups, without those long before or after the interval.
+
+    Deployments accumulate actions, and every process gets only those of its log partition.
+    """
     found: dict[int, dict[OffsetKey, Sequence[OwnAction]]] = {}
     for key, every in actions.items():
         own = [act for act in every if _touches(act, since_ms, as_of_ms)]
@@ -179,7 +182,7 @@ def _by_log_partition(
 
 
 def _touches(act: OwnAction, since_ms: int, as_of_ms: int) -> bool:
-    """Whether an action may concern an interval, whose log may have records from a little before and after it."""
+    """Whether an action may concern an interval, whose log may have records from slightly before and after it."""
     begun_in_time = act.intent_at_ms < as_of_ms + _MARGIN_MS
     return begun_in_time and (act.outcome_at_ms is None or act.outcome_at_ms >= since_ms - _MARGIN_MS)
 

@@ -65,7 +65,8 @@ def _may_be_swept(changes: pa.Table) -> pa.Array:
 
 
 def swept_by(sweeps: pa.Table, leader: int | None, led_from: int) -> pa.Table:
-    """Sweeps of one log partition with the broker that has led it from a log_offset on; NULL for those before it."""
+    """Sweeps of one log partition with its leader: the broker that has led it from a log_offset on; NULL for earlier
+    sweeps."""
     is_known = pc.greater_equal(sweeps["first_log_offset"], led_from)
     coordinator = pc.if_else(is_known, pa.scalar(leader, pa.int32()), pa.scalar(None, pa.int32()))
     return sweeps.set_column(sweeps.column_names.index("coordinator"), "coordinator", coordinator)

@@ -1,7 +1,7 @@
-"""What was lost when: the disappearances in `offset_changes` by day, cause and group, of all published history.
+"""Lost offsets over time: the disappearances in `offset_changes` by day, cause and group, over all published history.
 
-Also of instants whose runs have expired. What the intervals of several runs cover, as of a run every hour and one every
-day, counts once. Days are those of UTC.
+Expired runs are included. Overlapping intervals of several runs, such as an hourly and a daily run, count once. Days
+are in UTC.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ MAX_GROUPS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostOffsets:
-    """Offsets lost until an instant: a row for each day with `day` and the number of each of KINDS, None for days of
-    which nothing is published; the sum of each kind; a row for each of the groups that lost most.
+    """Offsets lost up to an instant: one row per day with `day` and the number of each of KINDS (None for days without
+    published changes), the sum of each kind, and one row for each of the groups that lost most.
     """
 
     until_ms: int
@@ -32,7 +32,7 @@ class LostOffsets:
 
 
 def lost_offsets(tables: PublishedTables, runs: Sequence[PublishedRun], *, days: int) -> LostOffsets:
-    """What the cluster of the newest of `runs` (oldest first) lost in so many days up to that run."""
+    """Offsets lost in the last days up to the newest of `runs` (oldest first), in that run's cluster."""
     if not runs:
         raise NoCoverage("no run is published")
     newest = runs[-1].key

@@ -63,9 +63,9 @@ def known_of(
     removed: Mapping[OffsetKey, Sequence[OwnAction]] | None = None,
     restored: Mapping[OffsetKey, Sequence[OwnAction]] | None = None,
 ) -> ChangeEvidence:
-    """What is known beside the log, from the newest facts at or before the interval and the oldest at or after it.
+    """Evidence from outside the log: the newest metadata at or before the interval, and the oldest at or after it.
 
-    The retention is what was asked for, else what the broker's settings were at either end, else unknown.
+    The retention is the requested one, else the broker's settings at either end, else unknown.
     """
     found = {retention_ms} if retention_ms is not None else set(_retentions(before, after))
     return ChangeEvidence(

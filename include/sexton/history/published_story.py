@@ -1,7 +1,8 @@
 """The history of a group from published tables: its states in the runs, and the changes between them.
 
-Runs describe instants and intervals, a log every record: commits are not counted here, and a state that came and went
-between two runs is not seen. Every disappearance and its cause is there, also for instants whose runs have expired.
+Unlike a log, runs only describe instants and intervals: commits are not counted here, and a state that appeared and
+disappeared between two runs is not seen. Every disappearance and its cause is included, also for instants whose runs
+have expired.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from sexton.tables.change_kinds import DISAPPEARANCES
 
 _CHANGES = "offset_changes"
 _KNOWN = ("group_type", "state", "protocol_type", "member_count")
-"""What a state of a group is."""
+"""The columns of `groups` that make up a group's state."""
 Row = dict[str, Any]
 
 
@@ -77,7 +78,7 @@ def published_story(
 
 
 def block_of(tables: PublishedTables, run: PublishedRun, log_partition: int) -> SweepBlock | None:
-    """What makes the broker's sweep of a log partition fail, from a published run."""
+    """The failure of the broker's sweep of a log partition, from a published run."""
     rows = tables.rows(
         f"SELECT * FROM {tables.of_run(run, 'load_profile')} WHERE log_partition = ?", int(log_partition)
     )
@@ -85,7 +86,7 @@ def block_of(tables: PublishedTables, run: PublishedRun, log_partition: int) -> 
 
 
 def changes_between_runs(lake: Lake, before: PublishedRun, after: PublishedRun, group_ids: Sequence[str]) -> list[Row]:
-    """Rows of offset_changes of some groups, of the runs after `before` up to `after`; expired runs count too."""
+    """Rows of offset_changes of the given groups, of the runs after `before` up to `after`, expired runs included."""
     tables = PublishedTables(lambda: lake)
     source, _ = tables.between(_CHANGES, after.key.cluster_id, before.key.as_of_ms + 1, after.key.as_of_ms)
     return tables.rows(f"SELECT * FROM {source} WHERE group_id IN ({marks(group_ids)})", *group_ids)
@@ -105,7 +106,7 @@ def states_of_group(tables: PublishedTables, runs: Sequence[PublishedRun], group
 def changes_of_group(tables: PublishedTables, source: str, runs: Sequence[PublishedRun], group_id: str) -> list[Row]:
     """A group's rows of `source` (PublishedTables.between of offset_changes), the oldest first.
 
-    For the instants of `runs`, the rows of these runs; for other instants, whose runs have expired, all rows.
+    For the instants of `runs` only rows of these runs; for instants whose runs have expired, all rows.
     """
     ids, instants = [run.key.run_id for run in runs], [run.key.as_of_ms for run in runs]
     return tables.rows(
@@ -121,7 +122,7 @@ def changes_of_group(tables: PublishedTables, source: str, runs: Sequence[Publis
 def turns(
     states: Mapping[int, Row], runs: Sequence[PublishedRun]
 ) -> Iterator[tuple[PublishedRun, PublishedRun | None, Row | None, Row | None]]:
-    """The runs in which the group differs from the run before: both, and the row of `groups` before and now."""
+    """The runs in which the group differs from the previous run: both runs, and both rows of `groups`."""
     before, previous = None, None
     for run in runs:
         now = states.get(run.key.as_of_ms)
@@ -131,8 +132,8 @@ def turns(
 
 
 def writes(changes: Sequence[Row]) -> Iterator[list[Row]]:
-    """Rows of offset_changes that belong together: of one write that removed offsets, and one cause and plan; or of
-    one interval in which offsets were set."""
+    """Rows of offset_changes in groups: removals of one write with one cause and plan, or values set in one
+    interval."""
 
     def together(row: Row) -> tuple[Any, ...]:
         at_ms = instant_of(row) if row["kind"] in DISAPPEARANCES else None

@@ -1,4 +1,5 @@
-"""Replicas of `__consumer_offsets` that disagree: which keys clients would read otherwise if another replica led.
+"""Finds replicas of `__consumer_offsets` that disagree: the keys that clients would read differently if another replica
+led.
 
 Each broker's log cleaner works alone. A tombstone or marker that was written and cleaned while a replica was away never
 reaches it: once it leads, deleted offsets are back and ended transactions are open (KAFKA-20716 and relatives).
@@ -6,7 +7,7 @@ reaches it: once it leads, deleted offsets are back and ended transactions are o
     folders         what lies on the disks
     records         the same record at each log_offset? (fingerprints: compiled)
     states          what each replica would answer if it led
-    sides, judging  what differs, and which replica is right (evidence: tombstones and markers that are left)
+    sides, judging  what differs, and which replica is right (evidence: the remaining tombstones and markers)
     compare         one log partition, or all; advice: what to do about it; warm_up compiles ahead of time
 """
 

@@ -1,4 +1,4 @@
-"""What to do about a difference, in words: who notices it, and steps that repair it. Nothing is done automatically."""
+"""Advice for a difference, in words: who notices it, and the steps that repair it. Nothing is done automatically."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -34,16 +34,16 @@ MEANING: Mapping[str, str] = {
     "stuck": "a transaction whose producer does not return is open on the wrong replica",
     "ghost_member": "a member that has left is still in the group on the wrong replica",
 }
-"""Kind -> what it is."""
+"""Kind -> its meaning."""
 IF_IT_LEADS = "if it leads already: "
 
 PENDING_KINDS = ("aborted_to_committed", "committed_to_aborted", "committed_hidden", "stuck")
 
 
 def advice_for(difference: ReplicaDifference, logs: Mapping[str, ReplicaLog], *, open_from: Sequence[int] = ()) -> str:
-    """The steps that repair what a row is about.
+    """The steps that repair the difference in a row.
 
-    `open_from` are the log_offsets at which those transactions begin that are open on a wrong replica alone.
+    `open_from` are the start log_offsets of transactions that are open only on a wrong replica.
     """
     if difference.kinds[0] == "conflict" and not difference.right:
         return "find out which broker's disk is faulty; then replace its copy as for the other kinds"
@@ -60,7 +60,7 @@ def advice_for(difference: ReplicaDifference, logs: Mapping[str, ReplicaLog], *,
 
 
 def replace_copy(replica: str, log_partitions: Sequence[int]) -> str:
-    """How one replica gets a new copy of log partitions."""
+    """How to give one replica a new copy of log partitions."""
     names = [f"__consumer_offsets-{number}" for number in log_partitions]
     them = ", ".join(names)
     folders, it = ("folder", "the log") if len(names) == 1 else ("folders", "the logs")
@@ -77,7 +77,7 @@ def _when_leading(difference: ReplicaDifference, aborts: Sequence[str]) -> str:
     kinds = difference.kinds
     steps = []
     if kinds[0] in PENDING_KINDS:
-        # A deletion would end it, too, and with it the offset that is right.
+        # A deletion would end it too, but would also remove the right offset.
         steps += [f"end the transaction: {command}" for command in aborts]
     if "resurrected" in kinds:
         steps.append(f"delete through the coordinator: {_delete(difference)}")

@@ -1,15 +1,16 @@
-"""The archive as one more witness: no cleaner touches it, so it has tombstones and markers that replicas may lack."""
+"""The archive as an additional replica: no cleaner runs on it, so it has tombstones and markers that replicas may
+lack."""
 
 from sexton.archive.folder import filesystem
 from sexton.replicas.folders import ReplicaLog
 from sexton.runs.source import open_archive
 
 ARCHIVE = "archive"
-"""How evidence calls the archive."""
+"""Name of the archive in evidence."""
 
 
 def archived_logs(archive: str, cluster_id: str | None) -> dict[int, ReplicaLog]:
-    """The log partitions of a cluster in the archive, as far as it reaches; NoCoverage where it has none."""
+    """The log partitions of a cluster in the archive, up to its end; NoCoverage where it has none."""
     source = open_archive(archive, cluster_id=cluster_id)
     fs, root = filesystem(archive)
     return {

@@ -26,14 +26,14 @@ from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE
 
 CAP_BYTES = 64 << 20
 Work = tuple[list[ReplicaLog], ReplicaLog | None]
-"""The replicas of one log partition, and the archive's log of it. Can be pickled."""
+"""The replicas of one log partition, and the archive's copy of its log. Can be pickled."""
 _DIFFERENCES = REPLICA_DIFFERENCES.arrow_schema(with_run=False)
 _STATE = REPLICA_STATE.arrow_schema(with_run=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaComparison:
-    """What a comparison found, as tables (REPLICA_DIFFERENCES, REPLICA_STATE), and notes on what was not compared."""
+    """The result of a comparison, as tables (REPLICA_DIFFERENCES, REPLICA_STATE), and notes on skipped comparisons."""
 
     differences: pa.Table
     state: pa.Table
@@ -41,7 +41,7 @@ class ReplicaComparison:
 
     @classmethod
     def join(cls, parts: Sequence["ReplicaComparison"]) -> "ReplicaComparison":
-        """That of several log partitions."""
+        """The comparisons of several log partitions as one."""
         return cls(
             differences=pa.concat_tables([_DIFFERENCES.empty_table(), *(part.differences for part in parts)]),
             state=pa.concat_tables([_STATE.empty_table(), *(part.state for part in parts)]),
@@ -50,7 +50,7 @@ class ReplicaComparison:
 
     @property
     def alarms(self) -> pa.Table:
-        """The differences that any leader change would show."""
+        """The differences that any leader change would expose."""
         return self.differences.filter(pa.compute.invert(self.differences["needs_unclean_election"]))
 
     @property
@@ -58,7 +58,7 @@ class ReplicaComparison:
         return "corrupt" in self.state["status"].to_pylist()
 
     def counts(self) -> dict[str, int]:
-        """Differences by kind, most first."""
+        """Differences by kind, the most frequent first."""
         return dict(Counter(self.differences["kind"].to_pylist()).most_common())
 
 
@@ -70,9 +70,9 @@ def compare(
     cap_bytes: int = CAP_BYTES,
     spread: Callable[[Callable[[Work], ReplicaComparison], list[Work]], Iterable[ReplicaComparison]] = map,
 ) -> ReplicaComparison:
-    """Compare every log partition that any of the replicas has; `archived` are those of the archive.
+    """Compare every log partition that any replica has; `archived` are the log partitions in the archive.
 
-    `spread` does the work of each log partition, in this process unless it says otherwise.
+    `spread` runs the work of each log partition, by default in this process.
     """
     work = work_of(replicas, archived or {})
     return ReplicaComparison.join([*spread(partial(compare_partition, profile=profile, cap_bytes=cap_bytes), work)])
@@ -99,7 +99,7 @@ class _Partition:
         self.logs = {log.replica: log for log in logs}
         self.present = [log for log in logs if not log.is_empty]
         self.witnesses = [*self.present, *([archived] if archived else [])]
-        """Whose bytes count: all of them that are not corrupt."""
+        """Logs whose bytes count, including the archive's: all that are not corrupt."""
         self.profile, self.cap_bytes = profile, cap_bytes
         self.stop = 0
         self.own: dict[str, ReplicaState] = {}
@@ -116,7 +116,7 @@ class _Partition:
             leader = leader_of(sound)
         states: dict[str, ReplicaState] = {}
         for log in self.present:
-            # What another leader had acknowledged counts, also where the log of today's ends before.
+            # Records that another leader had acknowledged count, also where the current leader's log ends before them.
             stop = max(self.stop, log.high_watermark) if self._is_diverged(log) else self.stop
             own, fold = state_of(log, stop=stop, profile=self.profile, cap_bytes=self.cap_bytes)
             self.own[log.replica] = own
@@ -128,9 +128,9 @@ class _Partition:
         return self._answer(self._differences(states, leader, records), states)
 
     def _compare_records(self) -> RecordComparison:
-        """Compare the records of the witnesses; where one is corrupt it is dropped, and the others are compared again.
+        """Compare the records of the witnesses; a corrupt witness is dropped, and the others are compared again.
 
-        No CRC covers a base offset: where some bytes of a log are corrupt, its good batches may name wrong log_offsets.
+        No CRC covers a base offset: in a log with corrupt bytes, even good batches may have wrong log_offsets.
         """
         records = RecordComparison()
         while self.witnesses:
@@ -158,13 +158,14 @@ class _Partition:
                     replace(part, needs_unclean_election=name in part.wrong)
                     for part in behind
                     if not all((part.key, wrong) in named for wrong in part.wrong)
-                    # That the others have gone on is no difference, unless they went another way.
+                    # A replica that is behind is no difference, unless it diverged.
                     and (name in part.wrong or self._is_diverged(self.logs[name]))
                 ]
         return _merged(differences)
 
     def _is_diverged(self, log: ReplicaLog) -> bool:
-        """Whether the last records of a replica are of another leader than those of the furthest one."""
+        """Whether the last records of a replica are from another leader than the last records of the furthest
+        replica."""
         leader = leader_of(self.present)
         return log.diverges_from(leader) < min(log.end, leader.end)
 
@@ -173,7 +174,7 @@ class _Partition:
         return self.own[name] is states[name]
 
     def _compared(self, states: Sequence[ReplicaState], records: RecordComparison) -> list[ReplicaDifference]:
-        """The differences between some states; one that cannot be loaded answers nothing."""
+        """The differences between the given states; a state that cannot be loaded has no answers."""
         loaded = [state for state in states if state.failure is None]
         failed = [state for state in states if state.failure is not None]
         if not loaded:
@@ -292,7 +293,7 @@ class _Partition:
         }
 
     def _open_from(self, part: ReplicaDifference) -> list[int]:
-        """Where those transactions begin that are open on the first wrong replica and on no right one."""
+        """Start of each transaction that is open on the first wrong replica and on no right one."""
         wrong = next((name for name in part.wrong if name in part.sides and name in self.own), None)
         if wrong is None:
             return []
@@ -304,11 +305,11 @@ class _Partition:
 
 
 _NO_GROUP: GroupKey = ("", "", None)
-"""The key of what belongs to no group: a transaction marker."""
+"""The key of differences that belong to no group: transaction markers."""
 
 
 def _answer(name: str, side: ReplicaSide, part: ReplicaDifference) -> dict[str, Any]:
-    """What a replica would serve of the key of a difference."""
+    """The answer of a replica for the key of a difference."""
     failed = part.kinds[0] == "unloadable" and name in part.wrong
     row: dict[str, Any] = {"replica": name, "error": "NOT_COORDINATOR" if failed else None}
     if failed:
@@ -333,7 +334,7 @@ def _answer(name: str, side: ReplicaSide, part: ReplicaDifference) -> dict[str, 
 def _unloadable(
     keys: Mapping[GroupKey, Sides], loaded: Sequence[ReplicaState], failed: Sequence[ReplicaState]
 ) -> Iterator[ReplicaDifference]:
-    """Every key and group of a log partition that some replicas cannot load."""
+    """Every key and group of a log partition that the given replicas cannot load."""
     wrong, right = tuple(state.replica for state in failed), tuple(state.replica for state in loaded)
     text = "; ".join(f"a load of {state.replica} fails: {state.failure}" for state in failed)
     for key, sides in keys.items():
@@ -345,7 +346,7 @@ def _unloadable(
 
 
 def _conflicts(records: RecordComparison, replicas: set[str]) -> Iterator[ReplicaDifference]:
-    """Keys of log_offsets at which replicas have other records, or the same of another leader epoch."""
+    """Keys of log_offsets at which replicas have different records, or the same record with different leader epochs."""
     found: dict[tuple[GroupKey, tuple[str, ...], tuple[str, ...]], list[int]] = {}
     for log_offset, held in records.conflicts.items():
         mine = {name: record for name, record in held.items() if name in replicas}
@@ -376,7 +377,7 @@ def _conflicts(records: RecordComparison, replicas: set[str]) -> Iterator[Replic
 
 
 def _majority(held: Mapping[str, RecordOf]) -> tuple[str, ...]:
-    """The replicas that have the record which most have; empty without a majority."""
+    """The replicas that share the most frequent record; empty without a majority."""
     record, count = Counter(held.values()).most_common(1)[0]
     return tuple(name for name, mine in held.items() if mine == record) if 2 * count > len(held) else ()
 
@@ -388,7 +389,7 @@ def _key_of(record: RecordOf) -> GroupKey:
 
 
 def _merged(differences: Sequence[ReplicaDifference]) -> list[ReplicaDifference]:
-    """Differences of one key that are the same against several replicas, or of several, as one."""
+    """Differences of one key merged into one, if they are the same against several replicas or of several replicas."""
     found: dict[tuple[Any, ...], ReplicaDifference] = {}
     for part in differences:
         same = (part.key, part.kinds, part.wrong, part.needs_unclean_election, part.log_offsets)
@@ -407,6 +408,6 @@ def _merged(differences: Sequence[ReplicaDifference]) -> list[ReplicaDifference]
 
 
 def _skipped(logs: Sequence[ReplicaLog]) -> tuple[int, ...]:
-    """log_offsets where a leader epoch begins that is not the next one."""
+    """log_offsets where a leader epoch begins that does not directly follow the previous one."""
     found = {at for log in logs for (old, _), (new, at) in itertools.pairwise(log.epochs) if new > old + 1}
     return tuple(sorted(found))

@@ -1,4 +1,4 @@
-"""Copies the replicas of `__consumer_offsets` from their brokers into folders as the brokers' own disks have them.
+"""Copies the replicas of `__consumer_offsets` from their brokers into folders in the layout of a broker's disk.
 
     <folder>/broker-<id>/meta.properties                                   cluster.id and node.id
                         /replication-offset-checkpoint                     the broker's own high watermarks
@@ -8,11 +8,12 @@
                                                /partition.metadata
     <folder>/replicas.json                                                 the state of every replica, written last
 
-Whatever reads a broker's disk reads such a folder. Segments end elsewhere than the broker's, and a leader epoch of
-which the cleaner left no batch is not in the checkpoint: it is what a new replica that fetched these bytes would write.
+Any reader of a broker's disk can read such a folder. Segments end elsewhere than the broker's, and the checkpoint lacks
+a leader epoch whose batches were all cleaned away: the files are what a new replica that fetched these bytes would
+write.
 
-A replica that cannot be read whole has no folder: a log that only seems shorter would pass for one that lost records.
-Log partitions of a broker are read one after the other, brokers at the same time.
+A replica that cannot be read whole has no folder: an incomplete copy would look like a log that lost records. Log
+partitions of a broker are read one after the other, brokers at the same time.
 """
 
 import json
@@ -53,17 +54,18 @@ SEGMENT_BYTES = 100 * 1024 * 1024
 """Kafka's offsets.topic.segment.bytes."""
 BROKERS_AT_ONCE = 8
 ATTEMPTS = 4
-"""How often a replica is read from its start, when elections or a log start that moves have broken off the reading."""
+"""How often a replica is read from its start after elections, or a moving log start, have interrupted the reading."""
 STATES_FILE = "replicas.json"
 _PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedReplica(Replica):
-    """How the copy of one replica ended; `folder` is None where there is none.
+    """The result of copying one replica; `folder` is None if there is no copy.
 
-    Offsets are the broker's own. `fault`, `error` and `fix` say what was wrong (kafka.replicas.FIXES): if there is a
-    folder, it has all bytes, and some are damaged, as they are on the broker. `seconds` is how long the reading took.
+    Offsets are the broker's own. `fault`, `error` and `fix` describe the fault (kafka.replicas.FIXES): if there is a
+    folder all the same, it has all bytes, including bytes that are damaged on the broker. `seconds` is the reading
+    time.
     """
 
     folder: str | None = None
@@ -79,7 +81,7 @@ class CopiedReplica(Replica):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaCopy:
-    """The copies of all replicas, by broker and log partition. `warnings` say what good copies may lack."""
+    """The copies of all replicas, by broker and log partition. `warnings` name records that good copies may lack."""
 
     cluster_id: str
     topic_id: str | None
@@ -98,11 +100,11 @@ def copy_replicas(
     bytes_per_second: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ReplicaCopy:
-    """Copy every replica of all log partitions, or of some, into `folder`, which must be empty or new.
+    """Copy every replica of all or the given log partitions into `folder`, which must be empty or new.
 
-    What is wrong with a replica is in its state. `taken_at_ms` is now. `bytes_per_second` bounds the bytes that are
-    read in all. `progress` is called with replicas done and in all. Raises UsageError when the folder is not empty,
-    without the topic, and without the right to read it; BrokerError when the cluster cannot be reached.
+    A fault of a replica is in its state. `taken_at_ms` is now. `bytes_per_second` limits the total rate of reading.
+    `progress` is called with the replicas done and the total. Raises UsageError when the folder is not empty, when the
+    topic does not exist, and without the right to read it; BrokerError when the cluster cannot be reached.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError("there is something already", where=folder, fix="give a new folder: copies are not mixed")
@@ -157,7 +159,8 @@ class _BrokerCopier:
         self._replicas, self._broker, self._folder, self._stop = replicas, broker, folder, stop
         self._pace = Pace(bytes_per_second) if bytes_per_second else None
         self._is_patient = True
-        """Until something that may pass has not passed: else each log partition would wait in turn."""
+        """Whether to wait for transient faults; False after the first one that lasted, else each log partition would
+        wait in turn."""
 
     def copy(self, is_done: Callable[[], None]) -> list[CopiedReplica]:
         states: list[CopiedReplica] = []
@@ -169,13 +172,14 @@ class _BrokerCopier:
                     is_done()
         except NotAllowed:
             raise
-        except BrokerError as error:  # it does not answer: it is not waited for once more for each log partition
+        except BrokerError as error:  # it does not answer: do not wait for it again for each log partition
             states += [_failed(replica, error) for replica in asked[len(states) :]]
         self._write_checkpoints([state for state in states if state.folder])
         return states
 
     def _copy_replica(self, session: ClusterSession, replica: Replica) -> CopiedReplica:
-        """Read from the start, and again from there when the log has changed; raises what is true of all replicas."""
+        """Read from the start, and again from there when the log has changed; raises faults that affect all
+        replicas."""
         name, replicas = f"{self._replicas.topic}-{replica.log_partition}", self._replicas
         for attempts_left in reversed(range(ATTEMPTS)):
             target = self._folder / f"{name}.part"

@@ -1,4 +1,4 @@
-"""Tombstones and transaction markers that are left somewhere: on a replica, or in the archive, which keeps them all."""
+"""The remaining tombstones and transaction markers: on replicas, or in the archive, which keeps all of them."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -20,7 +20,7 @@ _KINDS = {TOMBSTONE: "tombstone", MARKER_COMMIT: "COMMIT", MARKER_ABORT: "ABORT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """A tombstone or a marker at a log_offset; `held_by` are the replicas that have it, the archive among them."""
+    """A tombstone or a marker at a log_offset; `held_by` are the replicas that have it, including the archive."""
 
     log_offset: int
     timestamp_ms: int
@@ -31,7 +31,8 @@ class Sighting:
         return f"{self.kind} at log_offset {self.log_offset} ({', '.join(self.held_by)})"
 
     def with_known(self, known: "Sighting | None", *, is_later: bool) -> "Sighting":
-        """This or the one that was known before: the later or the earlier one, with all replicas if both are one."""
+        """This sighting or the known one, whichever is later (or earlier); with all replicas if both are the same
+        record."""
         if known is None or (known.log_offset != self.log_offset and (self.log_offset > known.log_offset) == is_later):
             return self
         if known.log_offset == self.log_offset:
@@ -41,7 +42,7 @@ class Sighting:
 
 @dataclass(slots=True, kw_only=True)
 class ReplicaEvidence:
-    """Tombstones by key and markers by producer id, in log order: as many as a judgement may ask for."""
+    """Tombstones by key and markers by producer id, in log order, as many as a judgement needs."""
 
     tombstones: dict[GroupKey, list[Sighting]] = field(default_factory=dict)
     markers: dict[int, list[Sighting]] = field(default_factory=dict)
@@ -63,10 +64,10 @@ def collect(
     stop: int,
     cap_bytes: int,
 ) -> ReplicaEvidence:
-    """What some logs have left of the tombstones of `groups` and of the markers that come after `values`.
+    """The remaining tombstones of `groups` in some logs, and the markers that come after `values`.
 
-    `values` are log_offsets by producer id. Of each key only the last tombstone below `stop` is kept, of each value the
-    first marker after it: a log may have millions of others.
+    `values` are log_offsets by producer id. Only the last tombstone of each key below `stop` and the first marker after
+    each value are kept: a log may have millions of others.
     """
     places = {producer_id: sorted(log_offsets) for producer_id, log_offsets in values.items()}
     wanted = Wanted.of(groups, [*places])
@@ -102,7 +103,7 @@ def _found_in(log: ReplicaLog, wanted: Wanted, cap_bytes: int) -> Iterable[tuple
 
 
 def key_of(raw: bytes) -> GroupKey | None:
-    """What a record's key is about; None for one that cannot be decoded."""
+    """The group or offset of a record's key; None for a key that cannot be decoded."""
     try:
         record_type, key = decode_key(raw)
     except LogError:

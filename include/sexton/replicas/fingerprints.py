@@ -35,7 +35,7 @@ TOMBSTONE, MARKER_ABORT, MARKER_COMMIT = range(3)
 
 @compiled
 def _fingerprints(source: Any, arena_bytes: Any, batch_rows: Any, secret_1: int, secret_2: int, out: Any) -> int:
-    """Fill `out` (int64: log_offset, fingerprint) for the batches; returns how many records that are.
+    """Fill `out` (int64: log_offset, fingerprint) for the batches; returns the number of records.
 
     A record that is not plainly good ends its batch: it is undecodable, which the fold reports.
     """
@@ -142,7 +142,7 @@ def _hash(source: Any, secret_1: int, secret_2: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Groups and producers whose tombstones and markers are looked for."""
+    """Groups and producers whose tombstones and markers are searched."""
 
     groups: Int64s
     producers: Int64s
@@ -181,7 +181,7 @@ def fingerprints(data: Bytes, frames: Int64s, *, cap_bytes: int) -> Int64s:
 def find(
     data: Bytes, frames: Int64s, wanted: Wanted, *, cap_bytes: int
 ) -> Iterator[tuple[tuple[int, int, int, int], bytes]]:
-    """((log_offset, timestamp, kind, producer id), key) of every tombstone and marker that is wanted."""
+    """((log_offset, timestamp, kind, producer id), key) of every wanted tombstone and marker."""
     for run, arena in runs_of(data, frames, cap_bytes=cap_bytes):
         out = np.empty((_most_records(run), SIGHTING_COLUMNS), np.int64)
         count = _find(data, arena, run, _SECRET_1, _SECRET_2, wanted.groups, wanted.producers, out)
@@ -191,6 +191,7 @@ def find(
 
 
 def _most_records(run: Int64s) -> int:
-    """The most records that the batches can hold: a damaged count must not become memory."""
+    """The most records that the batches can contain: a damaged record count must not decide how much memory is
+    allocated."""
     most = np.minimum(run[:, L.B_COUNT], (run[:, L.B_BODY_END] - run[:, L.B_BODY]) // 4 + 1)
     return int(np.maximum(most, 0).sum())

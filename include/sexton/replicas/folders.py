@@ -23,7 +23,7 @@ class ReplicaFolder:
     """The log directories of one broker, or copies of them. Can be pickled."""
 
     name: str
-    """How results call the broker."""
+    """The name of the broker in results."""
     fs: pafs.FileSystem
     roots: Sequence[str]
 
@@ -72,10 +72,11 @@ class ReplicaLog:
         return max((epoch for epoch, _ in self.epochs), default=-1)
 
     def diverges_from(self, leader: "ReplicaLog") -> int:
-        """The log_offset below which it keeps its records as a follower of `leader`, at most the end of either.
+        """The log_offset below which this replica keeps its records as a follower of `leader`, at most the end of
+        either log.
 
-        As Kafka does it (KIP-101, KIP-279): a follower asks where its last leader epoch ends, and truncates there.
-        Replicas that agree may say otherwise where an epoch begins: its first records may have been cleaned away.
+        As in Kafka (KIP-101, KIP-279): a follower asks where its last leader epoch ends, and truncates there. Replicas
+        that agree may still report different starts of an epoch: its first records may have been cleaned away.
         """
         kept = min(self.end, leader.end)
         if not self.epochs or not leader.epochs:
@@ -87,13 +88,13 @@ class ReplicaLog:
             kept = min(kept, own_end)
             if known == epoch:
                 return min(kept, end)
-            epoch = known  # it does not know that one: it truncates what is newer, and asks again
+            epoch = known  # the follower does not know this epoch: it truncates newer records, and asks again
 
 
 def _end_of_epoch(epochs: Sequence[tuple[int, int]], wanted: int, end: int) -> tuple[int, int]:
     """The newest epoch up to `wanted`, and where the next one begins, or the log ends.
 
-    Of one that is older than all that are known Kafka says that it ends where these begin.
+    For an epoch older than all known ones, Kafka answers that it ends where the known epochs begin.
     """
     known = max((epoch for epoch, _ in epochs if epoch <= wanted), default=wanted)
     return known, min((at for epoch, at in epochs if epoch > wanted), default=end)
@@ -141,8 +142,8 @@ def log_partitions(folder: ReplicaFolder) -> dict[int, ReplicaLog]:
 
 
 def leader_of(logs: Sequence[ReplicaLog]) -> ReplicaLog:
-    """The replica that the others would follow: of the newest leader epoch, and of these the furthest one.
+    """The replica that the others would follow: the one with the newest leader epoch, then the furthest end.
 
-    Disks do not name the leader. Any replica with its epoch and high watermark has the committed records.
+    Disks do not name the leader. Any replica with this epoch and high watermark has the committed records.
     """
     return max(logs, key=lambda log: (log.last_epoch, log.high_watermark))

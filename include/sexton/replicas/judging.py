@@ -1,6 +1,6 @@
 """What a difference between replicas means: its kind, which replica is right, and what shows it.
 
-Pure rules over what each replica holds of a key or a group (`sides`) and over the tombstones and markers that are left
+Pure rules over each replica's values of a key or a group (`sides`) and over the remaining tombstones and markers
 (`evidence`). They rest on what Kafka's log cleaner may do: it drops a value only if a later record of its key is there,
 or if its transaction was aborted; a tombstone only after every older value of its key, a marker only after every value
 of its transaction. So a replica without a value, and without a later record, has cleaned a tombstone away or lost the
@@ -21,7 +21,8 @@ FORGOTTEN_MS = 7 * DAY_MS
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDifference:
-    """One key (or group, without topic) that the `wrong` replicas would serve otherwise than the `right` ones."""
+    """One key (or group, without topic) for which the `wrong` replicas would answer differently from the `right`
+    ones."""
 
     key: GroupKey
     sides: Sides
@@ -39,7 +40,8 @@ class ReplicaDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """How a transaction ended that some replicas still have open; `kind` is COMMIT, ABORT or "" where nothing says."""
+    """The outcome of a transaction that some replicas still have open; `kind` is COMMIT, ABORT, or "" without
+    evidence."""
 
     kind: str
     proof: str
@@ -49,7 +51,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaJudge:
-    """The rules over one comparison; `last_gap` is the highest log_offset that nobody has any more."""
+    """The rules over one comparison; `last_gap` is the highest log_offset that no replica has any more."""
 
     evidence: ReplicaEvidence
     last_gap: int
@@ -57,11 +59,11 @@ class ReplicaJudge:
     behind: frozenset[str] = frozenset()
     """Replicas whose own bytes end before those of the others."""
     without_leader: tuple[int, ...] = ()
-    """log_offsets where the leader epochs skip one: for some time nobody led, and an unclean election may have ended
-    that."""
+    """log_offsets where the leader epochs skip one: for some time there was no leader, and an unclean election may have
+    ended that time."""
 
     def judge(self, found: Mapping[GroupKey, Sides]) -> list[ReplicaDifference]:
-        """The differences of keys, then those of groups, which follow their keys."""
+        """The differences of keys, then of groups, which depend on their keys."""
         fates, aborted = self._fates(found), self._aborted(found)
         differences: list[ReplicaDifference] = []
         by_group: dict[str, list[ReplicaDifference]] = {}
@@ -169,7 +171,7 @@ class ReplicaJudge:
         return ReplicaDifference(key, sides, ("lost",), lackers, holders, "value", text, log_offsets=(at,))
 
     def _doubt(self, log_offset: int) -> str:
-        """What speaks against a cleaned tombstone after a log_offset."""
+        """Evidence against a cleaned tombstone after a log_offset."""
         without = [at for at in self.without_leader if at > log_offset]
         if not without:
             return ""
@@ -183,7 +185,7 @@ class ReplicaJudge:
     def _aborted(self, found: Mapping[GroupKey, Sides]) -> set[_Transaction]:
         """Transactions that some replicas took for committed and others cleaned away as aborted.
 
-        There a value is missing whose older neighbour survives, which a committed one would have replaced.
+        The others lack the value but still have its older neighbour, which a committed value would have superseded.
         """
         aborted: set[_Transaction] = set()
         for sides in found.values():
@@ -200,12 +202,13 @@ class ReplicaJudge:
         return aborted
 
     def _transaction(self, row: Row) -> _Transaction:
-        """The producer of a committed value and where the marker of its transaction is, as far as it is left."""
+        """The producer of a committed value and the marker of its transaction, as far as they still exist."""
         marker = self.evidence.marker_after(row["producer_id"], row["log_offset"])
         return row["producer_id"], None if marker is None else marker.log_offset
 
     def _fates(self, found: Mapping[GroupKey, Sides]) -> dict[int, Fate]:
-        """How each transaction ended that is open somewhere: one key can show it for all of them."""
+        """The outcome of each transaction that is open on some replica; evidence from one key applies to all of its
+        keys."""
         fates: dict[int, Fate] = {}
         for key, sides in found.items():
             for producer_id in {producer for side in sides.values() for producer in side.pending}:
@@ -231,7 +234,7 @@ class ReplicaJudge:
         return Fate(kind="", proof="cleaned", evidence="every value of it was superseded where its marker was cleaned")
 
     def _pending(self, key: GroupKey, sides: Sides, producer_id: int, fate: Fate) -> ReplicaDifference | None:
-        """The difference that a transaction makes which is open on some replicas and ended on others."""
+        """The difference made by a transaction that is open on some replicas and ended on others."""
         rows = {name: side.pending[producer_id] for name, side in sides.items() if producer_id in side.pending}
         at = max(row["log_offset"] for row in rows.values())
         ended = tuple(name for name, side in sides.items() if name not in rows and side.reach > at)
@@ -319,7 +322,7 @@ class ReplicaJudge:
         return self._left_or_lost(key, sides, having, missing, at, "resurrected", text)
 
     def _members(self, key: GroupKey, sides: Sides) -> ReplicaDifference | None:
-        """A group that all have, not with the same members or in the same state."""
+        """A group that exists on all replicas, with different members or in different states."""
         everyone = {member for side in sides.values() for member in side.members}
         extra = tuple(name for name, side in sides.items() if side.members.keys() == everyone)
         fewer = tuple(name for name in sides if name not in extra)
@@ -331,7 +334,7 @@ class ReplicaJudge:
         newest = max(_group_offset(side) for side in sides.values())
         right = tuple(name for name, side in sides.items() if _group_offset(side) == newest)
         wrong = tuple(name for name in sides if name not in right)
-        if not wrong:  # the same last record: older ones make the difference
+        if not wrong:  # the same last record: older records make the difference
             text = "the last record of the group is the same, an older one is not everywhere"
             return ReplicaDifference(
                 key, sides, ("ghost_member",), tuple(sides), (), "unknown", text, log_offsets=(newest,)
@@ -342,7 +345,7 @@ class ReplicaJudge:
     def _left_or_lost(
         self, key: GroupKey, sides: Sides, more: tuple[str, ...], less: tuple[str, ...], at: int, kind: str, text: str
     ) -> ReplicaDifference:
-        """Whether what some replicas have of a group was removed, or the others have lost it."""
+        """Whether the values of a group that only some replicas have were removed on the others, or lost there."""
         tombstone = self.evidence.tombstone_after(key, 0 if kind == "ghost_member" else at)
         if tombstone is not None:
             return ReplicaDifference(
@@ -360,7 +363,7 @@ _FATES = {"COMMIT": "committed", "ABORT": "aborted", "": "committed or aborted, 
 
 
 def _joined(main: ReplicaDifference, others: list[ReplicaDifference]) -> ReplicaDifference:
-    """A pending value, and an older value that is back beside it: one difference."""
+    """A pending value and an older value that reappeared beside it, merged into one difference."""
     for other in others:
         main = replace(
             main,
@@ -389,7 +392,7 @@ def _names(replicas: tuple[str, ...]) -> str:
 
 
 def _s(replicas: tuple[str, ...]) -> str:
-    """The ending of a verb that they are the subject of."""
+    """The letter s for a verb with a singular subject."""
     return "s" if len(replicas) == 1 else ""
 
 

@@ -22,16 +22,16 @@ from sexton.replicas.fingerprints import F_HASH, F_LOG_OFFSET, fingerprints
 from sexton.replicas.folders import ReplicaLog
 
 MAX_CONFLICTS = 10_000
-"""Conflicting log_offsets that are kept with their records; the others are counted."""
+"""Conflicting log_offsets that are kept with their records; further ones are only counted."""
 MAX_BATCHES = 1 << 14
-"""Bytes of a replica compared at a time: some MB of records, whatever the size of a segment."""
+"""Bytes of a replica compared at a time: a few MB of records, whatever the size of a segment."""
 _CORRUPT = {BAD_CRC: "a batch with a bad CRC", DAMAGE: "no batch", TORN: "half a batch"}
 _NOTHING = np.empty((0, 4), np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorruptBytes:
-    """Bytes of a segment that are no good batch."""
+    """Bytes of a segment that are not a good batch."""
 
     path: str
     position: int
@@ -47,7 +47,7 @@ class CorruptBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOf:
-    """A record as one replica has it, with what its batch says."""
+    """A record on one replica, with the fields of its batch."""
 
     record: Record
     leader_epoch: int
@@ -58,10 +58,10 @@ class RecordOf:
 
 @dataclass(slots=True, kw_only=True)
 class RecordComparison:
-    """What became of the records of all replicas below the compared end.
+    """The comparison of all replicas' records below the compared end.
 
-    `last_gap` is the highest log_offset that no replica has; -1 without one: whatever was written there has been
-    cleaned away everywhere. `conflicts` has the records of each replica at log_offsets where they are not the same.
+    `last_gap` is the highest log_offset that no replica has, -1 without one: its record has been cleaned away
+    everywhere. `conflicts` has the records of each replica at log_offsets where they differ.
     """
 
     conflicts: dict[int, dict[str, RecordOf]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class RecordComparison:
 
 @dataclass(slots=True)
 class Window:
-    """The good batches of a replica with some of a range of log_offsets, and the bytes of their segment."""
+    """The good batches of a replica in a range of log_offsets, and the bytes of their segment."""
 
     data: Bytes
     rows: Int64s
@@ -88,15 +88,15 @@ class Window:
         return Window(self.data, rows, BatchHeaders(self.data, rows), self.base_offset[begin:end])
 
     def identities(self) -> tuple[Int64s, Int64s]:
-        """Size and CRC of each batch, and its leader epoch, which no CRC covers; with the base offset they say what it
-        holds."""
+        """Size and CRC of each batch, and its leader epoch, which no CRC covers; with the base offset they identify its
+        content."""
         at = self.rows[:, POSITION]
         crc_at = np.where(self.data[at + MAGIC_AT] == 2, CRC_AT, LEGACY_CRC_AT) if len(at) else at
         crc = self.data[(at + crc_at)[:, None] + np.arange(4)].astype(np.int64) @ (1 << np.array([24, 16, 8, 0]))
         return self.rows[:, SIZE] << 32 | crc, self.headers.leader_epoch
 
     def record_at(self, log_offset: int, *, cap_bytes: int) -> RecordOf | None:
-        """The record of a log_offset, None where no batch has it."""
+        """The record at a log_offset, None where no batch has it."""
         row = int(np.searchsorted(self.base_offset, log_offset, side="right")) - 1
         batch = read_frame(self.data.data, self.rows[row].tolist()) if row >= 0 else None
         if not isinstance(batch, Batch):
@@ -125,7 +125,7 @@ class SegmentReader:
         self._window = _EMPTY
 
     def window(self, first: int, stop: int) -> Window:
-        """What has log_offsets of [first, stop), in which no segment of the replica begins but at `first`."""
+        """The batches in [first, stop); no segment of the replica begins inside that range except at `first`."""
         holding = [segment for segment in self._log.segments if segment.base_offset <= first]
         if not holding:
             return _EMPTY
@@ -179,7 +179,7 @@ def compare_records(logs: Sequence[ReplicaLog], *, stop: int, cap_bytes: int) ->
 
 
 def _cuts(windows: Sequence[Window], first: int, end: int) -> list[int]:
-    """Where a range is cut, so that no more than MAX_BATCHES of a replica are decoded at a time."""
+    """Where a range is split, so that at most MAX_BATCHES of a replica are decoded at a time."""
     longest = max(windows, key=lambda window: len(window.rows))
     inner = longest.base_offset[MAX_BATCHES::MAX_BATCHES]
     return [first, *inner[(inner > first) & (inner < end)].tolist(), end]
@@ -194,7 +194,7 @@ def _compare_windows(
     end: int,
     cap_bytes: int,
 ) -> None:
-    """Add to `result` what became of the records of [`first`, `end`), of which `windows` has the batches."""
+    """Add the comparison of the records in [`first`, `end`) to `result`; `windows` has their batches."""
     owners = _owners(windows)
     offsets, hashes = _decode(windows, owners, cap_bytes)
     spans = _spans(windows, owners)
@@ -235,9 +235,9 @@ def _is_first(mask: Int64s, number: int) -> npt.NDArray[np.bool_]:
 
 
 def _decode(windows: Sequence[Window], owners: Sequence[Int64s], cap_bytes: int) -> tuple[Int64s, Int64s]:
-    """log_offset and fingerprint of the records of all batches that some window lacks, each batch once.
+    """log_offset and fingerprint of the records of all batches that any window lacks, each batch once.
 
-    Batches of the formats before 2 are left out: a cleaner of 4.x rewrites them and loses their timestamps.
+    Batches of formats before 2 are left out: a cleaner of 4.x rewrites them and loses their timestamps.
     """
     found = [np.empty((0, 2), np.int64)]
     for number, (window, mask) in enumerate(zip(windows, owners, strict=True)):
@@ -253,7 +253,7 @@ def _is_modern(window: Window, rows: Int64s) -> npt.NDArray[np.bool_]:
 
 
 def _spans(windows: Sequence[Window], owners: Sequence[Int64s]) -> Int64s:
-    """(first, next) log_offset of what is there without having been decoded; holes in a batch count as at its end."""
+    """(first, next) log_offsets of batches that were not decoded; holes in a batch count as at its end."""
     found = [np.empty((0, 2), np.int64)]
     for number, (window, mask) in enumerate(zip(windows, owners, strict=True)):
         is_whole = (mask == (1 << len(windows)) - 1) | ~_is_modern(window, window.rows)
@@ -265,7 +265,7 @@ def _spans(windows: Sequence[Window], owners: Sequence[Int64s]) -> Int64s:
 
 
 def _last_gap(spans: Int64s, offsets: Int64s, first: int, stop: int) -> int:
-    """The highest log_offset of [first, stop) that nobody has, -1 without one."""
+    """The highest log_offset in [first, stop) that no replica has, -1 without one."""
     begins = np.concatenate([[first], spans[:, 0], offsets, [stop]])
     ends = np.concatenate([[first], spans[:, 1], offsets + 1, [stop]])
     order = np.argsort(begins, kind="stable")

@@ -1,7 +1,7 @@
-"""Which keys and groups some replicas answer differently, and what each of them would answer.
+"""The keys and groups for which replicas would answer differently, and each replica's answer.
 
-Equal tables cost one comparison. Otherwise rows that every replica has are dropped in columns; only the rest becomes
-Python objects.
+Equal tables cost one comparison. Otherwise rows that every replica has are dropped in columns; only the remaining rows
+become Python objects.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +26,8 @@ Row = Mapping[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class ReplicaSide:
-    """What one replica holds of a key, or of a group: of a key `committed` and `pending` by producer id, of a group
-    `group` and its `members`; `reach` is where its bytes end."""
+    """One replica's values of a key or a group: `committed` and `pending` (by producer id) of a key, `group` and its
+    `members` of a group; `reach` is the end of its bytes."""
 
     reach: int
     committed: Row | None = None
@@ -37,11 +37,11 @@ class ReplicaSide:
 
 
 Sides = Mapping[str, ReplicaSide]
-"""By replica."""
+"""ReplicaSide by replica."""
 
 
 def differing(states: Sequence[ReplicaState]) -> dict[GroupKey, dict[str, ReplicaSide]]:
-    """Every key and every group that not all states have alike, with what each state has of it."""
+    """Every key and every group that is not equal in all states, with its value in each state."""
     keys = {
         *_unlike([state.committed for state in states], _KEY),
         *_unlike([state.pending for state in states], _KEY),
@@ -96,14 +96,14 @@ def everything(states: Sequence[ReplicaState]) -> dict[GroupKey, dict[str, Repli
 
 
 def _flat(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Some columns, lists of text as one text."""
+    """Columns with lists of strings joined to one string."""
     columns = (table[name] for name in names)
     flat = [pc.binary_join(column, ",") if pa.types.is_list(column.type) else column for column in columns]
     return pa.table(flat, names=list(names))
 
 
 def _unlike(tables: Sequence[pa.Table], key: Sequence[str]) -> set[tuple[Any, ...]]:
-    """Keys of rows that not every table has."""
+    """Keys of rows that are not in every table."""
     first = tables[0]
     if all(table.equals(first) for table in tables[1:]):
         return set()

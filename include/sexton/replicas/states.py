@@ -1,8 +1,8 @@
-"""What each replica would answer if it led: its log folded by the coordinator's rules, as it lies and caught up.
+"""The answers of each replica if it led: its log folded by the coordinator's rules, as it is and after catching up.
 
-A replica that is behind, or whose last records another leader never had, is folded twice: as it lies (what clients
-would read after an unclean election), and as replication would leave it: cut off where its leader epochs leave those of
-the leader, with the leader's records from there on. What is wrong then needs no unclean election.
+A replica that is behind, or that has diverged from the leader, is folded twice: as it is (what clients would read after
+an unclean election), and as replication would leave it: truncated where its leader epochs diverge from the leader's,
+with the leader's records from there on. Errors in the second fold show without an unclean election.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,29 +33,30 @@ _OFFSET_COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
-    """What a coordinator holds after loading [log start, `reach`) of a replica.
+    """The state of a coordinator after loading [log start, `reach`) of a replica.
 
-    `failure` is why the load fails; then clients get NOT_COORDINATOR for every group, whatever the tables say.
+    `failure` is why the load fails; clients then get NOT_COORDINATOR for every group, whatever is in the tables.
     """
 
     replica: str
     reach: int
     failure: str | None
     tables: Mapping[str, pa.Table]
-    """What `kernels.results.finish` makes of the fold."""
+    """The tables of `kernels.results.finish`."""
     groups: pa.Table
-    """Those of the table that a client could miss: without simple groups that have no offset, committed or pending. A
-    deleted or aborted offset leaves such a group, in memory alone, and the next sweep removes it."""
+    """Rows of `groups` that a client could miss: without simple groups that have no committed or pending offset.
+
+    A deleted or aborted offset leaves such a group in memory only, and the next sweep removes it.
+    """
     group_values: pa.Table
-    """The last record (group_id, key, log_offset) of each key of a group that is not an offset, unless that is a
-    tombstone."""
+    """The last record (group_id, key, log_offset) of each group key that is not an offset, unless it is a tombstone."""
     record_count: int
     batch_count: int
     newest_ms: int
 
     @property
     def committed(self) -> pa.Table:
-        """Committed offsets, also of a group that is gone: its tombstone may be cleaned away before them."""
+        """Committed offsets, also of a removed group: its tombstone may be cleaned away before theirs."""
         tables = (self.tables[name].select(_OFFSET_COLUMNS) for name in ("committed_offsets", "unreachable_offsets"))
         return pa.concat_tables(tables)
 
@@ -72,7 +73,7 @@ class ReplicaState:
         return self.tables["open_transactions"]
 
     def shard(self, profile: Profile) -> CoordinatorShard:
-        """The log partition as a coordinator serves it, for the questions of `coordinator.api`."""
+        """The log partition as a coordinator serves it, for `coordinator.api`."""
         outcome = LOADED if self.failure is None else profile.after_failure
         return shard_after_load(TablesView(self.tables), outcome, profile=profile)
 
@@ -84,7 +85,7 @@ class ReplicaState:
 
 
 def state_of(log: ReplicaLog, *, stop: int, profile: Profile, cap_bytes: int) -> tuple[ReplicaState, PartialFold]:
-    """The state of a replica's own bytes below `stop`, and the fold, which may be continued."""
+    """The state of a replica's own bytes below `stop`, and its fold, to which more can be folded."""
     reach = min(stop, log.end)
     fold = _fold(log, log.start, reach, None, profile, cap_bytes)
     return _state(log, fold, reach), fold
@@ -99,7 +100,7 @@ def caught_up(
     profile: Profile,
     cap_bytes: int,
 ) -> ReplicaState:
-    """The state of a replica that has followed `leader` up to `stop`. Uses up the fold of `own`."""
+    """The state of a replica after following `leader` up to `stop`. Consumes the fold of `own`."""
     state, fold = own
     kept = min(log.diverges_from(leader), state.reach)
     if kept < leader.start:  # it starts anew
@@ -134,7 +135,7 @@ def _group_values(state: State) -> pa.Table:
     records = state.records[: state.counts[L.RECORDS]]
     keys = spans(state.record_bytes, records[:, L.R_AT], records[:, L.R_KEY_SIZE]).dictionary_encode()
     last = np.empty(len(keys.dictionary), np.int64)
-    last[np.asarray(keys.indices)] = np.arange(len(records))  # of those of a key the last one stays
+    last[np.asarray(keys.indices)] = np.arange(len(records))  # the last record of each key stays
     kept = records[np.sort(last)]
     kept = kept[kept[:, L.R_VALUE_SIZE] >= 0]
     groups = state.groups[kept[:, L.R_GROUP]]
@@ -183,7 +184,7 @@ def _slices(log: ReplicaLog, first: int, stop: int) -> Iterator[SegmentSlice]:
 
 
 def _byte_of(fs: pafs.FileSystem, segment: Segment, log_offset: int) -> int:
-    """Where the first batch from `log_offset` on begins; the end of the file without one."""
+    """The byte where the first batch from `log_offset` on begins; the end of the file without one."""
     data = file_bytes(fs, segment.path, segment.size_bytes)
     for headers in headers_of(data, floor_offset=segment.base_offset):
         found = np.flatnonzero(headers.base_offset >= log_offset)

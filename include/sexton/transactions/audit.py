@@ -29,9 +29,9 @@ from sexton.transactions.verdicts import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What was found. `read_at_ms` is when the states were read, None where they were not.
+    """The result of an audit. `read_at_ms` is when the states were read, None where they were not.
 
-    `transactions` and `transactional_ids` are the tables of these names, without their run columns; `notes` say what
+    `transactions` and `transactional_ids` are the tables of these names, without their run columns; `notes` name what
     could not be read.
     """
 
@@ -59,7 +59,8 @@ def audit(
     spread: Spread,
     producers: Callable[[], Producers] | None = None,
 ) -> Audit:
-    """Judge the open transactions of `source`; `producers` asks the brokers, if there are any to ask."""
+    """Judge the open transactions of `source`; `producers` asks the brokers, and is only called if any transaction is
+    open."""
     states = None if state_log is None else state_log.load(spread)
     asked = producers() if producers is not None and transactions else None
     judgement = judge_all(transactions, states, clocks, producers=asked)
@@ -76,7 +77,7 @@ def audit(
 
 
 def _held(source: LogSource, judgement: Judgement) -> dict[tuple[int, int], int]:
-    """By log partition and first log_offset."""
+    """Bytes held by each transaction, by log partition and first log_offset."""
     fs, _ = filesystem(source.uri)
     places: dict[int, set[int]] = {}
     for one in judgement.judged:

@@ -1,8 +1,8 @@
-"""Whose the open transactions are that hold offsets of one group: as a log shows them, or published tables.
+"""The owners of open transactions that hold offsets of one group, from a log or from published tables.
 
-Where `__transaction_state` is not at hand, only what the offsets log proves is known: the producer, since when, what is
-held. Rows are those of the table `transactions` without held_bytes, and `audited_at_ms`: the instant of the audit that
-judged, None where the states themselves were read, or nothing.
+Without `__transaction_state` only the evidence of the offsets log is known: the producer, the start, and the held
+offsets. Rows are those of the table `transactions` without held_bytes, plus `audited_at_ms`: the instant of the audit
+that judged, None where the states themselves were read, or nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ _JUDGED = (
     *("verdict", "reason", "transactional_id", "state", "start_offset", "ends_at_ms", "is_overdue", "is_confirmed"),
     *("abort_arguments", "evidence"),
 )
-"""What an audit adds to what the log shows."""
+"""Columns that an audit adds to the evidence of the log."""
 
 
 def transactions_of(
@@ -31,9 +31,9 @@ def transactions_of(
     pending: Mapping[int, Mapping[OffsetKey, StoredOffset]],
     is_requested: Callable[[str, int], bool],
 ) -> list[OffsetsTransaction]:
-    """The transactions of one log partition that hold requested offsets of a group, with these.
+    """The transactions of one log partition that hold requested offsets of a group, with these offsets.
 
-    `rows` are those of open_transactions; `pending` is what each producer has pending.
+    `rows` are rows of open_transactions; `pending` has the pending offsets of each producer.
     """
     held = [
         {
@@ -65,7 +65,7 @@ def holder_rows(
 def published_holders(
     lake: Lake, run: PublishedRun, group_id: str, is_requested: Callable[[str, int], bool], *, until_ms: int | None
 ) -> list[Row]:
-    """Holders in a published run, with the verdicts of the newest audit not later than `until_ms` that met the same
+    """Holders in a published run, with the verdicts of the newest audit up to `until_ms` that saw the same
     transactions."""
     every = read_published(lake, run, "open_transactions").to_pylist()
     rows = [row for row in every if group_id in row["group_ids"]]
@@ -92,7 +92,7 @@ def _newest(lake: Lake, run: PublishedRun, until_ms: int | None) -> list[Row]:
 
 
 def _judged(row: Row, audit: Sequence[Row]) -> Row:
-    """A transaction as the audit judged it; a producer's earlier or later one is another."""
+    """A transaction with its verdict from the audit; the producer's earlier and later transactions do not match."""
     for other in audit:
         is_same_producer = all(other[name] == row[name] for name in ("log_partition", "producer_id"))
         starts = max(other["start_offset"], row["start_offset"])

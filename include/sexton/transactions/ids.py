@@ -1,7 +1,7 @@
-"""Transactional ids: when the coordinator removes them, what another expiration would do, and families of unique ids.
+"""Transactional ids: when the coordinator removes them, the effect of another expiration, and families of unique ids.
 
 An id expires once it is Empty or Complete* and was last updated transactional.id.expiration.ms ago
-(TransactionStateManager.shouldExpire); coordinators look every hour, from their load on.
+(TransactionStateManager.shouldExpire); coordinators check every hour, counted from their load.
 """
 
 import re
@@ -16,15 +16,15 @@ EXPIRATION = "transactional.id.expiration.ms"
 DEFAULT_EXPIRATION_MS = 7 * DAY_MS
 HORIZON_DAYS = (1, 7, 30)
 FLOOD = 1_000
-"""So many ids of one family are reported: each costs the coordinator memory until it expires."""
+"""From this many ids on a family is reported: each id costs the coordinator memory until it expires."""
 _VARYING = re.compile(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[0-9a-f]*\d)[0-9a-f]{8,}|\d+|([a-f]+)(?=[a-f]{8})",
     re.IGNORECASE,
 )
-"""What differs between ids that a program makes up: UUIDs, hexadecimal numbers, numbers.
+"""The varying parts of generated ids: UUIDs, hexadecimal numbers, numbers.
 
-The group is none of these: letters alone, up to where a UUID may begin. They are matched to be passed over at once; to
-look for a digit after each of them would take quadratic time.
+The group matches none of these: letters alone, up to where a UUID may begin. They are matched to be skipped at once;
+searching for a digit after each of them would take quadratic time.
 """
 
 
@@ -34,12 +34,12 @@ def recorded_expiration_ms(broker_settings: Mapping[str, str]) -> int:
 
 
 def expires_at_ms(one: TransactionalId, *, expiration_ms: int) -> int | None:
-    """When an id is due; None while its transaction is open."""
+    """When an id expires; None while its transaction is open."""
     return one.updated_at_ms + expiration_ms if one.state in ENDED else None
 
 
 def family_of(transactional_id: str) -> str:
-    """An id with what differs between the ids of a program replaced by `*`."""
+    """An id with its varying parts replaced by `*`."""
     return _VARYING.sub(lambda found: found[1] or "*", transactional_id)
 
 
@@ -59,7 +59,8 @@ def floods(ids: Iterable[TransactionalId], *, at_least: int = FLOOD) -> list[Fam
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdForecast:
-    """How many ids there are, how many are due, and how many will be within some days if none is used again."""
+    """The number of ids, of ids that are due now, and of ids that will be due within the given days if none is used
+    again."""
 
     expiration_ms: int
     ids: int
@@ -69,7 +70,7 @@ class IdForecast:
 
 
 def forecast(ids: Iterable[TransactionalId], *, expiration_ms: int, now_ms: int) -> IdForecast:
-    """What expires by a given transactional.id.expiration.ms."""
+    """The ids that expire by a given transactional.id.expiration.ms."""
     due = [expires_at_ms(one, expiration_ms=expiration_ms) for one in ids]
     known = [at_ms for at_ms in due if at_ms is not None]
     return IdForecast(

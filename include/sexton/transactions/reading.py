@@ -1,7 +1,7 @@
-"""Where the bytes of `__transaction_state` are: beside the offsets log on a broker's disk, or in the archive.
+"""Finds the bytes of `__transaction_state`: beside the offsets log on a broker's disk, or in the archive.
 
-The archive keeps the topic as it keeps the offsets log, in a folder of the cluster that is an archive of its own:
-<archive>/<cluster_id>/transaction_state. What verifies or lists an archive does so there, too.
+The archive stores the topic like the offsets log, in a folder of the cluster that is itself an archive:
+<archive>/<cluster_id>/transaction_state. Commands that verify or list an archive work there, too.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,12 +27,12 @@ from sexton.transactions.verdicts import KnownStates
 from sexton.uris import below
 
 Spread = Callable[[Callable[["PartitionBytes"], LoadedStates], list["PartitionBytes"]], Iterable[LoadedStates]]
-"""Applies the work to every partition, wherever."""
+"""Runs the work for every partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionBytes:
-    """The segments of one partition, and how they are read. Can be pickled."""
+    """The segments of one partition, and how to read them. Can be pickled."""
 
     uri: str
     log_partition: int
@@ -46,7 +46,7 @@ class PartitionBytes:
         return sum(segment.stop_byte - segment.start_byte for segment in self.segments)
 
     def load(self) -> LoadedStates:
-        """Load it as its coordinator would."""
+        """Load the partition as its coordinator would."""
         fs, _ = filesystem(self.uri)
         return load_states(
             (_bytes(fs, segment)[segment.start_byte :].tobytes() for segment in self.segments),
@@ -66,7 +66,8 @@ class StateLog:
     read_at_ms: int
 
     def load(self, spread: Spread) -> KnownStates:
-        """The states of all partitions; how many there are the ids show where it is not recorded, if they prove it."""
+        """The states of all partitions. Where the partition count is not recorded it is inferred from the ids, if they
+        prove it."""
         loaded = list(spread(PartitionBytes.load, list(self.partitions)))
         count = self.partition_count
         if count is None:
@@ -76,7 +77,7 @@ class StateLog:
 
 
 def transactions_archive(archive: str, cluster_id: str) -> str:
-    """Where an archive keeps the topic of a cluster."""
+    """The path of a cluster's transaction state in an archive."""
     return below(archive, cluster_id, TRANSACTIONS_FOLDER)
 
 
@@ -88,18 +89,21 @@ def state_log(
     taken_at_ms: int,
     release: Release,
 ) -> StateLog | None:
-    """The topic where the offsets log is: in an archive, which has a `cluster_id`, else on a disk that was copied at
-    `taken_at_ms`. None where it is not there at that instant."""
+    """The topic beside the offsets log: in an archive (`cluster_id` is set), else on a disk that was copied at
+    `taken_at_ms`.
+
+    None where it does not exist at that instant.
+    """
     if cluster_id is not None:
         return in_archive(uris[0], cluster_id, as_of_ms=as_of_ms, release=release)
     return on_disk(uris, taken_at_ms=taken_at_ms, as_of_ms=as_of_ms, release=release)
 
 
 def on_disk(uris: Sequence[str], *, taken_at_ms: int, as_of_ms: int | None, release: Release) -> StateLog | None:
-    """The topic in a broker's log directories; None where it is not there.
+    """The topic in a broker's log directories; None where it is missing.
 
-    Which partitions are missing the folders do not show: a broker has those of its replicas, a copy those that were
-    copied.
+    Folders do not show which partitions are missing: a broker has the partitions of its replicas, a copy those that
+    were copied.
     """
     (fs, _), *_ = opened = [filesystem(uri) for uri in uris]
     folders = {number for _, path in opened for number in partition_folders(fs, path, TRANSACTIONS_TOPIC)}
@@ -141,8 +145,8 @@ def _partitions(
 
 
 def held_bytes(fs: pafs.FileSystem, segments: Sequence[Segment], log_offsets: Iterable[int]) -> dict[int, int]:
-    """For each log_offset the bytes from its batch to the end of the log: what a transaction that begins there keeps
-    from the log cleaner."""
+    """For each log_offset the bytes from its batch to the end of the log: a transaction that begins there keeps these
+    bytes from the log cleaner."""
     left, found, after = sorted(log_offsets), dict[int, int](), 0
     for segment in reversed(segments):
         begins = segment == segments[0]

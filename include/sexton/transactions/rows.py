@@ -49,7 +49,7 @@ def open_transactions(transactions: Iterable[Mapping[str, Any]], pending: Iterab
 
 
 def owners_of(judged: Iterable[Judged]) -> dict[tuple[int, int], tuple[str | None, str]]:
-    """By log partition and producer id the transactional id and the verdict of its open transaction."""
+    """Transactional id and verdict of each open transaction, by log partition and producer id."""
     return {
         (one.transaction.log_partition, one.transaction.producer_id): (
             None if one.transactional_id is None else one.transactional_id.transactional_id,
@@ -62,7 +62,7 @@ def owners_of(judged: Iterable[Judged]) -> dict[tuple[int, int], tuple[str | Non
 def transaction_rows(
     judged: Sequence[Judged], held_bytes: Mapping[tuple[int, int], int], release: Release | None
 ) -> pa.Table:
-    """The table `transactions`, without its run columns; `held_bytes` by log partition and start offset."""
+    """The table `transactions`, without its run columns; `held_bytes` is by log partition and start offset."""
     rows = [_transaction_row(one, held_bytes, release) for one in judged]
     return pa.Table.from_pylist(rows, TRANSACTIONS.arrow_schema(with_run=False))
 

@@ -1,8 +1,8 @@
 """The state of every transactional id in one partition of `__transaction_state`, as its coordinator loads it.
 
 Follows TransactionStateManager.loadTransactionMetadata and TransactionLog: the last record of an id wins, a null value
-removes it, control batches and producers' ids are not looked at. A load that fails keeps what it had read before:
-the coordinator serves that.
+removes it, control batches and producer ids are ignored. A load that fails keeps the records before the failure, and
+the coordinator serves them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,16 +37,15 @@ class State(StrEnum):
 STATES: tuple[State, ...] = tuple(State)
 """By number."""
 ENDED = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
-"""No marker is due any more; ids in these states expire."""
+"""States without outstanding markers; ids in these states expire."""
 COMPLETING = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT, State.PREPARE_EPOCH_FENCE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRules:
-    """What releases differ in when they load; the defaults are those of the newest.
+    """Differences between releases when they load; the defaults are those of the newest.
 
-    `newest_value` is the highest version of a value that is known. A record of an unknown version is skipped or ends
-    the load.
+    `newest_value` is the highest known version of a value. A record of an unknown version is skipped or ends the load.
     """
 
     skips_unknown_keys: bool = True
@@ -63,15 +62,15 @@ _DATED_RULES: tuple[tuple[Release, LoadRules], ...] = (
 
 
 def rules_of(release: Release) -> LoadRules:
-    """The rules of a Kafka release; before 0.11 there was no such topic."""
+    """The rules of a Kafka release; before 0.11 the topic did not exist."""
     return next((rules for since, rules in _DATED_RULES if reaches(release, since, last=release)), _DATED_RULES[-1][1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalId:
-    """A transactional id and its transaction, as the last record has them; None where the wire says -1.
+    """A transactional id and its transaction, by its last record; None where the wire has -1.
 
-    `partitions` are those in which the transaction writes: empty once it has ended.
+    `partitions` are the partitions of the transaction: empty once it has ended.
     """
 
     transactional_id: str
@@ -95,11 +94,11 @@ class TransactionalId:
 
 @dataclass(slots=True, kw_only=True)
 class LoadedStates:
-    """What a coordinator holds after the load of one partition.
+    """The state of a coordinator after the load of one partition.
 
-    `failure` is why the load ended early; then `ids` are those of the records before it. `skipped` counts records of
-    versions that the coordinator does not know: what their ids are now, nobody can say. `leader_epoch` is of the last
-    batch, -1 without one, and also the epoch of the coordinator.
+    `failure` is why the load ended early; `ids` are then those of the records before it. `skipped` counts records of
+    unknown versions: the state of their ids is unknown. `leader_epoch` is that of the last batch, -1 without one, and
+    also the epoch of the coordinator.
     """
 
     log_partition: int
@@ -110,12 +109,12 @@ class LoadedStates:
 
     @property
     def is_whole(self) -> bool:
-        """Whether an id that is not here has no transaction."""
+        """Whether an id that is missing here has no transaction."""
         return self.failure is None and not self.skipped
 
 
 class _LoadEnds(Exception):
-    """What would end a coordinator's load."""
+    """Ends a coordinator's load."""
 
 
 def load_states(

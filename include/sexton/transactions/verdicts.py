@@ -5,9 +5,9 @@ offsets log ends if its producer is Ongoing (its timeout aborts it, except for t
 Prepare*, and lists the log partition. Otherwise no marker will come: it hangs (KIP-664, KIP-890). This is the rule of
 `kafka-transactions.sh find-hanging`, with the producer's epoch and without its minimum age of 15 minutes.
 
-Instead of the age the instants decide. The states must have been read after the offsets log, and what they say must be
-older than what was read of the offsets log: else a transaction that ended, or began, in between would seem to hang.
-Where a broker was asked afterwards (DescribeProducers), its answer decides that, and no clock.
+Instead of the age, the order of reading decides. The states must have been read after the offsets log, and must be
+older than the end of what was read of it: else a transaction that ended or began in between would seem to hang. Where a
+broker was asked afterwards (DescribeProducers), its answer decides instead of a clock.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 NO_TIMEOUT_MS = (1 << 31) - 1
 """The timeout of a transaction of two-phase commit."""
 OVERDUE_MS = MINUTE_MS
-"""Coordinators look for timed out transactions every 10 s, and send markers at once."""
+"""Coordinators check for timed-out transactions every 10 s, and send markers at once."""
 _BY_START_OFFSET: Release = (3, 0)
-"""Brokers from here on find a transaction to abort by its first log_offset."""
+"""From this release on brokers identify a transaction to abort by its first log_offset."""
 
 Producers = Mapping[int, "Sequence[OpenProducer]"]
 """The open transactions that the leaders of log partitions report (DescribeProducers), by log partition."""
@@ -50,7 +50,7 @@ Reason = Literal[
 class OffsetsTransaction:
     """A producer with records in one log partition of the offsets topic, and no marker since.
 
-    `offsets` are what it keeps pending: group_id, topic, partition and committed_offset of each.
+    `offsets` are its pending offsets: group_id, topic, partition and committed_offset of each.
     """
 
     log_partition: int
@@ -65,10 +65,10 @@ class OffsetsTransaction:
 
 @dataclass(frozen=True, kw_only=True)
 class KnownStates:
-    """The states of all transactional ids that could be read at `read_at_ms`.
+    """The states of all transactional ids that could be read, at `read_at_ms`.
 
-    `partition_count` is that of `__transaction_state`, None where nobody knows it: then every producer that is not
-    here is unknown.
+    `partition_count` is that of `__transaction_state`, None where it is not known: then every producer without a state
+    is unknown.
     """
 
     partitions: Sequence[LoadedStates]
@@ -101,7 +101,7 @@ class KnownStates:
         return found
 
     def of_producer(self, producer_id: int) -> Sequence[TransactionalId]:
-        """The ids that use a producer id, or used it for their last transaction."""
+        """The ids that use a producer id now, or used it for their last transaction."""
         return self._by_producer.get(producer_id, ())
 
     def coordinator_epoch(self, transactional_id: TransactionalId | None) -> int:
@@ -118,8 +118,8 @@ class KnownStates:
 class Judged:
     """An open transaction with its verdict.
 
-    `start_offset` is where it begins in the log, by the broker's own word if it `is_confirmed`. `ends_at_ms` is when
-    its timeout ends it. `is_overdue`: it should have ended by now, and its coordinator has not done so.
+    `start_offset` is where it begins in the log, by the broker's answer if it `is_confirmed`. `ends_at_ms` is when its
+    timeout ends it. `is_overdue`: its timeout has passed, and its coordinator has not ended it.
     """
 
     transaction: OffsetsTransaction
@@ -133,7 +133,7 @@ class Judged:
     is_confirmed: bool = False
 
     def abort_arguments(self, release: Release | None = None) -> str | None:
-        """What to give `kafka-transactions.sh` to end it, on a broker of that release; None unless it hangs."""
+        """Arguments of `kafka-transactions.sh` that end it, on a broker of that release; None unless it hangs."""
         if self.verdict != "hanging":
             return None
         one = self.transaction
@@ -146,8 +146,8 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionClocks:
-    """All of the offsets log that was written before `read_until_ms` was read; clocks of brokers differ by less than
-    `slack_ms`."""
+    """Clocks of the evidence: everything written before `read_until_ms` was read from the offsets log; clocks of
+    brokers differ by less than `slack_ms`."""
 
     read_until_ms: int
     slack_ms: int
@@ -155,8 +155,8 @@ class TransactionClocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Every open transaction with its verdict; `ended` are those that a broker says have ended since the log was
-    read."""
+    """Every open transaction with its verdict; `ended` are transactions that, by a broker's answer, ended after the log
+    was read."""
 
     judged: Sequence[Judged]
     ended: Sequence[OffsetsTransaction] = field(default=())
@@ -174,7 +174,7 @@ def judge_all(
 ) -> Judgement:
     """The verdict on each transaction; without `states` it is `unknown`.
 
-    `producers` were asked after the states were read; a log partition that is missing gave no answer.
+    `producers` were asked after the states were read; a missing log partition gave no answer.
     """
     judged, ended = [], []
     for one in transactions:
@@ -219,9 +219,9 @@ def _judge(
 
 
 def _ends(transactional_id: TransactionalId, producer_epoch: int) -> bool:
-    """Whether the markers of an id end what a producer has written under an epoch.
+    """Whether the markers of an id end the records that a producer has written under an epoch.
 
-    Ending a transaction may bump the epoch (KIP-890, or a fenced producer), and brokers take markers of later epochs.
+    Ending a transaction may bump the epoch (KIP-890, or a fenced producer), and brokers accept markers of later epochs.
     """
     if transactional_id.state in COMPLETING:
         return producer_epoch <= transactional_id.producer_epoch
@@ -229,7 +229,7 @@ def _ends(transactional_id: TransactionalId, producer_epoch: int) -> bool:
 
 
 def _expected(judged: Judged, each: TransactionalId, *, now_ms: int) -> Judged:
-    """The verdict on a transaction that its coordinator knows."""
+    """The verdict on a transaction that is known to its coordinator."""
     judged = replace(judged, transactional_id=each)
     if each.state in COMPLETING:
         is_overdue = each.updated_at_ms + OVERDUE_MS < now_ms

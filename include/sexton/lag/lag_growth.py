@@ -1,8 +1,8 @@
-"""How fast lags in time grow, and when they will reach what retention keeps.
+"""Growth of lag in time, and when retention will reach the first unread record.
 
-A group that stands still gains a millisecond of lag each millisecond; one that keeps up with its topic gains none. So
-two lags of one offset show how fast the group's committed offsets move against the log's end, measured in the time that
-its messages span: bursts of a topic do not count as progress, as they would in messages.
+A group that stands still gains a millisecond of lag per millisecond; a group that keeps up with its topic gains none.
+So two lags of one offset show how fast the group's committed offsets move relative to the log's end, in the time that
+its messages span. Unlike a count of messages, this does not take a topic's burst for progress.
 """
 
 import numpy as np
@@ -17,12 +17,12 @@ _LONGEST_MS = 100 * 365 * DAY_MS
 
 
 def lag_growth(before: pa.Table, now: pa.Table, *, passed_ms: int) -> pa.Array:
-    """Milliseconds of lag for each that passed between the two, at most STANDS_STILL; negative where it shrank.
+    """Milliseconds of lag gained per elapsed millisecond, at most STANDS_STILL; negative where the lag shrank.
 
-    The rows of both are about the same offsets, one by one: committed_offset, lag_min_ms and lag_max_ms (the interval
-    as in lag.time_lag), all NULL in `before` where it has no such offset. Where the lags are intervals it is the
-    largest growth that fits. NULL where one of them is not bounded, and where the offset went back in between: then the
-    growth before it says nothing.
+    Both tables have the same offsets, row for row: committed_offset, lag_min_ms and lag_max_ms (the interval as in
+    lag.time_lag), all NULL in `before` where it lacks the offset. For intervals it is the largest possible growth. NULL
+    where either lag is unbounded, and where the offset went back in between, because earlier growth is then
+    meaningless.
     """
     if passed_ms <= 0:
         return pa.nulls(now.num_rows, pa.float64())
@@ -33,10 +33,10 @@ def lag_growth(before: pa.Table, now: pa.Table, *, passed_ms: int) -> pa.Array:
 
 
 def loses_at(loses_at_min_ms: pa.Array, growth: pa.Array, as_of_ms: int) -> pa.Array:
-    """When retention reaches the first unread record, if the lag goes on growing so; NULL where it does not.
+    """When retention reaches the first unread record if the lag keeps growing at this rate; NULL where it never does.
 
-    Where it has been reached already that is when, however the lag grows. Without a growth the group is taken to stand
-    still: then it is the bound, and it is never before it.
+    If retention has reached it already, it is that earlier instant, whatever the growth. Without a growth the group is
+    assumed to stand still; that instant is also the lower bound of the result.
     """
     left_ms = np.asarray(pc.subtract(pc.fill_null(loses_at_min_ms, as_of_ms), as_of_ms))
     speed = np.asarray(pc.fill_null(growth, STANDS_STILL))

@@ -1,13 +1,14 @@
-"""measure_lag: the lag in time of every committed offset, as an interval, from the points of the archive.
+"""measure_lag: the lag in time of every committed offset, as an interval, from archived points.
 
 `look_up` asks the brokers how new their logs are at the committed offsets (kafka.time_points) and where they leave the
 leader epochs that were committed (kafka.epoch_ends), and archives each answer.
 `measure` answers from the archive alone, so a past instant needs no broker, and both give the same for the same points.
 
-What a row says besides: whether an open transaction holds the group, what a consumer would do when it comes back
-(`would_reset`), and the earliest instant at which retention removes what the group has not read (`loses_at_min_ms`).
+A row also has whether an open transaction holds the group, what a returning consumer would do (`would_reset`), and the
+earliest instant at which retention removes unread records (`loses_at_min_ms`).
 
-All of it is by column: a million offsets are measured in seconds (docs/lag.md). tests/plain_lag.py has the same by row.
+Everything is computed by column: a million offsets take seconds (docs/lag.md). tests/plain_lag.py is the row-by-row
+version.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,28 +37,28 @@ KEY = ["group_id", "topic", "partition"]
 OF_AUDITS = {"lag_growth", "loses_at_ms", "unrefined"}
 """Columns of time_lag that the DAG audit_lag adds."""
 LAGS = pa.schema([field for field in TIME_LAG.arrow_schema(with_run=False) if field.name not in OF_AUDITS])
-"""What `measure` returns."""
+"""Columns of the result of `measure`."""
 COMMITTED = [*KEY, "committed_offset", "topic_id", "leader_epoch"]
-"""What it needs of the table committed_offsets, besides the transactions that have not ended."""
+"""Columns that `measure` needs of the table committed_offsets, besides open transactions."""
 PARTITIONS = ["topic", "topic_id", "partition", "log_start_offset", "log_end_offset"]
 TIMESTAMP_TYPE, RETENTION, CLEANUP = "message.timestamp.type", "retention.ms", "cleanup.policy"
 SETTINGS = (TIMESTAMP_TYPE, RETENTION, CLEANUP)
-"""What is read of a topic's settings."""
+"""Topic settings that are read."""
 LOG_APPEND_TIME = "LogAppendTime"
 NO_SUCH_EPOCH = -1
 _TOPICS_A_QUESTION = 200
 ROWS_AT_ONCE = 500_000
-"""Offsets and points that are measured at a time."""
+"""Number of offsets and points measured at a time."""
 _NOT_KNOWN = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instant:
-    """What lag is measured for: the committed offsets of `as_of_ms`, and the partitions of the cluster.
+    """The input for a lag: the committed offsets of `as_of_ms`, and the partitions of the cluster.
 
-    `committed` has the columns COMMITTED and pending_producer_ids, `partitions` those of PARTITIONS, as a snapshot
-    recorded them: offsets are -1 where they are not known. `slack_ms` is how far clocks of brokers and of snapshots may
-    differ. With `sees_all_topics` a partition that is not in `partitions` does not exist.
+    `committed` has the columns COMMITTED and pending_producer_ids; `partitions` has the columns PARTITIONS, as a
+    snapshot recorded them, with -1 for unknown offsets. `slack_ms` is the largest difference between the clocks of
+    brokers and snapshots. With `sees_all_topics` a partition that is missing from `partitions` does not exist.
     """
 
     archive: str
@@ -74,7 +75,7 @@ class Instant:
 
     @cached_property
     def number(self) -> Int64s:
-        """For each committed offset, that of its partition."""
+        """For each committed offset, the number of its partition."""
         return self.index.numbers(self.committed["topic"], self.committed["partition"])
 
     @cached_property
@@ -83,12 +84,13 @@ class Instant:
 
     @cached_property
     def is_another(self) -> Flags:
-        """Whether each was committed for another topic of that name. Commits have topic ids since Kafka 4.1."""
+        """Whether each offset was committed for an earlier topic of that name. Commits have topic ids since Kafka
+        4.1."""
         return self.index.is_another(self.number, self.committed["topic_id"])
 
     @cached_property
     def is_here(self) -> Flags:
-        """Whether the partition of each is there, in the topic that it was committed for."""
+        """Whether the partition of each offset exists, in the topic that it was committed for."""
         is_there: Flags = (self.number != ABSENT) & ~self.is_another
         return is_there
 
@@ -111,8 +113,8 @@ def of_held(committed: pa.Table, loads: pa.Table) -> pa.Table:
 
 
 def committed_with_pending(committed: pa.Table, pending: pa.Table) -> pa.Table:
-    """The columns COMMITTED with `pending_producer_ids`: who has an offset of the same group and partition in a
-    transaction that has not ended, by the table pending_offsets."""
+    """The columns COMMITTED with `pending_producer_ids`: producers with an open transaction on the same group and
+    partition, by the table pending_offsets."""
     holders = pending.select([*KEY, "producer_id"]).group_by([*KEY, "producer_id"]).aggregate([])
     holders = holders.sort_by([(name, "ascending") for name in [*KEY, "producer_id"]])
     holders = holders.group_by(KEY, use_threads=False).aggregate([("producer_id", "list")])
@@ -123,7 +125,7 @@ def committed_with_pending(committed: pa.Table, pending: pa.Table) -> pa.Table:
 
 
 def matching(rows: pa.Table, others: pa.Table) -> Int64s:
-    """For each row the place of the one of `others` with the same KEY, which has each once; -1 without one."""
+    """For each row the index of the row of `others` with the same KEY, which is unique there; -1 without one."""
     found = np.full(rows.num_rows, -1)
     if rows.num_rows and others.num_rows:
         mine, theirs = (
@@ -141,7 +143,7 @@ def _like(table: pa.Table, other: pa.Table) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupResult:
-    """A lookup that was archived, how many questions it took, and the partitions that it could not refine, with why."""
+    """An archived lookup, its number of questions, and the partitions that it could not refine, with the reason."""
 
     look_up: OffsetLookup
     questions: int
@@ -161,7 +163,7 @@ def look_up(
     names = instant.index.topics.take(pa.array(np.unique(instant.index.topic_codes[number])))
     topics = _settings_of(session, sorted(names.to_pylist()))
     known = _known(instant)
-    # Without what rests on clocks that may differ: a bisection believes what it begins with.
+    # Without points that depend on clocks that may differ: a bisection trusts its starting bounds.
     answers = known.points.filter(pc.invert(pc.is_in(known.points["source"], value_set=pa.array(ENDS))))
     low, high = np.full(len(number), NO_LOW), np.full(len(number), NO_HIGH)
     for rows, points in _slices(instant.index.count, number, answers):
@@ -190,7 +192,7 @@ def look_up(
 
 
 def _begun(keys: Sequence[Key], offset: Int64s, low: Int64s, high: Int64s) -> dict[Key, dict[int, Bounds]]:
-    """What is known of each offset, by partition."""
+    """The known bounds of each offset, by partition."""
     found: dict[Key, dict[int, Bounds]] = {}
     for key, at, low_ms, high_ms in zip(keys, offset.tolist(), low.tolist(), high.tolist(), strict=True):
         found.setdefault(key, {})[at] = Bounds(
@@ -200,7 +202,7 @@ def _begun(keys: Sequence[Key], offset: Int64s, low: Int64s, high: Int64s) -> di
 
 
 def _leader_epochs(instant: Instant) -> dict[Key, set[int]]:
-    """The leader epochs that were committed, by partition."""
+    """The committed leader epochs, by partition."""
     has_epoch = instant.is_here & np.asarray(pc.is_valid(instant.committed["leader_epoch"]))
     number, epochs = _distinct(instant.number[has_epoch], _int64s(instant.committed["leader_epoch"], 0)[has_epoch])
     found: dict[Key, set[int]] = {}
@@ -219,7 +221,7 @@ def _distinct(number: Int64s, value: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def measure(instant: Instant) -> pa.Table:
-    """The lag of every committed offset, as far as the archive knows, in their order: LAGS. Needs no broker."""
+    """The lag of every committed offset, from archived points, in the order of the offsets: LAGS. Needs no broker."""
     known = _known(instant)
     topics = _archived_settings(known.lookups, instant.as_of_ms)
     settings = _SettingColumns(instant.committed["topic"], topics)
@@ -277,8 +279,8 @@ def _known(instant: Instant) -> KnownPoints:
 
 
 def _slices(count: int, number: Int64s, points: pa.Table) -> Iterator[tuple[Int64s, pa.Table]]:
-    """Places in `number` and points of some of the partitions at a time: as many as fit in memory with all that is
-    computed of them. Every place comes once."""
+    """Batches of partitions: indices into `number`, and their points, as many as fit in memory with all intermediate
+    columns. Every index comes once."""
     of_points = _int64s(points["number"], 0)
     work = np.bincount(of_points, minlength=count) + np.bincount(number, minlength=count)
     slice_of = np.cumsum(work) // ROWS_AT_ONCE
@@ -298,7 +300,7 @@ def _bounds(instant: Instant, points: pa.Table, topics: Mapping[str, Mapping[str
     is_append_time = _SettingColumns(instant.partitions["topic"], topics).equals(TIMESTAMP_TYPE, LOG_APPEND_TIME)
     start = _int64s(instant.partitions["log_start_offset"], -1).copy()
     started = _of_source(points, "log_start", until_ms=instant.as_of_ms)
-    np.maximum.at(start, _int64s(started["number"], 0), _int64s(started["offset"], 0))  # logs lose only their heads
+    np.maximum.at(start, _int64s(started["number"], 0), _int64s(started["offset"], 0))  # logs only lose their heads
     return TimeBounds(
         points, log_start_offset=np.maximum(start, 0), is_append_time=is_append_time, slack_ms=instant.slack_ms
     )
@@ -314,8 +316,8 @@ def _of_source(points: pa.Table, source: str, *, since_ms: int | None = None, un
 
 
 def _is_held(instant: Instant, points: pa.Table) -> Flags:
-    """Whether a transaction was open from this offset on at the instant: by a question about it, or by lookups around
-    it."""
+    """Whether a transaction was open from this offset on at the instant, by a lookup for that instant or by lookups
+    around it."""
     before = _of_source(points, "last_stable", until_ms=instant.as_of_ms)
     after = _of_source(points, "last_stable", since_ms=instant.as_of_ms)
     earlier, later = (_newest(instant, seen, "offset", instant.offset) for seen in (before, after))
@@ -324,16 +326,16 @@ def _is_held(instant: Instant, points: pa.Table) -> Flags:
 
 
 def _epoch_ends(instant: Instant, points: pa.Table) -> Int64s:
-    """Where the log leaves the committed leader epoch by the newest lookup up to the instant; _NOT_KNOWN where none
-    asked."""
+    """Where the log leaves the committed leader epoch, by the newest lookup up to the instant; _NOT_KNOWN without a
+    lookup."""
     seen = _of_source(points, "epoch_end", until_ms=instant.as_of_ms)
     epochs = _int64s(instant.committed["leader_epoch"], _NOT_KNOWN)
     return _newest(instant, seen, "leader_epoch", epochs)
 
 
 def _newest(instant: Instant, seen: pa.Table, name: str, value: Int64s) -> Int64s:
-    """The offset of the newest of the points that have the value of each committed offset; _NOT_KNOWN without one. Of
-    two at one instant the larger offset."""
+    """The offset of the newest point that has the value of each committed offset; _NOT_KNOWN without one. Of two points
+    at one instant, the larger offset."""
     number, values, at_ms, offset = (_int64s(seen[each], 0) for each in ("number", name, "timestamp_ms", "offset"))
     order = PartitionOrder(instant.index.count, number, values, at_ms, offset)
     found = np.full(len(value), _NOT_KNOWN)
@@ -345,11 +347,11 @@ def _newest(instant: Instant, seen: pa.Table, name: str, value: Int64s) -> Int64
 
 
 def _would_reset(instant: Instant, *, start: Int64s, end: Int64s, latest_end: Int64s, epoch_end: Int64s) -> Int64s:
-    """Why a consumer that comes back now would not continue at its committed offset: a place in RESETS, and beyond
-    them where it would.
+    """Why a consumer that returns now would not continue at its committed offset: an index into RESETS, or len(RESETS)
+    where it would continue.
 
-    A consumer that knows the leader epoch of what it read asks where the log leaves that epoch (KIP-320). An end before
-    its offset says that the log was truncated and written anew.
+    A consumer that knows the leader epoch of its last record asks where the log leaves that epoch (KIP-320). An end
+    before its offset means that the log was truncated and rewritten.
     """
     reasons = [
         instant.is_here & (instant.offset < start),
@@ -363,14 +365,14 @@ def _would_reset(instant: Instant, *, start: Int64s, end: Int64s, latest_end: In
 
 def _loses_at(oldest_ms: Int64s, settings: "_SettingColumns", *, is_at_end: Flags) -> Int64s:
     """The earliest instant at which retention by time can remove the first unread record; _NOT_KNOWN where it never
-    does, or that is not known. `oldest_ms` is the lower bound of M(offset); NO_LOW where the record is gone.
+    does, or where that is not known. `oldest_ms` is the lower bound of M(offset); NO_LOW where the record is gone.
 
-    A broker removes whole segments, from the oldest on, once the newest record of one is older than the retention. The
-    record that sets M(offset) is in that segment or in an older one.
+    A broker removes whole segments, the oldest first, once a segment's newest record is older than the retention. The
+    record that sets M(offset) is in the first unread record's segment or in an older one.
     """
     retention_ms = settings.number(RETENTION)
     is_known = ~is_at_end & (oldest_ms != NO_LOW) & (retention_ms >= 0) & settings.contains(CLEANUP, "delete")
-    # No retention is beyond all time, however long it is set.
+    # A cap, so that no retention, however long, overflows.
     at_ms = np.where(is_known, oldest_ms, 0) + np.minimum(retention_ms, NO_HIGH - np.maximum(oldest_ms, 0))
     return np.where(is_known, at_ms, _NOT_KNOWN)
 
@@ -408,7 +410,7 @@ def _int64s(values: pa.ChunkedArray | pa.Array, null: int) -> Int64s:
 
 
 def _settings_of(session: ClusterSession, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-    """What this principal may read of the topics' settings: needs DESCRIBE_CONFIGS, and is left out without it."""
+    """The topics' settings that this principal may read: they need DESCRIBE_CONFIGS, and are left out without it."""
     found: dict[str, dict[str, str]] = {}
     for at in range(0, len(topics), _TOPICS_A_QUESTION):
         some = topics[at : at + _TOPICS_A_QUESTION]

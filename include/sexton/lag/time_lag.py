@@ -1,12 +1,12 @@
-"""How long the first message that a group has not read has been waiting: an interval, from archived points alone.
+"""How long a group's first unread message has been waiting: an interval, from archived points alone.
 
 The lag in time of a committed offset c at an instant is instant - M(c), where M(c) is the largest timestamp of the
 records up to c (archive.time_bounds): the age of the first unread record. Under LogAppendTime that is exact. Under
 CreateTime timestamps may go back, and M is the running maximum: a record that claims to be older than one before it
 counts as old as that one. A group at the end of its partition has no lag, however long ago the last record came.
 
-Where no timestamp bounds it well, the snapshots between which the log passed c do: the record was appended between
-them. `basis` says which of the two an interval is.
+Where no timestamp bounds it well, the snapshots before and after the log passed c do: the record was appended between
+them. `basis` says which of the two an interval is based on.
 
 Not here: whether a group is held by an open transaction, which is no lag (lag.measure_lag).
 """
@@ -21,7 +21,7 @@ from sexton.archive.time_bounds import NO_LOW, TimeBounds
 from sexton.tables.time_lag import BASES
 
 LOG_END, TIMESTAMPS, APPENDS, UNKNOWN = range(len(BASES) + 1)
-"""What an interval rests on: a place in BASES, and beyond them where nothing is known."""
+"""The basis of an interval: an index into BASES, or len(BASES) where nothing is known."""
 UNBOUNDED: Final = np.iinfo(np.int64).max
 
 
@@ -41,8 +41,7 @@ class TimeLags:
 def time_lags(bounds: TimeBounds, number: Int64s, committed_offset: Int64s, as_of_ms: int) -> TimeLags:
     """The lag of committed offsets at an instant, by partition number.
 
-    Of an offset before the log's start the record is gone. Then the oldest record that is left bounds the lag from
-    below.
+    For an offset before the log's start the record is gone. Then the oldest remaining record bounds the lag from below.
     """
     start, is_append = bounds.log_start_offset[number], bounds.is_append_time[number]
     is_there = committed_offset >= start
@@ -69,7 +68,7 @@ def time_lags(bounds: TimeBounds, number: Int64s, committed_offset: Int64s, as_o
 
 
 def _lag(written: tuple[Int64s, Int64s], as_of_ms: int, *, has_min: Flags, has_max: Flags) -> tuple[Int64s, Int64s]:
-    """The lag since instants that are known to be between two; 0 at least."""
+    """The lag since an instant that is known as an interval; at least 0."""
     low, high = written
     is_bounded = has_max & (low != NO_LOW)
     least = np.where(has_min, as_of_ms - np.minimum(high, as_of_ms), 0)

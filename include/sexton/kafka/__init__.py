@@ -2,27 +2,27 @@
 
 broker, jars         the embedded broker and the jars that it and Spark need
 client, logins, oauth   client settings, and tokens of OAUTHBEARER
-session, failures, acls   what a cluster is asked by, its errors, and the ACL that a refusal lacks
-admin_client         confluent-kafka's AdminClient as a session asks it
-replicas             what each broker answers of its own replicas, leader or not
+session, failures, acls   requests to a cluster, their errors, and the missing ACL behind a refusal
+admin_client         confluent-kafka's AdminClient, used by a session
+replicas             each broker's answers about its own replicas, leader or not
 topics, fetch, tail  leaders and offsets of partitions; raw record batches
 time_points          how new logs are at given offsets, by bisection of ListOffsets
 collect_metadata, configs   what a snapshot records of the cluster
-admin_snapshot           what all groups are and have committed, for clusters that hide their offsets log
-messages             requests that kafka-python has no schema of
-group_state, admin, append   what coordinators answer, and what changes their groups
+admin_snapshot           state and offsets of all groups, for clusters that hide their offsets log
+messages             requests without a schema in kafka-python
+group_state, admin, append   answers of coordinators, and changes of their groups
 membership           joining a group and leaving it at once
 offset_transactions  offsets of a group, committed in a transaction
-rights, broker_limits   what this principal may see; clocks and limits of the brokers
+rights, broker_limits   visibility for this principal; clocks and limits of the brokers
 
-Two clients reach a cluster, with the same settings and every login (client.py). confluent-kafka's AdminClient is asked
-what it answers in full (`session.ask_admin`). Everything else is a request in Kafka's own protocol, over kafka-python
-(`session.call`, `call_once`). A session logs in with kafka-python, so refused credentials are its error. Tests show the
-reasons with a star: when one of them fails, its request may move.
+Two clients reach a cluster, with the same settings and every login (client.py). confluent-kafka's AdminClient gets the
+requests that it answers in full (`session.ask_admin`). Everything else is a request in Kafka's own protocol, over
+kafka-python (`session.call`, `call_once`). A session logs in with kafka-python, so refused credentials are its error.
+Tests prove the reasons with a star: when such a test fails, its request may move to the other client.
 
 | request | client | why |
 |---|---|---|
-| DescribeConfigs | confluent-kafka | it finds the broker that is to answer |
+| DescribeConfigs | confluent-kafka | it routes each request to the right broker |
 | Metadata: rights on the cluster | confluent-kafka | it knows the versions that have them |
 | Metadata: topics | kafka-python | an AdminClient gives no leader epochs*, which show that a log was cut |
 | ListOffsets | kafka-python | without an answer an AdminClient gives offset -1001 and no error* |

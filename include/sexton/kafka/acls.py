@@ -1,6 +1,6 @@
-"""Which ACL a call needs, so that a refusal can name the one that is missing. Follows KafkaApis of Kafka 4.3.
+"""The ACLs that calls need, so that a refusal can name the missing one. Follows KafkaApis of Kafka 4.3.
 
-A broker answers that something is not allowed, never what would allow it.
+A broker's refusal never names the ACL that would allow the call.
 """
 
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ OPERATIONS: dict[str, dict[Resource, str]] = {
     "TxnOffsetCommit": {"transactional id": "WRITE", "group": "READ", "topic": "READ"},
     "EndTxn": {"transactional id": "WRITE"},
 }
-"""The operation that a call needs on each kind of resource it touches."""
+"""The operation that a call needs on each type of resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acl:
-    """What would have to be allowed. `principal` is None where only the broker knows it (mTLS, OAUTHBEARER)."""
+    """A missing permission. `principal` is None where only the broker knows it (mTLS, OAUTHBEARER)."""
 
     operation: str
     resource: Resource
@@ -60,8 +60,8 @@ def missing_acl(
     group_id: str | None = None,
     transactional_id: str | None = None,
 ) -> Acl | None:
-    """The ACL that `principal` lacks when `call` (ListGroups, OffsetDelete, ...) is answered `error_name`; None when
-    that is no refusal of access."""
+    """The ACL that `principal` lacks when `call` (ListGroups, OffsetDelete, ...) is answered `error_name`; None for
+    errors other than missing access."""
     resource = RESOURCES.get(error_name)
     if resource is None:
         return None

@@ -1,11 +1,12 @@
 """Requests that change a group's offsets: delete some (OffsetDelete, KIP-496), delete the group, commit for it.
 
 Every function is one request to one coordinator; the result of each partition is data: Kafka's name of the error, None
-without one. A request that was surely not carried out (the coordinator loads, the broker cannot be reached) is retried
-here for a while. One that may have been is not: Unsettled is raised, and the caller reads the state before it does
-anything else.
+without an error. A request that was certainly not carried out (the coordinator loads, the broker cannot be reached) is
+retried for a while. A request that may have been carried out is not retried: Unsettled is raised, and the caller reads
+the state before it does anything else.
 
-Not here: what may be changed (execution, execution/restore), and what no coordinator takes (append.py).
+Not here: which changes are allowed (execution, execution/restore), and tombstones that no coordinator accepts
+(append.py).
 """
 
 from collections.abc import Collection, Mapping
@@ -27,22 +28,22 @@ NO_EPOCH = NO_GENERATION = -1
 OFFSET_COMMIT_BY_NAME = 9
 """Version 10 knows topics by id only."""
 DEAD = "Dead"
-"""How a coordinator describes a group that it does not have, or that is not a classic one."""
+"""State that a coordinator describes for a group that it does not have, or that is not a classic group."""
 
 NOT_DONE = "COORDINATOR_LOAD_IN_PROGRESS"
-"""Answered before the request is looked at: trying again is safe."""
+"""Errors that come before the request is processed: trying again is safe."""
 
 
 class GroupError(NamedError, BrokerError):
-    """The coordinator refuses a whole request about a group, or about a transaction that writes its offsets."""
+    """The coordinator refuses a whole request about a group, or about a transaction with its offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupNow:
-    """A group as its coordinator knows it at this moment: type in small letters (classic, consumer, share, streams).
+    """A group as its coordinator describes it now: type in lower case (classic, consumer, share, streams).
 
-    All but `exists` are None for a group that does not exist. `member_count` is known of classic groups only; of the
-    others, which our clients cannot describe, the state says whether they have members (Empty: none).
+    All fields but `exists` are None for a group that does not exist. `member_count` is known for classic groups only;
+    other groups, which our clients cannot describe, show by their state whether they have members (Empty: none).
     """
 
     exists: bool
@@ -57,10 +58,10 @@ def delete_offsets(
 ) -> dict[Key, ErrorName | None]:
     """Delete committed offsets of a group, by topic; the answer for each partition.
 
-    A partition without an offset is answered as if it had had one. Per partition come UNKNOWN_TOPIC_OR_PARTITION (the
-    topic is gone: its offsets cannot be deleted like this), GROUP_SUBSCRIBED_TO_TOPIC, TOPIC_AUTHORIZATION_FAILED.
-    Raises GroupError for the whole (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, GROUP_AUTHORIZATION_FAILED), and Unsettled.
-    `session.missing_acl` names the ACL that a refused partition lacks.
+    A partition without an offset gets the same answer as one with an offset. Errors per partition are
+    UNKNOWN_TOPIC_OR_PARTITION (the topic is gone: its offsets cannot be deleted like this), GROUP_SUBSCRIBED_TO_TOPIC,
+    TOPIC_AUTHORIZATION_FAILED. Raises GroupError for the whole request (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP,
+    GROUP_AUTHORIZATION_FAILED), and Unsettled. `session.missing_acl` names the ACL that a refused partition lacks.
     """
     DeletedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic  # noqa: N806 (a class)
     topics = [
@@ -78,8 +79,8 @@ def delete_offsets(
 
 
 def delete_group(session: ClusterSession, group_id: str) -> ErrorName | None:
-    """Delete a group with all its offsets; None when it is done, else why not (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP,
-    GROUP_AUTHORIZATION_FAILED). Raises Unsettled."""
+    """Delete a group with all its offsets; None on success, else Kafka's error name (GROUP_ID_NOT_FOUND,
+    NON_EMPTY_GROUP, GROUP_AUTHORIZATION_FAILED). Raises Unsettled."""
     try:
         request = DeleteGroupsRequest(groups_names=[group_id])
         answer = _ask_once(session, group_id, request, call="DeleteGroups")
@@ -93,7 +94,7 @@ def commit_offsets(
 ) -> dict[Key, ErrorName | None]:
     """Commit for a group that has no members, as an administrator does; the answer for each partition.
 
-    A group that does not exist is made. Errors are per partition, also those that are about the whole group
+    A group that does not exist is created. Errors are per partition, including errors of the whole group
     (UNKNOWN_MEMBER_ID: it has members; GROUP_ID_NOT_FOUND: a share group; GROUP_AUTHORIZATION_FAILED). Raises
     Unsettled. The coordinator stamps the commit with its own time.
     """
@@ -122,7 +123,7 @@ def commit_offsets(
 
 
 def group_now(session: ClusterSession, group_id: str) -> GroupNow:
-    """The group as its coordinator answers for it now; GroupError when this principal may not describe it."""
+    """The group by its coordinator's current answer; GroupError when this principal may not describe it."""
     request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False)
 
     def ask() -> GroupNow:
@@ -156,7 +157,8 @@ def group_now(session: ClusterSession, group_id: str) -> GroupNow:
 
 
 def _ask_once(session: ClusterSession, group_id: str, request: Any, *, call: str) -> Any:
-    """The coordinator's answer to a request that changes something: sent anew only while it was surely not done."""
+    """The coordinator's answer to a request that changes something; repeated only while it was certainly not carried
+    out."""
 
     def ask() -> Any:
         answer = session.call_once(request, node_id=_coordinator(session, group_id, call))
@@ -185,7 +187,7 @@ def _refusal(session: ClusterSession, group_id: str, error: ErrorName, call: str
 
 
 def _errors(answer: Any) -> set[ErrorName | None]:
-    """What an answer says of the whole request, of its groups and of its partitions."""
+    """The errors in an answer: of the whole request, of its groups and of its partitions."""
     partitions = [one for topic in getattr(answer, "topics", ()) for one in topic.partitions]
     parts = [answer, *getattr(answer, "results", ()), *partitions]
     return {name_or_none(getattr(part, "error_code", 0)) for part in parts}

@@ -1,6 +1,7 @@
-"""confluent-kafka's AdminClient as a session uses it: for questions, with our deadline, our log, quotas and errors.
+"""confluent-kafka's AdminClient as a session uses it: for queries, with the session's deadline, logging, quotas and
+errors.
 
-Which questions it takes, and which it must not, is said once, in this package's docstring.
+The docstring of this package lists the requests that go through it, and those that must not.
 """
 
 import logging
@@ -14,23 +15,23 @@ from confluent_kafka.admin import AdminClient
 from sexton.kafka.client import ClientConfig
 
 DEADLINE_MS = 10_000
-"""The longest that one question may take: a broker that is down is waited for until then, not given up at once."""
+"""Timeout of one query: an unreachable broker is waited for until then, not given up at once."""
 SETTINGS = {"reconnect.backoff.max.ms": 1_000, "enable.metrics.push": False}
 
 K = TypeVar("K", bound=Hashable)
 Answers: TypeAlias = dict[K, Any]
-"""What was asked about -> the answer, or the KafkaError instead of it."""
+"""Requested resource -> the answer, or the KafkaError instead."""
 Question: TypeAlias = Callable[[Any], Mapping[K, "Future[Any]"]]
 """Calls a method of an AdminClient."""
 
-# Its lines go to whoever configured logging, as those of kafka-python (session.py).
+# Its log lines go to the configured logging, like those of kafka-python (session.py).
 LOG = logging.getLogger("confluent_kafka")
 LOG.addHandler(logging.NullHandler())
 LOG.setLevel(logging.WARNING)
 
 
 class Admin:
-    """An AdminClient for one thread; it connects with the first question, and ends with the last reference to it."""
+    """An AdminClient for one thread; it connects with the first query, and ends with the last reference to it."""
 
     def __init__(self, config: ClientConfig, *, request_timeout_ms: int) -> None:
         self._throttles: list[Any] = []
@@ -38,16 +39,16 @@ class Admin:
         self._client = AdminClient({**config.for_confluent(), **SETTINGS, **own}, logger=LOG)
 
     def ask(self, question: Question[K]) -> tuple[Answers[K], int]:
-        """The answers, and for how many milliseconds a quota asks to wait."""
+        """The answers, and the throttle time in ms that a quota asks for."""
         answers = {about: _result(future) for about, future in question(self._client).items()}
-        self._client.poll(0)  # calls back about quotas, and hands over log lines
+        self._client.poll(0)  # calls back about quotas, and delivers log lines
         throttle_ms = max((int(event.throttle_time * 1000) for event in self._throttles), default=0)
         self._throttles.clear()
         return answers, throttle_ms
 
 
 def is_local_error(answer: Any) -> bool:
-    """Whether it is an error of librdkafka's own, without an answer of a broker: its codes are below all of Kafka's."""
+    """Whether it is a local error of librdkafka, without a broker's answer: such codes are below all of Kafka's."""
     return isinstance(answer, KafkaError) and bool(answer.code() < KafkaError.UNKNOWN)
 
 

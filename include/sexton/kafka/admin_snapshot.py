@@ -1,18 +1,18 @@
-"""Asks about all groups of a cluster by its Admin API, for clusters that hide their offsets log.
+"""Queries all groups of a cluster with the Admin API, for clusters that hide their offsets log.
 
-Groups of all types are listed (ListGroups), their committed offsets fetched (OffsetFetch of many groups a request,
-KIP-709, Kafka 3.0 on): as they are, and again with require_stable, which shows what an open transaction may still
-change; then they are described (DescribeGroups, and the description of each newer type). It takes DESCRIBE on groups
-and topics.
+Groups of all types are listed (ListGroups), their committed offsets fetched (OffsetFetch of many groups per request,
+KIP-709, Kafka 3.0 on): first plainly, and again with require_stable, which shows offsets that an open transaction may
+still change; then they are described (DescribeGroups, and the description of each newer type). It needs DESCRIBE on
+groups and topics.
 
 Partial failure is data. A group that is refused, or whose coordinator does not answer, is a row with the error. A
-coordinator that moved is looked up again; a broker that failed BROKER_ATTEMPTS times in a row is not asked any more.
-A request asks about as many groups as had OFFSETS_A_REQUEST offsets in the last answers, so that memory is bounded
-however large groups are.
+coordinator that moved is looked up again; a broker that failed BROKER_ATTEMPTS times in a row is not queried any more.
+The number of groups in a request follows from the last answers, so that an answer has about OFFSETS_A_REQUEST offsets:
+memory is bounded however large groups are.
 
-`snapshot_group` asks about one group in the same way, for what changes a cluster (execution).
+`snapshot_group` queries one group in the same way, for changes of a cluster (execution).
 
-Not here: what is kept of it (archive.admin_snapshots), and topics and settings (collect_metadata).
+Not here: storage (archive.admin_snapshots), and topics and settings (collect_metadata).
 """
 
 import time
@@ -53,7 +53,7 @@ from sexton.records import MalformedRecord, decode_subscription
 OFFSET_FETCH_OF_MANY = 8
 OFFSETS_A_REQUEST = 50_000
 FIRST_GROUPS, MAX_GROUPS = 100, 1_000
-"""Groups in a request: of the first, and at most."""
+"""Groups in the first request, and the most in any request."""
 ATTEMPTS, BROKER_ATTEMPTS = 4, 3
 _WAIT_S = 0.25
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
@@ -78,7 +78,7 @@ Sink: TypeAlias = Callable[[str, Sequence[Row]], None]
 
 @dataclass(slots=True, kw_only=True)
 class _Group:
-    """What is known of a group so far; fields as in archive.admin_snapshots.GROUPS."""
+    """The known fields of a group so far; as in archive.admin_snapshots.GROUPS."""
 
     listed: GroupListing
     group_type: str
@@ -131,7 +131,8 @@ class _Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotOutcome:
-    """How an admin snapshot went: groups, those with an answer missing, and brokers that failed, their errors by id."""
+    """The outcome of an admin snapshot: numbers of groups and of groups with a missing answer; errors of failed brokers
+    by id."""
 
     groups: int
     refused: int
@@ -147,9 +148,9 @@ def snapshot_groups(
     sleep: Callable[[float], None] = time.sleep,
     progress: Callable[[int, int], None] | None = None,
 ) -> SnapshotOutcome:
-    """Ask about every group that this principal may see. Raises what `list_groups` raises.
+    """Query every group that this principal may see. Raises like `list_groups`.
 
-    `groups_per_second` bounds how fast groups are asked about; None: as fast as brokers and their quotas allow.
+    `groups_per_second` limits the rate; None: as fast as brokers and their quotas allow.
     """
     listing = list_groups(session)
     return _Snapshot(session, sink, listing, now_ms=now_ms, sleep=sleep).run(groups_per_second, progress)
@@ -157,12 +158,12 @@ def snapshot_groups(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSnapshot:
-    """A group as its coordinator answered about it at one moment; fields as in archive.admin_snapshots.GROUPS.
+    """A group by its coordinator's answers at one moment; fields as in archive.admin_snapshots.GROUPS.
 
-    `error` is why something was not answered, Kafka's name with the ACL that is missing where one is; nothing follows
-    from the other fields then. A group that does not exist, or is of another type than it was asked about by, has no
-    `state`. `offsets` are its committed ones, `unstable` those that an open transaction may still change. `hidden`
-    (the ACL that is missing, by offset) are those that were asked for and may not be seen.
+    `error` is why an answer is missing: Kafka's name, with the missing ACL if any; the other fields then mean nothing.
+    A group that does not exist, or has another type than it was queried with, has no `state`. `offsets` are its
+    committed offsets, `unstable` those that an open transaction may still change. `hidden` (the missing ACL, by offset)
+    are requested offsets that this principal may not see.
     """
 
     group_id: str
@@ -185,10 +186,10 @@ def snapshot_group(
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> GroupSnapshot:
-    """Ask about one group; its offsets last. Raises nothing that a broker answers: what is refused is `error`.
+    """Query one group, its offsets last. A broker's refusal is `error`, never an exception.
 
-    Of `wanted` offsets that are not in the answer it is asked whether they may be seen: brokers leave out silently what
-    may not.
+    For `wanted` offsets that are missing in the answer it checks whether they may be seen: brokers silently leave out
+    hidden ones.
     """
     listed = GroupListing(group_id=group_id, group_type=group_type, state="", protocol_type="")
     try:
@@ -228,7 +229,7 @@ def snapshot_group(
 
 
 def _named(session: ClusterSession, group_id: str, keys: Iterable[tuple[str, int]]) -> dict[Any, CommittedOffset]:
-    """What is answered about offsets by name: those that are there after all, and those that may not be seen."""
+    """The answer for offsets requested by name: those that exist after all, and those that may not be seen."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in keys:
         by_topic.setdefault(topic, []).append(partition)
@@ -254,7 +255,7 @@ class _Snapshot:
         self._session, self._sink, self._now_ms, self._sleep = session, sink, now_ms, sleep
         self._failed = dict(listing.failed)
         self._failures: Counter[int] = Counter()
-        self._listed = {group.group_id: group for group in listing.groups}  # one that moves is listed by two
+        self._listed = {group.group_id: group for group in listing.groups}  # a group that moves is listed twice
 
     def run(self, groups_per_second: int | None, progress: Callable[[int, int], None] | None) -> SnapshotOutcome:
         groups = sorted(self._listed.values(), key=lambda one: (one.coordinator or 0, one.group_type, one.group_id))
@@ -262,7 +263,7 @@ class _Snapshot:
         began, size = time.monotonic(), FIRST_GROUPS
         while done < len(groups):
             some = [_group(listed) for listed in groups[done : done + size]]
-            self._fetch(some)  # first: what is committed later must not count as of before the group was seen Empty
+            self._fetch(some)  # first: a later commit must not count as made before the group was seen Empty
             self._describe([group for group in some if not group.is_gone])
             held = sum(len(group.offsets) for group in some)
             refused += self._keep(some)
@@ -281,7 +282,8 @@ class _Snapshot:
         return group
 
     def _keep(self, some: Sequence[_Group]) -> int:
-        """Hand the rows on; how many groups lack an answer. One that was gone when it was asked about is no row."""
+        """Pass the rows on; returns the number of groups with a missing answer. A group that was gone when queried is
+        no row."""
         there = [group for group in some if not group.is_gone]
         self._sink("groups", [group.row for group in there])
         self._sink("members", [row for group in there for row in group.members])
@@ -311,8 +313,8 @@ class _Snapshot:
         *,
         what: str,
     ) -> None:
-        """Ask a coordinator about groups, and those that moved meanwhile where they are now. `what` names the fields
-        that get the instants and the error: none of what is unstable, which may stay unknown."""
+        """Query a coordinator about groups, then the new coordinators of groups that moved meanwhile. `what` names the
+        fields for the instants and the error; unstable offsets have none, because they may stay unknown."""
         waiting = {group.listed.group_id: group for group in groups}
         nodes = dict.fromkeys(waiting, node_id)
         for attempt in range(ATTEMPTS):
@@ -338,7 +340,7 @@ class _Snapshot:
         *,
         what: str,
     ) -> dict[str, str]:
-        """One request; the errors that may pass, by group id."""
+        """One request; transient errors by group id."""
         ids = [group.listed.group_id for group in groups]
         if node_id in self._failed:
             return dict.fromkeys(ids, self._failed[node_id])
@@ -346,7 +348,7 @@ class _Snapshot:
         try:
             answers = self._session.call(request(ids), node_id=node_id).groups
         except BrokerError as error:
-            # Another error is about this request alone: a broker may not know it.
+            # Another error concerns this request alone: a broker may not know it.
             self._failures[node_id] += isinstance(error, TransientError)
             if self._failures[node_id] >= BROKER_ATTEMPTS:
                 self._failed[node_id] = error.message
@@ -376,7 +378,7 @@ class _Snapshot:
         return passing
 
     def _coordinators(self, ids: Sequence[str]) -> dict[str, int]:
-        """Where groups are now, in one request; where they were listed as far as that is not answered."""
+        """The current coordinators of groups, in one request; without an answer, the broker that listed the group."""
         found = {group_id: self._listed[group_id].coordinator or 0 for group_id in ids}
         try:
             request = FindCoordinatorRequest(key_type=GROUP_COORDINATOR, coordinator_keys=list(ids), min_version=4)

@@ -1,9 +1,10 @@
-"""Tombstones written directly to the log, without the coordinator: for offsets that no coordinator deletes any more.
+"""Writes tombstones directly to the log, without the coordinator: for offsets that no coordinator deletes any more.
 
-The coordinator of the log partition keeps serving what it has in memory. A 4.x one notices at its next write: the log
-does not end where it left it, so it loads itself again (CoordinatorRuntime: "out of sync with the underlying log");
-until then requests that wait for their write to be committed may time out, and that write is answered NOT_COORDINATOR
-though it is in the log. Older ones notice when the log partition gets another leader, or when they restart.
+The coordinator of the log partition keeps serving its state in memory. A 4.x coordinator notices at its next write that
+the log does not end where it left it, so it loads itself again (CoordinatorRuntime: "out of sync with the underlying
+log"); until then requests that wait for their write to be committed may time out, and that write is answered
+NOT_COORDINATOR though it is in the log. Older coordinators notice when the log partition gets another leader, or when
+they restart.
 
 One wrong byte can keep a coordinator from loading at all: so this accepts only record batches of tombstones of
 offsets (record types 0 and 1) of groups that belong to this log partition, without a producer. Follows
@@ -26,26 +27,26 @@ from sexton.records import OFFSET_TYPES, MalformedRecord, UnknownRecordType, dec
 from sexton.topics import OFFSETS_TOPIC
 
 ADMIN_CLIENT_ID = "__admin_client"
-"""The one client id that may write to an internal topic (KafkaApis.handleProduceRequest)."""
+"""The only client id that may write to an internal topic (KafkaApis.handleProduceRequest)."""
 ALL_REPLICAS = -1
 PRODUCE_BY_NAME = 12
 """Version 13 names the topic by its id."""
 PRODUCE_TIMEOUT_MS = 15_000
 NO_PRODUCER = -1
 BASE_OFFSET_ZERO = bytes(8)
-"""The broker gives offsets, and takes no other from a client (UnifiedLog.analyzeAndValidateRecords)."""
+"""The broker assigns offsets, and accepts no others from a client (UnifiedLog.analyzeAndValidateRecords)."""
 
 
 def append_tombstones(
     config: ClientConfig, log_partition: int, batches: bytes, *, connect: Connect = ClusterSession
 ) -> int:
-    """Append whole record batches, one Produce with acks=all for each; the log_offset that the first one got.
+    """Append whole record batches, one Produce with acks=all for each; returns the log_offset of the first.
 
-    `batches` are what `coordinator.tombstones.encode_batches` makes, with rising base offsets: the real ones are the
-    broker's to give. Its time stamps must not be ahead of the broker's clock by more than an hour.
-    Raises Refused for anything but tombstones of offsets of this log partition, NotAllowed without WRITE on the topic,
-    BrokerError when the broker refuses a batch, Unsettled when one may have been appended. The last two say how many
-    batches were appended before.
+    `batches` come from `coordinator.tombstones.encode_batches`, with rising base offsets, which the broker replaces.
+    Their timestamps must not be ahead of the broker's clock by more than an hour. Raises Refused for anything but
+    tombstones of offsets of this log partition, NotAllowed without WRITE on the topic, BrokerError when the broker
+    refuses a batch, Unsettled when a batch may have been appended. The last two contain the number of batches appended
+    before.
     """
     framed = list(read_batches(batches))
     with connect(replace(config, client_id=ADMIN_CLIENT_ID)) as session:
@@ -99,7 +100,7 @@ def _request(topic: Topic, log_partition: int, batch: bytes) -> ProduceRequest:
 def _offset_tombstones(
     framed: list[Batch | Damage | TornTail], *, log_partition: int, partition_count: int
 ) -> list[bytes]:
-    """The batches as they may be sent; Refused when one must not be."""
+    """The batches to send; Refused when one of them must not be sent."""
     place = f"log partition {log_partition}"
     if log_partition not in range(partition_count):
         raise Refused(f"there are {partition_count} log partitions", where=place)
@@ -119,7 +120,7 @@ def _offset_tombstones(
 
 
 def _why_not(record: TailRecord, *, log_partition: int, partition_count: int) -> str | None:
-    """Why a record must not be appended; None for a tombstone of an offset that belongs here."""
+    """Why a record must not be appended; None for a tombstone of an offset that belongs to this log partition."""
     if record.value is not None:
         return "is not a tombstone"
     try:

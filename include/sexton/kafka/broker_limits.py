@@ -1,7 +1,7 @@
 """Asks the brokers for their clock, for max.message.bytes of a topic and for offsets.retention.minutes.
 
-Verdicts and writes need them. Only one broker reports its clock: the leader of the controllers, with the quorum
-(KIP-836). The clocks of the others show in the timestamps that they wrote.
+Verdicts and writes need them. Only the leader of the controllers reports its clock, with the quorum (KIP-836). The
+clocks of other brokers show in the timestamps that they wrote.
 """
 
 from collections.abc import Callable
@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 
 def controller_time_ms(session: ClusterSession) -> int | None:
-    """The clock of the leader of the controllers; None without KRaft, and where this principal may not ask for it.
+    """The clock of the leader of the controllers, in ms; None without KRaft, and without the right to ask.
 
-    It takes DESCRIBE on the cluster.
+    It needs DESCRIBE on the cluster.
     """
     Data = DescribeQuorumRequest.TopicData  # noqa: N806 (a class)
     topics = [Data(topic_name=METADATA_TOPIC, partitions=[Data.PartitionData(partition_index=0)])]
@@ -45,7 +45,7 @@ def controller_time_ms(session: ClusterSession) -> int | None:
 
 
 def newest_stamp_ms(session: ClusterSession, topic: Topic) -> int:
-    """The largest timestamp of a record in any partition of a topic that has a leader; -1 for none.
+    """The largest timestamp of a record in any partition of a topic that has a leader; -1 without one.
 
     Also -1 where brokers do not know the request (before Kafka 3.0).
     """
@@ -64,7 +64,7 @@ def max_message_bytes(session: ClusterSession, topic: str) -> int | None:
 def retention_minutes(session: ClusterSession) -> int | None:
     """A broker's offsets.retention.minutes; None where this principal may not see it.
 
-    It takes DESCRIBE_CONFIGS on the cluster. One broker is asked: they are the cluster's in practice.
+    It needs DESCRIBE_CONFIGS on the cluster. One broker is asked: in practice all brokers have the same value.
     """
     broker = session.broker_ids[0]
     return _number(session, RETENTION_MINUTES, (BROKER, str(broker)))
@@ -77,7 +77,7 @@ def _number(session: ClusterSession, name: str, resource: Resource) -> int | Non
 
 
 def _known(ask: Callable[[], T]) -> T | None:
-    """The answer to a request that only some releases know; None from one that does not."""
+    """The answer to a request that only newer releases know; None from an older broker."""
     try:
         return ask()
     except TransientError:

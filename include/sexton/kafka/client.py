@@ -43,7 +43,7 @@ FIELDS = {name: own for own, _, _, names in SPELLINGS for name in names}
 # Handled by name: they set no field.
 CHECKS_HOSTNAME = "ssl.endpoint.identification.algorithm"
 OTHERS = (JAAS, OAUTH_EXTENSIONS, "ssl.truststore.type", "ssl.keystore.type", CHECKS_HOSTNAME)
-# What this client does anyway: the only allowed values.
+# Fixed behaviour of this client: the only allowed values.
 ALLOWED_VALUES = {
     "sasl.oauthbearer.method": ("oidc",),
     "sasl.oauthbearer.grant.type": ("client_credentials",),
@@ -100,7 +100,8 @@ class ClientConfig:
 
     @property
     def principal(self) -> str | None:
-        """Who the broker takes this client for, by its default rules; None where only it knows (mTLS, OAUTHBEARER)."""
+        """The principal that the broker derives for this client by its default rules; None where only the broker knows
+        it (mTLS, OAUTHBEARER)."""
         if self.security_protocol == "PLAINTEXT":
             return "User:ANONYMOUS"
         is_named = self.security_protocol.startswith("SASL_") and not self._is_oauth
@@ -131,7 +132,7 @@ class ClientConfig:
 def client_config(
     properties: Mapping[str, str], *, bootstrap_servers: str | None = None, where: object = None
 ) -> ClientConfig:
-    """The settings in `properties`; `bootstrap_servers` wins over theirs. Errors name `where` they are from."""
+    """The settings in `properties`; `bootstrap_servers` overrides theirs. Errors name their source, `where`."""
     plain = {name.removeprefix("kafka."): value.strip() for name, value in properties.items()}
     names = [*FIELDS, *OAUTH_FIELDS, *OTHERS, *ALLOWED_VALUES]
     if unknown := sorted(name for name in plain if name not in names):
@@ -189,7 +190,8 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _usual_authorities() -> str | None:
-    """The CA bundle that Python uses, for librdkafka too, which has its own list of places and no SSL_CERT_FILE."""
+    """The CA bundle that Python uses, also for librdkafka, which would search other places and ignores
+    SSL_CERT_FILE."""
     places = ssl.get_default_verify_paths()
     return places.cafile or places.capath
 
@@ -207,7 +209,8 @@ def _refuse_java_stores(plain: Mapping[str, str], where: object) -> None:
 
 
 def _quotable(name: str) -> str:
-    """The name of a setting that is unknown; what looks like none may be a line of a key, and is not repeated."""
+    """The name of an unknown setting for a message; a name that does not look like one may be a line of a key and is
+    hidden."""
     return name if re.fullmatch(r"[a-z]{1,20}([._][a-z0-9-]{1,20})+", name) else "a line that is no setting's name"
 
 

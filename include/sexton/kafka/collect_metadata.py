@@ -1,4 +1,4 @@
-"""What a snapshot records of a cluster besides its log: its topics with ids and offsets, and the brokers' settings."""
+"""Cluster metadata that a snapshot records besides the log: topics with ids and offsets, and the brokers' settings."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +36,8 @@ class LogEnds:
 def collect_metadata(
     session: ClusterSession, *, offsets_topic: Topic, taken_at_ms: int
 ) -> tuple[ClusterMetadata, list[str]]:
-    """Everything a run needs to know about the cluster besides its log, and what could not be learned."""
+    """Everything that a run needs to know about the cluster besides its log, and warnings about what could not be
+    read."""
     cluster = describe_cluster(session)
     reported, warnings = reported_settings(session, offsets_topic.name)
     sees_all = sees_all_topics(session)
@@ -86,7 +87,8 @@ def _number(text: str | None) -> int | None:
 
 
 def _topic_rows(session: ClusterSession, cluster: LiveCluster) -> list[dict[str, Any]]:
-    """One row a topic, by name: {"topic", "id", "partitions": [[log start, log end], ...]}; -1 is an unknown offset."""
+    """One row per topic, by name: {"topic", "id", "partitions": [[log start, log end], ...]}; -1 is an unknown
+    offset."""
     topics = [cluster.topics[name] for name in sorted(cluster.topics)]
     starts = list_offsets(session, topics, timestamp=EARLIEST)
     ends = list_offsets(session, topics, timestamp=LATEST)

@@ -1,4 +1,4 @@
-"""Settings as a cluster reports them (DescribeConfigs): those of its brokers, and those of the offsets topic."""
+"""Settings reported by a cluster (DescribeConfigs): of its brokers, and of the offsets topic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,15 +16,15 @@ TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 DELETE_RETENTION, MAX_MESSAGE_BYTES = "delete.retention.ms", "max.message.bytes"
 RETENTION_MINUTES = "offsets.retention.minutes"
 OF_COORDINATORS = ("offset.metadata.max.bytes", "inter.broker.protocol.version", "transactional.id.expiration.ms")
-"""Settings of a broker that decide what its coordinators take, append and expire, besides those that begin with
+"""Broker settings that decide what its coordinators accept, append and expire, besides those that begin with
 `offsets.`."""
 OF_APPENDS = ("compression.type", "message.format.version")
-"""Settings of the offsets topic that decide how a broker writes what its coordinator appends."""
+"""Settings of the offsets topic that decide how a broker writes its coordinators' appends."""
 OF_TOPIC = (DELETE_RETENTION, MAX_MESSAGE_BYTES, *OF_APPENDS)
 UNTOLD_RETENTION = f"the offsets topic's {DELETE_RETENTION} is not known, Kafka's default is taken"
 
 Resource: TypeAlias = tuple[ResourceType, str]
-"""What has settings: its kind, and its name or id."""
+"""A resource with settings: its type, and its name or id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,8 @@ def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSett
     """The settings that decide how offsets are kept and written: of the broker with the lowest id, and of the offsets
     topic.
 
-    Every broker is asked, since each decides for the log partitions that it leads. A setting that is not reported is
-    left out, with a warning that names the ACL; a topic that the cluster does not show has none.
+    Every broker is asked, since each decides for the log partitions that it leads. An unreported setting is left out,
+    with a warning that names the ACL; a topic that the cluster does not show has no settings.
     """
     first, *others = session.broker_ids
     of_broker, of_topic = described(session, (BROKER, str(first)), (TOPIC, topic))
@@ -74,7 +74,7 @@ def reported_settings(session: ClusterSession, topic: str) -> tuple[ReportedSett
 
 
 def _of_another(session: ClusterSession, broker: int, topic: str) -> tuple[dict[str, str], str | None]:
-    """The settings of one broker of several, or why they are not known: one that fails ends no snapshot."""
+    """The settings of one of several brokers, or why they are not known: a failure does not end the snapshot."""
     try:
         (answer,) = described(session, (BROKER, str(broker)))
     except BrokerError as error:
@@ -92,7 +92,7 @@ def differences(brokers: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str,
 
 
 def described(session: ClusterSession, *resources: Resource) -> list[Described]:
-    """What is reported of each resource; a broker, of which there may be one, is asked for its own settings."""
+    """The reported settings of each resource. There may be at most one broker, which is asked for its own settings."""
     asked = [ConfigResource(kind, name) for kind, name in resources]
     answers = session.ask_admin(lambda admin: admin.describe_configs(asked))
     return [_described(answers[resource]) for resource in asked]

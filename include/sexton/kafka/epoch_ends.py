@@ -1,8 +1,8 @@
 """Where the logs of user topics leave given leader epochs (OffsetForLeaderEpoch), as a consumer asks before it resumes.
 
-A consumer that committed the leader epoch of the last record it read has its offset validated (KIP-320): where the log
-leaves that epoch before the offset, what it read was truncated. The question needs DESCRIBE on the topic. Partitions
-that cannot be answered for are left out: without an answer no truncation is claimed.
+A consumer that committed the leader epoch of the last record it read has its offset validated (KIP-320): if the log
+leaves that epoch before the offset, the records it read were truncated. The request needs DESCRIBE on the topic.
+Partitions without an answer are left out: no truncation is claimed for them.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,7 +1,7 @@
-"""What goes wrong between a client and a cluster, in one line each, with the ACL that is missing.
+"""Errors between a client and a cluster, in one line each, with the missing ACL.
 
-A failure that may pass is a TransientError; a request that was sent and may have been carried out is Unsettled; a
-refusal needs a person.
+A transient failure is a TransientError; a request that was sent and may have been carried out is Unsettled; a refusal
+needs a person.
 """
 
 import kafka.errors as kafka_errors
@@ -24,7 +24,7 @@ RENAMED = {
     10: "MESSAGE_TOO_LARGE",
     17: "INVALID_TOPIC_EXCEPTION",
 }
-"""Where kafka-python has another name than Kafka."""
+"""Error names in which kafka-python differs from Kafka."""
 
 AMBIGUOUS = frozenset(
     {
@@ -38,12 +38,12 @@ AMBIGUOUS = frozenset(
         "KAFKA_STORAGE_ERROR",
     }
 )
-"""Answered, too, when records were appended and could not be committed in time, or leadership went with them: those
-may survive (CoordinatorOperationExceptionHelper turns REQUEST_TIMED_OUT into COORDINATOR_NOT_AVAILABLE)."""
+"""Errors that do not exclude an append: records were appended and not committed in time, or leadership moved; they may
+survive (CoordinatorOperationExceptionHelper turns REQUEST_TIMED_OUT into COORDINATOR_NOT_AVAILABLE)."""
 
 
 class TransientError(BrokerError):
-    """A failure that may pass: a leader that moves, a coordinator that loads, a connection that broke."""
+    """A transient failure: a leader moves, a coordinator loads, a connection broke."""
 
 
 class Unsettled(BrokerError):
@@ -84,7 +84,7 @@ def failure(
     topic: str | None = None,
     group_id: str | None = None,
 ) -> SextonError:
-    """What the error code of an answer to `call` (Fetch, FindCoordinator, ...) means; it must not be 0."""
+    """The error for the error code of an answer to `call` (Fetch, FindCoordinator, ...); the code must not be 0."""
     name = error_name(error_code)
     acl = missing_acl(name, call, principal=principal, topic=topic, group_id=group_id)
     if acl is not None:
@@ -97,7 +97,7 @@ def failure(
 
 
 def explain(error: kafka_errors.KafkaError, *, where: object) -> SextonError | None:
-    """What an error of kafka-python means, None when it only says that the connection failed."""
+    """The error for an exception of kafka-python, None when it only says that the connection failed."""
     if isinstance(error, REFUSED_LOGINS):
         return UsageError(
             "the cluster refuses these credentials", where=where, fix="check user name, password, mechanism"

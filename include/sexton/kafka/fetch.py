@@ -32,8 +32,7 @@ from sexton.records import ZERO_UUID, parse_kafka_uuid
 
 LAST_VERSION_BY_NAME = 12
 FIRST_VERSION_BY_ID = 13
-"""By id (Kafka 3.1) no byte of another topic of the same name can come in between; later versions add nothing that
-is needed here."""
+"""By id (Kafka 3.1) no byte of a recreated topic can be returned; later versions add nothing that is needed here."""
 RESPONSE_BYTES = 8 * 1024 * 1024
 MAX_WAIT_MS = 500
 
@@ -46,26 +45,27 @@ _LEGACY_HEADER_BYTES = 17
 
 
 class LogChangedError(BrokerError):
-    """The log is not, or may not be, what it was when it was asked about: ask again before reading on."""
+    """The log has, or may have, changed since it was described: describe it again before reading on."""
 
 
 class OutOfRangeError(LogChangedError):
-    """The log begins above the offset that was asked for, or ends below it."""
+    """The log begins above the requested offset, or ends below it."""
 
 
 class DivergedError(LogChangedError):
-    """An election cut off what was read already: from here on this is another log (KIP-320)."""
+    """An election truncated records that were read already: from here on this is another log (KIP-320)."""
 
 
 class LeaderMovedError(LogChangedError):
-    """Another leader was elected, and what comes before these batches was not read here: nobody can vouch for it."""
+    """Another leader was elected, and another reader has read the batches before these: they cannot be validated
+    here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedBatches:
-    """Whole batches in log order, and what the broker said of the partition with them.
+    """Whole batches in log order, and the broker's partition data in the same answer.
 
-    `next_offset` is the one after the last batch of `data`, `leader_epoch` that of this batch, -1 when it is unknown.
+    `next_offset` is the offset after the last batch of `data`; `leader_epoch` is that of this batch, -1 when unknown.
     """
 
     data: bytes
@@ -81,8 +81,8 @@ class FetchedBatches:
 class Frames:
     """The batches of one answer that begin in a range: bytes [start_byte, end_byte), none when these are equal.
 
-    `next_offset` is the one after the last whole batch, also of batches that belong to an earlier range; None when
-    the answer holds no whole batch below the range's end. `is_last` when a batch at or above the range's end follows.
+    `next_offset` is the offset after the last whole batch, also if that batch belongs to an earlier range; None when
+    the answer has no whole batch below the range's end. `is_last` when a batch at or above the range's end follows.
     `leader_epoch` is that of the last batch in the range, -1 when there is none or it is unknown.
     """
 
@@ -95,7 +95,7 @@ class Frames:
 
 
 class Pace:
-    """Keeps readers of several threads to a number of bytes a second; an answer has at most a second's worth."""
+    """Limits readers in several threads to a number of bytes per second; an answer has at most a second's worth."""
 
     def __init__(
         self,
@@ -109,10 +109,10 @@ class Pace:
         self._free_at = clock()
         self._lock = threading.Lock()
         self.is_stopped = False
-        """Whether the readers are to give up."""
+        """Whether the readers have to stop."""
 
     def spend(self, size_bytes: int) -> None:
-        """Wait until these bytes and all before them fit in."""
+        """Wait until these bytes, after all earlier ones, fit into the rate."""
         with self._lock:
             self._free_at = free_at = max(self._free_at, self._clock()) + size_bytes / self.bytes_per_second
         while (left := free_at - self._clock()) > 0:
@@ -122,16 +122,16 @@ class Pace:
 
 
 class LogReader:
-    """Reads one partition from whoever leads it, and does not read over a break.
+    """Reads one partition from its current leader, and never across a break of the log.
 
-    Every request names the leader epoch that this reader knows. When another leader has been elected the broker says so
-    instead of answering, and the new leader is asked where the epoch of the last batch read ends: below the place where
-    this reader stands, the log was cut off there, and DivergedError is raised. `after_epoch` is the epoch of the batch
-    before the first one to be read, -1 when there is none or it is unknown; None when others read what comes before at
-    the same time: then an election raises LeaderMovedError, since it is unknown whether theirs is still valid.
+    Every request names the reader's leader epoch. After an election the broker refuses it, and the new leader is asked
+    where the epoch of the last batch ends: if that is below the reader's position, the log was truncated, and
+    DivergedError is raised. `after_epoch` is the epoch of the batch before the first one to be read, -1 when there is
+    none or it is unknown; None when other readers read the earlier batches at the same time: then an election raises
+    LeaderMovedError, since their batches may be invalid.
 
-    With `topic_id` given, another topic of the same name raises LogChangedError. `response_bytes` bounds the
-    memory of one step; a single larger batch still comes whole.
+    With `topic_id`, a recreated topic raises LogChangedError. `response_bytes` bounds the memory of one step; a single
+    larger batch still comes whole.
     """
 
     def __init__(
@@ -191,7 +191,8 @@ class LogReader:
         if found.error_code == kafka_errors.OffsetOutOfRangeError.errno:
             raise OutOfRangeError(f"the log does not hold offset {position}", where=self.where)
         if found.error_code == kafka_errors.UnknownTopicOrPartitionError.errno:
-            # Also the answer of a broker that just lost it or has not learned it yet; Metadata says whether it is gone.
+            # Also the answer of a broker that just lost the partition or has not learned of it; Metadata says if the
+            # topic is gone.
             raise TransientError("the broker does not know the partition", where=self.where)
         self._session.check(found.error_code, "Fetch", where=self.where, topic=self._topic)
         if not found.records and found.high_watermark < end:
@@ -202,7 +203,7 @@ class LogReader:
         return found
 
     def _find(self, position: int) -> PartitionLeader:
-        """Who leads now; raises when what was read before `position` is not part of that one's log."""
+        """The current leader; raises when the records read below `position` are not part of its log."""
         topic = describe_topic(self._session, self._topic, call="Fetch")
         if self._topic_id not in (None, topic.topic_id):
             why = f"its id was {self._topic_id} and is {topic.topic_id}"
@@ -240,8 +241,8 @@ def read_range(
 ) -> Iterator[FetchedBatches]:
     """The batches whose base offset is in [start, end), in order, one answer at a time.
 
-    `ask` returns a partition's part of a Fetch answer at a position, None where a quota kept it back; `damaged` is the
-    error for so many bytes at a position that hold no whole batch.
+    `ask` returns a partition's data in a Fetch answer at a position, None where a quota delayed it; `damaged` makes the
+    error for a number of bytes at a position without a whole batch.
     """
     position, empty_answers = start, 0
     while position < end and empty_answers < 2:
@@ -269,7 +270,8 @@ def read_range(
         elif data:
             raise damaged(len(data), position)
         else:
-            # Compaction can have taken all that was left below `end`; ask twice, a fetch may end early for itself.
+            # Compaction can have removed all remaining batches below `end`; ask twice, since a fetch may end early for
+            # other reasons.
             empty_answers += 1
 
 
@@ -287,8 +289,8 @@ def fetch_partitions(
 ) -> dict[int, Any] | None:
     """One broker's answer to Fetch, by partition, for the offset and the leader epoch in `positions`.
 
-    None where the client is over its quota: it then gets no partition at all (FetchContext.getThrottledResponse), and
-    the call has waited. Error codes of partitions are the caller's.
+    None where the client is over its quota: the answer then has no partition at all
+    (FetchContext.getThrottledResponse), and the call has waited. The caller handles error codes of partitions.
     """
     Wanted = FetchRequest.FetchTopic.FetchPartition  # noqa: N806 (a class)
     partitions = [
@@ -315,10 +317,10 @@ def fetch_partitions(
 
 
 def frame(data: bytes, *, start: int, end: int) -> Frames:
-    """Find the whole batches in `data` whose base offset is in [start, end); a batch cut off at the end is left.
+    """Find the whole batches in `data` whose base offset is in [start, end); a truncated batch at the end is ignored.
 
-    A batch belongs to the range that holds its base offset. An entry of magic 0 or 1 carries the offset of its last
-    record there, which serves as well: it is one number for every reader.
+    A batch belongs to the range that contains its base offset. An entry of magic 0 or 1 has the offset of its last
+    record in that field, which works as well: it is the same number for every reader.
     """
     at = start_byte = 0
     first: int | None = None

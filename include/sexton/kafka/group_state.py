@@ -1,6 +1,6 @@
-"""What the coordinators of a cluster answer about groups: groups with type and state, and committed offsets.
+"""Answers of a cluster's coordinators about groups: groups with type and state, and committed offsets.
 
-Offsets are as OffsetFetch by name answers them, plain or stable only (KIP-447).
+Offsets are as OffsetFetch by name returns them, plain or stable only (KIP-447).
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ from sexton.kafka.session import ClusterSession, TransientError
 
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
 OFFSET_FETCH_BY_NAME = 9
-"""The last version that names topics; the answer to it is what clients call the committed offset."""
+"""The last version that names topics; its answer is what clients call the committed offset."""
 
 CommittedValue: TypeAlias = tuple[int, int | None, str]
 """Offset, leader epoch (None when it is not known), metadata."""
@@ -24,19 +24,19 @@ CommittedValue: TypeAlias = tuple[int, int | None, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group as ListGroups answers it: types in small letters (classic, consumer, share, streams), states not."""
+    """A group in the answer to ListGroups: type in lower case (classic, consumer, share, streams), state unchanged."""
 
     group_id: str
     group_type: str
     state: str
     protocol_type: str
     coordinator: int | None = None
-    """The broker that lists it."""
+    """Id of the broker that lists it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """The groups of a cluster, by group id. Those of brokers that `failed` (their errors, by id) are missing."""
+    """The groups of a cluster, by group id. Groups of `failed` brokers (their errors, by id) are missing."""
 
     groups: list[GroupListing] = field(default_factory=list)
     failed: dict[int, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """A committed offset as OffsetFetch answers it: -1 where none is committed, "" where metadata is empty."""
+    """A committed offset in the answer to OffsetFetch: -1 where none is committed, "" where metadata is empty."""
 
     committed_offset: int
     leader_epoch: int | None
@@ -57,10 +57,11 @@ class CommittedOffset:
 
 
 def list_groups(session: ClusterSession) -> Listing:
-    """Every group of the cluster that this principal may see; `rights.sees_all_groups` says whether these are all.
+    """Every group of the cluster that this principal may see; `rights.sees_all_groups` says whether these are all
+    groups.
 
-    A broker that keeps failing does not end the listing. Raises the last error when every broker fails, and NotAllowed
-    when this principal may list nothing.
+    A failing broker does not end the listing. Raises the last error when every broker fails, and NotAllowed when this
+    principal may list no group.
     """
     attempts: list[Listing] = []
 
@@ -116,10 +117,10 @@ def committed_offsets(
     """Committed offsets of a group as OffsetFetch by name answers; with `require_stable` an offset that an open
     transaction may still change has error code 88 (UNSTABLE_OFFSET_COMMIT) and no value.
 
-    Without `only` they are all, except those of topics that this principal may not describe, which the broker leaves
-    out silently. With `only`, partitions by topic, each of these is answered: a committed_offset of -1 where none
-    is committed, error code 29 (TOPIC_AUTHORIZATION_FAILED) where this principal may not see it. Raises NotAllowed for
-    the group.
+    Without `only` the answer has all offsets, except those of topics that this principal may not describe, which the
+    broker silently leaves out. With `only` (partitions by topic) each partition is answered: a committed_offset of -1
+    where none is committed, error code 29 (TOPIC_AUTHORIZATION_FAILED) where this principal may not see it. Raises
+    NotAllowed for the group.
     """
     Asked = OffsetFetchRequest.OffsetFetchRequestGroup  # noqa: N806 (a class)
     topics = (
@@ -155,7 +156,7 @@ def committed_offsets(
 
 
 def find_coordinator(session: ClusterSession, group_id: str) -> int:
-    """The broker that coordinates a group; TransientError while the coordinator is not there yet."""
+    """The broker that coordinates a group; TransientError while there is no coordinator."""
     found = coordinator_of(session, group_id)
     session.check(found.error_code, "FindCoordinator", group_id=group_id)
     node_id: int = found.node_id

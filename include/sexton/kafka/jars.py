@@ -1,10 +1,10 @@
 """The jars that Spark and the embedded broker need: pinned in jars.lock, fetched once into the cache, verified.
 
-jars.lock is flat: every artifact of a set with its size and SHA-256, so nothing is resolved at run time and a jar that
-was exchanged anywhere on its way is refused. Fetching, and resolving when the lock is made anew (`python -m
-sexton.kafka.jars lock`), is jgo's work. Maven's local repository is looked into first. Where from is jgo's default
-unless the user says otherwise: `[repositories]` in jgo's own settings file, or a mirror of `central` in Maven's
-settings.xml; HTTP(S) proxies as usual.
+jars.lock is flat: every artifact of a set with its size and SHA-256, so nothing is resolved at run time, and a jar that
+was replaced on its way is refused. Fetching, and resolving when the lock is made anew (`python -m sexton.kafka.jars
+lock`), is jgo's work. Maven's local repository is used first. The remote repository is jgo's default unless the user
+configures another: `[repositories]` in jgo's own settings file, or a mirror of `central` in Maven's settings.xml;
+HTTP(S) proxies as usual.
 """
 
 import shutil
@@ -81,8 +81,8 @@ class Jar:
 def ensure(cache: Path, jar_set: JarSet, *, lock: Path = LOCK_FILE) -> list[Path]:
     """The jars of `jar_set`, in class path order, under `<cache>/jars`; missing or damaged ones are fetched first.
 
-    Every byte is hashed when a jar arrives and whenever its size or time stamp has changed since; otherwise a start
-    costs one stat a jar. DownloadError names the coordinate that could not be had.
+    Every jar is hashed when it arrives and whenever its size or timestamp has changed since; otherwise a start costs
+    one stat per jar. DownloadError names a coordinate that could not be fetched.
     """
     folder = cache / "jars"
     folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ def read_lock(lock: Path = LOCK_FILE) -> list[Jar]:
 
 
 def _state(folder: Path, jars: Iterable[Jar]) -> str:
-    """What must stay the same for the jars to count as verified."""
+    """File attributes that must be unchanged for the jars to count as verified."""
     lines = []
     for jar in jars:
         path = folder / jar.file_name
@@ -157,7 +157,7 @@ def _fetch_one(context: "MavenContext", jar: Jar, folder: Path) -> None:
     try:
         for attempt in retrying:
             with attempt:
-                # A part that an earlier attempt left would be taken for the whole.
+                # A partial file of an earlier attempt would be taken for a whole one.
                 if wanted.cached_path and attempt.retry_state.attempt_number > 1:
                     wanted.cached_path.unlink(missing_ok=True)
                     context.local_repos.clear()
@@ -215,7 +215,7 @@ def _progress(total_bytes: int) -> Iterator[Progress]:
 
 
 def make_lock(lock: Path = LOCK_FILE) -> list[Jar]:
-    """Resolve ROOTS with everything they need and write `lock`; takes the newest of nothing: versions are in ROOTS."""
+    """Resolve ROOTS with all dependencies and write `lock`; no version is chosen automatically: ROOTS has them."""
     jars = []
     with tempfile.TemporaryDirectory(prefix="sexton-jars-") as scratch:
         context = _maven(Path(scratch))
@@ -235,8 +235,8 @@ def make_lock(lock: Path = LOCK_FILE) -> list[Jar]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`lock` makes jars.lock anew; `ensure` fetches what is missing into this deployment's cache: of the sets that are
-    named, else of those that are needed everywhere."""
+    """`lock` writes jars.lock; `ensure` fetches missing jars into this deployment's cache: of the named sets, else of
+    the sets that are always needed."""
     asked = [jar_set for jar_set in ROOTS if jar_set in arguments[1:]] or EVERYWHERE
     if list(arguments) != ["lock"] and (arguments[:1] != ["ensure"] or not {*arguments[1:]} <= ROOTS.keys()):
         sys.stderr.write(f"usage: python -m sexton.kafka.jars lock | ensure [{' | '.join(ROOTS)}]...\n")

@@ -1,4 +1,4 @@
-"""Logins in client settings: a jaas line of the Java clients, or one setting for each part."""
+"""Logins in client settings: a JAAS line as in Java clients, or one setting per field."""
 
 import re
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""Joining a classic group of consumers and leaving it before the rebalance is over: it becomes Empty anew (KIP-211).
+"""Joins a classic consumer group and leaves it before the rebalance is over: the group becomes Empty again (KIP-211).
 
-The member subscribes to nothing and brings the names of every usual assignor, so that it is in nobody's way: a real
-consumer that comes meanwhile only waits for the rebalance that has begun. It has no instance id and takes no assignment
-(no SyncGroup). Not here: which groups may be joined (execution).
+The member subscribes to nothing and supports every usual assignor, so that it disturbs no consumer: a real consumer
+that joins meanwhile only waits for the current rebalance. It has no instance id and takes no assignment (no SyncGroup).
+Not here: which groups may be joined (execution).
 """
 
 import time
@@ -19,7 +19,7 @@ from sexton.kafka.session import ClusterSession
 PROTOCOL_TYPE = "consumer"
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 TIMEOUT_MS = 10_000
-"""Of its session, which ends should the process die, and of the rebalance."""
+"""Timeout of its session, which ends if the process dies, and of the rebalance."""
 NO_SUBSCRIPTION = b"\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff"
 """ConsumerProtocolSubscription of version 0: no topics, no user data."""
 _MEMBER_ID_REQUIRED = "MEMBER_ID_REQUIRED"
@@ -27,9 +27,9 @@ _TRIES, _WAIT_S = 100, 0.02
 
 
 def join_and_leave(joining: ClusterSession, leaving: ClusterSession, group_id: str) -> ErrorName | None:
-    """Join and leave; None when the group was joined, else Kafka's name of why not. Unsettled where no answer came.
+    """Join and leave; None when the group was joined, else Kafka's error name. Unsettled without an answer.
 
-    The answer to JoinGroup comes with the end of the rebalance, so that another session leaves.
+    The answer to JoinGroup only comes at the end of the rebalance, so another session leaves.
     """
     node_id = find_coordinator(leaving, group_id)
     answer = joining.call_once(_join(group_id, ""), node_id=node_id)
@@ -55,7 +55,7 @@ def join_and_leave(joining: ClusterSession, leaving: ClusterSession, group_id: s
             error = name_or_none(joined.result().error_code)
         except (TransientError, Unsettled):
             raise Unsettled("no answer came to JoinGroup", where=f"group {group_id}") from None
-    # Who leaves while the rebalance is open is answered UNKNOWN_MEMBER_ID.
+    # A member that leaves during the rebalance is answered UNKNOWN_MEMBER_ID.
     return None if is_there else error
 
 

@@ -1,10 +1,10 @@
 """Tokens for SASL/OAUTHBEARER: the client credentials grant (KIP-768), as Java's clients and librdkafka do it.
 
-Both clients get tokens from here: by HTTP basic authentication and a form of `grant_type` and `scope`. librdkafka could
-fetch them itself, but it reads an endless answer into memory and logs what the endpoint says.
+Both clients get tokens from here: by HTTP basic authentication and a form with `grant_type` and `scope`. librdkafka
+could fetch them itself, but it reads answers of any size into memory and logs their content.
 
-The endpoint is not trusted: it is asked within a deadline, a redirect is never followed, a long or compressed answer is
-not read, and neither the client's secret nor a token nor any text of the endpoint shows in an error.
+The endpoint is not trusted: requests have a deadline, redirects are never followed, long or compressed answers are not
+read, and no error shows the client's secret, a token or any text of the endpoint.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ from sexton.errors import SextonError, UsageError
 from sexton.kafka.failures import TransientError
 
 DEADLINE_S = 10.0
-"""All attempts together: a connection is not kept waiting for a token longer."""
+"""Deadline of all attempts together: a connection waits no longer for a token."""
 ATTEMPT_S = 5.0
 ANSWER_BYTES = 1024 * 1024
 LIFETIME_USED = 0.8
-"""The part of a token's lifetime after which the next one is fetched, as Java's clients do."""
+"""The fraction of a token's lifetime after which the next one is fetched, as in Java's clients."""
 MAX_LIFETIME_S = 86_400.0
 UNSTATED_LIFETIME_S = 60.0
-"""For librdkafka, which needs an expiry."""
+"""Assumed lifetime without `expires_in`, because librdkafka needs an expiry."""
 TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 HERE = frozenset({"127.0.0.1", "::1", "localhost"})
 _TOKEN = re.compile(r"[-._~+/A-Za-z0-9]+=*")  # RFC 6750
@@ -43,16 +43,16 @@ _ERROR_CODES = (
     *("invalid_request", "invalid_client", "invalid_grant"),
     *("unauthorized_client", "unsupported_grant_type", "invalid_scope"),
 )
-"""RFC 6749. Any other may be text, or the secret itself."""
+"""Error codes of RFC 6749. Any other code may be free text, or the secret itself."""
 
 LibrdkafkaToken: TypeAlias = tuple[str, float, str, dict[str, str]]
-"""A token, when it expires in epoch seconds, no principal, extensions."""
+"""Token, expiry in epoch seconds, (empty) principal, extensions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCredentials:
-    """Where tokens come from, and by whose name. `ca_file` holds the authorities that vouch for the endpoint, None: the
-    usual ones; `extensions` are sent along with the token (KIP-342)."""
+    """The token endpoint and the client's credentials. `ca_file` has the CAs of the endpoint, None: the usual ones;
+    `extensions` are sent along with the token (KIP-342)."""
 
     token_endpoint: str
     client_id: str
@@ -76,7 +76,7 @@ class ClientCredentials:
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """Tokens of one client for kafka-python; not for several threads at a time."""
+    """Tokens of one client for kafka-python; not thread-safe."""
 
     def __init__(self, credentials: ClientCredentials, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._credentials = credentials
@@ -85,8 +85,8 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._fresh_until = clock()
 
     def token(self) -> str:
-        """A token that has not expired. Raises UsageError when the endpoint refuses these credentials or answers with
-        something else, TransientError when it cannot be reached in time."""
+        """A token that has not expired. Raises UsageError when the endpoint refuses these credentials or returns no
+        valid token, TransientError when it cannot be reached in time."""
         if not self._token or self._clock() >= self._fresh_until:
             asked_at = self._clock()
             self._token, lifetime_s = fetch_token(self._credentials, clock=self._clock)
@@ -98,7 +98,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def librdkafka_callback(credentials: ClientCredentials) -> Callable[[str | None], LibrdkafkaToken]:
-    """The `oauth_cb` of confluent-kafka's clients. They call it in a thread of theirs, whenever a token is due."""
+    """The `oauth_cb` of confluent-kafka's clients, which call it in their own thread whenever a token is due."""
 
     def fetch(_config: str | None) -> LibrdkafkaToken:
         token, lifetime_s = fetch_token(credentials)
@@ -110,7 +110,7 @@ def librdkafka_callback(credentials: ClientCredentials) -> Callable[[str | None]
 def fetch_token(
     credentials: ClientCredentials, *, clock: Callable[[], float] = time.monotonic, deadline_s: float = DEADLINE_S
 ) -> tuple[str, float]:
-    """A new token and for how many seconds it is good, 0 when unknown. Errors as of `TokenProvider.token`."""
+    """A new token and its lifetime in seconds, 0 when unknown. Raises like `TokenProvider.token`."""
     deadline = clock() + deadline_s
     attempts = Retrying(
         retry=retry_if_exception_type(TransientError),
@@ -145,7 +145,8 @@ def _fetch(credentials: ClientCredentials, *, clock: Callable[[], float], deadli
 
 
 async def _post(credentials: ClientCredentials, *, within_s: float) -> tuple[int, bytes]:
-    """Status and body of one request. httpx counts time from byte to byte, also of headers: here the whole counts."""
+    """Status and body of one request. httpx has timeouts between bytes only, also for headers: here the deadline is for
+    all."""
     form = {"grant_type": "client_credentials"} | ({"scope": credentials.scope} if credentials.scope else {})
     auth = httpx.BasicAuth(credentials.client_id, credentials.client_secret)
     async with (
@@ -175,7 +176,8 @@ def _authorities(credentials: ClientCredentials) -> ssl.SSLContext | bool:
 
 
 def _refusal(status: int, body: bytes, *, where: object) -> SextonError:
-    """By the code of RFC 6749 (invalid_client, invalid_scope, ...) where there is one, never by the answer's text."""
+    """The error for a refusal, by the code of RFC 6749 (invalid_client, invalid_scope, ...) if any, never by the
+    answer's text."""
     try:
         said: Any = json.loads(body)
         code = said["error"]

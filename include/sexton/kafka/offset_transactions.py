@@ -1,12 +1,12 @@
-"""Offsets committed in a transaction without a member: begun, pended, ended, each by its own request (KIP-98, KIP-447).
+"""Commits offsets in a transaction without a group member: begin, pend, end, each by its own request (KIP-98, KIP-447).
 
-A pended offset stands in the log and changes nothing until the transaction's end. At COMMIT it takes effect only where
-no newer record of its offset has come, so that who reads the log up to it before the end can compare and set.
-confluent-kafka cannot do this: it chooses itself when to end, and writes metadata with a NUL behind it.
+A pending offset is in the log and has no effect until the transaction's end. At COMMIT it takes effect only if there is
+no newer record of the same key, so a client that reads the log up to it before the end can compare and set.
+confluent-kafka cannot do this: it decides itself when to end, and writes metadata with a trailing NUL.
 
-Every request may be repeated while its answer says that it passes: a pended offset counts once, whichever of its
-records is the last. A request without an answer is Unsettled: `begin` with the same transactional id fences it and ends
-what it left. Requests are those of producers before KIP-890 part 2, which brokers from 2.5 to 4.x take.
+Every request may be repeated after a transient error: a pending offset counts once, by its last record. A request
+without an answer is Unsettled: `begin` with the same transactional id fences that producer and ends its transaction.
+Requests are those of producers before KIP-890 part 2, which brokers from 2.5 to 4.x take.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ from sexton.kafka.group_state import TRANSACTION_COORDINATOR, CommittedValue, co
 from sexton.kafka.session import ClusterSession
 
 TIMEOUT_MS = 5_000
-"""When a coordinator aborts what its process has left. Until then others see UNSTABLE_OFFSET_COMMIT."""
+"""When a coordinator aborts the open transaction of a dead process. Until then clients get UNSTABLE_OFFSET_COMMIT."""
 _PASSING = AMBIGUOUS | {"COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producer:
-    """Who writes: a producer id and its epoch, which a later `begin` with the same transactional id makes invalid."""
+    """A producer id and its epoch, which a later `begin` with the same transactional id fences."""
 
     transactional_id: str
     producer_id: int
@@ -49,8 +49,8 @@ class Producer:
 
 
 def begin(session: ClusterSession, transactional_id: str) -> Producer:
-    """A producer of this transactional id. What an earlier one left open is ended when this returns, and its end is in
-    the log."""
+    """A producer of this transactional id. An earlier producer's open transaction has ended when this returns, and its
+    marker is in the log."""
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=TIMEOUT_MS, max_version=4)
 
     def ask() -> Any:
@@ -66,7 +66,7 @@ def begin(session: ClusterSession, transactional_id: str) -> Producer:
 def pend(
     session: ClusterSession, producer: Producer, group_id: str, offsets: Mapping[Key, CommittedValue]
 ) -> dict[Key, ErrorName | None]:
-    """Write offsets of a group as pending; the answer for each partition. A group that does not exist is made."""
+    """Write offsets of a group as pending; the answer for each partition. A group that does not exist is created."""
     announced = AddOffsetsToTxnRequest(**producer.fields, group_id=group_id, max_version=3)
     _ask_coordinator(session, producer.transactional_id, announced, group_id=group_id)
     PendedTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic  # noqa: N806 (a class)
@@ -102,7 +102,7 @@ def pend(
 
 
 def end(session: ClusterSession, producer: Producer, *, committed: bool) -> None:
-    """End the transaction. Its marker is in the log a moment later."""
+    """End the transaction. Its marker is written shortly afterwards."""
     request = EndTxnRequest(**producer.fields, committed=committed, max_version=3)
     _ask_coordinator(session, producer.transactional_id, request)
 
@@ -110,7 +110,7 @@ def end(session: ClusterSession, producer: Producer, *, committed: bool) -> None
 def _ask_coordinator(
     session: ClusterSession, transactional_id: str, request: Any, *, group_id: str | None = None
 ) -> Any:
-    """The answer of the coordinator of a transactional id; GroupError for an error that does not pass."""
+    """The answer of a transactional id's coordinator; GroupError for an error that is not transient."""
     where = f"transactional id {transactional_id}"
     call = type(request).__name__.removesuffix("Request")
 

@@ -1,13 +1,13 @@
-"""The replicas of a topic, asked one by one: where each log begins and ends, what is open in it, and its bytes.
+"""Queries the replicas of a topic one by one: start and end of each log, its open transactions, and its bytes.
 
 A consumer's Fetch from version 11 on (KIP-392) is answered by every broker that has a replica, leader or not, from its
-own log up to its own high watermark; offsets in the answer are its own as well. DescribeProducers is answered from the
-broker's own producer state. Everything else (ListOffsets, OffsetForLeaderEpoch) only leaders answer.
+own log up to its own high watermark, with its own offsets. DescribeProducers is answered from the broker's own producer
+state. Everything else (ListOffsets, OffsetForLeaderEpoch) only leaders answer.
 
-A broker that cannot answer is a fact about its replica: ReplicaFault says what is wrong with it, and the other replicas
-are read on.
+A broker without an answer is a finding about its replica: ReplicaFault has the reason, and the other replicas are still
+read.
 
-Not here: where copied bytes go (replicas/copy.py), and what replicas that differ mean.
+Not here: storage of copied bytes (replicas/copy.py), and the meaning of differences.
 """
 
 import time
@@ -31,8 +31,8 @@ from sexton.topics import OFFSETS_TOPIC
 FIRST_FOLLOWER_VERSION = 11
 NOT_OPEN = -1
 CATCH_UP_S = 5.0
-"""How long a probe waits for a follower that is behind: one that is healthy catches up within replica.fetch.wait.max.ms
-(0.5 s), also under load."""
+"""How long a probe waits for a lagging follower: a healthy one catches up within replica.fetch.wait.max.ms (0.5 s),
+even under load."""
 _PAUSE_S = 0.2
 _PROBES = 3
 
@@ -45,7 +45,7 @@ FIXES: Mapping[Fault, str] = {
     "corrupt": "check the broker's disk; remove its replica of the log partition and let it replicate again",
     "failed": "see the broker's log",
 }
-"""What may be wrong with a replica, and what to do."""
+"""Fault of a replica -> what to do."""
 _FAULT_OF: Mapping[str, Fault] = {
     "NOT_LEADER_OR_FOLLOWER": "no_replica",
     "REPLICA_NOT_AVAILABLE": "no_replica",
@@ -60,7 +60,7 @@ _MAY_PASS = ("no_replica", "other_epoch")
 
 
 class ReplicaFault(BrokerError):
-    """A replica could not be read: `fault` says why, in the words of FIXES."""
+    """A replica could not be read: `fault` is a key of FIXES."""
 
     def __init__(self, message: str, *, fault: Fault, where: object = None) -> None:
         self.fault = fault
@@ -68,19 +68,19 @@ class ReplicaFault(BrokerError):
 
 
 class PassingFault(ReplicaFault, TransientError):
-    """One that may pass: the broker has still to learn what the cluster has decided."""
+    """A transient fault: the broker has not learned the cluster's current state yet."""
 
 
 class LogMovedError(ReplicaFault):
-    """What was read so far may not be part of this replica's log any more: read it again from its start."""
+    """Records read so far may no longer be part of this replica's log: read it again from its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """A replica of a log partition by the cluster's Metadata; `leader_epoch` is the partition's, -1 when unknown.
 
-    `reassignment` is `adding` or `removing` while the replica is being moved, None else, and where this principal may
-    not ask (DESCRIBE on the cluster).
+    `reassignment` is `adding` or `removing` while the replica is being moved; None otherwise, and without the right to
+    ask (DESCRIBE on the cluster).
     """
 
     broker: int
@@ -95,7 +95,7 @@ class Replica:
 class Replicas:
     """The replicas of a topic, by log partition and broker. `topic_id` is None before Kafka 2.8.
 
-    `starts` and `ends` are log start and high watermark of the leaders, where they answered.
+    `starts` and `ends` are the leaders' log starts and high watermarks, where they answered.
     """
 
     cluster_id: str
@@ -121,10 +121,10 @@ class ReplicaTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaProbe:
-    """What one broker answered of its replica; offsets are None where it gave none.
+    """A broker's answer about its replica; offsets are None where it gave none.
 
-    `open_transactions` is None where they are not known (brokers before Kafka 2.8). `suspicion` says in what the
-    replica contradicts another one. `fault`, `error` and `fix` are set where the broker did not answer.
+    `open_transactions` is None where they are not known (brokers before Kafka 2.8). `suspicion` is a contradiction to
+    another replica. `fault`, `error` and `fix` are set where the broker did not answer.
     """
 
     broker: int
@@ -186,12 +186,12 @@ def probe_replicas(
     *,
     catch_up_s: float = CATCH_UP_S,
 ) -> list[ReplicaProbe]:
-    """Every replica as its own broker describes it now, by log partition and broker: two small requests a broker.
+    """Every replica as its own broker describes it now, by log partition and broker: two small requests per broker.
 
-    Suspicious is only what lag cannot explain. A follower is held against what its leader answered before it, once the
-    follower's high watermark has passed the leader's of that moment; a leader against what its followers answered
-    before it. Of two logs that are equal up to there, the last stable offsets can differ only if one lacks the marker
-    that ended a transaction. Deleted offsets that are back on a replica do not show here: compare the bytes.
+    Only differences that lag cannot explain are suspicious. A follower is compared with its leader's earlier answer,
+    once the follower's high watermark has passed the leader's of that moment; a leader is compared with its followers'
+    earlier answers. Of two logs that are equal up to there, the last stable offsets can differ only if one lacks the
+    marker that ended a transaction. Deleted offsets that are back on a replica do not show here: compare the bytes.
 
     Raises BrokerError when no broker of the cluster answers, UsageError without the topic or the right to read it.
     """
@@ -208,9 +208,9 @@ class ReplicaReader:
     """Reads the log of one replica from its broker, up to the high watermark that this broker has when it begins.
 
     Every request carries the leader epoch of `replica`. An election in between raises LogMovedError, as does a log
-    start that has passed the place where this reader stands. Other faults raise ReplicaFault, those that may pass after
-    the session's patience if `is_patient`; a broker that does not answer raises TransientError. At most
-    `response_bytes` are held at a time; a single larger batch still comes whole.
+    start above the reader's position. Other faults raise ReplicaFault, transient ones only after the session's retries
+    if `is_patient`; a broker that does not answer raises TransientError. At most `response_bytes` are held at a time; a
+    single larger batch still comes whole.
     """
 
     def __init__(
@@ -281,7 +281,7 @@ class ReplicaReader:
 
 
 def fault_of(error: BrokerError) -> Fault:
-    """Why a replica could not be read: passing errors without a fault are those of connections."""
+    """The fault of a replica for an error; transient errors without a fault are those of connections."""
     if isinstance(error, ReplicaFault):
         return error.fault
     return "unreachable" if isinstance(error, TransientError) else "failed"
@@ -330,8 +330,8 @@ def _judged_follower(row: ReplicaProbe, leader: ReplicaProbe | None) -> ReplicaP
 
 
 def _judged_leader(leader: ReplicaProbe, followers: Iterable[ReplicaProbe]) -> ReplicaProbe:
-    """A leader has all that a follower has: one whose transactions have ended further than the leader's has seen a
-    marker that the leader never got."""
+    """The leader's row with a suspicion if a follower has ended transactions beyond the leader's: a leader has all of
+    its followers' records, so that follower saw a marker that the leader never got."""
     ahead = max(
         (row for row in followers if row.fault is None), key=lambda row: row.last_stable_offset or 0, default=None
     )
@@ -357,7 +357,7 @@ def _judged(row: ReplicaProbe, stable: int, other: str) -> ReplicaProbe:
 def _rows_of(
     session: ClusterSession, replicas: Replicas, some: Iterable[Replica]
 ) -> dict[tuple[int, int], ReplicaProbe]:
-    """What each broker answers of the given replicas, by log partition and broker."""
+    """Each broker's answers about the given replicas, by log partition and broker."""
     by_broker: dict[int, list[Replica]] = {}
     for replica in some:
         by_broker.setdefault(replica.broker, []).append(replica)
@@ -375,9 +375,9 @@ def _rows_of(
 
 
 def _offsets_of(session: ClusterSession, replicas: Replicas, some: Sequence[Replica]) -> list[ReplicaProbe]:
-    """The offsets that one broker has of its replicas: by a fetch from the leaders' log starts that returns one batch.
+    """One broker's offsets of its replicas: by a fetch from the leaders' log starts that returns one batch.
 
-    Where the broker's log does not hold the leader's start, it is asked at the leader's high watermark.
+    Where the broker's log does not have the leader's start, it is queried at the leader's high watermark.
     """
     found: dict[int, ReplicaProbe] = {}
     left = list(some)
@@ -418,7 +418,7 @@ def _answered(replica: Replica, answer: Any) -> ReplicaProbe:
 def _with_transactions(
     session: ClusterSession, replicas: Replicas, broker: int, rows: Sequence[ReplicaProbe]
 ) -> list[ReplicaProbe]:
-    """`rows` of one broker with the transactions that are open in its own logs (DescribeProducers)."""
+    """`rows` of one broker with the open transactions in its own logs (DescribeProducers)."""
     asked = [row.log_partition for row in rows if row.fault is None]
     if not asked:
         return list(rows)
@@ -454,7 +454,7 @@ def _fetch(
     max_bytes: int,
     max_wait_ms: int = 0,
 ) -> dict[int, Any] | None:
-    """The parts of the log partitions in one broker's answer, None over a quota; the replicas are of one broker."""
+    """The log partitions in one broker's answer, None over a quota; the replicas are all of that broker."""
     (broker,) = {replica.broker for replica in positions}
     if broker not in session.broker_ids:
         raise ReplicaFault("the cluster has no such broker now", fault="unreachable", where=f"broker {broker}")
@@ -477,7 +477,7 @@ def _fetch(
 
 
 def _metadata(session: ClusterSession, topic: str) -> tuple[Any, int]:
-    """Metadata of the topic, and the first broker that answers: one that stalls must not keep this from the others."""
+    """Metadata of the topic from the first broker that answers: a stalled broker must not delay the others."""
     wanted = [MetadataRequest.MetadataRequestTopic(name=topic)]
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
     *first, last = session.broker_ids
@@ -488,7 +488,8 @@ def _metadata(session: ClusterSession, topic: str) -> tuple[Any, int]:
 
 
 def _leaders_offsets(session: ClusterSession, topic: Topic) -> tuple[dict[int, int], dict[int, int]]:
-    """Log start and high watermark of each log partition whose leader answers; its row says so where it does not."""
+    """Log start and high watermark of each log partition whose leader answers; without an answer the row has the
+    reason."""
     starts: dict[int, int] = {}
     ends: dict[int, int] = {}
     for node_id in sorted({leader.node_id for leader in topic.leaders.values()} - {NO_LEADER}):

@@ -1,8 +1,8 @@
-"""What this principal may see: a broker leaves out what is not allowed, and its answer then looks like a small cluster.
+"""Checks what this principal may see: a broker leaves out hidden names, and its answer then looks like a small cluster.
 
 Metadata of all topics and ListGroups are filtered silently (KafkaApis: partitionSeqByAuthorized,
-handleListGroupsRequest). So a name that does not exist is requested: a principal that may see every name gets that it
-does not exist, any other that it is not allowed.
+handleListGroupsRequest). So a name that does not exist is requested: for a principal that may see every name the answer
+is that it does not exist, for others that it is not allowed.
 
 The limits of this: rules that deny single names are not noticed, nor are topics with their own ACLs on a cluster
 that allows everything where there is no ACL (allow.everyone.if.no.acl.found). `topic_states` asks for each name.
@@ -30,7 +30,7 @@ _READ = 3  # as AclOperation numbers it
 
 
 def sees_all_topics(session: ClusterSession) -> bool:
-    """Whether a topic that is not listed does not exist, rather than being hidden from this principal."""
+    """Whether a topic that is not listed does not exist, instead of being hidden from this principal."""
     name = _nobodys_name()
     return topic_states(session, [name])[name] != "hidden"
 
@@ -41,14 +41,15 @@ def sees_all_groups(session: ClusterSession) -> bool:
 
 
 def sees_every_group_by_name(session: ClusterSession) -> bool:
-    """Whether this principal may describe every group: only then a group that is not found is not there."""
+    """Whether this principal may describe every group: only then does a group that is not found not exist."""
     request = DescribeGroupsRequest(groups=[_nobodys_name()], include_authorized_operations=False)
     (group,) = session.retrying(lambda: session.call(request)).groups
     return not group.error_code or error_name(group.error_code) != "GROUP_AUTHORIZATION_FAILED"
 
 
 def hidden(session: ClusterSession) -> list[str]:
-    """What is hidden from this principal, a line each with the ACL that would show it; none when it sees everything."""
+    """Resources hidden from this principal, one line each with the ACL that would show them; empty when it sees
+    everything."""
     lines = []
     if not sees_all_topics(session):
         acl = session.missing_acl(NOT_SEEN, "Metadata")

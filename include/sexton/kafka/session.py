@@ -1,9 +1,9 @@
-"""What a cluster is asked by: requests in Kafka's own protocol and an AdminClient, and what errors mean to a user.
+"""Requests to a cluster, in Kafka's own protocol and with an AdminClient, and their errors in a user's terms.
 
-Which of the two takes a request is said once, in this package's docstring. Requests go over kafka-python 3's connection
+The docstring of this package says which of the two sends a request. Requests go over kafka-python 3's connection
 manager (`kafka.net`), whose interface may change: it is pinned, and only this module and oauth.py use it. Every call
-has a deadline. Failures that may pass (a broker restarting, a leader moving) are retried with growing, jittered waits
-and fresh metadata; others are reported in one line.
+has a deadline. Transient failures (a broker restarting, a leader moving) are retried with growing, jittered waits and
+fresh metadata; others are reported in one line.
 """
 
 import logging
@@ -96,29 +96,29 @@ class ClusterSession:
 
     @property
     def broker_version(self) -> str | None:
-        """The newest release that kafka-python knows and the broker's request versions fit; None if none does."""
+        """The newest release known to kafka-python that fits the broker's request versions; None if none fits."""
         version = self._manager.broker_version
         return ".".join(str(part) for part in version) if version else None
 
     def call(self, request: Any, *, node_id: int | None = None) -> Any:
-        """Send one request (to any broker, or to `node_id`); error codes inside the response are the caller's.
+        """Send one request (to any broker, or to `node_id`); the caller handles error codes inside the response.
 
-        When the broker says that a quota is used up, this waits as long as it asks for. Raises BrokerError when that is
-        longer than THROTTLE_LIMIT_MS: every call has a limit.
+        When a quota is used up, this waits for the throttle time. Raises BrokerError when that is longer than
+        THROTTLE_LIMIT_MS: every call has a limit.
         """
 
         answer = self._run(lambda: self._send(request, node_id))
         if throttle_ms := self._wait_ms(getattr(answer, "throttle_time_ms", None) or 0):
-            # In its own loop: until then the connection refuses requests, and only there it learns that it is over.
+            # In its own loop: until then the connection refuses requests, and only there it learns that the wait is
+            # over.
             self._run(lambda: self._net.sleep(throttle_ms / 1000))
         return answer
 
     def ask_admin(self, question: Question[K]) -> Answers[K]:
-        """The answers of confluent-kafka's AdminClient to a question, which calls one of its methods.
+        """The answers of confluent-kafka's AdminClient to a query, which calls one of its methods.
 
-        Instead of an answer there may be a KafkaError, of those that a broker answers: they are the caller's. Raises
-        TransientError when there is no answer in time, BrokerError when the brokers are too old for the question; waits
-        for quotas as `call` does.
+        An answer may be a broker's KafkaError, which the caller handles. Raises TransientError when there is no answer
+        in time, BrokerError when the brokers are too old for the query; waits for quotas as `call` does.
         """
         try:
             self._admin = self._admin or Admin(self.config, request_timeout_ms=self._request_timeout_ms)
@@ -133,11 +133,11 @@ class ClusterSession:
         return answers
 
     def call_once(self, request: Any, *, node_id: int) -> Any:
-        """Send a request that changes something, to `node_id`; error codes inside the response are the caller's.
+        """Send a request that changes something, to `node_id`; the caller handles error codes inside the response.
 
-        TransientError when it was surely not sent, Unsettled when it was and no answer came: what it did must then be
-        read before a retry. An answer is never held back: where a quota asks for a longer wait
-        than THROTTLE_LIMIT_MS, it is the next call that is refused.
+        TransientError when it was certainly not sent, Unsettled when it was sent and no answer came: its effect must
+        then be read before a retry. An answer is never withheld: where a quota asks for more than THROTTLE_LIMIT_MS,
+        the next call is refused.
         """
         is_sent = False
 
@@ -161,7 +161,7 @@ class ClusterSession:
     def check(
         self, error_code: int, call: str, *, where: object = None, topic: str | None = None, group_id: str | None = None
     ) -> None:
-        """Raise what the error code of an answer to `call` (Fetch, FindCoordinator, ...) means; nothing for 0."""
+        """Raise the error for the error code of an answer to `call` (Fetch, FindCoordinator, ...); nothing for 0."""
         if error_code:
             where = where or (f"group {group_id}" if group_id is not None else self.config.bootstrap_servers)
             raise failure(
@@ -171,16 +171,17 @@ class ClusterSession:
     def missing_acl(
         self, error_name: str, call: str, *, topic: str | None = None, group_id: str | None = None
     ) -> str | None:
-        """The ACL to grant when `call` (OffsetDelete, ...) is answered `error_name`; None if that refuses no access."""
+        """The ACL to grant when `call` (OffsetDelete, ...) is answered `error_name`; None for errors other than missing
+        access."""
         acl = missing_acl(error_name, call, principal=self.config.principal, topic=topic, group_id=group_id)
         return str(acl) if acl else None
 
     def refresh(self) -> None:
-        """Learn the brokers anew: addresses change when they restart."""
+        """Refresh the brokers' addresses, which may change when they restart."""
         self._run(self._manager.cluster.refresh_metadata)
 
     def retrying(self, work: Callable[[], T]) -> T:
-        """The result of `work()`, tried again while it fails with a TransientError, until the time for it is up."""
+        """The result of `work()`, retried after a TransientError until the time for it is up."""
         earlier_attempts = count()
 
         def attempt() -> T:
@@ -196,7 +197,7 @@ class ClusterSession:
         )(attempt)
 
     def _wait_ms(self, throttle_ms: int) -> int:
-        """How long a quota is waited for; a BrokerError when that is too long."""
+        """The time in ms to wait for a quota; BrokerError when that is too long."""
         if throttle_ms > THROTTLE_LIMIT_MS:
             raise BrokerError(
                 f"a quota holds this client back for {throttle_ms / 1000:.0f} s",
@@ -210,9 +211,9 @@ class ClusterSession:
         return await self._manager.wait_for(future, self._request_timeout_ms)
 
     async def _bootstrap(self, timeout_ms: int) -> None:
-        """Connect. The manager would go on trying with refused credentials until the time is up: try them first.
+        """Connect. The manager would retry refused credentials until the time is up, so they are tried first.
 
-        A broker that accepts connections and stalls gets a share of the time: the others can answer in the rest.
+        A broker that accepts connections and stalls gets a share of the time, so that others can answer in the rest.
         """
         deadline = time.monotonic() + timeout_ms / 1000
         cluster, answering = self._manager.cluster, []
@@ -231,8 +232,8 @@ class ClusterSession:
                 # that sent its versions and then closes the connection on a login has refused it.
                 if connection.broker_version_data is not None and self.config.sasl_mechanism:
                     raise kafka_errors.SaslAuthenticationFailedError() from None
-        # The manager picks a server at random and stays with it for all the time that it is given: it is offered the
-        # one that answers, and all where that has stopped to.
+        # The manager picks a random server and stays with it for all of its time: it is given the server that answers,
+        # and all servers once that one has stopped answering.
         cluster.bootstrap_brokers = lambda: answering or servers
         try_ms = _TRY_MS if len(servers) > 1 else timeout_ms
         try:
@@ -259,7 +260,7 @@ class ClusterSession:
             raise explain(error, where=self.config.bootstrap_servers) or self._unreachable(error) from None
 
     def _unreachable(self, error: object) -> SextonError:
-        """The error for a host where nothing listens, or for one that listens and does not answer as a broker."""
+        """The error for a host where nothing listens, or where the listener does not answer as a broker."""
         host, _, port = self.config.bootstrap_servers.split(",")[0].strip().rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()

@@ -1,6 +1,6 @@
-"""The end of a log partition: what was written since the last read, byte for byte and record by record.
+"""The end of a log partition: records written since the last read, byte for byte and record by record.
 
-Reads up to the high watermark, open transactions and markers included, and not over a break of the log (fetch.py).
+Reads up to the high watermark, including open transactions and markers, and never across a break of the log (fetch.py).
 """
 
 from collections.abc import Iterator
@@ -13,14 +13,15 @@ from sexton.kafka.topics import high_watermark
 from sexton.log.batch import BadRecord, Batch, read_batches, read_records
 
 INFLATED_BYTES = 256 * 1024 * 1024
-"""What one batch may inflate to: a broker takes a megabyte by default, a hostile one is not to fill the memory."""
+"""Limit of one batch's inflated bytes: a broker accepts a megabyte by default, and a hostile one must not fill the
+memory."""
 
 
 class TailRecord(NamedTuple):
     """A record of the log. A `value` of None is a tombstone; `producer_id` is -1 without a producer.
 
-    `is_control` marks the end of a transaction: from here on what `producer_id` had pending is committed, or dropped
-    (`log.batch.marker_of` says which), however far back in the log it was written.
+    `is_control` marks the end of a transaction: all pending records of `producer_id` are then committed or aborted
+    (`log.batch.marker_of` says which), however far back in the log they are.
     """
 
     log_offset: int
@@ -32,10 +33,10 @@ class TailRecord(NamedTuple):
 
 
 class TailReader:
-    """Reads one log partition from `from_log_offset` on, what is new with every call.
+    """Reads one log partition from `from_log_offset` on; each call returns the new records.
 
-    `log_offset` is its position: everything below has been returned. With `topic_id` given, a topic that was created
-    again raises LogChangedError.
+    `log_offset` is its position: everything below has been returned. With `topic_id`, a recreated topic raises
+    LogChangedError.
     """
 
     def __init__(
@@ -52,11 +53,11 @@ class TailReader:
         self._reader = LogReader(session, topic, log_partition, topic_id=topic_id)
 
     def read(self) -> bytes:
-        """The raw batches since the last call up to the high watermark as it is now; b"" when there are none.
+        """The raw batches since the last call up to the current high watermark; b"" when there are none.
 
-        Raises LogChangedError when the log is not the one read before (an election cut it off, the topic was created
-        again, what was to be read is deleted), BrokerError when its leader cannot be reached for a minute. The next
-        call then begins at the same place.
+        Raises LogChangedError when the log is not the one read before (an election truncated it, the topic was
+        recreated, unread records were deleted), BrokerError when its leader cannot be reached for a minute. The next
+        call then begins at the same position.
         """
         end = self._session.retrying(
             lambda: high_watermark(self._session, self._topic, self._log_partition, call="Fetch")
@@ -74,9 +75,9 @@ class TailReader:
 
 
 def records_of(data: bytes) -> list[TailRecord]:
-    """Every record of whole raw batches, markers of transactions among them, in log order.
+    """Every record of whole raw batches, including transaction markers, in log order.
 
-    Raises BrokerError for anything that cannot be read: what is not understood may be a commit.
+    Raises BrokerError for anything unreadable: it may be a commit.
     """
     return list(_records(data))
 

@@ -1,18 +1,18 @@
 """How new the logs of user topics are at given offsets, found by bisection of ListOffsets: no message is read.
 
-ListOffsets by timestamp returns the first record that is at least as new as the instant asked for, with its timestamp.
-It needs DESCRIBE on the topic, no READ. Let M(offset) be the largest timestamp up to `offset`: an answer at or below
-`offset` says that M(offset) is at least its timestamp, one above it that M(offset) is below the instant asked for. So M
-is found by bisection, to the millisecond.
+ListOffsets by timestamp returns the first record at or after the requested timestamp, with its own timestamp. It needs
+DESCRIBE on the topic, no READ. Let M(offset) be the largest timestamp up to `offset`: an answer at or below `offset`
+says that M(offset) is at least its timestamp, one above it that M(offset) is below the requested timestamp. So M is
+found by bisection, to the millisecond.
 
-A broker refuses a partition that is twice in one request, so a request has one question for each partition: all
-partitions of a broker go in one (PARTITIONS_A_REQUEST at most), and a second offset of a partition in the next one.
-The first question of an offset for which nothing is known finds the first record of the log. Then ROUNDS suffice for a
-span of 12 days at a millisecond, and the logarithm of it for longer ones; guesses along a straight line come first,
-which for steady traffic leave three to six. What is known already (archive.time_bounds) narrows the start.
+A broker refuses a request that names a partition twice, so a request has one question per partition: all partitions of
+a broker are in one request (PARTITIONS_A_REQUEST at most), and a partition's second offset is in the next. The first
+question of an offset for which nothing is known finds the first record of the log. Then ROUNDS suffice for a span of 12
+days at a millisecond, and the logarithm of it for longer ones; guesses along a straight line come first, which for
+steady traffic leave three to six. Known points (archive.time_bounds) narrow the start.
 
-A partition that cannot be answered for is data: `unanswered` says why. ListOffsets by timestamp reads the log, so a
-cluster that serves it from remote storage reads there.
+A partition without an answer is data: `unanswered` has the reason. ListOffsets by timestamp reads the log, so a cluster
+that serves it from remote storage reads there.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ ROUNDS = 30
 """Questions for an offset after the first one: 2 ** 30 ms are 12 days."""
 _ATTEMPTS = 3
 _FIRST_RECORD = 0
-"""Every record that has a timestamp is at least so new."""
+"""Timestamp for which every record with a timestamp is new enough."""
 _MAY_PASS = frozenset(
     {
         *("NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE", "REQUEST_TIMED_OUT"),
@@ -50,8 +50,8 @@ _MAY_PASS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refined:
-    """The points of one lookup by partition, how many rounds of requests and questions they took, and the partitions
-    about which a question stayed open, with the reason. `cluster_id` is who answered."""
+    """The points of one lookup by partition, its numbers of rounds and questions, and the partitions with an open
+    question, with the reason. `cluster_id` is the cluster that answered."""
 
     points: Mapping[Key, Sequence[TimePoint]]
     rounds: int
@@ -60,7 +60,7 @@ class Refined:
 
 
 class Search:
-    """The bisection of M(offset) at one offset. `high_ms` begins at the instant beyond which nothing is asked."""
+    """The bisection of M(offset) at one offset. `high_ms` starts at the instant beyond which nothing is asked."""
 
     def __init__(self, offset: int, *, high_ms: int, log_end: int) -> None:
         self.offset, self.low_ms, self.high_ms = offset, -1, high_ms
@@ -70,7 +70,7 @@ class Search:
         self.asked: frozenset[int] = frozenset()
 
     def begin_at(self, low_ms: int | None, high_ms: int | None) -> None:
-        """Begin with what is known."""
+        """Begin with the known bounds."""
         if low_ms is not None:
             self.low_ms, self._is_open = low_ms, False
         if high_ms is not None:
@@ -83,12 +83,12 @@ class Search:
 
     @property
     def _halvings(self) -> int:
-        """How many are left at most."""
+        """The most halvings that remain."""
         return max(0, self.high_ms - self.low_ms).bit_length()
 
     def next_round(self) -> frozenset[int]:
-        """The instants to ask for next, which are `asked`: a guess, and the middle where a wrong guess would cost a
-        round too many."""
+        """The timestamps to ask for next, which become `asked`: a guess, and the middle if a wrong guess would cost an
+        extra round."""
         if self._has_learned:
             self._rounds_left -= 1
             self._is_stuck = not self._is_stuck and 2 * (self.high_ms - self.low_ms) > self._width
@@ -108,7 +108,7 @@ class Search:
         return self.asked
 
     def learn(self, asked_ms: int, offset: int, timestamp_ms: int | None) -> None:
-        """Take an answer, also to a question of another search of this partition."""
+        """Process an answer, also to a question of another search in this partition."""
         if timestamp_ms is not None and offset <= self.offset:
             if timestamp_ms > self.low_ms or self._low_offset < 0:
                 self.low_ms, self._low_offset = max(timestamp_ms, self.low_ms), offset
@@ -131,7 +131,7 @@ class _Partition:
     searches: list[Search]
     log_end: int
     answers: dict[tuple[int, int | None], int] = field(default_factory=dict)
-    """Offset and timestamp of a record (of the log's end, None) -> the earliest instant for which it was the answer."""
+    """(offset, timestamp) of a record, or (log end, None) -> the earliest requested timestamp with this answer."""
     questions: int = 0
 
     def next_round(self) -> list[int]:
@@ -144,7 +144,7 @@ class _Partition:
             if not each.is_done:
                 each.learn(asked_ms, offset, timestamp_ms)
         self.questions += 1
-        # Of answers with one record that to the earliest instant says what the others say, and more.
+        # Of several answers with one record, the answer to the earliest timestamp implies the others.
         if (known := self.answers.get((offset, timestamp_ms))) is None or asked_ms < known:
             self.answers[offset, timestamp_ms] = asked_ms
 
@@ -157,11 +157,11 @@ def refine(
     now_ms: Callable[[], int],
     progress: Callable[[int, int], None] | None = None,
 ) -> Refined:
-    """Ask until M of every offset is known to the millisecond, up to `as_of_ms`: that it is newer is enough. The bounds
-    of M are what is known of each offset already.
+    """Ask until M of every offset is known to the millisecond, or known to be after `as_of_ms`. The bounds of M are the
+    known bounds of each offset.
 
-    An offset at or beyond the end of its log is not searched; one before its start only as far as the log's start.
-    Raises what a session raises when no broker answers.
+    An offset at or beyond the end of its log is not searched; an offset before the log's start only up to that start.
+    Raises the session's errors when no broker answers.
     """
     found = _Lookup(session, offsets)
     asked_at_ms = now_ms()
@@ -206,7 +206,7 @@ class _Lookup:
         self.unanswered |= dict.fromkeys(self._wanted - there, "the cluster shows no such partition")
 
     def ask_for_ends(self) -> None:
-        """Ask for the ends first: that a last stable offset found later is below one shows an open transaction."""
+        """Ask for the ends first: a last stable offset that is below such an end shows an open transaction."""
         self.ends = self.offsets(LATEST)
         self.stable = self.offsets(LATEST, READ_COMMITTED)
         for key in self._wanted - set(self.ends) - set(self.unanswered):
@@ -216,7 +216,7 @@ class _Lookup:
         return list_offsets(self._session, self._topics, timestamp=timestamp, isolation=isolation)
 
     def partitions(self, offsets: Mapping[Key, Mapping[int, Bounds]], as_of_ms: int) -> dict[Key, _Partition]:
-        """The searches of all partitions, begun."""
+        """The searches of all partitions, started."""
         found = {}
         for key, end in self.ends.items():
             searches = []
@@ -248,7 +248,7 @@ class _Lookup:
                 self._topics = self._leaders()
 
     def _ask(self, questions: Mapping[Key, Sequence[int]], partitions: Mapping[Key, _Partition]) -> bool:
-        """One round; whether something failed that may pass."""
+        """One round; whether there was a transient failure."""
         has_failed, unasked = False, set(questions)
         for node_id, asked in requests_to_leaders(self._topics, lambda key: questions.get(key, ())):
             unasked -= set(asked)
@@ -283,7 +283,7 @@ class _Lookup:
         return f"{name} ({acl})" if acl else name
 
     def _leaders(self) -> list[Topic]:
-        """The topics as they are led now, with the wanted partitions only; those that cannot be seen are left out."""
+        """The topics with their current leaders, with the wanted partitions only; hidden topics are left out."""
         seen = describe_cluster(self._session)
         return [
             Topic(name=topic.name, topic_id=topic.topic_id, leaders=wanted)

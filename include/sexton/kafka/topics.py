@@ -1,6 +1,6 @@
-"""Which topics a cluster has, who leads their partitions, where their logs begin, end and leave leader epochs.
+"""The topics of a cluster: leaders of their partitions, log starts and ends, and the ends of leader epochs.
 
-Asked by Metadata, ListOffsets and OffsetForLeaderEpoch.
+From Metadata, ListOffsets and OffsetForLeaderEpoch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLeader:
-    """Who leads one partition: `node_id` is -1 without a leader, `epoch` -1 when unknown."""
+    """The leader of one partition: `node_id` is -1 without a leader, `epoch` -1 when unknown."""
 
     node_id: int
     epoch: int
@@ -56,10 +56,10 @@ class LiveCluster:
 def describe_cluster(
     session: ClusterSession, topics: Iterable[str] | None = None, *, call: str = "Metadata"
 ) -> LiveCluster:
-    """The cluster and the named topics, or all that this principal may see; absent topics raise UsageError, those that
-    may not be described NotAllowed: with the ACL that `call` needs, for which they are looked up.
+    """The cluster and the named topics, or all that this principal may see. Absent topics raise UsageError; topics that
+    may not be described raise NotAllowed with the ACL that `call`, the reason for this request, needs.
 
-    A topic that is being deleted or has no leader yet is left out of a listing of all.
+    A topic that is being deleted or has no leader yet is left out of a listing of all topics.
     """
     wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
@@ -78,7 +78,7 @@ def describe_cluster(
 
 
 def require_cluster(cluster_id: str, expected: str | None, *, where: str) -> None:
-    """Refused where the brokers are those of another cluster than the settings expect; None expects none."""
+    """Refused when the brokers belong to another cluster than the settings expect; None expects none."""
     if expected not in (None, cluster_id):
         raise Refused(
             f"this is cluster {cluster_id}, expected {expected}",
@@ -97,7 +97,7 @@ def list_offsets(
 ) -> dict[TopicPartition, int]:
     """An offset of every partition: EARLIEST (log start) or LATEST (high watermark; last stable offset when committed).
 
-    Partitions whose leader cannot answer just now are left out.
+    Partitions whose leader cannot answer now are left out.
     """
     return {
         key: answer.offset
@@ -108,7 +108,7 @@ def list_offsets(
 
 
 def high_watermark(session: ClusterSession, name: str, partition: int, *, call: str = "Metadata") -> int:
-    """Where the log of one partition ends now; TransientError while it has no leader. `call` as above."""
+    """The current end of one partition's log; TransientError while it has no leader. `call` as above."""
     topic = describe_topic(session, name, call=call)
     leaders = {number: leader for number, leader in topic.leaders.items() if number == partition}
     ends = list_offsets(session, [replace(topic, leaders=leaders)], timestamp=LATEST)
@@ -118,10 +118,10 @@ def high_watermark(session: ClusterSession, name: str, partition: int, *, call: 
 
 
 def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """Where the log leaves a leader epoch: for each partition and epoch given, (epoch, end log_offset) (KIP-320).
+    """Where the log leaves a leader epoch: for each given partition and epoch, (epoch, end log_offset) (KIP-320).
 
-    The epoch answered is the largest that the log holds, not above the given one; (-1, -1) when the
-    leader cannot place the given one. Raises TransientError while a partition has no leader that answers.
+    The epoch in the answer is the largest in the log up to the given one; (-1, -1) when the leader cannot place the
+    given epoch. Raises TransientError while a partition has no leader that answers.
     """
     place = session.config.bootstrap_servers
     ends = {}
@@ -138,9 +138,9 @@ def end_of_epoch(session: ClusterSession, topic: Topic, epochs: Mapping[int, int
 def requests_to_leaders(
     topics: Iterable[Topic], questions: Callable[[TopicPartition], Sequence[int]]
 ) -> Iterator[tuple[int, dict[TopicPartition, int]]]:
-    """What to ask each leader (its node id) in one request: one of the `questions` about each partition.
+    """The questions for each leader (by node id) in one request: one of the `questions` about each partition.
 
-    A broker refuses a partition that is twice in a request. Partitions without a leader are left out.
+    A broker refuses a request that names a partition twice. Partitions without a leader are left out.
     """
     by_leader: dict[int, dict[TopicPartition, Sequence[int]]] = {}
     for topic in topics:
@@ -162,7 +162,7 @@ def ask_offsets(
     isolation: int = READ_UNCOMMITTED,
     min_version: int | None = None,
 ) -> list[tuple[TopicPartition, Any]]:
-    """A leader's answers to one ListOffsets request; error codes are the caller's."""
+    """A leader's answers to one ListOffsets request; the caller handles error codes."""
     Asked = ListOffsetsRequest.ListOffsetsTopic  # noqa: N806 (a class)
     topics: dict[str, list[Any]] = {}
     for (name, partition), timestamp in timestamps.items():
@@ -182,9 +182,9 @@ def ask_offsets(
 def ask_epoch_ends(
     session: ClusterSession, node_id: int, epochs: Mapping[TopicPartition, int], *, known: Topic | None = None
 ) -> list[tuple[TopicPartition, Any]]:
-    """A leader's answers to one OffsetForLeaderEpoch request; error codes are the caller's.
+    """A leader's answers to one OffsetForLeaderEpoch request; the caller handles error codes.
 
-    With the topic that is `known`, a leader that was elected since refuses.
+    With the `known` topic's leader epoch, a leader elected since refuses the request.
     """
     Asked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic  # noqa: N806 (a class)
     topics: dict[str, list[Any]] = {}

@@ -1,6 +1,6 @@
-"""Requests that kafka-python has no schema of: the descriptions of the group types since KIP-848, KIP-932 and KIP-1071.
+"""Requests without a schema in kafka-python: the descriptions of the group types of KIP-848, KIP-932 and KIP-1071.
 
-The JSON files have the fields of each version, in the form in which kafka-python declares its own.
+The JSON files have the fields of each version, in kafka-python's own form.
 """
 
 from kafka.protocol.api_message import ApiMessage

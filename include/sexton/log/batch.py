@@ -1,8 +1,8 @@
 """Record batches: read the batches of a segment and the records of a batch, and write batches of format v2.
 
-This is the plain version, an object per record. `kernels` reads the same bytes in columns and comes back here for
-batches that it is not sure of. Nothing that is read raises: bad bytes become BadRecord, Damage or TornTail. Follows
-Kafka's DefaultRecordBatch, DefaultRecord and ControlRecordType; formats v0 and v1 are in `message_set`.
+This is the plain version, an object per record. `kernels` reads the same bytes in columns and uses this module for
+batches that it does not accept. Reading never raises: bad bytes become BadRecord, Damage or TornTail. Follows Kafka's
+DefaultRecordBatch, DefaultRecord and ControlRecordType; formats v0 and v1 are in `message_set`.
 
 Stricter than Kafka in one point: offset deltas must rise and stay within the batch (Kafka writes no others), so that
 the order of records in the log is the order of their log_offsets.
@@ -69,8 +69,8 @@ def read_batches(
 ) -> Iterator[Batch | Damage | TornTail]:
     """Everything in a segment, in order and without a gap; never raises.
 
-    `floor_offset` is the smallest log_offset that may come: a segment's name gives it. Batches with a bad CRC have
-    `crc_ok` False.
+    `floor_offset` is the smallest possible log_offset: a segment's name has it. Batches with a bad CRC have `crc_ok`
+    False.
     """
     view = as_u8(data)
     whole = view.data
@@ -90,7 +90,7 @@ def read_frame(whole: memoryview, row: Sequence[int]) -> Batch | Damage | TornTa
 
 
 def batch_in(data: bytes, damage: Damage) -> Batch:
-    """The batch at damage that is one out of order: its CRC is good."""
+    """The batch in damage that is a batch out of order: its CRC is good."""
     whole = memoryview(data)
     return _batch_at(whole, position=damage.position, size_bytes=damage.size_bytes, crc_ok=True)
 
@@ -109,10 +109,11 @@ def _damage(whole: memoryview, *, position: int, size_bytes: int, why: int) -> D
 
 
 def _is_skipped(whole: memoryview, position: int) -> bool:
-    """Whether a broker takes bytes that are no batch for one that ends after the segment.
+    """Whether a broker takes bytes that are not a batch for a batch that ends after the segment.
 
-    Then it goes on with the next segment (ByteBufferLogInputStream.nextBatch, FileRecords.searchForOffsetFromPosition);
-    else it throws. Up to 11 bytes it reads no header, up to 16 no format.
+    It then continues with the next segment (ByteBufferLogInputStream.nextBatch,
+    FileRecords.searchForOffsetFromPosition); else it throws. For up to 11 bytes it reads no header, for up to 16 no
+    format.
     """
     head = whole[position : position + _MAGIC_END]
     if len(head) < _SIZE_END:
@@ -153,10 +154,10 @@ def _batch_at(whole: memoryview, *, position: int, size_bytes: int, crc_ok: bool
 
 
 def read_records(batch: Batch, *, cap_bytes: int) -> Iterator[Record | BadRecord]:
-    """The records of `batch` in order; never raises, and never holds more than `cap_bytes` of inflated bytes.
+    """The records of `batch` in order; never raises, and never has more than `cap_bytes` of inflated bytes in memory.
 
-    A batch that cannot be inflated yields one BadRecord without log_offset; so do bytes that do not add up to
-    `record_count` records, after the records that could be read. After MAX_BAD_RECORDS the rest of a batch is not
+    A batch that cannot be inflated yields one BadRecord without log_offset. If the bytes do not contain exactly
+    `record_count` records, a BadRecord follows the readable ones. After MAX_BAD_RECORDS the rest of a batch is not
     read, and one more BadRecord says so.
     """
     read = message_set.read_entry if batch.magic < 2 else _read_batch
@@ -236,7 +237,7 @@ def _read_record(
 
 
 def _as_int64(value: int) -> int:
-    """The value as Java's long wraps it: hostile deltas must not give a number that no column can hold."""
+    """The value as Java's long wraps it: hostile deltas must not give a number that does not fit any column."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -267,9 +268,9 @@ class _Keyed(Protocol):
 
 
 def marker_of(record: _Keyed) -> Literal["COMMIT", "ABORT"] | None:
-    """What a record of a control batch says of its producer's transaction; None for other control types.
+    """A control record's marker for its producer's transaction; None for other control types.
 
-    Raises LogError (malformed_control) for a key that Kafka's ControlRecordType.parse would not take.
+    Raises LogError (malformed_control) for a key that Kafka's ControlRecordType.parse would not accept.
     """
     if record.key is None or len(record.key) < _MARKER_KEY.size:
         got = "no key" if record.key is None else f"a key of {len(record.key)} bytes"
@@ -293,7 +294,8 @@ def encode_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """A v2 batch of (key, value) records of one instant, byte for byte as Kafka writes it where the codec is NONE."""
+    """A v2 batch of (key, value) records with one timestamp, byte for byte as Kafka writes it where the codec is
+    NONE."""
     body = b"".join(_encode_record(key, value, offset_delta=number) for number, (key, value) in enumerate(records))
     if codec != codecs.NONE:
         body = codecs.deflate(codec, body)

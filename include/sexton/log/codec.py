@@ -42,17 +42,17 @@ class BadCodec(LogError):
 
 
 class InflatedTooLarge(LogError):
-    """Compressed bytes that hold more than the cap."""
+    """Compressed bytes that inflate to more than the cap."""
 
     def __init__(self, codec: int, cap_bytes: int) -> None:
         super().__init__("inflated_too_large", f"{CODECS[codec]} of more than {cap_bytes} bytes once inflated")
 
 
 def inflate(codec: int, data: bytes | memoryview, *, magic: int, cap_bytes: int) -> bytes:
-    """Inflate `data` as a batch of format `magic` would hold it, into at most `cap_bytes`.
+    """Inflate `data` of a batch of format `magic` into at most `cap_bytes`.
 
     Raises BadCodec or InflatedTooLarge; no buffer above the cap is ever filled, whatever the bytes claim. zstd with a
-    window above 4 MiB (levels far from Kafka's default) must fit in half of it.
+    window above 4 MiB (levels far from Kafka's default) must fit in half of the cap.
     """
     if codec == NONE:
         return bytes(data)
@@ -72,10 +72,10 @@ def inflate(codec: int, data: bytes | memoryview, *, magic: int, cap_bytes: int)
 
 
 def _without_reserved_flags(data: bytes | memoryview) -> bytes | memoryview:
-    """Gzip whose reserved header flags are set, with a plain header instead.
+    """Gzip with reserved header flags, rewritten with a plain header.
 
-    Java ignores them (java.util.zip.GZIPInputStream.readHeader), the libraries here refuse them. As in Java, a header
-    with a checksum has to match it. The libraries refuse whatever else is wrong with a header.
+    Java ignores these flags (java.util.zip.GZIPInputStream.readHeader); the libraries here refuse them. As in Java, a
+    header with a checksum has to match it. The libraries refuse any other error in a header.
     """
     if len(data) < _GZIP_HEADER_BYTES or not data[_GZIP_FLAGS_AT] & _GZIP_RESERVED:
         return data
@@ -108,7 +108,7 @@ def _inflate_small_member(data: bytes | memoryview, cap_bytes: int) -> bytes | N
 
 
 def _inflate_growing(codec: int, data: bytes | memoryview, cap_bytes: int) -> bytes:
-    """Inflate into buffers that grow to the cap: most batches are small, and sizes in headers may be wrong."""
+    """Inflate into buffers that grow up to the cap: most batches are small, and sizes in headers may be wrong."""
     module: Any = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}[codec]
     source = np.frombuffer(data, dtype=np.uint8)
     size = min(cap_bytes, max(_FIRST_GUESS_BYTES, 4 * len(source)))
@@ -142,7 +142,7 @@ def _inflate_snappy(data: memoryview, cap_bytes: int) -> bytes:
 
 
 def _xerial_blocks(data: memoryview) -> list[memoryview]:
-    """The raw snappy blocks of xerial's framing; streams one after another are one, as snappy-java reads them."""
+    """The raw snappy blocks of xerial's framing; consecutive streams are read as one, as in snappy-java."""
     blocks: list[memoryview] = []
     at = 0
     while at < len(data):
@@ -159,7 +159,7 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
 
 
 def deflate(codec: int, data: bytes, *, magic: int = 2) -> bytes:
-    """Deflate as a Java client of that format frames it; deterministic."""
+    """Compress in the framing of a Java client for that format; deterministic."""
     if codec == NONE:
         return data
     if codec == GZIP:
@@ -175,7 +175,7 @@ def deflate(codec: int, data: bytes, *, magic: int = 2) -> bytes:
         frame = _lz4_frame(data)
         return frame if magic > 0 else _with_lz4_header_checksum(frame, is_wrong=True)
     if codec == ZSTD:
-        stream = cramjam.zstd.Compressor()  # its frames do not say how much they hold, as those of Java's stream
+        stream = cramjam.zstd.Compressor()  # its frames do not state their content size, like those of Java's stream
         stream.compress(data)
         return bytes(stream.finish())
     raise BadCodec(f"codec {codec}")

@@ -1,4 +1,4 @@
-"""What reading a segment yields, in order: batches, damage between them, a torn tail; and records from a batch.
+"""Entries of a segment, in order: batches, damage between them, a torn tail; and records of a batch.
 
 The names and the header fields are those of Kafka's DefaultRecordBatch (record format v2, KIP-98). An entry of the
 older message formats v0 and v1 (KIP-32) is a `Batch` too: a single message, or a compressed wrapper of many.
@@ -12,7 +12,7 @@ NO_PRODUCER_ID = -1
 SIZE_AT, LEADER_EPOCH_AT, MAGIC_AT, CRC_AT, ATTRIBUTES_AT, LAST_DELTA_AT, BASE_TIMESTAMP_AT = 8, 12, 16, 17, 21, 23, 27
 MAX_TIMESTAMP_AT, PRODUCER_ID_AT, PRODUCER_EPOCH_AT, COUNT_AT, HEADER_BYTES = 35, 43, 51, 57, 61
 TOMBSTONE_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 1 + 1
-"""The most bytes of a tombstone besides its key: length, attributes, deltas, key size, no value, no headers."""
+"""The largest size of a tombstone besides its key: length, attributes, deltas, key size, no value, no headers."""
 LEGACY_CRC_AT, LEGACY_ATTRIBUTES_AT, LEGACY_TIMESTAMP_AT = 12, 17, 18
 CODEC_MASK = 0x07
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -23,12 +23,12 @@ TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 BATCH_HEAD_BYTES = 12
-"""Fewer bytes than these at the end of a segment are no head of a batch: a broker ignores them."""
+"""Fewer bytes than these at the end of a segment are not a batch head: a broker ignores them."""
 MAX_RAW_BYTES = 1 << 20
-"""Bytes that are kept of a bad record: about the largest batch that a broker takes (message.max.bytes)."""
+"""Bytes of a bad record that are kept: about the largest batch that a broker accepts (message.max.bytes)."""
 MAX_BAD_RECORDS = 100
-"""Bad records of one batch after which the rest of it is not read: a few kilobytes can inflate to tens of millions of
-them, and a coordinator ends its load at the first."""
+"""Bad records of one batch after which its rest is not read: a few kilobytes can inflate to tens of millions of them,
+and a coordinator ends its load at the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +43,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRecord:
-    """Bytes of a batch that are no record, or a batch without a readable record (`raw` is then empty).
+    """Bytes of a batch that are not a record, or a batch without a readable record (`raw` is then empty).
 
     `log_offset` is None where it is not known. `reason` is a code of the table undecodable_records, `raw` at most the
-    first MAX_RAW_BYTES: the contents of a bomb must not be kept twice.
+    first MAX_RAW_BYTES: the content of a decompression bomb must not be in memory twice.
     """
 
     log_offset: int | None
@@ -116,7 +116,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TornTail:
-    """A last batch that was not written to its end, or a tail of zeros: brokers leave these, they are not damage."""
+    """A last batch that was not written to its end, or a tail of zeros: brokers leave both, and they are not damage."""
 
     position: int
     size_bytes: int

@@ -1,4 +1,4 @@
-"""Where batches begin and end in the bytes of a segment: one compiled scan, for the plain reader and the kernels.
+"""Finds where batches begin and end in the bytes of a segment: one compiled scan, for the plain reader and the kernels.
 
 The scan never stops at bad bytes. At each position it decides, in this order:
 
@@ -10,7 +10,7 @@ The scan never stops at bad bytes. At each position it decides, in this order:
 - else the next byte where a good batch begins, not below the offsets seen so far: DAMAGE up to there;
 - no such byte: TORN when the tail is zeros or a batch that runs past the end of the bytes, else DAMAGE.
 
-So a row depends on all bytes before it and on nothing else, and a batch inside the value of another does not count.
+So a row depends only on the bytes before it, and a batch inside the value of another does not count.
 
 The work is linear in the size of the segment. The CRC of a good batch is computed once. All other CRCs, of bytes that
 only look like a batch, read a limited number of bytes in total (_RESYNC_EFFORT); after that, the rest of
@@ -62,7 +62,7 @@ _RESYNC_EFFORT = 8
 
 @compiled
 def _whole_size(data, size_bytes, at):
-    """Size of the batch that the header at `at` claims and the bytes hold, or 0."""
+    """Size of the batch that the header at `at` claims, if all of it is in the bytes, else 0."""
     if at + _HEADER_BYTES > size_bytes:
         return 0
     base_offset = be64(data, at)
@@ -126,7 +126,7 @@ def _find_good(data, size_bytes, start, limit, floor, budget):
 
 @compiled
 def _paid_size(data, size_bytes, at, budget):
-    """Size of the batch at `at` when it is whole and its CRC is good, or 0; and the budget left after its sum."""
+    """Size of the batch at `at` if it is whole and its CRC is good, else 0; and the budget left after the checksum."""
     size = _whole_size(data, size_bytes, at)
     if size == 0:
         return 0, budget
@@ -135,9 +135,9 @@ def _paid_size(data, size_bytes, at, budget):
 
 @compiled
 def _is_in_order(data, size_bytes, at, size, floor, budget):
-    """Whether the good batch at `at` continues from `floor`, and no later good batch shows its base offset wrong.
+    """Whether the good batch at `at` continues from `floor`, and no later good batch proves its base offset wrong.
 
-    Also returns the budget left; without one, later batches are not read.
+    Also returns the remaining budget; without a budget, later batches are not read.
     """
     base_offset = be64(data, at)
     if base_offset < floor:
@@ -176,7 +176,7 @@ def _fits_in(data, size_bytes, at, size, floor, budget):
 
 @compiled
 def _tail_kind(data, size_bytes, at, floor):
-    """What the last bytes are, with no good batch after them: TORN or DAMAGE."""
+    """The type of the last bytes, with no good batch after them: TORN or DAMAGE."""
     if at + _HEADER_BYTES > size_bytes:
         return TORN
     body = be32(data, at + SIZE_AT)
@@ -223,8 +223,8 @@ def _step(data, size_bytes, at, floor, budget):
 def scan(data, start, end, floor, budget, rows):
     """Fill `rows` (int64: KIND, POSITION, SIZE, WHY) with everything that begins in [start, end) of the array `data`.
 
-    Returns (rows filled, where to go on, floor, budget); the scan is complete when that position is at or after `end`.
-    A batch or damage must begin at `start`, with the floor and the budget left there (`first_frame`).
+    Returns (rows filled, next position, floor, budget); the scan is complete when that position is at or after `end`. A
+    batch or damage must begin at `start`, with the given floor and remaining budget (`first_frame`).
     """
     bytes_at, size_bytes = pointer(data), len(data)
     at, filled = start, 0
@@ -241,9 +241,9 @@ def scan(data, start, end, floor, budget, rows):
 
 @dataclass(frozen=True, slots=True)
 class FramePosition:
-    """A byte of a segment where a batch or damage begins, and how to scan on from there.
+    """A byte of a segment where a batch or damage begins, and the state of the scan there.
 
-    `floor_offset` is the smallest log_offset that may come, `budget` what may still be spent on false beginnings.
+    `floor_offset` is the smallest possible log_offset, `budget` the remaining budget for false starts.
     """
 
     at: int
@@ -256,8 +256,8 @@ def frames(
 ) -> Iterator[FrameRows]:
     """Blocks of rows (KIND, POSITION, SIZE, WHY) for everything that begins in [start, end), in order, without a gap.
 
-    `start` is what `first_frame` gives, by default the beginning, where `floor_offset` is the smallest log_offset that
-    may come: a segment's base offset, or 0 when unknown.
+    `start` comes from `first_frame`; by default it is the beginning, where `floor_offset` is the smallest possible
+    log_offset: a segment's base offset, or 0 when unknown.
     """
     place = start or beginning(data, floor_offset=floor_offset)
     at, floor, budget = place.at, place.floor_offset, place.budget
@@ -276,8 +276,8 @@ def beginning(data: U8Array, *, floor_offset: int = 0) -> FramePosition:
 def first_frame(data: U8Array, start: int, *, floor_offset: int = 0) -> FramePosition:
     """Where the first batch (or damage) begins at or after `start`.
 
-    The same for every reader of the segment, so that readers of neighbouring slices miss nothing and share nothing. All
-    bytes before it are summed: a damaged header may point into the value of a record, which can hold anything.
+    The same for every reader of the segment, so that readers of adjacent slices neither miss nor share a batch. All
+    bytes before it are checksummed: a damaged header may point into a record's value, which can contain anything.
     """
     place = beginning(data, floor_offset=floor_offset)
     at, floor, budget = place.at, place.floor_offset, place.budget

@@ -1,7 +1,7 @@
-"""What the headers of many batches say, in columns: the reader of batch headers for whole segments.
+"""Reads the batch headers of whole segments into columns.
 
-`framing` finds where batches begin and end; this reads them where they lie, without an object for each. `batch` reads
-one header of them all as a `Batch`. Fields follow Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0, v1).
+`framing` finds where batches begin and end; this reads the headers in place, without an object for each. `batch` reads
+a single header as a `Batch`. Fields follow Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0, v1).
 """
 
 from collections.abc import Iterator
@@ -30,9 +30,9 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class BatchHeaders:
-    """The headers of some batches of a segment, one row a batch, in the order of the log.
+    """Batch headers of a segment, one row per batch, in log order.
 
-    Batches with a wrong CRC are included: a coordinator reads them. Damage is not.
+    Batches with a wrong CRC are included, because a coordinator reads them. Damage is not.
     """
 
     data: U8Array
@@ -52,7 +52,7 @@ class BatchHeaders:
 
     @property
     def base_offset(self) -> Int64s:
-        """The offset of an entry of format v0 or v1: that of its last record."""
+        """For an entry of format v0 or v1, the offset of its last record."""
         return _read(self.data, self.position, ">i8")
 
     @property
@@ -81,7 +81,7 @@ class BatchHeaders:
 
     @property
     def record_count(self) -> Int64s:
-        """-1 for a compressed entry of format v0 or v1: its header does not say."""
+        """-1 for a compressed entry of format v0 or v1, whose header does not have it."""
         return self._modern(COUNT_AT, ">i4", legacy=np.where(self.codec == NONE, 1, -1))
 
     def _modern(self, at: int, dtype: str, *, legacy: int | Int64s) -> Int64s:
@@ -100,7 +100,7 @@ def is_batch(rows: FrameRows) -> npt.NDArray[np.bool_]:
 
 
 def batch_headers(data: U8Array, rows: FrameRows) -> BatchHeaders:
-    """The headers of those of the `rows` of `framing.scan` that are batches."""
+    """The headers of the batches among the `rows` of `framing.scan`."""
     return BatchHeaders(data, rows[is_batch(rows)])
 
 
@@ -113,6 +113,6 @@ def headers_of(
 
 
 def _read(data: U8Array, at: Int64s, dtype: str) -> Int64s:
-    """The big-endian number at each of some positions."""
+    """The big-endian number at each position."""
     raw = data[at[:, None] + np.arange(np.dtype(dtype).itemsize)]
     return np.ascontiguousarray(raw).view(dtype).reshape(-1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Message formats v0 and v1, in which brokers before 0.11 wrote the topic: read and write.
+"""Reads and writes message formats v0 and v1, in which brokers before 0.11 wrote the topic.
 
 An entry is a single message or a compressed wrapper whose value is a message set. Follows Kafka's LegacyRecord
 and AbstractLegacyRecordBatch (KIP-31 relative offsets, KIP-32 timestamps): inner offsets of v0 are absolute, those of
@@ -21,7 +21,8 @@ _SMALLEST_MESSAGE_BYTES = (14, 22)  # per magic, after offset and size
 
 
 def batch_of_entry(data: memoryview, *, position: int, crc_ok: bool) -> Batch:
-    """The whole entry `data` as a batch: one record, or -1 for a wrapper, whose count its header does not say."""
+    """The whole entry `data` as a batch with a record count of 1, or -1 for a wrapper, whose header does not have the
+    count."""
     offset, _, _, magic, attributes = _ENTRY.unpack_from(data)
     (timestamp_ms,) = struct.unpack_from(">q", data, _ENTRY.size) if magic == 1 else (NO_TIMESTAMP_MS,)
     return Batch(
@@ -81,7 +82,7 @@ def _key_and_value(message: memoryview, magic: int) -> tuple[bytes | None, bytes
 
 
 def _inner_messages(inner: memoryview) -> Iterator[memoryview]:
-    """The messages of an inflated message set; raises LogError at the first that has no believable size."""
+    """The messages of an inflated message set; raises LogError at the first one with an implausible size."""
     at = 0
     while at < len(inner):
         if at + _ENTRY.size > len(inner):
@@ -95,13 +96,13 @@ def _inner_messages(inner: memoryview) -> Iterator[memoryview]:
 
 
 def _inner_base_offset(batch: Batch, inner: memoryview) -> int:
-    """What to add to the inner offsets of a wrapper."""
+    """The base to add to the inner offsets of a wrapper."""
     last_inner: int | None = None
     try:
         for message in _inner_messages(inner):
             (last_inner,) = struct.unpack_from(">q", message)
     except LogError:
-        pass  # reported when the messages are read; the offsets before it are the best there are
+        pass  # reported when the messages are read; the last offset before it is used
     if last_inner is None:
         raise LogError("malformed_record", "a compressed wrapper with no message inside")
     if batch.magic == 0 or batch.base_offset == 0:  # as a producer sent it, never renumbered by a broker

@@ -1,4 +1,4 @@
-"""Segments as a broker leaves them on disk or in a backup, and how they are cut into fold tasks.
+"""Segments on a broker's disk or in a backup, and their division into fold tasks.
 
 Names, sizes and raw bytes: nothing is decoded here. Names follow Kafka's LogFileUtils: files with a
 transient suffix (.deleted, .cleaned, .swap) and folders on their way out or in (-delete, -future, -stray) do not belong
@@ -24,23 +24,24 @@ from sexton.log.framing import KIND, SIZE, TORN, frames
 from sexton.topics import OFFSETS_TOPIC
 
 WHOLE_LOG = 1 << 62
-"""Bytes of a task that has all of any log partition."""
+"""Bytes of a task that contains any log partition as a whole."""
 _LOG_FOLDER = re.compile(rf"{OFFSETS_TOPIC}-(\d{{1,9}})")
 _SEGMENT_FILE = re.compile(r"(\d{20})\.log")
 _MAX_LOG_OFFSET = 1 << 62
-"""A real log_offset never comes near (framing); beyond 1 << 63 Kafka itself cannot read the name of a file."""
+"""Above any real log_offset (framing); beyond 1 << 63 Kafka itself cannot read a file's name."""
 _READ_BYTES = 8 * 1024 * 1024
 _MAX_FOLDERS, _DUMP_HEAD_BYTES = 10_000, 4096
-"""How far the search for the folder that was meant goes."""
+"""Limits of the search for the folder that the user probably meant."""
 _WANTED = "a folder with __consumer_offsets-N folders, as in a broker's log.dirs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A segment file of a log partition; `path` is within a pyarrow filesystem, no log_offset below `base_offset`.
+    """A segment file of a log partition; `path` is within a pyarrow filesystem, and no log_offset is below
+    `base_offset`.
 
-    Only what begins in bytes [start_byte, end_byte) is read, by default everything. `manifest_path` is set for an
-    archived segment.
+    Only batches and damage that begin in bytes [start_byte, end_byte) are read, by default all. `manifest_path` is set
+    for an archived segment.
     """
 
     log_partition: int
@@ -59,10 +60,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSlice:
-    """Part of a segment: what begins in bytes [start_byte, end_byte), be it a batch or damage.
+    """A slice of a segment: batches and damage that begin in bytes [start_byte, end_byte).
 
     The borders are arbitrary; `framing.first_frame` finds the first batch. `size_bytes` is that of the whole file.
-    `taken_at_ms` is when its bytes were copied, where files were copied at different instants.
+    `taken_at_ms` is when its bytes were copied, if files were copied at different instants.
     """
 
     path: str
@@ -76,7 +77,7 @@ class SegmentSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldTask:
-    """Neighbouring slices of one log partition that one task folds; `index` counts in log order from 0."""
+    """Adjacent slices of one log partition that one task folds; `index` counts in log order from 0."""
 
     log_partition: int
     index: int
@@ -147,7 +148,7 @@ def _near(fs: pafs.FileSystem, root: str, topic: str) -> list[str]:
 
 
 def _file_of(fs: pafs.FileSystem, path: str, topic: str) -> tuple[str, str | None]:
-    """What a file is that was given for a log directory, and which folder would do."""
+    """The type of a file that was given instead of a log directory, and the folder that would work."""
     of_partition = re.compile(rf"(?:^|/){re.escape(topic)}-\d{{1,9}}(?=/|$)")
     if (within := of_partition.search(path)) is not None:
         return "a file of a log partition", f"give the folder {path[: within.start()] or '.'}"
@@ -178,7 +179,7 @@ def segments_of(fs: pafs.FileSystem, folder: str, log_partition: int) -> list[Se
 
 
 def odd_files(fs: pafs.FileSystem, root: str) -> list[str]:
-    """Paths of files named as segments that begin at a log_offset that there cannot be: no part of a log."""
+    """Paths of files named like segments with an impossible base offset; they are not part of a log."""
     return sorted(
         file.path
         for entry in fs.get_file_info(pafs.FileSelector(root))
@@ -191,9 +192,10 @@ def odd_files(fs: pafs.FileSystem, root: str) -> list[str]:
 def plan_fold_tasks(
     segments: Sequence[Segment], *, target_bytes: int = WHOLE_LOG, first_index: int = 0
 ) -> list[FoldTask]:
-    """Cut one log partition's segments into tasks of about `target_bytes`, in log order, counted from `first_index`.
+    """Divide one log partition's segments into tasks of about `target_bytes`, in log order, numbered from
+    `first_index`.
 
-    Large segments are split evenly, small neighbours are joined. An empty log is one task without bytes, so that it
+    Large segments are split evenly, small adjacent ones are joined. An empty log is one task without bytes, so that it
     still has a fold. `segments` are those of one log partition, by base offset.
     """
     if target_bytes < 1:
@@ -267,10 +269,10 @@ def _property(fs: pafs.FileSystem, path: str, *, name: str, separator: str) -> s
 
 
 def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int, *, is_archived: bool = False) -> npt.NDArray[np.uint8]:
-    """The first `size_bytes` of a file; UsageError when there are fewer.
+    """The first `size_bytes` of a file; UsageError when the file is shorter.
 
-    A local file of an archive is mapped: nobody changes it. Any other file is read, because its broker may truncate or
-    delete it meanwhile, and reading a map beyond the end of its file ends the process (SIGBUS).
+    A local file of an archive is memory-mapped, because it never changes. Any other file is read, because its broker
+    may truncate or delete it meanwhile, and reading a map beyond the end of its file ends the process (SIGBUS).
     """
     if size_bytes == 0:
         return np.zeros(0, np.uint8)
@@ -293,8 +295,8 @@ def file_bytes(fs: pafs.FileSystem, path: str, size_bytes: int, *, is_archived: 
 
 
 def zero_tail(fs: pafs.FileSystem, segment: Segment) -> int:
-    """How many zeros follow the last batch of a segment; 0 without a batch, where other
-    bytes do, and where they are too few for a broker to notice."""
+    """Number of zeros after the last batch of a segment; 0 without a batch, if other bytes follow, and if they are too
+    few for a broker to notice."""
     if segment.size_bytes < BATCH_HEAD_BYTES:
         return 0
     with fs.open_input_file(segment.path) as file:
@@ -315,7 +317,7 @@ _WHILE_READ = "read a copy of the disk, or while its broker is stopped"
 
 
 def _read_into(file: pa.NativeFile, data: npt.NDArray[np.uint8]) -> int:
-    """How many bytes were read, slice by slice: until the array is full, or the file ends."""
+    """Read slice by slice until the array is full or the file ends; returns the number of bytes."""
     at = 0
     while at < len(data) and (count := file.readinto(data[at : at + _READ_BYTES])):
         at += count

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 
 class BadVarint(ValueError):
-    """A varint that is cut off or longer than its type allows."""
+    """A varint that is truncated or longer than its type allows."""
 
 
 def read_varint(data: memoryview, pos: int, end: int) -> tuple[int, int]:
@@ -36,7 +36,7 @@ def _read(data: memoryview, pos: int, end: int, *, bits: int) -> tuple[int, int]
 
 @lru_cache(maxsize=1 << 15)
 def write_varint(value: int) -> bytes:
-    """Encode a signed integer of up to 64 bits. Sizes and deltas come again and again."""
+    """Encode a signed integer of up to 64 bits. Cached, because sizes and deltas repeat."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:

@@ -1,4 +1,4 @@
-"""How much memory zstd frames ask a decoder to hold besides its output (RFC 8878, sections 3.1.1 and 3.1.2)."""
+"""The memory that zstd frames require of a decoder besides its output (RFC 8878, sections 3.1.1 and 3.1.2)."""
 
 _FRAME_MAGIC = 0xFD2FB528
 _SKIPPABLE_MAGIC = 0x184D2A50
@@ -8,7 +8,8 @@ _RLE_BLOCK = 1
 
 
 def largest_window_bytes(data: bytes | memoryview) -> int:
-    """The largest window that any frame of `data` claims; stops at what is no frame, which the decoder reports."""
+    """The largest window that any frame of `data` claims; stops at bytes that are not a frame, which the decoder
+    reports."""
     largest = at = 0
     while at + 5 <= len(data):
         magic = _little(data, at, 4)

@@ -1,8 +1,8 @@
-"""The record types of `__consumer_offsets`, each declared once, and what decodes and encodes them.
+"""The record types of `__consumer_offsets`, each declared once, with their decoders and encoders.
 
-Here are layouts alone: offsets.py (types 0 and 1), classic.py (2), consumer.py (3 to 8 and 16, KIP-848), share.py (9 to
-15, KIP-932), streams.py (17 to 23, KIP-1071), with the language of declarations in schema.py and Kafka's primitives in
-wire.py. What a record means is in sexton.coordinator; where its bytes lie is in sexton.log.
+This package has layouts only: offsets.py (types 0 and 1), classic.py (2), consumer.py (3 to 8 and 16, KIP-848),
+share.py (9 to 15, KIP-932), streams.py (17 to 23, KIP-1071), with the language of declarations in schema.py and Kafka's
+primitives in wire.py. The meaning of records is in sexton.coordinator; batches are in sexton.log.
 """
 
 from sexton.records.classic import GroupMetadataKey, GroupMetadataMember, GroupMetadataValue

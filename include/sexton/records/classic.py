@@ -56,7 +56,7 @@ GROUP_METADATA = RecordType(
 
 @record
 class _Subscription:
-    """Version 0 of ConsumerProtocolSubscription, which begins every later version: coordinators read no more of any."""
+    """Version 0 of ConsumerProtocolSubscription, the prefix of every later version: coordinators read no further."""
 
     topics: tuple[str, ...] = wire_field(Array(Text()))
     user_data: bytes | None = wire_field(Blob(nullable=True))
@@ -68,7 +68,7 @@ _SUBSCRIPTION = Schema(_Subscription)
 def read_subscription(data: bytes) -> list[str] | None:
     """Read the topics of a member's `subscription`, whatever version it claims; see registry.decode_subscription.
 
-    None where the bytes end inside a number. Raises wire.Unreadable for what is malformed in any other way.
+    None where the bytes end inside a number. Raises wire.Unreadable for other malformed bytes.
     """
     try:
         _, pos = wire.read_i16(data, 0)

@@ -1,8 +1,8 @@
-"""The records of `__cluster_metadata` that say what a cluster consists of: topics, settings, features, brokers.
+"""The records of `__cluster_metadata` that describe a cluster: topics, settings, features, brokers.
 
 A value is a frame version, a type and a version as unsigned varints, and the message (MetadataRecordSerde,
-metadata/src/main/resources/common/metadata). All messages are flexible. Other types are UNREAD: what they hold
-concerns no topic, setting, feature or broker's release.
+metadata/src/main/resources/common/metadata). All messages are flexible. Other types are UNREAD: they concern no topic,
+setting, feature or broker's release.
 """
 
 from typing import Any, Final
@@ -62,7 +62,7 @@ class UnregisterBroker:
 
 @record
 class Topic:
-    """A topic that was made."""
+    """A topic that was created."""
 
     name: str = wire_field(Text())
     topic_id: UUID = wire_field(ID)
@@ -70,7 +70,7 @@ class Topic:
 
 @record
 class Partition:
-    """A partition that was made."""
+    """A partition that was created."""
 
     partition_id: int = wire_field(INT32)
     topic_id: UUID = wire_field(ID)
@@ -91,7 +91,7 @@ class Partition:
 
 @record
 class Config:
-    """A setting of a topic, a broker or (of an empty name) all brokers; None takes it away."""
+    """A setting of a topic, a broker or (with an empty name) all brokers; None removes it."""
 
     resource_type: int = wire_field(INT8)
     resource_name: str = wire_field(Text())
@@ -108,7 +108,7 @@ class RemoveTopic:
 
 @record
 class FeatureLevel:
-    """The level of a feature; 0 takes it away."""
+    """The level of a feature; 0 removes it."""
 
     name: str = wire_field(Text())
     feature_level: int = wire_field(INT16)
@@ -116,19 +116,19 @@ class FeatureLevel:
 
 @record
 class BeginTransaction:
-    """What follows counts when its EndTransaction comes."""
+    """The following records count once EndTransaction comes."""
 
     name: str | None = wire_field(Text(nullable=True), tag=0, default=None)
 
 
 @record
 class EndTransaction:
-    """What came since BeginTransaction counts."""
+    """The records since BeginTransaction count."""
 
 
 @record
 class AbortTransaction:
-    """What came since BeginTransaction does not count."""
+    """The records since BeginTransaction do not count."""
 
     reason: str | None = wire_field(Text(nullable=True), tag=0, default=None)
 
@@ -140,12 +140,13 @@ _TYPES: dict[int, tuple[type[Any], int]] = {
     9: (RemoveTopic, 0), 12: (FeatureLevel, 0),
     23: (BeginTransaction, 0), 24: (EndTransaction, 0), 25: (AbortTransaction, 0),
 }  # fmt: skip
-"""The class of a type, and the newest version of it that is known."""
+"""The class of each type, and its newest known version."""
 _SCHEMAS = {number: Schema(cls, flexible_since=0) for number, (cls, _) in _TYPES.items()}
 
 
 def decode_metadata(value: bytes) -> MetadataRecord | None:
-    """The record, or UNREAD; LogError (malformed_value) for what Kafka would not read, or a version of tomorrow."""
+    """The record, or UNREAD; LogError (malformed_value) for bytes that Kafka would not read, or an unknown newer
+    version."""
     try:
         frame, pos = wire.read_uvarint(value, 0)
         number, pos = wire.read_uvarint(value, pos)

@@ -1,10 +1,11 @@
 """Types 3 to 8 and 16: a consumer group of KIP-848, one record for each part of its state.
 
 Follows ConsumerGroup*{Key,Value}.json. All values have version 0 alone and grow by tagged fields. Keys and values that
-share groups and streams groups have in common with consumer groups are here, too.
+share groups and streams groups share with consumer groups are here, too.
 
 Where Kafka's JSON says `"default": null` of a tagged field, without quotes, its generator takes an empty list or struct
-for the default, and brokers do write null: their type 5 ends in 01 00 01 00, a tag that holds null. So it is here.
+for the default, and brokers do write null: their type 5 ends in 01 00 01 00, a tag with null. This module does the
+same.
 """
 
 from uuid import UUID
@@ -81,7 +82,7 @@ class SupportedProtocol:
 
 @record
 class ClassicMemberMetadata:
-    """What a member that speaks the classic protocol has besides."""
+    """Additional fields of a member that uses the classic protocol."""
 
     session_timeout_ms: int = wire_field(INT32)
     supported_protocols: tuple[SupportedProtocol, ...] = wire_field(Array(Struct(SupportedProtocol)))
@@ -144,7 +145,7 @@ class EpochedTopicPartitions:
 
 @record
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """Type 8: what a member has."""
+    """Type 8: the current assignment of a member."""
 
     member_epoch: int = wire_field(INT32)
     previous_member_epoch: int = wire_field(INT32)

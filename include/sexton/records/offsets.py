@@ -22,7 +22,7 @@ class OffsetCommitKey:
 
 @record
 class OffsetCommitValue:
-    """A committed offset as it is on the wire: what is not known is -1, or the zero UUID."""
+    """A committed offset as on the wire: unknown fields are -1, or the zero UUID."""
 
     committed_offset: int = wire_field(INT64, renamed_from="offset")
     leader_epoch: int = wire_field(INT32, since=3, default=-1)  # KIP-320, Kafka 2.1

@@ -1,4 +1,4 @@
-"""What is known of one record type of `__consumer_offsets`: its number, its layouts, and which brokers read it."""
+"""Properties of one record type of `__consumer_offsets`: its number, its layouts, and the brokers that read it."""
 
 from dataclasses import dataclass
 
@@ -21,9 +21,9 @@ class Releases:
 class RecordType:
     """One record type.
 
-    `name` is Kafka's, `versions` the versions of the value that are accepted. `read_by` are the releases whose default
-    coordinators decode it, None where no release does; to any other it is an unknown record type, which is skipped (4.0
-    on) or ends the load (before).
+    `name` is Kafka's, `versions` are the accepted versions of the value. `read_by` are the releases whose default
+    coordinators decode it, None where no release does; for any other release it is an unknown record type, which is
+    skipped (4.0 on) or ends the load (before).
     """
 
     number: int

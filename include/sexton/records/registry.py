@@ -1,8 +1,8 @@
 """All record types by number, and the four functions that decode and encode them.
 
 Follows CoordinatorRecordSerde and GroupCoordinatorRecordSerde: a key is an INT16 type and the key message, a value an
-INT16 version and the value message of that version. What a coordinator does with a
-record that cannot be read is decided in coordinator/decoding.py.
+INT16 version and the value message of that version. coordinator/decoding.py decides how a coordinator handles an
+unreadable record.
 """
 
 import struct
@@ -76,10 +76,10 @@ def decode_key(key: bytes, *, release: Release | None = None) -> tuple[int, Key]
 def decode_value(record_type: int, value: bytes, *, release: Release | None = None) -> tuple[int, Value]:
     """Decode the value of a record of `record_type` to its version and its fields.
 
-    With a `release` in the layout that its coordinator knows, else in the newest: a field that came later has its
-    absent value, and its bytes are an unknown tag or no part of the message. Coordinators up to 4.0 accept under type 0
-    what is legal under type 1: decode it as type 1 to follow them. Raises UnknownRecordType, or MalformedRecord with
-    reason malformed_value, unknown_value_version or too_many_items.
+    With a `release` in the layout that its coordinator knows, else in the newest: a later field has its absent value,
+    and its bytes are an unknown tag or not part of the message. Coordinators up to 4.0 accept the values of type 1
+    under type 0: decode such a value as type 1 to follow them. Raises UnknownRecordType, or MalformedRecord with reason
+    malformed_value, unknown_value_version or too_many_items.
     """
     declared = _record_type(record_type)
     try:

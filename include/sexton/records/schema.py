@@ -5,10 +5,10 @@ field that was not written, has its default. Wire values stay as they are (-1, "
 fields to values without a new version, most of them tagged. Given a release, a record is read and written as that
 release's coordinator does: the tag of a later field is unknown to it.
 
-Follows Kafka's MessageDataGenerator: unknown tags are skipped by their size; the size of a known tag is not looked
-at, because Kafka does not look either; a tag that comes twice counts once, the last; bytes after the message are
-ignored. Encoding leaves out a tagged field that equals its default, and drops a field that the version cannot hold, as
-Kafka does with fields marked ignorable, which all of those here are.
+Follows Kafka's MessageDataGenerator: unknown tags are skipped by their size; the size of a known tag is ignored, as in
+Kafka; of a repeated tag the last one counts; bytes after the message are ignored. Encoding leaves out a tagged field
+that equals its default, and drops a field that the version cannot hold, as Kafka does with fields marked ignorable,
+which includes all such fields here.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ ID = Fixed("uuid", wire.read_uuid, wire.write_uuid)
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string; None where it may be null and is."""
+    """A string; None where it is null, if it may be."""
 
     nullable: bool = False
 
@@ -88,11 +88,11 @@ Kind = Fixed | Text | Blob | Array | Struct
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a layout: our `name`, how it looks on the wire, and in which versions it is there.
+    """One field of a layout: our `name`, its wire format, and the versions that have it.
 
     `since` is the first version that has it, `only` the single one. With a `tag` it is a tagged field (KIP-482).
-    `new_in` is the first Kafka release that has it, (major, minor), of a field that came without a new version.
-    `absent` is its value where it is not on the wire.
+    `new_in` is the first Kafka release, (major, minor), with a field that was added without a new version. `absent` is
+    its value where it is not on the wire.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Field:
         return self.renamed_from or head + "".join(map(str.capitalize, rest))
 
     def is_in(self, version: int, release: Release | None = None) -> bool:
-        """Whether records of `version` have this field, as `release` knows them; None is the newest."""
+        """Whether records of `version` have this field in `release`; None is the newest."""
         if release is not None and self.new_in is not None and release[:2] < self.new_in:
             return False
         return version >= self.since if self.only is None else version == self.only
@@ -157,7 +157,7 @@ def fields_of(cls: type[object]) -> tuple[Field, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """What decides how a field lies on the wire."""
+    """Parameters of a field's wire format."""
 
     version: int
     is_flexible: bool

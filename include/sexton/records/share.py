@@ -40,7 +40,7 @@ class ShareGroupMetadataValue:
 
 @record
 class ShareGroupCurrentMemberAssignmentValue:
-    """Type 14: what a member has."""
+    """Type 14: the current assignment of a member."""
 
     member_epoch: int = wire_field(INT32)
     previous_member_epoch: int = wire_field(INT32)

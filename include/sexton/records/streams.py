@@ -96,7 +96,7 @@ _EPOCHED_TASKS = Array(Struct(EpochedTasks))
 
 @record
 class StreamsGroupCurrentMemberAssignmentValue:
-    """Type 22: the tasks that a member has, and those that it has yet to give up."""
+    """Type 22: the tasks of a member, and the tasks that it has yet to revoke."""
 
     member_epoch: int = wire_field(INT32)
     previous_member_epoch: int = wire_field(INT32)
@@ -121,7 +121,7 @@ class InternalTopic:
 
 @record
 class CopartitionGroup:
-    """Topics of a subtopology that have to have as many partitions; indices into its lists of topics."""
+    """Topics of a subtopology that must have the same number of partitions; indices into its lists of topics."""
 
     source_topics: tuple[int, ...] = wire_field(Array(INT16))
     source_topic_regex: tuple[int, ...] = wire_field(Array(INT16))

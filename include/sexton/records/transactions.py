@@ -1,7 +1,7 @@
 """The records of `__transaction_state`: a transactional id, and the state of its transaction. A null value removes it.
 
-Follows TransactionLogKey.json and TransactionLogValue.json of Kafka's transaction-coordinator module. What a
-coordinator does with a record that it cannot read is in transactions/states.py.
+Follows TransactionLogKey.json and TransactionLogValue.json of Kafka's transaction-coordinator module.
+transactions/states.py has a coordinator's handling of unreadable records.
 """
 
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ class TransactionPartitions:
 
 @record
 class TransactionLogValue:
-    """The state as it is on the wire: what is not known is -1; `partitions` is None where the state is Empty.
+    """The state as on the wire: unknown fields are -1; `partitions` is None where the state is Empty.
 
-    Version 1 is written under transaction.version 1 and 2; a version 0 keeps none of the tagged fields.
+    Version 1 is written under transaction.version 1 and 2; version 0 has none of the tagged fields.
     """
 
     producer_id: int = wire_field(INT64)
@@ -60,15 +60,15 @@ class UnknownVersion:
 
 
 def decode_transaction_key(key: bytes) -> TransactionLogKey | UnknownVersion:
-    """The key of a record; MalformedRecord (malformed_key) for bytes that hold none."""
+    """The key of a record; MalformedRecord (malformed_key) for bytes that are not a key."""
     found = _decode(key, KEY, KEY_VERSIONS, "key")
     assert isinstance(found, TransactionLogKey | UnknownVersion)
     return found
 
 
 def decode_transaction_value(value: bytes, *, newest: int = VALUE_VERSIONS[-1]) -> TransactionLogValue | UnknownVersion:
-    """The value of a record, to a coordinator that knows versions up to `newest`; MalformedRecord (malformed_value,
-    too_many_items) for bytes that hold none."""
+    """The value of a record, for a coordinator that knows versions up to `newest`; MalformedRecord (malformed_value,
+    too_many_items) for bytes that are not such a value."""
     found = _decode(value, VALUE, range(newest + 1), "value")
     assert isinstance(found, TransactionLogValue | UnknownVersion)
     return found

@@ -1,8 +1,8 @@
 """Kafka's primitive encodings: readers `(buf, pos) -> (value, next pos)` and writers `(value, out)`.
 
 Follows ByteBufferAccessor, ByteUtils and the readers that Kafka's MessageDataGenerator generates (KIP-482 for the
-compact ones), down to which lengths they refuse and how a varint wraps. A length is held against what is left before
-anything is allocated for it. How the pieces make a record is in schema.py.
+compact ones), down to which lengths they refuse and how a varint wraps. A length is compared with the remaining bytes
+before anything is allocated for it. schema.py combines these encodings to records.
 """
 
 import struct
@@ -20,18 +20,18 @@ MAX_STRING_BYTES = 0x7FFF
 
 
 MAX_ITEMS = 1_000_000
-"""Items of arrays that are decoded of one record, all its arrays together: a compressed batch of a few kilobytes may
-hold tens of millions of items of a byte or three, and each becomes an object of a hundred bytes and more."""
+"""Limit of decoded array items per record, all its arrays together: a compressed batch of a few kilobytes may contain
+tens of millions of items of one to three bytes, and each becomes an object of a hundred bytes or more."""
 
 
 class Measured(bytes):
-    """The bytes of a record that is large enough to hold more than MAX_ITEMS."""
+    """The bytes of a record that is large enough to contain more than MAX_ITEMS."""
 
     items = 0
 
 
 def measured(buf: bytes) -> bytes:
-    """`buf` for readers: their items are counted where they could be too many. No item is shorter than a byte."""
+    """`buf` for readers: its items are counted if they could be too many. No item is shorter than a byte."""
     return Measured(buf) if len(buf) > MAX_ITEMS else buf
 
 
@@ -40,7 +40,7 @@ class TooManyItems(Exception):
 
 
 class Unreadable(Exception):
-    """Bytes that do not hold what the schema says; the text says what was expected, where, and what was there.
+    """Bytes that do not match the schema; the text has the expected value, the position and the actual value.
 
     Private to this package: decode_key, decode_value and decode_subscription turn it into a MalformedRecord.
     """
@@ -98,7 +98,7 @@ def read_uvarint(buf: bytes, pos: int) -> tuple[int, int]:
 
 
 def write_uvarint(value: int, out: bytearray) -> None:
-    """Encode a number from 0 to 2**32 - 1 in as few bytes as it takes."""
+    """Encode a number from 0 to 2**32 - 1 in as few bytes as possible."""
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -106,7 +106,7 @@ def write_uvarint(value: int, out: bytearray) -> None:
 
 
 def read_compact_length(buf: bytes, pos: int) -> tuple[int, int]:
-    """Decode a KIP-482 length, stored as one more than it is; negative means null."""
+    """Decode a KIP-482 length, which is stored plus one; negative means null."""
     stored, pos = read_uvarint(buf, pos)
     return _as_java_int(stored - 1), pos
 

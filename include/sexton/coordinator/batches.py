@@ -41,7 +41,7 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
-    """Where the log puts a batch."""
+    """The end of the log, where the batch is appended."""
 
     log_offset: int = 0
     leader_epoch: int = 0
@@ -70,10 +70,10 @@ def encode_append(
     base_sequence: int,
     producer: Producer = NOBODY,
 ) -> bytes:
-    """The bytes that the log would hold at `end` after the append of `records`, (key, value) each, in this order.
+    """The bytes of the log from `end` on after the append of `records`, (key, value) each, in this order.
 
-    A batch of format 2; up to 0.10 a message set, where each record is a message unless it is compressed.
-    The bytes of a codec are this machine's, not those of Kafka's own library: what they inflate to is equal.
+    A batch of format 2; up to 0.10 a message set, where each record is a message unless it is compressed. Compressed
+    bytes are those of this machine's libraries, not of Kafka's own: they inflate to the same content.
     """
     magic = topic.magic(profile)
     if magic < BATCH_FORMAT:
@@ -94,7 +94,7 @@ def encode_append(
 
 
 def largest_entry_bytes(data: bytes) -> int:
-    """The size of the largest batch, or of the largest message of a message set: what max.message.bytes limits."""
+    """The size of the largest batch, or of the largest message of a message set, which max.message.bytes limits."""
     largest = at = 0
     while at < len(data):
         (size,) = _ENTRY_SIZE.unpack_from(data, at + _BASE_OFFSET_BYTES)

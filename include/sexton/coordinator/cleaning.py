@@ -1,8 +1,9 @@
-"""What Kafka's log cleaner leaves of a log partition: which records go, by their log offsets, which never change.
+"""The records that Kafka's log cleaner removes from a log partition, by log_offset.
 
-Below the active segment and the first open transaction, records of aborted transactions go, and of each key all but the
-newest; a tombstone follows delete.retention.ms after the cleaning that met it, in a later one. Follows Cleaner and
-CleanedTransactionMetadata. Markers are kept here: one without records of its transaction changes nothing.
+Below the active segment and the first open transaction it removes records of aborted transactions, and all but the
+newest record of each key. A later cleaning removes a tombstone, delete.retention.ms after the cleaning that first met
+it. Follows Cleaner and CleanedTransactionMetadata. Markers are kept here: one without records of its transaction
+changes nothing.
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ _ABORT = bytes(4)
 
 @dataclass(slots=True)
 class CleanableLog:
-    """The records of a log partition, in order; `first_open` is where the first open transaction begins, if one is."""
+    """The records of a log partition, in order; `first_open` is the start of the first open transaction, if any."""
 
     records: list[Record] = field(default_factory=list)
     aborted: set[int] = field(default_factory=set)
@@ -25,10 +26,10 @@ class CleanableLog:
     end: int = 0
 
     def gone(self, below: int, *, without_tombstones: int) -> frozenset[int]:
-        """The log offsets of what goes when the log is cleaned below a log offset.
+        """The log offsets of records that are removed when the log is cleaned below a log offset.
 
-        Tombstones go below `without_tombstones`: 0 right after a cleaning, as far as the next ones, each once
-        delete.retention.ms has passed, have come.
+        Tombstones below `without_tombstones` are removed: 0 right after a cleaning; the position of the next cleanings
+        once delete.retention.ms has passed.
         """
         below = below if self.first_open is None else min(below, self.first_open)
         newest = {one.key: one.log_offset for one in self.records if self._is_kept(one, below)}
@@ -44,7 +45,7 @@ class CleanableLog:
         )
 
     def _is_kept(self, record: Record, below: int) -> bool:
-        """Whether a cleaning keeps the record where no newer one has its key; records without a key go."""
+        """Whether a cleaning keeps the record: no newer record has its key; records without a key are removed."""
         return record.log_offset < below and record.key is not None and record.log_offset not in self.aborted
 
 

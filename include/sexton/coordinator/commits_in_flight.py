@@ -3,15 +3,15 @@
 Up to 3.9 (GroupMetadata: prepareOffsetCommit, onOffsetCommitAppend, failPendingOffsetWrite) a value is stored when the
 append has succeeded; until then a stable fetch of its partition is answered UNSTABLE_OFFSET_COMMIT. In 4.x
 (CoordinatorRuntime with SnapshottableCoordinator) a value is stored at once, ordinary fetches read the state at the
-high watermark, a stable fetch waits until all that was written before it is replicated, and a failed append takes
-everything back that came after the high watermark.
+high watermark, a stable fetch waits until all earlier writes are replicated, and a failed append reverts everything
+after the high watermark.
 
 A commit in a transaction is unstable from its request on, until its append fails or the marker of its producer comes
 (prepareTxnOffsetCommit, onTxnOffsetCommitAppend, failPendingTxnOffsetCommit, completePendingTxnOffsetCommit; 4.x:
 OffsetMetadataManager.replayEndTransactionMarker).
 
-Both classes answer the same questions: what a fetch returns (`fetchable`), whether a stable fetch finds a partition
-unstable, and whether it waits.
+Both classes have the same queries: the result of a fetch (`fetchable`), whether a partition is unstable for a stable
+fetch, and whether that fetch waits.
 """
 
 import itertools
@@ -28,12 +28,12 @@ NOT_APPENDED = -1
 
 
 class Outcome(StrEnum):
-    """What became of commits."""
+    """The outcome of commits."""
 
     WAITING = "waiting"
     """The log has not answered yet."""
     APPENDED = "appended"
-    """They are in the log, on all replicas that count."""
+    """They are in the log, on all required replicas."""
     FAILED = "failed"
     COMMITTED = "committed"
     """They are in the log, and so is the marker COMMIT of their transaction."""
@@ -42,22 +42,23 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class ScalaCommits:
-    """The offsets of a group in the Scala coordinators. `log_offset` of what is not appended yet means nothing."""
+    """The offsets of a group in the Scala coordinators. The `log_offset` of a commit that is not appended yet has no
+    meaning."""
 
     offsets: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     pending: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
-    """pendingOffsetCommits: by partition the newest commit that the log has not answered."""
+    """pendingOffsetCommits: by partition the newest commit without an answer of the log."""
     transactional: Held = field(default_factory=dict)
-    """pendingTransactionalOffsetCommits: what open transactions hold, by producer; NOT_APPENDED before the append."""
+    """pendingTransactionalOffsetCommits: offsets of open transactions, by producer; NOT_APPENDED before the append."""
     is_dead: bool = False
-    """Whether the group was removed while its commits were on their way: then the log's answer changes nothing."""
+    """Whether the group was removed while its commits were in flight: then the log's answer changes nothing."""
 
     def prepare_offset_commit(self, offsets: Mapping[TopicPartition, StoredOffset]) -> None:
         """Commits go to the log."""
         self.pending.update(offsets)
 
     def on_offset_commit_append(self, key: TopicPartition, offset: StoredOffset, *, log_offset: int) -> None:
-        """The log has appended `offset`: it is stored unless a later one is, and waits no longer if it is the newest.
+        """The log has appended `offset`: it is stored unless a later one is, and no longer pending if it is the newest.
 
         A commit whose partition was removed meanwhile (a deleted topic) is dropped.
         """
@@ -78,13 +79,14 @@ class ScalaCommits:
     def on_txn_offset_commit_append(
         self, producer_id: int, key: TopicPartition, offset: StoredOffset, *, log_offset: int
     ) -> None:
-        """The log has appended `offset`; if the producer has committed another since, that one still waits."""
+        """The log has appended `offset`; if the producer has committed another since, that commit is still pending."""
         held = self.transactional.get(producer_id, {})
         if not self.is_dead and held.get(key) == replace(offset, log_offset=NOT_APPENDED):
             held[key] = replace(offset, log_offset=log_offset)
 
     def fail_pending_txn_offset_commit(self, producer_id: int, key: TopicPartition) -> None:
-        """The append failed: the producer holds nothing of the partition, whatever it committed before or since."""
+        """The append failed: the producer has no pending offset of the partition, including earlier and later
+        commits."""
         held = self.transactional.get(producer_id)
         if held is not None and not self.is_dead:
             held.pop(key, None)
@@ -92,7 +94,8 @@ class ScalaCommits:
                 del self.transactional[producer_id]
 
     def complete_pending_txn_offset_commit(self, producer_id: int, *, is_commit: bool) -> None:
-        """The marker is in the log. ValueError if one comes to COMMIT what is not appended: Kafka throws there too."""
+        """The marker is in the log. ValueError for a COMMIT of an offset that is not appended: Kafka throws there
+        too."""
         held = self.transactional.pop(producer_id, {})
         if is_commit:
             if any(offset.log_offset == NOT_APPENDED for offset in held.values()):
@@ -118,14 +121,14 @@ class ScalaCommits:
 
 @dataclass(slots=True)
 class JavaCommits:
-    """The offsets of a group in a 4.x coordinator; each in flight has the log_offset that its append was given."""
+    """The offsets of a group in a 4.x coordinator; each commit in flight has the log_offset of its append."""
 
     committed: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
-    """What the log has replicated: ordinary fetches answer this."""
+    """Replicated offsets, which ordinary fetches return."""
     in_flight: list[tuple[TopicPartition, StoredOffset, int | None]] = field(default_factory=list)
-    """What was appended since, in log order, with the producer of what is part of a transaction."""
+    """Later appends, in log order, with the producer of each transactional one."""
     transactional: Held = field(default_factory=dict)
-    """What open transactions hold, by producer, as far as it is replicated."""
+    """Replicated offsets of open transactions, by producer."""
 
     def append(
         self, key: TopicPartition, offset: StoredOffset, *, log_offset: int, producer_id: int | None = None
@@ -134,7 +137,8 @@ class JavaCommits:
         self.in_flight.append((key, replace(offset, log_offset=log_offset), producer_id))
 
     def replicate(self, high_watermark: int) -> None:
-        """The high watermark has moved (updateLastCommittedOffset): what is below it may be fetched, or is held."""
+        """The high watermark has advanced (updateLastCommittedOffset): offsets below it may be fetched, or are
+        pending."""
         for key, offset, producer_id in self.in_flight:
             if offset.log_offset < high_watermark:
                 goes_to = self.committed if producer_id is None else self.transactional.setdefault(producer_id, {})
@@ -142,11 +146,11 @@ class JavaCommits:
         self.in_flight = [entry for entry in self.in_flight if entry[1].log_offset >= high_watermark]
 
     def fail(self, log_offset: int) -> None:
-        """The write at `log_offset` failed (revertLastWrittenOffset): it and all after it are taken back."""
+        """The write at `log_offset` failed (revertLastWrittenOffset): it and all later writes are reverted."""
         self.in_flight = [entry for entry in self.in_flight if entry[1].log_offset < log_offset]
 
     def end_transaction(self, producer_id: int, *, is_commit: bool, log_offset: int) -> None:
-        """The marker at `log_offset` is replicated, and with it all that was written before."""
+        """The marker at `log_offset` is replicated, and with it all earlier writes."""
         self.replicate(log_offset)
         held = self.transactional.pop(producer_id, {})
         if is_commit:
@@ -157,13 +161,13 @@ class JavaCommits:
         return self.committed
 
     def is_unstable(self, key: TopicPartition) -> bool:
-        """hasPendingTransactionalOffsets, of all written: a stable fetch does not stop at the high watermark."""
+        """hasPendingTransactionalOffsets over all writes: a stable fetch is not limited to the high watermark."""
         is_flying = any(flying == key and producer_id is not None for flying, _, producer_id in self.in_flight)
         return is_flying or any(key in held for held in self.transactional.values())
 
     @property
     def waits(self) -> bool:
-        """Whether a stable fetch is kept back: a write operation is answered after all that was written before it."""
+        """Whether a stable fetch is delayed: a write operation is answered after all earlier writes."""
         return bool(self.in_flight)
 
 
@@ -177,11 +181,11 @@ def commits_after(
     producer_id: int | None = None,
     is_dead: bool = False,
 ) -> ScalaCommits | JavaCommits:
-    """A group with `offsets` to which `in_flight` was committed, in that order, once that has come to `outcome`.
+    """A group with `offsets` after the commits `in_flight`, in that order, have reached `outcome`.
 
-    With `producer_id` they are part of its transaction; COMMITTED and ABORTED are its markers. `is_dead`: the group was
-    removed meanwhile. That matters from 0.10.1 to 3.9: before, offsets belong to no group; in 4.x a removal is a write
-    of its own, behind the commits.
+    With `producer_id` they belong to its transaction; COMMITTED and ABORTED are its markers. `is_dead`: the group was
+    removed meanwhile. That matters from 0.10.1 to 3.9: before, offsets belong to no group; in 4.x a removal is itself a
+    write, after the commits.
     """
     held = {producer: dict(values) for producer, values in transactional.items()}
     places = itertools.chain(offsets.values(), *(values.values() for values in held.values()))

@@ -1,7 +1,7 @@
-"""From the bytes of a record to what a coordinator replays, or to the reason why it cannot.
+"""Decodes the bytes of a record to the coordinator's input, or to the reason why it cannot be replayed.
 
-Decides what is undecodable. Compiled: kernels.decoding, which comes here for records that it is not sure of. Follows
-GroupCoordinatorRecordSerde and CoordinatorRecordSerde of Kafka 4.3.
+Decides what is undecodable. Compiled: kernels.decoding, which calls this module for records that it does not accept.
+Follows GroupCoordinatorRecordSerde and CoordinatorRecordSerde of Kafka 4.3.
 """
 
 import struct
@@ -36,7 +36,7 @@ _HARMLESS = (BAD_CRC, TORN_SEGMENT, UNREAD_RECORD, TOO_MANY_ITEMS, OUT_OF_ORDER_
 MAX_UNDECODABLE = 10_000
 """Rows of undecodable_records of a log partition; the records after them are only counted."""
 _MAX_WHOLE, _MAX_SHORTENED_BYTES = 16, 1 << 12
-"""The first rows keep up to MAX_RAW_BYTES of a key and of a value, the others 4 KiB."""
+"""The first rows keep up to MAX_RAW_BYTES of a key and of a value, the other rows 4 KiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +65,14 @@ Decoded = DecodedOffset | DecodedGroup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownType:
-    """A record of a type that the coordinator warns about and skips, for example after an aborted upgrade."""
+    """A record of a type that the coordinator skips with a warning, for example after an aborted upgrade."""
 
     record_type: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undecodable:
-    """Bytes that could not be decoded: a row of undecodable_records. What could not be determined is None."""
+    """Bytes that could not be decoded: a row of undecodable_records. Undetermined fields are None."""
 
     base_offset: int | None
     log_offset: int | None
@@ -125,13 +125,14 @@ def shortened(row: Undecodable, index: int) -> Undecodable:
 
 
 def counts_in_batch(row: Undecodable, profile: Profile) -> bool:
-    """Whether a row counts towards the MAX_BAD_RECORDS of its batch: any but that of a record about a group."""
+    """Whether a row counts towards the MAX_BAD_RECORDS of its batch: every row except those of records about a
+    group."""
     kind = row.record_type
     return kind is None or kind in OFFSET_TYPES or not profile.reads(kind)
 
 
 def rest_of_batch(batch: Batch, *, index: int, is_unread: bool = False) -> Undecodable:
-    """The row for the records of a batch from `index` on, which are not read after MAX_BAD_RECORDS bad ones."""
+    """The row for the records of a batch from `index` on, which are not read after MAX_BAD_RECORDS bad records."""
     count = batch.record_count
     known = f" ({count - index:,} records by its header)" if count > index else ""
     return _bare_row(
@@ -199,17 +200,17 @@ def undecodable(
 
 
 def is_unread(batch: Batch, index: int, profile: Profile) -> bool:
-    """Whether a coordinator never reads the record of that index in `batch`.
+    """Whether a coordinator never reads the record at that index in `batch`.
 
     Up to 3.9 it reads the first record of a control batch. A compressed batch is inflated and parsed as a whole before
-    that (DefaultRecordBatch.iterator), and so are bytes after the only record of a batch.
+    that (DefaultRecordBatch.iterator), including any bytes after the only record of a batch.
     """
     takes_first = batch.is_control and profile.pending_rule is PendingRule.IF_TRANSACTIONAL
     return takes_first and index > 0 and batch.record_count > 1 and batch.codec == codec.NONE
 
 
 def bad_record(record: BadRecord, *, base_offset: int, is_unread: bool = False) -> Undecodable:
-    """The row for bytes in a batch that are no record."""
+    """The row for bytes in a batch that are not a record."""
     return Undecodable(
         base_offset=base_offset,
         log_offset=record.log_offset,
@@ -222,7 +223,7 @@ def bad_record(record: BadRecord, *, base_offset: int, is_unread: bool = False) 
 
 
 def bad_crc(batch: Batch) -> Undecodable:
-    """The row for a batch that does not match its CRC and could be read all the same."""
+    """The row for a batch that does not match its CRC but could still be read."""
     detail = f"the CRC of the batch of {batch.size_bytes} bytes does not match; its records were read as they are"
     return _bare_row(BAD_CRC, detail, base_offset=batch.base_offset)
 
@@ -240,24 +241,24 @@ def empty_control_batch(batch: Batch) -> Undecodable:
 
 
 def negative_end(next_log_offset: int) -> Undecodable:
-    """The row for a log whose last batch ends below log_offset 0 by its header, of which a broker keeps nothing.
+    """The row for a log whose last batch ends below log_offset 0 by its header; a broker then keeps nothing of the log.
 
-    A broker takes the end of that batch for the end of the log and, as it starts, deletes all segments of a log that
-    ends before its start (LogLoader).
+    A broker takes that batch's end for the end of the log and, at its start, deletes all segments of a log that ends
+    before its start (LogLoader).
     """
     detail = f"the log ends at log_offset {next_log_offset} by its last batch: a broker deletes all of it as it starts"
     return _bare_row(NEGATIVE_END, detail)
 
 
 def torn_bytes(size_bytes: int, *, is_zeros: bool) -> int:
-    """The argument of `torn_segment` for a tail that is no whole batch; 0 where a broker ignores the tail."""
+    """The argument of `torn_segment` for a tail that is not a whole batch; 0 where a broker ignores the tail."""
     if not is_zeros:
         return size_bytes
     return -size_bytes if size_bytes >= BATCH_HEAD_BYTES else 0
 
 
 def torn_segment(size_bytes: int) -> Undecodable:
-    """The row for half a batch that ends a segment although another one follows, which no broker writes.
+    """The row for half a batch at the end of a segment that is followed by another one, which no broker writes.
 
     A negative `size_bytes` is a number of zeros: a broker takes them for a batch of size 0 and fails.
     """

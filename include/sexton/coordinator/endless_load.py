@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sexton.coordinator.profile import Profile
 
 NEVER_ENDS = "never_ends"
-"""The outcome of such a load, as load_profile has it."""
+"""The outcome of such a load in load_profile."""
 BUFFER = "offsets.load.buffer.size"
 DEFAULT_BUFFER_BYTES = 5 * 1024 * 1024
 """Kafka's default, in every release."""
@@ -20,14 +20,14 @@ DEFAULT_BUFFER_BYTES = 5 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endless:
-    """Where a load stops for ever: the first batch that does not fit into the buffer."""
+    """Where a load never ends: the first batch that does not fit into the buffer."""
 
     log_offset: int
     batch_bytes: int
     buffer_bytes: int
 
     def text(self, largest_batch_bytes: int) -> str:
-        """What happens and what helps; `largest_batch_bytes` is that of the whole log partition."""
+        """The consequence and the remedy; `largest_batch_bytes` is that of the whole log partition."""
         return (
             f"log_offset {self.log_offset}: the load never ends, a batch of {self.batch_bytes} bytes is larger than "
             f"{BUFFER} ({self.buffer_bytes}; KAFKA-7286): raise it to at least {largest_batch_bytes} and restart"

@@ -1,10 +1,10 @@
-"""What the broker's expiry sweep does with an offset, and with a group without offsets (KIP-211).
+"""The broker's expiry sweep: its verdict on an offset, and on a group without offsets (KIP-211).
 
 Follows Kafka 4.3's OffsetExpirationConditionImpl, the groups' offsetExpirationCondition, OffsetMetadataManager
 .cleanupExpiredOffsets and GroupCoordinatorShard.cleanupGroupMetadata; GroupMetadata.removeExpiredOffsets and
 GroupMetadataManager.cleanupGroupMetadata up to 3.9; and OffsetManager.compact of 0.8.2. The profile selects.
-`sexton.verdicts.expiry` applies the same rules to whole tables: its `judge_unblocked` does what `verdict` does here,
-its `plan` what `sweep` does.
+`sexton.verdicts.expiry` applies the same rules to whole tables: its `judge_unblocked` corresponds to `verdict` here,
+its `plan` to `sweep`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set
@@ -23,7 +23,7 @@ from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_o
 _INT64_RANGE = range(-(1 << 63), 1 << 63)
 BROKER_RETENTION = "broker_retention"
 CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS = "offsets.retention.check.interval.ms", 600_000
-"""How often a coordinator sweeps: the setting, and Kafka's default."""
+"""A coordinator's sweep interval: the setting, and Kafka's default in ms."""
 SWEEP_BLOCKED, LOAD_WOULD_FAIL = "sweep_blocked", "load_would_fail"
 Decision = Literal["keep", "expire"]
 
@@ -48,10 +48,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepBlock:
-    """A group for which every sweep of its log partition fails, so that none writes anything.
+    """A group for which every sweep of its log partition fails, so that no tombstone is written.
 
-    `from_ms` is the instant from which they fail, since they delete that group only then; None where all fail. Without
-    `group_id` there is no sweep at all: the load of the log partition fails or never ends (NOT_LOADED).
+    `from_ms` is the instant from which sweeps fail, since they only delete that group then; None where all fail.
+    Without `group_id` there is no sweep at all: the load of the log partition fails or never ends (NOT_LOADED).
     """
 
     group_id: str | None
@@ -77,11 +77,11 @@ def verdict(
     block: SweepBlock | None = None,
     is_in_flight: bool = False,
 ) -> Verdict:
-    """What the coordinator does with `offset` of `topic` at `now_ms`.
+    """The coordinator's verdict on `offset` of `topic` at `now_ms`.
 
-    `is_pending` says whether an open transaction holds an offset of the very same group, topic and partition; `block`
-    is what `sweep_block` finds in its log partition; `is_in_flight` says whether a plain commit of it awaits the log's
-    answer (ScalaCommits.pending), which no log shows.
+    `is_pending` says whether an open transaction has an offset of the same group, topic and partition; `block` is the
+    `sweep_block` of its log partition; `is_in_flight` says whether a plain commit of it awaits the log's answer
+    (ScalaCommits.pending), which no log shows.
     """
     base_ms = None if offset.expire_timestamp_ms is not None else _base_timestamp_ms(offset, group, profile)
     is_due, expires_at_ms = _due(offset, base_ms, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
@@ -113,9 +113,9 @@ def changes_by(
     now_ms: int,
     profile: Profile = NEWEST,
 ) -> str | None:
-    """What changes the verdict: time, or one event, or either of two; None where nothing does.
+    """What changes the verdict: time, one event, or either of two; None where nothing does.
 
-    time, commit (of this offset), subscription (to its topic, given up by all or taken up by some member), group_empty
+    time, commit (of this offset), subscription (to its topic, given up by all or taken up by any member), group_empty
     (the last member leaves), transaction_end and sweep_unblocked (the cause of a failing sweep or load is gone).
     """
     empty_since_ms = _empty_since_ms(group, profile)
@@ -139,13 +139,13 @@ def changes_by(
             return "sweep_unblocked"
     if profile.expiry is Expiry.OWN_STAMP:
         return "commit"
-    # A commit does not make a group less empty: what counts from when it became so stays due.
+    # A commit does not make a group less empty: if the retention counts from when the group became Empty, it stays due.
     stays_due = empty_since_ms is not None and now_ms - empty_since_ms >= retention_ms
     return "subscription" if stays_due else "commit, subscription"
 
 
 def _empty_since_ms(group: Group, profile: Profile) -> int | None:
-    """When the group became empty, where the retention of its offsets begins then; else None."""
+    """When the group became empty, if the retention of its offsets begins then; else None."""
     if profile.expiry is Expiry.OWN_STAMP or not isinstance(group, ClassicGroup):
         return None
     return group.current_state_timestamp_ms if group.protocol_type is not None and group.is_empty else None
@@ -165,7 +165,7 @@ def sweep(loaded: Loaded, *, retention_ms: int, now_ms: int, in_flight: Collecti
 
 
 def is_kept_in_flight(key: tuple[str, str | None, int | None], in_flight: Collection[OffsetKey]) -> bool:
-    """Whether commits in flight keep what a tombstone of `key` would remove; of a group's record topic is None.
+    """Whether commits in flight keep the target of a tombstone of `key`; for a group's record topic is None.
 
     From 0.10.1 to 3.9 (Profile.knows_commits_in_flight) such a commit keeps the offset of its own key, and the group,
     whatever else of it expires (removeExpiredOffsets; hasOffsets).
@@ -202,11 +202,11 @@ def sweep_unblocked(
 def sweep_block(loaded: Loaded, *, retention_ms: int, now_ms: int) -> SweepBlock | None:
     """The first group for which the sweep of this log partition fails, and from when on; None where none does.
 
-    The sweep appends the tombstones of all groups at once. That of a target assignment throws when it is replayed while
-    somebody has a target left (GroupMetadataManager.replay), which fails the batch (CoordinatorRuntime.append); so it
-    does as soon as an Empty group with such a target has no offset to keep. A share group that has offsets throws when
-    it is asked for them (ShareGroup.offsetExpirationCondition), whatever their age. NOT_LOADED where the load leaves
-    nothing in memory that could be swept.
+    The sweep appends the tombstones of all groups at once. Replaying the tombstone of a target assignment throws while
+    any member has a target left (GroupMetadataManager.replay), which fails the batch (CoordinatorRuntime.append). This
+    happens as soon as an Empty group with such a target has no offset to keep. A share group with offsets throws in
+    ShareGroup.offsetExpirationCondition, whatever their age. NOT_LOADED where the load leaves nothing in memory that
+    could be swept.
     """
     if loaded.holds_nothing:
         return NOT_LOADED
@@ -228,7 +228,7 @@ def sweep_block(loaded: Loaded, *, retention_ms: int, now_ms: int) -> SweepBlock
 
 
 def first_block(blocks: Iterable[SweepBlock]) -> SweepBlock | None:
-    """The block that begins first; of several the one with the lowest group id."""
+    """The block that begins first; of several, the one with the lowest group id."""
     return min(
         blocks,
         key=lambda one: (one.from_ms is not None, one.from_ms or 0, (one.group_id or "").encode()),
@@ -299,7 +299,7 @@ def _verdicts(
 
 
 def _base_timestamp_ms(offset: StoredOffset, group: Group, profile: Profile) -> int:
-    """When the offset's retention begins: for an empty classic group when it became empty, else at the commit."""
+    """When the offset's retention begins: for an Empty classic group when it became empty, else at the commit."""
     since_ms = _empty_since_ms(group, profile)
     return offset.commit_timestamp_ms if since_ms is None else since_ms
 
@@ -309,7 +309,7 @@ def _kept_by(group: Group, topic: str, profile: Profile) -> str | None:
     if profile.expiry is Expiry.OWN_STAMP:
         return None
     if isinstance(group, ShareGroup):
-        return "share_group"  # they come from a group of that id that is gone
+        return "share_group"  # they are left from a removed group with that id
     if isinstance(group, ClassicGroup) and group.protocol_type is not None and not group.is_empty:
         is_known = group.protocol_type == CONSUMER and group.subscribed_topics is not None
         if not is_known or profile.expiry is Expiry.EMPTY_GROUPS:
@@ -322,8 +322,8 @@ def _due(
 ) -> tuple[bool, int | None]:
     """Whether the offset is due, and from which instant; in Java's signed 64 bits.
 
-    Timestamps so far out that the sum overflows give no instant, since the answer never changes. Before KIP-211
-    the coordinator adds the retention when it stores an offset, and waits until the sum lies in the past.
+    For timestamps so far out that the sum overflows there is no instant, since the answer never changes. Before KIP-211
+    the coordinator adds the retention when it stores an offset, and waits until the sum is in the past.
     """
     grace_ms = 1 if profile.expiry is Expiry.OWN_STAMP else 0
     if base_ms is None:

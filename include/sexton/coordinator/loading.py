@@ -1,8 +1,9 @@
-"""How a coordinator loads a log partition, record by record, by the rules of its profile.
+"""Loads a log partition like a coordinator, record by record, by the rules of its profile.
 
 Readable and slow: the oracle of kernels.loading, which has the same names. Follows CoordinatorLoaderImpl of Kafka 4.3,
 GroupMetadataManager.doLoadGroupsAndOffsets up to 3.9 and OffsetManager.loadOffsetsFromLog of 0.8.2. A coordinator stops
-at the first record that it cannot decode or replay; this replay continues, and `failures` says where and why.
+at the first record that it cannot decode or replay; this replay continues, and `failures` has the positions and
+reasons.
 """
 
 from collections import Counter
@@ -39,9 +40,9 @@ FUTURE_MS = HOUR_MS
 
 GROUP_REMOVED, SHARE_GROUP, MISPLACED, UNDETERMINED = "group_removed", "share_group", "misplaced", "undetermined"
 HOLDS_NOTHING = frozenset({AfterFailure.NOTHING.value, AfterFailure.EMPTY.value, NEVER_ENDS})
-"""Outcomes of a load that leave nothing in memory: of the log partition nothing is served, listed or expires.
+"""Outcomes of a load that leave nothing in memory: nothing of the log partition is served, listed or expired.
 
-So it counts for nothing in summaries, lists, metrics and differences. Tables keep its rows, which are what was decoded;
+So the log partition is excluded from summaries, lists, metrics and differences. Tables keep its decoded rows;
 load_profile.load_outcome marks them.
 """
 HOT_GROUPS = 5
@@ -61,12 +62,13 @@ class Loaded:
     groups: Groups
     state: Offsets
     undecodable: list[Undecodable] = field(default_factory=list)
-    """The first ones (decoding.is_kept); counters["undecodable_records"] and ["undecodable_values"] count all."""
+    """The first undecodable rows (decoding.is_kept); counters["undecodable_records"] and ["undecodable_values"] count
+    all."""
     failures: list[str] = field(default_factory=list)
     """Up to decoding.MAX_UNDECODABLE."""
     load_buffer_bytes: int | None = None
     endless: Endless | None = None
-    """Where the load stops for ever; None where it ends, with or without a failure."""
+    """Where the load never ends; None where it ends, with or without a failure."""
     counters: Counter[str] = field(default_factory=Counter)
     unknown_types: Counter[int] = field(default_factory=Counter)
     commits: Counter[str] = field(default_factory=Counter)
@@ -78,7 +80,7 @@ class Loaded:
     cut: int = 0
     leadership_lost: bool = False
     gone: Container[int] = frozenset()
-    """Log offsets of records that are passed over, since a cleaner takes them (coordinator.cleaning)."""
+    """Log offsets of records that are skipped because a cleaner removes them (coordinator.cleaning)."""
     _live_group_records: dict[bytes, bool] = field(default_factory=dict)
 
     @property
@@ -136,7 +138,7 @@ class Loaded:
         return reasons
 
     def fates(self, *, log_partition: int | None = None, partition_count: int | None = None) -> Counter[str]:
-        """How many offset values ended in each of offsets.FATES; they add up to counters["read_values"]."""
+        """Number of offset values by fate (offsets.FATES); they add up to counters["read_values"]."""
         unreachable = self.unreachable(log_partition=log_partition, partition_count=partition_count)
         fates = self.state.fates(set(unreachable))
         fates["undecodable"] += self.counters["undecodable_values"]
@@ -144,7 +146,7 @@ class Loaded:
 
     @property
     def load_outcome(self) -> str:
-        """What a coordinator serves after the load: LOADED, what AfterFailure says, LEADERSHIP_LOST or NEVER_ENDS."""
+        """What a coordinator serves after the load: LOADED, a value of AfterFailure, LEADERSHIP_LOST or NEVER_ENDS."""
         if self.endless is not None:
             return NEVER_ENDS
         if self.leadership_lost:
@@ -193,14 +195,13 @@ def load(
 ) -> Loaded:
     """Replay the segments of one log partition, given in log order, as a coordinator does when it becomes leader.
 
-    With `as_of_ms`, reading stops before the first batch whose largest timestamp is not before it; batches stamped
-    more than an hour after `taken_at_ms` are skipped in that search, and counted. With `stops_at_failure`, it stops at
-    the first failure, as a coordinator does. With `load_buffer_bytes`, `endless` has the batch that an older
-    coordinator could not read with a buffer of that size; it is replayed all the same.
-    With `replays_out_of_order`, a batch whose base offset contradicts its neighbours is replayed where it lies, as a
-    coordinator does, which does not compare them; it is noted all the same.
-    With `leads_until`, the broker loses the leadership before it reads the first batch that is not below it.
-    `gone` are log offsets of records that a cleaner has taken by then.
+    With `as_of_ms`, reading stops before the first batch whose largest timestamp is not before it; batches stamped more
+    than an hour after `taken_at_ms` are skipped in that search, and counted. With `stops_at_failure`, it stops at the
+    first failure, as a coordinator does. With `load_buffer_bytes`, `endless` has the batch that an older coordinator
+    could not read with a buffer of that size; it is replayed all the same. With `replays_out_of_order`, a batch whose
+    base offset contradicts its neighbours is replayed in place, like a coordinator, which does not compare them; it is
+    still reported. With `leads_until`, the broker loses the leadership before it reads the first batch at or after that
+    log_offset. `gone` are log offsets of records that a cleaner has removed by then.
     """
     loaded = _nothing_loaded(profile, load_buffer_bytes)
     loaded.gone = gone
@@ -267,8 +268,8 @@ def _read(
 def _lose_leadership(loaded: Loaded, log_offset: int) -> None:
     """The end of the log is -1 from now on.
 
-    Up to 3.9 the loop ends there as at the end of the log, and what it has read is installed (doLoadGroupsAndOffsets;
-    0.8.2: OffsetManager.loadOffsets); in 4.x the load fails (CoordinatorLoaderImpl).
+    Up to 3.9 the loop then ends as at the end of the log, and the records read so far are installed
+    (doLoadGroupsAndOffsets; 0.8.2: OffsetManager.loadOffsets); in 4.x the load fails (CoordinatorLoaderImpl).
     """
     if loaded.profile.is_java:
         _fail(loaded, f"log_offset {log_offset}: the broker no longer leads the log partition")
@@ -330,7 +331,7 @@ def replay_batch(loaded: Loaded, batch: Batch, cap_bytes: int, stops_at_failure:
 
 
 def _watch_size(loaded: Loaded, batch: Batch) -> None:
-    """Record the first batch at which the load stops for ever, unless it has failed before."""
+    """Record the first batch at which the load never ends, unless it has failed before."""
     limit = loaded.load_buffer_bytes
     is_first = loaded.endless is None and not loaded.failures
     if is_first and is_too_large(batch.size_bytes, buffer_bytes=limit, profile=loaded.profile):
@@ -341,7 +342,7 @@ def _watch_size(loaded: Loaded, batch: Batch) -> None:
 def _replay_marker(loaded: Loaded, batch: Batch, record: Record) -> bool:
     """End the transaction of the batch's producer; returns whether the record is bad.
 
-    A 4.x coordinator ignores control records of other kinds; up to 3.9 any but COMMIT ends like ABORT.
+    A 4.x coordinator ignores control records of other types; up to 3.9 any type but COMMIT ends like ABORT.
     """
     try:
         marker = marker_of(record)

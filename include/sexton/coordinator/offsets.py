@@ -15,7 +15,7 @@ OffsetKey = tuple[str, str, int]
 """(group_id, topic, partition)."""
 
 FATES = ("live", "superseded", "tombstoned", "aborted", "pending", "cancelled", "unreachable", "undecodable")
-"""What became of an offset value; every value has exactly one fate."""
+"""The fate of an offset value; every value has exactly one fate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class StoredOffset:
         keeps_expire_of_minus_1: bool = False,
         reads_topic_id: bool = True,
     ) -> "StoredOffset":
-        """OffsetAndMetadata.fromRecord: what is -1 or zero on the wire is absent."""
+        """OffsetAndMetadata.fromRecord: -1 or zero on the wire means absent."""
         leader_epoch, expire_ms = value.leader_epoch, value.expire_timestamp_ms
         return cls(
             log_offset=log_offset,
@@ -71,9 +71,9 @@ class OpenTransaction:
 
 @dataclass(slots=True)
 class Read:
-    """An offset value that was read, to determine its fate.
+    """An offset value that was read, with the data that determine its fate.
 
-    `marker` is its producer's first one after it, where it is pending; `settled_at` is the log_offset where it was
+    For a pending value, `marker` is its producer's first marker after it; `settled_at` is the log_offset where it was
     stored, directly or by a COMMIT; `is_cancelled`: a tombstone of the same transaction came after it.
     """
 
@@ -96,7 +96,7 @@ class Offsets:
     """The producers with a pending value, by key."""
     _history: dict[OffsetKey, list[Read]] = field(default_factory=dict)
     _unmarked: dict[int, dict[OffsetKey, list[Read]]] = field(default_factory=dict)
-    """What each producer has written since its last marker, by key."""
+    """The values of each producer since its last marker, by key."""
     _last_tombstones: dict[OffsetKey, int] = field(default_factory=dict)
 
     def put(
@@ -108,7 +108,7 @@ class Offsets:
         timestamp_ms: int,
         is_pending: bool,
     ) -> None:
-        """A value: stored at once, or, when it waits, kept until its producer's marker."""
+        """An offset value: stored at once, or pending until its producer's marker."""
         log_offset, producer_id = stored.log_offset, stored.producer_id
         read = Read(key, log_offset, producer_id, None if is_pending else log_offset)
         self._history.setdefault(key, []).append(read)
@@ -131,7 +131,7 @@ class Offsets:
         transaction.last_log_offset = log_offset
 
     def remove(self, key: OffsetKey, *, log_offset: int, only_of: int | None) -> None:  # noqa: ARG002
-        """A tombstone cancels what is pending, too: of any producer, whether its transaction commits or not.
+        """A tombstone also cancels pending values: of any producer, whether its transaction commits or not.
 
         `only_of` is the producer of a tombstone in a transaction, which only ScalaOffsets uses.
         """
@@ -141,7 +141,7 @@ class Offsets:
         self._last_tombstones[key] = log_offset
 
     def end_transaction(self, producer_id: int, marker: str, *, log_offset: int) -> None:
-        """A marker settles all that its producer has pending; epochs are not compared.
+        """A marker settles all pending values of its producer; epochs are not compared.
 
         COMMIT stores a value unless the stored one came later in the log.
         """
@@ -157,7 +157,7 @@ class Offsets:
                 self.committed[key] = entry
 
     def pending_keys(self) -> set[OffsetKey]:
-        """Keys that an open transaction holds."""
+        """Keys with a pending value in an open transaction."""
         return {key for entries in self.pending.values() for key in entries}
 
     def open_groups(self) -> set[str]:
@@ -165,7 +165,7 @@ class Offsets:
         return {group_id for group_id, _, _ in self.pending_keys()}
 
     def fates(self, unreachable: set[OffsetKey]) -> Counter[str]:
-        """How many of the values that were put ended in each of FATES; `unreachable` are committed keys."""
+        """Number of values by fate (FATES); `unreachable` are committed keys."""
         fates = Counter[str]()
         for key, reads in self._history.items():
             fates.update(self._fate(key, read, unreachable) for read in reads)
@@ -190,11 +190,11 @@ class Offsets:
 
 
 class LeakingOffsets(Offsets):
-    """Offsets as 4.0.0 keeps them: it records open transactions by group, and does not always forget them.
+    """Offsets in 4.0.0, which tracks open transactions by group and does not always forget them.
 
-    A marker closes the transaction only for groups for which its producer still has something pending. Where tombstones
-    have cancelled all of a group's values, the transaction stays open for that group, until its producer has something
-    pending for it at a later marker (KAFKA-19164, fixed in 4.0.1).
+    A marker closes the transaction only for groups for which its producer still has a pending value. If tombstones have
+    cancelled all of a group's values, the transaction stays open for that group, until its producer has a pending value
+    for it at a later marker (KAFKA-19164, fixed in 4.0.1).
     """
 
     def __init__(self) -> None:
@@ -218,10 +218,11 @@ class LeakingOffsets(Offsets):
 
 
 class ScalaOffsets(Offsets):
-    """Offsets where a tombstone does not cancel what is pending: a COMMIT after it brings an older value back."""
+    """Offsets where a tombstone does not cancel pending values: a COMMIT after it brings an older value back."""
 
     def remove(self, key: OffsetKey, *, log_offset: int, only_of: int | None) -> None:
-        """A tombstone in a transaction cancels what that has pending for the key; any other removes what is stored."""
+        """A tombstone in a transaction cancels that transaction's pending value of the key; any other removes the
+        stored value."""
         if only_of is None:
             self.committed.pop(key, None)
             self._last_tombstones[key] = log_offset

@@ -1,7 +1,7 @@
 """Whether the topic partition of an offset still exists, and whether its log still holds that offset.
 
-A coordinator does not check this: it learns of deletions (OffsetMetadataManager.onTopicsDeleted) and keeps what it
-missed. verdicts/orphans.py does the same for whole tables; the tests compare the two.
+A coordinator does not check this: it is notified of deletions (OffsetMetadataManager.onTopicsDeleted), and keeps the
+offsets of deletions that it missed. verdicts/orphans.py has the same rules for whole tables; the tests compare the two.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,9 @@ from sexton.coordinator.offsets import OffsetKey, StoredOffset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTopic:
-    """A topic as it was recorded: its id in Kafka's text form (None before 2.8), and where each partition's log starts
-    and ends.
+    """A recorded topic: its id in Kafka's text form (None before 2.8), and the log start and end of each partition.
 
-    A start or end of -1 is not known, nor is one that is missing.
+    A start or end that is -1 or missing is not known.
     """
 
     topic_id: str | None
@@ -39,7 +38,7 @@ class KnownTopics:
 def orphan_of(key: OffsetKey, offset: StoredOffset, known: KnownTopics) -> str | None:
     """topic_gone, topic_recreated or partition_gone; None where the partition exists, or where that is not known.
 
-    A commit proves that its topic exists: nothing is said of commits after the topics were recorded.
+    A commit proves that its topic exists: commits after the topics were recorded get None.
     """
     if known.recorded_at_ms is not None and offset.commit_timestamp_ms >= known.recorded_at_ms:
         return None

@@ -1,5 +1,5 @@
-"""Which log partition a group belongs to (Kafka: GroupCoordinatorService.partitionFor, the same rule since 0.8.2).
-Transactional ids have the same rule (TransactionStateManager.partitionFor).
+"""The log partition of a group (Kafka: GroupCoordinatorService.partitionFor, the same rule since 0.8.2). Transactional
+ids have the same rule (TransactionStateManager.partitionFor).
 
 Compiled: kernels.text.partition_of.
 """
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sexton.numbers import ranges_text
 
 HIGHEST_COUNT = 10_000
-"""No cluster has more log partitions than this: where the search for their number ends."""
+"""The limit of the search for the number of log partitions: no cluster has more."""
 
 _SAMPLE = 5_000
 _NAMES_PER_MISPLACED = 10  # one name in ten may be misplaced
@@ -54,10 +54,10 @@ def fitting_partition_counts(
 def proven_partition_count(
     names_by_partition: Mapping[int, Collection[str]], highest: int, *, all_agree: bool = False
 ) -> int | None:
-    """The count above `highest` that alone fits the names (`fitting_partition_counts`); None without such a count.
+    """The only count above `highest` that fits the names (`fitting_partition_counts`); None without such a count.
 
-    The names in the first partitions of a topic fit each divisor of its count too, and few names fit many counts. Fewer
-    than ten names prove nothing where some may be misplaced: one of them would decide.
+    Names in a topic's first partitions also fit each divisor of its count, and few names fit many counts. Fewer than
+    ten names prove nothing where some may be misplaced: a single one would decide.
     """
     if not all_agree and sum(map(len, names_by_partition.values())) < _NAMES_PER_MISPLACED:
         return None
@@ -66,13 +66,13 @@ def proven_partition_count(
 
 
 def unknown_count_text(here: Collection[int]) -> str:
-    """Which of the log partitions are here, where their number is not known."""
+    """Text about the available log partitions, where their total number is not known."""
     folders = f"{len(here)} {'folder' if len(here) == 1 else 'folders'}"
     return f"{folders} of an unknown number of log partitions: {ranges_text(here)}"
 
 
 def _sample(names_by_partition: Mapping[int, Collection[str]]) -> tuple[_Int64s, _Int64s]:
-    """Hashes of the names, and the partitions they were found in; of many names a sample."""
+    """Hashes of the names, and the partitions that contain them; a sample of many names."""
     found = [
         (_java_abs(java_hash(name)), partition)
         for partition, names in sorted(names_by_partition.items())

@@ -1,7 +1,7 @@
 """A profile: the rules of one coordinator of Kafka at one release.
 
-Its fields are what releases differ in. Their values are in dated_rules/, a table for each coordinator; profiles.py
-looks them up by name, releases.py compares releases, kernels/profile_flags.py hands them to compiled code.
+Its fields are the differences between releases. Their values are in dated_rules/, a table for each coordinator;
+profiles.py looks them up by name, releases.py compares releases, kernels/profile_flags.py passes them to compiled code.
 """
 
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ DatedRules = tuple[tuple[Release, Mapping[str, Any]], ...]
 
 
 class PendingRule(StrEnum):
-    """Which offset values are pending until the end of a transaction."""
+    """The offset values that are pending until the end of a transaction."""
 
     WITH_PRODUCER_ID = "producer"
-    """Those of any batch with a producer id, whatever its transactional bit says."""
+    """Values in any batch with a producer id, whatever its transactional bit."""
     IF_TRANSACTIONAL = "transaction"
-    """Those of transactional batches."""
+    """Values in transactional batches."""
     NEVER = "never"
 
 
 class Subscriptions(StrEnum):
-    """What a load does with a subscription of a classic consumer that cannot be parsed."""
+    """How a load treats a classic consumer's subscription that cannot be parsed."""
 
     FAIL = "fail"
     """It ends the load, unless the bytes end inside a number."""
@@ -40,34 +40,35 @@ class Subscriptions(StrEnum):
 
 LOADED = "loaded"
 LEADERSHIP_LOST = "leadership_lost"
-"""The outcome, up to 3.9, of a load during which another broker became the leader: it holds what was read before."""
+"""The outcome, up to 3.9, of a load during which another broker became the leader: it keeps the records read before."""
 
 
 class AfterFailure(StrEnum):
-    """What a coordinator serves of a log partition whose load has failed."""
+    """What a coordinator serves from a log partition whose load has failed."""
 
     NOTHING = "not_coordinator"
     """It answers NOT_COORDINATOR."""
     EMPTY = "empty_cache"
-    """It serves the log partition as if it held nothing."""
+    """It serves the log partition as if it were empty."""
     PREFIX = "prefix"
-    """It serves what it had read before it failed."""
+    """It serves the records before the failure."""
 
 
 class Expiry(StrEnum):
-    """What decides when an offset is due."""
+    """The rule by which an offset is due."""
 
     OWN_STAMP = "own_stamp"
-    """The offset's own stamp alone, strictly in the past; groups do not matter (before KIP-211)."""
+    """The offset's own timestamp alone, strictly in the past; groups do not matter (before KIP-211)."""
     EMPTY_GROUPS = "empty_groups"
-    """KIP-211: groups without members, since they are empty, and offsets that no group manages."""
+    """KIP-211: offsets of groups without members, counted from when they became empty, and offsets without a managing
+    group."""
     UNSUBSCRIBED = "unsubscribed"
-    """KIP-211 and KIP-496: also the topics that an active consumer group is not subscribed to."""
+    """KIP-211 and KIP-496: also offsets of topics to which an active consumer group is not subscribed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadRules:
-    """What a load reads."""
+    """The records and fields that a load reads."""
 
     value_versions: Mapping[int, int]
     """Highest version of the value by record type; a type that is missing is unknown."""
@@ -101,7 +102,7 @@ class LoadRules:
 
 @dataclass(frozen=True, kw_only=True)
 class StateRules:
-    """What a coordinator makes of what it reads."""
+    """How a coordinator applies the records that it reads."""
 
     pending_rule: PendingRule = PendingRule.WITH_PRODUCER_ID
     tombstones_cancel_pending: bool = True
@@ -115,8 +116,8 @@ class StateRules:
     one_cache: bool = False
     """Whether one cache holds the groups of all log partitions, so that misplaced groups are served."""
     leaks_open_transactions: bool = False
-    """Whether a transaction stays open for a group of which tombstones have cancelled all that it had pending, and
-    groups without offsets are deleted at once, open transactions or not (4.0.0; KAFKA-19163, KAFKA-19164)."""
+    """Whether a transaction stays open for a group after tombstones have cancelled all of the group's pending values,
+    and groups without offsets are deleted at once, open transactions or not (4.0.0; KAFKA-19163, KAFKA-19164)."""
     streams_replace_simple: bool = True
     """Whether records of a streams group replace a simple classic group of the same id (KAFKA-20254)."""
     early_consumer_groups: bool = False
@@ -129,8 +130,8 @@ class StateRules:
     keeps_topic_metadata: bool = False
     """Whether the topics in types 4 and 9 are kept, and refused where they have no id or no name (4.0; KIP-1101)."""
     newer_owners_win: bool = True
-    """Whether partitions and tasks go to another member, at a higher epoch at least, before their owner has let go of
-    them; else that ends the load (KAFKA-19862)."""
+    """Whether partitions and tasks move to another member, at a higher epoch at least, before their owner has released
+    them; otherwise that ends the load (KAFKA-19862)."""
     refuses_repeats: frozenset[int] = frozenset()
     """The types of current assignments in which no topic and no subtopology may come twice (8 up to 4.2, 22 in 4.1)."""
     checks_task_epochs: bool = False
@@ -146,7 +147,7 @@ class StateRules:
 
 @dataclass(frozen=True, kw_only=True)
 class RemovalRules:
-    """Which operations besides the sweep remove offsets."""
+    """The operations besides the sweep that remove offsets."""
 
     has_offset_delete: bool = True
     """OffsetDelete (KIP-496, 2.4): OffsetMetadataManager.deleteOffsets, GroupCoordinator.handleDeleteOffsets."""
@@ -161,11 +162,11 @@ class RemovalRules:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpiryRules:
-    """What the sweep removes."""
+    """The offsets and groups that the sweep removes."""
 
     sweeps_all_that_is_due: bool = True
-    """Whether a sweep that removes one of a group's offsets removes all that are due. Before 3.8 a commit that was
-    refused for its metadata kept its offset from expiring until the next load (KAFKA-16371)."""
+    """Whether a sweep that removes one of a group's offsets removes all due ones. Before 3.8 a commit refused for its
+    metadata kept its offset from expiring until the next load (KAFKA-16371)."""
     default_retention_minutes: int = 10_080
     """Kafka's default of offsets.retention.minutes: 7 days, 24 hours before 2.0 (KIP-186)."""
     expiry: Expiry = Expiry.UNSUBSCRIBED
@@ -177,8 +178,8 @@ class ExpiryRules:
     deletes_share_groups: bool = False
     """Whether the sweep deletes share groups without members (4.0)."""
     sweeps_share_groups: bool = True
-    """Whether the sweep asks share groups which of their offsets expire: where one has any, Kafka throws, and the sweep
-    of its log partition writes nothing (4.0, and from 4.4 on)."""
+    """Whether the sweep asks share groups for expired offsets: if a share group has any offset, Kafka throws, and the
+    sweep of its log partition writes nothing (4.0, and from 4.4 on)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,10 +191,10 @@ class WriteRules:
     newest_codec: int = ZSTD
     """The newest codec of offsets.topic.compression.codec (zstd from 2.1 on; KIP-110)."""
     batch_per_group: bool = False
-    """Whether an operation on several groups appends one batch for each, with a clock of its own, and removes with it
-    any Empty group that has no offset left (GroupMetadataManager.cleanupGroupMetadata); else it is one write."""
+    """Whether an operation on several groups appends one batch per group, each with its own timestamp, and removes with
+    it any Empty group without offsets (GroupMetadataManager.cleanupGroupMetadata); otherwise it is one write."""
     offset_value_version: int = 4
-    """The version of an offset's value; from 2.1 on it is 1 where the commit brings a retention of its own."""
+    """The version of an offset's value; from 2.1 on it is 1 for a commit with its own retention."""
     group_value_version: int | None = 3
     """The version of a classic group's value; None where there are no groups (0.8.2)."""
     stores_after_append: bool = False
@@ -201,20 +202,21 @@ class WriteRules:
     expires_by_own_stamp: bool = False
     """Whether every offset is written with an expire timestamp, by the broker's retention (0.9 to 2.0; KIP-211)."""
     resolves_topic_ids: bool = True
-    """Whether a commit that names its topics is written with their ids (from 4.3 on; 4.1 and 4.2 only write an id that
-    the request itself has brought)."""
+    """Whether a commit by topic name is written with topic ids (from 4.3 on; 4.1 and 4.2 only write an id that is in
+    the request)."""
     base_sequence: int = 0
-    """That of batches of tombstones and of group metadata; that of commits is 0 in every release."""
+    """Base sequence of batches of tombstones and of group metadata; batches of commits have 0 in every release."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerRules:
-    """What a coordinator answers to clients, and logs."""
+    """How a coordinator answers clients, and its log lines."""
 
     describes_revoking: bool = True
-    """Whether what a member of a consumer group has yet to give up is part of its described assignment (from 4.3)."""
+    """Whether partitions that a consumer group's member has yet to revoke are in its described assignment (from
+    4.3)."""
     has_group_errors: bool = True
-    """Whether OffsetFetch has an error of the group (KIP-88, 0.10.2); before, each partition that is asked for has."""
+    """Whether OffsetFetch has an error of the group (KIP-88, 0.10.2); before, each requested partition has one."""
     supports_stable_fetch: bool = True
     """Whether OffsetFetch knows `require_stable` (KIP-447, 2.5)."""
     checks_group_ids: bool = True
@@ -232,13 +234,15 @@ class AnswerRules:
     has_new_transaction_errors: bool = True
     """Whether TxnOffsetCommit of version 6 may get GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319, 4.4)."""
     maps_size_errors: bool = True
-    """Whether an append that failed for its size is answered INVALID_COMMIT_OFFSET_SIZE, not as it is (0.9)."""
+    """Whether an append that failed for its size is answered INVALID_COMMIT_OFFSET_SIZE, not with the log's error
+    (0.9)."""
     maps_replica_errors: bool = True
     """Whether NOT_ENOUGH_REPLICAS of an append becomes COORDINATOR_NOT_AVAILABLE (0.10.1)."""
     has_storage_errors: bool = True
     """Whether an append may end in KAFKA_STORAGE_ERROR (KIP-112, 1.0)."""
     requires_member_ids: bool = True
-    """Whether JoinGroup from version 4 on gives a new member its id first, with MEMBER_ID_REQUIRED (KIP-394, 2.2)."""
+    """Whether JoinGroup from version 4 on first assigns an id to a new member, with MEMBER_ID_REQUIRED (KIP-394,
+    2.2)."""
     delays_first_rebalance: bool = True
     """Whether the first rebalance of an Empty group waits for more members (KIP-134, 0.11)."""
     converts_streams_groups: bool = True
@@ -267,12 +271,13 @@ class Profile(LoadRules, StateRules, RemovalRules, ExpiryRules, WriteRules, Answ
 
     @property
     def knows_commits_in_flight(self) -> bool:
-        """Whether it keeps what awaits the log's answer apart (GroupMetadata.pendingOffsetCommits, 0.10.1 to 3.9)."""
+        """Whether it tracks commits without an answer of the log (GroupMetadata.pendingOffsetCommits, 0.10.1 to
+        3.9)."""
         return self.stores_after_append and self.lists_simple_groups
 
     @property
     def is_one_write(self) -> bool:
-        """Whether everything that an operation appends has one timestamp (CoordinatorRuntime.append)."""
+        """Whether all records that an operation appends have one timestamp (CoordinatorRuntime.append)."""
         return not self.batch_per_group
 
     @property
@@ -283,7 +288,7 @@ class Profile(LoadRules, StateRules, RemovalRules, ExpiryRules, WriteRules, Answ
 
     @cached_property
     def text(self) -> str:
-        """The profile in the form that `--profile` takes."""
+        """The profile in the syntax of `--profile`."""
         return f"{self.name}:{'.'.join(map(str, self.release))}"
 
     def reads(self, record_type: int) -> bool:

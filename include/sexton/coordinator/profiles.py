@@ -17,7 +17,7 @@ _MODULES: Mapping[str, ModuleType] = {
 }
 NAMES = tuple(_MODULES)
 RECORDED = tuple(sorted(release for module in _MODULES.values() for release in module.RECORDED))
-"""Releases of which a recording is part of the tests."""
+"""Releases that were recorded for the tests."""
 
 
 @cache
@@ -62,9 +62,9 @@ def _release(text: str, release: str) -> Release:
 
 
 def of_broker(release: str | None) -> Profile:
-    """The profile of the coordinator that a broker of `release` runs; the newest where the release is unknown.
+    """The profile of the coordinator in a broker of `release`; the newest where the release is unknown.
 
-    A broker shows its minor release alone: where that is the line of a profile's default, the default is taken.
+    A broker only shows its minor release: for the minor release of a profile's default, the default is used.
     """
     if release is None:
         return NEWEST

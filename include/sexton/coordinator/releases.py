@@ -1,4 +1,5 @@
-"""Compares releases of Kafka: which dated rules a release has, and whether it is later than a coordinator's last one.
+"""Compares releases of Kafka: whether a release has a dated rule, and whether it is later than a coordinator's last
+one.
 
 A release without a patch number, such as 0.10, means its newest patch, at most the last that the coordinator had.
 `profiles.of_broker` compares releases without this rule, to find the coordinator that a broker's release runs.
@@ -10,7 +11,7 @@ _ANY_PATCH = 1 << 16
 _NEW_FORMATS = ((0, 10), (0, 11))
 """The releases that brought record formats 1 and 2."""
 _IGNORES_MESSAGE_FORMAT = (3, 0)
-"""From this inter.broker.protocol.version on the newest format is written (KIP-724)."""
+"""From this inter.broker.protocol.version on the newest format is always written (KIP-724)."""
 
 
 def reaches(release: Release, since: Release, *, last: Release) -> bool:
@@ -25,5 +26,5 @@ def is_beyond(release: Release, last: Release) -> bool:
 
 
 def message_format_of(configured: Release, protocol: Release) -> int | None:
-    """The magic that a message.format.version asks for, None where inter.broker.protocol.version makes it void."""
+    """The magic of a message.format.version, None where inter.broker.protocol.version overrides it."""
     return None if protocol >= _IGNORES_MESSAGE_FORMAT else sum(configured >= since for since in _NEW_FORMATS)

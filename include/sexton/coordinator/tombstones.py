@@ -77,7 +77,7 @@ def offset_tombstone(key: OffsetKey, offset: StoredOffset, *, cause: str, key_ty
 
 
 def group_tombstones(group: Group, *, cause: str = GROUP_EMPTY) -> list[Tombstone]:
-    """The tombstones of a group itself, which follow those of its offsets."""
+    """The tombstones of a group itself, which follow its offsets' tombstones."""
     return [
         Tombstone(
             record_type=part.record_type,
@@ -151,10 +151,10 @@ def plan_id(
     policy_sha256: str | None,
     tombstones: Mapping[int, str],
 ) -> str:
-    """SHA-256 of a plan: where and when it was made, by which rules, and its tombstones.
+    """SHA-256 of a plan: its cluster, instant, rules and tombstones.
 
     `tombstones` has `tombstones_sha256` of each log partition with tombstones, which any number of tasks can compute.
-    The run, the version of the code and the compressor are not part of it. The hashed text is JSON without spaces.
+    The run, the version of the code and the compressor are not included. The hashed text is JSON without spaces.
     """
     plan = {
         "as_of_ms": as_of_ms,
@@ -170,7 +170,8 @@ def plan_id(
 
 
 def tombstones_sha256(tables: Iterable[pa.Table]) -> str:
-    """SHA-256 of the tombstones of one log partition by position, in whatever tables they come (`TombstonesHash`)."""
+    """SHA-256 of the tombstones of one log partition by position, however they are split into tables
+    (`TombstonesHash`)."""
     found = TombstonesHash()
     for table in tables:
         found.add(table)
@@ -178,10 +179,10 @@ def tombstones_sha256(tables: Iterable[pa.Table]) -> str:
 
 
 class TombstonesHash:
-    """SHA-256 of the tombstones of one log partition, which come by position.
+    """SHA-256 of the tombstones of one log partition, added in order of position.
 
-    It is that of four SHA-256s: of the sizes of all values of `key` (int64, little-endian) and of the values one after
-    the other, and of both of `cause`.
+    It hashes four SHA-256s: of the sizes of all values of `key` (int64, little-endian), of these values one after the
+    other, and the same two for `cause`.
     """
 
     def __init__(self) -> None:
@@ -201,7 +202,7 @@ class TombstonesHash:
 
 
 def _fitting(keys: Sequence[bytes], max_batch_bytes: int) -> Iterator[list[bytes]]:
-    """Runs of keys that fit a batch, by the largest size that their records can have."""
+    """Runs of keys that fit into a batch, by the largest possible size of their records."""
     some: list[bytes] = []
     size_bytes = HEADER_BYTES
     for key in keys:

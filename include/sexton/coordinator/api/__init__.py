@@ -1,4 +1,4 @@
-"""What a coordinator would answer from a folded log, by the rules of a profile, without a broker.
+"""A coordinator's answers from a folded log, by the rules of a profile, without a broker.
 
 Each function is named after the broker operation that it follows:
 
@@ -12,15 +12,14 @@ Each function is named after the broker operation that it follows:
     unloading.unexpected_unload  the check at the end of a Scala coordinator's load
     group_metadata_record.GroupMetadataRecord  the record of a classic group (GroupMetadataManager.storeGroup)
     dry_run.commit_offsets       a commit as a whole: validation, the batch, the answer when its append fails
-    dry_run.store_group          the same of a classic group's record
-    sweep_log.failed_tombstones  what a broker logs and keeps of a sweep whose append fails
-    console                      what kafka-consumer-groups makes of several of these
+    dry_run.store_group          likewise for a classic group's record
+    sweep_log.failed_tombstones  a broker's log lines and state after a sweep whose append fails
+    console                      the output of kafka-consumer-groups, from several of these
 
-They read a `coordinator.Coordinator`, which is what one broker leads: a `Shard` for each log partition, with the result
-of its load (`view.PartitionView`). plain_view.py fills that from the plain replay, tables_view.py from the
-kernels' finished tables or a run's Parquet files. Answers are Kafka's: an error is a value of `errors.Error`, not an
-exception.
+They read a `coordinator.Coordinator`, the log partitions that one broker leads: a `Shard` for each, with the result of
+its load (`view.PartitionView`). plain_view.py fills that from the plain replay, tables_view.py from the kernels'
+finished tables or a run's Parquet files. Answers are Kafka's: an error is a value of `errors.Error`, not an exception.
 
-Not answered: authorization and quotas, and what exists only while a coordinator runs, beyond what a caller
-assumes: rebalances and groups that are Dead.
+Not here: authorization and quotas, and state that exists only while a coordinator runs (rebalances, Dead groups),
+unless a caller assumes it.
 """

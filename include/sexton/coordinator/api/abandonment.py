@@ -3,7 +3,7 @@
 A load starts the timers of all members (GroupCoordinator.onGroupLoaded; GroupMetadataManager.onLoaded in 4.x). Classic
 groups then follow coordinator.groups.lifecycle; members of the new types are fenced one by one (KIP-848: ConsumerGroup
 has no rebalance that could end earlier). From Empty on coordinator.expiry decides, also whether the sweep works at all:
-where another group makes it fail, or this one does once it is to be deleted, nothing expires.
+nothing expires where another group makes it fail, or this group does once it is to be deleted.
 """
 
 from collections.abc import Mapping
@@ -36,8 +36,9 @@ class AbandonmentStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abandonment:
-    """`steps` in order; the last one is the group without members. `expires_at_ms` has every committed offset, None
-    where it then still does not expire: an open transaction holds it, or the sweep fails for `block` when it is due."""
+    """`steps` in order; the last one is the group without members. `expires_at_ms` has every committed offset, with
+    None if it still does not expire then: an open transaction holds it, or the sweep fails for `block` when it is due.
+    """
 
     steps: tuple[AbandonmentStep, ...]
     expires_at_ms: Mapping[TopicPartition, int | None]
@@ -58,11 +59,11 @@ def abandonment(
     session_timeout_ms: int = MODERN_SESSION_TIMEOUT_MS,
     block: SweepBlock | None = None,
 ) -> Abandonment | None:
-    """What follows when the group's members are silent from `loaded_at_ms` on; None for a group without members.
+    """The steps after the group's members fall silent at `loaded_at_ms`; None for a group without members.
 
-    `session_timeout_ms` is the broker's setting for members of the new types. An offset goes with the first sweep after
-    it is due, which may be offsets.retention.check.interval.ms later. Share groups have no offsets that could expire.
-    `block` is the failure of the log partition's sweep by another group (`expiry.sweep_block`).
+    `session_timeout_ms` is the broker's setting for members of the new types. An offset is removed by the first sweep
+    after it is due, which may be offsets.retention.check.interval.ms later. Share groups have no offsets that could
+    expire. `block` is the failure of the log partition's sweep by another group (`expiry.sweep_block`).
     """
     group, members = view.group(group_id), view.members(group_id)
     if group is None or not members or group.group_type == "Share":
@@ -136,7 +137,8 @@ def _step(live: LiveGroup, at_ms: int | None) -> AbandonmentStep:
 def _modern_steps(
     members: tuple[LoadedMember, ...], loaded_at_ms: int, session_timeout_ms: int
 ) -> tuple[AbandonmentStep, ...]:
-    """A step for each instant at which members are fenced; those of the classic protocol have timeouts of their own."""
+    """A step for each instant at which members are fenced; members that use the classic protocol have their own
+    timeouts."""
     ends = sorted(
         loaded_at_ms + (session_timeout_ms if member.session_timeout_ms is None else member.session_timeout_ms)
         for member in members
@@ -149,7 +151,7 @@ def _modern_steps(
 
 
 def _empty_group(group: LoadedGroup, empty_ms: int, profile: Profile) -> Group:
-    """The group as it is once its last member has gone."""
+    """The group after its last member has left."""
     if group.group_type != "Classic":
         return _EXPIRING[group.group_type](group.group_id, profile)
     left = ClassicGroup(group.group_id, profile)

@@ -17,7 +17,7 @@ class Operation(Enum):
     OFFSET_COMMIT = "offset commit"
     """Plain or transactional; also all other writes of a 4.x coordinator for a client."""
     OFFSET_FETCH = "offset fetch"
-    """A fetch of stable offsets: in 4.x it takes its turn among the writes; before, it waits for none."""
+    """A fetch of stable offsets: in 4.x it is queued with the writes; before, it waits for none."""
     STORE_GROUP = "store group"
     """The record of a classic group, when a rebalance has ended."""
 
@@ -57,16 +57,16 @@ _SCALA_GROUP = {
 
 
 ALL_IN_SYNC = -1
-"""Kafka's default of offsets.commit.required.acks, and what every 4.x coordinator waits for (KIP-1041)."""
+"""Kafka's default of offsets.commit.required.acks; every 4.x coordinator waits for all in-sync replicas (KIP-1041)."""
 _AT_ONCE = (0, 1)
 _OF_REPLICAS = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
 def acks_error(required_acks: int, profile: Profile) -> Error:
-    """What answers every append with that offsets.commit.required.acks, before it reaches the log.
+    """The error of every append with that offsets.commit.required.acks, before it reaches the log.
 
-    A broker starts with any number from -1 to offsets.topic.replication.factor. 0.8.2 waits for so many replicas; from
-    0.9 on ReplicaManager takes -1, 0 and 1 alone.
+    A broker starts with any number from -1 to offsets.topic.replication.factor. 0.8.2 waits for that many replicas;
+    from 0.9 on ReplicaManager accepts only -1, 0 and 1.
     """
     is_taken = required_acks in (ALL_IN_SYNC, *_AT_ONCE) or not profile.reads(2)
     return Error.NONE if is_taken else Error.INVALID_REQUIRED_ACKS
@@ -75,7 +75,7 @@ def acks_error(required_acks: int, profile: Profile) -> Error:
 def never_caused(required_acks: int, profile: Profile) -> frozenset[Error]:
     """The errors that no append with that offsets.commit.required.acks returns: those of waiting for replicas.
 
-    Partition.appendRecordsToLeader counts the in-sync replicas for -1 alone, before and after the append. A 4.x
+    Partition.appendRecordsToLeader counts the in-sync replicas only for -1, before and after the append. A 4.x
     coordinator appends with acks 1 (CoordinatorPartitionWriter.append) and then waits for the high watermark: too few
     replicas are REQUEST_TIMED_OUT.
     """
@@ -95,9 +95,9 @@ def _passed_on(profile: Profile) -> tuple[Error, ...]:
 
 
 def answered(log_error: Error, operation: Operation, profile: Profile, *, required_acks: int = ALL_IN_SYNC) -> Error:
-    """The error that a client gets for `operation` when the log has answered `log_error`; most go through unchanged.
+    """The error that a client gets for `operation` when the log has returned `log_error`; most are passed on unchanged.
 
-    0.8.2 closes the connection of a commit that failed with `required_acks` 0, as a producer's: the client sees
+    0.8.2 closes the connection of a commit that failed with `required_acks` 0, like a producer's: the client sees
     NETWORK_EXCEPTION (KafkaApis.handleProducerOrOffsetCommitRequest).
     """
     if required_acks == 0 and not profile.reads(2):

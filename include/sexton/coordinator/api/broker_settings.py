@@ -1,9 +1,9 @@
-"""What recorded settings of a broker and of the offsets topic mean to a coordinator: limits, codec, record format.
+"""A coordinator's limits, codec and record format, from recorded settings of a broker and of the offsets topic.
 
-Every release writes the tombstones of its sweep as it writes commits: in offsets.topic.compression.codec and in the
-record format of the log (OffsetManager of 0.8.2, GroupMetadataManager.cleanupGroupMetadata, CoordinatorRuntime with
-Builder.withCompression from 4.0 on). The log compresses anew where the topic has a compression.type other than
-`producer`, which brokers give it (LogValidator, BrokerCompressionType).
+Every release writes the tombstones of its sweep like commits: in offsets.topic.compression.codec and in the record
+format of the log (OffsetManager of 0.8.2, GroupMetadataManager.cleanupGroupMetadata, CoordinatorRuntime with
+Builder.withCompression from 4.0 on). The log recompresses where the topic has a compression.type other than `producer`,
+which brokers set (LogValidator, BrokerCompressionType).
 """
 
 import re
@@ -36,16 +36,18 @@ class BrokerSettings:
     topic: TopicSettings
     max_metadata_length: int
     profile: Profile
-    """The rules, with the versions of values that the inter-broker protocol allows."""
+    """The rules, with the value versions that the inter-broker protocol allows."""
     required_acks: int = ALL_IN_SYNC
-    """How many replicas have an append before it is answered: -1 for all that are in sync, as always from 4.0 on."""
+    """Number of replicas that must have an append before it is answered: -1 for all in-sync replicas, as always from
+    4.0 on."""
     commit_timeout_ms: int = COMMIT_TIMEOUT_MS
-    """How long an append waits for them until it is REQUEST_TIMED_OUT; from 4.0 on any write of the coordinator."""
+    """How long an append waits for replicas until it is REQUEST_TIMED_OUT; from 4.0 on for any write of the
+    coordinator."""
     warnings: tuple[str, ...] = ()
 
 
 def broker_settings(recorded: Recorded, *, profile: Profile) -> BrokerSettings:
-    """What the recorded settings mean to a coordinator; Kafka's default for what was not recorded."""
+    """A coordinator's settings from the recorded ones; Kafka's default for settings that were not recorded."""
     broker, topic, max_message_bytes = recorded.broker_settings, recorded.topic_settings, recorded.max_message_bytes
     message_format = _message_format(broker, topic, profile)
     codec, warning = _codec(broker, topic)
@@ -71,7 +73,7 @@ def broker_settings(recorded: Recorded, *, profile: Profile) -> BrokerSettings:
 
 
 def impossible_codec(codec: int, magic: int, profile: Profile) -> str | None:
-    """That the release writes no batch of a codec in a record format; None where it does."""
+    """Text saying that the release writes no batch of a codec in a record format; None where it does."""
     fits = codec != codecs.ZSTD or magic >= BATCH_FORMAT
     if fits and magic <= profile.record_format and codec <= profile.newest_codec:
         return None
@@ -104,7 +106,7 @@ def _writing(broker: Mapping[str, str], profile: Profile) -> Profile:
 
 
 def _codec(broker: Mapping[str, str], topic: Mapping[str, str]) -> tuple[int, str | None]:
-    """The codec, and why none is used instead of the recorded one."""
+    """The codec, and why the recorded one is not used, if so."""
     of_topic, of_broker = topic.get(TOPIC_CODEC, _AS_PRODUCED), broker.get(CODEC, str(codecs.NONE))
     if of_topic == _UNCOMPRESSED:
         return codecs.NONE, None
@@ -118,7 +120,7 @@ def _codec(broker: Mapping[str, str], topic: Mapping[str, str]) -> tuple[int, st
 
 
 def _message_format(broker: Mapping[str, str], topic: Mapping[str, str], profile: Profile) -> int | None:
-    """The magic that the topic asks for, None where that is the newest of the release."""
+    """The magic set for the topic, None where it is the release's newest."""
     configured = _release(topic.get(MESSAGE_FORMAT))
     protocol = min(_release(broker.get(PROTOCOL)) or profile.release, profile.release)
     magic = None if configured is None else message_format_of(configured, protocol)

@@ -31,10 +31,10 @@ _LOADING_API = 2  # of TxnOffsetCommit: older clients do not retry COORDINATOR_L
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitPartition:
-    """An offset to commit. `topic_id` is that of the topic as it is now, None where it is not known.
+    """An offset to commit. `topic_id` is the topic's current id, None where it is not known.
 
-    Whether a commit is accepted does not depend on `committed_offset`, `leader_epoch` and `timestamp_ms`; its record
-    does (dry_run.py). `timestamp_ms` is what OffsetCommit could bring in version 1, and in no other.
+    Whether a commit is accepted does not depend on `committed_offset`, `leader_epoch` and `timestamp_ms`, but its
+    record does (dry_run.py). OffsetCommit has `timestamp_ms` in version 1 only.
     """
 
     topic: str
@@ -48,11 +48,11 @@ class CommitPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The request: by default of a client that is no member of the group.
+    """The request; by default from a client that is not a member of the group.
 
     `generation` is the member epoch in groups of the new types. `api_version` is that of OffsetCommit, or of
-    TxnOffsetCommit where `is_transactional`; then the producer is that of the transaction. `retention_ms` is what
-    OffsetCommit could ask for in its versions 2 to 4.
+    TxnOffsetCommit if `is_transactional`; then the producer is that of the transaction. OffsetCommit has `retention_ms`
+    in versions 2 to 4.
     """
 
     group_id: str
@@ -80,9 +80,9 @@ def validate_commit(
 ) -> dict[TopicPartition, Error]:
     """The outcome for each partition of `commit`, NONE for those that would be appended.
 
-    With `partition_counts`, the number of partitions of every topic there is, partitions that do not exist are
-    answered UNKNOWN_TOPIC_OR_PARTITION and the others continue without them. An error of the whole commit is the
-    outcome of every other partition.
+    With `partition_counts` (partitions of every existing topic) missing partitions are answered
+    UNKNOWN_TOPIC_OR_PARTITION, and the others continue without them. An error of the whole commit is the outcome of
+    every other partition.
     """
     if not _knows_version(commit, coordinator.profile):
         return {(item.topic, item.partition): Error.UNSUPPORTED_VERSION for item in commit.partitions}
@@ -101,11 +101,11 @@ def validate_commit(
 
 
 def group_made(coordinator: Coordinator, commit: Commit, outcome: Mapping[TopicPartition, Error]) -> LoadedGroup | None:
-    """The group that `commit` makes, with its `outcome` by `validate_commit`; None where it is there, or stays missing.
+    """The group that `commit` creates, with its `outcome` by `validate_commit`; None where it exists, or stays missing.
 
-    Such a group has no record of its own: as long as it has offsets, each load makes it again. Scala coordinators add
-    it to their cache before they look at the metadata (GroupCoordinator.handleCommitOffsets), and for a transaction
-    whatever it names; 4.x coordinators only where an offset is written. Up to 0.10.0 offsets make no group.
+    Such a group has no record: as long as it has offsets, each load creates it again. Scala coordinators add it to
+    their cache before they validate the metadata (GroupCoordinator.handleCommitOffsets), and for a transaction whatever
+    it names; 4.x coordinators only where an offset is written. Up to 0.10.0 offsets create no group.
     """
     profile, errors = coordinator.profile, set(outcome.values()) - {Error.UNKNOWN_TOPIC_OR_PARTITION}
     if not profile.lists_simple_groups or not errors or coordinator.error_of(commit.group_id) is not Error.NONE:
@@ -190,7 +190,7 @@ def _classic_error(commit: Commit, view: PartitionView, group: LoadedGroup) -> E
 
 
 def member_error(member_id: str, group_instance_id: str | None, members: tuple[LoadedMember, ...]) -> Error:
-    """ClassicGroup.validateMember: a static member has to bring the member id that its instance has now."""
+    """ClassicGroup.validateMember: a static member must send the current member id of its instance."""
     if group_instance_id is not None:
         holder = _holder_of(group_instance_id, members)
         if holder is None:
@@ -210,8 +210,9 @@ def _modern_error(
 ) -> Error:
     """ConsumerGroup.validateOffsetCommit, StreamsGroup.validateOffsetCommit.
 
-    From 4.3 on consumer groups accept an older epoch where the member has had every partition since then or longer.
-    Streams groups do so from 4.2 on, but no record says since when a member has a task: such a commit counts as stale.
+    From 4.3 on consumer groups accept an older epoch if the member has had every partition since that epoch or longer.
+    Streams groups do so from 4.2 on, but no record has the epoch at which a member got a task: such a commit counts as
+    stale.
     """
     members = view.members(group.group_id)
     if commit.generation < 0 and not members:
@@ -268,7 +269,7 @@ def _scala_error(profile: Profile, commit: Commit, view: PartitionView, group: L
 
 
 def new_group(group_id: str) -> LoadedGroup:
-    """A group that is not in the log yet, as a request makes it: Empty, of generation 0."""
+    """A group that is not in the log yet, as a request creates it: Empty, with generation 0."""
     return LoadedGroup(
         group_id=group_id,
         group_type="Classic",

@@ -61,7 +61,7 @@ class StateRow:
 def offset_rows(coordinator: Coordinator, described: DescribedGroup, topics: Topics) -> list[OffsetRow]:
     """The group's partitions: first those of its members, the member with most partitions first, then the others.
 
-    Within each by topic and partition. Members without a partition have no row.
+    Each part is ordered by topic and partition. Members without a partition have no row.
     """
     group_id = described.group_id
     committed = {
@@ -117,9 +117,9 @@ def _names(coordinator: Coordinator, described: DescribedGroup, topics: Topics) 
 
 
 def _partitions(group: LoadedGroup | None, member: LoadedMember, names: Mapping[str, str]) -> list[TopicPartition]:
-    """What the member has, in order. Classic assignments name topics, the others ids; an unknown one stays an id.
+    """The partitions of a member, in order. Classic assignments name topics, the others ids; an unknown id stays an id.
 
-    The tasks of a streams group are no partitions of topics.
+    The tasks of a streams group are not partitions of topics.
     """
     if group is None or group.group_type == "Streams":
         return []

@@ -1,7 +1,7 @@
-"""The coordinators of one broker: which log partitions it leads, and what it serves from each.
+"""The coordinator of one broker: the log partitions that it leads, and its state of each.
 
-Follows CoordinatorRuntime.withActiveContextOrThrow of Kafka 4.3, and GroupCoordinator.validateGroupStatus with the one
-cache of the Scala coordinators (GroupMetadataManager, OffsetManager).
+Follows CoordinatorRuntime.withActiveContextOrThrow of Kafka 4.3, and GroupCoordinator.validateGroupStatus with the
+single cache of the Scala coordinators (GroupMetadataManager, OffsetManager).
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,11 +49,11 @@ LOADING = CoordinatorShard(status=Status.LOADING, view=EmptyView())
 
 
 def shard_after_load(view: PartitionView, load_outcome: str, *, profile: Profile) -> CoordinatorShard:
-    """The shard when its load has ended; LOADING where it never does.
+    """The shard when its load has ended; LOADING where it never ends.
 
-    `view` is what was read. With AfterFailure.PREFIX it has to end at the failure, as that of
-    `load(..., stops_at_failure=True)` does. With LEADERSHIP_LOST, from 0.9 to 3.9 the groups read so far are owned
-    (ownedPartitions) and answered from until they are unloaded; 0.8.2 asks with each fetch whether it leads.
+    `view` has the records that were read. With AfterFailure.PREFIX it must end at the failure, as from `load(...,
+    stops_at_failure=True)`. With LEADERSHIP_LOST, from 0.9 to 3.9 the groups read so far are owned (ownedPartitions)
+    and answered from until they are unloaded; 0.8.2 checks with each fetch whether it leads.
     """
     if load_outcome == NEVER_ENDS:
         return LOADING
@@ -84,10 +84,10 @@ class OffsetsAlone(EmptyView):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator:
-    """What one broker coordinates: a shard for each log partition that it leads.
+    """The state of one broker: a shard for each log partition that it leads.
 
-    `shards` may fold a log partition on access. Without `partition_count`, the number of log
-    partitions, a group belongs where it is found.
+    `shards` may fold a log partition on access. Without `partition_count`, the number of log partitions, a group
+    belongs to the log partition that has it.
     """
 
     profile: Profile
@@ -101,9 +101,9 @@ class Coordinator:
         return self._holder(group_id)
 
     def error_of(self, group_id: str) -> Error:
-        """Whether the broker answers for the group at all: NONE, COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR.
+        """Whether the broker answers for the group: NONE, COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR.
 
-        Where the group's log partition is not known, the worst answer of all of them.
+        Where the group's log partition is not known, the worst answer of all log partitions.
         """
         log_partition = self.log_partition_of(group_id)
         if log_partition is None:
@@ -113,8 +113,8 @@ class Coordinator:
     def view_of(self, group_id: str) -> PartitionView:
         """The view that has the group; valid only where `error_of` is NONE.
 
-        One cache holds the groups of all log partitions where Profile.one_cache says so; of several copies of a group
-        the one in its own log partition is taken, then that of the lowest one.
+        With Profile.one_cache one cache has the groups of all log partitions; of several copies of a group the copy in
+        its own log partition counts, then the copy in the lowest one.
         """
         home = self.log_partition_of(group_id)
         if home is not None and (not self.profile.one_cache or _has(self.shards[home].view, group_id)):
@@ -130,12 +130,12 @@ class Coordinator:
                     yield log_partition, group
 
     def is_misplaced(self, log_partition: int, group_id: str) -> bool:
-        """Whether the copy in `log_partition` is served to nobody, since clients are routed to another."""
+        """Whether the copy in `log_partition` is never served, because clients are routed to another log partition."""
         is_known = self.partition_count is not None and not self.profile.one_cache
         return is_known and self.log_partition_of(group_id) != log_partition
 
     def serves_from(self, log_partition: int, group_id: str) -> bool:
-        """Whether memory has the copy of the group that was loaded from `log_partition`."""
+        """Whether the copy of the group in memory was loaded from `log_partition`."""
         if not self.profile.one_cache:
             return True
         home = self.log_partition_of(group_id)
@@ -146,11 +146,11 @@ class Coordinator:
         return self._holder(group_id) == log_partition
 
     def _holder(self, group_id: str) -> int | None:
-        """The lowest log partition that holds something of the group."""
+        """The lowest log partition with a record of the group."""
         return next(self._holders(group_id), None)
 
     def holders_of(self, group_id: str) -> list[int]:
-        """The log partitions that hold something of the group."""
+        """The log partitions with records of the group."""
         return list(self._holders(group_id))
 
     def _holders(self, group_id: str) -> Iterator[int]:

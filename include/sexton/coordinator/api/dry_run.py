@@ -2,8 +2,8 @@
 
 `commit_offsets` is OffsetCommit and TxnOffsetCommit (GroupMetadataManager.storeOffsets, OffsetMetadataManager
 .commitOffset), `store_group` the record of a classic group (GroupMetadataManager.storeGroup,
-GroupCoordinatorRecordHelpers.newGroupMetadataRecord). Nothing is written. An append fails in the log, which is
-not here, so that there is an answer for each error that the log may return (append_errors.py).
+GroupCoordinatorRecordHelpers.newGroupMetadataRecord). Nothing is written. Whether an append fails is up to the log, so
+there is an answer for each error that the log may return (append_errors.py).
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ _COMMIT_SEQUENCE = 0
 _TIMESTAMP_API = 1
 """The version of OffsetCommit that can bring a timestamp."""
 _RETENTION_API = range(2, 5)
-"""Versions of OffsetCommit that can bring a retention (KIP-211 took it away)."""
+"""Versions of OffsetCommit with a retention (removed by KIP-211)."""
 _TOPIC_IDS_API = 10
 """The first version of OffsetCommit that names topics by id (KIP-848, Kafka 4.1)."""
 LOG_ERRORS = (
@@ -64,7 +64,7 @@ class CommitDryRun:
     batch: bytes = b""
     """Empty where nothing would be appended."""
     after_failed_append: Mapping[Error, Mapping[TopicPartition, Error]] = field(default_factory=dict)
-    """By the error that the log returns, the answer to the client; empty where nothing would be appended."""
+    """The answer to the client by the log's error; empty where nothing would be appended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +73,11 @@ class GroupDryRun:
 
     record: tuple[bytes, bytes]
     batch: bytes
-    """Empty where nothing would be appended: the log partition is not served, or the batch is too large for it."""
+    """Empty where nothing would be appended: the log partition is not served, or the batch is too large."""
     error: Error
     """The answer to the members; NONE means that the record is appended."""
     after_failed_append: Mapping[Error, Error]
-    """By the error that the log returns, the answer of JoinGroup and SyncGroup to the members."""
+    """The answer of JoinGroup and SyncGroup to the members, by the log's error."""
 
 
 def commit_offsets(
@@ -187,8 +187,8 @@ def _offset_record(
 ) -> tuple[bytes, bytes]:
     """Key and value of one offset (GroupCoordinatorRecordHelpers.newOffsetCommitRecord, offsetCommitValue).
 
-    The client's timestamp is stored as it is by 0.8.2 and from 2.1 on. From 0.9 to 2.0 the commit is of now, and its
-    retention counts from that timestamp (KafkaApis.handleOffsetCommitRequest).
+    0.8.2, and every release from 2.1 on, stores the client's timestamp unchanged. From 0.9 to 2.0 the commit has the
+    current time, and its retention counts from the client's timestamp (KafkaApis.handleOffsetCommitRequest).
     """
     brings_timestamp = commit.api_version == _TIMESTAMP_API and not commit.is_transactional
     timestamp_ms = item.timestamp_ms if brings_timestamp and item.timestamp_ms != NO_TIMESTAMP else now_ms

@@ -1,10 +1,10 @@
-"""Kafka's errors that this package answers (Kafka 4.3: Errors.java)."""
+"""The Kafka errors in answers of this package (Kafka 4.3: Errors.java)."""
 
 from enum import IntEnum
 
 
 class Error(IntEnum):
-    """By Kafka's name, with the code on the wire. Codes never change; 14 to 16 had other names up to 0.10."""
+    """Error codes on the wire by Kafka's name. Codes never change; 14 to 16 had other names up to 0.10."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

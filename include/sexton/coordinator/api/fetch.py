@@ -20,7 +20,7 @@ NOTHING_IN_FLIGHT: Mapping[TopicPartition, StoredOffset] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedPartition:
-    """A partition to fetch. With a `topic_id` the offset counts only if it was committed for that very topic.
+    """A partition to fetch. With a `topic_id` the offset counts only if it was committed for that topic id.
 
     For an unknown id `topic` is empty.
     """
@@ -45,9 +45,10 @@ class FetchedOffset:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAnswer:
     """The answer for a group; with an `error` of the whole group there are no offsets. Up to 0.10.1 only partitions
-    have errors, so that a fetch of all offsets is answered with none.
+    have errors, so that a fetch of all offsets has an empty answer.
 
-    `waits`: a 4.x coordinator answers once the commits in flight are replicated; the offsets are those before it.
+    `waits`: a 4.x coordinator answers once the commits in flight are replicated; the offsets are those before these
+    commits.
     """
 
     group_id: str
@@ -71,12 +72,12 @@ def fetch(
 ) -> FetchAnswer:
     """Fetch the offsets of `partitions`, or without them all that are committed, by topic and partition.
 
-    A missing group has no offsets, which is no error. With `require_stable` a partition that an open
-    transaction holds is answered UNSTABLE_OFFSET_COMMIT, also of a removed group. `member_id` and `member_epoch`
-    matter to groups of the new types only. `in_flight` are commits that are not in the log, `outcome` is their
-    outcome (commits_in_flight.py), `producer_id` the producer whose transaction they are part of; `is_dead` says that
-    the group was removed before the log answered. Until they have an outcome they are unstable up to 3.9, and a 4.x
-    coordinator delays the whole answer; those of a transaction are unstable until its marker.
+    A missing group has no offsets, which is no error. With `require_stable` a partition that an open transaction holds
+    is answered UNSTABLE_OFFSET_COMMIT, also of a removed group. `member_id` and `member_epoch` matter to groups of the
+    new types only. `in_flight` are commits that are not in the log, `outcome` is their outcome (commits_in_flight.py),
+    `producer_id` the producer of their transaction; `is_dead` says that the group was removed before the log answered.
+    Until they have an outcome they are unstable up to 3.9, and a 4.x coordinator delays the whole answer; those of a
+    transaction are unstable until its marker.
     """
     error = coordinator.error_of(group_id)
     if error is Error.NONE:
@@ -89,7 +90,7 @@ def fetch(
         return FetchAnswer(group_id=group_id, error=error)
     offsets = view.offsets(group_id) if _is_fetchable(coordinator, view, group_id) else {}
     is_stable_only = require_stable and coordinator.profile.supports_stable_fetch
-    # What holds what matters only to commits in flight: else the keys are enough, which are found without the values.
+    # Open transactions only matter for commits in flight: otherwise keys suffice, which are found without values.
     pending = view.pending(group_id) if is_stable_only and not in_flight else frozenset()
     commits = commits_after(
         offsets,
@@ -120,7 +121,7 @@ def fetch(
 
 
 def _held(view: PartitionView, group_id: str) -> dict[int, dict[TopicPartition, StoredOffset]]:
-    """What open transactions hold of the group, by producer."""
+    """The group's pending offsets in open transactions, by producer."""
     return {
         producer_id: {key[1:]: offset for key, offset in values.items() if key[0] == group_id}
         for producer_id, values in view.transactions().items()
@@ -154,7 +155,7 @@ def _answer(asked: AskedPartition, stored: StoredOffset | None, *, is_unstable: 
 def _member_error(view: PartitionView, group_id: str, member_id: str | None, member_epoch: int) -> Error:
     """ConsumerGroup.validateOffsetFetch, StreamsGroup.validateOffsetFetch.
 
-    Both throw on a null member id that brings an epoch, and on a streams member that has no epoch yet.
+    Both throw on a null member id with an epoch, and on a streams member without an epoch.
     """
     group = view.group(group_id)
     if group is None or group.group_type not in ("Consumer", "Streams") or (member_id is None and member_epoch < 0):
@@ -170,8 +171,8 @@ def _member_error(view: PartitionView, group_id: str, member_id: str | None, mem
 
 
 def stale_error(member: LoadedMember) -> Error:
-    """The answer to a member that sends a wrong epoch; classic members of a consumer group have no epochs.
+    """The answer to a member with a wrong epoch; classic members of a consumer group have no epochs.
 
-    Only those have a session timeout in their record.
+    Only classic members have a session timeout in their record.
     """
     return Error.STALE_MEMBER_EPOCH if member.session_timeout_ms is None else Error.ILLEGAL_GENERATION

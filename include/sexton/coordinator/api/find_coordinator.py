@@ -1,4 +1,4 @@
-"""FindCoordinator: which log partition, and so which broker, a group belongs to (KafkaApis.getCoordinator)."""
+"""FindCoordinator: the log partition, and so the broker, of a group (KafkaApis.getCoordinator)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from sexton.coordinator.partitioner import partition_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCoordinator:
-    """Where a group belongs; `leader` is the broker id, None where the log partition has no known leader."""
+    """The coordinator of a group; `leader` is the broker id, None where the log partition has no known leader."""
 
     group_id: str
     error: Error
@@ -20,10 +20,10 @@ class FoundCoordinator:
 def find_coordinator(
     group_id: str, *, partition_count: int | None, leaders: Mapping[int, int] | None = None
 ) -> FoundCoordinator:
-    """The coordinator of `group_id` among `partition_count` log partitions (None: there is no such topic yet).
+    """The coordinator of `group_id` among `partition_count` log partitions (None: the topic does not exist yet).
 
-    `leaders` are broker ids by log partition, without those that have none; when no leader is known, the answer is the
-    log partition alone. COORDINATOR_NOT_AVAILABLE where there is no topic, or no leader.
+    `leaders` are broker ids by log partition, without log partitions that have no leader; when no leader is known, the
+    answer is the log partition alone. COORDINATOR_NOT_AVAILABLE without a topic or a leader.
     """
     if partition_count is None:
         return FoundCoordinator(group_id=group_id, error=Error.COORDINATOR_NOT_AVAILABLE)

@@ -36,10 +36,10 @@ class GroupMetadataRecord:
     def of_group(
         cls, group: LoadedGroup, members: Sequence[LoadedMember] = (), *, profile: Profile
     ) -> "GroupMetadataRecord":
-        """What a coordinator of `profile` writes of a classic group with its `members`.
+        """The record that a coordinator of `profile` writes for a classic group with its `members`.
 
-        A 4.x coordinator writes the members in the order of its hash map; the order of the Scala coordinators depends
-        on the release of Scala, and is taken to be that of the ids. Raises ValueError for groups of other types.
+        A 4.x coordinator writes the members in the order of its hash map; in Scala coordinators the order depends on
+        the release of Scala, and is assumed to be by id. Raises ValueError for groups of other types.
         """
         if group.group_type != "Classic":
             raise ValueError(f"group {group.group_id!r} is {group.group_type}")
@@ -57,17 +57,17 @@ class GroupMetadataRecord:
 
     @classmethod
     def of_new_group(cls, group_id: str, *, now_ms: int, profile: Profile) -> "GroupMetadataRecord":
-        """The record of a group that is not there yet: Empty since `now_ms`, of generation 0.
+        """The record of a new group: Empty since `now_ms`, with generation 0.
 
         A 4.x coordinator writes it with the first JoinGroup. Scala coordinators keep the group in memory until its
-        first generation; storeGroup writes this of it before. Up to 0.10.0 a group has no such record, ValueError.
+        first generation; storeGroup writes this record before it. Up to 0.10.0 a group has no such record: ValueError.
         """
         if profile.refuses_null_protocol:
             raise ValueError(f"{profile.text} stores a group with its first generation, not before")
         return cls(group_id=group_id, current_state_timestamp_ms=now_ms)
 
     def encode(self, profile: Profile) -> tuple[bytes, bytes]:
-        """Key and value as a broker writes them whose inter-broker protocol is that of the profile's release.
+        """Key and value as written by a broker whose inter-broker protocol is that of the profile's release.
 
         Raises ValueError for 0.8.2, which has no groups. Fields that the version lacks are left out.
         """
@@ -92,7 +92,7 @@ def value_version(profile: Profile) -> int:
 
 
 def _member_of(member: LoadedMember) -> GroupMetadataMember:
-    """A member as the record has it; those of classic groups have all of its fields."""
+    """A member in the form of the record; members of classic groups have all of its fields."""
     session_ms, rebalance_ms = member.session_timeout_ms, member.rebalance_timeout_ms
     subscription, assignment = member.member_metadata, member.member_assignment
     if session_ms is None or rebalance_ms is None or subscription is None or assignment is None:

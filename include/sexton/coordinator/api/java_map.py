@@ -1,4 +1,4 @@
-"""The iteration order of Java's HashMap: that of the members in the group records of a 4.x coordinator."""
+"""The iteration order of Java's HashMap, in which a 4.x coordinator writes members into group records."""
 
 from collections.abc import Iterable
 
@@ -9,10 +9,10 @@ _LOAD_FACTOR = 0.75
 
 
 def iteration_order(keys: Iterable[str]) -> list[str]:
-    """Distinct `keys`, put into a new HashMap in this order, as iterating over it gives them.
+    """Distinct `keys` in the iteration order of a new HashMap into which they are put in this order.
 
-    By bucket, within a bucket as they came. (A bucket of eight and more becomes a tree, which keeps that order but for
-    its root; member ids do not collide like that.)
+    By bucket, and within a bucket in the order of insertion. (A bucket of eight or more becomes a tree, which keeps
+    that order except for its root; member ids do not collide like that.)
     """
     found = list(keys)
     buckets = _FIRST_BUCKETS
@@ -22,5 +22,5 @@ def iteration_order(keys: Iterable[str]) -> list[str]:
 
 
 def _spread(value: int) -> int:
-    """HashMap.hash: the upper half of a hash counts among the lower bits, too."""
+    """HashMap.hash: mixes the upper half of a hash into the lower bits."""
     return value ^ (value & 0xFFFFFFFF) >> 16

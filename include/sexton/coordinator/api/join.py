@@ -1,11 +1,11 @@
-"""JoinGroup: whether a coordinator takes a classic member, and the group afterwards, before other members react.
+"""JoinGroup: whether a coordinator accepts a classic member, and the group afterwards, before other members react.
 
 Follows GroupMetadataManager.classicGroupJoin (Kafka 4.x), GroupCoordinator.handleJoinGroup with doJoinGroup (0.9 to
-3.9). A group is made where there is none and the request names no member (getOrMaybeCreateGroup).
+3.9). A group is created where there is none and the request names no member (getOrMaybeCreateGroup).
 
-After a load nobody waits in JoinGroup, and no member id has been given out, so that answers to those do not occur; nor
-does anybody wait in SyncGroup, unless the caller says who. Timeouts and group.max.size are taken to be within the
-broker's bounds. A member that rejoins is taken to bring the metadata that it had.
+After a load no member waits in JoinGroup, and no member id has been assigned, so the corresponding answers do not
+occur; nor does any member wait in SyncGroup, unless the caller names it. Timeouts and group.max.size are assumed to be
+within the broker's bounds. A rejoining member is assumed to send its previous metadata.
 """
 
 from collections.abc import Collection
@@ -22,15 +22,15 @@ from sexton.coordinator.groups.lifecycle import GroupState, LiveMember
 from sexton.coordinator.profile import Profile
 
 _MEMBER_IDS_API = 4
-"""The first version of JoinGroup whose client can be asked to join again with the id that it is given (KIP-394)."""
+"""The first version of JoinGroup whose client can be asked to join again with an assigned id (KIP-394)."""
 _CONSUMER = "consumer"
 _REPLACED_REBALANCES = (2, 5)
-"""From then on a new process of a static member starts a rebalance of a group that is CompletingRebalance."""
+"""From this release on a new process of a static member starts a rebalance of a group that is CompletingRebalance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """The request; without `member_id` of a new member. `protocols` are the names of the assignors that it has."""
+    """The request; a new member has no `member_id`. `protocols` are the names of its assignors."""
 
     group_id: str
     member_id: str = ""
@@ -42,11 +42,11 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinAnswer:
-    """`group` is the group when the request has been taken or refused. It is None where there is none, and where a
-    consumer group has taken a classic member, which gives it another epoch and its members another assignment.
+    """`group` is the group after the request was accepted or refused. It is None without a group, and where a consumer
+    group has accepted a classic member, which changes its epoch and its members' assignments.
 
-    `is_new` says that the request has made it, also where it is refused. `writes_record` says that its record is
-    appended for that (4.x); otherwise it is in memory alone until its first generation.
+    `is_new` says that the request has created it, even if it was refused. `writes_record` says that its record is
+    appended then (4.x); otherwise it is in memory alone until its first generation.
     """
 
     error: Error
@@ -54,14 +54,14 @@ class JoinAnswer:
     is_new: bool = False
     writes_record: bool = False
     members: tuple[LiveMember, ...] = ()
-    """Where some wait in SyncGroup: those that the group had before, with the answer to their SyncGroup."""
+    """If members wait in SyncGroup: the group's earlier members, with the answers to their SyncGroup."""
 
 
 def join_group(coordinator: Coordinator, join: Join, *, syncing: Collection[str] = (), at_ms: int = 0) -> JoinAnswer:
     """Answer JoinGroup; UNSUPPORTED_VERSION in 0.8.2, which has no groups.
 
-    With `syncing` all members have joined the next rebalance at `at_ms`, and these wait in SyncGroup. ValueError where
-    they are no members of a classic group.
+    With `syncing` all members have joined the next rebalance at `at_ms`, and these wait in SyncGroup. ValueError if
+    they are not members of a classic group.
     """
     profile = coordinator.profile
     if not profile.reads(2):
@@ -103,8 +103,8 @@ def _while_syncing(
 ) -> JoinAnswer:
     """The answer of a group that is CompletingRebalance (AwaitingSync up to 1.0).
 
-    A member that it has changes nothing. A new one starts the next rebalance (prepareRebalance), and so does, from 2.5
-    on, a new process of a static member, which fences the one before it (updateStaticMemberAndRebalance).
+    An existing member changes nothing. A new one starts the next rebalance (prepareRebalance). So does, from 2.5 on, a
+    new process of a static member, which fences the previous one (updateStaticMemberAndRebalance).
     """
     strangers = sorted({*syncing} - {member.member_id for member in members})
     if found is None or found.group_type != "Classic" or strangers:
@@ -137,7 +137,7 @@ def _while_syncing(
 
 
 def _fenced(member: LiveMember) -> LiveMember:
-    """replaceStaticMember: whoever waits under the old member id is answered at once."""
+    """replaceStaticMember: a request waiting under the old member id is answered at once."""
     error = Error.FENCED_INSTANCE_ID.name if member.awaits_sync else None
     return replace(member, awaits_sync=False, sync_error=error)
 
@@ -157,7 +157,7 @@ def _error_of(
 
 
 def _joined(profile: Profile, join: Join, group: LoadedGroup, members: tuple[LoadedMember, ...]) -> LoadedGroup:
-    """The group with the member: a follower that rejoins changes nothing, nor does a new process of a static member."""
+    """The group with the member: a rejoining follower changes nothing, nor does a new process of a static member."""
     instance = join.group_instance_id if profile.fences_static_members else None
     is_replaced = not join.member_id and instance is not None and any(one.holds(instance) for one in members)
     if is_replaced or (join.member_id and join.member_id != group.leader):
@@ -176,7 +176,7 @@ def _joined(profile: Profile, join: Join, group: LoadedGroup, members: tuple[Loa
 
 
 def _consumer_error(join: Join, members: tuple[LoadedMember, ...]) -> Error:
-    """classicGroupJoinToConsumerGroup: any member id is taken, since the one given out before is kept nowhere."""
+    """classicGroupJoinToConsumerGroup: any member id is accepted, since assigned ids are not stored."""
     if join.protocol_type != _CONSUMER:
         return Error.INCONSISTENT_GROUP_PROTOCOL
     if join.group_instance_id is None:

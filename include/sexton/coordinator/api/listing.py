@@ -37,8 +37,8 @@ class ListAnswer:
 class DescribedGroup:
     """The answer for one group; `group` is None where it is missing or not served, and `state` then DEAD or "".
 
-    `failed_by` is the group that the coordinator throws on, where that makes its answer UNKNOWN_SERVER_ERROR.
-    `protocol` is that of a Stable classic group: a coordinator says it of no other (ClassicGroup.describe).
+    `failed_by` is the group on which the coordinator throws, if that makes the answer UNKNOWN_SERVER_ERROR. `protocol`
+    is set for a Stable classic group only (ClassicGroup.describe).
     """
 
     group_id: str
@@ -54,11 +54,11 @@ class DescribedGroup:
 
 
 def list_groups(coordinator: Coordinator, *, states: Collection[str] = (), types: Collection[str] = ()) -> ListAnswer:
-    """List the groups, limited to `states` and `types` where any are given (in any case of letters).
+    """List the groups, limited to `states` and `types` where any are given (case-insensitive).
 
-    A log partition whose load has failed is skipped. While one is loading 4.x lists nothing, older coordinators what
-    they have so far; both say COORDINATOR_LOAD_IN_PROGRESS. Up to 0.10.0 groups that only offsets have made are
-    not listed.
+    A log partition whose load has failed is skipped. While one is loading 4.x lists nothing, older coordinators list
+    the groups so far; both return COORDINATOR_LOAD_IN_PROGRESS. Up to 0.10.0 groups created by offsets alone are not
+    listed.
     """
     is_loading = any(coordinator.shards[number].status is Status.LOADING for number in coordinator.shards)
     error = Error.COORDINATOR_LOAD_IN_PROGRESS if is_loading else Error.NONE
@@ -80,11 +80,11 @@ def list_groups(coordinator: Coordinator, *, states: Collection[str] = (), types
 
 
 def describe_groups(coordinator: Coordinator, group_ids: Iterable[str]) -> list[DescribedGroup]:
-    """Describe groups of any type in one request of each type, in the order given.
+    """Describe groups of any type in one request of each type, in the given order.
 
-    A coordinator throws on a group that cannot be described (see `cannot_be_described`). All that is asked for with it
-    is then answered UNKNOWN_SERVER_ERROR: with a classic group the classic and the unknown groups, with a streams group
-    the streams groups; those of its log partition, and up to 3.9 those of the whole broker.
+    A coordinator throws on a group that cannot be described (see `cannot_be_described`). Other groups of the same
+    request are then answered UNKNOWN_SERVER_ERROR: with a classic group the classic and the unknown groups, with a
+    streams group the streams groups; those of its log partition, and up to 3.9 those of the whole broker.
     """
     described = [_described(coordinator, group_id) for group_id in group_ids]
     profile = coordinator.profile
@@ -102,7 +102,7 @@ def describe_groups(coordinator: Coordinator, group_ids: Iterable[str]) -> list[
 
 
 def describe_group(coordinator: Coordinator, group_id: str) -> DescribedGroup:
-    """Describe one group of any type, as the request that is made for its type does.
+    """Describe one group of any type, with the request for its type.
 
     A missing group is GROUP_ID_NOT_FOUND in 4.x, and Dead without an error before.
     """
@@ -111,9 +111,9 @@ def describe_group(coordinator: Coordinator, group_id: str) -> DescribedGroup:
 
 
 def cannot_be_described(group: LoadedGroup, members: Iterable[LoadedMember], profile: Profile) -> bool:
-    """Whether coordinators throw when they describe it.
+    """Whether coordinators throw when they describe the group.
 
-    So they do on a Stable classic group without a protocol, and on a streams group without a topology (from 4.2 on) or
+    They do for a Stable classic group without a protocol, and for a streams group without a topology (from 4.2 on) or
     with a member that has no metadata or no current assignment (StreamsGroup.asDescribedGroup).
     """
     match group.group_type:
@@ -126,7 +126,7 @@ def cannot_be_described(group: LoadedGroup, members: Iterable[LoadedMember], pro
 
 
 def listed_group(coordinator: Coordinator, group_id: str) -> LoadedGroup | None:
-    """The group as ListGroups has it, None where it is not listed; valid only where the broker serves it."""
+    """The group in the answer to ListGroups, None where it is not listed; valid only where the broker serves it."""
     group = coordinator.view_of(group_id).group(group_id)
     return group if group is not None and _is_listed(coordinator, group) else None
 
@@ -155,7 +155,7 @@ def _is_listed(coordinator: Coordinator, group: LoadedGroup) -> bool:
 
 
 def wanted(states: Collection[str], types: Collection[str]) -> Callable[[str, str], bool]:
-    """The filter of a list: whether a group of (state, type) is asked for, in any case of letters; empty means all."""
+    """Whether a group of (state, type) passes the filter of a list, case-insensitively; an empty filter means all."""
     some_states, some_types = ({word.strip().lower() for word in words} for words in (states, types))
     return lambda state, group_type: (
         (not some_states or state.lower() in some_states) and (not some_types or group_type.lower() in some_types)

@@ -1,4 +1,4 @@
-"""`PlainView`: a log partition that the plain replay has loaded, as a `PartitionView` (view.py)."""
+"""`PlainView`: a log partition loaded by the plain replay, as a `PartitionView` (view.py)."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

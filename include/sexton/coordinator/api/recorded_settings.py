@@ -1,6 +1,6 @@
-"""The settings of the brokers and of the offsets topic that a snapshot recorded, as values.
+"""The settings of the brokers and of the offsets topic in a snapshot's metadata, as values.
 
-broker_settings.py says what they mean to a coordinator; it is a module of its own because its import takes long.
+broker_settings.py interprets them for a coordinator; this is a separate module because that one takes long to import.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ TOPIC_CODEC = "compression.type"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What a snapshot recorded of the brokers and of the offsets topic; of a disk, nothing."""
+    """Recorded settings of the brokers and of the offsets topic; empty for a disk."""
 
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     topic_settings: Mapping[str, str] = field(default_factory=dict)

@@ -1,13 +1,13 @@
-"""What a broker logs of its sweep, and what is left of it where the append of the tombstones fails.
+"""A broker's log lines about its sweep, and its state where the append of the tombstones fails.
 
 No client waits for tombstones: the log line is the only answer. Follows OffsetManager.compact (0.8.2),
 GroupMetadataManager.deleteExpiredOffsets and removeGroup (0.9, 0.10.0), cleanupGroupMetadata (0.10.1 to 3.9), and
 CoordinatorRuntime with GroupCoordinatorShard.cleanupGroupMetadata (4.x).
 
 Up to 3.9 tombstones are appended without acks, so that no replica is waited for, and after the broker has removed the
-offsets and the group from its cache. Whatever the append throws is logged and ignored: that broker answers as if they
-were gone and tries no more, but the log has them, and the next load brings them back, for its own sweep to remove. A
-4.x coordinator reverts its state to what the log has, and tries again at the next interval.
+offsets and the group from its cache. An exception of the append is logged and ignored: that broker answers as if they
+were gone and does not retry, but the log still has them, and the next load brings them back until its own sweep. A 4.x
+coordinator reverts its state to the log's, and retries at the next interval.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,22 +20,23 @@ from sexton.coordinator.tombstones import OFFSET_TYPE
 from sexton.topics import OFFSETS_TOPIC
 
 _BY_APPEND = (0, 10, 2)
-"""From then on offsets and group of a cleanup are one append, with one line."""
+"""From this release on offsets and group of a cleanup are one append, with one line."""
 _QUIET_IF_NONE = (2, 7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTombstones:
-    """What follows where the sweep's appends to one log partition fail."""
+    """The result where the sweep's appends to one log partition fail."""
 
     lines: tuple[str, ...]
-    """What the broker logs, each with its level; `...` is the error of the append."""
+    """The broker's log lines, each with its level; `...` is the error of the append."""
     leaves_cache: bool
-    """Whether the broker's cache has lost what the tombstones were for; the log has it, and so has the next load."""
+    """Whether the offsets and groups of these tombstones are gone from the broker's cache; the log, and the next load,
+    has them."""
 
 
 def failed_tombstones(log_partition: int, tombstones: Iterable[tuple[str, int]], profile: Profile) -> FailedTombstones:
-    """What follows where every append of these fails: (group_id, record type) of each, by group."""
+    """The result where every append of these tombstones fails: (group_id, record type) of each, by group."""
     if profile.is_java:
         place = f"{OFFSETS_TOPIC}-{log_partition}"
         event = f"The write event Timeout(tp={place}, key=expire-group-metadata) for the timer expire-group-metadata"
@@ -69,9 +70,9 @@ def _scala_lines(log_partition: int, tombstones: list[tuple[str, int]], profile:
 
 
 def removed_lines(offsets: int, records: Mapping[int, int], profile: Profile) -> list[str]:
-    """What one broker logs of a sweep: `offsets` over all log partitions that it leads, `records` of each of these.
+    """The log lines of one broker's sweep: `offsets` over all log partitions that it leads, `records` of each of them.
 
-    M, how long it took, is in no log of records.
+    M, the duration, is not in any log of records.
     """
     if profile.is_java:  # each log partition sweeps for itself
         text = "INFO Generated {} tombstone records while cleaning up group metadata in M milliseconds."

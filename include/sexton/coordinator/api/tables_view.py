@@ -1,4 +1,4 @@
-"""`PartitionView` from tables: what the kernels make of a fold, or a run's Parquet files."""
+"""`PartitionView` from tables: of the kernels' fold, or of a run's Parquet files."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

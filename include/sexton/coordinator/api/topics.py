@@ -17,7 +17,7 @@ class Topics:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]] | None) -> "Topics":
-        """Topics from rows {"topic", "id", "partitions": [[log start, log end], ...]}; None where there are none."""
+        """Topics from rows {"topic", "id", "partitions": [[log start, log end], ...]}; not `is_known` for None."""
         if rows is None:
             return cls()
         rows = list(rows)

@@ -1,5 +1,5 @@
-"""What a coordinator drops from memory when its broker stops leading a log partition, and whether a later load of that
-log partition would report an "unexpected unload" (Scala coordinators).
+"""State that a coordinator drops when its broker stops leading a log partition, and the "unexpected unload" errors of a
+later load of that log partition (Scala coordinators).
 
 Follows CoordinatorRuntime.scheduleUnloadOperation of Kafka 4.3, GroupMetadataManager.removeGroupsForPartition (0.9 to
 3.9) with the end of doLoadGroupsAndOffsets, and OffsetManager.clearOffsetsInPartition (0.8.2).
@@ -16,7 +16,7 @@ from sexton.coordinator.profile import Profile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unloaded:
-    """What leaves memory; nothing is lost, since all of it is in the log.
+    """State that leaves memory; nothing is lost, since all of it is in the log.
 
     `offset_count` counts committed offsets, including those of removed groups. `pending` has the values of open
     transactions by producer id: the new coordinator loads them again. `staying` are groups that were loaded from the
@@ -30,11 +30,11 @@ class Unloaded:
 
 
 def unload(coordinator: Coordinator, log_partition: int) -> Unloaded:
-    """What unloading `log_partition` takes away; its groups are then answered NOT_COORDINATOR.
+    """The state that unloading `log_partition` drops; its groups are then answered NOT_COORDINATOR.
 
-    A 4.x coordinator drops the shard with all that it holds, misplaced groups too. Before 4.0 the cache drops groups
-    that hash to the log partition, wherever they were loaded from (and 0.9.0.0 every group, though not their offsets).
-    Raises KeyError for a log partition that is not led.
+    A 4.x coordinator drops the shard with everything in it, including misplaced groups. Before 4.0 the cache drops
+    groups that hash to the log partition, wherever they were loaded from (and 0.9.0.0 every group, though not their
+    offsets). Raises KeyError for a log partition that the broker does not lead.
     """
     shard, profile = coordinator.shards[log_partition], coordinator.profile
     if not profile.one_cache:
@@ -63,7 +63,7 @@ def unload(coordinator: Coordinator, log_partition: int) -> Unloaded:
 
 
 def _pending_of(coordinator: Coordinator, log_partition: int) -> dict[int, dict[OffsetKey, StoredOffset]]:
-    """What open transactions hold of the groups that hash to a log partition (removeGroupFromAllProducers)."""
+    """Pending offsets in open transactions of the groups that hash to a log partition (removeGroupFromAllProducers)."""
     found: dict[int, dict[OffsetKey, StoredOffset]] = {}
     for number in coordinator.shards:
         for producer_id, values in coordinator.shards[number].view.transactions().items():
@@ -78,10 +78,10 @@ def unexpected_unloads(
 ) -> tuple[str, ...]:
     """Groups over which a Scala coordinator's load ends in "Unexpected unload of active group", in order.
 
-    `view` is what was loaded, `removed` the groups of which the log partition ends in a tombstone of their metadata,
-    `cached` those that were in memory before the load. The check comes last: the error is logged, and everything is
-    served. A group that this load has made fails the check, too: one with nothing left but
-    offsets of an open transaction, and in 0.10.1 one with any offsets.
+    `view` is the loaded state, `removed` the groups whose last record in the log partition is a tombstone, `cached` the
+    groups that were in memory before the load. The check comes last: the error is logged, and everything is served. A
+    group created by this load fails the check, too: one that only has offsets of an open transaction, and in 0.10.1 one
+    with any offsets.
     """
     if profile.is_java or not profile.reads(2):
         return ()

@@ -15,9 +15,9 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedGroup:
-    """A group as the coordinator holds it, without its members.
+    """A group in the coordinator's memory, without its members.
 
-    `generation` is the group epoch of the new types. `log_offset` is None for a group that only offsets have made.
+    `generation` is the group epoch of the new types. `log_offset` is None for a group created by offsets alone.
     """
 
     group_id: str
@@ -33,7 +33,7 @@ class LoadedGroup:
     left_targets: tuple[str, ...] = ()
     """Former members that still have a target assignment; of the new types."""
     subscription_known: bool = True
-    """Whether the coordinator knows what it is subscribed to; of a streams group, whether that has a topology."""
+    """Whether the coordinator knows the group's subscription; for a streams group, whether it has a topology."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "LoadedGroup":
@@ -44,7 +44,7 @@ class LoadedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedMember:
-    """A member of a group. `assignment` is None where it cannot be read, or where coordinators do not read it."""
+    """A member of a group. `assignment` is None where it cannot be parsed, or where coordinators do not parse it."""
 
     member_id: str
     group_instance_id: str | None
@@ -56,12 +56,13 @@ class LoadedMember:
     assignment: tuple[str, ...] | None
     """`<topic, topic id or subtopology>-<partition>` each."""
     assignment_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Since which member epoch it has a partition, by (topic id, partition), where its record has it (KIP-1251)."""
+    """The member epoch since which it has each partition, by (topic id, partition), where its record has it
+    (KIP-1251)."""
     rebalance_timeout_ms: int | None = None
     member_metadata: bytes | None = None
-    """The subscription of a member of a classic group, as it sent it; None for other types."""
+    """The subscription of a classic group's member, as the member sent it; None for other types."""
     member_assignment: bytes | None = None
-    """The assignment of a member of a classic group, as its leader sent it; None for other types."""
+    """The assignment of a classic group's member, as its leader sent it; None for other types."""
     static_instance_ids: tuple[str, ...] | None = None
     """The instances that the coordinator maps to the member, where they differ from its group_instance_id."""
 
@@ -87,14 +88,14 @@ class LoadedMember:
         )
 
     def holds(self, group_instance_id: str) -> bool:
-        """Whether the coordinator maps that instance to it."""
+        """Whether the coordinator maps that instance to the member."""
         if self.static_instance_ids is None:
             return self.group_instance_id == group_instance_id
         return group_instance_id in self.static_instance_ids
 
     @property
     def assigned(self) -> tuple[TopicPartition, ...]:
-        """`assignment` in parts; empty where it is not known."""
+        """`assignment` split into its parts; empty where it is not known."""
         return tuple(map(_topic_partition, self.assignment or ()))
 
 
@@ -104,10 +105,10 @@ def _topic_partition(text: str) -> TopicPartition:
 
 
 class PartitionView(Protocol):
-    """What the coordinator has in memory of one log partition."""
+    """The coordinator's state of one log partition."""
 
     def group(self, group_id: str) -> LoadedGroup | None:
-        """The group, None when it is missing; its offsets may exist all the same."""
+        """The group, None when it is missing; its offsets may still exist."""
 
     def groups(self) -> Iterable[LoadedGroup]:
         """Every group, by id."""
@@ -119,13 +120,13 @@ class PartitionView(Protocol):
         """The group's committed offsets, also of a removed group."""
 
     def pending(self, group_id: str) -> frozenset[TopicPartition]:
-        """Keys of the group that open transactions hold."""
+        """Keys of the group with pending offsets in open transactions."""
 
     def offset_counts(self) -> Mapping[str, int]:
-        """How many committed offsets there are, by group id."""
+        """Number of committed offsets, by group id."""
 
     def transactions(self) -> Mapping[int, Mapping[OffsetKey, StoredOffset]]:
-        """What each producer has pending."""
+        """Pending offsets of each producer."""
 
 
 class EmptyView:

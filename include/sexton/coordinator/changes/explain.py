@@ -1,9 +1,9 @@
 """Why offsets disappeared, from the write that their tombstones are part of: one row of offset_changes for each.
 
-rules.py says for each group of a write which operations could have written its part. Here the smallest set of
-operations that explains the whole write is sought: one sweep that took exactly what was due of five groups is
-believed, five requests of an administrator within the same millisecond are not. Where several sets are equally small,
-the kind is `ambiguous`.
+For each group of a write, rules.py finds the operations that could have written its tombstones. This module searches
+the smallest set of operations that explains the whole write: one sweep that removed exactly the due offsets of five
+groups is more likely than five requests of an administrator within the same millisecond. Where several sets are equally
+small, the kind is `ambiguous`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from sexton.tables.change_kinds import CAUSES, ChangeKind
 _Causes = frozenset[ChangeKind]
 _1971_MS = 31_536_000_000
 _SHARED = (ChangeKind.EXPIRED, ChangeKind.GROUP_DELETED, ChangeKind.TOPIC_DELETED)
-"""Operations that may take offsets of several groups; OffsetDelete takes those of one."""
+"""Operations that may remove offsets of several groups; OffsetDelete removes those of one group."""
 
 
 def changes_of_write(write: Write, before: StateBefore, known: ChangeEvidence, profile: Profile) -> list[Change]:
@@ -77,8 +77,9 @@ def _smallest_explanations(possible: Sequence[_Causes]) -> list[set[ChangeKind]]
     """For each group, its causes in the smallest explanations of the write; `possible` are each group's candidates.
 
     An explanation is a set of operations that accounts for every group; its size is their number. One operation of
-    _SHARED accounts for every group that it is possible for. An OffsetDelete accounts for one group, and so does a
-    producer for a group without candidates. Several explanations may be equally small: a group has the causes of all.
+    _SHARED accounts for every group for which it is possible. An OffsetDelete accounts for one group, and so does a
+    producer for a group without candidates. If several explanations are equally small, a group has the causes of all of
+    them.
     """
     found: list[set[ChangeKind]] = [set() for _ in possible]
     fewest = len(possible) + len(_SHARED) + 1
@@ -134,7 +135,7 @@ def _due_at_ms(
 
 
 def evidence_of(removal: GroupRemoval, causes: Sequence[ChangeKind], context: WriteContext, *, fits: bool) -> str:
-    """What the log shows of the disappearance: the column `evidence` of offset_changes."""
+    """The log's evidence for the disappearance: the column `evidence` of offset_changes."""
     write, count = context.write, len(removal.removed)
     total = count + len(removal.kept)
     whole = "the only offset of the group" if count == 1 else f"all {count} offsets of the group"
@@ -161,7 +162,7 @@ def evidence_of(removal: GroupRemoval, causes: Sequence[ChangeKind], context: Wr
 
 
 def _stamped_1970(removal: GroupRemoval) -> str:
-    """That commits bear a timestamp which no clock gave, and so were due at once."""
+    """Text saying that commits were stamped 1970, a timestamp from no clock, and so were due at once."""
     count = sum(0 <= offset.commit_timestamp_ms < _1971_MS for offset in removal.removed.values())
     which = "" if count == len(removal.removed) else f"{count} of them "
     return f"{which}stamped 1970 by the client that committed: as old as any retention" if count else ""

@@ -1,7 +1,9 @@
-"""Why a group itself is gone: which operation may have written the tombstone that removes it.
+"""Why a group itself is gone: the operations that may have written its tombstone.
 
-The causes of an offset's disappearance are `CAUSES` of sexton.tables.change_kinds; a write that took offsets of the
-group decides with them (explain.py). Here is the rest: a group without offsets, where only its state gives evidence.
+The causes of an offset's disappearance are `CAUSES` of sexton.tables.change_kinds; a write that removed offsets of the
+group decides with them (explain.py). This module covers groups without offsets, where only the group's state gives
+evidence.
+
 Follows GroupCoordinatorShard.cleanupGroupMetadata and deleteGroups (4.x), GroupMetadataManager.cleanupGroupMetadata
 (0.10.1 to 3.9) and .removeGroup (0.9, 0.10.0).
 """
@@ -16,7 +18,7 @@ from sexton.tables.change_kinds import ChangeKind
 
 
 class GroupRemovalCause(StrEnum):
-    """What removes a group that holds no offset."""
+    """Operations that remove a group without offsets."""
 
     EXPIRED = ChangeKind.EXPIRED.value
     """The sweep: it removes a group that is Empty and has no offset, whatever its age."""
@@ -33,9 +35,10 @@ _WITH_GROUP_TOMBSTONE = frozenset(
 
 
 def removal_causes(group: Group, *, keeps_offsets: bool, profile: Profile) -> tuple[GroupRemovalCause, ...]:
-    """What may have removed `group`, given as it was right before; empty where only a producer can have done it.
+    """The operations that may have removed `group`, as it was right before; empty where only a producer can have done
+    it.
 
-    `keeps_offsets`: whether committed offsets of it are left, which no operation of a coordinator does.
+    `keeps_offsets`: whether it still has committed offsets, which no operation of a coordinator leaves.
     """
     if has_empty_state(profile) and (keeps_offsets or not group.is_empty):
         return ()
@@ -49,7 +52,7 @@ def removal_causes(group: Group, *, keeps_offsets: bool, profile: Profile) -> tu
 def possible_removals(
     profile: Profile, *, is_swept: bool = True, is_share: bool = False
 ) -> tuple[GroupRemovalCause, ...]:
-    """What removes an Empty group without offsets in this release."""
+    """The operations that remove an Empty group without offsets in this release."""
     if not has_empty_state(profile):
         return (GroupRemovalCause.LAST_MEMBER_LEFT,)
     sweeps = is_swept and (not is_share or profile.deletes_share_groups)
@@ -62,8 +65,8 @@ def possible_removals(
 def removal_after(causes: list[str], profile: Profile) -> tuple[str, ...]:
     """The causes of a group's removal, where its last offsets disappeared for `causes` (kinds of offset_changes).
 
-    Up to 3.9 whatever takes the last offset of an Empty group removes the group with it. From 4.0 on only the sweep
-    and DeleteGroups remove a group; they follow later where offsets or topics were deleted.
+    Up to 3.9 every operation that removes the last offset of an Empty group removes the group as well. From 4.0 on only
+    the sweep and DeleteGroups remove a group; they follow later where offsets or topics were deleted.
     """
     if profile.batch_per_group:
         return tuple(causes)

@@ -41,12 +41,12 @@ class TombstoneRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """Tombstones that were written in one go: neighbours in the log with one timestamp and one producer.
+    """Tombstones written together: neighbours in the log with one timestamp and one producer.
 
     A 4.x coordinator reads its clock once for everything that an operation appends, an older one once for each group,
-    so that what an operation does to a group never spans two writes; two operations share one only within a
-    millisecond. `is_whole`: no log_offset is missing and nothing was undecodable from the start of the log partition or
-    interval up to here, so that every record was read.
+    so the tombstones of one group in one operation never span two writes; two operations share a write only within a
+    millisecond. `is_whole`: from the start of the log partition or interval up to here no log_offset is missing and
+    nothing was undecodable, so that every record was read.
     """
 
     removals: tuple[TombstoneRecord, ...]
@@ -62,19 +62,19 @@ class Write:
 
 
 class StateBefore(Protocol):
-    """A log partition right before a write, as its coordinator holds it."""
+    """A log partition right before a write, in its coordinator's memory."""
 
     def offsets_of(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
         """The group's committed offsets, reachable or not."""
 
     def pending_of(self, group_id: str) -> frozenset[TopicPartition]:
-        """What open transactions hold of the group."""
+        """The group's pending offsets in open transactions."""
 
     def has_open_transaction(self, group_id: str) -> bool:
-        """Whether the coordinator takes a transaction with the group's offsets for open."""
+        """Whether the coordinator considers a transaction with the group's offsets open."""
 
     def group(self, group_id: str) -> Group | None:
-        """The group; None where the coordinator has none of that id."""
+        """The group; None where the coordinator does not have it."""
 
     def holders_of(self, topic: str) -> Iterator[tuple[str, int, str | None]]:
         """(group_id, partition, stored topic id) of every committed offset of `topic`."""
@@ -82,7 +82,7 @@ class StateBefore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsAt:
-    """The topics that there were at an instant: ids by name, None for an id that is not known."""
+    """The topics at an instant: ids by name, None for an unknown id."""
 
     taken_at_ms: int
     ids: Mapping[str, str | None]
@@ -90,7 +90,7 @@ class TopicsAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnAction:
-    """What a plan of Sexton did to an offset, between its intent and its outcome (None: not known yet)."""
+    """An action of a Sexton plan on an offset, between its intent and its outcome (None: not known yet)."""
 
     plan_id: str
     intent_at_ms: int
@@ -121,8 +121,8 @@ class ChangeEvidence:
 class Change:
     """A row of offset_changes without log_partition.
 
-    A disappearance has the value right before it as old, and none as new. A value that was set has as old what was
-    there when the interval began, or none where the offset disappeared since.
+    A disappearance has the previous value as old, and no new value. A set value has the value at the interval's start
+    as old, or none where the offset disappeared since.
     """
 
     key: OffsetKey
@@ -157,9 +157,9 @@ class Change:
 
 
 def set_change(key: OffsetKey, old: StoredOffset | None, new: StoredOffset, known: ChangeEvidence) -> Change | None:
-    """The row of an offset that ends the interval as `new`; None where the value did not change.
+    """The row of an offset whose value at the interval's end is `new`; None where the value did not change.
 
-    `old` is its value when the interval began, None where there was none or it disappeared since.
+    `old` is its value at the interval's start, None where it had none or disappeared since.
     """
     if old is not None and old.committed_offset == new.committed_offset:
         return None

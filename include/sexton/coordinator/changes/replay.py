@@ -37,10 +37,10 @@ def changes(
     as_of_ms: int | None = None,
     taken_at_ms: int | None = None,
 ) -> list[Change]:
-    """The rows of offset_changes from where `loaded` ends up to `as_of_ms`, by key and log_offset.
+    """The rows of offset_changes from the end of `loaded` up to `as_of_ms`, by key and log_offset.
 
-    `chunks` continue where those of `loaded` ended. `loaded` is replayed further: at the end it is what `load` makes of
-    all, except for its counters.
+    `chunks` continue where those of `loaded` ended. `loaded` is replayed further: at the end it equals a `load` of
+    everything, except for its counters.
     """
     start = dict(loaded.offsets)
     replay = _Replay(loaded=loaded, known=known, next_offset=loaded.next_log_offset)
@@ -83,12 +83,12 @@ class LoadedView:
 
 
 def simple_group(group_id: str, profile: Profile) -> Group | None:
-    """A group without a record, where offsets alone make one; else None."""
+    """A simple group that exists by offsets alone, without a record; else None."""
     return ClassicGroup(group_id, profile) if profile.offsets_hold_groups else None
 
 
 def removal_of(batch: Batch, record: Record, profile: Profile) -> TombstoneRecord | None:
-    """The tombstone that `record` is to the coordinator; None for anything else."""
+    """The tombstone that the coordinator reads from `record`; None for any other record."""
     if record.value is not None or batch.is_control or batch.magic > profile.newest_format:
         return None
     found = decoding.decode(record, base_offset=batch.base_offset, profile=profile)
@@ -120,7 +120,7 @@ class _Replay:
     gone: set[OffsetKey] = field(default_factory=set)
 
     def take(self, batch: Batch, cap_bytes: int) -> None:
-        """Replay a batch, but for the tombstones at its end: their write may go on in the next."""
+        """Replay a batch, except for tombstones at its end: their write may continue in the next batch."""
         records = list(read_records(batch, cap_bytes=cap_bytes))
         good = [record for record in records if isinstance(record, Record)]
         self._note_gaps(batch, good, is_sound=len(good) == len(records))
@@ -141,7 +141,7 @@ class _Replay:
                 self._take_record(batch, record, removals[record.log_offset])
 
     def _note_gaps(self, batch: Batch, records: list[Record], *, is_sound: bool) -> None:
-        """Note whether log_offsets are missing, or records that say nothing to the coordinator."""
+        """Note missing log_offsets, and records that the coordinator does not read."""
         expected = range(self.next_offset, self.next_offset + len(records))
         is_whole = [record.log_offset for record in records] == [*expected] and batch.next_offset == expected.stop
         is_read = batch.is_control or not any(
@@ -166,7 +166,7 @@ class _Replay:
         self.held.append((removal, batch, record))
 
     def flush(self) -> None:
-        """Explain the held write, then replay it."""
+        """Explain the pending write, then replay it."""
         if not self.held:
             return
         write = Write(removals=tuple(removal for removal, _, _ in self.held), is_whole=self.held_is_whole)
@@ -189,7 +189,7 @@ class _Replay:
 
 
 def takes_pending_alone(is_transactional: bool, profile: Profile) -> bool:
-    """Whether a tombstone cancels only what its producer has pending, and keeps what is committed."""
+    """Whether a tombstone cancels only its producer's pending offsets, and keeps committed ones."""
     return (
         is_transactional
         and not profile.tombstones_cancel_pending

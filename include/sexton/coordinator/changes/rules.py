@@ -1,8 +1,8 @@
-"""Which operations of a coordinator could have written the tombstones of a group.
+"""Finds the operations of a coordinator that could have written the tombstones of a group.
 
-Only evidence rules an operation out: the value was not due, the group keeps offsets that DeleteGroups would have
-taken, the release has no such operation, the topic is still there. Each rule names the Kafka classes that it follows;
-what a release can do is part of its Profile.
+Only evidence rules an operation out: the value was not due, the group keeps offsets that DeleteGroups would have taken,
+the release has no such operation, the topic is still there. Each rule names the Kafka classes that it follows; the
+operations of a release are part of its Profile.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,16 +29,16 @@ _NEVER_MS = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRemoval:
-    """What one write took from one group, and the state of the group right before it."""
+    """The offsets of one group that one write removed, and the group's state right before it."""
 
     group_id: str
     removed: Mapping[TopicPartition, StoredOffset]
     log_offsets: Mapping[TopicPartition, int]
     kept: Mapping[TopicPartition, StoredOffset]
     cancelled: frozenset[TopicPartition]
-    """Keys that the write names and that had no committed value: a pending one, or none at all."""
+    """Keys named by the write that had no committed value: a pending value, or none at all."""
     spared: frozenset[TopicPartition]
-    """Keys that open transactions hold and the write does not name."""
+    """Keys with pending values in open transactions that the write does not name."""
     pending: frozenset[TopicPartition]
     group: Group | None
     is_open: bool
@@ -49,7 +49,7 @@ class GroupRemoval:
 
     @property
     def is_bare(self) -> bool:
-        """Whether the write leaves nothing of the group's offsets."""
+        """Whether the group has no offsets left after the write."""
         return not self.kept and not self.is_open
 
     def is_due(self, key: TopicPartition, offset: StoredOffset, retention_ms: int, at_ms: int) -> bool:
@@ -68,7 +68,8 @@ class GroupRemoval:
         )
 
     def since_unknown(self, offset: StoredOffset) -> bool:
-        """Whether only the coordinator's memory knows since when the group was empty (old group values lack it)."""
+        """Whether only the coordinator's memory has the instant since which the group was empty (old group values lack
+        it)."""
         group = self.group
         return (
             offset.expire_timestamp_ms is None
@@ -82,7 +83,7 @@ class GroupRemoval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteContext:
-    """What every rule looks at besides the removal from one group."""
+    """Input of every rule besides the removal from one group."""
 
     write: Write
     before: StateBefore
@@ -92,7 +93,8 @@ class WriteContext:
 
 
 def possible_causes(removal: GroupRemoval, context: WriteContext) -> frozenset[ChangeKind]:
-    """The operations that could have written the removal; empty where only a producer that bypassed the coordinator."""
+    """The operations that could have written the removal; empty where only a producer that bypassed the coordinator
+    could have."""
     if context.write.producer_id != NO_PRODUCER_ID:  # coordinators write tombstones outside of transactions only
         return frozenset()
     is_of_nothing = bool(removal.cancelled - removal.pending)
@@ -136,7 +138,7 @@ def _tombstone_fits_sweep(removal: GroupRemoval, context: WriteContext) -> bool:
 
 
 def swept_by(removal: GroupRemoval, context: WriteContext) -> int | None:
-    """A retention under which a sweep removes what was removed, and nothing else of the group; None without one."""
+    """A retention under which a sweep removes exactly these offsets of the group; None without one."""
     at_ms = context.write.timestamp_ms
     assert at_ms is not None
     known = context.known.retentions_ms
@@ -157,9 +159,10 @@ def swept_by(removal: GroupRemoval, context: WriteContext) -> int | None:
 
 
 def _longest_retention(removal: GroupRemoval, at_ms: int) -> int | None:
-    """The longest retention, in whole minutes, by which all that was removed was due; None where not even one minute.
+    """The longest retention, in whole minutes, by which all removed offsets were due; None where not even one minute
+    fits.
 
-    A longer one leaves fewer offsets that should have gone too, so no other has to be tried.
+    A longer retention leaves fewer offsets that should have been removed too, so no other has to be tried.
     """
     ages = []
     for key, offset in removal.removed.items():
@@ -220,7 +223,7 @@ def _may_be_topic_delete(removal: GroupRemoval, context: WriteContext) -> bool:
 
 
 def _group_tombstone_fits_request(removal: GroupRemoval, context: WriteContext) -> bool:
-    """Whether a request that is about offsets may have written the group's tombstone, where there is one."""
+    """Whether a request about offsets may have written the group's tombstone, where there is one."""
     if not removal.has_group_tombstone:
         return True
     if not context.profile.batch_per_group:
@@ -231,7 +234,7 @@ def _group_tombstone_fits_request(removal: GroupRemoval, context: WriteContext) 
 
 
 def _may_be_gone(topic: str, removal: GroupRemoval, context: WriteContext) -> bool:
-    """Whether the topic may have been deleted at the instant of the write, by what is known of topics."""
+    """Whether the topic may have been deleted at the instant of the write, by the recorded topics."""
     before, after = topics_around(context)
     stored = [offset for (name, _), offset in removal.removed.items() if name == topic]
     if after is not None and topic in after.ids:
@@ -242,7 +245,7 @@ def _may_be_gone(topic: str, removal: GroupRemoval, context: WriteContext) -> bo
 
 
 def _is_orphan(topic: str, offset: StoredOffset, context: WriteContext) -> bool:
-    """Whether the topic was gone before, so that neither it nor its offsets could be deleted by a request."""
+    """Whether the topic was gone before, so that no request could delete it or its offsets."""
     before, after = topics_around(context)
     return (
         before is not None
@@ -254,7 +257,7 @@ def _is_orphan(topic: str, offset: StoredOffset, context: WriteContext) -> bool:
 
 
 def topics_around(context: WriteContext) -> tuple[TopicsAt | None, TopicsAt | None]:
-    """The topics as recorded before the write and after it."""
+    """The topics recorded before the write and after it."""
     at_ms, before, after = context.write.timestamp_ms, context.known.before, context.known.after
     if at_ms is None:
         return None, None
@@ -265,7 +268,7 @@ def topics_around(context: WriteContext) -> tuple[TopicsAt | None, TopicsAt | No
 
 
 def _left_of(topic: str, removal: GroupRemoval, context: WriteContext) -> bool:
-    """Whether offsets are left that the deletion of the topic would have removed, in this group or another."""
+    """Whether offsets remain, in this group or another, that the deletion of the topic would have removed."""
     if not context.write.is_whole:
         return False
     ids = {offset.topic_id for (name, _), offset in removal.removed.items() if name == topic} - {None}

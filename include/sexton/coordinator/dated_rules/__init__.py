@@ -1,1 +1,1 @@
-"""What changed in the coordinator from release to release: one module for each profile, one table in each."""
+"""Changes of the coordinator from release to release: one module for each profile, with one table each."""

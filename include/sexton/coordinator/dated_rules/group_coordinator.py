@@ -1,9 +1,9 @@
 """The dated rules of the profile `group_coordinator`: Kafka 4.0 and later, in Java (KIP-848).
 
-Brokers of 3.8 and 3.9 run it where `group.coordinator.new.enable` says so; else `group_metadata_manager`. That of 3.7,
-the early access, is not modelled: its records have another layout, and its tombstones leave what is pending.
+Brokers of 3.8 and 3.9 run it if `group.coordinator.new.enable` is set; else `group_metadata_manager`. The early access
+of 3.7 is not modelled: its records have another layout, and its tombstones keep pending offsets.
 
-Each entry of DATED_RULES holds what is new in a release, as fields of Profile. Sources: OffsetMetadataManager,
+Each entry of DATED_RULES has the changes of a release, as fields of Profile. Sources: OffsetMetadataManager,
 GroupMetadataManager, GroupCoordinatorRecordSerde.
 """
 
@@ -15,10 +15,10 @@ from sexton.records import RECORD_TYPES
 NAME = "group_coordinator"
 DEFAULT_RELEASE = (4, 3, 1)
 FIRST_RELEASE, FIRST_BY_DEFAULT = (3, 8), (4, 0)
-"""From the latter on brokers run it unasked; the releases before are its preview."""
+"""From FIRST_BY_DEFAULT on brokers run it by default; the releases before are its preview."""
 LAST_RELEASE = (4, 4)
 RECORDED = ((4, 0, 0), (4, 1, 2), (4, 2, 2), (4, 3, 1), (4, 4, 0))
-"""Releases of which a recording is part of the tests."""
+"""Releases that were recorded for the tests."""
 _OFFSETS_AND_CLASSIC = {0: 0, 1: 4, 2: 4}
 PREVIEW_TYPES = frozenset(range(3, 9))
 """The types of consumer groups in the preview."""

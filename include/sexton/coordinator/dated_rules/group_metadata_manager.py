@@ -1,6 +1,6 @@
 """The dated rules of the profile `group_metadata_manager`: Kafka 0.10.1 to 3.9, in Scala.
 
-Each entry of DATED_RULES holds what is new in a release, as fields of Profile; the first continues those of
+Each entry of DATED_RULES has the changes of a release, as fields of Profile; the first continues those of
 `offset_manager`. Sources: GroupMetadataManager.doLoadGroupsAndOffsets, GroupMetadata, GroupCoordinator.
 """
 
@@ -15,7 +15,7 @@ RECORDED = (
     *((0, 10, 2, 2), (0, 11, 0, 3), (1, 1, 1), (2, 0, 1), (2, 1, 1), (2, 3, 1), (2, 4, 1), (2, 8, 2)),
     *((3, 5, 2), (3, 6, 2), (3, 9, 1)),
 )
-"""Releases of which a recording is part of the tests."""
+"""Releases that were recorded for the tests."""
 
 
 DATED_RULES: DatedRules = (

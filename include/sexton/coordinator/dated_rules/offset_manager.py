@@ -1,6 +1,6 @@
 """The dated rules of the profile `offset_manager`: Kafka 0.8.2 to 0.10.0, without transactions.
 
-Each entry of DATED_RULES holds what is new in a release, as fields of Profile. Sources: OffsetManager (0.8.2),
+Each entry of DATED_RULES has the changes of a release, as fields of Profile. Sources: OffsetManager (0.8.2),
 GroupMetadataManager (0.9, 0.10.0).
 """
 
@@ -11,7 +11,7 @@ NAME = "offset_manager"
 DEFAULT_RELEASE = (0, 9)
 LAST_RELEASE = (0, 10, 0)
 RECORDED = ((0, 9, 0, 1),)
-"""Releases of which a recording is part of the tests."""
+"""Releases that were recorded for the tests."""
 
 DATED_RULES: DatedRules = (
     (
@@ -85,4 +85,4 @@ DATED_RULES: DatedRules = (
     ((0, 10), {"newest_format": 1, "record_format": 1}),
 )
 LAST_RULES = {field: value for _, new in DATED_RULES for field, value in new.items()}
-"""What held in the last release; the next coordinator took it over but for what its first release changed."""
+"""The rules of the last release; the next coordinator has them except for the changes of its first release."""

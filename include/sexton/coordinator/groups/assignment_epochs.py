@@ -1,7 +1,7 @@
-"""Which member owns which partition or task of an assignment, and what coordinators throw when two members do.
+"""The owner of each partition or task in an assignment, and the exceptions when two members own one.
 
-Compaction leaves the latest record of every member, so that the record which takes a partition may come before the one
-which releases it. Coordinators before KAFKA-19862 throw on that, at any epochs. Follows ConsumerGroup
+Compaction leaves the latest record of every member, so the record that takes a partition may come before the record
+that releases it. Coordinators before KAFKA-19862 throw then, at any epochs. Follows ConsumerGroup
 .currentPartitionEpoch and StreamsGroup.current...TaskToProcessId. Nothing changes where they throw.
 """
 
@@ -31,7 +31,8 @@ class PartitionOwners:
         self._epochs: dict[UUID, dict[int, int]] = {}
 
     def move(self, old: Member | None, new: Member | None) -> None:
-        """Move ownership from the old state of a member to the new one; None where it did not exist, or will not.
+        """Move ownership from the old state of a member to the new one; None where the member did not exist, or is
+        removed.
 
         A second member may claim a partition only at a higher epoch; before KAFKA-19862 Kafka throws at any epoch.
         """
@@ -45,7 +46,7 @@ class PartitionOwners:
             self._claim(new)
 
     def _refuse_release(self, member: Member) -> None:
-        """Throw where no partition of a topic has an owner any more: only without partitions can that be."""
+        """Throw where no partition of a topic has an owner any more, which is only possible without partitions."""
         left = {topic_id: len(self._epochs[topic_id]) for topic_id, _ in _parts(member) if topic_id in self._epochs}
         for topic_id, partitions in _parts(member):
             if topic_id not in left:
@@ -76,7 +77,7 @@ class PartitionOwners:
         return self._epochs.get(topic_id, {}).get(partition)
 
     def _held(self, member: Member) -> Iterator[tuple[UUID, int]]:
-        """What the member owns and no other member has taken over at a higher epoch."""
+        """The member's partitions that no other member has taken over at a higher epoch."""
         return (claim for claim in _claims(member) if self._since(claim) == member.member_epoch)
 
     def _release(self, member: Member) -> None:
@@ -118,10 +119,10 @@ _Owners = dict[tuple[str, str], Mapping[int, frozenset[str]]]
 
 
 class TaskOwners:
-    """Which process has which task of a streams group, where that matters: before KAFKA-19862.
+    """The owner process of each task of a streams group, where that matters: before KAFKA-19862.
 
-    An active task has one owner, others any number. A member without a known process takes nothing; Kafka throws when
-    the process becomes known, since it first releases what the member was never given.
+    An active task has one owner, others any number. A member without a known process owns nothing; Kafka throws when
+    the process becomes known, since it first releases tasks that the member never got.
     """
 
     def __init__(self) -> None:

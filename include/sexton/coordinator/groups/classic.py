@@ -25,7 +25,7 @@ _METADATA_TYPE = 2
 
 
 class ClassicGroup(Group):
-    """A classic group. Made from an id alone it is a simple group, which has offsets and no record."""
+    """A classic group. Created from an id alone it is a simple group, which has offsets and no record."""
 
     group_type = "Classic"
 
@@ -39,7 +39,7 @@ class ClassicGroup(Group):
         self.current_state_timestamp_ms: int | None = None
         self.members: dict[str, GroupMetadataMember] = {}
         self.static_members: dict[str, str] = {}
-        """Member ids by instance; of a member that comes twice the first instance is kept, as in Kafka."""
+        """Member ids by instance; for a member that occurs twice the first instance is kept, as in Kafka."""
         self._topics_by_member: dict[str, frozenset[str] | None] = {}
         self._subscribed_topics: frozenset[str] | None = None
 
@@ -109,7 +109,8 @@ class ClassicGroup(Group):
         return None if topics is None else frozenset(topics)
 
     def _join_subscriptions(self) -> frozenset[str] | None:
-        """ClassicGroup.computeSubscribedTopics: known for consumers only, and only when every member's is."""
+        """ClassicGroup.computeSubscribedTopics: known for consumers only, and only if every member's topics are
+        known."""
         if self._protocol_type != CONSUMER:
             return None
         topics = set[str]()

@@ -109,7 +109,8 @@ class ConsumerGroup(ModernGroup):
         )
 
     def described_assignment(self, member: Member) -> Mapping[Any, Collection[int]]:
-        """From 4.3 on includes what has yet to be revoked (ConsumerGroupMember.asConsumerGroupDescribeMember)."""
+        """From 4.3 on it includes partitions still to be revoked
+        (ConsumerGroupMember.asConsumerGroupDescribeMember)."""
         if not self.profile.describes_revoking:
             return member.assigned
         topic_ids = {*member.assigned, *member.revoking}
@@ -142,13 +143,14 @@ class ConsumerGroup(ModernGroup):
         return self.members.get(member_id) or Member(member_id=member_id, rebalance_timeout_ms=-1)
 
     def _update(self, new: Member) -> None:
-        """Put `new` in place of the member of its id, and move the ownership of partitions with it."""
+        """Replace the member with the same id by `new`, and move the ownership of partitions."""
         self._owners.move(self.members.get(new.member_id), new)
         self.members[new.member_id] = new
 
 
 class EarlyConsumerGroup(ConsumerGroup):
-    """A consumer group of the preview in 3.8 and 3.9, where each record has to come after what it is about."""
+    """A consumer group of the preview in 3.8 and 3.9, where each record has to come after the record of its group or
+    member."""
 
     creating_types = frozenset({3, 5})
     replaces_simple = False

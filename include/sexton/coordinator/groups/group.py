@@ -1,8 +1,8 @@
 """Base classes of the group kinds: `Group` for all of them, `ModernGroup` and `Member` for those since KIP-848.
 
 The kinds follow Kafka 4.3: ClassicGroup (classic.py), and as ModernGroup ConsumerGroup (KIP-848, consumer.py),
-ShareGroup (KIP-932, share.py) and StreamsGroup (KIP-1071, streams.py). They hold only what a load keeps: no timers, no
-pending joins, no metadata images.
+ShareGroup (KIP-932, share.py) and StreamsGroup (KIP-1071, streams.py). They have only the state that a load leaves: no
+timers, no pending joins, no metadata images.
 """
 
 from abc import ABC, abstractmethod
@@ -39,9 +39,9 @@ class GroupTombstone:
 
 
 class Group(ABC):
-    """A group as a coordinator holds it after a load.
+    """A group in the coordinator's memory after a load.
 
-    `log_offset` is that of the group's last record, None for a group that only offsets have made.
+    `log_offset` is that of the group's last record, None for a group created by offsets alone.
     """
 
     group_type: ClassVar[str]
@@ -58,7 +58,7 @@ class Group(ABC):
     @property
     @abstractmethod
     def protocol_type(self) -> str | None:
-        """None for a simple group: one that only offsets have made, or whose metadata names no protocol type."""
+        """None for a simple group: one created by offsets alone, or whose metadata names no protocol type."""
 
     @property
     @abstractmethod
@@ -75,17 +75,17 @@ class Group(ABC):
 
     @abstractmethod
     def is_subscribed(self, topic: str) -> bool:
-        """Whether the coordinator keeps the group's offsets of `topic` for its subscription."""
+        """Whether the coordinator keeps the group's offsets of `topic` because of its subscription."""
 
     def loading_failure(self) -> str | None:
-        """Why the load fails for this group after the last record; None where it does not."""
+        """Why this group makes the load fail after the last record; None where it does not."""
         return None
 
     @property
     def left_targets(self) -> Sequence[str] | None:
         """Former members that still have a target assignment; None for classic groups, which have none.
 
-        While there is one, an Empty group cannot be deleted: replaying the tombstone of its target assignment throws.
+        While there is any, an Empty group cannot be deleted: replaying the tombstone of its target assignment throws.
         """
         return None
 
@@ -134,7 +134,8 @@ class Member:
     assigned: Mapping[Any, frozenset[int]] = field(default_factory=dict)
     revoking: Mapping[Any, frozenset[int]] = field(default_factory=dict)
     assignment_epochs: Mapping[tuple[UUID, int], int] | None = None
-    """The member epoch since which it has each partition, including those to be revoked; None where it is not kept."""
+    """The member epoch since which it has each partition, including those to be revoked; None where it is not
+    stored."""
 
 
 class ModernGroup(Group):
@@ -159,7 +160,7 @@ class ModernGroup(Group):
     missing_message: ClassVar[str | None] = None
     """Kafka's message where a record cannot create its group; None where Kafka ignores the record."""
     replaces_simple: ClassVar[bool] = True
-    """Whether its records replace a simple classic group of the same id; else they throw."""
+    """Whether its records replace a simple classic group of the same id; otherwise they throw."""
     targets_hold: ClassVar[bool] = True
     """Whether a remaining target assignment prevents the deletion of the group."""
 
@@ -173,10 +174,10 @@ class ModernGroup(Group):
 
     @abstractmethod
     def replay_value(self, key: Key, value: Value) -> None:
-        """Apply one of the group's records; TransitionError, and nothing changed, where Kafka's replay throws."""
+        """Apply one of the group's records; TransitionError, with no change, where Kafka's replay throws."""
 
     def replay_tombstone(self, record_type: int, key: Key) -> None:
-        """Apply a tombstone of one of the group's records, in the same way."""
+        """Apply a tombstone of one of the group's records; raises like `replay_value`."""
         assignment, target, epoch, member = self.member_tombstone_types
         if record_type == self.metadata_type:
             self.check_removable()
@@ -231,7 +232,7 @@ class ModernGroup(Group):
         self.targets.add(member_id)
 
     def delete_assignment(self, member_id: str) -> None:
-        """Take from a member of the group what it has, and give it the epoch of one that leaves."""
+        """Remove a member's assignment, and give it the epoch of a leaving member."""
         self.members[member_id] = replace(self.members[member_id], member_epoch=LEAVE_EPOCH, assigned={})
 
     def check_deletable(self, member_id: str) -> None:
@@ -300,7 +301,7 @@ class ModernGroup(Group):
         return [self._member_row(member) for _, member in sorted(self.members.items())]
 
     def described_assignment(self, member: Member) -> Mapping[Any, Collection[int]]:
-        """What a member has when it is described, by owner: topic id, or subtopology."""
+        """A member's described assignment, by owner: topic id, or subtopology."""
         return member.assigned
 
     def _member_row(self, member: Member) -> dict[str, Any]:
@@ -347,7 +348,7 @@ def refuse_bad_topics(topics: Iterable[TopicRacks]) -> None:
 
 
 def partitions_by_topic(parts: Iterable[TopicPartitions | EpochedTopicPartitions]) -> dict[UUID, frozenset[int]]:
-    """Topic partitions of a record by topic id; of a topic that comes twice the last counts."""
+    """Topic partitions of a record by topic id; for a repeated topic the last entry counts."""
     return {part.topic_id: frozenset(part.partitions) for part in parts}
 
 
@@ -362,11 +363,11 @@ def epochs_by_partition(parts: Iterable[EpochedTopicPartitions], member_epoch: i
 
 
 def assignment_text(assigned: Mapping[Any, Collection[int]]) -> list[str]:
-    """What a member has, one `<topic, topic id or subtopology>-<partition>` each, in order."""
+    """A member's assignment, one `<topic, topic id or subtopology>-<partition>` each, in order."""
     items = sorted((id_text(owner), number) for owner, numbers in assigned.items() for number in numbers)
     return [f"{owner}-{number}" for owner, number in items]
 
 
 def id_text(key: object) -> str:
-    """A topic id as Kafka's Uuid.toString writes it, the zero id too; anything else as it is."""
+    """A topic id as Kafka's Uuid.toString writes it, including the zero id; other values unchanged."""
     return kafka_uuid(key) or _ZERO_ID if isinstance(key, UUID) else str(key)

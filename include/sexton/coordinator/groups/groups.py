@@ -1,7 +1,7 @@
 """The groups of one log partition, replayed record by record (Kafka 4.3: GroupMetadataManager.replay).
 
-Offsets create groups too, but are kept in coordinator.offsets: removing a group leaves its offsets, out of reach until
-something creates the group again.
+Offsets create groups too, but are kept in coordinator.offsets: removing a group leaves its offsets, unreachable until
+the group is created again.
 """
 
 from collections.abc import Collection
@@ -43,7 +43,7 @@ class Groups:
         self._kinds = _PREVIEW_KINDS if profile.early_consumer_groups else early
 
     def ensure_simple_group(self, group_id: str) -> None:
-        """Create the group where it is missing: an offset value of it was read, committed, pending or aborted."""
+        """Create the group where it is missing: one of its offset values was read, committed, pending or aborted."""
         if group_id not in self.by_id:
             self.by_id[group_id] = ClassicGroup(group_id, self.profile)
 
@@ -114,10 +114,10 @@ class Groups:
 
 
 class ScalaGroups(Groups):
-    """Groups up to 3.9: those with a record, and, once everything has been read, those that hold offsets."""
+    """Groups up to 3.9: groups with a record, and, after everything has been read, groups with offsets."""
 
     def ensure_simple_group(self, group_id: str) -> None:
-        """Offsets make no group while the log is read."""
+        """Offsets create no group while the log is read."""
 
     def complete(self, holders: Collection[str]) -> None:
         for group_id in holders:

@@ -1,9 +1,9 @@
 """The life of a classic group in a running coordinator: a pure state machine, without clock, network or log.
 
-States and transitions are those of GroupMetadata.validPreviousStates (0.9 to 3.9) and ClassicGroup (4.x); what moves a
-group follows GroupCoordinator.onExpireHeartbeat, removeMemberAndUpdateGroup, onCompleteJoin and cleanupGroupMetadata.
-A log only ever shows groups that are Empty or Stable; the states between them exist in memory alone. Up to 0.10.0 a
-group has no Empty state: it is Dead, and removed, when its last member goes.
+States and transitions are those of GroupMetadata.validPreviousStates (0.9 to 3.9) and ClassicGroup (4.x); its events
+follow GroupCoordinator.onExpireHeartbeat, removeMemberAndUpdateGroup, onCompleteJoin and cleanupGroupMetadata. A log
+only ever shows groups that are Empty or Stable; the states between them exist in memory alone. Up to 0.10.0 a group has
+no Empty state: it is Dead, and removed, when its last member goes.
 
 `tick` fires the timers, one at a time and in order, so that the caller decides how fast time passes.
 """
@@ -34,7 +34,7 @@ class LiveMember:
     rebalance_timeout_ms: int
     session_ends_at_ms: int
     is_static: bool = False
-    """Whether it has a group.instance.id: then a rebalance that it misses does not remove it (KIP-345)."""
+    """Whether it has a group.instance.id: then missing a rebalance does not remove it (KIP-345)."""
     has_joined: bool = False
     """Whether it has sent JoinGroup to the rebalance that is being prepared."""
     awaits_sync: bool = False
@@ -44,36 +44,36 @@ class LiveMember:
 
     @property
     def is_kept_alive(self) -> bool:
-        """Whether its session cannot end, since it waits for an answer (shouldKeepMemberAlive; hasSatisfiedHeartbeat
+        """Whether its session cannot end because it waits for an answer (shouldKeepMemberAlive; hasSatisfiedHeartbeat
         from 2.3 on)."""
         return self.has_joined or self.awaits_sync
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveGroup:
-    """A group at an instant. `since_ms` is when it came into its state: currentStateTimestamp."""
+    """A group at an instant. `since_ms` is when it entered its state: currentStateTimestamp."""
 
     state: GroupState
     generation: int
     members: tuple[LiveMember, ...] = ()
     since_ms: int
     rebalance_ends_at_ms: int | None = None
-    """When the rebalance that is being prepared goes on without the members that have not joined."""
+    """When the current rebalance continues without the members that have not joined."""
 
 
 class IllegalTransition(ValueError):
-    """An event that a group in that state does not take."""
+    """An event that is not allowed in the group's state."""
 
 
 def loaded(members: Iterable[LiveMember], *, generation: int, since_ms: int) -> LiveGroup:
-    """The group as a load leaves it (onGroupLoaded): Stable with members, else Empty."""
+    """The group after a load (onGroupLoaded): Stable with members, else Empty."""
     found = tuple(members)
     state = GroupState.STABLE if found else GroupState.EMPTY
     return LiveGroup(state=state, generation=generation, members=found, since_ms=since_ms)
 
 
 def join(group: LiveGroup, member: LiveMember, *, at_ms: int) -> LiveGroup:
-    """JoinGroup of a new member, or of one that rejoins: the group prepares a rebalance, and may go on at once."""
+    """JoinGroup of a new or a rejoining member: the group prepares a rebalance, which may complete at once."""
     _require(group, "join", *(state for state in GroupState if state is not GroupState.DEAD))
     others = tuple(other for other in group.members if other.member_id != member.member_id)
     grown = replace(group, members=(*others, replace(member, has_joined=True)))
@@ -131,7 +131,7 @@ def has_empty_state(profile: Profile) -> bool:
 
 
 def _prepare(group: LiveGroup, at_ms: int) -> LiveGroup:
-    """PreparingRebalance, unless it is in it already (maybePrepareRebalance, prepareRebalance).
+    """Enter PreparingRebalance, unless the group is in it already (maybePrepareRebalance, prepareRebalance).
 
     Members that wait in SyncGroup get REBALANCE_IN_PROGRESS, and join again.
     """
@@ -163,7 +163,7 @@ def _complete_join(group: LiveGroup, at_ms: int) -> LiveGroup:
 
 
 def _answer_sync(group: LiveGroup, error: str, at_ms: int) -> LiveGroup:
-    """Answer all that wait in SyncGroup; their sessions begin anew (propagateAssignment)."""
+    """Answer all members that wait in SyncGroup; their sessions restart (propagateAssignment)."""
     return replace(
         group,
         members=tuple(

@@ -24,7 +24,7 @@ from sexton.records.share import (
 
 
 class ShareGroup(ModernGroup):
-    """A share group. A record of one never takes over a group that offsets have made: Kafka throws."""
+    """A share group. Its records never replace a group created by offsets: Kafka throws."""
 
     group_type = "Share"
     kafka_name = "Share"
@@ -88,7 +88,8 @@ class ShareGroup(ModernGroup):
 
 
 class EarlyShareGroup(ShareGroup):
-    """A share group of the early access in 4.0, where each record has to come after what it is about."""
+    """A share group of the early access in 4.0, where each record has to come after the record of its group or
+    member."""
 
     group_tombstone_types = (9, 11)
     creating_types = frozenset({10, 11})

@@ -107,7 +107,7 @@ class StreamsGroup(ModernGroup):
         super().check_deletable(member_id)
 
     def loading_failure(self) -> str | None:
-        """A member that has tasks to give up gets a timer of its rebalance timeout, which its metadata record sets."""
+        """A member with tasks to revoke gets a timer with its rebalance timeout, which its metadata record sets."""
         for member_id, member in sorted(self.members.items()):
             if member.state == _UNREVOKED_TASKS and member.rebalance_timeout_ms is None:
                 reason = _NO_NUMBER.format("rebalanceTimeoutMs")
@@ -170,7 +170,7 @@ class StreamsGroup(ModernGroup):
         super().delete_assignment(member_id)
 
     def _member(self, member_id: str) -> Member:
-        """The member; a new one is blank until its records come (getOrCreateUninitializedMember)."""
+        """The member; a new member is empty until its records come (getOrCreateUninitializedMember)."""
         blank = Member(
             member_id=member_id, member_epoch=None, state=None, client_id=None, client_host=None, subscribed_topics=None
         )
@@ -194,7 +194,7 @@ def _revoked_tasks(value: StreamsGroupCurrentMemberAssignmentValue) -> _TasksByK
 
 
 def _by_subtopology(tasks: _TasksByKind) -> Tasks:
-    """Partitions by kind of task and subtopology; of a subtopology that comes twice the last counts."""
+    """Partitions by kind of task and subtopology; for a repeated subtopology the last entry counts."""
     return {
         (kind, task.subtopology_id): frozenset(task.partitions)
         for kind, some in zip(TASK_KINDS, tasks, strict=True)

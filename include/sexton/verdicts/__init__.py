@@ -1,4 +1,5 @@
-"""What the broker and a policy do with each offset and why, over whole tables: expiry, orphans, pins, policy.
+"""Verdicts of the broker and of a policy on each offset, with reasons, over whole tables: expiry, orphans, pins,
+policy.
 
 Arrow, no numba.
 """

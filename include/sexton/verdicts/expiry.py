@@ -3,9 +3,9 @@
 The rules are `coordinator.expiry` (Kafka: OffsetExpirationConditionImpl, GroupCoordinatorShard.cleanupGroupMetadata),
 over Arrow columns instead of a Python object per offset; the tests compare the two.
 
-Offsets here are those that a group object of the log partition holds: the rows of committed_offsets, then those of
-unreachable_offsets whose group is there, misplaced (the coordinator sweeps them where they lie) or a share group.
-Offsets under a removed group are in no group, so that no sweep sees them.
+Offsets here belong to a group object in the log partition: the rows of committed_offsets, then the rows of
+unreachable_offsets whose group exists and is misplaced (the coordinator sweeps it where it was loaded) or a share
+group. Offsets of a removed group belong to no group object, so no sweep sees them.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,8 @@ Mask = npt.NDArray[np.bool_]
 
 
 def held_offsets(committed: pa.Table, unreachable: pa.Table) -> pa.Table:
-    """Offsets under a group: what a client can fetch, then those of misplaced and share groups, in their orders."""
+    """Offsets under a group: those that a client can fetch, then those of misplaced and share groups, each in table
+    order."""
     reason = unreachable["reason"]
     others = unreachable.filter(pc.invert(pc.is_in(reason, value_set=pa.array([GROUP_REMOVED, UNDETERMINED]))))
     return pa.concat_tables([committed, others.select(committed.column_names)]).combine_chunks()
@@ -71,7 +72,7 @@ def sweep_block(
 
 
 def under_block(verdicts: pa.Table, block: SweepBlock | None, *, now_ms: int) -> pa.Table:
-    """`verdicts` where every sweep from some instant on fails: what would go then stays; of NOT_LOADED, all."""
+    """`verdicts` where every sweep from some instant on fails: offsets due after that stay; all stay for NOT_LOADED."""
     if block is None:
         return verdicts
     goes = pc.if_else(pc.equal(verdicts["broker_verdict"], "expire"), now_ms, verdicts["broker_expires_at_ms"])
@@ -98,7 +99,7 @@ def judge_unblocked(
     now_ms: int,
     profile: Profile,
 ) -> pa.Table:
-    """What the broker would do with each offset at `now_ms`, and why; one row per row of `offsets`, in its order.
+    """The broker's verdict on each offset at `now_ms`, with its reason; one row per row of `offsets`, in its order.
 
     No group may make the sweep of their log partition fail: see `sweep_block` and `under_block`. Columns: the key,
     broker_verdict (keep, expire), broker_reason, broker_expires_at_ms (NULL while nothing but an event can make it
@@ -134,7 +135,7 @@ def judge_unblocked(
     reason = _first_of(shared, active, subscribed, ~due, is_pending, explicit)
     expires, not_due = reason >= _EXPLICIT, reason == _NOT_DUE
     has_instant = (expires | not_due) & is_instant
-    # A commit does not make a group less empty: what counts from when it became so stays due.
+    # A commit does not make a group less empty: if the retention counts from when the group became Empty, it stays due.
     stays_due = since_empty & (_int64(of_group["current_state_timestamp_ms"]) <= now_ms - retention_ms)
     turned_by = _first_of(
         not_due & ~is_instant & since_empty | shared,
@@ -170,9 +171,9 @@ def _due(
     now_ms: int,
     profile: Profile,
 ) -> tuple[Mask, npt.NDArray[np.int64], Mask]:
-    """Which offsets are due, from which instant, and where that is one: `coordinator.expiry._due`, over columns.
+    """Whether each offset is due, and the instant from which it is: `coordinator.expiry._due`, over columns.
 
-    Where a sum overflows there is no instant: by it the answer would never change.
+    Where a sum overflows there is no instant: the answer would never change.
     """
     explicit = _mask(pc.is_valid(expire_ms))
     with np.errstate(over="ignore"):  # signed 64-bit, as in Java
@@ -195,11 +196,11 @@ def plan(
 ) -> pa.Table:
     """The tombstones of one log partition, in the order of the table `tombstones`.
 
-    `expires` says for each row of `offsets` whether it goes. A group goes with its last offset: when it is Empty, keeps
-    no offset and has no open transaction, and no former member has a target left; share groups go in 4.0 alone.
-    Where the broker's sweep fails (`sweep_block`), there is nothing to plan of it. Columns: record_type, group_id,
-    topic, partition, member_id, regular_expression, cause, target_log_offset, target_committed_offset, and target_row,
-    the row of `offsets` that it removes, which is in no table.
+    `expires` says for each row of `offsets` whether it expires. A group is removed with its last offset if it is Empty,
+    has no open transaction, and no former member has a target assignment left; share groups are removed in 4.0 alone.
+    Where the broker's sweep fails (`sweep_block`), it has no tombstones to plan. Columns: record_type, group_id, topic,
+    partition, member_id, regular_expression, cause, target_log_offset, target_committed_offset, and target_row, the row
+    of `offsets` that it removes, which is in no table.
     """
     numbers = pa.array(np.arange(offsets.num_rows), pa.int64())
     going = offsets.select([*KEY, "log_offset", "committed_offset"]).append_column("target_row", numbers)
@@ -222,7 +223,8 @@ def plan(
 def _in_order(rows: pa.Table) -> npt.NDArray[np.int64]:
     """The rows by group_id, rank, topic and partition.
 
-    By numbers: what lies in a log partition is in this order already, in which a sort by numbers has nothing to do.
+    Sorted by number: rows of a log partition are mostly in this order already, and a sort by number then has little to
+    do.
     """
     first = _ranks(rows["group_id"]) << 32 | np.asarray(rows["rank"]) + 1
     then = _ranks(rows["topic"]) << 32 | _int64(rows["partition"]) + (1 << 31)
@@ -233,19 +235,19 @@ def _in_order(rows: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _ranks(texts: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """The place of each text among all different ones, in the order of their bytes; 0 for NULL."""
+    """The rank of each string among the distinct strings, by their bytes; 0 for NULL."""
     coded = texts.combine_chunks().dictionary_encode()
     places = np.asarray(pc.rank(coded.dictionary, tiebreaker="first")).astype(np.int64)
     return _int64(pa.array(places).take(coded.indices))
 
 
 def deleted_when_bare(groups: pa.Table, held: pa.Array, profile: Profile) -> pa.Array:
-    """For each group whether a sweep deletes it once it keeps no offset; `held` names the groups of all offsets."""
+    """For each group whether a sweep deletes it once it has no offset left; `held` has the group of every offset."""
     return pc.and_(pc.invert(_has_left_targets(groups)), _may_be_deleted(groups, held, profile))
 
 
 def leaves_when_bare(groups: pa.Table, held: pa.Array, profile: Profile) -> pa.Array:
-    """For each group whether nothing of it is left once it keeps no offset: before 4.0 also without a tombstone."""
+    """For each group whether it disappears once it has no offset left: before 4.0 also without a tombstone."""
     return pc.and_(pc.invert(_has_left_targets(groups)), _may_leave(groups, held, profile))
 
 
@@ -257,11 +259,11 @@ def is_of_offset(tombstones: pa.Table) -> pa.ChunkedArray:
 def appended(
     log_partition: int, swept: Iterable[tuple[pa.Table, pa.ChunkedArray]], *, partition_count: int
 ) -> pa.Table:
-    """What the sweep of a broker whose cache holds the groups of all log partitions appends to one of them.
+    """The tombstones that a broker with one cache for the groups of all log partitions appends to one log partition.
 
-    `swept` are the plan of that log partition and the ids of its groups, then those of the others that hold groups
-    which hash to it, by number. A group's tombstones go where its id hashes to; of several copies of a group the cache
-    has the first of `swept`.
+    `swept` has the plan and the group ids of that log partition, then of the others (by number) that have groups which
+    hash to it. A group's tombstones go where its id hashes to; of several copies of a group the cache has the first of
+    `swept`.
     """
     found, cached = [], pa.array([], pa.string())
     for rows, group_ids in swept:
@@ -286,7 +288,8 @@ def _has_left_targets(groups: pa.Table) -> pa.Array:
 
 
 def _may_be_deleted(groups: pa.Table, held: pa.Array, profile: Profile) -> pa.Array:
-    """For each group whether the sweep asks to delete it once it keeps no offset; `held` names the groups of all."""
+    """For each group whether the sweep asks to delete it once it has no offset left; `held` has the group of every
+    offset."""
     bare = _may_leave(groups, held, profile)
     if not profile.deletes_generation_0:
         bare = pc.and_(bare, pc.fill_null(pc.greater(groups["generation"], 0), False))
@@ -354,7 +357,7 @@ _VERDICTS = pa.schema(
 
 
 def _first_of(*conditions: Mask) -> npt.NDArray[np.int8]:
-    """For each row the number of the first condition that holds, or how many there are."""
+    """For each row the index of the first condition that holds, or the number of conditions."""
     return np.select(conditions, [np.int8(n) for n in range(len(conditions))], default=np.int8(len(conditions)))
 
 

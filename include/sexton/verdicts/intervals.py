@@ -1,12 +1,12 @@
-"""Verdicts where it is not known when offsets were committed, only between which instants (coverage `admin`).
+"""Verdicts where commit times are known only as intervals (coverage `admin`).
 
-The rules are those of `verdicts.expiry`, asked twice: with everything as early, and as late, as it can have happened.
-What is due by the later end of its interval is due, what is not due by the earlier end is not, and in between the
-verdict is `unknown`. An offset that should have been swept already and is still there is `unknown` as well: a commit or
-a member that no admin snapshot saw, or another retention than the one judged by. Explicit expiries (OffsetCommit v2 to
-v4), which the Admin API does not show, are taken for absent. To what the members of a Consumer or Streams group are
-subscribed where that is not answered (a regex, which the broker resolves) is at the earliest nothing, at the latest
-every topic."""
+The rules of `verdicts.expiry` are applied twice: with every instant as early, and as late, as possible. An offset due
+by the later end of its interval is due, an offset not due by the earlier end is not, and in between the verdict is
+`unknown`. An offset that should have been swept already but still exists is `unknown` as well: there was a commit or a
+member that no admin snapshot saw, or the broker has another retention. Explicit expiries (OffsetCommit v2 to v4), which
+the Admin API does not show, are assumed absent. Where the subscriptions of a Consumer or Streams group's members are
+not answered (a regex, which the broker resolves), they are nothing at the earliest and every topic at the latest.
+"""
 
 from functools import partial
 
@@ -21,7 +21,7 @@ from sexton.verdicts.expiry import KEY, judge_unblocked
 UNKNOWN = "unknown"
 BETWEEN_SNAPSHOTS, OVERDUE, NOT_ANSWERED = "between_snapshots", "overdue", "not_answered"
 CLOCK_SLACK_MS = 1_000
-"""How far the clocks of whoever looked at different times may be apart: intervals are wider by it at both ends."""
+"""The largest difference between the clocks of snapshot takers: intervals are widened by it at both ends."""
 _LONG_AGO_MS = 0
 
 
@@ -35,12 +35,13 @@ def judge_between(
     sweep_ms: int | None,
     profile: Profile = NEWEST,
 ) -> pa.Table:
-    """What the broker would do with each offset at `now_ms`; a row for each of `offsets`, in their order.
+    """The broker's verdict on each of `offsets` at `now_ms`, in their order.
 
     `offsets` and `groups` are tables of a run from admin snapshots, the last of which began at `seen_ms`. `sweep_ms`:
-    how long after its time an offset may still be there; None where the retention is not the broker's own. Columns: the
-    key, broker_verdict (keep, expire, unknown), broker_reason, broker_expires_at_ms (the later end), due_after_ms (the
-    earlier one), changes_by and left_topic."""
+    how long an expired offset may still exist; None where the retention is not the broker's own. Columns: the key,
+    broker_verdict (keep, expire, unknown), broker_reason, broker_expires_at_ms (the later end), due_after_ms (the
+    earlier end), changes_by and left_topic.
+    """
     judge = partial(judge_unblocked, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
     earliest, latest = at_earliest(offsets, groups), at_latest(offsets, groups)
     unstable = offsets["is_unstable"]
@@ -72,18 +73,18 @@ def judge_between(
 
 
 def at_earliest(offsets: pa.Table, groups: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The tables as if everything had happened as early as it can have."""
+    """The tables with every instant as early as possible."""
     return _at(offsets, groups, "after", -CLOCK_SLACK_MS)
 
 
 def at_latest(offsets: pa.Table, groups: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The tables as if everything had happened as late as admin snapshots can show."""
+    """The tables with every instant as late as admin snapshots allow."""
     return _at(offsets, _all_subscribed(offsets, groups), "by", CLOCK_SLACK_MS)
 
 
 def by_latest(verdicts: pa.Table, offsets: pa.Table) -> pa.Table:
-    """Verdicts with the columns that a policy asks for, which counts from the later end: a rule takes nothing early,
-    and nothing that an open transaction may hold."""
+    """Verdicts with the columns that a policy needs, by the later end: a rule takes nothing early, and no offset that
+    an open transaction may hold."""
     held = pc.if_else(pc.fill_null(offsets["is_unstable"], True), pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64()))
     return _with(verdicts, "pinned_by_producer_id", held)
 
@@ -99,7 +100,7 @@ def _at(offsets: pa.Table, groups: pa.Table, end: str, slack_ms: int) -> tuple[p
 
 
 def _all_subscribed(offsets: pa.Table, groups: pa.Table) -> pa.Table:
-    """Groups whose members' subscriptions are not known, subscribed to every topic that they have offsets of."""
+    """Groups with unknown member subscriptions, subscribed to every topic that they have offsets of."""
     is_known = pc.or_(groups["subscription_known"], pc.equal(groups["group_type"], "Classic"))
     names = groups["group_id"].filter(pc.and_(pc.invert(is_known), pc.greater(groups["member_count"], 0)))
     if not len(names):
@@ -112,7 +113,8 @@ def _all_subscribed(offsets: pa.Table, groups: pa.Table) -> pa.Table:
 
 
 def _has_earliest(offsets: pa.Table, groups: pa.Table) -> pa.Array:
-    """For each offset whether its lower bound is known; of its group, where it counts from when that became Empty."""
+    """For each offset whether its lower bound is known: the commit's, or the group's where retention counts from
+    Empty."""
     at = pc.index_in(offsets["group_id"], value_set=groups["group_id"].combine_chunks()).combine_chunks()
     since_empty = pc.and_(
         pc.and_(pc.equal(groups["group_type"], "Classic"), pc.equal(groups["state"], "Empty")),

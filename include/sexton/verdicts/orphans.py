@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsTable:
-    """The cluster's topics: rows of topic_partitions, in any order; without a row nothing is known of any topic.
+    """The cluster's topics: rows of topic_partitions, in any order; without rows nothing is known about any topic.
 
-    Without the right to see all topics (`sees_all`), a missing topic is no orphan. `recorded_at_ms` is None where it
-    is not known: the topics then count for every instant.
+    Without the right to see all topics (`sees_all`), a missing topic is no orphan. `recorded_at_ms` is None where it is
+    not known: the topics then count for every instant.
     """
 
     partitions: pa.Table
@@ -45,7 +45,7 @@ def against_topics(offsets: pa.Table, known: TopicsTable | None) -> pa.Table:
     now_id = pa.chunked_array([ids, pa.nulls(1, pa.string())]).take(pa.array(at_topic))
     is_another = np.asarray(pc.fill_null(pc.not_equal(offsets["topic_id"], now_id), False))
     is_judged = np.ones(count, bool)
-    if known.recorded_at_ms is not None:  # a commit proves its topic, also one that was recorded as missing
+    if known.recorded_at_ms is not None:  # a commit proves its topic, also a topic that was recorded as missing
         is_judged = np.asarray(pc.less(offsets["commit_timestamp_ms"], known.recorded_at_ms))
     kind = np.select([~is_judged, ~has_topic, is_another, ~has_partition], [3, 0 if known.sees_all else 3, 1, 2], 3)
     place = np.where(has_partition, np.append(first, 0)[at_topic] + partition, len(log_starts) - 1)
@@ -66,10 +66,9 @@ _Numbers = npt.NDArray[np.int64]
 
 
 def _by_topic(partitions: pa.Table) -> tuple[pa.Array, pa.Array, _Numbers, _Numbers, _Numbers, _Numbers]:
-    """Each topic's name, id, row of its partition 0 and number of partitions; of all rows the log's start and
-    end.
+    """Each topic's name, id, row of its partition 0 and number of partitions; then log start and log end of all rows.
 
-    Both of the latter end with one more, of no partition.
+    The last two have one extra entry, for no partition.
     """
     rows = partitions.sort_by([("topic", "ascending"), ("partition", "ascending")]).combine_chunks()
     runs = pc.run_end_encode(rows["topic"].combine_chunks()) if rows.num_rows else None

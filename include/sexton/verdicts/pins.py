@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 KEY = ["group_id", "topic", "partition"]
 Owners = Mapping[tuple[int, int], tuple[str | None, str]]
-"""By log partition and producer id the transactional id and the verdict of its open transaction."""
+"""Transactional id and verdict of each open transaction, by log partition and producer id."""
 
 
 def pins(
@@ -20,8 +20,7 @@ def pins(
     `pending` are rows of pending_offsets, `transactions` of open_transactions, all of one log partition. Columns, all
     NULL where nothing holds it: pinned_by_producer_id, pinned_first_log_offset, pinned_since_ms.
 
-    `owners` are whose the transactions are, as far as that is known: then also pinned_by_transactional_id and
-    pinned_verdict.
+    `owners` are the known owners of the transactions; they add pinned_by_transactional_id and pinned_verdict.
     """
     oldest = transactions.sort_by([("first_log_offset", "ascending"), ("producer_id", "ascending")])
     place = pc.index_in(pending["producer_id"], value_set=oldest["producer_id"].combine_chunks())

@@ -1,6 +1,6 @@
-"""What a policy does with whole tables of offsets, and the tombstones that it asks for, as Arrow columns.
+"""A policy's verdicts on whole tables of offsets, and the tombstones that it asks for, as Arrow columns.
 
-The rules are `sexton.policy.decide`: what concerns a group is matched once (CompiledPolicy), the rest is arithmetic;
+The rules are `sexton.policy.decide`: conditions on a group are matched once (CompiledPolicy), the rest is arithmetic;
 the tests compare the two.
 """
 
@@ -22,7 +22,7 @@ from sexton.verdicts.expiry import is_of_offset, plan
 from sexton.vocabulary import ORPHANS
 
 RULE = "rule:"
-"""Before the name of a rule, the cause of what a policy lets go."""
+"""Prefix of a rule's name in the cause of a policy's tombstone."""
 _KINDS = pa.array([*ORPHANS, None])
 _NONE = -1
 _Numbers = npt.NDArray[np.int64]
@@ -32,7 +32,7 @@ _Mask = npt.NDArray[np.bool_]
 def judge_by_policy(
     policy: Policy, offsets: pa.Table, verdicts: pa.Table, groups: pa.Table, *, now_ms: int
 ) -> pa.Table:
-    """What `policy` does with each row of `offsets` at `now_ms`, in their order.
+    """The verdict of `policy` on each row of `offsets` at `now_ms`, in their order.
 
     `verdicts` are row for row those of `offsets` (broker_reason, base_timestamp_ms, orphan, pinned_by_producer_id),
     `groups` has a row for each of their groups. Columns: policy_verdict, policy_reason, policy_rule,
@@ -73,7 +73,7 @@ _REASONS = pa.array([None, None, None, "not_due", "pending_transaction", "expire
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Span:
-    """From when and before when (None: for ever) a retention counts; _NONE where nothing lets an offset go."""
+    """The instants (from, before; None: no end) in which a retention applies; _NONE where no rule lets an offset go."""
 
     start_ms: int
     end_ms: int | None
@@ -82,9 +82,9 @@ class _Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fate:
-    """What awaits the offsets of a group that are orphans of one kind, or none: the span of now, and those to come.
+    """The rules for the offsets of a group that share one kind of orphan, or none: the span of now, and the later ones.
 
-    `decides` names the hold or rule of now, `reason` says why where no column does: a hold, or that there is no rule.
+    `decides` names the hold or rule of now; `reason` is set where no column has it: a hold, or no rule.
     """
 
     decides: str | None
@@ -96,9 +96,9 @@ class _Fate:
 def _fates(
     policy: Policy, offsets: pa.Table, orphans: pa.ChunkedArray, groups: pa.Table, *, now_ms: int
 ) -> tuple[list[_Fate], _Numbers]:
-    """The different fates of some offsets, and for each offset the number of its fate.
+    """The distinct fates of the offsets, and for each offset the number of its fate.
 
-    Groups with the same rules share a fate, so that there are few, except where a rule waits for a group to be idle.
+    Groups with the same rules share a fate, so there are few, except where a rule waits for a group to be idle.
     """
     known = groups["group_id"].combine_chunks()
     of_group = np.asarray(pc.index_in(offsets["group_id"], value_set=known)).astype(np.int64)
@@ -205,7 +205,7 @@ def plan_by_policy(
 def _group_causes(
     policy: Policy, groups: pa.Table, group_ids: pa.Array, held: pa.Table, *, now_ms: int
 ) -> dict[str, str]:
-    """Why each of some groups goes; those that the policy keeps are left out."""
+    """The cause of each group's removal; groups that the policy keeps are left out."""
     compiled = CompiledPolicy(policy)
     committed_ms = newest_commits(held.filter(pc.is_in(held["group_id"], value_set=group_ids)))
     found = {}
@@ -217,7 +217,8 @@ def _group_causes(
 
 
 def group_facts(row: Mapping[str, Any], committed_ms: int | None) -> GroupInput:
-    """A row of the table groups as a policy asks about it; `committed_ms` is of its newest offset, None without any."""
+    """A row of the table groups as input for a policy; `committed_ms` is the commit time of its newest offset, None
+    without any."""
     return GroupInput(
         group_id=row["group_id"],
         group_type=row["group_type"],

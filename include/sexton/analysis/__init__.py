@@ -1,1 +1,1 @@
-"""What expires next (forecast), and what other rules would delete (what-if)."""
+"""Upcoming expirations (forecast), and deletions under other rules (what-if)."""

@@ -1,4 +1,4 @@
-"""What expires in the next days if nobody commits and no group changes (the table expiry_forecast).
+"""Expirations in the next days if no client commits and no group changes (the table expiry_forecast).
 
 An offset expires at the first instant at which the broker or a rule of the policy lets it go, and that is its cause; a
 rule takes effect only when a plan is applied. Offsets that wait for an event, such as the end of a subscription or of a
@@ -80,8 +80,8 @@ def going_of(verdicts: pa.Table, *, as_of_ms: int, profile: Profile) -> pa.Table
     """Offsets that time alone expires: row (index in `verdicts`), group_id, orphan, at_ms and by.
 
     `at_ms` is when they expire, as_of_ms if that instant is unknown. `by` is the broker, `rule:<name>`, or NULL for a
-    rule that does not decide yet; the earlier of the two counts. An offset under an open transaction stays, if the
-    profile has that rule.
+    rule that does not decide yet; the earlier of the two counts. If the profile keeps offsets under open transactions,
+    they stay.
     """
     broker_ms = _instants(verdicts, "broker", as_of_ms)
     if profile.pending_blocks_expiry:
@@ -113,7 +113,7 @@ def _instants(verdicts: pa.Table, whose: str, as_of_ms: int) -> pa.ChunkedArray:
 def named_rules(
     policy: Policy, going: pa.Table, groups: pa.Table, held: pa.Table, *, as_of_ms: int, until_ms: int
 ) -> pa.Table:
-    """`going` up to an instant, with the rule of every row: on that day another rule may decide than today."""
+    """`going` up to an instant, with the rule of every row: the rule that decides then may differ from today's."""
     going = going.filter(pc.less_equal(going["at_ms"], until_ms))
     open_ones = going.filter(pc.is_null(going["by"]))
     compiled, committed_ms = CompiledPolicy(policy), newest_commits(held)
@@ -131,8 +131,10 @@ def named_rules(
 def _within(
     keys: npt.NDArray[np.int64], at_ms: npt.NDArray[np.int64], days: int, groups: "_Groups", by: pa.Array
 ) -> pa.Table:
-    """The rows of one horizon, of the offsets that expire until then: `keys`, in order, are the number of the group
-    times the length of `by`, and of the cause in it."""
+    """The rows of one horizon, for the offsets that expire by then.
+
+    `keys`, in order, are the group's number times the length of `by`, plus the index of the cause in `by`.
+    """
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     counts = np.diff(starts, append=len(keys))
     own, causes = np.divmod(keys[starts], max(len(by), 1))
@@ -152,7 +154,7 @@ def _within(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Groups:
-    """The groups that hold offsets: id, number of offsets, and whether the group leaves once it has none.
+    """The groups that hold offsets: id, number of offsets, and whether the group disappears once it has none.
 
     `of_row` has the number of the group of each held offset.
     """
@@ -176,7 +178,7 @@ class _Groups:
 
 
 def whole_groups(lost: pa.Table, held: pa.Table, groups: pa.Table, *, profile: Profile) -> pa.Array:
-    """Groups of which nothing is left once the offsets of `lost` (`row` in `held`) are gone."""
+    """Groups that disappear as a whole once the offsets in `lost` (`row` in `held`) are gone."""
     own = _Groups.of(held, groups, profile=profile)
     lost_counts = np.bincount(own.of_row[np.asarray(lost["row"])], minlength=len(own.counts))
     return own.ids.filter(pa.array(own.leaves & (lost_counts == own.counts)))

@@ -42,7 +42,7 @@ _VERDICT = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """What is deleted within some days for one cause: offsets, their groups, and the groups deleted as a whole."""
+    """Deletions within a number of days for one cause: offsets, their groups, and the groups deleted as a whole."""
 
     days: int
     by: str
@@ -54,10 +54,11 @@ class Horizon:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetForecast:
     """The forecast of an offset. `expires_at_ms` and `by` are None if time alone does not expire it; `changes_by` then
-    says what would (offset_verdicts). `by` is `policy` for a rule that applies only later.
+    names the event that would (offset_verdicts). `by` is `policy` for a rule that applies only later.
 
-    What the broker expires is gone at its next sweep (sweep_clock): expected at `gone_ms`, None where no sweep of the
-    log partition was seen, and between `gone_from_ms` and `gone_until_ms` unless the coordinator loads before."""
+    An offset expired by the broker is gone at the next sweep (sweep_clock): expected at `gone_ms`, None where no sweep
+    of the log partition was seen, and between `gone_from_ms` and `gone_until_ms` unless the coordinator loads before.
+    """
 
     topic: str
     partition: int
@@ -99,7 +100,7 @@ class ForecastResult:
         return sorted(found, key=lambda one: (one.days, one.by))
 
     def groups(self) -> list[dict[str, Any]]:
-        """Each group with what it loses within each horizon, the earliest loss first."""
+        """Each group with its losses within each horizon, the earliest loss first."""
         by_group: dict[tuple[int, str], dict[str, Any]] = {}
         for row in self.rows.to_pylist():
             key = (row["log_partition"], row["group_id"])
@@ -135,18 +136,18 @@ class RunTables(Protocol):
         """The rows of a table, of one group or of all; UsageError if the run has no forecast."""
 
     def blocks(self) -> dict[int, SweepBlock]:
-        """By log partition what makes the broker's sweep of it fail, where it does."""
+        """The failure of the broker's sweep, by log partition, where it fails."""
         rows = self.read("load_profile").to_pylist()  # none in a run by Admin API
         return {row["log_partition"]: block for row in rows if (block := block_in(row)) is not None}
 
     def check_interval_ms(self) -> int:
-        """How often the broker sweeps, as it was recorded, else Kafka's default."""
+        """The broker's sweep interval as recorded, else Kafka's default."""
 
     def sweeps(self) -> "Sweeps":
-        """When each log partition was seen to be swept (expiry_sweeps), as far as the run and those before it say."""
+        """Observed sweeps by log partition (expiry_sweeps), from the run and the runs before it."""
 
     def sweep_rows(self) -> pa.Table:
-        """Its own rows of expiry_sweeps; none where it is of no interval."""
+        """The run's own rows of expiry_sweeps; empty for a run without an interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +235,8 @@ Sweeps = dict[int, list[tuple[int, int]]]
 
 
 def _clock(tables: RunTables, sweeps: Sweeps, log_partition: int, check_interval_ms: int) -> SweepClock | None:
-    """The clock of a log partition, by the sweeps of its present leader where the archive shows when that began."""
+    """The sweep clock of a log partition, from sweeps of its present leader where the archive shows when that leader
+    began."""
     seen = sweeps.get(log_partition)
     if not seen:
         return None
@@ -289,7 +291,7 @@ def forecast_folder(folder: RunFolder, record: RunRecord) -> ForecastResult:
 
 
 def abandonment_of(tables: RunTables, group_id: str) -> Abandonment | None:
-    """What follows if a group's members never return after a load at the run's instant; None without members."""
+    """The consequences if a group's members never return after a load at the run's instant; None without members."""
     held = {name: tables.read(name, group_id=group_id) for name in HELD_TABLES}
     members = held["groups"]["member_count"].to_pylist()
     if not any(members):

@@ -3,8 +3,9 @@
 A coordinator sweeps each log partition every offsets.retention.check.interval.ms. From 4.0 on each log partition has a
 timer of its own, set anew when a sweep ends, so sweeps drift by what they take; up to 3.9 one scheduler sweeps all log
 partitions of a broker at a fixed rate. Tombstones are stamped with the instant of their sweep, so past sweeps
-(expiry_sweeps) show phase and drift. A load begins the clock anew, by a gap that fits no number of intervals. Where the
-archive shows that another leader has written the log since, sweeps of the one before it are left out (forecast_result).
+(expiry_sweeps) show phase and drift. A load restarts the clock: the gap before it is not a whole number of intervals.
+Where the archive shows that another leader has written the log since, sweeps of the previous leader are left out
+(forecast_result).
 
 Sweeps that removed nothing leave no trace; they count as whole numbers of intervals between those that did.
 """
@@ -16,18 +17,18 @@ from itertools import pairwise
 from statistics import median
 
 JITTER_MS = 250
-"""How much a timer of a busy broker may be early or late, besides what is seen."""
+"""How early or late a busy broker's timer may be, in addition to the observed drift."""
 LATE_MS = 1_000
-"""How much longer than those that were seen the sweeps ahead may take, all together."""
+"""How much longer future sweeps may take in total than the observed ones."""
 _LONGEST_GAP = 1_000
-"""Sweeps between two that are seen, at most, for what they say of drift."""
+"""The most intervals between two observed sweeps that are used to estimate drift."""
 _MAX_DRIFT = 0.05
-"""A sweep that takes a larger share of the interval looks like a load."""
+"""Beyond this share of the interval a longer sweep looks like a load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepClock:
-    """The sweeps of one log partition: the last that was seen, and the time from one to the next, as seen so far."""
+    """The sweeps of one log partition: the last observed sweep, and the observed time from one sweep to the next."""
 
     last_ms: int
     shortest_ms: float
@@ -37,8 +38,8 @@ class SweepClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """When an offset that is due is gone: at `expected_ms`, None without a clock, and never before `earliest_ms` nor
-    after `latest_ms` unless a load comes in between."""
+    """When a due offset is gone: at `expected_ms` (None without a clock), and between `earliest_ms` and `latest_ms`
+    unless a load comes in between."""
 
     earliest_ms: int
     expected_ms: int | None
@@ -46,7 +47,7 @@ class Gone:
 
 
 def clock_of(started_ms: Iterable[int], *, check_interval_ms: int) -> SweepClock | None:
-    """The clock that the sweeps of a log partition show; None without a sweep."""
+    """The clock derived from the sweeps of a log partition; None without a sweep."""
     seen = sorted(set(started_ms))
     if not seen:
         return None
@@ -68,10 +69,10 @@ def clock_of(started_ms: Iterable[int], *, check_interval_ms: int) -> SweepClock
 def clock_of_leader(
     sweeps: Iterable[tuple[int, int]], *, led_from: int | None, check_interval_ms: int
 ) -> SweepClock | None:
-    """The clock of who leads a log partition now, by where the tombstones of each sweep begin and when it started.
+    """The clock of a log partition's current leader, from the start log_offset and start instant of each sweep.
 
-    A new leader begins its own: sweeps before `led_from`, the log_offset from which on it has written the log, do not
-    count; None where that is not known. None without a sweep of its own.
+    A new leader starts its own clock: sweeps before `led_from`, the log_offset from which it has written the log, do
+    not count. None for `led_from` means unknown. None without a sweep by this leader.
     """
     own = (started_ms for at, started_ms in sweeps if led_from is None or at >= led_from)
     return clock_of(own, check_interval_ms=check_interval_ms)
@@ -92,12 +93,12 @@ def gone(clock: SweepClock | None, due_ms: int, *, check_interval_ms: int) -> Go
 
 
 def _sweeps(ahead_ms: float, period_ms: float) -> int:
-    """How many sweeps from the last one to the first that is not before an instant."""
+    """Number of sweeps after the last one up to the first that is at or after an instant."""
     return max(1, math.ceil(ahead_ms / period_ms))
 
 
 def _period(gap_ms: int, check_interval_ms: int) -> float | None:
-    """The time from one sweep to the next, of two that are a whole number apart; 0 if they are too far apart to say,
+    """The sweep period, from two sweeps a whole number of periods apart; 0 if they are too far apart to estimate it,
     None if a load was between them."""
     early_ms = min(JITTER_MS, check_interval_ms * _MAX_DRIFT)
     count = int((gap_ms + early_ms) // check_interval_ms)

@@ -35,7 +35,7 @@ class RetentionRules:
     source: str
 
     def asked(self, retention_minutes: int | None, policy: Policy | None) -> "RetentionRules":
-        """Another policy, and another retention if one is asked for."""
+        """These rules with another policy (or none), and another retention if one is requested."""
         if retention_minutes is None:
             return replace(self, policy=policy)
         return RetentionRules(retention_ms=retention_minutes * MINUTE_MS, policy=policy, source="asked for")
@@ -189,7 +189,7 @@ def _of_shard(
 
 
 def _lost(folder: RunFolder, record: RunRecord, shard: Shard, rules: RetentionRules, group_id: str | None) -> pa.Table:
-    """What some rules delete at the instant: row (of `held`), group_id, by."""
+    """Offsets that the rules delete at the instant: row (of `held`), group_id, by."""
     judged_by = record.model_copy(update={"retention_ms": rules.retention_ms})
     verdicts = judge_offsets(folder, judged_by, shard, policy=rules.policy)
     going = going_of(verdicts, as_of_ms=record.as_of_ms, profile=profile_of(record.profile))

@@ -1,6 +1,6 @@
-"""A log, an archive or a run, opened for `coordinator.api`; reads only the log partitions that are needed.
+"""Opens a log, an archive or a run for `coordinator.api`; reads only the log partitions that are needed.
 
-    coordinator_view  opens what a request names: a view, its `coordinator`, and the log partitions that were read
+    coordinator_view  opens the source of a request: a view, its `coordinator`, and the log partitions that were read
     log_view          the view of segments or an archive; log_parts reads its log partitions, log_profile its profile
     run_view          the view of a run folder
     admin_view        the view of admin snapshots

@@ -17,7 +17,7 @@ from sexton.views.coordinator_view import CoordinatorView, LazyShards, LoadedPar
 
 
 def view_of_snapshots(request: ReplayRequest, series: SnapshotSeries, snapshot: AdminSnapshot) -> CoordinatorView:
-    """The view of the admin snapshot that answers for the request."""
+    """The view of the admin snapshot that answers for the request's instant."""
     choice = choose(request.profile, snapshot.metadata.broker_version)
     groups, members, offsets = tables_of(merge_snapshots(series, snapshot))
     parts = _SnapshotParts({"groups": groups, "members": members, "committed_offsets": offsets})

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # a view of a run needs no rules of expiry, nor what they loa
     from sexton.job_params import ReplayRequest
 
 AUTO = "auto"
-"""The profile of a request for the one that the log or the archive proves; of a run its own."""
+"""The requested profile that stands for the proven one: of the log or the archive, or a run's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +32,17 @@ class LoadedPartition:
     load_failure: str | None = None
     """Why a coordinator's load of it would fail."""
     load_outcome: str = LOADED
-    """What a coordinator serves after the load, as Loaded has it."""
+    """What a coordinator serves after the load; values as in Loaded.load_outcome."""
     undecodable: int = 0
     """Records, batches or byte ranges that could not be decoded."""
     out_of_order: int = 0
-    """Batches among them whose base offset contradicts their neighbours."""
+    """The number of these batches whose base offset contradicts their neighbours."""
     is_covered: bool = True
     """False if there are bytes, but none from before the requested instant."""
     next_log_offset: int = 0
     """Where the next batch would be appended."""
     sweep_block: Callable[[int, int], "SweepBlock | None"] = lambda _retention_ms, _now_ms: None
-    """What makes the sweep of it fail, by retention and instant (`coordinator.expiry.sweep_block`)."""
+    """What makes its sweep fail, by retention and instant (`coordinator.expiry.sweep_block`)."""
     open_transactions: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     """Rows of the table open_transactions."""
     max_timestamp_ms: int = -1
@@ -76,7 +76,7 @@ class LazyShards(Mapping[int, CoordinatorShard]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorView:
-    """An opened log, archive or run. Log partitions are read when they are needed; `read` has those."""
+    """An opened log, archive or run. Log partitions are read when they are needed; `read` has the ones read so far."""
 
     where: str
     as_of_ms: int | None
@@ -85,15 +85,16 @@ class CoordinatorView:
     read: Mapping[int, LoadedPartition]
     recorded: Recorded = field(default_factory=Recorded)
     unknown_count: str = ""
-    """What is here, where the number of log partitions is not known: then a group that is not here may be elsewhere."""
+    """Text about the available log partitions, if their total number is not known: a missing group may then be
+    elsewhere."""
     doubts: list[str] = field(default_factory=list)
     """Evidence against the profile."""
     warnings: list[str] = field(default_factory=list)
     load_until: Callable[[int, int], CoordinatorShard] | None = None
-    """Loads a log partition of which the broker loses the leadership before a log_offset; None without the log."""
+    """Loads a log partition while the broker loses the leadership before a log_offset; None without a log."""
 
     def losing_leadership(self, group_id: str, leads_until: int) -> "CoordinatorView":
-        """This broker, losing the leadership of the group's log partition while it loads it.
+        """This broker, losing the leadership of the group's log partition while it loads that partition.
 
         UsageError if there is no log to load, or the group's log partition is not known.
         """
@@ -129,7 +130,7 @@ class CoordinatorView:
     def _check_is_in_one(self, group_id: str) -> None:
         for log_partition in self.coordinator.shards:
             _ = self.coordinator.shards[log_partition]
-        # By what was read: a shard whose load failed shows nothing.
+        # Check what was read: a shard whose load failed shows nothing.
         held = {number: part.held for number, part in sorted(self.read.items())}
         holders = [number for number, part in held.items() if part.group(group_id) or part.offsets(group_id)]
         if len(holders) == 1:

@@ -1,6 +1,6 @@
 """Loads one group for a policy: its offsets, the broker's verdict on each, and whether its topic is gone.
 
-A run has verdicts already. For a log, the plain rules evaluate the one group here; a view of a log has no
+A run has verdicts already. For a log, the plain rules evaluate that single group here; a view of a log has no
 subscriptions, so the group is built from its records.
 """
 

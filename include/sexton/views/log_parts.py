@@ -38,7 +38,7 @@ _HEAD_BYTES = 64 << 10
 
 
 class LogParts:
-    """The log partitions of `source` at an instant, read by `profile` or by the one that `choose` finds."""
+    """The log partitions of `source` at an instant, read by `profile` or by the result of `choose`."""
 
     def __init__(self, source: LogSource, *, profile: Profile = NEWEST, as_of_ms: int | None, taken_at_ms: int) -> None:
         self.profile = profile
@@ -51,13 +51,14 @@ class LogParts:
         self.cap_bytes = settings().inflated_cap_bytes
 
     def choose(self, asked: str | None) -> Choice:
-        """Read by the profile that is asked for, else by the one that the log or the archive proves."""
+        """Use the requested profile, else the profile that the log or the archive proves."""
         choice = choice_of(self._source, asked, self)
         self.profile = choice.profile
         return choice
 
     def shard(self, log_partition: int, leads_until: int | None = None) -> CoordinatorShard:
-        """Read a log partition as its coordinator would load it, or as one would that leads it only `leads_until`."""
+        """Read a log partition as its coordinator would load it, or as a coordinator that leads it only up to
+        `leads_until`."""
         part = self._part(log_partition) if leads_until is None else self._plain_part(log_partition, leads_until)
         self.read[log_partition] = part
         held = part.held
@@ -139,7 +140,7 @@ class LogParts:
 
     def fold(self, log_partition: int) -> "PartialFold":
         """The kernels' fold of a log partition."""
-        # Only here: to import the kernels takes longer than a small log takes to be read.
+        # Imported here: importing the kernels takes longer than reading a small log.
         from sexton.kernels.fold import PartialFold, fold_task
 
         segments = self._segments(log_partition)

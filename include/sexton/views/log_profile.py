@@ -31,9 +31,9 @@ _VERSION_4 = b"\0\4"
 
 
 def choice_of(source: LogSource, asked: str | None, parts: "LogParts") -> Choice:
-    """The requested profile, with evidence against it; for AUTO and None, the proven one.
+    """The requested profile, with evidence against it; for AUTO and None, the proven profile.
 
-    A recorded broker version decides without reading the log, but that of 3.8 and 3.9, which have two coordinators.
+    A recorded broker version decides without reading the log, except for 3.8 and 3.9, which have two coordinators.
     """
     if asked not in (None, AUTO):
         choice = choose(asked)
@@ -59,7 +59,7 @@ def _heads(source: LogSource, parts: "LogParts") -> Iterator[ProfileEvidence]:
 
 
 def evidence_of(batches: Iterable[Batch], *, cap_bytes: int) -> ProfileEvidence:
-    """The evidence in some batches."""
+    """The evidence in a list of batches."""
     counts: Counter[str] = Counter()
     types: set[int] = set()
     group_versions: set[int] = set()

@@ -12,7 +12,7 @@ from sexton.views.coordinator_view import CoordinatorView, LazyShards, missing_t
 from sexton.views.log_parts import LogParts
 
 _ENOUGH_GROUPS = 50
-"""This many groups give the same number of log partitions as all groups."""
+"""From this many groups on, the inferred number of log partitions no longer changes."""
 
 
 def view_of_log(request: ReplayRequest) -> CoordinatorView:
@@ -38,7 +38,7 @@ def view_of_log(request: ReplayRequest) -> CoordinatorView:
 
 
 def _group_ids(source: LogSource, parts: LogParts, shards: LazyShards) -> dict[int, Collection[str]]:
-    """Some groups at the head of each log partition, which is enough; in a log with few groups all are read."""
+    """Groups at the head of each log partition; in a log with few groups all groups."""
     if not source.segments:  # nothing was written before that instant
         return {}
     limit = max(4, 4 * _ENOUGH_GROUPS // len(source.segments))

@@ -69,7 +69,8 @@ class RunParts:
     def shard(self, log_partition: int) -> CoordinatorShard:
         """The log partition as its coordinator would load it.
 
-        UsageError if a coordinator serves only what it had read before its load failed: a run does not keep that.
+        UsageError if a coordinator would serve only the records before its load failed: a run does not store that
+        state.
         """
         part = self.read[log_partition] = self._part(log_partition)
         if part.load_outcome == AfterFailure.PREFIX:

@@ -1,7 +1,7 @@
-"""What was tried on a cluster and what came of it: append-only files for each plan, and a table in the lake.
+"""Attempted changes of a cluster and their outcomes: append-only files for each plan, and a table in the lake.
 
 ledger          reads and writes the files of one plan: claim, intent, outcome, close
 entries         what a file holds
-recorded_steps  each step with its results; all that our plans removed and put back
+recorded_steps  each step with its results; all offsets that plans of Sexton removed and put back
 publish         the table `apply_ledger`
 """

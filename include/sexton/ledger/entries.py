@@ -1,4 +1,4 @@
-"""The entries of a ledger, and how an entry becomes bytes.
+"""The entries of a ledger, and their encoding.
 
 An attempt is a claim, then for every step an intent before its call and an outcome after it, then a close. A file is
 one line of canonical JSON that ends in the SHA-256 of everything before it, and names the SHA-256 of the previous file.
@@ -21,9 +21,9 @@ FORMAT = 1
 Kind = Literal["claim", "intent", "outcome", "close"]
 Action = Literal["tombstone", "restore", "keep"]
 Outcome = Literal["done", "gone", "changed_since", "raced", "refused", "not_done", "unknown"]
-"""What came of an item: `gone` was removed by somebody else, `changed_since` is no longer what the plan saw, `raced`
-removed a newer commit as well, `refused` has the broker's error, `unknown` is not settled yet, `not_done` is settled
-and may be tried again."""
+"""The outcome of an item: `gone` was removed by another client, `changed_since` differs from the plan, `raced` removed
+a newer commit as well, `refused` has the broker's error, `unknown` is not settled yet, `not_done` is settled and may be
+tried again."""
 FINAL = frozenset({"done", "gone", "changed_since", "raced"})
 """Outcomes after which an item is never touched again."""
 WRITTEN = frozenset({"done", "raced"})
@@ -33,7 +33,7 @@ NO_STEP = -1
 _DIGEST = "sha256"
 
 ItemId = tuple[int, int]
-"""Log partition and position: no two items of a plan share them."""
+"""Log partition and position: unique within a plan."""
 
 
 class _Model(BaseModel):
@@ -41,7 +41,7 @@ class _Model(BaseModel):
 
 
 class Value(_Model):
-    """A committed offset: enough to put it back, and its place in the log where that is known."""
+    """A committed offset: everything needed to restore it, and its log position where that is known."""
 
     committed_offset: int
     leader_epoch: int | None = None
@@ -51,12 +51,12 @@ class Value(_Model):
 
     @property
     def as_committed(self) -> tuple[int, int | None, str]:
-        """What a client commits and fetches: two values are the same to it when these are equal."""
+        """The fields that a client commits and fetches: two values with equal fields are the same to a client."""
         return self.committed_offset, self.leader_epoch, self.metadata
 
 
 class Result(_Model):
-    """What came of an item."""
+    """The result of an item."""
 
     log_partition: int
     position: int
@@ -93,7 +93,7 @@ class Result(_Model):
 
 
 class Item(_Model):
-    """What a step changes: a row of the plan, or, after the plan's positions, an offset that a race took along."""
+    """An item of a step: a row of the plan, or, after the plan's positions, an offset that a race removed as well."""
 
     log_partition: int
     position: int
@@ -117,9 +117,9 @@ class Item(_Model):
 
 
 class ClaimProcess(_Model):
-    """A process of one host. `host` and `started` are those of `sexton.process_id`, which no clock moves.
+    """A process on one host. `host` and `started` are from `sexton.process_id`, which no clock change affects.
 
-    `token` makes two objects of one process differ.
+    `token` distinguishes two objects of one process.
     """
 
     host: str
@@ -133,12 +133,12 @@ class ClaimProcess(_Model):
         return cls(host=host(), pid=me.pid, started=me.started, token=uuid4().hex)
 
     def has_ended(self) -> bool:
-        """Whether the process has ended; False for one of another host, which cannot be looked at from here."""
+        """Whether the process has ended; False for a process of another host, which cannot be checked from here."""
         return self.host == host() and has_ended(ProcessId(pid=self.pid, started=self.started))
 
 
 class Claim(_Model):
-    """The begin of an attempt: by which process, who approved what, and what it was checked against."""
+    """The start of an attempt: its process, what was approved by whom, and what it was checked against."""
 
     process: ClaimProcess
     approved_by: str
@@ -150,7 +150,7 @@ class Claim(_Model):
 class Intent(_Model):
     """Written before the call of a step.
 
-    `checks` has what was looked at, by name; `log_offset` is where the log ended.
+    `checks` has what was checked, by name; `log_offset` is where the log ended.
     """
 
     step: int
@@ -160,9 +160,9 @@ class Intent(_Model):
 
 
 class StepOutcome(_Model):
-    """Written after the call. `of_attempt` is an earlier attempt where this one settles what that left open.
+    """Written after the call. `of_attempt` is the earlier attempt whose open intent this one settles.
 
-    Results of items that no call was made for have the step -1.
+    Results of items without a call have the step -1.
     """
 
     step: int
@@ -216,7 +216,7 @@ class Entry(_Model):
 
     @classmethod
     def from_bytes(cls, data: bytes, *, where: str) -> "Entry":
-        """The entry in a file; Refused unless it is, byte for byte, what was written."""
+        """The entry in a file; Refused unless its bytes are exactly as they were written."""
         try:
             fields = json.loads(data)
             digest = fields.pop(_DIGEST)

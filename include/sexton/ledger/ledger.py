@@ -1,15 +1,14 @@
-"""The ledger of a plan, next to the archive: what was about to be done before each call, and what came of it.
+"""The ledger of a plan, next to the archive: the intent before each call, and its outcome.
 
     <archive>/<cluster_id>/ledger/<plan_id>/<attempt %04d>-<seq %06d>-{claim,intent,outcome,close}.json
 
 Files are written once and never changed. Each names the SHA-256 of the one before it: within an attempt the previous
-sequence number, and a claim names the last file of the attempts before it. A process that was taken over may still
-write files of its attempt; they are read all the same, for they record what was done. A chain cannot show that its last
-files were taken away. Then an outcome is lost, which the next attempt reads from Kafka again, or an attempt, which the
-table `apply_ledger` has as well.
+sequence number, and a claim names the last file of the attempts before it. A process whose attempt was taken over may
+still write files of that attempt; they are read all the same, because they record what was done. A chain cannot show
+that its last files were removed. Then an outcome is lost, which the next attempt reads from Kafka again, or an attempt,
+which is also in the table `apply_ledger`.
 
-Not here: what a step does (execution.engine), what the entries of a ledger mean together (recorded_steps), the table
-(publish).
+Not here: the steps (execution.engine), the state derived from all entries (recorded_steps), the table (publish).
 """
 
 import re
@@ -59,7 +58,7 @@ class Ledger:
         return [entry for entry, _ in found]
 
     def is_over(self, *, before_ms: int) -> bool:
-        """Whether its newest attempt was closed before then, so that nothing was done since."""
+        """Whether its newest attempt was closed before `before_ms`, and nothing was done since."""
         names = self._names()
         if not names:
             return True
@@ -106,7 +105,7 @@ class Ledger:
         self._append("intent", body, at_ms)
 
     def outcome(self, body: StepOutcome, *, at_ms: int) -> None:
-        """Record what came of it, even when another attempt has begun meanwhile: it is true, and nobody else knows
+        """Record the outcome, even when another attempt has begun meanwhile: it is true, and only this process knows
         it."""
         self._append("outcome", body, at_ms)
 
@@ -117,9 +116,9 @@ class Ledger:
         self._last = None
 
     def check_claim(self) -> None:
-        """Refused when another attempt has begun: this process must not call anything any more.
+        """Refused when another attempt has begun: this process must not make any further call.
 
-        Its own claim is read again, because not every store refuses to write over it.
+        Its own claim is read again, because not every store refuses to overwrite it.
         """
         after = self._held.attempt + 1
         if self._fs.get_file_info(f"{self.folder}/{after:04d}-{0:06d}-claim.json").type != pafs.FileType.NotFound:
@@ -145,8 +144,8 @@ class Ledger:
     def _create(self, entry: Entry) -> None:
         """Write an entry. Refused when another process has written it.
 
-        What is there afterwards decides: no two entries have the same bytes. So it is ours also where the answer to
-        our call was lost, and not ours where a store lets the last writer win (archive.create).
+        The stored bytes decide, since no two entries have the same bytes. So the entry is ours even if the answer to
+        our write was lost, and not ours if a store lets the last writer win (archive.create).
         """
         path = f"{self.folder}/{entry.name}"
         create_whole(self._fs, path, entry.to_bytes(), what="ledger", needs_links=True)
@@ -170,7 +169,7 @@ class Ledger:
         )
 
     def _names(self) -> list[str]:
-        """Names of the entries, in order, without drafts that a killed process left."""
+        """Names of the entries, in order, without temporary files of a killed process."""
         files = list_folder(self._fs, self.folder)
         return sorted((file.base_name for file in files if _NAME.fullmatch(file.base_name)), key=_attempt_and_seq)
 
@@ -184,7 +183,7 @@ class Ledger:
 
 
 def ledgers_folder(root: str, cluster_id: str) -> str:
-    """The folder of the ledgers of a cluster, with one folder for each plan."""
+    """The folder of a cluster's ledgers, with one subfolder per plan."""
     return cluster_folder(root, cluster_id, LEDGER_FOLDER)
 
 

@@ -27,7 +27,8 @@ AttemptPosition = tuple[int, int, int]
 
 
 def publish_ledger(lake: Lake, entries: Sequence[Entry], *, as_of_ms: int) -> int | None:
-    """Make the table say of this plan what its ledger says; how many rows, None where there is no such table yet.
+    """Replace the plan's rows in the table with its ledger; returns the number of rows, None where the table does not
+    exist yet.
 
     `as_of_ms` is the plan's.
     """
@@ -51,9 +52,9 @@ def publish_ledger(lake: Lake, entries: Sequence[Entry], *, as_of_ms: int) -> in
 
 
 def rows_of(entries: Sequence[Entry], *, as_of_ms: int) -> list[Row]:
-    """Rows of apply_ledger, one of each item and attempt, by attempt, log partition and position.
+    """Rows of apply_ledger, one for each item and attempt, by attempt, log partition and position.
 
-    An item that no call was made for has the instant of its outcome as that of its intent.
+    An item without a call has the instant of its outcome as the instant of its intent.
     """
     claims = {entry.attempt: entry.body for entry in entries if isinstance(entry.body, Claim)}
     found: dict[AttemptPosition, Row] = {}
@@ -74,7 +75,7 @@ def rows_of(entries: Sequence[Entry], *, as_of_ms: int) -> list[Row]:
 
 
 def _keep(found: dict[AttemptPosition, Row], row: Row, entry: Entry, claims: Mapping[int, Claim]) -> None:
-    """The row of an item and attempt: of several the one that says that something was written, else the last."""
+    """The row that counts for an item and attempt: a row with a written outcome, else the last row."""
     place = row["log_partition"], row["position"], entry.attempt
     if place in found and found[place]["outcome"] in WRITTEN:
         return

@@ -1,4 +1,5 @@
-"""What the entries of a ledger say together: each step with its results, and all that our plans removed or put back."""
+"""State derived from all entries of a ledger: each step with its results, and the offsets that plans removed or
+restored."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +18,9 @@ _LATEST_MS = HOUR_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedStep:
-    """An intent, and what came of it: the result of each item, with the entry that has it.
+    """An intent and its outcome: the result of each item, with the entry that has it.
 
-    Of several results, of its own attempt and of one that settled it, the one that says that something was written.
+    Of several results (of its own attempt, and of an attempt that settled it) a written outcome counts.
     """
 
     entry: Entry
@@ -28,7 +29,7 @@ class RecordedStep:
 
     @property
     def is_open(self) -> bool:
-        """Whether some item of it has no outcome yet."""
+        """Whether any of its items has no outcome yet."""
         return any(map(self.is_open_for, self.intent.items))
 
     def is_open_for(self, item: Item) -> bool:
@@ -37,7 +38,7 @@ class RecordedStep:
         return known is None or known[0].outcome == "unknown"
 
     def is_doubtful_for(self, item: Item) -> bool:
-        """Whether only admin snapshots show what came of an item, and they show a newer offset in its place."""
+        """Whether the item's outcome is known only from admin snapshots, and these show a newer offset in its place."""
         known = self.results.get(item.item_id)
         return known is not None and known[0].outcome == "not_done" and known[0].found is not None
 
@@ -61,10 +62,10 @@ def recorded_steps(entries: Sequence[Entry]) -> list[RecordedStep]:
 def own_actions(
     fs: pafs.FileSystem, root: str, cluster_id: str, *, since_ms: int | None = None
 ) -> tuple[dict[OffsetKey, list[OwnAction]], dict[OffsetKey, list[OwnAction]]]:
-    """Everything that our plans removed and put back, by offset: (removed, restored).
+    """All offsets that plans of Sexton removed and restored: (removed, restored), each by offset.
 
-    The instant is the broker's timestamp where the record was found in the log, else the writer's clock. What was
-    intended and has no outcome, or one in doubt, may have been done up to an hour later: no broker keeps a request for
+    The instant is the broker's timestamp where the record is in the log, else the writer's clock. An intended action
+    without an outcome, or with a doubtful one, may have taken effect up to an hour later: no broker keeps a request for
     longer. A ledger that was closed before `since_ms` is not read.
     """
     removed: dict[OffsetKey, list[OwnAction]] = {}
@@ -81,7 +82,8 @@ def own_actions(
 
 
 def kept_commits(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[tuple[OffsetKey, int | None], int]:
-    """When clients committed what we have committed again to keep it alive, by offset and log_offset of our record."""
+    """When clients made the commits that Sexton repeated to keep them alive, by offset and log_offset of the repeated
+    record."""
     found: dict[tuple[OffsetKey, int | None], int] = {}
     for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
         for step in recorded_steps(Ledger(fs, root, cluster_id, plan_id).entries()):
@@ -94,9 +96,10 @@ def kept_commits(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[tuple[
 
 
 def _own_actions(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, OffsetKey, OwnAction]]:
-    """What was written, and what may have been. No intent names offsets that only a race took along.
+    """Written changes, and changes that may have been written. No intent names offsets that only a race removed.
 
-    Of a call that was made again the first may have been late, and be what took effect: so the first intent counts.
+    When a call was repeated, the first call may have been late and may be the one that took effect: so the first intent
+    counts.
     """
     steps = recorded_steps(entries)
     items = {item.item_id: (step.intent.action, item) for step in steps for item in step.intent.items}

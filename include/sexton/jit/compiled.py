@@ -1,10 +1,10 @@
 """The decorators of all compiled code: `log` and `kernels`, compiled into each other, and modules elsewhere.
 
-Compiled code is kept in two places: in numba's cache of this machine (NUMBA_CACHE_DIR), and in SHIPPED, which the build
-of a wheel fills (`ship_kernels`). Either counts only for the sources, the numba, the Python and the processor that it
-was made for. A wheel has to serve other machines than the one that built it, so all code is compiled for a processor
-that is older than any server in use (`_PORTABLE`), whatever NUMBA_CPU_NAME says: nothing in the kernels gains from a
-newer one but the CRC, whose instruction it has.
+Compiled code is stored in two places: in numba's cache of this machine (NUMBA_CACHE_DIR), and in SHIPPED, which the
+build of a wheel fills (`ship_kernels`). Either is valid only for the sources, the versions of numba and Python, and the
+processor for which it was compiled. A wheel has to serve other machines than the one that built it, so all code is
+compiled for a processor that is older than any server in use (`_PORTABLE`), whatever NUMBA_CPU_NAME says: nothing in
+the kernels gains from a newer one but the CRC, whose instruction it has.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _PORTABLE = {
     "x86_64": ("x86-64-v2", "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3"),  # every server since 2011
     "aarch64": ("generic", "crc lse neon"),  # ARMv8.1, every server since 2018
 }
-"""By kind of machine, LLVM's name of the processor and its features."""
+"""LLVM's name of the processor and its features, by machine architecture."""
 
 
 def _choose_processor() -> None:
@@ -62,7 +62,7 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]  # numba is untyped
-    """A function's cache on this machine, and where that has nothing, what was shipped of it, if anything."""
+    """A function's cache on this machine, with the shipped cache as fallback."""
 
     def __init__(self, path: str, base: str, stamp: str, *, shipped: IndexDataCacheFile | None = None) -> None:
         super().__init__(path, base, stamp)
@@ -73,7 +73,7 @@ class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]  # numba is untyped
         return self.shipped.load(key) if found is None and self.shipped is not None else found
 
     def data_names(self) -> list[str]:
-        """The files of compiled code in the cache of this machine."""
+        """The cache files of compiled code on this machine."""
         return [*self._load_index().values()]
 
     def _load_index(self) -> Any:
@@ -85,10 +85,10 @@ class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]  # numba is untyped
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]  # as above
-    """A function's cache, which loads what is compiled without all that a compilation needs.
+    """A function's cache, which loads compiled code without the setup for a compilation.
 
-    Before it loads, numba's own fills the registries of whatever it can compile, which takes longer than all that a
-    small log asks of the kernels. A compilation fills them itself.
+    Before it loads, numba's own cache fills the registries of all types that it can compile, which takes longer than a
+    small log takes in the kernels. A compilation fills them itself.
     """
 
     _cache_file: Any
@@ -114,7 +114,7 @@ def _cached(function: Callable[..., Any], dispatcher: Any) -> Any:
 
 @cache
 def _stamp_of(source: Path) -> str:
-    """The stamp of all functions of a file. A search for such files in the whole package would slow every import."""
+    """The stamp of all functions of a file. Searching the whole package for such files would slow every import."""
     if source in _SHARED_SOURCES:
         return _STAMP
     return hashlib.sha256(_STAMP.encode() + source.read_bytes()).hexdigest()

@@ -1,9 +1,9 @@
 """Raw memory access for compiled code: pointers, unaligned machine words, rows, hashes and comparison of spans.
 
 Numba counts references to every array that a function touches, which costs more than the work on one record. So entry
-functions take arrays and turn them into pointers (`pointer`, `rows`), and all other functions pass those: `t[i, j]` and
-`data[i]` are single loads and stores. Nothing here checks bounds; callers do. Callers also keep the arrays alive: an
-array that a compiled function makes has to be touched after the last use of its pointer.
+functions take arrays and turn them into pointers (`pointer`, `rows`), and all other functions pass pointers: `t[i, j]`
+and `data[i]` are single loads and stores. Nothing here checks bounds; callers do. Callers also keep the arrays alive:
+an array that a compiled function makes has to be touched after the last use of its pointer.
 
 Machine words are only hashed and compared, never stored, so the byte order of the machine does not matter.
 """
@@ -155,7 +155,7 @@ def _setitem(table, at, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
 
 @intrinsic
 def prefetch(_typing: Any, data: Any, _pos: Any) -> Any:
-    """Ask for the cache line of an element (of a whole row, for `Rows`: of its first two lines), and go on."""
+    """Prefetch the cache line of an element (for `Rows`, the first two lines of a row), without waiting."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         word = context.get_value_type(types.int32)
@@ -199,9 +199,9 @@ def folded(_typing: Any, _left: Any, _right: Any) -> Any:
 
 @inlined
 def hash_bytes(first_key: int, second_key: int, data: Any, start: int, size: int) -> int:
-    """Hash `size` bytes by two words of eight at a time; the last two may overlap those before them.
+    """Hash `size` bytes by two words of eight at a time; the last two words may overlap earlier ones.
 
-    With secret keys nobody can choose bytes that collide: a difference comes out of a product with an unknown number.
+    With secret keys nobody can choose bytes that collide: a difference is multiplied by an unknown number.
     """
     state = first_key ^ np.int64(size)
     if size >= 16:

@@ -1,4 +1,4 @@
-"""Who may see what, by Airflow's login (cookie or bearer token) and its permissions on two DAGs of each cluster.
+"""Access control by Airflow's login (cookie or bearer token) and its permissions on two DAGs of each cluster.
 
 A viewer who may read the DAG that publishes a cluster's state may see that state; one who may read the DAG that applies
 plans may see plans and the ledger. A plugin's FastAPI app answers everybody by default, so one dependency of all routes
@@ -24,7 +24,8 @@ MayRead = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """Who sends a request. `clusters` are those whose published state they may see, in the settings' order."""
+    """The sender of a request. `clusters` are those whose published state the viewer may see, in the settings'
+    order."""
 
     may: MayRead
     clusters: tuple[Cluster, ...]

@@ -15,15 +15,15 @@ ROWS = 100
 _WORST_FIRST = "list_position(['hanging', 'unknown', 'two_phase', 'completing', 'running'], verdict), since_ms"
 _FAMILIES = 10
 MAX_EXPIRATION_MS = 2**31 - 1
-"""The largest that a broker takes."""
+"""The largest value that a broker accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionAuditView:
-    """An audit: the instant, a page of open transactions, the worst first, and how many there are by verdict.
+    """An audit: the instant, a page of open transactions, the worst first, and their numbers by verdict.
 
-    `states` counts the transactional ids by state; `families` are the largest families of ids. `forecasts` are how many
-    ids expire: by the expiration of the audit, and by the one asked about.
+    `states` counts the transactional ids by state; `families` are the largest families of ids. `forecasts` are the
+    numbers of ids that expire: by the audit's expiration, and by the requested one.
     """
 
     as_of_ms: int
@@ -37,7 +37,7 @@ class TransactionAuditView:
 def transaction_audit(
     view: PageView, *, page: int = 1, size: int = ROWS, expiration_ms: int | None = None
 ) -> TransactionAuditView | None:
-    """The newest audit of the view's cluster; where an earlier run is shown, the newest before it. None without any.
+    """The newest audit of the view's cluster; if an earlier run is shown, the newest before that run. None without any.
 
     `expiration_ms` is another transactional.id.expiration.ms to compare.
     """
@@ -124,9 +124,9 @@ def replica_audit(view: PageView, *, page: int = 1, size: int = ROWS) -> Replica
 
 
 def _newest(view: PageView, *tables: str) -> tuple[int, str] | None:
-    """The instant of the newest audit of the view's cluster, by its tables, and SQL for which of their rows it is.
+    """The instant of the newest audit of the view's cluster in its tables, and the SQL condition for its rows.
 
-    Where an earlier run is shown, the newest before it. An audit that found nothing has left no row, and is none.
+    If an earlier run is shown, the newest audit before it. An audit without findings has no rows, and does not count.
     """
     key = view.chosen.key
     of_cluster = f"cluster_id = {text(key.cluster_id)}"

@@ -135,7 +135,8 @@ class GroupDetail:
     longest: Mapping[str, Any] | None
     topics: list[str]
     is_held: bool
-    """Whether a coordinator has it in memory: loads of its log partition succeed. Else this is what was decoded."""
+    """Whether a coordinator has the group in memory: loads of its log partition succeed. Else these are the decoded
+    rows."""
 
 
 def group_detail(

@@ -1,4 +1,5 @@
-"""The lag in time of a run's offsets, as the DAG audit_lag left it under the instant of the run; no row without one."""
+"""The lag in time of a run's offsets, which the DAG audit_lag stores under the run's instant; no row without an
+audit."""
 
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ OFFSET_LAG = (
     *("lag_min_ms", "lag_max_ms", "basis", "lag_growth", "held_at", "would_reset", "diverged_at"),
     *("loses_at_min_ms", "loses_at_ms"),
 )
-"""What is shown of an offset besides its verdict."""
+"""Columns of an offset besides its verdict."""
 GROUP_LAG = {
     "lag_min_ms": "max(lag_min_ms)",
     "lag_max_ms": "if(count(*) > count(lag_max_ms), NULL, max(lag_max_ms))",
@@ -32,7 +33,7 @@ def lag_of_runs(tables: PublishedTables, runs: Sequence[PublishedRun]) -> str:
 
 
 def is_audited(tables: PublishedTables, run: PublishedRun) -> bool:
-    """Whether there is a lag for a run. A data file has a row at least."""
+    """Whether a run has measured lag. A data file has at least one row."""
     return lag_of(tables, run) != no_rows("time_lag")
 
 

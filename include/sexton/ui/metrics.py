@@ -241,7 +241,8 @@ class _Run:
         yield "log_slowest_load_seconds", (), slowest_ms / 1000
 
     def _interval(self) -> Iterator[Sample]:
-        """What the run counted in its interval; nothing if it has none, or its evidence does not show each event."""
+        """The counts of the run's interval; nothing without an interval, or if its evidence does not show each
+        event."""
         if not any(each["table"] == "expiry_sweeps" for each in self._run.row["counts"] or ()):
             return
         sweeps, expired = self._all("expiry_sweeps", "count(*)", "coalesce(sum(offsets), 0)")

@@ -1,4 +1,4 @@
-"""What a request shows: which cluster, which run, which language; and the links of its page."""
+"""The context of a request: cluster, run and language; and the links of its page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
-"""What a run wrote for people into its folder: report.html, and the Data Docs of its checks; also of a run that failed.
+"""The files for people in a run's folder: report.html, and the Data Docs of its checks; also of a failed run.
 
 The run is named by its DAG, which decides who may read it, and its run id, which names its folder. A file of the Data
-Docs is one of the list of that folder: no path is made of what a URL says.
+Docs must be in that folder's listing: no path is built from a URL.
 
-The pages quote names that clients of a cluster choose, and those of Great Expectations are not ours: RUN_PAGE lets none
-of them run a script, send a form or load anything from elsewhere.
+The pages quote names that clients of a cluster choose, and Great Expectations renders some of them: RUN_PAGE forbids
+them all to run a script, send a form or load anything from elsewhere.
 """
 
 from typing import Annotated
@@ -32,11 +32,11 @@ KINDS = {
     "html": "text/html; charset=utf-8", "css": "text/css", "js": "text/javascript", "png": "image/png",
     "svg": "image/svg+xml", "ico": "image/x-icon", "woff2": "font/woff2", "otf": "font/otf",
 }  # fmt: skip
-"""By the end of a file's name; whatever else there may be is bytes."""
+"""Media type by file suffix; other files are bytes."""
 
 
 def folder_of(request: Request, dag_id: str, run_id: str) -> Folder:
-    """The run's folder; 404 for a DAG that publishes no cluster of the viewer, as for one that is not there."""
+    """The run's folder; 404 for a DAG that publishes no cluster of the viewer, the same as for a missing DAG."""
     if dag_id not in [cluster.scoped_name(READING_DAG) for cluster in viewer_of(request).clusters]:
         raise HTTPException(status_code=404, detail="no such run")
     return Folder(run_folder(dag_id, run_id))
@@ -53,7 +53,7 @@ def show_report(folder: RunFolder) -> Response:
 @router.get("/data-docs/", response_class=HTMLResponse)
 @router.get("/data-docs/index.html", response_class=HTMLResponse)
 def list_data_docs(request: Request, folder: RunFolder, run_id: str) -> str:
-    """The results by suite, in place of the site's own list, which a script makes."""
+    """The results by suite, instead of the site's own list, which needs a script."""
     names = [name for name in folder.sub(DATA_DOCS).files() if name.startswith(RESULTS) and name.endswith(".html")]
     if not names:
         raise HTTPException(status_code=404, detail="this run has no Data Docs")

@@ -1,6 +1,6 @@
 """A group over time, from published runs: its history, and its committed offsets and lag from run to run.
 
-Runs describe instants: commits between two of them are not counted, and a state that came and went is not seen. Every
+Runs describe instants: commits between two of them are not counted, and a state between two runs is not seen. Every
 disappearance and its cause is in offset_changes, also for instants whose runs have expired.
 """
 

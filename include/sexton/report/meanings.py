@@ -166,7 +166,7 @@ def what_if_sentence(plan: "PlanRecord") -> str:
 
 
 def replicas_text(found: "ReplicaCounts") -> str:
-    """What the newest audit of replicas found, and which must not lead."""
+    """The result of the newest audit of replicas, and the replicas that must not lead."""
     compared = f"{some(sum(found.statuses.values()), 'replica')} of {some(found.log_partitions, 'log partition')}"
     start = f"Audit of replicas, {instant(found.as_of_ms)}, {compared}"
     left_out = found.statuses.get("corrupt", 0) + found.statuses.get("empty", 0)
@@ -182,7 +182,7 @@ def replicas_text(found: "ReplicaCounts") -> str:
 
 
 def transactions_text(found: "TransactionCounts") -> str:
-    """What the newest audit of transactions found, and what hangs."""
+    """The result of the newest audit of transactions, and the hanging ones."""
     held = some(sum(found.verdicts.values()), "open transaction")
     others = ", ".join(f"{name} {count(number)}" for name, number in found.verdicts.items() if name != "hanging")
     overdue = f"; {count(found.overdue)} should have ended by now" if found.overdue else ""
@@ -197,7 +197,7 @@ def transactions_text(found: "TransactionCounts") -> str:
 
 
 def lag_text(found: "LagCounts") -> str:
-    """What the newest audit of lag found: how late the latest is, what is lost, what would reset."""
+    """The result of the newest audit of lag: the largest lag, what is lost, what would reset."""
     late = (
         f"the latest is {duration(found.longest_ms)} late at least" if found.longest_ms else "none is late for certain"
     )
@@ -214,7 +214,7 @@ def lag_text(found: "LagCounts") -> str:
 
 
 def sweep_block_text(block: "SweepBlock") -> str:
-    """Why nothing in a log partition expires; of a sweep that fails from when, for which group, and what to do."""
+    """Why nothing in a log partition expires; for a failing sweep also since when, for which group, and what to do."""
     if block.group_id is None:
         return (
             "A coordinator's load of this log partition would fail or never end: no coordinator has what is on the "

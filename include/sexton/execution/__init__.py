@@ -1,11 +1,11 @@
-"""What changes a cluster: one engine with two uses, `delete` (apply a plan) and `restore`.
+"""Changes a cluster: one engine with two uses, `delete` (apply a plan) and `restore`.
 
     compare_and_set  puts offsets back without overwriting a newer commit
     engine         an attempt and its steps: intent, preflight check, call, read back, outcome
-    status         what the ledger says of each item
-    group_records  what groups have written to the log
+    status         the state of each item, from the ledger
+    group_records  records of groups in the log
     kafka_admin    the calls to the cluster
-    windows        how long the time between a preflight check and its answer was
+    windows        the time between a preflight check and the answer to its call
 
 Not here: how a plan is made (pipeline) and read (plans), and who may approve it (airflow, dags).
 """

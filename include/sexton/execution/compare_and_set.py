@@ -1,11 +1,12 @@
-"""`OffsetWriter`: puts committed offsets back without overwriting a newer commit, by a transaction without a member.
+"""`OffsetWriter`: restores committed offsets without overwriting a newer commit, in a transaction without a group
+member.
 
-The values are pended: they stand in the log and change nothing yet. Then the log is read up to them. Where it has
-nothing newer than what was compared, the transaction ends with COMMIT, else with ABORT. A commit that comes after the
-pended record has a higher log_offset and wins. One that a transaction had pended before, and that is still
-open, would lose: the preflight check (require_stable, each offset by name) and the log show it.
+The values are written as pending: they are in the log but have no effect yet. Then the log is read up to them. If it
+has nothing newer than the compared values, the transaction ends with COMMIT, else with ABORT. A commit after the
+pending record has a higher log_offset and wins. An earlier pending commit of another open transaction would lose: the
+preflight check (require_stable, each offset by name) and the log show it.
 
-Not here: the preflight check of the group, and reading back what came of a write (restore, delete).
+Not here: the preflight check of the group, and reading back the result of a write (restore, delete).
 """
 
 from collections.abc import Mapping
@@ -23,21 +24,21 @@ from sexton.ledger.entries import ItemId, Result
 
 NO_LOG = "the log is not shown"
 PREFIX = "sexton-"
-"""What the transactional ids of Sexton begin with: the ACL is granted for it."""
+"""Prefix of Sexton's transactional ids: the ACL is granted for it."""
 _ID_CHARS = 32
 _MARKER_TRIES = 11
 _MARKER_WAIT_S = 0.005
-"""For how long the end of a transaction is waited for in the log, with growing waits: about 10 s in total."""
+"""How long to wait for the end of a transaction in the log, with growing waits: about 10 s in total."""
 DELETED = "it was deleted since"
 
 Values = Mapping[ItemId, tuple[TopicPartition, CommittedValue]]
-"""What to write of a group, by item."""
+"""Values to write for a group, by item."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetWriter:
-    """Writes offsets for one attempt. `plain_because` says why it can only send an OffsetCommit, which compares
-    nothing; None where it compares and sets."""
+    """Writes offsets for one attempt. `plain_because` is why it can only send an OffsetCommit, which compares nothing;
+    None where it compares and sets."""
 
     context: ApplyContext
     plan_id: str
@@ -46,7 +47,7 @@ class OffsetWriter:
     _is_open: bool = False
 
     def begin(self) -> None:
-        """End what an earlier attempt at the same plan has left open, before anything is read."""
+        """End transactions that an earlier attempt at the same plan left open, before anything is read."""
         if self._producer is None and self.plain_because is None:
             try:
                 self._begin()
@@ -57,22 +58,23 @@ class OffsetWriter:
 
     @property
     def warnings(self) -> list[str]:
-        """A sentence on what was not compared."""
+        """A warning about values that were written without a comparison."""
         if self.plain_because is None:
             return []
         return [f"offsets are put back by plain commits, which may replace a newer one: {self.plain_because}"]
 
     @property
     def checks(self) -> dict[str, object]:
-        """What the ledger keeps of the way that is taken."""
+        """Values for the ledger's `checks`: how offsets are written."""
         if self._producer is None:
             return {"plain_because": self.plain_because}
         return {"producer_id": self._producer.producer_id, "transactional_id": self._producer.transactional_id}
 
     def write(self, group_id: str, log_partition: int, values: Values, *, since: int | None) -> Answer:
-        """Write the values of a group, which were compared after the log ended at `since`.
+        """Write the values of a group, which were compared when the log ended at `since`.
 
-        Decided in the answer is what was left as it is. Of the others the log says what came of them, after `settle`.
+        The answer's `decided` are values that were left unchanged. The log shows the result of the others, after
+        `settle`.
         """
         if self._producer is None:
             answers = self.context.client.commit_offsets(group_id, dict(values.values()))
@@ -87,7 +89,7 @@ class OffsetWriter:
         return Answer(is_settled=False, decided=decided)
 
     def settle(self) -> None:
-        """After a write: end its transaction where nobody knows whether it has ended, so that the log can say."""
+        """End a transaction whose outcome is unknown after a write, so that the log shows its end."""
         if self._is_open:
             self.context.ledger.check_claim()
             self._begin()
@@ -117,7 +119,7 @@ class OffsetWriter:
                 found.append(result)
             elif refused.get(key) is None and has_members:
                 found.append(Result.of(item_id, "refused", "UNKNOWN_MEMBER_ID"))
-        # What was refused is not pending. Anything else that must not be written ends all of it.
+        # A refused value is not pending. Any other value that must not be written ends the whole transaction.
         is_committed = len(found) < len(values) and all(result.error in refused.values() for result in found)
         try:
             self.context.client.end_transaction(producer, committed=is_committed)
@@ -128,7 +130,8 @@ class OffsetWriter:
         return found, is_committed
 
     def _await_end(self, tail: GroupTail, producer: Producer) -> None:
-        """Read on until the log has the end of the transaction: the coordinator answers before it is there."""
+        """Read on until the log has the end of the transaction: the coordinator answers before its marker is
+        written."""
         for number in range(_MARKER_TRIES):
             tail.read()
             if not tail.is_open(producer.producer_id):
@@ -141,7 +144,7 @@ class OffsetWriter:
 def _objection(
     item_id: ItemId, tail: GroupTail, producer: Producer, group_id: str, key: TopicPartition, value: CommittedValue
 ) -> Result | None:
-    """Why a pended value must not be committed, by the log; None when it may."""
+    """Why a pending value must not be committed, by the log; None when it may."""
     records = [
         record
         for record in tail.records(group_id)

@@ -1,12 +1,13 @@
 """One attempt to change a cluster, and its steps: intent, preflight check, call, read back, outcome.
 
 Deleting (`delete`) and restoring (`restore`) are the two uses; a Step has what differs between them. A process may die
-anywhere: the ledger has the intent before the call and the outcome after it, so the next attempt settles by reading
-what has no outcome, then goes on with the rest.
+anywhere: the ledger has the intent before the call and the outcome after it, so the next attempt first settles intents
+without an outcome by reading their effects, then continues.
 
 Kafka has no compare-and-delete. A commit may arrive between the preflight check and the call's effect. That window is
-one check and the call; it is measured, and the log shows afterwards what came in. Offsets are put back without such a
-window (compare_and_set)."""
+one check and the call; it is measured, and the log shows afterwards which commits arrived. Offsets are put back without
+such a window (compare_and_set).
+"""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -27,15 +28,15 @@ RECHECK_MS = 5_000
 """A preflight check that is older than this before its call is repeated: the process may have been suspended."""
 TRIES = 3
 SETTLE_TRIES = 6
-"""How often an unanswered call's effect is looked for, with growing waits: about 6 s in total."""
+"""How often the effect of an unanswered call is checked, with growing waits: about 6 s in total."""
 SETTLE_WAIT_S = 0.1
 
 Progress = Callable[[int, int], bool]
-"""Receives how much is done of how much, and returns whether to go on: False ends the attempt between two steps."""
+"""Receives the amount done and the total, and returns whether to continue: False ends the attempt between two steps."""
 
 
 def ticks_now_ms() -> float:
-    """A clock for durations, which no setting of the clock moves."""
+    """A monotonic clock for durations, in ms."""
     return time.perf_counter() * 1000
 
 
@@ -50,10 +51,11 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The coordinator's answer to a call: an error per item, and `whole` for all. Kafka's names, None for success.
+    """The coordinator's answer to a call: an error per item, and `whole` for all items. Kafka's names, None for
+    success.
 
-    Not `is_settled`: the call may have been carried out, or may still be. Not `was_sent`: it certainly was not.
-    `decided` are the results of items that the call has found out must be left as they are.
+    Not `is_settled`: the call may have been carried out, or may still be. Not `was_sent`: it certainly was not carried
+    out. `decided` are the results of items that the call has found must stay unchanged.
     """
 
     by_item: Mapping[ItemId, str | None] = field(default_factory=dict)
@@ -70,17 +72,18 @@ NO_ANSWER = Answer(is_settled=False)
 """The answer of a call whose process died before it could record one."""
 
 Preflight = tuple[float, list[Result]]
-"""When the cluster was looked at (ticks in ms), and the results of items that must not be changed any more."""
+"""When the cluster was checked (ticks in ms), and the results of items that must not be changed any more."""
 Effects = tuple[list[Result], list[Item]]
-"""What a call did: results, and those of their items that no intent names."""
+"""The effects of a call: results of its items, and of items that no intent names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One call: what it is about, and the three functions in which operations differ.
+    """One call: its items, and the three functions in which operations differ.
 
-    `preflight` compares the cluster with `items`. `call` changes the items that are left. `read_back` finds out what it
-    did. The window of a step counts unless it is not `is_measured`."""
+    `preflight` compares the cluster with `items`. `call` changes the remaining items. `read_back` finds out the
+    effects. The window of a step counts only if it `is_measured`.
+    """
 
     action: Action
     items: Sequence[Item]
@@ -93,7 +96,7 @@ class Step:
 
 @dataclass(slots=True, kw_only=True)
 class ApplyContext:
-    """An attempt: its cluster, its ledger, its clocks, and how far it has come."""
+    """An attempt: its cluster, its ledger, its clocks, and its progress."""
 
     client: KafkaAdmin
     ledger: Ledger
@@ -186,7 +189,7 @@ def execute_step(context: ApplyContext, step: Step) -> list[Result]:
 
 
 def read_until_settled(context: ApplyContext, answer: Answer, read: Callable[[], list[Result]]) -> list[Result]:
-    """Read what a call did; after a call without an answer again and again, until nothing is `unknown`."""
+    """Read the effects of a call; after a call without an answer repeatedly, until nothing is `unknown`."""
     for number in range(SETTLE_TRIES):
         results = read()
         if answer.is_settled or not any(result.outcome == "unknown" for result in results):
@@ -196,7 +199,7 @@ def read_until_settled(context: ApplyContext, answer: Answer, read: Callable[[],
 
 
 def error_text(error: GroupError | NotAllowed) -> str:
-    """Kafka's name of a refusal, with the ACL that is missing where one is."""
+    """Kafka's name of a refusal, with the missing ACL if there is one."""
     is_about_rights = error.fix and error.error_name.endswith("AUTHORIZATION_FAILED")
     return f"{error.error_name} ({error.fix})" if is_about_rights else error.error_name
 

@@ -1,4 +1,4 @@
-"""Records that groups have written to a log partition: one decoded record, and the tail of a log for some groups."""
+"""Records of groups in a log partition: a single decoded record, and the tail of the log for given groups."""
 
 from collections.abc import Collection, Container
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ _VALUE_TYPE = 1
 """Coordinators up to 4.0 read the values of type 0 as those of type 1."""
 
 RecordKey = tuple[object, ...]
-"""What a record is about: an offset's topic and partition, or the key of a record of the group itself."""
+"""The key of a record: an offset's topic and partition, or the key of a record of the group itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +62,8 @@ class GroupRecord:
 
 @dataclass(slots=True)
 class Transactions:
-    """What transactions wrote in a log, record by record: `open` has the log_offsets by producer id, `aborted` those of
-    transactions that have ended with ABORT."""
+    """Transactions in a log, record by record: `open` has log_offsets by producer id, `aborted` those of transactions
+    that ended with ABORT."""
 
     open: dict[int, list[int]] = field(default_factory=dict)
     aborted: set[int] = field(default_factory=set)
@@ -79,9 +79,9 @@ class Transactions:
 
 
 class GroupTail:
-    """The tail of one log partition from `cut` on, for some groups; `read` continues where it stopped.
+    """The tail of one log partition from `cut` on, for the given groups; `read` continues where it stopped.
 
-    A record that cannot be read may be a commit, so it is refused.
+    An unreadable record is refused, because it may be a commit.
     """
 
     def __init__(self, client: KafkaAdmin, log_partition: int, *, cut: int, group_ids: Collection[str]) -> None:
@@ -92,7 +92,7 @@ class GroupTail:
 
     @property
     def end(self) -> int:
-        """Everything below has been read."""
+        """The log_offset up to which everything has been read."""
         return self._tail.log_offset
 
     def read(self) -> int:
@@ -118,15 +118,15 @@ class GroupTail:
 
     @property
     def aborted(self) -> Container[int]:
-        """The log_offsets of what transactions wrote that have ended with ABORT."""
+        """The log_offsets of records in transactions that ended with ABORT."""
         return self._transactions.aborted
 
     def is_open(self, producer_id: int) -> bool:
-        """Whether a transaction of this producer that wrote here has not ended."""
+        """Whether this producer has an open transaction with records here."""
         return producer_id in self._transactions.open
 
     def records(self, group_id: str, *, since: int = 0) -> list[GroupRecord]:
-        """What was written of a group at `since` or later, in the order of the log."""
+        """Records of a group at `since` or later, in log order."""
         return [record for record in self._groups.get(group_id, []) if record.log_offset >= since]
 
 
@@ -136,7 +136,7 @@ def record_key(record_type: int, key: bytes, topic: str | None, partition: int |
 
 
 def group_record(record: TailRecord, group_ids: Container[str]) -> GroupRecord | None:
-    """A record of one of these groups, decoded; None for all others. LogError when it cannot be read."""
+    """A record of one of these groups, decoded; None for records of other groups. LogError when it cannot be read."""
     if record.is_control:
         return None
     try:

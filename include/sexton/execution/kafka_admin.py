@@ -1,9 +1,10 @@
-"""`KafkaAdmin`: the calls by which `execution` reads and changes a cluster; the tests have simulated ones.
+"""`KafkaAdmin`: the calls with which `execution` reads and changes a cluster; tests simulate them.
 
-It has two sessions. The one for reads retries. The one for changes tries once: a call that is repeated later would
-arrive long after the preflight check. Errors are those of `sexton.kafka`: GroupError for a request that was refused as
-a whole, Unsettled for one that may have been carried out, TransientError for one that certainly was not,
-LogChangedError for a log that is not the one read before, BrokerError for the rest."""
+It has two sessions. The reading session retries. The changing session tries once: a repeated call would arrive long
+after the preflight check. Errors are those of `sexton.kafka`: GroupError: the whole request was refused; Unsettled: it
+may have been carried out; TransientError: it certainly was not; LogChangedError: the log is not the one read before;
+BrokerError: all others.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -42,7 +43,8 @@ UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
-    """A cluster and its offsets topic. What this principal may not see is None, of a hidden topic `partition_count` 0.
+    """A cluster and its offsets topic. Fields that this principal may not see are None; `partition_count` is 0 for a
+    hidden topic.
 
     `retention_ms` is the broker's offsets.retention.minutes, `broker_version` the release that the brokers run.
     """
@@ -57,9 +59,10 @@ class ClusterIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerTime:
-    """The brokers' clock: at least `at_least_ms`, the newest timestamp in the log; `now_ms` as a broker says, or None.
+    """The brokers' clock: at least `at_least_ms`, the newest timestamp in the log; `now_ms` by a broker's answer, or
+    None.
 
-    -1 where the log is empty or old.
+    `at_least_ms` is -1 where the log is empty or in an old format.
     """
 
     at_least_ms: int
@@ -68,9 +71,9 @@ class BrokerTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicView:
-    """A topic now: where the log of each of its partitions begins and ends, None for a partition without a leader.
+    """The current log start and end of each partition of a topic, None for a partition without a leader.
 
-    `error` is Kafka's name for why nothing is known of it; UNKNOWN_TOPIC_OR_PARTITION means that it does not exist.
+    `error` is Kafka's name for why they are unknown; UNKNOWN_TOPIC_OR_PARTITION means that the topic does not exist.
     """
 
     topic: str
@@ -81,7 +84,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class KafkaAdmin:
-    """A cluster as a principal sees it that may change it, over `reading`, which retries, and `changing`, which does
+    """A cluster as seen by a principal that may change it, over `reading`, which retries, and `changing`, which does
     not."""
 
     reading: ClusterSession
@@ -129,7 +132,7 @@ class KafkaAdmin:
         )
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicView]:
-        """Each topic by the name that was asked for, also those that do not exist."""
+        """Each topic by its requested name, including topics that do not exist."""
         names = list(names)
         if not names:
             return {}
@@ -137,7 +140,7 @@ class KafkaAdmin:
         missing: dict[str, TopicView] = {}
         try:
             found.update(describe_cluster(self.reading, names).topics)
-        except UsageError:  # one of them does not exist or may not be seen: ask for each, to learn which
+        except UsageError:  # one of them does not exist or may not be seen: ask for each topic separately
             for name in names:
                 try:
                     found[name] = describe_topic(self.reading, name)
@@ -162,7 +165,7 @@ class KafkaAdmin:
         return admin.group_now(self.reading, group_id)
 
     def snapshot(self, group_id: str, group_type: str, wanted: Collection[TopicPartition] = ()) -> GroupSnapshot:
-        """A group as an admin snapshot sees it; never an exception."""
+        """A group by a fresh admin snapshot; never raises."""
         return snapshot_group(self.reading, group_id, group_type, wanted)
 
     def delete_offsets(
@@ -176,7 +179,7 @@ class KafkaAdmin:
     def commit_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedValue]
     ) -> Mapping[TopicPartition, ErrorName | None]:
-        """OffsetCommit without a member; an error has the ACL that is missing where one is."""
+        """OffsetCommit without a member; an error names the missing ACL, if any."""
         answers = admin.commit_offsets(self.changing, group_id, offsets)
         return {key: error and self._with_acl(error, group_id, key[0]) for key, error in answers.items()}
 
@@ -188,13 +191,13 @@ class KafkaAdmin:
     # The requests of a transaction are sent by the session that retries: what was pended late is seen before its end.
 
     def begin_transactions(self, transactional_id: str) -> Producer:
-        """InitProducerId; what an earlier producer of this id left open is ended."""
+        """InitProducerId; it ends a transaction that an earlier producer of this id left open."""
         return offset_transactions.begin(self.reading, transactional_id)
 
     def pend_offsets(
         self, producer: Producer, group_id: str, offsets: Mapping[TopicPartition, CommittedValue]
     ) -> Mapping[TopicPartition, ErrorName | None]:
-        """AddOffsetsToTxn and TxnOffsetCommit without a member; an error has the ACL that is missing where one is."""
+        """AddOffsetsToTxn and TxnOffsetCommit without a member; an error names the missing ACL, if any."""
         answers = offset_transactions.pend(self.reading, producer, group_id, offsets)
         return {key: error and self._with_acl(error, group_id, key[0]) for key, error in answers.items()}
 

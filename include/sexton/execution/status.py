@@ -13,7 +13,7 @@ Call = Literal["delete_offsets", "delete_group"]
 
 
 def call_of(checks: Mapping[str, Any]) -> Call:
-    """Which call a deletion announces; what the log sink appends has the effect of delete_offsets."""
+    """The deletion call of an intent; a tombstone of the log sink has the effect of delete_offsets."""
     return "delete_group" if checks.get("call") == "delete_group" else "delete_offsets"
 
 
@@ -21,7 +21,7 @@ def call_of(checks: Mapping[str, Any]) -> Call:
 class Intended:
     """The calls that may have been made for an item.
 
-    `since` is where the log ended before the first, `at_ms` is when the last was intended.
+    `since` is where the log ended before the first call, `at_ms` is when the last one was intended.
     """
 
     since: int
@@ -31,11 +31,11 @@ class Intended:
 
 @dataclass(slots=True, kw_only=True)
 class PlanStatus:
-    """What is known of the items. `results` has the result that counts of each, `items` every item that has one.
+    """The known state of the items. `results` has the effective result of each, `items` every item with a result.
 
-    `open` are the intents without an outcome when the attempt began. Of a deletion: `intended` are items that a call
-    may have been made for, `doubtful` those with a call that had no answer, `restored` the items that put a value back,
-    and `returned` has, by offset, from which log_offset on nothing needs to be put back.
+    `open` are the intents without an outcome when the attempt began. For a deletion: `intended` are items for which a
+    call may have been made, `doubtful` items with an unanswered call, `restored` the items that put a value back, and
+    `returned` has, by offset, the log_offset from which on nothing needs to be put back.
     """
 
     items: dict[ItemId, Item] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class PlanStatus:
         return status
 
     def take(self, body: object, *, at_ms: int) -> None:
-        """Add another entry, of `at_ms`."""
+        """Add another entry, written at `at_ms`."""
         if isinstance(body, Intent):
             self.items |= {item.item_id: item for item in body.items}
             if body.action == "tombstone":
@@ -84,20 +84,20 @@ class PlanStatus:
             self.intended[item.item_id] = Intended(since=since, at_ms=at_ms, call=call)
 
     def _answer(self, result: Result) -> None:
-        """Forget the intent of an item that was refused by an answer, or that no call was made for in the end, unless
-        another call for it had no answer."""
+        """Forget the intent of an item that an answer refused, or for which no call was made in the end, unless another
+        call for it had no answer."""
         if result.outcome in ("not_done", "unknown"):
             self.doubtful.add(result.item_id)
         elif result.outcome in ("refused", "changed_since") and result.item_id not in self.doubtful:
             self.intended.pop(result.item_id, None)
 
     def is_final(self, item_id: ItemId) -> bool:
-        """Whether nothing remains to be done about an item."""
+        """Whether nothing remains to be done for an item."""
         result = self.results.get(item_id)
         return result is not None and result.outcome in FINAL
 
     def is_written(self, item_id: ItemId) -> bool:
-        """Whether a call of ours is known to have taken effect."""
+        """Whether a call of Sexton is known to have taken effect."""
         result = self.results.get(item_id)
         return result is not None and result.outcome in WRITTEN
 
@@ -107,8 +107,7 @@ class PlanStatus:
         return bool(self.open or self.unreturned())
 
     def unreturned(self) -> list[tuple[Item, Result]]:
-        """Items whose deletion, at a known place in the log, removed a newer commit, and that no restore was begun for
-        since."""
+        """Items whose deletion, at a known log position, removed a newer commit, without a restore begun since."""
         return [
             (self.items[item_id], self.results[item_id])
             for item_id in sorted(self._raced)
@@ -129,12 +128,13 @@ class PlanStatus:
         return self.returned.get(item.key, -1) if item.key else -1
 
     def counts(self) -> Counter[str]:
-        """Items by outcome, without those that put a value back."""
+        """Items by outcome, without items that put a value back."""
         return Counter(str(result.outcome) for item_id, result in self.results.items() if item_id not in self.restored)
 
 
 def _replaces(result: Result, known: Result | None) -> bool:
-    """Whether a result counts more than the one known: what was written is never forgotten, else the last counts."""
+    """Whether a result counts more than the known one: a written outcome is never forgotten, else the last one
+    counts."""
     if known is None or result.outcome in WRITTEN:
         return known is None or known.outcome not in WRITTEN or result.outcome == "raced"
     return known.outcome not in FINAL and result.outcome != "unknown"

@@ -1,4 +1,4 @@
-"""Statistics of the windows of an attempt's calls: the time from the preflight check at the cluster to the answer."""
+"""Statistics of the windows of an attempt's calls: the time from the preflight check to the answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

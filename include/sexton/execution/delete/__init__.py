@@ -1,10 +1,10 @@
-"""Deletes what a plan names. Nothing else in the commands and DAGs deletes offsets or groups of a cluster.
+"""Deletes the offsets and groups of a plan. Nothing else in the commands and DAGs deletes them from a cluster.
 
     apply_plan      apply a plan, group by group
     context         the state of one attempt, and what a watch is
-    log_watch       a watch by the log: what a call did is read from it
+    log_watch       a watch that reads the effects of calls from the log
     admin_watch      a watch from admin snapshots, where the log cannot be read
-    recorded        what the archive recorded for a plan, and so its watch
+    recorded        the archive's evidence for a plan, and the watch that follows from it
     preconditions   what must hold before anything is deleted: approval, age, limits, retention, cluster, clocks
     group_calls     a plan's rows by group, and the calls that remove them
     preflight_check       whether a group is still as the plan saw it

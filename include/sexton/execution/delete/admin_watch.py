@@ -1,13 +1,13 @@
-"""`AdminWatch`: the watch of a plan from admin snapshots, where the log cannot be read: fresh admin snapshots stand for
-it.
+"""`AdminWatch`: the watch of a plan from admin snapshots, where the log cannot be read, by fresh admin snapshots.
 
-A group that is no longer as the plan's admin snapshot saw it is left alone as a whole: not Empty, another group epoch
-or protocol type, any offset with another value, or a change that any admin snapshot in the archive since then shows. So
-is what cannot be answered.
+A group that has changed since the plan's admin snapshot is left alone as a whole: it is not Empty, has another group
+epoch or protocol type, has any offset with another value, or changed in any later admin snapshot in the archive. So is
+a group without an answer.
 
-What admin snapshots cannot show, and the log could: a commit that arrives between the preflight check and the call's
-effect is deleted unseen. So nothing is put back here. That window is measured, and where a snapshot after the call
-shows that the group has been active, its items say so."""
+Unlike the log, admin snapshots cannot show a commit between the preflight check and the call's effect: it is deleted
+unseen. So nothing is put back here. That window is measured, and if a snapshot after the call shows that the group was
+active, its items say so.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,9 +31,9 @@ _STILL_THERE = "the request timed out; the offset still exists"
 class AdminWatch:
     """Watches from admin snapshots. `then` has each group of the plan as its admin snapshot saw it.
 
-    `newer` are the newer values that admin snapshots have seen since (None: of an open transaction, which no admin
-    snapshot shows): a call without an answer may still remove them. `last` is the preflight check at a group before its
-    call."""
+    `newer` are newer values that admin snapshots have seen since (None: a pending value, which no admin snapshot
+    shows): a call without an answer may still remove them. `last` is the preflight check of a group before its call.
+    """
 
     then: Mapping[str, GroupThen]
     basis: Basis
@@ -54,7 +54,7 @@ class AdminWatch:
         return Comparison(fresh=tuple(fresh), results=tuple(results), checks=checks)
 
     def preflight_check(self, context: DeleteContext, group: PlannedGroup, rows: Rows, _: Checks) -> Preflight:
-        checked_ms = context.clocks.ticks_ms()  # before it is asked: what arrives while it is answered is not seen
+        checked_ms = context.clocks.ticks_ms()  # before the request: a change during the answer is not seen
         now = self.last[group.group_id] = self._snapshot(context, group, rows)
         return checked_ms, self._judge(context, group, rows, now)[1]
 
@@ -65,7 +65,7 @@ class AdminWatch:
         return self._settled(context, group, rows, NO_ANSWER, None), []
 
     def wait(self, context: DeleteContext, *, until_ms: int) -> None:
-        """Go on asking: a newer value that is seen, and then is gone, was removed by such a call."""
+        """Keep asking: a newer value that was seen, and is then gone, was removed by such a call."""
         while context.clocks.now_ms() < until_ms:
             for group in context.groups:
                 if rows := _unsettled(context, group):
@@ -73,7 +73,7 @@ class AdminWatch:
             context.clocks.sleep(WATCH_S)
 
     def settle_late(self, context: DeleteContext, group: PlannedGroup) -> None:
-        """Record what came of them: `raced` with the value, which `sexton restore --from-ledger` puts back."""
+        """Record the results of late calls: `raced` with the value, which `sexton restore --from-ledger` puts back."""
         if not (rows := _unsettled(context, group)):
             return
         now = self._snapshot(context, group, rows)
@@ -95,7 +95,7 @@ class AdminWatch:
         return now
 
     def _gone_by_doubtful_call(self, row: PlannedRow) -> Result:
-        """The result of an offset that is gone, and that a call without an answer was about."""
+        """The result of a missing offset for which a call had no answer."""
         if row.item_id not in self.newer:
             return Result.of(row.item_id, "done", NO_ANSWER_GONE)
         newer = self.newer[row.item_id]
@@ -106,7 +106,7 @@ class AdminWatch:
     def _judge(
         self, context: DeleteContext, group: PlannedGroup, rows: Rows, now: GroupSnapshot
     ) -> tuple[list[PlannedRow], list[Result]]:
-        """The rows that are as the plan saw them, and the results of the others."""
+        """The rows that are unchanged since the plan, and the results of the others."""
         if now.error is not None:
             why = f"its group cannot be read: {now.error}"
             return [], [Result.of(row.item_id, "refused", why) for row in rows]
@@ -137,9 +137,9 @@ class AdminWatch:
     def _settled(
         self, context: DeleteContext, group: PlannedGroup, rows: Rows, answer: Answer, before: GroupSnapshot | None
     ) -> list[Result]:
-        """What came of a call, by snapshots after it; `unknown` only where no admin snapshot answers.
+        """The result of a call, by snapshots after it; `unknown` only where no admin snapshot answers.
 
-        `before` is the preflight check before the call, None where that is not known any more.
+        `before` is the preflight check before the call, None where it is no longer known.
         """
         if not answer.was_sent:
             return [Result.of(row.item_id, "not_done", answer.whole) for row in rows]
@@ -184,7 +184,7 @@ class AdminWatch:
         return Result.of(row.item_id, "changed_since", again)
 
     def _late(self, context: DeleteContext, row: PlannedRow, now: GroupSnapshot) -> Result | None:
-        """The result of a row after the watch; None where the one that is known stays."""
+        """The result of a row after the watch; None where the known result stays."""
         known = context.status.results.get(row.item_id)
         if now.error is not None or row.topic_partition in now.hidden:
             return None
@@ -199,7 +199,8 @@ def _unsettled(context: DeleteContext, group: PlannedGroup) -> list[PlannedRow]:
 
 
 def _not_done(result: Result, answer: Answer) -> Result:
-    """What a call without an answer has not done so far: settled, and watched until it certainly comes no more."""
+    """`not_done` for an item that an unanswered call has not changed so far; the item is watched until the call cannot
+    arrive any more."""
     if result.outcome != "unknown" or result.error != _STILL_THERE:
         return result
     return Result.of(result.item_id, "not_done", answer.whole or "no answer came")
@@ -217,8 +218,8 @@ def _change(then: GroupThen, now: GroupSnapshot) -> str | None:
 
 
 def _activity(before: GroupSnapshot, now: GroupSnapshot, *, planned: Collection[tuple[str, int]]) -> str | None:
-    """Where two admin snapshots around a call show that the group was active: a commit in between may be deleted as
-    well."""
+    """The evidence, in two admin snapshots around a call, that the group was active: a commit in between may be deleted
+    as well."""
     if now.state is None:  # which a group is without its last offset
         return None
     moved = [key for key, value in now.offsets.items() if key not in planned and before.offsets.get(key) != value]
@@ -229,7 +230,7 @@ def _activity(before: GroupSnapshot, now: GroupSnapshot, *, planned: Collection[
 
 
 def _newer(row: PlannedRow, now: GroupSnapshot) -> Value | None:
-    """The value of an offset, if it is there and another than the plan's."""
+    """The value of an offset, if it exists and differs from the plan's."""
     value = now.offsets.get(row.topic_partition)
     assert row.item.before is not None
     return None if value is None or value == row.item.before.as_committed else _value(value)

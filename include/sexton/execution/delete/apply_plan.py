@@ -1,4 +1,4 @@
-"""Applies a plan: one attempt, group by group, which goes on where an earlier one stopped.
+"""Applies a plan: one attempt, group by group, which continues where an earlier attempt stopped.
 
 A plan that has only final outcomes is applied, and applying it again does nothing.
 """
@@ -43,7 +43,7 @@ def apply_plan(
     clocks: Clocks,
     progress: Progress | None = None,
 ) -> ApplySummary:
-    """Apply a plan that was read and checked, and return what became of it. The sink `dry_run` only compares.
+    """Apply a plan that was read and checked, and return its summary. The sink `dry_run` only compares.
 
     `watch` is by the basis of the plan (watch_of), for this attempt alone.
 
@@ -106,7 +106,7 @@ def apply_plan(
         failpoint("apply.settled")
         for group in groups:
             restore_raced(context, group)
-        if refusal is not None:  # what was begun is settled now; nothing more is deleted
+        if refusal is not None:  # earlier calls are settled now; nothing more is deleted
             raise refusal
         _apply_groups(context, sink=sink, progress=progress)
         return summary()
@@ -120,7 +120,7 @@ def is_applied(groups: list[PlannedGroup], status: PlanStatus) -> bool:
 def _refusal(
     plan: Plan, rules: Rules, identity: ClusterIdentity, time: BrokerTime, *, sink: Sink, now_ms: int
 ) -> Refused | None:
-    """Why the plan must not be applied now. What an earlier attempt left open is settled all the same."""
+    """Why the plan must not be applied now. Open steps of an earlier attempt are settled all the same."""
     try:
         check_plan(plan, rules, now_ms=now_ms)
         check_clock(plan, time, now_ms=now_ms)
@@ -168,7 +168,7 @@ def _apply_groups(context: DeleteContext, *, sink: Sink, progress: Progress | No
 
 
 def _apply_group(context: DeleteContext, group: PlannedGroup) -> None:
-    """Delete what is left of a group, and try again what certainly was not done."""
+    """Delete the remaining items of a group, and retry items that certainly were not deleted."""
     for number in range(TRIES):
         rows = [row for row in group.rows if not context.status.is_final(row.item_id)]
         if not rows:

@@ -1,4 +1,4 @@
-"""What a deletion call did, read from the log: the tombstones that it wrote, and the commits that they removed.
+"""The effects of a deletion call, read from the log: its tombstones, and the commits that they removed.
 
 The log decides. The coordinator's answer only explains why nothing was written: a call without an answer may have been
 carried out.
@@ -18,7 +18,7 @@ NOT_FOUND = "GROUP_ID_NOT_FOUND"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RacedCommit:
-    """A newer value that a tombstone of ours removed. `row` is None for an offset that the plan does not know."""
+    """A newer value that a tombstone of Sexton removed. `row` is None for an offset that is not in the plan."""
 
     row: PlannedRow | None
     value: GroupRecord
@@ -28,10 +28,10 @@ class RacedCommit:
 def raced_commits(
     records: Sequence[GroupRecord], rows: Sequence[PlannedRow], *, since: int, call: Call
 ) -> list[RacedCommit]:
-    """Values written since the preflight check (`since`) that a tombstone of their key came after: the newest of each
-    key.
+    """Values written since the preflight check (`since`) and followed by a tombstone of their key: the newest value of
+    each key.
 
-    Deleting a group removes all its offsets, deleting offsets only those that were named.
+    Deleting a group removes all its offsets; deleting offsets removes only the named ones.
     """
     rows_by_key = {row.record_key: row for row in rows}
     return [
@@ -44,10 +44,11 @@ def raced_commits(
 def tombstones_by_key(
     records: Sequence[GroupRecord], *, since: int
 ) -> dict[RecordKey, tuple[GroupRecord, GroupRecord | None]]:
-    """The tombstone of each key at `since` or later, and the newest value between `since` and it.
+    """The tombstone of each key at `since` or later, and the newest value between `since` and the tombstone.
 
-    Somebody else may have removed an offset right before us, and somebody may have committed it again in between: then
-    it is unknown which tombstone is ours. Of several it is the one that removed a value, and the last of those.
+    Another client may have removed an offset right before the call, and it may have been committed again in between:
+    then it is unknown which tombstone is from the call. Of several tombstones, the last one that removed a value
+    counts.
     """
     found: dict[RecordKey, tuple[GroupRecord, GroupRecord | None]] = {}
     values: dict[RecordKey, GroupRecord] = {}

@@ -1,5 +1,5 @@
-"""What all modules of this package share: `DeleteContext`, the state of one attempt to apply a plan, and `Watch`, which
-finds out what became of a group since the plan was made, and of a call."""
+"""Shared types of this package: `DeleteContext`, the state of one attempt to apply a plan, and `Watch`, which finds out
+how a group has changed since the plan was made, and what a call has done."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +21,8 @@ Checks = Mapping[str, Any]
 class Comparison:
     """A group's rows compared with the cluster.
 
-    `fresh` rows are as planned. `ours` have a tombstone that a call of ours may have written. All others have a result.
-    `checks` is what the ledger keeps of it.
+    `fresh` rows are unchanged. `ours` have a tombstone that a call of Sexton may have written. All others have a
+    result. `checks` is recorded in the ledger.
     """
 
     fresh: tuple[PlannedRow, ...]
@@ -32,12 +32,13 @@ class Comparison:
 
 
 class Watch(Protocol):
-    """How an attempt sees the cluster, by the basis of its plan. `checks` is what the ledger keeps of a comparison."""
+    """How an attempt observes the cluster, by the basis of its plan. `checks` is recorded in the ledger with a
+    comparison."""
 
     basis: Basis
 
     def compare(self, context: "DeleteContext", group: PlannedGroup, rows: Rows) -> Comparison:
-        """Compare some rows of a group with the cluster, before an intent."""
+        """Compare rows of a group with the cluster, before an intent."""
 
     def preflight_check(self, context: "DeleteContext", group: PlannedGroup, rows: Rows, checks: Checks) -> Preflight:
         """The preflight check, right before the call. A row that has changed since the comparison is not deleted."""
@@ -45,21 +46,21 @@ class Watch(Protocol):
     def effects(
         self, context: "DeleteContext", group: PlannedGroup, rows: Rows, answer: Answer, checks: Checks
     ) -> Effects:
-        """What the call did that came after the preflight check."""
+        """The effects of the call that followed the preflight check."""
 
     def settle(self, context: "DeleteContext", group: PlannedGroup, rows: Rows, checks: Checks) -> Effects:
-        """What a call did whose process ended before it recorded an answer."""
+        """The effects of a call whose process ended before it recorded an answer."""
 
     def wait(self, context: "DeleteContext", *, until_ms: int) -> None:
-        """Wait for an instant until which calls without an answer may still be carried out."""
+        """Wait for an instant until which unanswered calls may still be carried out."""
 
     def settle_late(self, context: "DeleteContext", group: PlannedGroup) -> None:
-        """Find out what calls did to a group after they were given up, and record it."""
+        """Find out what earlier, abandoned calls did to a group, and record it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteContext(ApplyContext):
-    """An attempt at a plan. `unsettled` are items with a call that had no answer: it may still be carried out."""
+    """An attempt at a plan. `unsettled` are items with an unanswered call, which may still be carried out."""
 
     plan: Plan
     watch: Watch

@@ -32,10 +32,10 @@ def deletion_step(
     checks: Mapping[str, Any],
     ask: Callable[[Collection[ItemId]], Answer],
 ) -> None:
-    """Carry out one deletion and put back what it removed by a race.
+    """Carry out one deletion and put back newer commits that it removed in a race.
 
-    Refused when the ledger has a newer claim, before anything is called; and when the broker's timestamps show that the
-    clocks are too far apart, after the outcome was recorded.
+    Refused when the ledger has a newer claim, before any call; and when the broker's timestamps show that the clocks
+    are too far apart, after the outcome was recorded.
     """
     begun_ms = context.clocks.now_ms()
     is_append = checks["call"] == "append"

@@ -1,6 +1,6 @@
 """The sink `dry_run`: reports what `apply` would do with each item now.
 
-Every group is compared with the plan as before a call. No call is made, and nothing is written.
+Every group is compared with the plan as it would be before a call. No call is made, and nothing is written.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ WOULD_BE_DONE = "would_be_done"
 
 
 def dry_run(context: DeleteContext, *, warnings: Sequence[str], progress: Progress | None) -> ApplySummary:
-    """What would become of each item now: `would_be_done`, or the outcome that a comparison already shows."""
+    """The expected result of each item: `would_be_done`, or the outcome that a comparison already shows."""
     status, counts = context.status, Counter[str]()
     shown: list[ItemOutcome] = []
     for done, group in enumerate(context.groups):

@@ -1,8 +1,8 @@
 """A plan's rows by group, in the plan's order, and the calls that remove them.
 
-A coordinator writes what one request deletes as one record batch, and refuses all of it when the batch is larger than
-the topic takes. So a request names no more than fits. A group is deleted as a group only where the plan removes
-everything that it has; what is too much for one batch goes offset by offset first.
+A coordinator writes the tombstones of one request as one record batch, and refuses the whole request when the batch
+exceeds max.message.bytes. So a request names no more than fits. A group is deleted with DeleteGroups only if the plan
+removes everything in it; rows that do not fit in one batch are deleted as offsets first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from sexton.records import OFFSET_TYPES
 
 _BATCH_BYTES = 61
 _RECORD_BYTES = 29
-"""The most that a record without a value has besides its key (coordinator.tombstones)."""
+"""The largest size of a record without a value, besides its key (coordinator.tombstones)."""
 _ITEM_FIELDS = ("log_partition", "position", "record_type", "group_id", "topic", "partition")
 _VALUE_FIELDS = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms", "log_offset")
 
@@ -58,7 +58,7 @@ class GroupCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGroup:
-    """All that a plan removes of one group. `is_whole`: the group itself is deleted as well."""
+    """All rows of a plan for one group. `is_whole`: the group itself is deleted as well."""
 
     group_id: str
     log_partition: int
@@ -70,7 +70,7 @@ class PlannedGroup:
         return any(not row.is_offset for row in self.rows)
 
     def calls(self, rows: Sequence[PlannedRow], *, max_batch_bytes: int) -> Iterator[GroupCall]:
-        """The calls that remove some of the rows; a group that goes as a whole is deleted by the last one."""
+        """The calls that remove the rows; a group that is deleted as a whole is deleted by the last call."""
         chunks = batch_chunks(rows, max_batch_bytes=max_batch_bytes) if rows else []
         for chunk in chunks[:-1] if self.is_whole else chunks:
             yield GroupCall(call="delete_offsets", rows=tuple(chunk))
@@ -103,7 +103,7 @@ def batch_limit(*limits_bytes: int | None) -> int:
 
 
 def batch_chunks(rows: Sequence[PlannedRow], *, max_batch_bytes: int) -> list[list[PlannedRow]]:
-    """Rows in chunks of which each fits one batch; the records of the group itself are all in the last one."""
+    """Rows in chunks that each fit in one batch; the records of the group itself are all in the last chunk."""
     offsets = [row for row in rows if row.is_offset]
     others = [row for row in rows if not row.is_offset]
     left_bytes = max_batch_bytes - _BATCH_BYTES - sum(map(_size_bytes, others))

@@ -1,4 +1,4 @@
-"""`LogWatch`: the watch of a plan by the log, which decides what a call did, whatever it answered."""
+"""`LogWatch`: the watch of a plan by the log, which shows the effects of a call, whatever its answer was."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from sexton.ledger.entries import Item, Result
 from sexton.plans.basis import BY_LOG
 
 LATE_MS = HOUR_MS
-"""A tombstone that is stamped later than this after an intent is not of its call."""
+"""A tombstone stamped later than this after an intent does not belong to its call."""
 
 
 class LogWatch:
@@ -44,11 +44,10 @@ class LogWatch:
             context.clocks.sleep(left_ms / 1000)
 
     def settle_late(self, context: DeleteContext, group: PlannedGroup) -> None:
-        """Read what our calls may have done to a group since they were given up, and put back what they removed by
-        a race.
+        """Read the effects of abandoned calls on a group, and put back commits that they removed in a race.
 
-        Also those that were made again and are done: the first call may be carried out after the second. What is
-        stamped LATE_MS after the intent is taken for somebody else's.
+        Repeated calls that are done are included: the first call may be carried out after the second. A tombstone
+        stamped LATE_MS after the intent counts as another client's.
         """
         status, tail = context.status, context.tail(group.log_partition)
         rows = [row for row in group.rows if row.item_id in status.intended]
@@ -77,9 +76,9 @@ class LogWatch:
 def settle(
     context: DeleteContext, group: PlannedGroup, rows: Rows, answer: Answer, *, since: int, call: Call
 ) -> Effects:
-    """Read what a call did, as often as it takes; no result is `unknown` in the end.
+    """Read the effects of a call, as often as needed; no result is `unknown` in the end.
 
-    What an unanswered call has not done by then may still be done: it is looked for again when the attempt ends.
+    An unanswered call that has had no effect by then may still take effect: it is checked again when the attempt ends.
     """
     tail = context.tail(group.log_partition)
     raced: list[RacedCommit] = []
@@ -102,7 +101,7 @@ def settle(
 def beyond_plan(
     context: DeleteContext, group: PlannedGroup, raced: Sequence[RacedCommit]
 ) -> tuple[list[Item], list[Result]]:
-    """Items and results of offsets that the plan does not know, and that were deleted together with their group."""
+    """Items and results of offsets that are not in the plan and were deleted together with their group."""
     items, results = [], []
     known = context.status.raced_tombstones()[group.group_id]
     for each in raced:
@@ -125,7 +124,7 @@ def beyond_plan(
 
 
 def _beyond_plan(context: DeleteContext, group: PlannedGroup, rows: Rows) -> tuple[list[Item], list[Result]]:
-    """Offsets that the plan does not know, and that were deleted together with the group since its deletion."""
+    """Offsets that are not in the plan and were deleted together with the group since its deletion."""
     calls = [context.status.intended[row.item_id] for row in rows]
     deletions = [call for call in calls if call.call == "delete_group"]
     if not deletions:
@@ -137,12 +136,12 @@ def _beyond_plan(context: DeleteContext, group: PlannedGroup, rows: Rows) -> tup
 
 
 def _in_time(records: Sequence[GroupRecord], intended_at_ms: int) -> list[GroupRecord]:
-    """Without the tombstones that are too late to be of a call that was intended then."""
+    """Without tombstones that are too late to belong to a call intended then."""
     return [one for one in records if not one.is_tombstone or one.timestamp_ms <= intended_at_ms + LATE_MS]
 
 
 def _decided(context: DeleteContext, group: PlannedGroup, row: PlannedRow, result: Result, answer: Answer) -> Result:
-    """The result of a row that the log has no tombstone of."""
+    """The result of a row without a tombstone in the log."""
     if result.outcome != "unknown":
         return result
     if not answer.is_settled:

@@ -24,17 +24,17 @@ from sexton.policy import Counts, DefaultLimits, Limits
 from sexton.policy.durations import duration_text
 
 MAX_SKEW_MS = MINUTE_MS
-"""How far this clock and a broker's may differ: one judges and records, the other stamps what is written."""
+"""How far this clock and a broker's may differ: this clock judges and records, the broker's stamps records."""
 _NEW_PLAN = "make a new plan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What an attempt is held to.
+    """The conditions of an attempt.
 
-    `plan_sha256` is what was approved. `policy_sha256` is the policy in force now; `limits` are the policy's, or those
-    of the settings without one. `recorded_retention_ms` is the broker's retention as the archive has it for the plan's
-    instant, None where nothing recorded it.
+    `plan_sha256` is the approved one. `policy_sha256` is the policy in force now; `limits` are the policy's, or those
+    of the settings without a policy. `recorded_retention_ms` is the broker's retention in the archive at the plan's
+    instant, None where it was not recorded.
     """
 
     approved_by: str
@@ -48,7 +48,7 @@ class Rules:
 
 
 def check_approval(plan: Plan, rules: Rules) -> None:
-    """Refused unless somebody has approved exactly this plan."""
+    """Refused unless exactly this plan was approved."""
     if not rules.approved_by.strip():
         raise Refused("plan not approved", where=_where(plan), fix="pass --approved-by")
     if plan.sha256 != rules.plan_sha256:
@@ -86,9 +86,9 @@ def check_plan(plan: Plan, rules: Rules, *, now_ms: int) -> None:
 
 
 def check_retention(plan: Plan, rules: Rules, *, live_ms: int | None) -> None:
-    """Refused unless the plan was made by the broker's own retention; a plan by another one is a what-if.
+    """Refused unless the plan was made by the broker's own retention; a plan by another retention is a what-if.
 
-    `live_ms` is what a broker says now, None where it does not say. What plan.json says counts only against the plan: a
+    `live_ms` is a broker's current value, None where it is not reported. plan.json can only count against the plan: a
     file can be edited, so the archive or the broker has to agree.
     """
     record = plan.record
@@ -116,8 +116,9 @@ def check_retention(plan: Plan, rules: Rules, *, live_ms: int | None) -> None:
 def check_cluster(plan: Plan, groups: Iterable[PlannedGroup], identity: ClusterIdentity) -> None:
     """Refused unless this is the plan's cluster, and every group still belongs to the plan's log partition.
 
-    Where no log is needed only the cluster and, where both are shown, the topic's id: fresh admin snapshots say where a
-    group is."""
+    Where no log is needed, only the cluster and, where both are shown, the topic's id are checked: fresh admin
+    snapshots show where a group is.
+    """
     record, where = plan.record, _where(plan)
     if identity.cluster_id != record.cluster_id:
         raise Refused(f"it is of cluster {record.cluster_id}, this is {identity.cluster_id}", where=where)
@@ -135,8 +136,8 @@ def check_cluster(plan: Plan, groups: Iterable[PlannedGroup], identity: ClusterI
 def check_clock(plan: Plan, time: BrokerTime, *, now_ms: int) -> None:
     """Refused unless a broker's clock is known to have reached the plan's instant, and this clock agrees with it.
 
-    Where no log is needed all instants are by the clocks of who looked, and all times are differences of them: a
-    broker's clock has to agree only where one is shown.
+    Where no log is needed, all instants are by the clocks of snapshot takers, and all times are differences of them: a
+    broker's clock has to agree only where it is shown.
     """
     ahead_ms = max(time.at_least_ms, time.now_ms if time.now_ms is not None else -1) - now_ms
     behind_ms = 0 if time.now_ms is None else now_ms - time.now_ms
@@ -154,7 +155,7 @@ def check_clock(plan: Plan, time: BrokerTime, *, now_ms: int) -> None:
 
 
 def check_stamps(results: Iterable[Result], *, begun_ms: int, ended_ms: int) -> None:
-    """Refused when a broker stamped what it wrote for us too far from when we asked for it."""
+    """Refused when a broker's timestamp on a record of Sexton is too far from the time of the request."""
     for stamp_ms in (result.written_timestamp_ms for result in results):
         if stamp_ms is None:
             continue

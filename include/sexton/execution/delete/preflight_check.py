@@ -1,9 +1,10 @@
 """Whether a group is still as the plan saw it: by OffsetFetch, by the coordinator's description, and by the log's tail.
 
 `compare` asks before an intent is written, `preflight_check` once more right before the call. A group that has written
-anything but tombstones since the plan was made is left alone as a whole: a rule may depend on what it did, and the next
-plan will see it. What comes in after the preflight check is found afterwards (call_effects) and put back
-(restore_raced)."""
+anything but tombstones since the plan was made is left alone as a whole: a rule may depend on that activity, and the
+next plan will see it. Commits after the preflight check are found afterwards (call_effects) and put back
+(restore_raced).
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -38,7 +39,7 @@ def compare(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedR
     except (GroupError, NotAllowed) as error:
         refused = tuple(Result.of(row.item_id, "refused", error_text(error)) for row in rows)
         return Comparison(fresh=(), results=refused, checks={})
-    end = tail.read()  # last, so that the log has whatever changed one of the answers
+    end = tail.read()  # last, so that the log has any change behind the answers
     records = tail.records(group.group_id, since=group.cut)
     checks = {
         "log_offset": end,
@@ -79,10 +80,10 @@ def compare(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedR
 def preflight_check(
     context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow], *, since: int
 ) -> Preflight:
-    """The preflight check before a call. Whatever changed after `since`, no row is deleted.
+    """The preflight check before a call. No row that changed after `since` is deleted.
 
-    OffsetFetch for stable offsets waits for commits that are being written. Whatever was committed before its answer is
-    below the high watermark, so the log, which is read after it, has the rest.
+    OffsetFetch for stable offsets waits for commits that are being written. Every commit before its answer is below the
+    high watermark, and the log is read after it, so no commit is missed.
     """
 
     def all_rows(outcome: Outcome, why: str) -> list[Result]:
@@ -111,7 +112,7 @@ def has_members(now: GroupNow) -> bool:
 
 
 def _equals(planned: Value | None, now: CommittedOffset | None) -> bool:
-    """Whether a committed offset is the one of the plan, as far as OffsetFetch shows."""
+    """Whether a committed offset is the plan's, as far as OffsetFetch shows."""
     if planned is None or now is None or now.error_code:
         return False
     return planned.as_committed == now.as_committed
@@ -120,7 +121,8 @@ def _equals(planned: Value | None, now: CommittedOffset | None) -> bool:
 def _group_change(
     group: PlannedGroup, now: GroupNow, records: Sequence[GroupRecord], plain: Offsets
 ) -> tuple[str, Value | None] | None:
-    """Why nothing of the group may be deleted, with the newer value where it is one; None when it may."""
+    """Why no row of the group may be deleted, with the newer value if that is the reason; None when rows may be
+    deleted."""
     if written := [record for record in records if not record.is_tombstone]:
         return _written(written[-1]), written[-1].value
     if now.exists and now.group_type == SHARE:
@@ -143,7 +145,8 @@ def _written(record: GroupRecord) -> str:
 
 
 def _offset_change(row: PlannedRow, stable: Offsets, plain: Offsets, *, as_of_ms: int) -> Result | None:
-    """The result of an offset that is no longer the plan's; None when it is, and for a record of the group itself."""
+    """The result of an offset that differs from the plan's; None when it is equal, and for a record of the group
+    itself."""
     item = row.item
     if not row.is_offset:
         return None

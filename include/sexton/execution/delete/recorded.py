@@ -1,4 +1,4 @@
-"""What the archive has recorded that a plan is held to: the broker's retention, and what it was made by."""
+"""The archive's evidence for a plan: the broker's retention, and the basis of the plan."""
 
 from pyarrow import fs as pafs
 
@@ -13,7 +13,7 @@ from sexton.runs.admin_tables import series_of
 
 
 def recorded_retention_ms(fs: pafs.FileSystem, root: str, plan: PlanRecord) -> int | None:
-    """The broker's retention as the archive has it for a plan's instant, None where nothing recorded it."""
+    """The broker's retention in the archive at a plan's instant, None where it was not recorded."""
     if plan.admin_snapshot is None:
         return source.recorded_retention_ms(fs, root, plan.cluster_id, as_of_ms=plan.as_of_ms)
     series = series_of(fs, root, plan.cluster_id, plan.coverage)

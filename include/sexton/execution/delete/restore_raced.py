@@ -1,7 +1,7 @@
-"""Puts back commits that a deletion removed by a race: they came in between the preflight check and the tombstone.
+"""Puts back commits that a deletion removed in a race: they arrived between the preflight check and the tombstone.
 
-A value is put back only while nothing newer is there, and only if it was committed outside of a transaction: a deletion
-cancels what a transaction has pending, and nobody knows whether that would have been committed. What cannot be put back
+A value is put back only while there is no newer value, and only if it was committed outside of a transaction: a
+deletion cancels pending values, and whether they would have been committed is unknown. A value that cannot be put back
 is reported with the reason. A commit that arrives meanwhile stays (compare_and_set); where the broker takes no
 transaction of this principal, a plain commit may replace it, and it is put back after it.
 
@@ -31,7 +31,7 @@ from sexton.ledger.entries import Item, ItemId, Result, Value
 
 
 def restore_raced(context: DeleteContext, group: PlannedGroup) -> None:
-    """Put back all that, by the ledger, a race took along from this group, and that nobody has begun to put back."""
+    """Put back all offsets that, by the ledger, a race removed from this group, unless putting them back has begun."""
     for item, result in context.status.unreturned():
         if (item.group_id, item.log_partition) == (group.group_id, group.log_partition):
             assert result.found is not None
@@ -41,7 +41,7 @@ def restore_raced(context: DeleteContext, group: PlannedGroup) -> None:
 
 
 def settle_restore(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int) -> Result:
-    """The result of an item whose intent to put a value back has no outcome; what was not done is done now."""
+    """The result of an open intent to put a value back; if it was not done, it is done now."""
     context.writer.begin()
     tail = context.tail(group.log_partition)
     tail.read()
@@ -54,7 +54,7 @@ def settle_restore(context: DeleteContext, group: PlannedGroup, item: Item, *, s
 
 
 def _restore(context: DeleteContext, group: PlannedGroup, raced: Item, value: Value, *, since: int) -> None:
-    """Put a value back, and what came in after it meanwhile, until the newest one is there."""
+    """Put a value back, and newer values that arrived meanwhile, until the newest one is in place."""
     for _ in range(TRIES):
         item = Item(
             log_partition=group.log_partition,
@@ -110,7 +110,7 @@ def _objection(context: DeleteContext, group: PlannedGroup, item: Item, *, since
 
 
 def _commit(context: DeleteContext, group: PlannedGroup, item: Item, *, since: int) -> Answer:
-    """Commit the value without a member: only while the group has none, and nothing came since."""
+    """Commit the value without a member, if the group still has no members and nothing newer was committed."""
     assert item.after is not None
     assert item.topic is not None
     assert item.partition is not None
@@ -125,7 +125,7 @@ def _commit(context: DeleteContext, group: PlannedGroup, item: Item, *, since: i
 
 
 def _read_back(context: DeleteContext, group: PlannedGroup, item: Item, answer: Answer, *, since: int) -> Result:
-    """What came of a commit; while it has no answer and is not in the log it is made again."""
+    """The result of a commit; it is repeated while it has no answer and is not in the log."""
     tail = context.tail(group.log_partition)
     for number in range(SETTLE_TRIES):
         if number:
@@ -145,13 +145,13 @@ def _read_back(context: DeleteContext, group: PlannedGroup, item: Item, answer: 
 
 
 def _is_put_back(record: GroupRecord, item: Item) -> bool:
-    """Whether a record has the value that was to be put back, as a client sees it."""
+    """Whether a record has the value to be put back, as a client sees it."""
     assert item.after is not None
     return record.value is not None and record.value.as_committed == item.after.as_committed
 
 
 def _overwritten(values: Sequence[GroupRecord], result: Result) -> GroupRecord | None:
-    """A commit that came in before our value, so that our value, which is older, has overwritten it."""
+    """A commit that came before the restored value, and that this older value has therefore overwritten."""
     if result.outcome != "done" or result.written_log_offset is None:
         return None
     late = [one for one in values if one.log_offset < result.written_log_offset]
@@ -162,7 +162,7 @@ def _overwritten(values: Sequence[GroupRecord], result: Result) -> GroupRecord |
 
 
 def _values(tail: GroupTail, group: PlannedGroup, item: Item, *, since: int) -> list[GroupRecord]:
-    """The values of an offset that the log has at `since` or later, without those that were aborted."""
+    """The values of an offset in the log at `since` or later, without aborted ones."""
     key = "offset", item.topic, item.partition
     records = tail.records(group.group_id, since=since)
     return [

@@ -1,8 +1,8 @@
-"""Finds out what earlier deletion calls did whose outcome is unknown, and records it: intents without an outcome, and
+"""Settles earlier deletion calls with an unknown outcome, and records the results: intents without an outcome, and
 calls without an answer.
 
-What was not done is tried again. The first call may only have been late and still be carried out: so its effect is
-looked for before the second try, and again when the attempt ends.
+Deletions that were not done are tried again. The first call may only be late and may still be carried out: so its
+effect is checked before the second try, and again when the attempt ends.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from sexton.execution.delete.restore_raced import restore_raced, settle_restore
 from sexton.figures import MINUTE_MS
 
 DOUBT_MS = MINUTE_MS
-"""How long after its intent a call without an answer is waited for: twice as long as anybody waits for a broker."""
+"""How long to wait, after its intent, for a call without an answer: twice as long as any client waits for a broker."""
 
 
 def settle_open(context: DeleteContext) -> None:
-    """Find out what came of every intent without an outcome, and record it."""
+    """Find out the effects of every intent without an outcome, and record them."""
     by_group = {(group.log_partition, group.group_id): group for group in context.groups}
     for step in context.status.open:
         items = [item for item in step.intent.items if step.is_open_for(item)]
@@ -36,9 +36,9 @@ def settle_open(context: DeleteContext) -> None:
 
 
 def wait_for_late_calls(context: DeleteContext) -> None:
-    """Wait until every call without an answer is done or never will be, and find out what they did.
+    """Wait until every unanswered call is done or can no longer happen, and record its effects.
 
-    Where every call was answered there is no wait.
+    There is no wait where every call was answered.
     """
     begun_ms = [context.status.intended[item_id].at_ms for item_id in context.unsettled]
     if begun_ms:
@@ -48,8 +48,8 @@ def wait_for_late_calls(context: DeleteContext) -> None:
 
 
 def compare_rows(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow]) -> Comparison:
-    """Compare rows of a group with the cluster, settle those with a tombstone of ours, and record the others'
-    results."""
+    """Compare rows of a group with the cluster, settle the rows with a tombstone of Sexton, and record the results of
+    rows that have changed."""
     found = context.watch.compare(context, group, rows)
     if found.ours:
         context.watch.settle_late(context, group)

@@ -1,4 +1,4 @@
-"""What an apply has done: counts by outcome, the items that need attention, and how long the windows were."""
+"""The result of an apply: counts by outcome, items that need attention, and the lengths of the windows."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ SHOWN_ITEMS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemOutcome:
-    """An item that is not simply done, or about which something is to be said."""
+    """An item that is not simply done, or that has a remark."""
 
     group_id: str
     topic: str | None
@@ -43,7 +43,7 @@ class ItemOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplySummary:
-    """What became of a plan, over all attempts at it. `attempt` is the last one, 0 where there was none.
+    """The result of a plan over all attempts. `attempt` is the last one, 0 without an attempt.
 
     `counts` are items by outcome; `would_be_done` in a dry run. `restored` counts the values that were put back after a
     race, by outcome. `notable` are the items that are not simply done.
@@ -99,7 +99,7 @@ def summarize(plan: Plan, status: PlanStatus, *, sink: str, attempt: int, warnin
 
 
 def _notable(status: PlanStatus) -> list[tuple[ItemId, Result]]:
-    """The results that need attention, `raced` first; of what is done those that say something."""
+    """The results that need attention, `raced` first; done items only if they have a remark."""
     found = [
         (item_id, result)
         for item_id, result in status.results.items()

@@ -1,4 +1,4 @@
-"""Restoring committed offsets: what was committed then is compared with what is now, shown, and put back.
+"""Restores committed offsets: earlier values are compared with the current ones, shown, and put back.
 
     selection      which groups and topics are asked for
     sources        where values come from: a plan's undo file, a plan's ledger, the archive at any instant

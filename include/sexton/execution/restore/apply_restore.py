@@ -1,12 +1,14 @@
-"""Applies a restore: commits what it says, group by group, one transaction without a member for each step.
+"""Applies a restore: commits its values, group by group, one transaction without a member for each step.
 
-Group, topics and offsets are looked at once more right before, and only what is still as the diff showed it is
-committed: a commit that comes later is never replaced (compare_and_set). Then the group's offsets and its log partition
-are read back.
+Group, topics and offsets are checked again right before, and only offsets that are unchanged since the diff are
+committed: a later commit is never replaced (compare_and_set). Then the group's offsets and its log partition are read
+back.
 
 Where the log is not shown (the restore's basis) or the broker takes no transaction of this principal, it is an
-OffsetCommit, and only for offsets that have no value now. A commit that arrives between the preflight check and ours is
-then replaced by ours: found in the log, reported as `raced`, its value in the ledger; without the log not seen."""
+OffsetCommit, and only for offsets that have no value now. A commit that arrives between the preflight check and this
+one is then replaced: the log shows it, it is reported as `raced`, and its value is in the ledger; without the log it is
+not noticed.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -53,9 +55,10 @@ from sexton.records import GroupMetadataKey, GroupMetadataValue, decode_key, dec
 
 SINK = "coordinator"
 JOIN_TRIES = 8
-"""How often the end of a join is waited for: some 25 s, for brokers hold a new rebalance open for 3 s by default."""
+"""How often to check for the end of a join: about 25 s, because brokers hold a new rebalance open for 3 s by
+default."""
 STEP_BYTES = 400_000
-"""A commit's records are one batch: far below the default of max.message.bytes."""
+"""Limit of one commit's records, which are one batch: far below the default of max.message.bytes."""
 RECORD_OVERHEAD_BYTES = 96
 ALREADY = "it was there already"
 
@@ -64,10 +67,10 @@ Rows = Mapping[ItemId, RestoreRow]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreSummary:
-    """What came of a restore: `results` has every item, in order. `attempt` is 0 where nothing was left to do.
+    """The result of a restore: `results` has every item, in order. `attempt` is 0 where nothing was left to do.
 
-    `windows_ms` are the times between the preflight check at a group's offsets and the answer to its commit, in order.
-    `warnings` say why a newer commit may have been replaced.
+    `windows_ms` are the times between the preflight check of a group's offsets and the answer to its commit, in order.
+    `warnings` are reasons why a newer commit may have been replaced.
     """
 
     restore_id: str
@@ -118,11 +121,11 @@ def apply_restore(
     clocks: Clocks,
     progress: Progress = lambda _done, _total: True,
 ) -> RestoreSummary:
-    """Carry out a restore, or what is left of it, and return what came of it.
+    """Carry out a restore, or the rest of it, and return its summary.
 
     Refused when the cluster is another one, or another attempt is running. A broker that does not answer ends the
-    attempt with its BrokerError and closes it: unlike a late deletion a late commit does no harm, and the next attempt
-    may go on at once.
+    attempt with its BrokerError and closes it: unlike a late deletion, a late commit does no harm, so the next attempt
+    may begin at once.
     """
     identity = client.identity(may_hide_log=not plan.basis.needs_log)
     if identity.cluster_id != plan.cluster_id:
@@ -178,7 +181,7 @@ def _summary(context: RestoreContext, *, attempt: int, windows_ms: Sequence[floa
 
 
 def _settle_open(context: RestoreContext) -> None:
-    """Read what came of the steps that earlier attempts left open."""
+    """Read the effects of steps that earlier attempts left open."""
     for step in context.status.open:
         rows = {item.item_id: context.rows[item.item_id] for item in step.intent.items}
         since = step.intent.checks.get("log_offset")
@@ -188,7 +191,7 @@ def _settle_open(context: RestoreContext) -> None:
 
 
 def _commit_all(context: RestoreContext, progress: Progress) -> None:
-    """Commit what is left, step by step."""
+    """Commit the remaining items, step by step."""
     left, total = context.left(), len(context.rows)
     done = total - len(left)
     for _, of_group in groupby(left.items(), key=lambda pair: pair[1].group_id):
@@ -201,7 +204,7 @@ def _commit_all(context: RestoreContext, progress: Progress) -> None:
 
 
 def _chunks(items: Iterable[tuple[ItemId, RestoreRow]]) -> Iterator[Rows]:
-    """A group's items in chunks of which the records certainly fit a batch."""
+    """A group's items in chunks whose records certainly fit in a batch."""
     rows: dict[ItemId, RestoreRow] = {}
     size_bytes = 0
     for item_id, row in items:
@@ -216,7 +219,7 @@ def _chunks(items: Iterable[tuple[ItemId, RestoreRow]]) -> Iterator[Rows]:
 
 
 def _step(context: RestoreContext, rows: Rows) -> Step:
-    """One transaction for some items of one group; one join where that keeps them."""
+    """One transaction for items of one group; or one join that keeps them alive."""
     group_id, log_partition = _group(rows)
     is_join = _is_join(rows)
     since = context.client.log_end(log_partition) if context.plan.basis.needs_log else None
@@ -255,7 +258,7 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
 
 
 def _objections(judge: Judge, rows: Rows, group: GroupView, topics: Mapping[str, TopicView]) -> list[Result]:
-    """The results of items that must not be committed: no longer what the diff showed, or refused."""
+    """The results of items that must not be committed: changed since the diff, or refused."""
     # A value is put for the topic that the diff was made with.
     wanted = {(row.topic, row.partition): Then(value=row.to_put, topic_id=row.now_topic_id) for row in rows.values()}
     judged = {(row.topic, row.partition): row for row in judge.rows(group, wanted, topics)}
@@ -276,7 +279,7 @@ def _objections(judge: Judge, rows: Rows, group: GroupView, topics: Mapping[str,
 
 
 def _joined(context: RestoreContext, rows: Rows, answer: Answer, *, since: int | None) -> list[Result]:
-    """What came of a join: done once the log has the group Empty again, of its own protocol type, since then."""
+    """The result of a join: done once the log shows the group Empty again since then, with its own protocol type."""
     group_id, log_partition = _group(rows)
     if answer.whole is not None and (answer.is_settled or not answer.was_sent):
         return [Result.of(item_id, "refused" if answer.was_sent else "not_done", answer.whole) for item_id in rows]
@@ -303,9 +306,9 @@ def _empty_again(record: TailRecord, group_id: str) -> tuple[int, int] | None:
 
 
 def _read(context: RestoreContext, rows: Rows, answer: Answer, *, since: int | None) -> list[Result]:
-    """The results of committed items by what their group and its log partition say now; `unknown` if not done yet.
+    """The results of committed items, from their group and its log partition now; `unknown` if not done yet.
 
-    Without `since` by what the group says alone.
+    Without `since`, from the group alone.
     """
     group_id, log_partition = _group(rows)
     group = group_view(context.client, group_id, (), ticks_ms=context.clocks.ticks_ms)
@@ -325,10 +328,9 @@ def _read(context: RestoreContext, rows: Rows, answer: Answer, *, since: int | N
 
 
 def _records(context: RestoreContext, log_partition: int, group_id: str, *, since: int) -> Iterator[GroupRecord]:
-    """The offset records of a group since an offset, without those that cannot be read and those of transactions that
-    were aborted.
+    """The offset records of a group since a log_offset, without unreadable records and those of aborted transactions.
 
-    A deletion must not overlook a record (GroupTail). Here only what was written by ourselves is looked for.
+    A deletion must not miss a record (GroupTail). Here only records written by Sexton are searched.
     """
     tail = context.client.tail(log_partition, from_log_offset=since, topic_id=context.identity.topic_id)
     records, transactions = tail.records(), Transactions()
@@ -343,7 +345,7 @@ def _records(context: RestoreContext, log_partition: int, group_id: str, *, sinc
 
 
 def _outcome(item_id: ItemId, row: RestoreRow, *, now: OffsetValue | None, written: Sequence[GroupRecord]) -> Result:
-    """What came of an item, by what its group has now and what was written of it since before the step."""
+    """The result of an item, from the group's current value and the records since before the step."""
     values = [_offset_value(record.value) for record in written]
     if row.put in values:
         at = values.index(row.put)
@@ -366,7 +368,7 @@ def _outcome(item_id: ItemId, row: RestoreRow, *, now: OffsetValue | None, writt
 
 
 def _settled_outcome(item_id: ItemId, row: RestoreRow, group: GroupView, answer: Answer) -> Result:
-    """What came of an item, by an admin snapshot alone."""
+    """The result of an item, from an admin snapshot alone."""
     now = group.offsets.get((row.topic, row.partition))
     if group.error is not None:
         return Result.of(item_id, "unknown", f"what came of the commits group cannot be read: {group.error}")
@@ -380,7 +382,7 @@ def _settled_outcome(item_id: ItemId, row: RestoreRow, group: GroupView, answer:
 
 
 def _decided(results: Iterable[Result]) -> list[Result]:
-    """What is still unknown after the last read was not done."""
+    """Items that are still unknown after the last read were not done."""
     return [
         result.model_copy(update={"outcome": "not_done"}) if result.outcome == "unknown" else result
         for result in results
@@ -405,7 +407,7 @@ def _item(item_id: ItemId, row: RestoreRow) -> Item:
 
 
 def _kept_value(row: RestoreRow) -> Value:
-    """With the instant at which a client committed it, which our commit hides."""
+    """The kept value for the ledger, with the timestamp of the client's commit, which the repeated commit hides."""
     value = _ledger_value(row.to_put)
     assert value is not None
     return value.model_copy(update={"commit_timestamp_ms": row.then.commit_timestamp_ms})

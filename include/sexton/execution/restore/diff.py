@@ -1,8 +1,8 @@
-"""The diff of a restore: for each offset what it was, what it is, and what would happen to it. Nothing is changed.
+"""The diff of a restore: for each offset the earlier value, the current value, and the action. Nothing is changed.
 
 Whether the coordinator would accept the commit is decided by the rules that also answer for a log
-(coordinator/api/commit.py; ClassicGroup, ConsumerGroup and StreamsGroup.validateOffsetCommit), applied to what the
-cluster says now. What they cannot know is decided here: another topic of the same name, a value that came after.
+(coordinator/api/commit.py; ClassicGroup, ConsumerGroup and StreamsGroup.validateOffsetCommit), applied to the current
+state of the cluster. This module decides cases beyond these rules: another topic of the same name, a newer value.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -39,12 +39,12 @@ SHARE = "Share"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """A group now: `offsets` are its committed ones, `unstable` those that an open transaction may still change.
+    """A group now: `offsets` are committed offsets; `unstable` may still be changed by an open transaction.
 
-    `group_type` and `state` are in Kafka's words (Classic, Consumer, Streams, Share; Empty, Stable, ...). Where the
-    number of members is unknown it is 1 unless the group is Empty. A group that does not exist has neither members nor
-    offsets. `error` is Kafka's name for why nothing is known. `checked_ms` is when the offsets were asked for (ticks):
-    what reaches the coordinator after it is not seen here.
+    `group_type` and `state` are in Kafka's words (Classic, Consumer, Streams, Share; Empty, Stable, ...). An unknown
+    number of members counts as 1 unless the group is Empty. A group that does not exist has neither members nor
+    offsets. `error` is Kafka's name for why nothing is known. `checked_ms` is when the offsets were requested (ticks):
+    later changes are not seen.
     """
 
     group_id: str
@@ -68,11 +68,11 @@ def make_restore(
     keeps: bool = False,
     is_done: Callable[[RestorePlan], bool] = lambda _: False,
 ) -> RestorePlan:
-    """The restore of a source, judged by what the cluster says now.
+    """The restore of a source, judged by the current state of the cluster.
 
-    `overwrites` also puts back what has been committed since, `clamps` moves values into the log of their
-    partition, `keeps` keeps alive what is still as in the source. `is_done` returns whether a restore has been carried
-    out to its end; the same rows are then another restore. Refused when the cluster is another one.
+    `overwrites` also restores offsets that were committed since, `clamps` moves values into the log of their partition,
+    `keeps` keeps alive offsets that are unchanged since the source. `is_done` returns whether a restore has been
+    carried out completely; the same rows are then another restore. Refused when the cluster is another one.
     """
     identity = client.identity(may_hide_log=not source.basis.needs_log)
     if identity.cluster_id != source.cluster_id:
@@ -130,7 +130,8 @@ def group_view(
     *,
     ticks_ms: Callable[[], float] = ticks_now_ms,
 ) -> GroupView:
-    """A group as the cluster answers for it now, `unstable` of the wanted offsets. Its offsets are looked at last."""
+    """A group by the cluster's current answers, with the wanted offsets that are unstable. Offsets are requested
+    last."""
     try:
         now = client.group_now(group_id)
         # By name: an offset that has no value yet and is pending is in no other answer.
@@ -157,8 +158,8 @@ def group_view(
 class Judge:
     """Judges offsets by a profile's rules.
 
-    `overwrites` replaces what was committed since. `clamps` moves a value that lies outside of the partition's log to
-    where the log begins or ends. `plain_because` says why a write would compare nothing: then no value is replaced.
+    `overwrites` replaces newer commits. `clamps` moves a value outside of the partition's log to the log's start or
+    end. `plain_because` is why a write would compare nothing: then no value is replaced.
     """
 
     profile: Profile
@@ -209,7 +210,7 @@ class Judge:
     def _keep(
         self, group: GroupView, then: Then, now: OffsetValue | None, moved: What | None
     ) -> tuple[What, str | None]:
-        """What keeps a value alive that nothing stands in the way of (docs/keep.md), or why it is left alone."""
+        """How to keep alive a value that may be written (docs/keep.md), or why it is left alone."""
         if now is None:
             return What.REFUSED, "it is gone by now: `sexton restore` puts it back"
         if now != then.value:
@@ -227,13 +228,13 @@ class Judge:
         return What.KEEP, None
 
     def _log_partition(self, group_id: str) -> int:
-        """Where a group belongs; 0 for all where the number of log partitions is not shown."""
+        """The log partition of a group; 0 for all groups where the number of log partitions is hidden."""
         return partition_of(group_id, self.log_partition_count) if self.log_partition_count else 0
 
     def _coordinator_errors(
         self, group: GroupView, wanted: Mapping[TopicPartition, Then], topics: Mapping[str, TopicView]
     ) -> dict[TopicPartition, Error]:
-        """What the coordinator would answer for each partition, were they all committed without a member."""
+        """The coordinator's answer for each partition if all were committed without a member."""
         shard = CoordinatorShard(status=Status.ACTIVE, view=_LiveGroup(group))
         coordinator = Coordinator(profile=self.profile, partition_count=1, shards={0: shard})
         commit = Commit(
@@ -250,9 +251,9 @@ class Judge:
 
 
 def _within_log(value: OffsetValue, span: tuple[int, int] | None) -> tuple[OffsetValue, What | None]:
-    """The value moved into the partition's log, and on which side it lay outside.
+    """The value moved into the partition's log, and the side on which it was outside.
 
-    A moved value has no leader epoch: that is the epoch of the record before the offset.
+    A moved value has no leader epoch: the old one is that of the record before the old offset.
     """
     if span is None or span[0] <= value.committed_offset <= span[1]:
         return value, None
@@ -265,7 +266,7 @@ def _within_log(value: OffsetValue, span: tuple[int, int] | None) -> tuple[Offse
 def _obstacle(
     group: GroupView, key: TopicPartition, then: Then, topic: TopicView, answer: Error
 ) -> tuple[What | None, str | None]:
-    """Why an offset must be left as it is, whatever it is now; None where nothing stands in the way."""
+    """Why an offset must be left unchanged, whatever its current value; None where it may be written."""
     unknown = Error.UNKNOWN_TOPIC_OR_PARTITION.name
     if group.error is not None:
         return What.REFUSED, group.error
@@ -286,9 +287,9 @@ def _obstacle(
 
 
 class _LiveGroup(EmptyView):
-    """A group of the cluster in the form in which the coordinator's rules read one.
+    """A group of the cluster in the form that the coordinator's rules read.
 
-    Only the number of its members is known, which is all that a commit without a member depends on.
+    Only its number of members is known; a commit without a member depends on nothing else.
     """
 
     def __init__(self, view: GroupView) -> None:

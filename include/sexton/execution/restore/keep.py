@@ -1,6 +1,6 @@
-"""What falls due at the broker though a hold keeps it alive: the values of a restore that puts back what is there.
+"""Offsets that expire at the broker although a hold keeps them: the values of a restore that commits them again.
 
-Due is judged from a run, which may be older than the cluster: what was committed since is found to be so by the diff.
+Due offsets are judged from a run, which may be older than the cluster: the diff finds newer commits.
 """
 
 from collections import Counter
@@ -30,8 +30,8 @@ def due_under_holds(
 ) -> Source:
     """The offsets under a hold with `keep` that the broker expires before an instant.
 
-    A hold that keeps for a while counts it from the last commit of a client, which `kept_commits` (ledger) has where
-    the last one is ours. What it no longer keeps is counted in a warning.
+    A hold with a duration counts it from the last commit of a client; `kept_commits` (ledger) has it where Sexton
+    committed last. Offsets that the hold no longer keeps are counted in a warning.
     """
     holds = {hold.name: hold for hold in policy.holds if hold.keep_ms is not None}
     verdicts = tables.read("offset_verdicts", _VERDICT)

@@ -1,10 +1,10 @@
-"""A restore as a plan: a row for each offset, its restore_id, and how the archive keeps it.
+"""A restore as a plan: a row for each offset, its restore_id, and its file in the archive.
 
     <archive>/<cluster_id>/restores/<restore_id>/restore.jsonl
 
-The first line says of which cluster, from which source and how; each other line is an offset. `restore_id` is the
-SHA-256 of the file's bytes, so it names every byte: what was shown and approved is what is done. The same diff has the
-same id whenever and wherever it was made. The file is written once.
+The first line has the cluster, the source and the options; each other line is an offset. `restore_id` is the SHA-256 of
+the file's bytes, so exactly what was shown and approved is carried out. The same diff has the same id whenever and
+wherever it was made. The file is written once.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ _HEAD = ("cluster_id", "source", "overwrites", "clamps", "occurrence", "warnings
 
 
 class What(StrEnum):
-    """What would happen to an offset. The first six would be written, nothing else would: KEEP is the same value once
-    more, JOIN that a member joins the group and leaves it."""
+    """The action for an offset. Only the first six write: KEEP commits the same value again, JOIN lets a member join
+    the group and leave it."""
 
     RESTORE = "restore"
     BELOW_LOG_START = "below_log_start"
@@ -56,7 +56,7 @@ WRITTEN = frozenset({What.RESTORE, What.BELOW_LOG_START, What.BEYOND_LOG_END, Wh
 
 @dataclass(frozen=True, slots=True)
 class OffsetValue:
-    """What a client can commit and fetch of an offset. `leader_epoch` is None where there is none."""
+    """The fields of an offset that a client can commit and fetch. `leader_epoch` is None where there is none."""
 
     committed_offset: int
     leader_epoch: int | None
@@ -69,7 +69,7 @@ class OffsetValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Then:
-    """A value as it was, its instants, which a commit cannot bring back, and the topic that it was committed for.
+    """An earlier value, its timestamps, which a commit cannot restore, and the topic for which it was committed.
 
     None is unknown, and excludes nothing.
     """
@@ -82,10 +82,10 @@ class Then:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRow:
-    """An offset of a restore: what was committed then, what is committed now, and what would happen.
+    """An offset of a restore: the earlier value, the current value, and the action.
 
-    `put` is what would be committed, None where `what` is not in WRITTEN; `error` is Kafka's name for why not. Where
-    the value is outside of the partition's log, the row has where that begins and ends.
+    `put` is the value to commit, None where `what` is not in WRITTEN; `error` is Kafka's name for why not. If the value
+    is outside of the partition's log, the row has the log's start and end.
     """
 
     group_id: str
@@ -112,7 +112,7 @@ class RestoreRow:
         return self.put
 
     def to_row(self) -> dict[str, Any]:
-        """The row as it is kept, hashed and printed by --json: flat but for the three values."""
+        """The row as it is stored, hashed and printed by --json: flat except for the three values."""
         row = asdict(self)
         then = row.pop("then")
         return {
@@ -135,11 +135,11 @@ class RestoreRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestorePlan:
-    """What a restore would do, row by row, in the order of `in_order`.
+    """The rows of a restore, in the order of `in_order`.
 
     `source` is the name of a sources.Source. The same deletion may be restored more than once: `occurrence` counts the
-    restores of the same rows that are done, so that the next one has another id. `basis` is that of the source. With
-    `keeps` it puts nothing back, but keeps alive what is there.
+    restores of the same rows that are done, so that the next one has another id. `basis` is the source's. With `keeps`
+    it restores nothing, but keeps existing offsets alive.
     """
 
     cluster_id: str
@@ -159,7 +159,7 @@ class RestorePlan:
 
     @property
     def items(self) -> list[RestoreRow]:
-        """What would be committed, in order."""
+        """The items that would be committed, in order."""
         return [row for row in self.rows if row.put is not None]
 
     def counts(self) -> dict[str, int]:
@@ -196,12 +196,12 @@ class RestorePlan:
 
 
 def restore_folder(root: str, cluster_id: str, restore_id: str) -> str:
-    """Where the archive keeps a restore; UsageError when an id cannot name a folder."""
+    """The folder of a restore in the archive; UsageError when an id cannot name a folder."""
     return sha256_folder(root, cluster_id, RESTORES_FOLDER, restore_id, what="restore_id")
 
 
 def keep_restore(fs: pafs.FileSystem, root: str, plan: RestorePlan) -> str:
-    """Keep a restore in the archive at `root` and return its restore_id. One that is there already is left as it is."""
+    """Store a restore in the archive at `root` and return its restore_id. An existing one stays unchanged."""
     restore_id, data = plan.restore_id, plan.to_bytes()
     path = f"{restore_folder(root, plan.cluster_id, restore_id)}/{FILE}"
     if not is_file(fs, path) or read_file(fs, path) != data:
@@ -210,9 +210,9 @@ def keep_restore(fs: pafs.FileSystem, root: str, plan: RestorePlan) -> str:
 
 
 def read_restore(fs: pafs.FileSystem, root: str, cluster_id: str | None, restore_id: str) -> RestorePlan:
-    """A kept restore, checked against its id; `cluster_id` as in `archive.cluster_metadata.the_cluster`.
+    """A stored restore, checked against its id; `cluster_id` as in `archive.cluster_metadata.the_cluster`.
 
-    UsageError when there is none with that id, Refused when its bytes are not those that the id names.
+    UsageError when there is none with that id, Refused when its bytes do not match the id.
     """
     cluster = require_cluster(fs, root, cluster_id)
     path = f"{restore_folder(root, cluster, restore_id)}/{FILE}"

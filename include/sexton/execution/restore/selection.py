@@ -1,4 +1,4 @@
-"""Which offsets are selected: by group, by a pattern of group ids, by topic and partition."""
+"""Selects offsets: by group, by a pattern of group ids, by topic and partition."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from sexton.policy.patterns import PatternError, check_pattern, is_full_match
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Groups that are named or match a pattern, and of these the topics that are named. Empty selects everything.
+    """Groups that are named or match a pattern, and their named topics. Empty selects everything.
 
-    `topics` are (topic, partition), with None for all of its partitions. A pattern is RE2 and has to match the whole
-    group id: it takes linear time, whoever wrote it.
+    `topics` are (topic, partition), with None for all partitions. A pattern is RE2 and has to match the whole group id:
+    it takes linear time, whoever wrote it.
     """
 
     group_ids: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Selection:
 
     @property
     def names_groups(self) -> bool:
-        """Whether every group that may be selected is named."""
+        """Whether every selectable group is named."""
         return bool(self.group_ids) and not self.patterns
 
     def group_test(self) -> Callable[[str], bool]:

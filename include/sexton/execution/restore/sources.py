@@ -35,10 +35,10 @@ from sexton.views.log_parts import LogParts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Values as they were.
+    """Earlier values.
 
-    `name` is part of a restore's identity: `plan <plan_id>`, `ledger <plan_id>`, `as_of <ms>`. `basis` is
-    what showed them.
+    `name` is part of a restore's identity: `plan <plan_id>`, `ledger <plan_id>`, `as_of <ms>`. `basis` is the kind of
+    evidence behind the values.
     """
 
     name: str
@@ -50,10 +50,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
-    """What a restore is asked for: exactly one of `from_plan`, `from_ledger` (plan_ids, of a ledger also a restore_id)
-    and `as_of_ms`.
+    """A request for a restore: exactly one of `from_plan`, `from_ledger` (plan_ids; for a ledger also a restore_id) and
+    `as_of_ms`.
 
-    Of an instant nothing is put back by default: the selection has to say what.
+    With `as_of_ms` nothing is restored by default: the selection has to name offsets.
     """
 
     archive: str
@@ -65,7 +65,7 @@ class RestoreRequest:
 
 
 def source_of(request: RestoreRequest, *, taken_at_ms: int) -> Source:
-    """The values that a request asks for. UsageError for options that do not fit together, and for an unknown id."""
+    """The requested values. UsageError for options that contradict each other, and for an unknown id."""
     given = [one for one in (request.from_plan, request.from_ledger, request.as_of_ms) if one is not None]
     if len(given) != 1:
         raise UsageError(
@@ -100,9 +100,9 @@ def source_of(request: RestoreRequest, *, taken_at_ms: int) -> Source:
 
 
 def of_plan(plan: Plan, selection: Selection, topic_ids: Mapping[str, str | None]) -> Source:
-    """Every value that a plan would remove, or has removed; what it left alone will be `same`.
+    """Every value that a plan would remove, or has removed; untouched offsets will be `same`.
 
-    `topic_ids` are those of the plan's instant, for values that have no topic id.
+    `topic_ids` are those at the plan's instant, for values without a topic id.
     """
     is_asked = selection.test()
     rows = (row for batch in plan.undo.to_batches() for row in batch.to_pylist())
@@ -117,10 +117,10 @@ def of_plan(plan: Plan, selection: Selection, topic_ids: Mapping[str, str | None
 
 
 def of_ledger(entries: Sequence[Entry], selection: Selection, topic_ids: Mapping[str, str | None]) -> Source:
-    """What a plan has removed, or a restore has replaced, by its ledger: for each offset what was there before.
+    """Offsets that a plan has removed, or a restore has replaced, by its ledger: the previous value of each.
 
-    Of an offset that was removed together with a newer commit it is that commit. What was intended and has no outcome
-    yet counts as removed; where it is still there it will be `same`. UsageError for a ledger without an attempt.
+    For an offset that was removed together with a newer commit it is that commit. An intended removal without an
+    outcome counts as done; if the offset still exists it will be `same`. UsageError for a ledger without an attempt.
     """
     if not entries:
         raise UsageError("it was never applied: there is no ledger", where="--from-ledger")
@@ -147,10 +147,10 @@ def of_ledger(entries: Sequence[Entry], selection: Selection, topic_ids: Mapping
 
 
 def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Selection, taken_at_ms: int) -> Source:
-    """The offsets that a client could have fetched at an instant, replayed from the archive; where the log is hidden
+    """The offsets that a client could have fetched at an instant, replayed from the archive; where the log is hidden,
     those of the admin snapshot that answers for it.
 
-    NoCoverage where the archive cannot answer for the instant, or for a group that is named.
+    NoCoverage where the archive cannot answer for the instant, or for a named group.
     """
     if seen := admin_snapshot_for(uri, cluster_id=cluster_id, as_of_ms=as_of_ms):
         return of_snapshot(*seen, as_of_ms=as_of_ms, selection=selection)
@@ -183,7 +183,7 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
 
 
 def of_snapshot(series: SnapshotSeries, snapshot: AdminSnapshot, *, as_of_ms: int, selection: Selection) -> Source:
-    """The selected offsets that an admin snapshot found."""
+    """The selected offsets in an admin snapshot."""
     is_asked = selection.test()
     ids = snapshot.metadata.topic_ids
     rows = series.table(snapshot, "offsets").to_pylist()
@@ -219,7 +219,7 @@ def _topic_ids_at(fs: pafs.FileSystem, root: str, cluster_id: str, at_ms: int, b
 
 
 def _log_partitions(selection: Selection, source: LogSource) -> set[int]:
-    """The log partitions to read: those of the groups that are named, or all."""
+    """The log partitions to read: those of the named groups, or all."""
     count = source.partition_count
     present = {*source.segments, *range(count or 0)}
     if not selection.names_groups or count is None:
@@ -250,7 +250,7 @@ def _part_warnings(log_partition: int, part: LoadedPartition) -> Iterator[str]:
 
 
 def _ledger_items(entries: Sequence[Entry]) -> Iterator[tuple[Item, Result | None, str]]:
-    """Every item of a ledger with its result, and those that no intent names: what a race took along."""
+    """Every item of a ledger with its result, including items without an intent, which a race removed."""
     for step in recorded_steps(entries):
         for item in step.intent.items:
             yield item, step.results.get(item.item_id, (None, None))[0], step.intent.action

@@ -91,12 +91,14 @@ def test_maintenance_removes_nothing_unless_it_is_told_to(maintenance) -> None:
 
 
 def test_stems_name_job_module_and_test_of_maintenance(bag, maintenance) -> None:
-    for task in (*maintenance.tasks, *(task for name in AUDITS for task in bag.dags[name].tasks)):
+    tasks = [(task, "maintenance") for task in maintenance.tasks]
+    tasks += [(task, "audits") for name in AUDITS for task in bag.dags[name].tasks]
+    for task, package in tasks:
         name, application = task.task_id, Path(task.application)
         assert application == ROOT / "spark_jobs" / f"{name}.py"
         assert application.is_file()
-        assert (ROOT / "include" / "sexton" / "maintenance" / f"{name}.py").is_file()
-        assert (ROOT / "tests" / "maintenance" / f"test_{name}.py").is_file()
+        assert (ROOT / "include" / "sexton" / package / f"{name}.py").is_file()
+        assert (ROOT / "tests" / package / f"test_{name}.py").is_file()
 
 
 @pytest.mark.parametrize("name", ["offset_retention", "maintenance", "audit_replicas"])

@@ -270,8 +270,8 @@ def test_help_lists_what_exists(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
     commands = re.findall(r"^│ (\w[\w-]*) ", out, flags=re.MULTILINE)
-    expected = "apply archive audit demo diff doctor explain fetch forecast groups history lag plan policy rehearse"
-    assert " ".join(sorted(commands)) == f"{expected} replicas restore show snapshot transactions what-if"
+    expected = "apply archive audit demo diff doctor explain fetch forecast groups history keep lag plan policy"
+    assert " ".join(sorted(commands)) == f"{expected} rehearse replicas restore show snapshot transactions what-if"
     assert run()[0] == 0
     for command in commands:
         code, out, err = run(command, "--help")

@@ -23,6 +23,7 @@ from tests.pipeline.archive_runs import instant
 from tests.plans.plan_runs import planned
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "restore.md").read_text(encoding="utf-8")
+KEEP = (Path(__file__).resolve().parents[2] / "docs" / "keep.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^    (sexton .*)$", PAGE, flags=re.MULTILINE)
 NOT_OF_A_RESTORE = {"gone", "unknown"}
 
@@ -62,7 +63,7 @@ def kept_plan(archive: Archive, tmp_path: Path) -> str:  # noqa: F811
 
 
 def test_it_speaks_of_everything() -> None:
-    assert {what.value for what in What} <= set(re.findall(r"`(\w+)`", PAGE))
+    assert {what.value for what in What} <= set(re.findall(r"`(\w+)`", PAGE + KEEP))
     assert (FINAL | {"refused", "not_done"}) - NOT_OF_A_RESTORE <= set(re.findall(r"^\| `(\w+)`", PAGE, re.MULTILINE))
     for option in ("--from-plan", "--from-ledger", "--as-of", "--id", "--group", "--pattern", "--topic"):
         assert option in PAGE

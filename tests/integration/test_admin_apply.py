@@ -207,7 +207,7 @@ def tombstones(world: World) -> dict[Any, tuple[int, Any]]:
 def test_the_plan_is_kept_with_its_coverage(world: World) -> None:
     plan = world.plans["plain"]
     assert plan.record.coverage == "admin"
-    assert plan.record.snapshot is not None
+    assert plan.record.admin_snapshot is not None
     assert {row["group_id"] for row in plan.undo.to_pylist()} == {*(f"plain-{n}" for n in range(PLAIN)), *SPECIAL}
     code, shown, _ = world.sexton("show", "plan", plan.record.plan_id)
     assert (code, shown["coverage"]) == (0, "admin")

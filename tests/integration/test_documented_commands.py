@@ -33,6 +33,8 @@ INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 POLICY = f"""\
 version: 1
 limits: {{max_share_of_groups: 1.0, max_share_of_owner: 1.0}}
+holds:
+  - {{name: kept, match: {{group: kept-1}}, kind: legal, owner: us, reason: nobody has it, ticket: T-1, keep: true}}
 rules:
   - {{name: idle, match: {{group: {IDLE}}}, retention: 1m, owner: us, reason: it never read anything}}
 """
@@ -43,7 +45,7 @@ pytestmark = pytest.mark.timeout(1_200)
 def rank(command: Command) -> tuple[int, int]:
     """Snapshots before what is applied, looks before acts, restores last."""
     words = command.words
-    order = ["doctor", "groups", "snapshot", "replicas", "transactions", "lag", "apply", "restore", "show"]
+    order = ["doctor", "groups", "snapshot", "replicas", "transactions", "lag", "keep", "apply", "restore", "show"]
     return order.index(words[1]), int("--apply" in words or "--sink" in words)
 
 
@@ -118,7 +120,9 @@ def test_in_the_order_of_a_life(
 ) -> None:
     commands = sorted(sexton_commands(of_a_cluster=True), key=rank)
     kinds = {command.words[1] for command in commands}
-    assert kinds == {*("doctor", "groups", "snapshot", "replicas", "transactions", "lag", "apply", "restore", "show")}
+    assert kinds == {
+        *("doctor", "groups", "snapshot", "replicas", "transactions", "lag", "keep", "apply", "restore", "show")
+    }
 
     def each(*words: str) -> Iterator[str]:
         for command in commands:
@@ -134,6 +138,7 @@ def test_in_the_order_of_a_life(
         shutil.rmtree(world.folder / "replicas")  # the next one is not mixed with it
     assert all("no open transaction" in out or '"counts"' in out for out in each("transactions"))
     assert list(each("lag"))
+    assert len(list(each("keep"))) >= 4
     world.plan()
     applied = list(each("apply"))
     assert any("would be done" in out for out in applied)
@@ -149,7 +154,7 @@ def test_in_the_order_of_a_life(
 def test_every_command_is_of_a_kind_that_is_run() -> None:
     for command in sexton_commands(of_a_cluster=True):
         words = command.words[1:]
-        assert words[0] in ("doctor", "snapshot", "transactions", "lag", "apply", "restore") or words[:2] in (
+        assert words[0] in ("doctor", "snapshot", "transactions", "lag", "keep", "apply", "restore") or words[:2] in (
             ["show", "restore"], ["groups", "list"], ["replicas", "probe"],
             ["replicas", "copy"],
         ), command  # fmt: skip

@@ -147,9 +147,9 @@ def test_a_run_is_checked_and_published(
     plan = read_plan(archive.fs, archive.root, CLUSTER, str(record.plan_id))
     snapshot = AdminSnapshots(archive.fs, archive.root, CLUSTER).at(NOW_MS)
     assert snapshot is not None
-    assert plan.record.snapshot is not None
-    assert (plan.record.coverage, plan.record.snapshot.taken_at_ms) == ("admin", snapshot.taken_at_ms)
-    assert plan.record.snapshot.sha256 == snapshot.sha256
+    assert plan.record.admin_snapshot is not None
+    assert (plan.record.coverage, plan.record.admin_snapshot.taken_at_ms) == ("admin", snapshot.taken_at_ms)
+    assert plan.record.admin_snapshot.sha256 == snapshot.sha256
     assert set(plan.tombstones["record_type"].to_pylist()) == {1}
     (published,) = published_runs(lake, CLUSTER)
     assert (published.row["coverage"], published.row["as_of_ms"]) == ("admin", NOW_MS)

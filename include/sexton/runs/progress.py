@@ -54,7 +54,7 @@ def of_spark(session: "SparkSession", progress: ProgressLines, *, is_remote: boo
         finally:
             session.removeProgressHandler(report)
         return
-    tracker = session.sparkContext.statusTracker()  # not available over Connect
+    tracker = session.sparkContext.statusTracker()  # not over Connect
 
     def ask() -> None:
         if newest := tracker.getStageInfo(max(tracker.getActiveStageIds(), default=-1)):

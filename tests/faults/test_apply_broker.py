@@ -175,6 +175,8 @@ def taken_along(config: ClientConfig, plan: Plan) -> list[tuple[Any, int]]:
         for part, cut in plan.record.cuts.items():
             last: dict[Any, int] = {}
             for record in TailReader(session, OFFSETS_TOPIC, part, from_log_offset=cut).records():
+                if record.is_control:
+                    continue
                 record_type, key = decode_key(record.key or b"")
                 if record_type != 1:
                     continue

@@ -30,7 +30,7 @@ from tests.fork import fork
 pytestmark = pytest.mark.thorough
 
 OF_APPLY = {name for name in FAILPOINTS if name.startswith(("apply.", "ledger."))}
-OF_LOG = {"apply.appending", "apply.appended", "apply.returning", "apply.returned"}
+OF_LOG = {"apply.appending", "apply.appended", "apply.returning", "apply.returned", "apply.pended", "apply.committed"}
 """Reached only where the log is read: it shows what has to be put back, and takes what is appended."""
 Tell = Callable[[str], None]
 

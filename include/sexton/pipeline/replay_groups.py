@@ -149,7 +149,8 @@ def run(
     def join(shards: Sequence[_Written]) -> FinishedPartition:
         """Write the tables of a log partition that have no rows per group."""
         log_partition = shards[0].shard.log_partition
-        part, tables = _join(record, shards, mean_bytes, endless.get(log_partition))
+        of_mean = mean_bytes if log_partition in endless else 0
+        part, tables = _join(record, shards, of_mean, endless.get(log_partition))
         part.counts.update(folder.write_tables(record, tables, log_partition))
         return part
 
@@ -337,7 +338,7 @@ def _join(
     tables = results.join([each.bucket for each in shards], log_partition=log_partition, endless=endless)
     block = first_block(each.block for each in shards if each.block is not None)
     (profile,) = tables["load_profile"].to_pylist()
-    skew = profile["bytes"] / mean_bytes if mean_bytes and profile["bytes"] else None
+    skew = profile["bytes"] / mean_bytes if mean_bytes else None
     tables["load_profile"] = (
         tables["load_profile"]
         .append_column("skew", pa.array([skew], pa.float64()))

@@ -59,9 +59,11 @@ fi
 
 echo "install: jars"
 "$python" -m sexton.kafka.jars ensure
-echo "install: compiling the kernels"
+echo "install: compiling the kernels, and archiving the classes with which Kafka and Spark start faster"
+"$python" -m sexton_dev.java_home &
 for _ in compile ship; do # the second time they are loaded, and copied to where wheels have them
     NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$(pwd)/.cache/numba} "$python" -m sexton.ship_kernels
 done
+wait $! || echo "install: no class archives; Kafka and Spark load their classes one by one" >&2
 echo "$stamp" >.venv/.installed
 echo "install: done"

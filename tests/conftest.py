@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests import java_home
+from sexton_dev import java_home
 from tests.lanes import Lanes, give_way, in_order
 
 # Kernels are compiled where `make install` has compiled them, here and in every process that a test starts.

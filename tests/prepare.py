@@ -1,22 +1,16 @@
 """Makes what all test files share and no test changes, in .cache, if it is not there yet: `python -m tests.prepare`.
 
-`make test` runs it first. Tests pass without it, and take longer: each worker would compile the kernels for itself, and
-each broker and Spark session load its classes one by one.
+`make test` runs it first. Tests pass without it, and take longer: each worker would compile the kernels for itself.
 """
-
-from concurrent.futures import ThreadPoolExecutor
 
 from sexton.runs.engine import compiler_environment
 from sexton.settings import set_variables
-from tests import airflow_database, java_home
+from tests import airflow_database
 
 
 def main() -> None:
-    with ThreadPoolExecutor(2) as two:
-        java = two.submit(java_home.make)  # mostly waits for the programs that it starts
-        two.submit(airflow_database.template).result()
-        two.submit(_compile_kernels).result()
-        java.result()
+    airflow_database.template()
+    _compile_kernels()
 
 
 def _compile_kernels() -> None:

@@ -24,7 +24,8 @@ from sexton.kafka import jars
 from sexton.local.compose_init import USER
 from sexton.ports import HOST
 from sexton.runs.engine import QUICK_JVM_OPTIONS, spark_environment
-from sexton.settings import Settings, environment, program, variable
+from sexton.settings import Settings, environment, program, set_variables, variable
+from sexton_dev import java_home
 from sexton_dev.airflow_api import AirflowApi
 from sexton_dev.airflow_home import AirflowHome
 from sexton_dev.broker import EmbeddedBroker, RunningBroker, require_free, running_broker, stop_broker
@@ -124,6 +125,7 @@ class System:
         if not has_broker:
             require_free(self.broker_port, fix="another with SEXTON_BOOTSTRAP_SERVERS=127.0.0.1:PORT")
         require_free(self.home.port, fix="another with SEXTON_AIRFLOW_PORT=PORT")
+        set_variables(java_home.variables(environment()))
         java = find_java(self.config.cache, variable("JAVA_HOME"), variable("PATH"))
         kafka_jars = jars.ensure(self.config.cache, "kafka")
         lake_jars = jars.ensure(self.config.cache, "spark")

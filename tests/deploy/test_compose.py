@@ -131,7 +131,7 @@ def test_health_is_checked_of_all_that_stays(name: str) -> None:
         command, python, option, module, url, *component = check["test"]
         assert (command, python, option, module) == ("CMD", "python", "-m", "sexton.local.compose_health")
         assert url.startswith(("http://127.0.0.1:", "http://airflow-api-server:8080/", "tcp://127.0.0.1:15002"))
-        assert component or url.endswith(("/json/", ":15002"))
+        assert component or url.endswith(("/json/", "/execution/health", ":15002"))
 
 
 def test_who_waits_for_whom() -> None:

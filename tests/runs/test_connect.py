@@ -21,10 +21,10 @@ from sexton.kafka import jars
 from sexton.process_id import TASK, host, process_id
 from sexton.runs.engine import REMOTE, spark_environment
 from sexton.settings import Settings, environment, settings
+from sexton_dev.java_home import ROOT
 from sexton_dev.processes import Processes
 from sexton_dev.spark_server import SparkServer
 from tests.commands import printed
-from tests.java_home import ROOT
 from tests.waiting import until
 
 pytestmark = pytest.mark.thorough  # a DAG's run in `make test` works over such a server

@@ -1,4 +1,6 @@
-"""A JAVA_HOME for tests in place of the one that is set: its `bin/java` starts Kafka and Spark with archived classes.
+"""A JAVA_HOME in place of the one that is set: its `bin/java` starts Kafka and Spark with archived classes.
+
+    python -m sexton_dev.java_home      makes it; `make install` does
 
 With class data sharing (CDS) a broker starts with half of the processor time, a Spark session too. Java checks that an
 archive fits: where Java or a jar has changed since, it loads the classes one by one, as it does without an archive.
@@ -19,8 +21,8 @@ from sexton.runs.engine import QUICK_JVM_OPTIONS, spark_environment
 from sexton.settings import environment, settings, variable
 from sexton_dev.broker import EmbeddedBroker
 
-ROOT = Path(__file__).resolve().parents[1]
-HOME = ROOT / ".cache" / "tests" / "java"
+ROOT = Path(__file__).resolve().parents[2]
+HOME = ROOT / ".cache" / "java-with-archives"
 MADE_FROM = HOME / "made-from.json"
 WRAPPER = """\
 #!/bin/sh
@@ -46,7 +48,7 @@ SPARK_WORK = """
 import sys
 from sexton.runs.engine import Engine
 
-with Engine("tests", quiet=True) as engine:
+with Engine("archive", quiet=True) as engine:
     rows = engine.session.createDataFrame([(number, str(number)) for number in range(100)], "a long, b string")
     rows.repartition(4, "a").write.parquet(sys.argv[1])
     read = engine.session.read.parquet(sys.argv[1])
@@ -106,3 +108,7 @@ def _archive_spark(java: JavaHome) -> None:
 def _new(archive: Path) -> Path:
     archive.unlink(missing_ok=True)
     return archive
+
+
+if __name__ == "__main__":
+    make()

@@ -33,7 +33,7 @@ def run(asked: SnapshotRequest, folder: RunFolder) -> dict[str, object]:
             snapshot = snapshot_log.run(engine, asked, now_ms=now_ms, notify=keep)
         fetched = "new batches" if snapshot.segments else "nothing new"
     if snapshot.admin_because is not None:
-        fetched = f"no log: groups were looked at by Admin API ({snapshot.admin_because})"
+        fetched = f"no log: groups were read through the Admin API ({snapshot.admin_because})"
     return {"fetched": fetched, **asdict(replace(snapshot, alerts=alerts))}
 
 

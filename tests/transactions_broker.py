@@ -26,7 +26,7 @@ from sexton.java import JavaHome
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import TransientError, error_name
 from sexton.kafka.session import ClusterSession
-from sexton.transactions.states import State, TransactionalId
+from sexton.transactions.states import TransactionalId, TransactionState
 from sexton_dev.broker import run_tool
 
 UNVERIFIED = {
@@ -233,7 +233,7 @@ def replayed(ids: Iterable[TransactionalId]) -> dict[str, Described]:
             partitions=frozenset((topic, n) for topic, some in one.partitions.items() for n in some),
         )
         for one in ids
-        if one.state != State.DEAD
+        if one.state != TransactionState.DEAD
     }
 
 

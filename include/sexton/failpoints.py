@@ -73,7 +73,7 @@ FAILPOINTS = MappingProxyType(
         "expire_runs.unmade": "a checkpoint has lost its manifest and nothing else",
         "ledger.half": "an entry of a ledger is written and has no name",
         "ledger.after": "an entry of a ledger is written, no one was notified",
-        "ledger.claimed": "an attempt at a plan has begun, nothing was looked at",
+        "ledger.claimed": "an attempt at a plan has begun, nothing was read yet",
         "apply.checked": "a plan may be applied, nobody has claimed it",
         "apply.settled": "what earlier attempts left open is settled",
         "apply.compared": "a group is as planned, nothing is intended yet",

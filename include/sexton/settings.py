@@ -75,8 +75,8 @@ class OfCluster(BaseModel):
     policy: str = Field("", description="policy file; empty: only the broker's retention applies")
     admin_only: bool = Field(
         False,
-        description="whether groups are looked at by Admin API and the offsets log is left alone; a cluster that hides "
-        "it is recognized without this (docs/admin-only.md)",
+        description="whether groups are read through the Admin API and the offsets log is left alone; a cluster that "
+        "hides it is recognized without this (docs/admin-only.md)",
     )
 
 

@@ -20,7 +20,7 @@ from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.tables import TABLES
 from sexton.transactions.reading import transactions_archive
-from sexton.transactions.states import State
+from sexton.transactions.states import TransactionState
 from tests.archived import Archive
 from tests.maintenance.lakes import publish, row
 from tests.transactions.logs import BASE_MS, OFFSETS, state_log, value
@@ -73,8 +73,8 @@ def audit(
         offsets = Archive(archive, cluster_id=CLUSTER)
         offsets.snapshot(AS_OF + 120_000, {0: LOG})
         states = Archive(Path(transactions_archive(str(archive), CLUSTER)), cluster_id=CLUSTER, topic_id="states")
-        running = value(State.ONGOING, producer_id=RUNNING, partitions={OFFSETS: [0]}, started_at_ms=BASE_MS)
-        late = value(State.COMPLETE_COMMIT, producer_id=LATE, partitions={}, started_at_ms=BASE_MS)
+        running = value(TransactionState.ONGOING, producer_id=RUNNING, partitions={OFFSETS: [0]}, started_at_ms=BASE_MS)
+        late = value(TransactionState.COMPLETE_COMMIT, producer_id=LATE, partitions={}, started_at_ms=BASE_MS)
         states.snapshot(AS_OF + 120_000, {0: state_log(("payments", running), ("late-1", late), version=1)})
     still = [OpenProducer(producer_id=n, producer_epoch=0, start_offset=n) for n in (RUNNING, LATE)]
     archived = SimpleNamespace(alerts=[GAP])

@@ -1,10 +1,11 @@
 """What a run of offset_retention takes, from its trigger to its end, on the log of `make demo`.
 
-    python -m tests.bench.dag_run [--runs N]
+    python -m tests.bench.dag_run [--runs N] [--log FOLDER]
 
 starts a broker, a Spark Connect server and Airflow as `make up` does, drives the demo's clients and prints a table: the
 first run after the start, the fastest of N later ones, and the same by SEXTON_ENGINE=auto; seconds of each task, those
-of validate_tables and publish_tables, the run's commits to Iceberg tables, and the Spark jobs of validate_tables.
+of validate_tables and publish_tables, the run's commits to Iceberg tables, and the Spark jobs of validate_tables. With
+--log the broker has the `__consumer_offsets-*` of FOLDER instead, as `tests.bench.generate` writes, and no clients.
 
 Each commit is a new metadata file. Airflow says when a task began and ended, and Spark's UI when a job was submitted.
 """
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,10 +27,14 @@ from urllib.request import ProxyHandler, build_opener
 from rich.console import Console
 
 from sexton.airflow.spark_tasks import STAGES
+from sexton.java import find_java
+from sexton.kafka import jars
 from sexton.kafka.client import client_config
+from sexton.settings import settings, variable
 from sexton_dev.system import MAIN_DAG, System
 from sexton_dev.workload import drive
 from tests.airflow_database import system_in
+from tests.bench.broker import SETTINGS, Cluster
 
 ASKED = {"first": 32.0, "warm": 20.0, "auto, first": None, "auto, warm": 14.0}
 ASKED_CHECKS_S, ASKED_COMMITS, ASKED_JOBS = 9.0, 35, 15
@@ -104,30 +109,42 @@ def table(runs: dict[str, DagRun]) -> Iterator[str]:
 
 
 @contextmanager
-def started(home: Path, **variables: str) -> Iterator[System]:
-    """A system in `home`, new or as an earlier one left it, whose DAG can be triggered."""
+def started(home: Path, log: Path | None, **variables: str) -> Iterator[System]:
+    """A system in `home` whose DAG can be triggered: over `log`, or driven by the demo's clients."""
     system = system_in(home)
     try:
-        system.start(**VARIABLES, **variables)
+        if log is None:
+            system.start(**VARIABLES, **variables)
+            clients = drive(client_config({}, bootstrap_servers=system.config.bootstrap_servers))
+        else:
+            system.start(broker_directory=_adopted(log, home), broker_settings=SETTINGS, **VARIABLES, **variables)
+            clients = nullcontext()
         system.api().set_paused(MAIN_DAG, False)
-        yield system
+        with clients:
+            yield system
     finally:
         system.stop()
+
+
+def _adopted(log: Path, home: Path) -> Path:
+    java = find_java(settings().cache, variable("JAVA_HOME"), variable("PATH"))
+    kafka = jars.ensure(settings().cache, "kafka")
+    cluster = Cluster(home / "pristine", java=java, jars=kafka, log_partitions=len([*log.glob("__consumer_offsets-*")]))
+    cluster.adopt(log, home / "adopted")
+    return home / "adopted"
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--runs", type=int, default=3, metavar="N", help="warm runs, of which the fastest counts")
+    options.add_argument("--log", type=Path, metavar="FOLDER", help="the offsets log of a broker's disk")
     asked = options.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that all is stopped, too
     runs: dict[str, DagRun] = {}
     for prefix, engine in (("", "spark"), ("auto, ", "auto")):
         folder = Path(tempfile.mkdtemp(prefix="sexton-dag-run-"))
         try:
-            with (
-                started(folder, SEXTON_ENGINE=engine) as system,
-                drive(client_config({}, bootstrap_servers=system.config.bootstrap_servers)),
-            ):
+            with started(folder, asked.log, SEXTON_ENGINE=engine) as system:
                 runs[f"{prefix}first"] = measure(system)
                 later = [measure(system) for _ in range(asked.runs)]
                 runs[f"{prefix}warm"] = min(later, key=lambda run: run.seconds)

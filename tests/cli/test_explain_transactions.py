@@ -10,7 +10,7 @@ import pytest
 from sexton.lake import catalog as lake_catalog
 from sexton.lake.catalog import Lake
 from sexton.transactions.reading import transactions_archive
-from sexton.transactions.states import State
+from sexton.transactions.states import TransactionState
 from tests.archived import Archive
 from tests.cli.test_explain_diff import append
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
@@ -44,13 +44,18 @@ STATES = state_log(
     (
         "payments",
         value(
-            State.ONGOING, producer_id=RUNNING, partitions={OFFSETS: [0]}, timeout_ms=3_600_000,
+            TransactionState.ONGOING, producer_id=RUNNING, partitions={OFFSETS: [0]}, timeout_ms=3_600_000,
             updated_at_ms=BASE_MS + 5 * MINUTE_MS, started_at_ms=BASE_MS + 5 * MINUTE_MS,
         ),
     ),
-    (HOSTILE, value(State.COMPLETE_COMMIT, producer_id=LATE, partitions={}, updated_at_ms=BASE_MS + 4 * MINUTE_MS)),
+    (
+        HOSTILE,
+        value(
+            TransactionState.COMPLETE_COMMIT, producer_id=LATE, partitions={}, updated_at_ms=BASE_MS + 4 * MINUTE_MS
+        ),
+    ),
     *(
-        (f"{name}-job", value(State.COMPLETE_COMMIT, producer_id=100 + name, partitions={}))
+        (f"{name}-job", value(TransactionState.COMPLETE_COMMIT, producer_id=100 + name, partitions={}))
         for name in range(10)  # these prove that there is one partition
     ),
     version=1,

@@ -82,7 +82,7 @@ def test_a_plan_is_made_kept_and_told(
 
 def test_a_disks_plan_is_only_to_look_at(printed: Callable[..., str], segments: Path, tmp_path: Path) -> None:
     told = printed("plan", "--segments", segments, "--retention-minutes", 1, "--out", tmp_path / "out")
-    assert "not kept     it is not of an archive" in told
+    assert "not kept     the run does not read an archive" in told
     assert "sexton apply" not in told
     assert "2 offsets of 1 of 1 group, 1 whole group" in told
 

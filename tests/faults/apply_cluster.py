@@ -28,7 +28,7 @@ from sexton.kafka.admin import GroupError, GroupNow
 from sexton.kafka.admin_snapshot import GroupSnapshot
 from sexton.kafka.failures import TransientError, Unsettled
 from sexton.kafka.group_state import CommittedOffset, CommittedValue
-from sexton.kafka.offset_transactions import Producer
+from sexton.kafka.offset_transactions import ProducerIdentity
 from sexton.kafka.tail import TailRecord, records_of
 from sexton.log.batch import read_batches
 from tests.log_builder import Entry, classic_fields, group_entry, offset_key, offset_value, subscription
@@ -145,7 +145,7 @@ class SimCluster:
         self._late: list[tuple[int, Callable[[], None]]] = []
         self._producers = 100
         self.takes_transactions = True
-        self._ours: Producer | None = None
+        self._ours: ProducerIdentity | None = None
         self._pended_in: int | None = None
         """The log partition where our transaction has something pending."""
         self._open: dict[int, int] = {}
@@ -437,17 +437,17 @@ class SimCluster:
         own = [(t, p) for g, t, p in self.log_of(group_id).loaded.offsets if g == group_id]
         return self._change("delete_group", group_id, effect, about=[*own, ("t0", 0)])
 
-    def begin_transactions(self, transactional_id: str) -> Producer:
+    def begin_transactions(self, transactional_id: str) -> ProducerIdentity:
         self._pass("begin_transactions", is_read=True)
         if not self.takes_transactions:
             raise GroupError("refused", error_name="TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
         self._end_ours(committed=False)
         self._producers += 1
-        self._ours = Producer(transactional_id=transactional_id, producer_id=self._producers, epoch=0)
+        self._ours = ProducerIdentity(transactional_id=transactional_id, producer_id=self._producers, epoch=0)
         return self._ours
 
     def pend_offsets(
-        self, producer: Producer, group_id: str, offsets: Mapping[TopicPartition, CommittedValue]
+        self, producer: ProducerIdentity, group_id: str, offsets: Mapping[TopicPartition, CommittedValue]
     ) -> dict[TopicPartition, str | None]:
         def effect() -> dict[TopicPartition, str | None]:
             if self._ours != producer:
@@ -458,7 +458,7 @@ class SimCluster:
 
         return self._change("pend_offsets", group_id, effect, about=list(offsets))
 
-    def end_transaction(self, producer: Producer, *, committed: bool) -> None:
+    def end_transaction(self, producer: ProducerIdentity, *, committed: bool) -> None:
         def effect() -> None:
             if self._ours != producer:
                 raise GroupError("refused", error_name="INVALID_PRODUCER_EPOCH")

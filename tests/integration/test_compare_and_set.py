@@ -26,7 +26,7 @@ from sexton.kafka import offset_transactions
 from sexton.kafka.admin import commit_offsets, delete_offsets
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
-from sexton.kafka.offset_transactions import Producer
+from sexton.kafka.offset_transactions import ProducerIdentity
 from sexton.kafka.session import ClusterSession
 from sexton.ledger.ledger import Ledger
 from sexton_dev.broker import EmbeddedBroker
@@ -124,7 +124,7 @@ class Meanwhile:
     def __getattr__(self, name: str) -> object:
         return getattr(self._client, name)
 
-    def end_transaction(self, producer: Producer, *, committed: bool) -> None:
+    def end_transaction(self, producer: ProducerIdentity, *, committed: bool) -> None:
         self._act()
         self._client.end_transaction(producer, committed=committed)
 

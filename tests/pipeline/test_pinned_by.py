@@ -9,7 +9,7 @@ from sexton.pipeline import find_expired
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
 from sexton.transactions.reading import transactions_archive
-from sexton.transactions.states import State
+from sexton.transactions.states import TransactionState
 from tests.archived import Archive
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 from tests.pipeline.archive_runs import run
@@ -37,7 +37,7 @@ STATES = state_log(
     (
         "payments",
         value(
-            State.ONGOING, producer_id=RUNNING, partitions={OFFSETS: [0]}, timeout_ms=3_600_000,
+            TransactionState.ONGOING, producer_id=RUNNING, partitions={OFFSETS: [0]}, timeout_ms=3_600_000,
             updated_at_ms=STARTED_MS, started_at_ms=STARTED_MS,
         ),
     ),

@@ -6,14 +6,14 @@ from sexton.log.batch import encode_batch
 from sexton.records import wire
 from sexton.records.schema import Schema
 from sexton.records.transactions import KEY, VALUE, TransactionLogKey, TransactionLogValue, TransactionPartitions
-from sexton.transactions.states import STATES, State
+from sexton.transactions.states import STATES, TransactionState
 
 BASE_MS = 1_800_000_000_000
 OFFSETS = "__consumer_offsets"
 
 
 def value(
-    state: State = State.EMPTY,
+    state: TransactionState = TransactionState.EMPTY,
     *,
     epoch: int = 0,
     partitions: Mapping[str, Sequence[int]] | None = None,
@@ -24,7 +24,7 @@ def value(
     )
     plain = {"producer_id": 1, "timeout_ms": 60_000, "updated_at_ms": BASE_MS, "started_at_ms": -1}
     plain |= {"previous_producer_id": -1, "next_producer_id": -1, **fields}
-    own = None if state == State.EMPTY else listed
+    own = None if state == TransactionState.EMPTY else listed
     return TransactionLogValue(producer_epoch=epoch, status=STATES.index(state), partitions=own, **plain)
 
 

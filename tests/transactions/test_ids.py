@@ -4,7 +4,7 @@ import pytest
 
 from sexton.figures import DAY_MS
 from sexton.transactions.ids import Family, expires_at_ms, family_of, floods, forecast
-from sexton.transactions.states import State
+from sexton.transactions.states import TransactionState
 from tests.transactions.logs import BASE_MS
 from tests.transactions.test_verdicts import owner
 
@@ -12,16 +12,23 @@ from tests.transactions.test_verdicts import owner
 @pytest.mark.parametrize(
     ("state", "expires"),
     [
-        (State.EMPTY, True), (State.COMPLETE_COMMIT, True), (State.COMPLETE_ABORT, True),
-        (State.ONGOING, False), (State.PREPARE_COMMIT, False), (State.PREPARE_ABORT, False), (State.DEAD, False),
+        (TransactionState.EMPTY, True),
+        (TransactionState.COMPLETE_COMMIT, True),
+        (TransactionState.COMPLETE_ABORT, True),
+        (TransactionState.ONGOING, False),
+        (TransactionState.PREPARE_COMMIT, False),
+        (TransactionState.PREPARE_ABORT, False),
+        (TransactionState.DEAD, False),
     ],
-)  # fmt: skip
-def test_only_ids_whose_transaction_has_ended_expire(state: State, expires: bool) -> None:
+)
+def test_only_ids_whose_transaction_has_ended_expire(state: TransactionState, expires: bool) -> None:
     assert expires_at_ms(owner(state), expiration_ms=1_000) == (BASE_MS + 1_000 if expires else None)
 
 
 def test_a_forecast_counts_what_is_due_by_horizon_and_by_another_expiration() -> None:
-    ids = [owner(State.EMPTY, updated_at_ms=BASE_MS - days * DAY_MS) for days in range(8)] + [owner(State.ONGOING)]
+    ids = [owner(TransactionState.EMPTY, updated_at_ms=BASE_MS - days * DAY_MS) for days in range(8)] + [
+        owner(TransactionState.ONGOING)
+    ]
     found = forecast(ids, expiration_ms=7 * DAY_MS, now_ms=BASE_MS)
     assert (found.ids, found.open, found.due) == (9, 1, 1)  # due at the very millisecond
     assert found.within_days == {1: 2, 7: 8, 30: 8}
@@ -54,6 +61,6 @@ def test_the_family_of_a_hostile_id_takes_linear_time() -> None:
 
 
 def test_a_flood_is_a_family_of_many_ids() -> None:
-    ids = [owner(State.EMPTY)] * 3
+    ids = [owner(TransactionState.EMPTY)] * 3
     assert floods(ids, at_least=3) == [Family(family="payments", ids=3)]
     assert floods(ids) == []

@@ -7,15 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sexton.log.batch import encode_batch
-from sexton.transactions.states import LoadedStates, LoadRules, State, load_states, rules_of
+from sexton.transactions.states import LoadedStates, TransactionLoadRules, TransactionState, load_states, rules_of
 from tests.transactions.logs import BASE_MS, OFFSETS, encode_transaction_key, state_log, value
 
 CAP = 1 << 20
-ONGOING = value(State.ONGOING, partitions={OFFSETS: [3], "t": [0, 1]}, started_at_ms=BASE_MS, next_producer_id=9)
+ONGOING = value(
+    TransactionState.ONGOING, partitions={OFFSETS: [3], "t": [0, 1]}, started_at_ms=BASE_MS, next_producer_id=9
+)
 KNOWN = encode_transaction_key("x")
 
 
-def load(*chunks: bytes, rules: LoadRules | None = None, as_of_ms: int | None = None) -> LoadedStates:
+def load(*chunks: bytes, rules: TransactionLoadRules | None = None, as_of_ms: int | None = None) -> LoadedStates:
     return load_states(chunks, log_partition=7, cap_bytes=CAP, rules=rules, as_of_ms=as_of_ms)
 
 
@@ -27,7 +29,7 @@ def record(key: bytes | None, data: bytes | None, at: int) -> bytes:
 def test_every_field_of_a_state(version: int) -> None:
     loaded = load(state_log(("payments", value()), ("payments", ONGOING), version=version))
     (one,) = loaded.ids.values()
-    assert (one.state, one.producer_id, one.producer_epoch, one.log_offset) == (State.ONGOING, 1, 0, 1)
+    assert (one.state, one.producer_id, one.producer_epoch, one.log_offset) == (TransactionState.ONGOING, 1, 0, 1)
     assert (one.started_at_ms, one.updated_at_ms, one.timeout_ms) == (BASE_MS, BASE_MS, 60_000)
     assert one.partitions == {OFFSETS: (3,), "t": (0, 1)}
     assert one.writes_to(OFFSETS, 3)
@@ -85,7 +87,9 @@ def test_versions_that_a_release_does_not_know(release, unknown_key, unknown_val
     assert bool(load(state_log(("a", value()), version=1), rules=rules_of(release)).ids) == version_1
 
 
-STATES = st.sampled_from([State.EMPTY, State.ONGOING, State.PREPARE_COMMIT, State.COMPLETE_ABORT])
+STATES = st.sampled_from(
+    [TransactionState.EMPTY, TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_ABORT]
+)
 RECORDS = st.lists(
     st.tuples(
         st.sampled_from("abcd"),

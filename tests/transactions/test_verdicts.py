@@ -8,7 +8,7 @@ import pytest
 
 from sexton.kafka.replicas import ReplicaTransaction as OpenProducer
 from sexton.transactions.rows import transaction_rows
-from sexton.transactions.states import LoadedStates, State, TransactionalId
+from sexton.transactions.states import LoadedStates, TransactionalId, TransactionState
 from sexton.transactions.verdicts import (
     NO_TIMEOUT_MS,
     Judged,
@@ -28,7 +28,7 @@ OPEN = OffsetsTransaction(
 )  # fmt: skip
 
 
-def owner(state: State, *, epoch: int = 5, listed: bool = True, **fields: int | None) -> TransactionalId:
+def owner(state: TransactionState, *, epoch: int = 5, listed: bool = True, **fields: int | None) -> TransactionalId:
     known: dict[str, Any] = {"producer_id": 1, "timeout_ms": 120 * MINUTE, "previous_producer_id": None}
     known |= {"next_producer_id": None, "updated_at_ms": BASE_MS, "started_at_ms": BASE_MS, **fields}
     partitions = {OFFSETS: (3,)} if listed else {"t": (3,)}
@@ -50,23 +50,23 @@ def judge(known: KnownStates | None, one: OffsetsTransaction = OPEN, *, read_unt
 
 ENDED_LONG_AGO = {"updated_at_ms": BASE_MS - MINUTE}
 SCENARIOS = {
-    "running": (owner(State.ONGOING), "running", "ongoing"),
-    "two-phase": (owner(State.ONGOING, timeout_ms=NO_TIMEOUT_MS), "two_phase", "no_timeout"),
-    "commit decided": (owner(State.PREPARE_COMMIT), "completing", "markers_due"),
-    "abort decided": (owner(State.PREPARE_ABORT), "completing", "markers_due"),
-    "commit of KIP-890 bumps the epoch": (owner(State.PREPARE_COMMIT, epoch=6), "completing", "markers_due"),
-    "fenced and aborted": (owner(State.PREPARE_ABORT, epoch=7), "completing", "markers_due"),
-    "its epoch ran out": (owner(State.PREPARE_COMMIT, next_producer_id=8), "completing", "markers_due"),
-    "ended": (owner(State.COMPLETE_COMMIT, **ENDED_LONG_AGO), "hanging", "ended"),
-    "ended, id used anew": (owner(State.EMPTY, epoch=6, **ENDED_LONG_AGO), "hanging", "ended"),
+    "running": (owner(TransactionState.ONGOING), "running", "ongoing"),
+    "two-phase": (owner(TransactionState.ONGOING, timeout_ms=NO_TIMEOUT_MS), "two_phase", "no_timeout"),
+    "commit decided": (owner(TransactionState.PREPARE_COMMIT), "completing", "markers_due"),
+    "abort decided": (owner(TransactionState.PREPARE_ABORT), "completing", "markers_due"),
+    "commit of KIP-890 bumps the epoch": (owner(TransactionState.PREPARE_COMMIT, epoch=6), "completing", "markers_due"),
+    "fenced and aborted": (owner(TransactionState.PREPARE_ABORT, epoch=7), "completing", "markers_due"),
+    "its epoch ran out": (owner(TransactionState.PREPARE_COMMIT, next_producer_id=8), "completing", "markers_due"),
+    "ended": (owner(TransactionState.COMPLETE_COMMIT, **ENDED_LONG_AGO), "hanging", "ended"),
+    "ended, id used anew": (owner(TransactionState.EMPTY, epoch=6, **ENDED_LONG_AGO), "hanging", "ended"),
     "another producer id since": (
-        owner(State.EMPTY, producer_id=2, previous_producer_id=1, **ENDED_LONG_AGO), "hanging", "ended"
+        owner(TransactionState.EMPTY, producer_id=2, previous_producer_id=1, **ENDED_LONG_AGO), "hanging", "ended"
     ),
-    "not announced": (owner(State.ONGOING, listed=False), "hanging", "not_listed"),
-    "decided without it": (owner(State.PREPARE_COMMIT, listed=False), "hanging", "not_listed"),
-    "left over from an older epoch": (owner(State.ONGOING, epoch=6), "hanging", "other_epoch"),
-    "its markers are too old": (owner(State.PREPARE_COMMIT, epoch=4), "hanging", "other_epoch"),
-    "nobody's": (owner(State.ONGOING, producer_id=2), "hanging", "unknown_producer"),
+    "not announced": (owner(TransactionState.ONGOING, listed=False), "hanging", "not_listed"),
+    "decided without it": (owner(TransactionState.PREPARE_COMMIT, listed=False), "hanging", "not_listed"),
+    "left over from an older epoch": (owner(TransactionState.ONGOING, epoch=6), "hanging", "other_epoch"),
+    "its markers are too old": (owner(TransactionState.PREPARE_COMMIT, epoch=4), "hanging", "other_epoch"),
+    "nobody's": (owner(TransactionState.ONGOING, producer_id=2), "hanging", "unknown_producer"),
 }  # fmt: skip
 
 
@@ -95,9 +95,9 @@ def test_a_producer_that_may_be_elsewhere_is_unknown(known: KnownStates | None) 
 @pytest.mark.parametrize(
     "older",
     [
-        owner(State.COMPLETE_COMMIT, **ENDED_LONG_AGO),
-        owner(State.ONGOING, listed=False),
-        owner(State.ONGOING, epoch=6),
+        owner(TransactionState.COMPLETE_COMMIT, **ENDED_LONG_AGO),
+        owner(TransactionState.ONGOING, listed=False),
+        owner(TransactionState.ONGOING, epoch=6),
     ],
     ids=["ended", "not listed", "other epoch"],
 )
@@ -116,10 +116,10 @@ def test_a_state_after_which_not_all_was_read_proves_nothing(older: Transactiona
 @pytest.mark.parametrize(
     ("known", "one", "read_until_ms"),
     [
-        (states(owner(State.COMPLETE_COMMIT, updated_at_ms=NOW)), OPEN, NOW - 5 * MINUTE),
-        (states(owner(State.COMPLETE_COMMIT, updated_at_ms=NOW - 30_000)), OPEN, NOW),
-        (states(owner(State.ONGOING, listed=False, started_at_ms=NOW)), OPEN, NOW),
-        (states(owner(State.ONGOING, epoch=6, started_at_ms=NOW)), OPEN, NOW),
+        (states(owner(TransactionState.COMPLETE_COMMIT, updated_at_ms=NOW)), OPEN, NOW - 5 * MINUTE),
+        (states(owner(TransactionState.COMPLETE_COMMIT, updated_at_ms=NOW - 30_000)), OPEN, NOW),
+        (states(owner(TransactionState.ONGOING, listed=False, started_at_ms=NOW)), OPEN, NOW),
+        (states(owner(TransactionState.ONGOING, epoch=6, started_at_ms=NOW)), OPEN, NOW),
         (states(), replace(OPEN, since_ms=NOW - 30_000), NOW),
         (states(), replace(OPEN, since_ms=None), NOW),
     ],
@@ -132,7 +132,7 @@ def test_what_changed_while_the_logs_were_read_is_not_hanging(known, one, read_u
 
 def test_a_broker_that_is_asked_afterwards_decides() -> None:
     known, clocks = (
-        states(owner(State.COMPLETE_COMMIT, updated_at_ms=NOW)),
+        states(owner(TransactionState.COMPLETE_COMMIT, updated_at_ms=NOW)),
         TransactionClocks(read_until_ms=NOW, slack_ms=SLACK),
     )
     still = OpenProducer(producer_id=1, producer_epoch=5, start_offset=9)
@@ -149,15 +149,15 @@ def test_a_broker_that_is_asked_afterwards_decides() -> None:
 
 
 def test_when_it_ends_and_whether_it_should_have() -> None:
-    running = judge(states(owner(State.ONGOING)))
+    running = judge(states(owner(TransactionState.ONGOING)))
     assert (running.ends_at_ms, running.is_overdue) == (BASE_MS + 120 * MINUTE, False)
-    assert judge(states(owner(State.ONGOING, timeout_ms=MINUTE))).is_overdue
-    assert judge(states(owner(State.PREPARE_COMMIT))).is_overdue
-    assert not judge(states(owner(State.PREPARE_COMMIT, updated_at_ms=NOW))).is_overdue
+    assert judge(states(owner(TransactionState.ONGOING, timeout_ms=MINUTE))).is_overdue
+    assert judge(states(owner(TransactionState.PREPARE_COMMIT))).is_overdue
+    assert not judge(states(owner(TransactionState.PREPARE_COMMIT, updated_at_ms=NOW))).is_overdue
 
 
 def test_the_arguments_of_old_brokers_name_the_producer_and_the_coordinator() -> None:
-    hanging = judge(states(owner(State.COMPLETE_COMMIT, **ENDED_LONG_AGO)))
+    hanging = judge(states(owner(TransactionState.COMPLETE_COMMIT, **ENDED_LONG_AGO)))
     where = f"abort --topic {OFFSETS} --partition 3"
     assert hanging.abort_arguments((4, 3, 1)) == hanging.abort_arguments() == f"{where} --start-offset 10"
     old = f"{where} --producer-id 1 --producer-epoch 5 --coordinator-epoch 4"
@@ -186,13 +186,13 @@ class Life:
         """And what its coordinator's log shows; the clock of that broker is off."""
         common = {"producer_id": self.producer_id, "started_at_ms": self.begun_ms + skew_ms, "listed": not self.hangs}
         if at_ms < self.begun_ms:
-            state, since_ms = State.EMPTY, self.begun_ms - MINUTE
+            state, since_ms = TransactionState.EMPTY, self.begun_ms - MINUTE
         elif at_ms < self.decided_ms:
-            state, since_ms = State.ONGOING, self.begun_ms
+            state, since_ms = TransactionState.ONGOING, self.begun_ms
         elif at_ms < self.complete_ms:
-            state, since_ms = State.PREPARE_COMMIT, self.decided_ms
+            state, since_ms = TransactionState.PREPARE_COMMIT, self.decided_ms
         else:
-            state, since_ms = State.COMPLETE_COMMIT, self.complete_ms
+            state, since_ms = TransactionState.COMPLETE_COMMIT, self.complete_ms
         found = owner(state, **common, updated_at_ms=since_ms + skew_ms)  # type: ignore[arg-type]
         return replace(found, transactional_id=f"id-{self.producer_id}")
 

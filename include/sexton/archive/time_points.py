@@ -58,7 +58,7 @@ class TimePoint:
 
     list_offsets   asked for `asked_ms`: the record at `offset` is the first that is at least so new; its timestamp
                    is `timestamp_ms`. Without a timestamp no record was so new, and `offset` is where the log ended.
-                   `log_start_offset`: where the log began when it was asked; earlier records were not looked at
+                   `log_start_offset`: where the log began when it was asked; earlier records were not searched
     log_end        a log ended at `offset` right after `timestamp_ms`, an instant of the clock of who asked
     snapshot       the same, as a snapshot recorded it
     log_start      when it was asked for the committed offsets of the instant `timestamp_ms`, the log began at `offset`

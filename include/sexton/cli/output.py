@@ -113,7 +113,7 @@ def print_archived(taken: Any, archive: str, *, json: bool, at: str = "") -> int
         return 0
     if because := getattr(taken, "admin_because", None):
         print_line(
-            f"looked at {some(taken.groups, 'group')} with {some(taken.offsets, 'offset')} of cluster "
+            f"read {some(taken.groups, 'group')} with {some(taken.offsets, 'offset')} of cluster "
             f"{taken.cluster_id} by Admin API{at}"
         )
         print_line(f"coverage admin: {because}")

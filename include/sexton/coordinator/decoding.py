@@ -137,7 +137,7 @@ def rest_of_batch(batch: Batch, *, index: int, is_unread: bool = False) -> Undec
     known = f" ({count - index:,} records by its header)" if count > index else ""
     return _bare_row(
         UNREAD_RECORD if is_unread else "malformed_record",
-        f"the rest of the batch{known} is not looked at after {MAX_BAD_RECORDS} bad records",
+        f"the rest of the batch{known} is not decoded after {MAX_BAD_RECORDS} bad records",
         base_offset=batch.base_offset,
     )
 

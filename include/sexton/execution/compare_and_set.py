@@ -19,7 +19,7 @@ from sexton.failpoints import failpoint
 from sexton.kafka.admin import GroupError
 from sexton.kafka.failures import NotAllowed, TransientError, Unsettled
 from sexton.kafka.group_state import CommittedValue
-from sexton.kafka.offset_transactions import Producer
+from sexton.kafka.offset_transactions import ProducerIdentity
 from sexton.ledger.entries import ItemId, Result
 
 NO_LOG = "the log is not shown"
@@ -43,7 +43,7 @@ class OffsetWriter:
     context: ApplyContext
     plan_id: str
     plain_because: str | None = None
-    _producer: Producer | None = None
+    _producer: ProducerIdentity | None = None
     _is_open: bool = False
 
     def begin(self) -> None:
@@ -100,7 +100,7 @@ class OffsetWriter:
         self._is_open = False
 
     def _transaction(
-        self, producer: Producer, group_id: str, tail: GroupTail, values: Values
+        self, producer: ProducerIdentity, group_id: str, tail: GroupTail, values: Values
     ) -> tuple[list[Result], bool]:
         """One transaction: the results of values that must not be written, and whether the others were committed."""
         self._is_open = True
@@ -129,7 +129,7 @@ class OffsetWriter:
             raise Unsettled(error.message, where=error.where) from None
         return found, is_committed
 
-    def _await_end(self, tail: GroupTail, producer: Producer) -> None:
+    def _await_end(self, tail: GroupTail, producer: ProducerIdentity) -> None:
         """Read on until the log has the end of the transaction: the coordinator answers before its marker is
         written."""
         for number in range(_MARKER_TRIES):
@@ -142,7 +142,12 @@ class OffsetWriter:
 
 
 def _objection(
-    item_id: ItemId, tail: GroupTail, producer: Producer, group_id: str, key: TopicPartition, value: CommittedValue
+    item_id: ItemId,
+    tail: GroupTail,
+    producer: ProducerIdentity,
+    group_id: str,
+    key: TopicPartition,
+    value: CommittedValue,
 ) -> Result | None:
     """Why a pending value must not be committed, by the log; None when it may."""
     records = [

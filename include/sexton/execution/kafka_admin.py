@@ -23,7 +23,7 @@ from sexton.kafka.broker_limits import controller_time_ms, max_message_bytes, ne
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import NotAllowed
 from sexton.kafka.group_state import CommittedOffset, CommittedValue, committed_offsets
-from sexton.kafka.offset_transactions import Producer
+from sexton.kafka.offset_transactions import ProducerIdentity
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.tail import TailReader
 from sexton.kafka.topics import (
@@ -190,18 +190,18 @@ class KafkaAdmin:
 
     # The requests of a transaction are sent by the session that retries: what was pended late is seen before its end.
 
-    def begin_transactions(self, transactional_id: str) -> Producer:
+    def begin_transactions(self, transactional_id: str) -> ProducerIdentity:
         """InitProducerId; it ends a transaction that an earlier producer of this id left open."""
         return offset_transactions.begin(self.reading, transactional_id)
 
     def pend_offsets(
-        self, producer: Producer, group_id: str, offsets: Mapping[TopicPartition, CommittedValue]
+        self, producer: ProducerIdentity, group_id: str, offsets: Mapping[TopicPartition, CommittedValue]
     ) -> Mapping[TopicPartition, ErrorName | None]:
         """AddOffsetsToTxn and TxnOffsetCommit without a member; an error names the missing ACL, if any."""
         answers = offset_transactions.pend(self.reading, producer, group_id, offsets)
         return {key: error and self._with_acl(error, group_id, key[0]) for key, error in answers.items()}
 
-    def end_transaction(self, producer: Producer, *, committed: bool) -> None:
+    def end_transaction(self, producer: ProducerIdentity, *, committed: bool) -> None:
         """EndTxn; GroupError when the transaction has ended without it."""
         offset_transactions.end(self.reading, producer, committed=committed)
 

@@ -32,7 +32,7 @@ _PASSING = AMBIGUOUS | {"COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Producer:
+class ProducerIdentity:
     """A producer id and its epoch, which a later `begin` with the same transactional id fences."""
 
     transactional_id: str
@@ -48,7 +48,7 @@ class Producer:
         }
 
 
-def begin(session: ClusterSession, transactional_id: str) -> Producer:
+def begin(session: ClusterSession, transactional_id: str) -> ProducerIdentity:
     """A producer of this transactional id. An earlier producer's open transaction has ended when this returns, and its
     marker is in the log."""
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=TIMEOUT_MS, max_version=4)
@@ -60,11 +60,13 @@ def begin(session: ClusterSession, transactional_id: str) -> Producer:
             raise TransientError(error.message, where=error.where) from None
 
     answer = session.retrying(ask)
-    return Producer(transactional_id=transactional_id, producer_id=answer.producer_id, epoch=answer.producer_epoch)
+    return ProducerIdentity(
+        transactional_id=transactional_id, producer_id=answer.producer_id, epoch=answer.producer_epoch
+    )
 
 
 def pend(
-    session: ClusterSession, producer: Producer, group_id: str, offsets: Mapping[Key, CommittedValue]
+    session: ClusterSession, producer: ProducerIdentity, group_id: str, offsets: Mapping[Key, CommittedValue]
 ) -> dict[Key, ErrorName | None]:
     """Write offsets of a group as pending; the answer for each partition. A group that does not exist is created."""
     announced = AddOffsetsToTxnRequest(**producer.fields, group_id=group_id, max_version=3)
@@ -101,7 +103,7 @@ def pend(
     return session.retrying(ask)
 
 
-def end(session: ClusterSession, producer: Producer, *, committed: bool) -> None:
+def end(session: ClusterSession, producer: ProducerIdentity, *, committed: bool) -> None:
     """End the transaction. Its marker is written shortly afterwards."""
     request = EndTxnRequest(**producer.fields, committed=committed, max_version=3)
     _ask_coordinator(session, producer.transactional_id, request)

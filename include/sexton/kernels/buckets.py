@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sexton.kernels import layout as L
 from sexton.kernels.columns import Mask, group_ids
 from sexton.kernels.growth import new_state
-from sexton.kernels.layout import State
+from sexton.kernels.layout import FoldState
 from sexton.kernels.merge import absorb_state, of_groups, without_groups
 from sexton.kernels.partial_fold import PartialFold
 
@@ -82,12 +82,12 @@ def without_undecodable(fold: PartialFold) -> PartialFold:
     return replace(fold, batch_counters=counters, undecodable=[])
 
 
-def groups_of(fold: PartialFold, ids: GroupRange) -> State:
+def groups_of(fold: PartialFold, ids: GroupRange) -> FoldState:
     """Only the groups of a range, without the state of the whole log partition."""
     return of_groups(fold.state, _is_in(group_ids(fold.state), ids))
 
 
-def with_groups(rest: PartialFold, groups: Iterable[State]) -> PartialFold:
+def with_groups(rest: PartialFold, groups: Iterable[FoldState]) -> PartialFold:
     """A bucket from its rest, whose arrays are reused, and groups."""
     state = rest.state
     for some in groups:

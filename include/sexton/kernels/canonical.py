@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from sexton.kernels import layout as L
 from sexton.kernels.columns import group_ids, key_columns, places
-from sexton.kernels.layout import Int64s, State
+from sexton.kernels.layout import FoldState, Int64s
 
 
-def canonical(state: State) -> State:
+def canonical(state: FoldState) -> FoldState:
     """The state of a prefix of its log partition in canonical form, to be written (`checkpoint.tables`), not folded on.
 
     Keys are those with a stored or pending value, by the log_offset of the newest; pending values are by log_offset;
@@ -49,7 +49,7 @@ def canonical(state: State) -> State:
     )
 
 
-def _by_newest(state: State, newest: Int64s) -> Int64s:
+def _by_newest(state: FoldState, newest: Int64s) -> Int64s:
     """Rows of live keys. No two records share a log_offset, except in a damaged log."""
     live = np.flatnonzero(newest != L.NONE)
     order: Int64s = live[np.argsort(newest[live], kind="stable")]

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from sexton.jit.compiled import compiled
 from sexton.jit.memory import be32, copy_bytes, pointer
 from sexton.kernels import layout as L
-from sexton.kernels.layout import Bytes, Int64s, State, sealed
+from sexton.kernels.layout import Bytes, FoldState, Int64s, sealed
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
@@ -157,18 +157,18 @@ def offsets(table: Int64s, columns: Mapping[str, int]) -> dict[str, pa.Array]:
     return numbers(table, columns, absent=dict.fromkeys(columns, L.NONE))
 
 
-def names(state: State, starts: Int64s, sizes: Int64s) -> pa.Array:
+def names(state: FoldState, starts: Int64s, sizes: Int64s) -> pa.Array:
     """large_string: spans of `key_bytes`, which are canonical already."""
     return spans(state.key_bytes, starts, sizes).view(pa.large_string())
 
 
-def key_columns(state: State, keys: Int64s) -> dict[str, pa.Array]:
+def key_columns(state: FoldState, keys: Int64s) -> dict[str, pa.Array]:
     """group_id, topic and partition of some rows of `state.keys`, which are `keys`."""
     group_ids = names(state, keys[:, L.KEY_AT] + 2, keys[:, L.KEY_SIZES] >> 32)
     return {"group_id": group_ids, **topic_partitions(state, keys)}
 
 
-def topic_partitions(state: State, keys: Int64s) -> dict[str, pa.Array]:
+def topic_partitions(state: FoldState, keys: Int64s) -> dict[str, pa.Array]:
     """topic and partition of some rows of `state.keys`, which are `keys`."""
     at, sizes = keys[:, L.KEY_AT], keys[:, L.KEY_SIZES]
     topic_at, end = at + 4 + (sizes >> 32), at + (sizes & 0xFFFFFFFF) - 4
@@ -184,13 +184,13 @@ def _read_partitions(arena: Any, at: Any, out: Any) -> None:
         out[row] = be32(data, at[row])
 
 
-def group_ids(state: State) -> pa.Array:
+def group_ids(state: FoldState) -> pa.Array:
     """large_string: the ids of all groups."""
     groups = state.groups[: state.counts[L.GROUPS]]
     return names(state, groups[:, L.GROUP_AT], groups[:, L.GROUP_LENGTH])
 
 
-def group_name(state: State, row: int) -> str:
+def group_name(state: FoldState, row: int) -> str:
     """The id of the group in a row of `groups`."""
     at, size = state.groups[row, [L.GROUP_AT, L.GROUP_LENGTH]].tolist()
     return state.key_bytes[at : at + size].tobytes().decode()

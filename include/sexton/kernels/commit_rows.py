@@ -14,7 +14,7 @@ from sexton.kernels import layout as L
 from sexton.kernels.decoding import fill_queue, rewind
 from sexton.kernels.growth import new_state
 from sexton.kernels.inflate import inflate_blocks
-from sexton.kernels.layout import Bytes, Int64s, State, batches_of, queue_of, view_of
+from sexton.kernels.layout import Bytes, FoldState, Int64s, batches_of, queue_of, view_of
 from sexton.kernels.loading import new_queue
 from sexton.kernels.scan import new_batch_counters, open_batches
 from sexton.records.offsets import LEGACY_OFFSET_COMMIT, OFFSET_COMMIT
@@ -43,7 +43,7 @@ def commit_rows(data: Bytes, frames: Int64s, *, cap_bytes: int) -> Iterator[tupl
 
 
 @compiled
-def _read(arrays: State, source: Any, arena: Any, batch_rows: Any, queue_rows: Any, out: Any, left_out: Any) -> int:
+def _read(arrays: FoldState, source: Any, arena: Any, batch_rows: Any, queue_rows: Any, out: Any, left_out: Any) -> int:
     """Fill `out` and `left_out`; returns the number of rows."""
     state, in_place, inflated, batches = view_of(arrays), pointer(source), pointer(arena), batches_of(batch_rows)
     cursor_row, no_types = np.zeros(L.CURSOR_COLUMNS, np.int64), np.zeros(L.GROUP_TYPES, np.uint8)

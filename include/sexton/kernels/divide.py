@@ -28,7 +28,7 @@ from sexton.kernels.decoding import fill_queue
 from sexton.kernels.fold import FoldBuilder, read_only
 from sexton.kernels.growth import compact_texts, is_full
 from sexton.kernels.index import producer_row
-from sexton.kernels.layout import Bytes, Int64s, State, View, batches_of, queue_of, view_of
+from sexton.kernels.layout import Bytes, FoldState, Int64s, View, batches_of, queue_of, view_of
 from sexton.kernels.loading import replay_group
 from sexton.kernels.partial_fold import PartialFold
 from sexton.kernels.profile_flags import new_state_of
@@ -79,7 +79,7 @@ class _RoomView(NamedTuple):
 
 @compiled
 def divide_batches(
-    arrays: State,
+    arrays: FoldState,
     source: Any,
     arena: Any,
     batch_rows: Any,

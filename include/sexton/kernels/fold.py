@@ -23,7 +23,7 @@ from sexton.kernels import layout as L
 from sexton.kernels import scan
 from sexton.kernels.growth import compact_texts, grow
 from sexton.kernels.inflate import BLOCK_BYTES, inflate_blocks
-from sexton.kernels.layout import Bytes, Int64s, State
+from sexton.kernels.layout import Bytes, FoldState, Int64s
 from sexton.kernels.loading import fold_batches, new_queue
 from sexton.kernels.merge import absorb_state, prune_dead
 from sexton.kernels.partial_fold import PartialFold
@@ -124,7 +124,7 @@ def add_undecodable(found: UndecodableRows, counters: Int64s, more: UndecodableR
             counters[L.READ_LEFT_OUT_VALUES] += row.is_offset_value
 
 
-def _pruned(state: State) -> State:
+def _pruned(state: FoldState) -> FoldState:
     """`state`, which begins at the start of the log, without dead keys once most keys of a large table are dead."""
     return prune_dead(state) if state.counts[L.KEYS] >= PRUNED_FROM_KEYS else state
 
@@ -145,7 +145,7 @@ class FoldBuilder:
     taken_at_ms: int | None
     profile: Profile
     is_prefix: bool
-    state: State
+    state: FoldState
     batch_counters: Int64s = field(default_factory=scan.new_batch_counters)
     undecodable: UndecodableRows = field(default_factory=list)
     cut: int | None = None

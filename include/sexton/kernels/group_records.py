@@ -14,7 +14,7 @@ from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
 from sexton.kernels import layout as L
 from sexton.kernels.columns import group_name
-from sexton.kernels.layout import State
+from sexton.kernels.layout import FoldState
 from sexton.kernels.slow_path import UndecodableRows, keep_undecodable, log_order
 from sexton.log.batch import Record
 from sexton.records import decode_key
@@ -59,7 +59,7 @@ class GroupRecords:
             if not is_live and key[:2] == _CLASSIC
         ]
 
-    def catch_up(self, state: State) -> None:
+    def catch_up(self, state: FoldState) -> None:
         """Replay the group records of `state` that came since the last call."""
         count = int(state.counts[L.RECORDS])
         for row in state.records[self._done : count].tolist():
@@ -69,21 +69,21 @@ class GroupRecords:
             self._replay(state, row)
         self._done = count
 
-    def revive(self, state: State, group: int) -> None:
+    def revive(self, state: FoldState, group: int) -> None:
         """Restore the simple group that an offset value after the last group record has created, if any."""
         self._revive(state, group, last_value=int(state.groups[group, L.LAST_VALUE]))
 
-    def complete(self, state: State) -> None:
+    def complete(self, state: FoldState) -> None:
         """Revive every group and note its row, after all records are replayed."""
         for group in self._last_own:
             self.rows_of[group_name(state, group)] = group
             self.revive(state, group)
 
-    def _revive(self, state: State, group: int, *, last_value: int) -> None:
+    def _revive(self, state: FoldState, group: int, *, last_value: int) -> None:
         if last_value > self._last_own.get(group, L.NONE):
             self.groups.ensure_simple_group(group_name(state, group))
 
-    def _replay(self, state: State, row: list[int]) -> None:
+    def _replay(self, state: FoldState, row: list[int]) -> None:
         at, middle = row[L.R_AT], row[L.R_AT] + row[L.R_KEY_SIZE]
         key = state.record_bytes[at:middle].tobytes()
         value = None if row[L.R_VALUE_SIZE] < 0 else state.record_bytes[middle : middle + row[L.R_VALUE_SIZE]].tobytes()
@@ -114,7 +114,7 @@ class GroupRecords:
         keep_undecodable(self.undecodable, log_order(log_offset), row)
 
 
-def replay_group_records(state: State, profile: Profile) -> GroupRecords:
+def replay_group_records(state: FoldState, profile: Profile) -> GroupRecords:
     """All group records of `state`, replayed."""
     replay = GroupRecords(profile)
     replay.catch_up(state)

@@ -17,7 +17,7 @@ from sexton.jit.compiled import compiled, inlined
 from sexton.jit.memory import copy_bytes, pointer
 from sexton.kernels import layout as L
 from sexton.kernels.index import hash_numbers, hash_span, key_size, pending_hash, put_slot
-from sexton.kernels.layout import Int64s, State, view_of
+from sexton.kernels.layout import FoldState, Int64s, view_of
 from sexton.kernels.text import GROWTH
 
 _HASH_KEYS = np.frombuffer(secrets.token_bytes(16), np.int64) | 1
@@ -25,9 +25,9 @@ _HASH_KEYS = np.frombuffer(secrets.token_bytes(16), np.int64) | 1
 choose names that share a slot. No order of rows depends on it, and it is never written."""
 
 
-def new_state(*, keys: int = 1024) -> State:
+def new_state(*, keys: int = 1024) -> FoldState:
     """An empty state with space for about `keys` keys before it first grows."""
-    state = State(
+    state = FoldState(
         counts=np.zeros(L.COUNTS, np.int64),
         key_slots=np.zeros(_slots_for(keys), np.int64),
         keys=_aligned(keys, L.KEY_COLUMNS),
@@ -50,23 +50,23 @@ def new_state(*, keys: int = 1024) -> State:
     return state
 
 
-def copy_state(state: State) -> State:
+def copy_state(state: FoldState) -> FoldState:
     """A copy that shares no array."""
     arrays: dict[str, Any] = {name: array.copy() for name, array in state._asdict().items()}
-    return State(**arrays)
+    return FoldState(**arrays)
 
 
-def used_part(state: State) -> State:
+def used_part(state: FoldState) -> FoldState:
     """The rows and bytes in use, not copied, and without the index of keys: nothing can be folded onto this state."""
     used = {name: getattr(state, name)[: state.counts[at]] for name, at in (L.ROW_TABLES | L.ARENAS).items()}
     return state._replace(**used, key_slots=np.zeros(1, np.int64))
 
 
-def size_bytes(state: State) -> int:
+def size_bytes(state: FoldState) -> int:
     return sum(array.nbytes for array in state)
 
 
-def grow(state: State, need: int, *, factor: int = 1) -> State:
+def grow(state: FoldState, need: int, *, factor: int = 1) -> FoldState:
     """A state with space for at least one more row in every table and `need` more bytes in every arena.
 
     A full table grows to `factor` times its rows, at least to twice as many.
@@ -76,7 +76,7 @@ def grow(state: State, need: int, *, factor: int = 1) -> State:
     return reserve(state, rows=rows, sizes=dict.fromkeys(L.ARENAS, need))
 
 
-def used_by(state: State) -> tuple[dict[str, int], dict[str, int]]:
+def used_by(state: FoldState) -> tuple[dict[str, int], dict[str, int]]:
     """Rows and bytes that `state` uses: what `reserve` needs before `state` is joined to another one."""
     sizes = {name: int(state.counts[used]) for name, used in L.ARENAS.items()}
     sizes["key_bytes"] += int(
@@ -85,7 +85,7 @@ def used_by(state: State) -> tuple[dict[str, int], dict[str, int]]:
     return {name: int(state.counts[used]) for name, used in L.ROW_TABLES.items()}, sizes
 
 
-def reserve(state: State, *, rows: Mapping[str, int], sizes: Mapping[str, int]) -> State:
+def reserve(state: FoldState, *, rows: Mapping[str, int], sizes: Mapping[str, int]) -> FoldState:
     """A state with space for that many more rows and bytes; `state` itself if it has them."""
     used = state.counts
     bigger: dict[str, npt.NDArray[Any]] = {}
@@ -106,7 +106,7 @@ def reserve(state: State, *, rows: Mapping[str, int], sizes: Mapping[str, int]) 
     return state
 
 
-def compact_texts(state: State, *, slack_bytes: int = 1 << 20) -> State:
+def compact_texts(state: FoldState, *, slack_bytes: int = 1 << 20) -> FoldState:
     """Drop metadata that no row holds, once it is most of the arena."""
     used, live = int(state.counts[L.TEXT_BYTES]), int(state.counts[L.TEXT_LIVE])
     if used <= 2 * live + slack_bytes:
@@ -117,7 +117,7 @@ def compact_texts(state: State, *, slack_bytes: int = 1 << 20) -> State:
     return state._replace(text_bytes=fresh)
 
 
-def _note_limits(state: State) -> None:
+def _note_limits(state: FoldState) -> None:
     state.counts[L.KEY_LIMIT : L.PENDING_MASK + 1] = [
         len(state.keys),
         len(state.key_bytes),
@@ -160,7 +160,7 @@ def _aligned(length: int, columns: int) -> Int64s:
 
 
 @compiled
-def fill_key_slots(arrays: State) -> None:
+def fill_key_slots(arrays: FoldState) -> None:
     state = view_of(arrays)
     mask = len(arrays.key_slots) - 1
     for row in range(state.counts[L.KEYS]):
@@ -169,7 +169,7 @@ def fill_key_slots(arrays: State) -> None:
 
 
 @compiled
-def fill_group_slots(arrays: State) -> None:
+def fill_group_slots(arrays: FoldState) -> None:
     state = view_of(arrays)
     mask = len(arrays.group_slots) - 1
     for row in range(state.counts[L.GROUPS]):
@@ -178,7 +178,7 @@ def fill_group_slots(arrays: State) -> None:
 
 
 @compiled
-def fill_producer_slots(arrays: State) -> None:
+def fill_producer_slots(arrays: FoldState) -> None:
     state = view_of(arrays)
     mask = len(arrays.producer_slots) - 1
     for row in range(state.counts[L.PRODUCERS]):
@@ -186,7 +186,7 @@ def fill_producer_slots(arrays: State) -> None:
 
 
 @compiled
-def fill_pending_slots(arrays: State) -> None:
+def fill_pending_slots(arrays: FoldState) -> None:
     state = view_of(arrays)
     mask, pending = len(arrays.pending_slots) - 1, state.pending
     for row in range(state.counts[L.PENDING]):
@@ -205,7 +205,7 @@ _SLOTS = {
 
 
 @compiled
-def move_texts(arrays: State, fresh_array: Any) -> int:
+def move_texts(arrays: FoldState, fresh_array: Any) -> int:
     """Copy metadata that rows still refer to into `fresh_array`, point the rows there, and return the bytes used."""
     state, fresh = view_of(arrays), pointer(fresh_array)
     to = np.int64(0)

@@ -1,8 +1,9 @@
 """The memory layout of a fold: column numbers of every kind of row, and the arrays that compiled code reads and writes.
 
-`State` is the state of a fold: int64 rows with one row for each key, pending value, group, producer and group record,
-and byte arenas for their strings. `key_bytes` only grows; `text_bytes` (metadata) is compacted when most of it is
-garbage (`growth`). A hash slot holds the upper half of the hash and the row number plus one; 0 is empty (`index`).
+`FoldState` is the state of a fold: int64 rows with one row for each key, pending value, group, producer and group
+record, and byte arenas for their strings. `key_bytes` only grows; `text_bytes` (metadata) is compacted when most of
+it is garbage (`growth`). A hash slot holds the upper half of the hash and the row number plus one; 0 is empty
+(`index`).
 
 Import it as `from sexton.kernels import layout as L`. Nothing here knows what a record means: `offsets` does.
 """
@@ -211,7 +212,7 @@ READ_COUNTS = [
 ALL_READ, STOPPED_AT_CUT, FALLBACK_FRAME = range(3)
 
 
-class State(NamedTuple):
+class FoldState(NamedTuple):
     """All arrays of one fold; compiled functions take it whole."""
 
     counts: Int64s
@@ -251,7 +252,7 @@ class View(NamedTuple):
 
 
 @compiled
-def view_of(state: State) -> View:
+def view_of(state: FoldState) -> View:
     """Pointers into the arrays of `state`."""
     return View(
         pointer(state.counts),

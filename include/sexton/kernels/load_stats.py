@@ -18,7 +18,7 @@ from sexton.coordinator.profile import LOADED, Profile
 from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
 from sexton.kernels.group_records import GroupRecords
-from sexton.kernels.layout import State
+from sexton.kernels.layout import FoldState
 from sexton.kernels.partial_fold import PartialFold
 from sexton.kernels.slow_path import log_order_before
 from sexton.kernels.sorted_rows import SortedRows
@@ -168,7 +168,7 @@ def _fates(fold: PartialFold, found: SortedRows, undecodable: int) -> dict[str, 
     return {fate: fates[fate] for fate in FATES}
 
 
-def _hot_groups(state: State) -> tuple[list[tuple[int, str]], int]:
+def _hot_groups(state: FoldState) -> tuple[list[tuple[int, str]], int]:
     """The groups with most commits, with their numbers, and the total number of commits."""
     groups = state.groups[: state.counts[L.GROUPS]]
     groups = groups[groups[:, L.COMMITS] > 0]
@@ -184,7 +184,7 @@ def _hot_groups(state: State) -> tuple[list[tuple[int, str]], int]:
     return list(zip(hot["commits"].to_pylist(), hot["name"].to_pylist(), strict=True)), total
 
 
-def _first_unstable(state: State) -> int | None:
+def _first_unstable(state: FoldState) -> int | None:
     """Where the oldest open transaction begins: the log cleaner does not go beyond it."""
     first = state.producers[: state.counts[L.PRODUCERS], L.P_FIRST]
     open_ones = first[first != L.NONE]

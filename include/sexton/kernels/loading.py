@@ -21,7 +21,7 @@ from sexton.kernels import layout as L
 from sexton.kernels.decoding import fill_queue
 from sexton.kernels.growth import is_full
 from sexton.kernels.index import add_group, add_key, find_key, is_key
-from sexton.kernels.layout import Int64s, State, View, batches_of, queue_of, view_of
+from sexton.kernels.layout import FoldState, Int64s, View, batches_of, queue_of, view_of
 from sexton.kernels.offsets import cancel_pending_of, end_transaction, put_pending, remove, remove_stored
 from sexton.kernels.pending_rows import store_text
 
@@ -33,7 +33,7 @@ def new_queue() -> Int64s:
 
 @compiled
 def fold_batches(
-    arrays: State,
+    arrays: FoldState,
     source: Any,
     arena: Any,
     batch_rows: Any,

@@ -19,7 +19,7 @@ from sexton.kernels import layout as L
 from sexton.kernels.columns import places
 from sexton.kernels.growth import new_state, reserve, used_by
 from sexton.kernels.index import add_group, add_key, find_key, hash_span, key_group_size, key_size, producer_row
-from sexton.kernels.layout import Int64s, State, View, view_of
+from sexton.kernels.layout import FoldState, Int64s, View, view_of
 from sexton.kernels.offsets import abort_pending, close_producer, commit_pending, remove
 from sexton.kernels.pending_rows import pending_row, store_text
 from sexton.kernels.profile_flags import copy_rules
@@ -36,14 +36,14 @@ _ADDED = (
 )
 
 
-def absorb_state(left: State, right: State) -> State:
+def absorb_state(left: FoldState, right: FoldState) -> FoldState:
     """The left state with the right one joined to it, in the left one's arrays where they have space."""
     left = _with_space(left, right)
     _absorb(left, right, _all_groups(right), False)
     return left
 
 
-def of_groups(state: State, chosen: npt.NDArray[np.bool_]) -> State:
+def of_groups(state: FoldState, chosen: npt.NDArray[np.bool_]) -> FoldState:
     """The state of selected groups; `groups` says for each row whether it is selected.
 
     Without end markers, counts and producers that have nothing open for these groups. It shares the arenas of `state`
@@ -78,7 +78,7 @@ def of_groups(state: State, chosen: npt.NDArray[np.bool_]) -> State:
     return found
 
 
-def _open_for(state: State, key_rows: Int64s) -> tuple[Int64s, Int64s]:
+def _open_for(state: FoldState, key_rows: Int64s) -> tuple[Int64s, Int64s]:
     """Rows of `producers` with pending values of the given keys, and these rows of `pending`, linked by producer."""
     pending = state.pending[: state.counts[L.PENDING]]
     row_of = places(key_rows, int(state.counts[L.KEYS])) if len(pending) else key_rows
@@ -96,7 +96,7 @@ def _open_for(state: State, key_rows: Int64s) -> tuple[Int64s, Int64s]:
     return producers, pending
 
 
-def without_groups(state: State) -> State:
+def without_groups(state: FoldState) -> FoldState:
     """The state of the whole log partition: everything that `of_groups` leaves out, and everything that is open."""
     fresh = reserve(new_state(keys=16), rows={"producers": int(state.counts[L.PRODUCERS])}, sizes={})
     copy_rules(state, fresh)
@@ -104,7 +104,7 @@ def without_groups(state: State) -> State:
     return fresh
 
 
-def prune_dead(state: State) -> State:
+def prune_dead(state: FoldState) -> FoldState:
     """The state of a fold that begins where the log does, without dead keys and closed producers.
 
     `state` itself when fewer than half of the keys are dead, or where a dead key may hold a leaked transaction.
@@ -117,17 +117,17 @@ def prune_dead(state: State) -> State:
     return fresh
 
 
-def _all_groups(state: State) -> npt.NDArray[np.bool_]:
+def _all_groups(state: FoldState) -> npt.NDArray[np.bool_]:
     return np.ones(state.counts[L.GROUPS], np.bool_)
 
 
-def _with_space(left: State, right: State) -> State:
+def _with_space(left: FoldState, right: FoldState) -> FoldState:
     rows, sizes = used_by(right)
     return reserve(left, rows=rows, sizes=sizes)
 
 
 @compiled
-def count_live_keys(arrays: State) -> int:
+def count_live_keys(arrays: FoldState) -> int:
     """Keys with a stored or a pending value."""
     state = view_of(arrays)
     live = 0
@@ -143,7 +143,7 @@ def is_live(state: View, key: int) -> bool:
 
 
 @compiled
-def _absorb(left_arrays: State, right_arrays: State, chosen: Any, only_live: bool) -> None:
+def _absorb(left_arrays: FoldState, right_arrays: FoldState, chosen: Any, only_live: bool) -> None:
     """Join the `chosen` groups of `right` to `left`, which has space for them.
 
     `only_live` leaves out dead keys and closed producers.

@@ -18,7 +18,7 @@ from sexton.kernels.checkpoint import files
 from sexton.kernels.checkpoint.restore import from_tables
 from sexton.kernels.checkpoint.tables import Tables, to_tables
 from sexton.kernels.growth import copy_state
-from sexton.kernels.layout import Bytes, Int64s, State
+from sexton.kernels.layout import Bytes, FoldState, Int64s
 from sexton.kernels.profile_flags import new_state_of
 from sexton.kernels.slow_path import UNKNOWN_ORDER
 from sexton.kernels.sorted_rows import place
@@ -33,7 +33,7 @@ class PartialFold:
     the fold begins at the start of the log partition, so there is nothing to its left.
     """
 
-    state: State
+    state: FoldState
     batch_counters: Int64s
     profile: Profile
     undecodable: list[tuple[int, Undecodable]]
@@ -196,7 +196,7 @@ class PartialFold:
         """
         return cls._restored(files.read_parquet(folder, files.NOT_OF_GROUPS if without_groups else None))
 
-    def _tables(self, state: State) -> Tables:
+    def _tables(self, state: FoldState) -> Tables:
         marks = {"cut": self.cut, "is_prefix": int(self.is_prefix)}
         return to_tables(state, self.batch_counters, self.profile, self.undecodable, **marks)
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sexton.coordinator.profile import PendingRule, Profile
 from sexton.kernels import layout as L
 from sexton.kernels.growth import new_state
-from sexton.kernels.layout import State
+from sexton.kernels.layout import FoldState
 
 _PENDING_RULES = {
     PendingRule.WITH_PRODUCER_ID: L.PENDING_WITH_PRODUCER_ID,
@@ -19,7 +19,7 @@ _PENDING_RULES = {
 _UNREAD = -1
 
 
-def new_state_of(profile: Profile, *, keys: int = 1024) -> State:
+def new_state_of(profile: Profile, *, keys: int = 1024) -> FoldState:
     """An empty state that folds by the rules of `profile`."""
     state = new_state(keys=keys)
     state.counts[L.PENDING_RULE] = _PENDING_RULES[profile.pending_rule]
@@ -33,7 +33,7 @@ def new_state_of(profile: Profile, *, keys: int = 1024) -> State:
     return state
 
 
-def copy_rules(source: State, target: State) -> None:
+def copy_rules(source: FoldState, target: FoldState) -> None:
     """Give `target` the rules of `source`."""
     target.counts[L.FIRST_RULE : L.RULES_END] = source.counts[L.FIRST_RULE : L.RULES_END]
 

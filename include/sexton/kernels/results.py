@@ -23,7 +23,7 @@ from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
 from sexton.kernels.columns import key_columns
 from sexton.kernels.group_records import GroupRecords, replay_group_records
-from sexton.kernels.layout import Int64s, State
+from sexton.kernels.layout import FoldState, Int64s
 from sexton.kernels.load_stats import LoadStats, load_profile, load_stats
 from sexton.kernels.partial_fold import PartialFold
 from sexton.kernels.slow_path import UndecodableRows, keep_undecodable
@@ -215,7 +215,7 @@ def _tombstone_rows(group: Group) -> list[dict[str, Any]]:
     ]
 
 
-def _offsets_table(state: State, rows: Int64s) -> pa.Table:
+def _offsets_table(state: FoldState, rows: Int64s) -> pa.Table:
     """Committed offsets for the given rows of `keys`."""
     values = state.keys.take(rows, axis=0)
     return _offset_rows(state, values, values, log_offset=L.LOG_OFFSET, producer_ids=values[:, L.PRODUCER_ID])
@@ -227,7 +227,7 @@ def _reasons(found: SortedRows) -> pa.Array:
     return pc.if_else(pa.array(found.is_removed), GROUP_REMOVED, others)
 
 
-def _pending_table(state: State, rows: Int64s) -> pa.Table:
+def _pending_table(state: FoldState, rows: Int64s) -> pa.Table:
     """Pending offsets for the given rows of `pending`."""
     values = state.pending.take(rows, axis=0)
     producer_ids = state.producers[values[:, L.PENDING_PRODUCER], L.P_ID]
@@ -236,7 +236,7 @@ def _pending_table(state: State, rows: Int64s) -> pa.Table:
     )
 
 
-def _offset_rows(state: State, keys: Int64s, values: Int64s, *, log_offset: int, producer_ids: Int64s) -> pa.Table:
+def _offset_rows(state: FoldState, keys: Int64s, values: Int64s, *, log_offset: int, producer_ids: Int64s) -> pa.Table:
     """The offsets in `values` for the matching rows of `keys`; the log_offset is in the column `log_offset`."""
     if not len(keys):
         return _OFFSET_SCHEMA.empty_table()
@@ -257,12 +257,12 @@ def _offset_rows(state: State, keys: Int64s, values: Int64s, *, log_offset: int,
     return pa.table(columns, schema=_OFFSET_SCHEMA)
 
 
-def _named(state: State, keys: Int64s) -> dict[str, pa.Array]:
+def _named(state: FoldState, keys: Int64s) -> dict[str, pa.Array]:
     named = key_columns(state, keys)
     return {**named, "group_id": named["group_id"].cast(pa.string()), "topic": named["topic"].cast(pa.string())}
 
 
-def _groups_table(state: State, replay: GroupRecords, found: SortedRows) -> pa.Table:
+def _groups_table(state: FoldState, replay: GroupRecords, found: SortedRows) -> pa.Table:
     """Groups by id: replayed groups that have group records, and simple groups for all others."""
     own = {row: replay.groups.by_id[name] for name, row in replay.rows_of.items() if name in replay.groups.by_id}
     rows = np.flatnonzero(found.group_exists)
@@ -283,7 +283,7 @@ def _groups_table(state: State, replay: GroupRecords, found: SortedRows) -> pa.T
     return table.sort_by("group_id").combine_chunks()
 
 
-def _simple_groups(state: State, profile: Profile, rows: Int64s) -> pa.Table:
+def _simple_groups(state: FoldState, profile: Profile, rows: Int64s) -> pa.Table:
     """Groups without a group record, for some rows of `groups`."""
     groups = state.groups.take(rows, axis=0)
     template = ClassicGroup("", profile).to_group_row()
@@ -294,7 +294,7 @@ def _simple_groups(state: State, profile: Profile, rows: Int64s) -> pa.Table:
     return pa.table({**alike, "group_id": group_ids}, schema=_GROUP_SCHEMA)
 
 
-def _open_transactions(state: State, rows: Int64s) -> pa.Table:
+def _open_transactions(state: FoldState, rows: Int64s) -> pa.Table:
     producers = state.producers[: state.counts[L.PRODUCERS]]
     producers = producers[producers[:, L.P_FIRST] != L.NONE]
     if not len(producers):

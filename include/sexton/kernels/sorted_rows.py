@@ -19,7 +19,7 @@ from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
 from sexton.kernels.columns import Mask, key_columns, topic_partitions
 from sexton.kernels.group_records import GroupRecords
-from sexton.kernels.layout import Int64s, State
+from sexton.kernels.layout import FoldState, Int64s
 from sexton.kernels.text import partition_of
 
 
@@ -45,7 +45,7 @@ class SortedRows:
 
 
 def sort_rows(
-    state: State,
+    state: FoldState,
     replay: GroupRecords,
     *,
     log_partition: int,
@@ -104,14 +104,14 @@ def _share_groups(replay: GroupRecords, count: int) -> Mask:
     return found
 
 
-def _is_away(state: State, is_misplaced: Mask, profile: Profile, held_elsewhere: Collection[str]) -> Mask:
+def _is_away(state: FoldState, is_misplaced: Mask, profile: Profile, held_elsewhere: Collection[str]) -> Mask:
     """Groups that clients find in another log partition."""
     if not profile.one_cache:
         return is_misplaced
     return is_misplaced & _are_in(state, np.flatnonzero(is_misplaced), held_elsewhere)
 
 
-def _are_in(state: State, rows: Int64s, group_ids: Collection[str]) -> Mask:
+def _are_in(state: FoldState, rows: Int64s, group_ids: Collection[str]) -> Mask:
     """For each row of a group, whether its id is among `group_ids`."""
     found = np.zeros(state.counts[L.GROUPS], bool)
     if group_ids:
@@ -127,7 +127,7 @@ def place(arena: Any, groups: Any, partition_count: int, homes: Any) -> None:
         homes[row] = partition_of(data, groups[row, L.GROUP_AT], groups[row, L.GROUP_LENGTH], partition_count)
 
 
-def _by_key(state: State, rows: Int64s) -> Int64s:
+def _by_key(state: FoldState, rows: Int64s) -> Int64s:
     """Rows of `keys` in the order of group_id, topic, partition."""
     if not len(rows):
         return rows
@@ -152,7 +152,7 @@ def _ranks(names: pa.Array) -> Int64s:
     return cols.places(np.asarray(pc.sort_indices(names)), len(names))
 
 
-def _pending_order(state: State, rows: Int64s) -> Int64s:
+def _pending_order(state: FoldState, rows: Int64s) -> Int64s:
     """Order of rows of `pending` by producer_id, then key."""
     if not len(rows):
         return rows

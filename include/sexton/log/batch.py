@@ -166,7 +166,7 @@ def read_records(batch: Batch, *, cap_bytes: int) -> Iterator[Record | BadRecord
         if isinstance(record, BadRecord):
             bad_count += 1
             if bad_count > MAX_BAD_RECORDS:
-                detail = f"the rest of the batch is not looked at after {MAX_BAD_RECORDS} bad records"
+                detail = f"the rest of the batch is not decoded after {MAX_BAD_RECORDS} bad records"
                 yield BadRecord(log_offset=None, reason="malformed_record", detail=detail, raw=b"")
                 return
         yield record

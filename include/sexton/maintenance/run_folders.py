@@ -47,9 +47,7 @@ def run(root: Path | str, *, now_ms: int, days: int, deletes: bool = False) -> O
             sizes.append(size)
         except OSError as error:
             stuck.append(f"{folder}: {error}")
-    alerts = (
-        [f"run folders that could not be looked at or removed: {len(stuck)}, the first {stuck[0]}"] if stuck else []
-    )
+    alerts = [f"run folders that could not be read or removed: {len(stuck)}, the first {stuck[0]}"] if stuck else []
     return OldRunFolders(run_folders=len(sizes), run_folder_bytes=sum(sizes), stuck_folders=len(stuck), alerts=alerts)
 
 

@@ -71,7 +71,7 @@ def in_several_text(groups: Mapping[str, Sequence[int]]) -> list[str]:
     more = f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
     return [
         f"{len(groups)} groups are in several log partitions: {', '.join(shown)}{more}: which copy clients read "
-        f"depends on how many there are, so nothing is planned for them; what settles it: {SETTLES}"
+        f"depends on how many there are, so nothing is planned for them; to settle it: {SETTLES}"
     ]
 
 

@@ -71,7 +71,7 @@ def failed_critical(folder: RunFolder) -> int:
 
 def _why_not(record: RunRecord, plan: Plan, failed: int) -> str | None:
     if not (record.positions or record.admin_snapshot_sha256):
-        return "it is not of an archive"
+        return "the run does not read an archive"
     if record.profile_source == AMBIGUOUS:
         return "nothing proves whose rules it has to follow: name the --profile"
     if failed:

@@ -13,7 +13,7 @@ from sexton.rehearsal.faults import AFTER_CLEANING, ANSWERS, DURING_CLEANING, NO
 from sexton.rehearsal.features import GROUP_VERSION, RefusedLevel, metadata_of, refused_levels
 from sexton.rehearsal.logs import LogOf, coordinator_of, read_logs
 from sexton.rehearsal.readiness import Readiness, readiness
-from sexton.rehearsal.way_back import Unreadable, kinds_to_come, way_back
+from sexton.rehearsal.way_back import UnreadableRecords, kinds_to_come, way_back
 from sexton.runs.choose_profile import AUTO, Choice
 from sexton.runs.partition_count import partition_count
 from sexton.runs.source import LogSource
@@ -70,8 +70,8 @@ class Rehearsal:
     old_faults: Sequence[Fault]
     groups: Sequence[GroupChange]
     writes: Sequence[Written]
-    way_back: Sequence[Unreadable]
-    to_come: Sequence[Unreadable]
+    way_back: Sequence[UnreadableRecords]
+    to_come: Sequence[UnreadableRecords]
     refused: Sequence[RefusedLevel]
     refused_back: Sequence[RefusedLevel]
     has_metadata: bool

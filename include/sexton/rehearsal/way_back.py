@@ -18,7 +18,7 @@ SKIPPED = "passed over with a warning: its groups become Classic and Empty with 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
+class UnreadableRecords:
     """A kind of record that the old release cannot read, and when it comes; `is_there`: it is there already.
 
     `fails_load`: it ends the load; else it is passed over. `is_newer`: bytes that only a newer release writes, not a
@@ -41,14 +41,14 @@ class Unreadable:
         return self.fails_load and self.is_newer and (self.is_there or self.comes_with in (NEXT_COMMIT, NEXT_REBALANCE))
 
 
-def kinds_to_come(old: Profile, new: Profile) -> list[Unreadable]:
+def kinds_to_come(old: Profile, new: Profile) -> list[UnreadableRecords]:
     """What the new release writes that the old one cannot read, the most likely first."""
-    fails, found = ANSWERS[old.after_failure.value], list[Unreadable]()
+    fails, found = ANSWERS[old.after_failure.value], list[UnreadableRecords]()
 
     def add(is_so: bool, what: str, comes_with: str, *, fails_load: bool = True) -> None:
         if is_so:
             answer = fails if fails_load else SKIPPED
-            found.append(Unreadable(what=what, comes_with=comes_with, fails_load=fails_load, answer=answer))
+            found.append(UnreadableRecords(what=what, comes_with=comes_with, fails_load=fails_load, answer=answer))
 
     add(new.record_format > old.newest_format, f"batches of record format {new.record_format}", NEXT_COMMIT)
     add(not old.reads(new.offset_key_type), f"offsets under keys of type {new.offset_key_type}", NEXT_COMMIT)
@@ -69,7 +69,7 @@ def kinds_to_come(old: Profile, new: Profile) -> list[Unreadable]:
     return found
 
 
-def way_back(logs: list[LogOf], old: Profile, new: Profile, faults: list[Fault]) -> Iterator[Unreadable]:
+def way_back(logs: list[LogOf], old: Profile, new: Profile, faults: list[Fault]) -> Iterator[UnreadableRecords]:
     """For each log partition the first record there that the old release cannot read, else the first kind to come.
 
     `faults` are those of the old release.
@@ -79,7 +79,7 @@ def way_back(logs: list[LogOf], old: Profile, new: Profile, faults: list[Fault])
         fault = next((one for one in faults if (one.log_partition, one.when) == (log.number, NOW)), None)
         loaded = log.load(new).load_failure
         if fault is not None and (loaded is None or fault.message not in loaded):
-            yield Unreadable(
+            yield UnreadableRecords(
                 what=fault.message,
                 comes_with="it is there",
                 fails_load=True,
@@ -96,7 +96,7 @@ def way_back(logs: list[LogOf], old: Profile, new: Profile, faults: list[Fault])
         for record in log.cleanable.records:
             number = int.from_bytes((record.key or b"")[:2], signed=True)
             if new.reads(number) and not old.reads(number):
-                yield Unreadable(
+                yield UnreadableRecords(
                     what=f"record type {number}",
                     comes_with="it is there",
                     fails_load=False,
@@ -110,7 +110,7 @@ def way_back(logs: list[LogOf], old: Profile, new: Profile, faults: list[Fault])
         else:
             if to_come:
                 first = to_come[0]
-                yield Unreadable(
+                yield UnreadableRecords(
                     what=first.what,
                     comes_with=first.comes_with,
                     fails_load=first.fails_load,

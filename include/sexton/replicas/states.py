@@ -19,7 +19,7 @@ from sexton.coordinator.profile import LOADED, Profile
 from sexton.kernels import layout as L
 from sexton.kernels.columns import spans, strings
 from sexton.kernels.fold import PartialFold, fold_task
-from sexton.kernels.layout import Bytes, State
+from sexton.kernels.layout import Bytes, FoldState
 from sexton.kernels.results import finish
 from sexton.log.headers import headers_of
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, file_bytes
@@ -131,7 +131,7 @@ def _state(log: ReplicaLog, fold: PartialFold, reach: int) -> ReplicaState:
     )
 
 
-def _group_values(state: State) -> pa.Table:
+def _group_values(state: FoldState) -> pa.Table:
     records = state.records[: state.counts[L.RECORDS]]
     keys = spans(state.record_bytes, records[:, L.R_AT], records[:, L.R_KEY_SIZE]).dictionary_encode()
     last = np.empty(len(keys.dictionary), np.int64)

@@ -40,7 +40,7 @@ from sexton.kernels.buckets import (
 from sexton.kernels.divide import MAX_BUCKETS, BucketLog, Divider, fold_bucket
 from sexton.kernels.fold import PartialFold, fold_task, merge_all, read_only
 from sexton.kernels.growth import reserve, size_bytes, used_part
-from sexton.kernels.layout import Bytes, State
+from sexton.kernels.layout import Bytes, FoldState
 from sexton.kernels.profile_flags import new_state_of
 from sexton.log.segment import WHOLE_LOG, FoldTask, Segment, SegmentSlice, plan_fold_tasks, slice_bytes
 from sexton.runs.checkpoint import Base, StartFold, can_divide
@@ -562,7 +562,7 @@ def _rest(work: _MergeWork, partial: _Partial, data: bytes) -> PartialFold:
     return bucket_of(fold, work.ids) if partial.is_whole else rest_of(fold, is_first=work.ids.is_first)
 
 
-def _groups(work: _MergeWork, partial: _Partial, pieces: Iterator[bytes]) -> Iterator[State]:
+def _groups(work: _MergeWork, partial: _Partial, pieces: Iterator[bytes]) -> Iterator[FoldState]:
     """The groups of a partial fold that are to be merged."""
     for own, span in _spans(partial, work.ids):
         piece = _unpacked(partial, span, next(pieces), is_indexed=False)

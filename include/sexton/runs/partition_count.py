@@ -41,8 +41,8 @@ def partition_count(
     if source.here == set(range(KAFKAS_DEFAULT_COUNT)) and fitting_partition_counts(found, only_default):
         assumed = (
             f"{KAFKAS_DEFAULT_COUNT} log partitions are assumed, Kafka's default: 0 to {KAFKAS_DEFAULT_COUNT - 1} are "
-            f"here, and nothing speaks against it; what settles it: {SETTLES}"
+            f"here, and nothing speaks against it; to settle it: {SETTLES}"
         )
         return KAFKAS_DEFAULT_COUNT, [assumed]
     unknown = f"{unknown_count_text(source.here)}; no group is known to be elsewhere or misplaced"
-    return None, [f"{unknown}; what settles it: {SETTLES}"]
+    return None, [f"{unknown}; to settle it: {SETTLES}"]

@@ -50,7 +50,7 @@ OFFSET_CHANGES = Table(
         Column(
             "changed_after_ms",
             pa.int64(),
-            "when the last admin snapshot that shows another value was asked for: the change is after it",
+            "when the last admin snapshot that shows another value was taken: the change is after it",
             known_from="admin_snapshots",
         ),
         Column(

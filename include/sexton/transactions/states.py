@@ -21,7 +21,7 @@ from sexton.records.transactions import (
 )
 
 
-class State(StrEnum):
+class TransactionState(StrEnum):
     """The states of a transaction under Kafka's names, in the order of their numbers."""
 
     EMPTY = "Empty"
@@ -34,15 +34,17 @@ class State(StrEnum):
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
 
-STATES: tuple[State, ...] = tuple(State)
+STATES: tuple[TransactionState, ...] = tuple(TransactionState)
 """By number."""
-ENDED = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+ENDED = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 """States without outstanding markers; ids in these states expire."""
-COMPLETING = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT, State.PREPARE_EPOCH_FENCE})
+COMPLETING = frozenset(
+    {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT, TransactionState.PREPARE_EPOCH_FENCE}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadRules:
+class TransactionLoadRules:
     """Differences between releases when they load; the defaults are those of the newest.
 
     `newest_value` is the highest known version of a value. A record of an unknown version is skipped or ends the load.
@@ -53,15 +55,15 @@ class LoadRules:
     newest_value: int = 1
 
 
-_DATED_RULES: tuple[tuple[Release, LoadRules], ...] = (
-    ((4, 3), LoadRules()),
-    ((3, 4, 1), LoadRules(skips_unknown_values=False)),  # KIP-915
-    ((0, 11), LoadRules(skips_unknown_keys=False, skips_unknown_values=False, newest_value=0)),
+_DATED_RULES: tuple[tuple[Release, TransactionLoadRules], ...] = (
+    ((4, 3), TransactionLoadRules()),
+    ((3, 4, 1), TransactionLoadRules(skips_unknown_values=False)),  # KIP-915
+    ((0, 11), TransactionLoadRules(skips_unknown_keys=False, skips_unknown_values=False, newest_value=0)),
 )
 """By the first release that has them, the newest first."""
 
 
-def rules_of(release: Release) -> LoadRules:
+def rules_of(release: Release) -> TransactionLoadRules:
     """The rules of a Kafka release; before 0.11 the topic did not exist."""
     return next((rules for since, rules in _DATED_RULES if reaches(release, since, last=release)), _DATED_RULES[-1][1])
 
@@ -78,7 +80,7 @@ class TransactionalId:
     log_offset: int
     producer_id: int
     producer_epoch: int
-    state: State
+    state: TransactionState
     timeout_ms: int
     partitions: Mapping[str, tuple[int, ...]]
     updated_at_ms: int
@@ -123,7 +125,7 @@ def load_states(
     log_partition: int,
     cap_bytes: int,
     as_of_ms: int | None = None,
-    rules: LoadRules | None = None,
+    rules: TransactionLoadRules | None = None,
 ) -> LoadedStates:
     """Load the segments of one partition, given in log order.
 
@@ -141,13 +143,13 @@ def load_states(
                     return loaded
                 loaded.leader_epoch = found.leader_epoch
                 for record in read_records(found, cap_bytes=cap_bytes):
-                    _replay(loaded, record, rules or LoadRules())
+                    _replay(loaded, record, rules or TransactionLoadRules())
     except _LoadEnds as error:
         loaded.failure = str(error)
     return loaded
 
 
-def _replay(loaded: LoadedStates, record: Record | BadRecord, rules: LoadRules) -> None:
+def _replay(loaded: LoadedStates, record: Record | BadRecord, rules: TransactionLoadRules) -> None:
     if isinstance(record, BadRecord):
         raise _LoadEnds(f"log_offset {record.log_offset}: {record.detail}")
     where = f"log_offset {record.log_offset}"
@@ -180,10 +182,10 @@ def _skip(loaded: LoadedStates, is_skipped: bool, what: str) -> None:
 
 def _entry(loaded: LoadedStates, name: str, value: TransactionLogValue, log_offset: int) -> TransactionalId:
     state = STATES[value.status]
-    if value.partitions is None and state != State.EMPTY:
+    if value.partitions is None and state != TransactionState.EMPTY:
         raise _LoadEnds(f"log_offset {log_offset}: state {state} without partitions")
     partitions: dict[str, tuple[int, ...]] = {}
-    for one in () if state == State.EMPTY else value.partitions or ():
+    for one in () if state == TransactionState.EMPTY else value.partitions or ():
         partitions[one.topic] = (*partitions.get(one.topic, ()), *one.partition_ids)
     return TransactionalId(
         transactional_id=name,

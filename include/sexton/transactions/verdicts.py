@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sexton.coordinator.profile import Release
 from sexton.figures import MINUTE_MS
 from sexton.topics import OFFSETS_TOPIC
-from sexton.transactions.states import COMPLETING, ENDED, LoadedStates, State, TransactionalId
+from sexton.transactions.states import COMPLETING, ENDED, LoadedStates, TransactionalId, TransactionState
 
 if TYPE_CHECKING:
     from sexton.kafka.replicas import ReplicaTransaction as OpenProducer
@@ -225,7 +225,7 @@ def _ends(transactional_id: TransactionalId, producer_epoch: int) -> bool:
     """
     if transactional_id.state in COMPLETING:
         return producer_epoch <= transactional_id.producer_epoch
-    return transactional_id.state == State.ONGOING and producer_epoch == transactional_id.producer_epoch
+    return transactional_id.state == TransactionState.ONGOING and producer_epoch == transactional_id.producer_epoch
 
 
 def _expected(judged: Judged, each: TransactionalId, *, now_ms: int) -> Judged:
@@ -249,7 +249,7 @@ def _is_settled(
         return False
     if newest is None:
         return True
-    since_ms = newest.started_at_ms if newest.state == State.ONGOING else newest.updated_at_ms
+    since_ms = newest.started_at_ms if newest.state == TransactionState.ONGOING else newest.updated_at_ms
     return since_ms is not None and since_ms <= clocks.read_until_ms - clocks.slack_ms
 
 

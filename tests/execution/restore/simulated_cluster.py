@@ -13,7 +13,7 @@ from sexton.execution.kafka_admin import ClusterIdentity, TopicView
 from sexton.execution.restore.restore_plan import OffsetValue
 from sexton.kafka.admin import CommittedValue, GroupError, GroupNow
 from sexton.kafka.group_state import CommittedOffset
-from sexton.kafka.offset_transactions import Producer
+from sexton.kafka.offset_transactions import ProducerIdentity
 from sexton.kafka.session import TransientError, Unsettled
 from sexton.kafka.tail import TailRecord
 from tests.log_builder import classic_fields, group_entry, offset_key, offset_value
@@ -179,17 +179,17 @@ class SimulatedCluster:
             raise Unsettled("no answer came", where=f"group {group_id}")
         return None
 
-    def begin_transactions(self, transactional_id: str) -> Producer:
+    def begin_transactions(self, transactional_id: str) -> ProducerIdentity:
         self.between("begin")
         if not self.takes_transactions:
             raise GroupError("refused", error_name="TRANSACTIONAL_ID_AUTHORIZATION_FAILED", fix="allow it")
         if self.open:
             self._end(committed=False)
         self.producers += 1
-        return Producer(transactional_id=transactional_id, producer_id=self.producers, epoch=0)
+        return ProducerIdentity(transactional_id=transactional_id, producer_id=self.producers, epoch=0)
 
     def pend_offsets(
-        self, producer: Producer, group_id: str, offsets: Mapping[tuple[str, int], CommittedValue]
+        self, producer: ProducerIdentity, group_id: str, offsets: Mapping[tuple[str, int], CommittedValue]
     ) -> Mapping[tuple[str, int], str | None]:
         self.between("pend")
         assert producer.producer_id == self.producers
@@ -210,7 +210,7 @@ class SimulatedCluster:
             raise Unsettled("no answer came", where=f"group {group_id}")
         return answer
 
-    def end_transaction(self, producer: Producer, *, committed: bool) -> None:
+    def end_transaction(self, producer: ProducerIdentity, *, committed: bool) -> None:
         self.between("end")
         if producer.producer_id != self.producers:
             raise GroupError("refused", error_name="INVALID_PRODUCER_EPOCH")

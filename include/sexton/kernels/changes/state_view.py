@@ -24,7 +24,7 @@ from sexton.kernels import index
 from sexton.kernels import layout as L
 from sexton.kernels.columns import group_name
 from sexton.kernels.group_records import GroupRecords
-from sexton.kernels.layout import Int64s, State, view_of
+from sexton.kernels.layout import FoldState, Int64s, view_of
 from sexton.records import kafka_uuid
 
 _LOW_64 = (1 << 64) - 1
@@ -36,7 +36,7 @@ _INDEXED_AGAIN = 1 << 14
 class StateView:
     """`StateBefore` over a fold. Set `state` before each query: folding may have replaced its arrays."""
 
-    def __init__(self, profile: Profile, state: State) -> None:
+    def __init__(self, profile: Profile, state: FoldState) -> None:
         self.state = state
         self.rows: dict[OffsetKey, int] = {}
         """The row of every offset that `offsets_of` has returned."""
@@ -92,18 +92,18 @@ class StateView:
         return found
 
 
-def find_group(state: State, group_id: str) -> int:
+def find_group(state: FoldState, group_id: str) -> int:
     """Row of a group in the state, -1 where it was never seen."""
     return int(_find_group(state, np.frombuffer(group_id.encode() or b"\0", np.uint8), len(group_id.encode())))
 
 
 @compiled
-def _find_group(arrays: State, name: Any, size: int) -> int:
+def _find_group(arrays: FoldState, name: Any, size: int) -> int:
     return index.find_group(view_of(arrays), pointer(name), 0, size)
 
 
 @compiled
-def _is_of_topic(arrays: State, topic: Any) -> Any:
+def _is_of_topic(arrays: FoldState, topic: Any) -> Any:
     """For each key, whether it has a stored value and belongs to the topic."""
     state, data = view_of(arrays), pointer(topic)
     size = len(topic)
@@ -118,14 +118,14 @@ def _is_of_topic(arrays: State, topic: Any) -> Any:
     return found
 
 
-def _topic_partition(state: State, row: int) -> TopicPartition:
+def _topic_partition(state: FoldState, row: int) -> TopicPartition:
     at, sizes = state.keys[row, [L.KEY_AT, L.KEY_SIZES]].tolist()
     size, group_size = sizes & ((1 << _SIZE_BITS) - 1), sizes >> _SIZE_BITS
     raw = state.key_bytes[at + 4 + group_size : at + size].tobytes()
     return raw[:-4].decode(), int.from_bytes(raw[-4:], signed=True)
 
 
-def _stored_offset(state: State, row: int) -> StoredOffset:
+def _stored_offset(state: FoldState, row: int) -> StoredOffset:
     values = state.keys[row].tolist()
     text = state.text_bytes[values[L.TEXT_AT] : values[L.TEXT_AT] + values[L.TEXT_SIZE]].tobytes()
     return StoredOffset(
@@ -151,7 +151,7 @@ class _KeysByGroup:
         self._order: Int64s = np.zeros(0, np.int64)
         self._groups: Int64s = np.zeros(0, np.int64)
 
-    def rows_of(self, state: State, group: int) -> list[int]:
+    def rows_of(self, state: FoldState, group: int) -> list[int]:
         """The rows of a group, also of keys without a value, in order of appearance."""
         count = int(state.counts[L.KEYS])
         if count - len(self._order) > max(_INDEXED_AGAIN, len(self._order) // 8):

@@ -9,7 +9,7 @@ from sexton.coordinator.changes.model import ChangeEvidence, action_at
 from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
 from sexton.kernels.columns import key_columns
-from sexton.kernels.layout import State
+from sexton.kernels.layout import FoldState
 from sexton.tables import TABLES
 from sexton.tables.change_kinds import ChangeKind
 
@@ -23,7 +23,7 @@ SCHEMA = pa.schema(
 """The columns of offset_changes that the log fills, without the log partition's and the run's."""
 
 
-def set_rows(start: State | None, end: State, gone: Sequence[int], known: ChangeEvidence) -> pa.Table:
+def set_rows(start: FoldState | None, end: FoldState, gone: Sequence[int], known: ChangeEvidence) -> pa.Table:
     """The rows of offsets that end the interval with a value other than at its start."""
     count = int(end.counts[L.KEYS])
     old = np.full(count, L.NONE, np.int64)

@@ -42,7 +42,7 @@ from sexton.kernels.index import (
     producer_row,
     put_slot,
 )
-from sexton.kernels.layout import Bytes, Int64s, State, view_of
+from sexton.kernels.layout import Bytes, FoldState, Int64s, view_of
 from sexton.kernels.pending_rows import add_pending, relink_leaks, store_text
 from sexton.kernels.profile_flags import group_types_of, new_state_of
 from sexton.kernels.text import GROWTH, canonicalise, is_canonical
@@ -56,7 +56,7 @@ _FILLED_ROWS = 4_096
 
 def from_tables(
     tables: Tables, *, is_indexed: bool = True
-) -> tuple[State, Int64s, Profile, list[tuple[int, Undecodable]], dict[str, int | None]]:
+) -> tuple[FoldState, Int64s, Profile, list[tuple[int, Undecodable]], dict[str, int | None]]:
     """The state, batch counters, profile, undecodable records and marks that `to_tables` wrote.
 
     The state has space for a few more rows. Without the index of its keys (`is_indexed`) it can only be joined to
@@ -105,7 +105,7 @@ def from_tables(
     return state, batch_counters, profile, undecodable, marks
 
 
-def _empty_state(tables: Tables, profile: Profile) -> State:
+def _empty_state(tables: Tables, profile: Profile) -> FoldState:
     """A state with space for the rows of `tables`, and for a few more."""
     keys, pending, records = tables["keys"], tables["pending"], tables["group_records"]
     rows = {
@@ -218,7 +218,7 @@ def _size(table: pa.Table, name: str) -> int:
 
 
 @compiled
-def _restore_groups(arrays: State, ends: Any, data: Any, last_values: Any, commits: Any) -> int:
+def _restore_groups(arrays: FoldState, ends: Any, data: Any, last_values: Any, commits: Any) -> int:
     """Append groups; the first row whose group is there already, else -1."""
     state, source = view_of(arrays), pointer(data)
     for row in range(len(last_values)):
@@ -232,7 +232,7 @@ def _restore_groups(arrays: State, ends: Any, data: Any, last_values: Any, commi
 
 @compiled
 def _restore_keys(
-    arrays: State,
+    arrays: FoldState,
     group_ends: Any,
     groups: Any,
     topic_ends: Any,
@@ -274,7 +274,7 @@ def _restore_keys(
 
 
 @compiled
-def _restore_producers(arrays: State, producer_ids: Any) -> int:
+def _restore_producers(arrays: FoldState, producer_ids: Any) -> int:
     """Append producers; the first row whose producer is there already, else -1."""
     state = view_of(arrays)
     for row in range(len(producer_ids)):
@@ -284,7 +284,9 @@ def _restore_producers(arrays: State, producer_ids: Any) -> int:
 
 
 @compiled
-def _restore_pending(arrays: State, keys: Any, producer_ids: Any, value_counts: Any, text_ends: Any, texts: Any) -> int:
+def _restore_pending(
+    arrays: FoldState, keys: Any, producer_ids: Any, value_counts: Any, text_ends: Any, texts: Any
+) -> int:
     """Append pending values; the first row that is there already, or whose producer has nothing open, else -1.
 
     A transaction that Kafka 4.0.0 leaves open may be of a producer without a row.
@@ -305,7 +307,7 @@ def _restore_pending(arrays: State, keys: Any, producer_ids: Any, value_counts: 
 
 
 @compiled
-def _misfit_record(arrays: State, group_types: Any) -> int:
+def _misfit_record(arrays: FoldState, group_types: Any) -> int:
     """The first group record whose type is not a group's (`rules.group_types_of`) or whose key names another group than
     its row; else -1."""
     state = view_of(arrays)
@@ -337,11 +339,11 @@ def _misfit_record(arrays: State, group_types: Any) -> int:
 
 
 @compiled
-def _restore_leaks(arrays: State) -> None:
+def _restore_leaks(arrays: FoldState) -> None:
     relink_leaks(view_of(arrays))
 
 
-def _restore_records(state: State, table: pa.Table) -> None:
+def _restore_records(state: FoldState, table: pa.Table) -> None:
     count = table.num_rows
     (key_ends, keys), (value_ends, values) = _spans_of(table, "key"), _spans_of(table, "value")
     key_sizes, value_sizes = np.diff(key_ends), np.diff(value_ends)

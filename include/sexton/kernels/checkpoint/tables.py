@@ -25,7 +25,7 @@ from sexton.coordinator.profiles import NEWEST
 from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
 from sexton.kernels.columns import key_columns
-from sexton.kernels.layout import Int64s, State
+from sexton.kernels.layout import FoldState, Int64s
 from sexton.kernels.profile_flags import new_state_of
 
 Tables = dict[str, pa.Table]
@@ -95,7 +95,7 @@ UNDECODABLE = pa.schema(
 
 
 def to_tables(
-    state: State,
+    state: FoldState,
     batch_counters: Int64s,
     profile: Profile,
     undecodable: list[tuple[int, Undecodable]],
@@ -132,7 +132,7 @@ def to_tables(
     }
 
 
-def _columns(table: Int64s, names: Mapping[str, int], state: State | None = None) -> dict[str, pa.Array]:
+def _columns(table: Int64s, names: Mapping[str, int], state: FoldState | None = None) -> dict[str, pa.Array]:
     """Columns of `table` by name, and with a `state` the metadata of its rows."""
     found = cols.offsets(table, names)
     if state is not None:
@@ -143,7 +143,7 @@ def _columns(table: Int64s, names: Mapping[str, int], state: State | None = None
     return found
 
 
-def _groups(state: State) -> pa.Table:
+def _groups(state: FoldState) -> pa.Table:
     groups = state.groups[: state.counts[L.GROUPS]]
     return pa.table(
         {
@@ -154,7 +154,7 @@ def _groups(state: State) -> pa.Table:
     )
 
 
-def _group_records(state: State) -> pa.Table:
+def _group_records(state: FoldState) -> pa.Table:
     records = state.records[: state.counts[L.RECORDS]]
     at, key_size, value_size = records[:, L.R_AT], records[:, L.R_KEY_SIZE], records[:, L.R_VALUE_SIZE]
     values = cols.spans(state.record_bytes, at + key_size, np.maximum(value_size, 0))

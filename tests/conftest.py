@@ -16,7 +16,7 @@ from tests.lanes import Lanes, give_way, in_order
 os.environ.setdefault("NUMBA_CACHE_DIR", str(java_home.ROOT / ".cache" / "numba"))
 os.environ.update(java_home.variables(os.environ))
 
-pytest_plugins = ["tests.seeds", "tests.needs", "tests.durations", "tests.engines"]
+pytest_plugins = ["tests.answers", "tests.seeds", "tests.needs", "tests.durations", "tests.engines"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

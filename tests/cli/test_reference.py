@@ -45,7 +45,7 @@ def test_help_has_an_example_of_the_command(words: tuple[str, ...], command: Any
 def test_every_command_answers_machines(words: tuple[str, ...], command: Any) -> None:
     if not hasattr(command, "commands"):
         options = {option for parameter in command.params for option in parameter.opts}
-        assert {"--json", "--debug"} <= options
+        assert {"--json", "--json-schema", "--progress-json", "--debug"} <= options
         assert all(parameter.help for parameter in command.params if parameter.name != "help")
 
 

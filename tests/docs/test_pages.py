@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from scripts.docs import cli_page, settings_page, tables_page
+from scripts.docs import cli_page, json_page, settings_page, tables_page
 from sexton.plans.plan import PlanRecord
 from tests.docs import dags_page
 from tests.docs.pages import FENCE, PAGES, ROOT, name_of
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ELSEWHERE = re.compile(r"https?://|mailto:")
-GENERATED = {"docs/cli.md", "docs/settings.md", "docs/tables.md", "docs/dags.md"}
+GENERATED = {"docs/cli.md", "docs/json.md", "docs/settings.md", "docs/tables.md", "docs/dags.md"}
 
 
 def prose(path: Path) -> str:
@@ -73,7 +73,13 @@ def test_pages_are_plain(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "page"),
-    [("cli", cli_page), ("settings", settings_page), ("tables", tables_page), ("dags", dags_page.page)],
+    [
+        ("cli", cli_page),
+        ("json", json_page),
+        ("settings", settings_page),
+        ("tables", tables_page),
+        ("dags", dags_page.page),
+    ],
 )
 def test_what_is_generated_is_current(name: str, page: Callable[[], str]) -> None:
     path = ROOT / "docs" / f"{name}.md"

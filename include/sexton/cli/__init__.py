@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
 from typing import Annotated
 
 import typer
@@ -120,7 +121,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; a failure is one line on stderr."""
     state, is_json = CommandState(), "--json" in (sys.argv[1:] if argv is None else argv)
     try:
-        code = app(args=argv, prog_name="sexton", standalone_mode=False, obj=state)
+        # In a context of its own: what the options set ends with the command.
+        code = copy_context().run(app, args=argv, prog_name="sexton", standalone_mode=False, obj=state)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader has gone (`| head`): Python must not fail when it flushes at exit.

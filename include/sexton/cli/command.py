@@ -1,4 +1,5 @@
-"""Turns functions into commands: objects of options become options, and every command gets --debug.
+"""Turns functions into commands: objects of options become options, every command gets --debug, and one that answers
+in JSON also --json-schema and --progress-json.
 
 An option that is given twice is refused, unless it takes several values: only the last one would count. So is a number
 that is not written in ASCII digits.
@@ -10,6 +11,7 @@ Typer declares options, so that options of several commands are declared once.
 import dataclasses
 import functools
 import inspect
+import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from typer.core import TyperCommand
 
 from sexton.errors import UsageError
 from sexton.numbers import whole_number
+from sexton.runs.progress import AS_JSON
 
 Function = Callable[..., int]
 _HEADING, _EXAMPLES = "[b]Examples[/b]\n", "\n# "
@@ -71,6 +74,35 @@ Debug = Annotated[
 ]
 
 
+def _show_schema(context: typer.Context, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from sexton.cli.json_schema import schema_of
+
+        typer.echo(json.dumps(schema_of(context.command_path.partition(" ")[2]), indent=2))
+        raise typer.Exit
+
+
+def _report_as_json(wanted: bool) -> None:
+    """For the rest of the context in which the command runs."""
+    AS_JSON.set(wanted)
+
+
+JsonSchema = Annotated[
+    bool,
+    typer.Option(
+        "--json-schema", callback=_show_schema, is_eager=True, help="Print the schema of what --json prints, and exit."
+    ),
+]
+ProgressJson = Annotated[
+    bool,
+    typer.Option(
+        "--progress-json", callback=_report_as_json, is_eager=True, help="Print progress as lines of JSON on stderr."
+    ),
+]
+_OF_EVERY_COMMAND: dict[str, Any] = {"_debug": Debug}
+_OF_JSON: dict[str, Any] = {"_json_schema": JsonSchema, "_progress_json": ProgressJson}
+
+
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Function], Function]:
     """Add a function to `app`, by default under its own name; --help is its docstring, and ends with the examples.
 
@@ -103,7 +135,7 @@ def command_group(text: str, examples: str = "") -> typer.Typer:
 
 
 def _with_plain_options(function: Function) -> Function:
-    """`function` with the fields of its objects of options as parameters, and with --debug."""
+    """`function` with the fields of its objects of options as parameters, and with the options of every command."""
     objects: dict[str, tuple[Any, list[str]]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
@@ -115,16 +147,20 @@ def _with_plain_options(function: Function) -> Function:
         fields = [field for name, field in inspect.signature(kind).parameters.items() if name not in left_out]
         objects[parameter.name] = kind, [field.name for field in fields]
         parameters += fields
-    debug = inspect.Parameter("_debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
+    more = _OF_EVERY_COMMAND | (_OF_JSON if any(one.name == "json" for one in parameters) else {})
 
     @functools.wraps(function)
     def run(**given: Any) -> int:
-        given.pop(debug.name)
+        for name in more:
+            given.pop(name)
         for name, (kind, fields) in objects.items():
             given[name] = kind(**{field: given.pop(field) for field in fields})
         return function(**given)
 
-    parameters.append(debug)
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+        for name, kind in more.items()
+    ]
     # Typer reads the signature from the function, on which Python's types declare no such attribute.
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

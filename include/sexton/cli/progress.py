@@ -1,10 +1,13 @@
-"""Progress of long work, shown on stderr on a terminal only: not in a pipe, and not with --json."""
+"""Progress of long work, shown on stderr on a terminal only: not in a pipe, and not with --json. With --progress-json
+it is lines of JSON instead, wherever stderr leads."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+
+from sexton.runs.progress import AS_JSON, ProgressLines
 
 SPEED_S = 600.0
 """The time left is computed from the speed of the last minutes."""
@@ -13,6 +16,9 @@ SPEED_S = 600.0
 @contextmanager
 def bar(label: str, *, is_quiet: bool, in_percent: bool = False) -> Iterator[Callable[[int, int], None]]:
     """A progress bar with the time left, updated by calls with (done, total): steps, or with `in_percent` bytes."""
+    if AS_JSON.get():
+        yield ProgressLines(label).at
+        return
     console = Console(stderr=True)
     amount: ProgressColumn = TextColumn("{task.percentage:>3.0f} %") if in_percent else MofNCompleteColumn()
     is_off = is_quiet or not console.is_terminal
@@ -34,7 +40,9 @@ def bar(label: str, *, is_quiet: bool, in_percent: bool = False) -> Iterator[Cal
 def working(label: str, *, is_quiet: bool) -> Iterator[None]:
     """A spinner, for work of unknown size."""
     console = Console(stderr=True)
-    if is_quiet or not console.is_terminal:
+    if AS_JSON.get():
+        ProgressLines(label)
+    if AS_JSON.get() or is_quiet or not console.is_terminal:
         yield
         return
     with console.status(label):

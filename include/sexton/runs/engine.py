@@ -25,7 +25,7 @@ from sexton.archive.folder import Folder
 from sexton.distributions import PIPELINE, require_fit
 from sexton.errors import SetupError, SextonError
 from sexton.java import find_java
-from sexton.runs.progress import ProgressLines, of_spark
+from sexton.runs.progress import AS_JSON, ProgressLines, of_spark
 from sexton.settings import set_variables, settings, variable
 
 if TYPE_CHECKING:
@@ -214,8 +214,8 @@ class Engine:
         self._app_name = app_name
         self._iceberg = iceberg
         self._session: SparkSession | None = None
-        self._logs = not quiet and not sys.stderr.isatty()
-        self._console = Console(stderr=True, quiet=quiet or not sys.stderr.isatty())
+        self._logs = AS_JSON.get() or (not quiet and not sys.stderr.isatty())
+        self._console = Console(stderr=True, quiet=quiet or self._logs)
 
     @property
     def session(self) -> "SparkSession":

@@ -25,7 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sexton.archive.folder import Folder
 from sexton.errors import SextonError
 from sexton.runs.engine import Engine, Exchange, Making, PieceId, compiler_environment, packed
-from sexton.runs.progress import ProgressLines
+from sexton.runs.progress import AS_JSON, ProgressLines
 from sexton.settings import set_variables, settings
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class ProcessEngine(Engine):
         logs: bool = False,
     ) -> None:
         super().__init__(app_name, iceberg=iceberg, quiet=quiet)
-        self._logs = logs
+        self._logs = logs or AS_JSON.get()
         self.cores = cores
         self._pool: ProcessPoolExecutor | None = None
         set_variables(compiler_environment())

@@ -1,10 +1,12 @@
-"""Progress of long work: a line every few seconds, for the log of an unattended job."""
+"""Progress of long work, in lines: every few seconds for the log of an unattended job, or as JSON for a program."""
 
+import json
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +14,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVERY_S = 5.0
+AS_JSON = ContextVar("AS_JSON", default=False)
+"""Whether a program reads the progress of this process: JSON lines, which docs/json.md describes."""
 
 
 class ProgressLines:
-    """Prints how many tasks (or `items`) are done, and when all will be; nothing for work shorter than EVERY_S."""
+    """Prints how many tasks (or `items`) are done, and when all will be; nothing for work shorter than EVERY_S.
+
+    With AS_JSON it prints a line at once, and then one whenever another hundredth is done.
+    """
 
     def __init__(
         self,
@@ -28,14 +35,27 @@ class ProgressLines:
         self._label, self._items, self._clock = label, items, clock
         self._of = "" if work_bytes is None else f" of {work_bytes / 1e6:,.0f} MB"
         self._begun = self._printed = clock()
+        self._hundredths: int | None = None
+        if AS_JSON.get():
+            self._print_json(0, None)
 
     def at(self, ended: int, total: int) -> None:
+        if AS_JSON.get():
+            hundredths = ended * 100 // total if total else None
+            if hundredths != self._hundredths:
+                self._hundredths = hundredths
+                self._print_json(ended, total)
+            return
         now = self._clock()
         if now < self._printed + EVERY_S or ended >= total:
             return
         self._printed = now
         left = f", about {(now - self._begun) * (total - ended) / ended:,.0f} s left" if ended else ""
         sys.stderr.write(f"{self._label}: {ended} of {total} {self._items}, {ended / total:.0%}{self._of}{left}\n")
+        sys.stderr.flush()
+
+    def _print_json(self, done: int, total: int | None) -> None:
+        sys.stderr.write(json.dumps({"type": "progress", "phase": self._label, "done": done, "total": total}) + "\n")
         sys.stderr.flush()
 
 

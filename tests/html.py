@@ -14,7 +14,7 @@ TAGS = frozenset(
     """
     html head meta title link script style body main a header footer section nav form label span input select option
     button output div h1 h2 h3 p b i small code bdi time ul li ol dl dt dd details summary table thead tbody tr th td
-    svg rect line text figure figcaption noscript textarea fieldset legend progress br
+    svg rect line text figure figcaption noscript textarea fieldset legend progress br pre
     """.split()  # noqa: SIM905  # as a list it would be a line each
 )
 MARKDOWN_TAGS = frozenset({"table", "thead", "tbody", "tr", "th", "td", "code", "strong", "ul", "li", "p"})

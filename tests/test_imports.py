@@ -18,7 +18,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(layer.split())
     for layer in """
         errors numbers figures settings job_params java failpoints distributions uris process_id ports topics
-        vocabulary | jit | tables | log | records | archive policy |
+        vocabulary kafka_commands | jit | tables | log | records | archive policy |
         coordinator | coordinator.changes | coordinator.api | kernels |
         verdicts replicas | quality lake kafka | runs | plans | ledger summary | history | views |
         analysis rehearsal replicas transactions lag | pipeline execution | maintenance spark | audits |

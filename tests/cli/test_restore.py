@@ -81,14 +81,19 @@ def test_the_diff_comes_first_and_changes_nothing(run, cluster) -> None:
     assert "gone t 0 restore 5 m - 5 m -" in lines
     assert "gone t 1 beyond_log_end 7 - 7 the log has 0 to 6" in lines
     assert "left t 0 newer_now 3 4 - -" in lines
-    assert [line for line in lines if line.startswith("left")] == [lines[-2]], "what is left alone comes last"
+    assert [line for line in lines if line.startswith("left")] == [lines[-9]], "what is left alone comes last"
     assert (
         "does not come back: commit timestamps are those of the restore (they were from 2026-09-21 14:13:20 UTC" in err
     )
     assert "does not come back: a deleted group's type, generation and members" in err
     assert "1 offset outside of the log" in err
-    restore_id = lines[-1].removeprefix("restore ")
+    restore_id = lines[-8].removeprefix("restore ")
     assert f"to apply it: sexton restore --id {restore_id} --apply --approved-by NAME" in err
+    assert lines[-5:] == [
+        *("cat > offsets.csv <<'END'", "t,0,5", "t,1,7", "END"),
+        "kafka-consumer-groups.sh --bootstrap-server 127.0.0.1:19092 --group gone --reset-offsets --from-file "
+        "offsets.csv --execute",
+    ]
     assert cluster.commits == []
 
 

@@ -20,6 +20,7 @@ from sexton.java import JavaHome
 from sexton.job_params import now_ms
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
+from sexton.kafka_commands import SERVERS
 from sexton.log.batch import Record, read_records
 from sexton.records import decode_key
 from sexton.replicas import ReplicaComparison, archived_logs, compare, open_replicas
@@ -234,7 +235,7 @@ def printed_commands(advice: str) -> list[str]:
 
 def run_printed(command: str, cluster: ThreeBrokers, *, java: JavaHome, jars: Sequence[Path]) -> str:
     """Run a printed command by the class that its script starts, and return what it prints."""
-    script, *arguments = shlex.split(command.replace("SERVERS", cluster.config.bootstrap_servers))
+    script, *arguments = shlex.split(command.replace(SERVERS, cluster.config.bootstrap_servers))
     return run_tool(java, jars, CLASS_OF[script], *arguments)
 
 

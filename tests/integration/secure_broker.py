@@ -91,7 +91,12 @@ def grant(
 
 @contextmanager
 def secure_cluster(
-    directory: Path, *, java: JavaHome, jars: Sequence[Path], settings: Mapping[str, str] | None = None
+    directory: Path,
+    *,
+    java: JavaHome,
+    jars: Sequence[Path],
+    settings: Mapping[str, str] | None = None,
+    jvm_options: Sequence[str] = (),
 ) -> Iterator[SecureCluster]:
     """A cluster that runs as long as the block; nobody is granted anything in it."""
     pki = directory / "pki"
@@ -111,7 +116,7 @@ def secure_cluster(
                 for name, password in PASSWORDS.items()
                 for bits in (256, 512)
             ],
-            jvm_options=[f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"],
+            jvm_options=[f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}", *jvm_options],
         )
         with broker:
             yield SecureCluster(broker=broker, sasl_port=sasl_port, tls_port=tls_port, tokens=tokens, pki=pki)

@@ -33,7 +33,7 @@ from tests.report.run_folder import (
 TAGS = frozenset(
     """
     html head meta title style body main header section footer div span p h1 h2 h3 b i small code bdi br ul li dl dt dd
-    table thead tbody tr th td svg rect line text
+    table thead tbody tr th td pre svg rect line text
     """.split()  # noqa: SIM905  # as a list it would be a line each
 )
 """Of pages without scripts and links."""

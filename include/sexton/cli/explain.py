@@ -21,6 +21,7 @@ from sexton.cli.options import (
 from sexton.cli.output import print_doubts, print_json, print_line, print_notes, print_table, print_view_json
 from sexton.cli.progress import working
 from sexton.figures import MINUTE_MS
+from sexton.kafka_commands import abort_transaction
 from sexton.report.meanings import sweep_block_text
 from sexton.report.names import short
 
@@ -350,8 +351,8 @@ def _transaction_text(row: dict[str, Any]) -> str:
     """Why, since which audit, and what to do about one that hangs."""
     audit = "" if row["audited_at_ms"] is None else f" (audit of {figures.instant(row['audited_at_ms'])})"
     ends = "" if row["ends_at_ms"] is None else f"; ends at {figures.instant(row['ends_at_ms'])} at the latest"
-    fix = f"; to end it: kafka-transactions.sh --bootstrap-server HOST:PORT {row['abort_arguments']}"
-    return f"producer {row['producer_id']}: {row['evidence']}{ends}{fix if row['abort_arguments'] else ''}{audit}"
+    fix = f"; to end it: {abort_transaction(row['abort_arguments'])}" if row["abort_arguments"] else ""
+    return f"producer {row['producer_id']}: {row['evidence']}{ends}{fix}{audit}"
 
 
 def _event_rows(events: "Iterable[Event]") -> Iterable[tuple[object, ...]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sexton.pipeline.standalone import Planned
     from sexton.plans.plan import PlanRecord
 
+KAFKA_COMMANDS_SHOWN = 10
 LOSS_COLUMNS = ("BY", "OWNER", "OFFSETS", "GROUPS", "WHOLE-GROUPS", "REASON")
 
 
@@ -88,6 +89,7 @@ def _fields(made: "Planned", out: Path) -> dict[str, Any]:
         "kept_at": made.kept_at,
         "not_kept_because": made.why_not,
         "folder": str(out / "plan"),
+        "kafka_commands": _kafka_commands(made),
         **made.plan.record.model_dump(mode="json"),
     }
 
@@ -113,6 +115,13 @@ def _print(made: "Planned", out: Path, replay: ReplayInput) -> None:
         print_line(f"over limit   {visible(text)}")
     for text in record.warnings:
         print_line(f"warning      {visible(text)}")
+    if commands := _kafka_commands(made):
+        print_line("Kafka's own commands for it, which check nothing first and keep no undo:")
+        for command in commands:
+            print_line(f"    {command}")
+        if (left := counts["groups_losing"] - len(commands)) > 0:
+            print_line(f"    and those of {figures.some(left, 'group')} more")
+        print_line()
     print_line(f"page         {out / 'plan' / 'plan.html'}")
     if made.kept_at is None:
         print_line(f"not kept     {made.why_not}")
@@ -129,6 +138,16 @@ def _print(made: "Planned", out: Path, replay: ReplayInput) -> None:
     print_line(f"to apply it  sexton apply {record.plan_id} --archive {shown}{by} --plan-sha256 {made.plan.sha256}")
     print_line("             with --sink coordinator --approved-by NAME, as the principal that may delete")
     print_line("             or run the DAG apply_tombstones with this plan_id: it asks for an approval first")
+
+
+def _kafka_commands(made: "Planned") -> list[str]:
+    """Kafka's own commands for the first groups of a plan that may be applied."""
+    from sexton.plans.plan_content import kafka_commands
+
+    if made.plan.record.is_what_if or made.plan.record.over_limits:
+        return []
+    found = kafka_commands(made.plan.tombstones, KAFKA_COMMANDS_SHOWN)
+    return [command for _, command in found if command is not None]
 
 
 def _losses(record: "PlanRecord") -> Iterator[tuple[object, ...]]:

@@ -21,6 +21,7 @@ from sexton.cli.output import print_aside
 from sexton.cli.progress import working
 from sexton.cli.restore_output import print_diff, print_restore, print_result
 from sexton.errors import UsageError
+from sexton.kafka_commands import SERVERS
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
@@ -131,12 +132,13 @@ def restore(
         ),
     )
     fs, root = open_archive_uri(archive)
+    config = cluster.client()
     kept = None if restore_id is None else read_restore(fs, root, cluster_id, restore_id)
     if kept is not None and not apply:
-        return print_restore(kept, limit, json=json)
+        return print_restore(kept, limit, servers=config.bootstrap_servers, json=json)
     with working("Replaying the log", is_quiet=json):
         source = None if kept is not None else source_of(request, taken_at_ms=now_ms())
-    with connected(cluster.client()) as client:
+    with connected(config) as client:
         found = source or kept
         assert found is not None
         _, _, code = show_or_apply(
@@ -149,6 +151,7 @@ def restore(
             json=json,
             overwrites=overwrite,
             clamps=clamp,
+            servers=config.bootstrap_servers,
         )
         return code
 
@@ -165,6 +168,7 @@ def show_or_apply(
     overwrites: bool = False,
     clamps: bool = False,
     keeps: bool = False,
+    servers: str = SERVERS,
 ) -> "tuple[RestorePlan, RestoreSummary | None, int]":
     """Show the restore of a source, or carry it out where somebody has approved it; with what came of it, and the exit
     code."""
@@ -178,7 +182,7 @@ def show_or_apply(
     if not isinstance(plan, RestorePlan):
         plan = _made(plan, client, fs, root, overwrites=overwrites, clamps=clamps, keeps=keeps)
     if approved_by is None:
-        return plan, None, print_restore(plan, limit, json=json)
+        return plan, None, print_restore(plan, limit, servers=servers, json=json)
     if not json:
         print_diff(plan, limit)
     ledger = Ledger(fs, root, plan.cluster_id, plan.restore_id)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_table
 from sexton.figures import count, instant, some
+from sexton.kafka_commands import SERVERS, reset_offsets
 
 if TYPE_CHECKING:
     from sexton.execution.restore.apply_restore import RestoreSummary
@@ -33,16 +34,33 @@ def cannot_come_back(plan: "RestorePlan") -> list[str]:
     return lost
 
 
-def print_restore(plan: "RestorePlan", limit: int, *, json: bool) -> int:
+def print_restore(plan: "RestorePlan", limit: int, *, servers: str = SERVERS, json: bool) -> int:
     """Print what a restore would do, and how to apply it; returns the exit code."""
     if json:
-        _print_json(plan, counts=plan.counts(), offsets=[row.to_row() for row in plan.rows], is_applied=False)
+        offsets = [row.to_row() for row in plan.rows]
+        commands = kafka_commands(plan, servers)
+        _print_json(plan, counts=plan.counts(), offsets=offsets, is_applied=False, kafka_commands=commands)
         return 0
     print_diff(plan, limit)
     if plan.items:
         what = "the same command with" if plan.keeps else f"sexton restore --id {plan.restore_id}"
         print_aside(f"to apply it: {what} --apply --approved-by NAME")
+    if limit and len(plan.items) > limit:
+        print_aside("Kafka's own commands for it: --limit 0 prints them, --json has them as kafka_commands")
+    elif commands := kafka_commands(plan, servers):
+        print_line()
+        print_line("Kafka's own commands for it (no metadata comes back, offsets outside of a log move to its ends):")
+        for line in (line for command in commands for line in command.split("\n")):
+            print_line(line)  # not indented: the mark that ends the file has to begin its line
     return 0
+
+
+def kafka_commands(plan: "RestorePlan", servers: str = SERVERS) -> list[str]:
+    """Kafka's own commands that commit the same offsets, one group after the other; none for a `keep`."""
+    offsets: dict[str, dict[tuple[str, int], int]] = {}
+    for row in plan.items if not plan.keeps else ():
+        offsets.setdefault(row.group_id, {})[row.topic, row.partition] = row.to_put.committed_offset
+    return [reset_offsets(group_id, own, servers=servers) for group_id, own in offsets.items()]
 
 
 def print_diff(plan: "RestorePlan", limit: int) -> None:

@@ -23,6 +23,7 @@ from sexton.cli.options import (
 )
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_table
 from sexton.errors import DataQualityFailure, UsageError
+from sexton.kafka_commands import SERVERS, abort_transaction
 from sexton.report.names import short
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ COLUMNS = (
 )
 ID_COLUMNS = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "EPOCH", "UPDATED", "EXPIRES")
 FORECAST_COLUMNS = ("EXPIRATION", "IDS", "OPEN", "DUE", "1-DAY", "7-DAYS", "30-DAYS")
-LIVE = "HOST:PORT"
 
 Log = Annotated[LogInput, Without({"run", "topics", "load_buffer_bytes"})]
 
@@ -210,10 +210,10 @@ def _print(
     from sexton.transactions.ids import forecast, recorded_expiration_ms
 
     rows, notes, now = found.transactions.to_pylist(), [*found.notes], found.read_at_ms or record.as_of_ms
-    servers = given.config.bootstrap_servers if given.config else LIVE
+    servers = given.config.bootstrap_servers if given.config else SERVERS
     for row in rows:
         arguments = row["abort_arguments"]
-        row["abort_command"] = arguments and f"kafka-transactions.sh --bootstrap-server {servers} {arguments}"
+        row["abort_command"] = arguments and abort_transaction(arguments, servers=servers)
     if given.refusal is not None:
         proven = "the offsets log alone shows which transactions are open, since when, and what they hold"
         notes.insert(0, f"{given.refusal}: {proven}; whether they end is unknown")

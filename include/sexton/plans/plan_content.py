@@ -5,7 +5,7 @@ them; `content_of` adds the parts up. write_plan makes files of the result.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.api.broker_settings import broker_settings
 from sexton.coordinator.profiles import profile_of
+from sexton.kafka_commands import delete_group, delete_offsets
 from sexton.log.entry import CODECS
 from sexton.plans.check_content import offset_rows
 from sexton.plans.limits import (
@@ -39,6 +40,8 @@ from sexton.verdicts.expiry import is_of_offset
 
 GROUPS_SHOWN = 100
 ROWS_SHOWN = 5
+TYPED_OFFSETS = 1_000
+"""The most offsets that one of Kafka's commands is made for."""
 NAMES_SHOWN = 60
 VERDICT = (
     *("broker_reason", "broker_expires_at_ms", "policy_reason", "policy_rule", "policy_expires_at_ms"),
@@ -64,7 +67,10 @@ class OffsetLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLoss:
-    """A group that would lose `offsets` of its `offset_count`; `rows` are the first of these offsets."""
+    """A group that would lose `offsets` of its `offset_count`; `rows` are the first of these offsets.
+
+    `command` is Kafka's own for the same deletion; None where it would be too long to type.
+    """
 
     group_id: str
     group_type: str
@@ -73,6 +79,7 @@ class GroupLoss:
     offset_count: int
     is_deleted: bool
     rows: list[OffsetLoss]
+    command: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +315,8 @@ def _first_groups(
     counts = np.diff(starts, append=undo.num_rows)
     largest = np.argsort(-counts, kind="stable")[:GROUPS_SHOWN]
     starts, counts = starts[largest], counts[largest]
-    shown = [np.arange(start, start + min(count, ROWS_SHOWN)) for start, count in zip(starts, counts, strict=True)]
+    spans = list(zip(starts.tolist(), counts.tolist(), strict=True))
+    shown = [np.arange(start, start + min(count, ROWS_SHOWN)) for start, count in spans]
     rows = pa.array(np.concatenate(shown))
     causes = tombstones["cause"].filter(is_of_offset(tombstones)).take(rows)
     each = zip(undo.take(rows).to_pylist(), verdicts.take(at.take(rows)).to_pylist(), causes.to_pylist(), strict=True)
@@ -324,9 +332,28 @@ def _first_groups(
             offset_count=facts[name]["offset_count"],
             is_deleted=name in gone,
             rows=[_loss(*one) for one in islice(each, min(count, ROWS_SHOWN))],
+            command=_command(name, undo.slice(start, count), is_deleted=name in gone),
         )
-        for name, count in zip(wanted.to_pylist(), counts.tolist(), strict=True)
+        for name, (start, count) in zip(wanted.to_pylist(), spans, strict=True)
     ]
+
+
+def kafka_commands(tombstones: pa.Table, most: int) -> Iterator[tuple[str, str | None]]:
+    """The first `most` groups of planned tombstones, each with Kafka's own command for the same deletion."""
+    is_offset = is_of_offset(tombstones)
+    deleted = set(tombstones["group_id"].filter(pc.invert(is_offset)).to_pylist())
+    offsets = tombstones.filter(is_offset)
+    for name in pc.unique(tombstones["group_id"]).slice(0, most).to_pylist():
+        own = offsets.filter(pc.equal(offsets["group_id"], name))
+        yield name, _command(name, own, is_deleted=name in deleted)
+
+
+def _command(group_id: str, offsets: pa.Table, *, is_deleted: bool) -> str | None:
+    if is_deleted:
+        return delete_group(group_id)
+    if offsets.num_rows > TYPED_OFFSETS:
+        return None
+    return delete_offsets(group_id, zip(offsets["topic"].to_pylist(), offsets["partition"].to_pylist(), strict=True))
 
 
 def _loss(value: dict[str, Any], verdict: dict[str, Any], cause: str) -> OffsetLoss:

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
+from sexton.kafka_commands import abort_transaction, delete_group, delete_offsets
 from sexton.replicas.folders import ReplicaLog
 from sexton.replicas.judging import ReplicaDifference
 
@@ -87,14 +88,15 @@ def _when_leading(difference: ReplicaDifference, aborts: Sequence[str]) -> str:
 
 
 def _abort(log_partition: int | None, start_offset: int) -> str:
-    where = f"--topic __consumer_offsets --partition {log_partition} --start-offset {start_offset}"
-    return f"`kafka-transactions.sh --bootstrap-server SERVERS abort {where}`"
+    where = f"abort --topic __consumer_offsets --partition {log_partition} --start-offset {start_offset}"
+    return f"`{abort_transaction(where)}`"
 
 
 def _delete(difference: ReplicaDifference) -> str:
     group_id, topic, partition = difference.key
-    what = "--delete" if topic is None else f"--delete-offsets --topic {shlex.quote(f'{topic}:{partition}')}"
-    return f"`kafka-consumer-groups.sh --bootstrap-server SERVERS {what} --group {shlex.quote(group_id)}`"
+    if topic is None or partition is None:
+        return f"`{delete_group(group_id)}`"
+    return f"`{delete_offsets(group_id, [(topic, partition)])}`"
 
 
 def _restore(difference: ReplicaDifference) -> str:

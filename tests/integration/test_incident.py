@@ -1,0 +1,156 @@
+"""Who did it, and what to type: a broker with an authorizer that logs requests, and Kafka's own tools.
+
+The broker logs in Kafka's own patterns, by log4j 2 in place of the pinned jars' simple logger, in a time zone that is
+not this machine's. Whoever does something logs in; reading and committing are granted, some deletions are refused.
+"""
+
+import os
+import shlex
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+import pytest
+from confluent_kafka import Producer
+
+from sexton.java import JavaHome
+from sexton.kafka.admin import commit_offsets
+from sexton.kafka.client import ClientConfig
+from sexton.kafka.group_state import committed_offsets
+from sexton.kafka.session import ClusterSession
+from sexton_dev.broker import JVM_OPTIONS
+from sexton_dev.workload import QUIET, TIMEOUT_S
+from tests.clients import commit_for, make_topics
+from tests.commands import sexton
+from tests.environment import with_settings
+from tests.integration import stages
+from tests.integration.replica_kinds import CLASS_OF
+from tests.integration.secure_broker import APPLIER, NOBODY, READER, SecureCluster, grant, secure_cluster
+
+ZONE = "Asia/Kathmandu"
+LOG4J = """\
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+appender.audit.type = File
+appender.audit.name = audit
+appender.audit.fileName = FOLDER/kafka-authorizer.log
+appender.audit.layout.type = PatternLayout
+appender.audit.layout.pattern = [%d] %p %m (%c)%n
+appender.request.type = File
+appender.request.name = request
+appender.request.fileName = FOLDER/kafka-request.log
+appender.request.layout.type = PatternLayout
+appender.request.layout.pattern = [%d] %p %m (%c)%n
+logger.audit.name = kafka.authorizer.logger
+logger.audit.level = debug
+logger.audit.additivity = false
+logger.audit.appenderRef.file.ref = audit
+logger.request.name = kafka.request.logger
+logger.request.level = debug
+logger.request.additivity = false
+logger.request.appenderRef.file.ref = request
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+"""
+"""Kafka's config/log4j2.yaml in the other syntax, with both loggers at DEBUG."""
+ORDERS = {("orders", number): (10 + number, -1, "") for number in range(3)}
+RECORDS = 30
+"""In each partition: Kafka's tool moves offsets beyond the end to it."""
+HALF = {("clicks", 0): (5, -1, "")}
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@dataclass(frozen=True)
+class World:
+    """A cluster that logs, the folder of its logs, and Kafka's scripts."""
+
+    cluster: SecureCluster
+    folder: Path
+    scripts: Path
+
+    @property
+    def config(self) -> ClientConfig:
+        return self.cluster.all_powerful
+
+    def run(self, *lines: str) -> str:
+        """Run what was printed in a shell that finds Kafka's scripts."""
+        text = "\n".join(lines).replace("HOST:PORT", self.config.bootstrap_servers)
+        own = {**os.environ, "PATH": f"{self.scripts}{os.pathsep}{os.environ['PATH']}"}
+        done = subprocess.run(
+            ["sh", "-ec", text], env=own, cwd=self.folder, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def archive(self, folder: Path) -> Path:
+        stages.snapshot(self.config, folder / "archive")
+        return folder / "archive"
+
+
+def logging_jars(jars: list[Path]) -> list[Path]:
+    """The pinned jars with Spark's log4j 2 behind slf4j, as a distribution of Kafka has one."""
+    names = ("slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl")
+    ours = [jar for jar in jars if not jar.name.startswith(("slf4j-", "log4j-"))]
+    theirs = Path(pyspark.__file__).parent / "jars"
+    return ours + [next(theirs.glob(f"{name}-*.jar")) for name in names]
+
+
+@pytest.fixture(scope="module")
+def world(
+    tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path], needs_broker: None
+) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("incident")
+    (folder / "log4j2.properties").write_text(LOG4J.replace("FOLDER", str(folder)), "utf-8")
+    scripts = folder / "scripts"
+    scripts.mkdir()
+    for script, name in CLASS_OF.items():
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+        words = [str(java.java), *JVM_OPTIONS, quiet, "-cp", os.pathsep.join(map(str, kafka_jars)), name]
+        path = scripts / script
+        path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', "utf-8")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    own = [f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}", f"-Duser.timezone={ZONE}"]
+    with secure_cluster(folder / "cluster", java=java, jars=logging_jars(kafka_jars), jvm_options=own) as cluster:
+        config = cluster.all_powerful
+        make_topics(config, {"orders": 3, "clicks": 1})
+        producer = Producer({**config.for_confluent(), **QUIET})
+        for topic, partition in [*ORDERS, *HALF]:
+            for _ in range(RECORDS):
+                producer.produce(topic, b"x", partition=partition)
+        producer.flush(TIMEOUT_S)
+        for name in (APPLIER, READER):
+            grant(config, name, ("GROUP", "*", "READ DELETE DESCRIBE"), ("TOPIC", "*", "READ DESCRIBE"))
+        grant(config, NOBODY, ("GROUP", "*", "DESCRIBE"))
+        yield World(cluster=cluster, folder=folder, scripts=scripts)
+
+
+def offsets_of(world: World, group_id: str) -> dict[tuple[str, int], int]:
+    with ClusterSession(world.config) as session:
+        return {key: found.committed_offset for key, found in committed_offsets(session, group_id).items()}
+
+
+def test_what_a_plan_prints_deletes_what_it_plans(world: World, tmp_path: Path) -> None:
+    """And what a restore prints puts it back: typed into a shell, for names that need quoting."""
+    names = ["it's due", "half-due"]
+    with ClusterSession(world.config) as session:
+        for name in names:
+            commit_for(session, name, {key: (offset, "") for key, (offset, _, _) in ORDERS.items()})
+        assert set(commit_offsets(session, "half-due", HALF).values()) == {None}
+    time.sleep(0.1)
+    archive = world.archive(tmp_path)
+    with with_settings(SEXTON_MAX_SHARE_OF_GROUPS="1", SEXTON_BOOTSTRAP_SERVERS=world.config.bootstrap_servers):
+        planned = sexton("plan", "--archive", archive, "--out", tmp_path / "plan")
+        assert len(planned["kafka_commands"]) == len(names)
+        world.run(*planned["kafka_commands"])
+        assert [offsets_of(world, name) for name in names] == [{}, {("clicks", 0): 5}]
+        restored = sexton("restore", "--from-plan", planned["plan_id"], "--archive", archive)
+        world.run(*restored["kafka_commands"])
+    every = {key: offset for key, (offset, _, _) in ORDERS.items()}
+    assert [offsets_of(world, name) for name in names] == [every, every | {("clicks", 0): 5}]

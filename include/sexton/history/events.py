@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import groupby
+from itertools import groupby, islice
 from types import MappingProxyType
 from typing import Any
 
@@ -22,8 +22,8 @@ from sexton.figures import some
 from sexton.log.batch import Record
 from sexton.tables.change_kinds import DISAPPEARANCES
 
-COMMITTED, RESTORED, UNDECODABLE = "committed", "restored", "undecodable"
-_SHOWN_BYTES = 64
+COMMITTED, RESET, RESTORED, UNDECODABLE = "committed", "reset", "restored", "undecodable"
+_SHOWN_BYTES, _SHOWN_OFFSETS = 64, 6
 NOWHERE = -1
 """The log_offset of an event without a log record."""
 SHORT_ID = 12
@@ -32,10 +32,14 @@ SHORT_ID = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event of a group. `what` is appeared, committed, restored (by a plan of Sexton), became, removed, undecodable
-    (a record that the coordinator cannot read), or a kind of change.
+    """An event of a group.
 
-    `offsets` are the rows of offset_changes of a disappearance; commits have their partitions only in `detail`.
+    `what` is appeared, committed, reset (another value, committed while no member was there: as a rule by a tool),
+    restored (by a plan of Sexton), became, removed, undecodable (a record that the coordinator cannot read), or a kind
+    of change.
+
+    `offsets` are the rows of offset_changes of a disappearance; a reset or a restore has rows with the same names,
+    other commits have their partitions only in `detail`.
     `causes` are those of a removal: several if the log does not show which, none if no coordinator writes it.
     """
 
@@ -110,12 +114,14 @@ class Story:
 
 @dataclass(slots=True)
 class _Commits:
-    """Consecutive commits with nothing else between them, all by clients or all by one restore."""
+    """Consecutive commits with nothing else between them, all by clients, all of one reset or all by one restore."""
 
     by_restore: str | None = None
+    reset_at_ms: int | None = None
+    """The instant of a reset; None for other commits. Those of one instant are one event."""
     count: int = 0
     first: tuple[int, int | None] = (0, None)
-    partitions: dict[TopicPartition, int] = field(default_factory=dict)
+    partitions: dict[TopicPartition, dict[str, object]] = field(default_factory=dict)
 
 
 class EventBuilder:
@@ -139,7 +145,7 @@ class EventBuilder:
         self._groups: Groups = new_groups(profile)
         self._described = ""
         self._commits = _Commits()
-        self._kept: set[TopicPartition] = set()
+        self._kept: dict[TopicPartition, int] = {}
         self._last_gone: Event | None = None
         self._before_removal: Group | None = None
         self.last_timestamp_ms = -1
@@ -160,8 +166,8 @@ class EventBuilder:
                 self._flush()
                 self._add(record, UNDECODABLE, _bytes_text(found))
             elif isinstance(found, DecodedOffset):
+                self._take_offset(record, found, is_pending=is_pending)
                 self._keep(found, is_pending=is_pending)
-                self._take_offset(record, found)
             else:
                 self._take_group_record(found)
         self._add_state(records)
@@ -170,11 +176,18 @@ class EventBuilder:
         """Track which offsets are certainly committed; those of transactions are unknown here."""
         key = found.key.topic, found.key.partition
         if found.value is None:
-            self._kept.discard(key)
+            self._kept.pop(key, None)
         elif not is_pending:
-            self._kept.add(key)
+            self._kept[key] = found.value.committed_offset
 
-    def _take_offset(self, record: Record, found: DecodedOffset) -> None:
+    def _is_reset(self, key: TopicPartition, committed_offset: int) -> bool:
+        """Whether a commit of this value is not by a member: none is there, and the group has had some. Where it is the
+        value before again, it may be a consumer that does not join."""
+        group = self._groups.by_id.get(self._group_id)
+        has_had_members = group is not None and group.is_empty and group.protocol_type is not None
+        return has_had_members and self._kept.get(key) != committed_offset
+
+    def _take_offset(self, record: Record, found: DecodedOffset, *, is_pending: bool) -> None:
         if found.value is None:
             return
         self._groups.ensure_simple_group(self._group_id)
@@ -183,14 +196,24 @@ class EventBuilder:
             return
         act = action_at(self._restored.get((self._group_id, topic, partition), ()), found.value.commit_timestamp_ms)
         by_restore = None if act is None else act.plan_id
-        if by_restore != self._commits.by_restore:
+        committed_offset, stamp_ms = found.value.committed_offset, found.value.commit_timestamp_ms
+        is_reset = act is None and not is_pending and self._is_reset((topic, partition), committed_offset)
+        reset_at_ms = stamp_ms if is_reset else None
+        if (by_restore, reset_at_ms) != (self._commits.by_restore, self._commits.reset_at_ms):
             self._flush()
         commits = self._commits
-        commits.by_restore = by_restore
+        commits.by_restore, commits.reset_at_ms = by_restore, reset_at_ms
         if not commits.count:
             commits.first = (record.log_offset, _stamp(record))
         commits.count += 1
-        commits.partitions[topic, partition] = found.value.committed_offset
+        commits.partitions[topic, partition] = {
+            "topic": topic,
+            "partition": partition,
+            "old_committed_offset": self._kept.get((topic, partition)),
+            "new_committed_offset": committed_offset,
+            "log_offset": record.log_offset,
+            "timestamp_ms": stamp_ms,
+        }
 
     def _take_group_record(self, found: DecodedGroup) -> None:
         if found.value is None and found.record_type in FINAL_TYPES:
@@ -260,17 +283,31 @@ class EventBuilder:
         partitions = some(len(commits.partitions), "partition")
         detail = f"{some(commits.count, 'commit')} of {partitions} of {', '.join(topics)}"
         log_offset, first_ms = commits.first
-        what = COMMITTED if commits.by_restore is None else RESTORED
+        what, rows = COMMITTED, tuple(commits.partitions.values())
+        if commits.reset_at_ms is not None:
+            what, first_ms = RESET, commits.reset_at_ms
+            detail = f"while no member was there: {reset_text(rows)}"
         if commits.by_restore is not None:
-            detail = f"{detail}; by restore {commits.by_restore[:SHORT_ID]}"
-        self.events.append(Event(timestamp_ms=first_ms, log_offset=log_offset, what=what, detail=detail))
+            what, detail = RESTORED, f"{detail}; by restore {commits.by_restore[:SHORT_ID]}"
+        kept = () if what == COMMITTED else rows
+        self.events.append(Event(timestamp_ms=first_ms, log_offset=log_offset, what=what, detail=detail, offsets=kept))
 
     def finish(self) -> Group | None:
         """Add the remaining events; returns the group, or None if it does not exist."""
         self._add_disappearances(below=None)
         self._flush()
-        self.events.sort(key=lambda event: (event.log_offset, event.what in (COMMITTED, RESTORED)))
+        self.events.sort(key=lambda event: (event.log_offset, event.what in (COMMITTED, RESET, RESTORED)))
         return self._groups.by_id.get(self._group_id) or simple_group(self._group_id, self._profile)
+
+
+def reset_text(rows: Sequence[Mapping[str, object]]) -> str:
+    """From which committed offsets to which, the first of them."""
+    told = (
+        f"{row['topic']}-{row['partition']} {row['old_committed_offset']} to {row['new_committed_offset']}"
+        for row in rows
+    )
+    more = f" and {len(rows) - _SHOWN_OFFSETS} more" if len(rows) > _SHOWN_OFFSETS else ""
+    return f"{', '.join(islice(told, _SHOWN_OFFSETS))}{more}".replace(" None to ", " unknown to ")
 
 
 def _stamp(record: Record) -> int | None:

@@ -4,7 +4,7 @@ The log partition is read twice: once for all its changes, because a cause depen
 together, and once for the records of the group. Then the rules of expiry evaluate the offsets that are left.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +73,13 @@ class StoryReader:
                     reader.take(records, is_pending=batch.producer_id != NO_PRODUCER_ID)
         group = reader.finish()
         return LogStory(events=reader.events, group=group, last_timestamp_ms=reader.last_timestamp_ms)
+
+    def records_at(self, log_offsets: Set[int]) -> Iterator[Record]:
+        """The group's records at these log_offsets, in log order: what the story was told from."""
+        for data, span in whole_log(self.fs, self.segments):
+            for batch in batches_about(data, span, self.group_id, cap_bytes=settings().inflated_cap_bytes):
+                if any(batch.base_offset <= each < batch.next_offset for each in log_offsets):
+                    yield from (record for record, _ in self._own_records(batch) if record.log_offset in log_offsets)
 
     def _own_records(self, batch: Batch) -> Iterator[tuple[Record, Decoded | Undecodable]]:
         """The group's records in a batch."""

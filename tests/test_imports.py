@@ -21,7 +21,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         vocabulary kafka_commands | jit | tables | log | records | archive policy |
         coordinator | coordinator.changes | coordinator.api | kernels |
         verdicts replicas | quality lake kafka | runs | plans | ledger summary | history | views |
-        analysis rehearsal replicas transactions lag | pipeline execution | maintenance spark | audits |
+        analysis rehearsal replicas transactions lag | pipeline execution | maintenance spark incident | audits |
         airflow report | doctor local ship_kernels ui | cli | __main__ sexton_dev
     """.split("|")  # noqa: SIM905  # as a list it would be a line each
 )

@@ -1,7 +1,9 @@
 """`sexton explain`: what happened to a group, and when its offsets expire."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from sexton.coordinator.orphans import KnownTopics
     from sexton.history.events import Event, NextVerdict, Story
     from sexton.history.log_story import LogStory, StoryReader
+    from sexton.incident.broker_logs import BrokerLogs
+    from sexton.incident.callers import Caller, Who
+    from sexton.lake.catalog import Lake
+    from sexton.lake.read import PublishedRun
     from sexton.runs.source import LogSource
     from sexton.transactions.reading import PartitionBytes
     from sexton.transactions.states import LoadedStates
@@ -39,8 +45,21 @@ if TYPE_CHECKING:
 OPERATION = "explain"
 EVENT_COLUMNS = ("WHEN", "LOG-OFFSET", "WHAT", "DETAIL")
 TRANSACTION_COLUMNS = ("PRODUCER-ID", "EPOCH", "SINCE", "LOG-OFFSET", "VERDICT", "TRANSACTIONAL-ID", "STATE", "OFFSETS")
+WHO_COLUMNS = ("PRINCIPAL", "HOST", "CLIENT-ID", "REQUEST", "LOGGED", "LINE")
 NEXT_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "EXPIRES", "REASON")
 _EVENTS = "Events"
+
+AuthorizerLogs = Annotated[
+    list[Path] | None,
+    option(
+        "--authorizer-log FILE",
+        "kafka-authorizer.log or kafka-request.log of a broker, also gzipped; may be repeated. Both need DEBUG.",
+        "Who did it",
+    ),
+]
+LogTimeZone = Annotated[
+    str, option("--log-time-zone ZONE", "The time zone of these logs, such as Europe/Berlin.", "Who did it")
+]
 
 Target = tuple[str | None, int | None]
 """The topic and the partition asked for, None for all."""
@@ -55,6 +74,8 @@ def explain(
     since: Annotated[str | None, option("--from ISO|MS", "Events from then on.", _EVENTS)] = None,
     until: Annotated[str | None, option("--to ISO|MS", "Events before then.", _EVENTS)] = None,
     retention_minutes: RetentionMinutes = None,
+    authorizer_log: AuthorizerLogs = None,
+    log_time_zone: LogTimeZone = "UTC",
     log: Annotated[LogInput, Without({"run"})],
     json: Json = False,
 ) -> int:
@@ -68,25 +89,60 @@ def explain(
     # one partition, and what happened to it in those hours
     sexton explain my-group orders:0 --segments backup --from 2026-11-21T00:00:00Z --to 2026-11-21T04:00:00Z
 
+    # who deleted it, by the logs of the broker that led its log partition (they need the level DEBUG)
+    sexton explain my-group --archive archive --authorizer-log kafka-authorizer.log --log-time-zone Europe/Berlin
+
     # from the published tables
     sexton explain my-group
     """
     asked: Target = (None, None) if target is None else parse_partition(target, "explain")
     since_ms, until_ms = parse_optional_instant(since, "--from"), parse_optional_instant(until, "--to")
-    if (known := _without_log(group, asked, log, retention_minutes, quiet=json)) is not None:
-        found, head, name = known
-        found.keep_between(since_ms, until_ms)
-        if json:
-            notes = {"warnings": found.notes} if found.notes else {}
-            print_json({"operation": OPERATION, **head, "group_id": group, **found.fields(), **notes})
-        else:
-            _print(f"{short(group)} ({name})", found)
-            print_doubts(found.notes)
+    logs = broker_logs(authorizer_log, log_time_zone)
+    answer = answer_of(group, asked, log, retention_minutes, quiet=json)
+    found = answer.story
+    found.keep_between(since_ms, until_ms)
+    who = _who(found, group, logs)
+    fields = {**found.fields(), **({} if logs is None else {"who": [asdict(each) for each in who]})}
+    if json and answer.opened is not None:
+        return print_view_json(answer.opened.view, OPERATION, {"group_id": group, **fields})
+    if json:
+        notes = {"warnings": found.notes} if found.notes else {}
+        print_json({"operation": OPERATION, **answer.head, "group_id": group, **fields, **notes})
         return 0
+    _print(f"{short(group)}{answer.name and f' ({answer.name})'}", found)
+    _print_who(who)
+    print_doubts(found.notes)
+    return 0 if answer.opened is None else print_notes(answer.opened.view)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedLog:
+    """The log that a story was told from; `reader` read it, None where the group has no records."""
+
+    view: "CoordinatorView"
+    source: "LogSource"
+    reader: "StoryReader | None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What `explain` answers. Without a log, `head` says what of: a published run (`lake`), or admin snapshots."""
+
+    story: "Story"
+    name: str
+    head: dict[str, Any] = field(default_factory=dict)
+    opened: OpenedLog | None = None
+    published: "tuple[Lake, PublishedRun] | None" = None
+
+
+def answer_of(group: str, asked: Target, log: LogInput, retention_minutes: int | None, *, quiet: bool) -> Answer:
+    """What happened to a group, by a log, by admin snapshots or by the published tables."""
+    if (known := _without_log(group, asked, log, retention_minutes, quiet=quiet)) is not None:
+        return known
     from sexton.history.events import Story
 
     view = log.view()
-    with working("Reading the log", is_quiet=json):
+    with working("Reading the log", is_quiet=quiet):
         if not view.unknown_count:
             view.check_coverage([group])
         belongs, source = view.coordinator.log_partition_of(group), log.source(view.as_of_ms)
@@ -96,16 +152,44 @@ def explain(
     found = Story(log_partition=home)
     if story is not None and reader is not None and home is not None:
         found = _explanation(view, source, home, story, reader)
-        found.transactions = _transactions(view, source, home, reader, quiet=json)
+        found.transactions = _transactions(view, source, home, reader, quiet=quiet)
     if belongs is not None and not found.events:
         for other in view.coordinator.holders_of(group):
             _, story, _ = _read(view, source, group, asked, retention_minutes, other)
             found.events += [*(story.events if story else ()), *_cut_off(view, group, other, belongs)]
-    found.keep_between(since_ms, until_ms)
-    if json:
-        return print_view_json(view, OPERATION, {"group_id": group, **found.fields()})
-    _print(f"{short(group)}{'' if home is None else f' (log partition {home})'}", found)
-    return print_notes(view)
+    name = "" if home is None else f"log partition {home}"
+    return Answer(story=found, name=name, opened=OpenedLog(view=view, source=source, reader=reader))
+
+
+def broker_logs(paths: list[Path] | None, zone: str) -> "BrokerLogs | None":
+    """The requests in the logs of brokers that were given; None if there are none."""
+    if not paths:
+        return None
+    from sexton.incident.broker_logs import read_logs
+
+    return read_logs(paths, zone)
+
+
+def _who(found: "Story", group: str, logs: "BrokerLogs | None") -> "list[Who]":
+    if logs is None:
+        return []
+    from sexton.incident.callers import who_did
+
+    return who_did(found.events, group, logs)
+
+
+def _print_who(who: "list[Who]") -> None:
+    for one in who:
+        print_line()
+        print_line(
+            f"{one.what} at {figures.instant(one.timestamp_ms)}: {one.certainty.replace('_', ' ')}, {one.reason}"
+        )
+        if one.callers:
+            print_table(WHO_COLUMNS, map(_caller_row, one.callers))
+
+
+def _caller_row(caller: "Caller") -> tuple[object, ...]:
+    return caller.principal, caller.host, caller.client_id, caller.api, figures.instant(caller.at_ms), caller.line
 
 
 def _read(
@@ -267,9 +351,8 @@ def _spread(
 
 def _without_log(
     group: str, asked: Target, log: LogInput, retention_minutes: int | None, *, quiet: bool
-) -> "tuple[Story, dict[str, Any], str] | None":
-    """The story by published tables, or from admin snapshots, which show intervals; what it is of, and how that is
-    called. None where a log has it."""
+) -> Answer | None:
+    """The story by published tables, or from admin snapshots, which show intervals. None where a log has it."""
     as_of_ms, is_requested = parse_optional_instant(log.as_of, "--as-of"), partial(_is_asked, asked)
     if not log.is_log:
         from sexton.history.published_story import published_story
@@ -280,7 +363,8 @@ def _without_log(
             lake, of = open_lake(), log.cluster_id
             run, found = published_story(lake, group, is_requested=is_requested, as_of_ms=as_of_ms, cluster_id=of)
             found.transactions = published_holders(lake, run, group, is_requested, until_ms=as_of_ms)
-        return found, {"cluster_id": run.key.cluster_id, "as_of_ms": run.key.as_of_ms}, "published tables"
+        head = {"cluster_id": run.key.cluster_id, "as_of_ms": run.key.as_of_ms}
+        return Answer(story=found, name="published tables", head=head, published=(lake, run))
     if log.archive is None or log.segments is not None:
         return None
     from sexton.runs.admin_tables import admin_snapshot_for
@@ -301,7 +385,7 @@ def _without_log(
             profile=choose(log.profile or AUTO, snapshot.metadata.broker_version).profile,
         )
     head = {"cluster_id": snapshot.cluster_id, "as_of_ms": snapshot.taken_at_ms, "coverage": series.coverage}
-    return found, head, f"{series.source}, as of {figures.instant(snapshot.taken_at_ms)}"
+    return Answer(story=found, name=f"{series.source}, as of {figures.instant(snapshot.taken_at_ms)}", head=head)
 
 
 def _is_asked(asked: Target, topic: str, partition: int) -> bool:

@@ -1,0 +1,218 @@
+"""Requests that change offsets, from the logs of brokers: kafka-authorizer.log and kafka-request.log.
+
+Read are the default pattern of log4j.properties and log4j2.yaml, `[%d] %p %m (%c)%n`, and the messages of
+AclAuthorizer, StandardAuthorizer and RequestChannel (JSON since 2.8, KIP-673). By default neither log has what is
+needed: kafka.authorizer.logger is at INFO, which has denials alone, and kafka.request.logger at WARN. Both need DEBUG.
+
+A log has local times without a zone, so the zone is asked for. A group id may have line breaks, and the authorizer
+writes it as it is: a line of its log may be somebody's invention. The request log is JSON, where it cannot.
+"""
+
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from sexton.errors import UsageError
+from sexton.figures import ms_of
+
+OFFSET_COMMIT, DELETE_TOPICS, TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = (
+    *("OffsetCommit", "DeleteTopics", "TxnOffsetCommit"),
+    *("DeleteGroups", "OffsetDelete"),
+)
+_APIS = {8: OFFSET_COMMIT, 20: DELETE_TOPICS, 28: TXN_OFFSET_COMMIT, 42: DELETE_GROUPS, 47: OFFSET_DELETE}
+"""By the number of the request: its name differs between releases of the request log."""
+_GZIP = b"\x1f\x8b"
+_STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] ")
+_COMPLETED = "Completed request:"
+_ALLOWED = " is Allowed "
+_AUDIT = re.compile(
+    r"[Pp]rincipal = (?P<principal>.*?) is Allowed [oO]peration = \w+ from host = (?P<host>\S+) "
+    r"on resource = (?P<kind>Group|Topic):LITERAL:(?P<name>.*) for request = (?P<api>\w+) with resourceRefCount = "
+)
+_CLIENT = re.compile(r".*?:\d+-(?P<host>.+):\d+-\d+(?:-\d+)?")
+"""A connection: the broker's end, the client's end, numbers."""
+
+Partitions = Mapping[tuple[str, int], int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedCall:
+    """What one request did to one group, or one topic: as completed without an error, or only as allowed.
+
+    `at_ms` has when it was logged: two instants in the hour in which clocks are set back. `partitions` are its topics
+    and partitions, with the committed offsets of a commit; None if the log does not say. A topic that the request names
+    by id only is "".
+    """
+
+    at_ms: tuple[int, ...]
+    took_ms: int
+    api: str
+    principal: str
+    host: str
+    client_id: str | None
+    group_id: str | None
+    topic: str | None
+    partitions: Partitions | None
+    is_completed: bool
+    line: str
+
+
+@dataclass(slots=True, kw_only=True)
+class LogFile:
+    """A file that was read; `first_ms` and `last_ms` are those of the lines that show the needed level."""
+
+    path: str
+    size_bytes: int = 0
+    sha256: str = ""
+    allowed: int = 0
+    completed: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerLogs:
+    """The calls of all files, and the files. `zone` is that of their times."""
+
+    zone: str
+    files: list[LogFile] = field(default_factory=list)
+    calls: list[LoggedCall] = field(default_factory=list)
+
+
+def read_logs(paths: Sequence[Path], zone: str) -> BrokerLogs:
+    """The calls in logs of brokers, as they are or gzipped; UsageError for a zone or a file that is not there."""
+    try:
+        info = ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UsageError(f"no such time zone: {zone!r}", where="--log-time-zone", fix="such as Europe/Berlin") from None
+    logs = BrokerLogs(zone=zone)
+    for path in paths:
+        try:
+            _read(path, info, logs)
+        except (OSError, EOFError) as error:
+            raise UsageError(f"cannot be read: {error}", where=path, fix="a log of a broker, or gzip of one") from None
+    return logs
+
+
+def _read(path: Path, zone: ZoneInfo, logs: BrokerLogs) -> None:
+    file, levels = LogFile(path=str(path)), list[str]()
+    for number, line in enumerate(_lines(path, file), 1):
+        is_completed = _COMPLETED in line
+        if not is_completed and _ALLOWED not in line:
+            continue
+        stamp = _STAMP.match(line)
+        if stamp is None:
+            continue
+        levels = [*levels[:1], stamp[1]]
+        file.completed += is_completed
+        file.allowed += not is_completed
+        place = f"{path.name}:{number}"
+        read = _completed if is_completed else _allowed
+        logs.calls += read(line[stamp.end() :], instants(stamp[1], zone), place)
+    if levels:
+        file.first_ms, file.last_ms = instants(levels[0], zone)[0], instants(levels[-1], zone)[-1]
+    logs.files.append(file)
+
+
+def _lines(path: Path, file: LogFile) -> Iterator[str]:
+    with path.open("rb") as raw:
+        file.sha256 = hashlib.file_digest(raw, "sha256").hexdigest()
+        file.size_bytes = raw.tell()
+        raw.seek(0)
+        is_gzip = raw.read(2) == _GZIP
+        raw.seek(0)
+        lines = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if is_gzip else raw
+        for line in lines:
+            yield line.decode("utf-8", errors="replace")
+
+
+def instants(text: str, zone: ZoneInfo) -> tuple[int, ...]:
+    """The epoch milliseconds of a local time: two where clocks were set back."""
+    local = datetime.strptime(text, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=zone)
+    return tuple(sorted({ms_of(local), ms_of(local.replace(fold=1))}))
+
+
+def _allowed(text: str, at_ms: tuple[int, ...], place: str) -> Iterator[LoggedCall]:
+    """The call of a line of an authorizer; whether it then succeeded is not known."""
+    found = _AUDIT.search(text)
+    if found is None or found["api"] not in _APIS.values():
+        return
+    is_group = found["kind"] == "Group"
+    if is_group == (found["api"] == DELETE_TOPICS):
+        return  # a commit is authorized for its topics as well
+    yield LoggedCall(
+        at_ms=at_ms,
+        took_ms=0,
+        api=found["api"],
+        principal=found["principal"],
+        host=found["host"],
+        client_id=None,
+        group_id=found["name"] if is_group else None,
+        topic=None if is_group else found["name"],
+        partitions=None,
+        is_completed=False,
+        line=place,
+    )
+
+
+def _completed(text: str, at_ms: tuple[int, ...], place: str) -> Iterator[LoggedCall]:
+    """What a completed request did without an error."""
+    try:
+        told, _ = json.JSONDecoder().raw_decode(text[text.index(_COMPLETED) + len(_COMPLETED) :])
+        api = _APIS.get(told["requestHeader"]["requestApiKey"])
+        # Of a request that a broker forwards, the broker has the client; the controller logs it once more.
+        if api is None or told["isForwarded"]:
+            return
+        client = _CLIENT.fullmatch(told["connection"])
+        done = _done(api, told["request"], told["response"])
+        for group_id, topic, partitions in done:
+            yield LoggedCall(
+                at_ms=at_ms,
+                took_ms=int(told["totalTimeMs"]) + 1,
+                api=api,
+                principal=told["principal"],
+                host=client["host"] if client else told["connection"],
+                client_id=told["requestHeader"]["clientId"],
+                group_id=group_id,
+                topic=topic,
+                partitions=partitions,
+                is_completed=True,
+                line=place,
+            )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return  # a line that is cut, or of another format, names nobody
+
+
+def _done(
+    api: str, asked: Mapping[str, Any], answer: Mapping[str, Any]
+) -> Iterable[tuple[str | None, str | None, Partitions | None]]:
+    """(group, topic, partitions) of what was done without an error."""
+    if api == DELETE_GROUPS:
+        return [(one["groupId"], None, None) for one in answer["results"] if one["errorCode"] == 0]
+    if api == DELETE_TOPICS:
+        return [(None, one["name"], None) for one in answer["responses"] if one["errorCode"] == 0]
+    good = {
+        (_topic(topic), part["partitionIndex"])
+        for topic in answer.get("topics", ())
+        for part in topic["partitions"]
+        if part["errorCode"] == 0 and not answer.get("errorCode")
+    }
+    partitions = {
+        (topic.get("name") or "", part["partitionIndex"]): part.get("committedOffset")
+        for topic in asked["topics"]
+        for part in topic["partitions"]
+        if (_topic(topic), part["partitionIndex"]) in good
+    }
+    return [(asked["groupId"], None, partitions)] if partitions else []
+
+
+def _topic(topic: Mapping[str, Any]) -> str:
+    """The name of a topic in a request, or its id: since 4.1 commits may have ids alone."""
+    return str(topic.get("name") or topic.get("topicId"))

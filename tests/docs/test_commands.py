@@ -45,6 +45,7 @@ MAY_END_WITH = {"doctor": (0, 2), "rehearse": (0, 3)}
 KAFKA_PROGRAMS = {
     *("kafka-topics.sh", "kafka-console-producer.sh", "kafka-console-consumer.sh", "kafka-acls.sh"),
     "kafka-transactions.sh",  # tests/integration/test_transactions.py runs it
+    "kafka-configs.sh",
     "kafka-consumer-groups.sh",  # tests/integration/test_incident.py runs what a plan and a restore print
 }
 COMPOSE_COMMANDS = {"up", "down", "ps", "exec", "stop", "build", "logs", "run"}

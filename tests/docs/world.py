@@ -110,6 +110,8 @@ def make(folder: Path) -> None:
     own = {"topic": "__consumer_offsets", "id": None, "partitions": [[0, 0]] * LOG_PARTITIONS}
     (folder / "topics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in [own, *topics()]))
     shutil.copytree(RECORDING, folder / "sexton-demo" / "log")
+    for name in ("kafka-authorizer.log", "kafka-request.log"):
+        (folder / name).write_text("[2026-11-20 20:00:00,000] WARN not what anybody looks for (kafka.Other)\n")
     write_policies(folder)
 
 

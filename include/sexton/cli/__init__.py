@@ -31,6 +31,7 @@ from sexton.cli import (
     groups_dry_run,
     groups_sweep,
     history,
+    incident,
     keep,
     lag,
     plan,
@@ -81,7 +82,7 @@ app = typer.Typer(
 )
 for _module in (
     *(audit, snapshot, fetch, explain, diff, forecast, what_if, rehearse, plan, apply, restore, keep),
-    *(transactions, lag, demo, doctor),
+    *(incident, transactions, lag, demo, doctor),
 ):
     command(app)(getattr(_module, _module.__name__.rpartition(".")[2]))
 for _module in (groups, replicas, history, policy, show, archive):

@@ -2,6 +2,7 @@
 
 run_page.py     report.html of a summary (run.html, charts.py); terminal.py: the same on a terminal
 rehearsal_page.py    rehearsal.html, a rehearsal of another release
+incident_page.py     incident.html, what happened to a group
 plan_page.py    plan.html, the page of a plan; approval_page.py: what people read before they approve
 meanings.py     what the codes in the tables mean, and sentences about plans
 names.py        names made safe to show; templates.py: Jinja2

@@ -4,6 +4,7 @@ The broker logs in Kafka's own patterns, by log4j 2 in place of the pinned jars'
 not this machine's. Whoever does something logs in; reading and committing are granted, some deletions are refused.
 """
 
+import gzip
 import os
 import shlex
 import stat
@@ -12,24 +13,27 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
 from sexton.java import JavaHome
-from sexton.kafka.admin import commit_offsets
+from sexton.kafka.admin import commit_offsets, delete_group
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton_dev.broker import JVM_OPTIONS
 from sexton_dev.workload import QUIET, TIMEOUT_S
-from tests.clients import commit_for, make_topics
+from tests.clients import commit_for, joined, make_topics
 from tests.commands import sexton
 from tests.environment import with_settings
 from tests.integration import stages
 from tests.integration.replica_kinds import CLASS_OF
 from tests.integration.secure_broker import APPLIER, NOBODY, READER, SecureCluster, grant, secure_cluster
+from tests.ui import chromium
+from tests.ui.walks import keep_pictures, steps_of
 
 ZONE = "Asia/Kathmandu"
 LOG4J = """\
@@ -63,6 +67,8 @@ ORDERS = {("orders", number): (10 + number, -1, "") for number in range(3)}
 RECORDS = 30
 """In each partition: Kafka's tool moves offsets beyond the end to it."""
 HALF = {("clicks", 0): (5, -1, "")}
+
+LOST = "web-shop"
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -154,3 +160,88 @@ def test_what_a_plan_prints_deletes_what_it_plans(world: World, tmp_path: Path) 
         world.run(*restored["kafka_commands"])
     every = {key: offset for key, (offset, _, _) in ORDERS.items()}
     assert [offsets_of(world, name) for name in names] == [every, every | {("clicks", 0): 5}]
+
+
+def sexton_as(world: World, name: str) -> ClusterSession:
+    return ClusterSession(world.cluster.config(name))
+
+
+@pytest.fixture(scope="module")
+def lost(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive after one person has reset a group of members that had gone, a second was not allowed to delete it,
+    and a third has done so."""
+    every = [TopicPartition(topic, number, offset) for (topic, number), (offset, _, _) in ORDERS.items()]
+    consumer = joined(world.config, LOST, "orders")
+    consumer.commit(offsets=every, asynchronous=False)
+    consumer.close()
+    with sexton_as(world, APPLIER) as session:
+        assert set(commit_offsets(session, LOST, {("orders", 0): (1, -1, "")}).values()) == {None}
+    with sexton_as(world, NOBODY) as session:
+        assert delete_group(session, LOST) == "GROUP_AUTHORIZATION_FAILED"
+    with sexton_as(world, READER) as session:
+        assert delete_group(session, LOST) is None
+    return world.archive(tmp_path_factory.mktemp("lost"))
+
+
+def who_of(found: dict[str, Any]) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    return [
+        (one["what"], one["certainty"], [(each["principal"], each["host"]) for each in one["callers"]])
+        for one in found["who"]
+    ]
+
+
+def test_who_did_it(world: World, lost: Path, tmp_path: Path) -> None:
+    """By the request log for certain, by the authorizer's likely at best, and in the broker's own time zone alone."""
+    requests, audit = world.folder / "kafka-request.log", world.folder / "kafka-authorizer.log"
+    packed = tmp_path / "kafka-request.log.gz"
+    packed.write_bytes(gzip.compress(requests.read_bytes()))
+    asked = ("explain", LOST, "--archive", lost)
+    zone = ("--log-time-zone", ZONE)
+    people = [("reset", [(f"User:{APPLIER}", "127.0.0.1")]), ("group_deleted", [(f"User:{READER}", "127.0.0.1")])]
+
+    def with_(certainty: str) -> list[tuple[str, str, list[tuple[str, str]]]]:
+        return [(what, certainty, callers) for what, callers in people]
+
+    found = sexton(*asked, "--authorizer-log", packed, "--authorizer-log", audit, *zone)
+    assert who_of(found) == with_("certain")
+    reset = next(event for event in found["events"] if event["what"] == "reset")
+    assert reset["detail"] == "while no member was there: orders-0 10 to 1"
+    alone = who_of(sexton(*asked, "--authorizer-log", audit, *zone))
+    # The member's own commit, seconds before, was allowed as well: an authorizer does not log what was committed.
+    assert alone[0] == ("reset", "candidates", [("User:ANONYMOUS", "127.0.0.1"), *people[0][1]])
+    assert alone[1:] == with_("likely")[1:]
+    wrong = sexton(*asked, "--authorizer-log", requests)
+    assert who_of(wrong) == [(what, "not_logged", []) for what, _ in people]
+    assert all("+5.75 h" in one["reason"] for one in wrong["who"])
+    without = [line for line in audit.read_text("utf-8").splitlines() if " is Denied " in line]
+    assert any("DeleteGroups" in line and NOBODY in line for line in without)
+    default = tmp_path / "default.log"
+    default.write_text("\n".join(without), "utf-8")
+    told = sexton(*asked, "--authorizer-log", default, *zone)
+    assert who_of(told) == [(what, "not_logged", []) for what, _ in people]
+    assert all("denials alone" in one["reason"] for one in told["who"])
+
+
+def test_a_post_mortem(
+    world: World, lost: Path, tmp_path: Path, needs_browser: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The walk of docs/how-to/post-mortem.md: the file is made on a terminal, opened without network, and a command
+    copied out of it puts the offsets back."""
+    monkeypatch.chdir(lost.parent)
+    out = tmp_path / "incident.html"
+    logs = [
+        word for name in ("request", "authorizer") for word in ("--authorizer-log", world.folder / f"kafka-{name}.log")
+    ]
+    found = sexton("incident", LOST, "--archive", lost.name, *logs, "--log-time-zone", ZONE, "--out", out)
+    assert [cause["kinds"] for cause in found["causes"]] == [["group_deleted"], ["reset"]]
+    assert {one["certainty"] for one in found["who"]} == {"certain"}
+    assert ("broker version", "4.3") in [(one["name"], one["value"][:3]) for one in found["config"]]
+    told = chromium.run_script("incident.mjs", tmp_path, walk="post-mortem", file=str(out), command="--reset-offsets")
+    assert (told["errors"], told["foreign"]) == ([], [])
+    assert told["steps"] == steps_of("post-mortem")
+    keep_pictures(tmp_path, "post-mortem")
+    assert f"User:{READER}" in told["text"]
+    assert "OffsetCommit" in told["evidence"]
+    assert offsets_of(world, LOST) == {}
+    world.run(told["selected"])
+    assert offsets_of(world, LOST) == {("orders", 0): 1, ("orders", 1): 11, ("orders", 2): 12}

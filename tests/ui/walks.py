@@ -17,6 +17,7 @@ from sexton.settings import PROJECT_ROOT, variable
 PAGES = PROJECT_ROOT / "docs" / "how-to"
 PICTURES = PROJECT_ROOT / "docs" / "images" / "how-to"
 SECTION = "## In the browser\n"
+TESTS = ("test_walks.py", "test_incident.py")
 STEP = re.compile(r"^\d+\. (.*)$|^ +!\[.+\]\(\.\./images/how-to/(.+\.png)\)$", re.MULTILINE)
 KEEP = "SEXTON_WALKS"
 """A folder in which a run of the tests leaves the pictures."""
@@ -50,7 +51,7 @@ def keep_pictures(out: Path, walk: str) -> None:
 def main() -> int:
     PICTURES.mkdir(parents=True, exist_ok=True)
     os.environ[KEEP] = str(PICTURES)
-    return int(pytest.main(["-q", str(PROJECT_ROOT / "tests" / "integration" / "test_walks.py")]))
+    return int(pytest.main(["-q", *(str(PROJECT_ROOT / "tests" / "integration" / name) for name in TESTS)]))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ _KINDS: Mapping[str, str] = {
     **dict.fromkeys(("topic", "topics", "assigned_topics", "topic_name", "subscribed_topic_names"), "topic"),
     **dict.fromkeys(("member_id", "member_ids", "leader"), "member"),
     **dict.fromkeys(("client_id", "instance_id", "group_instance_id", "rack_id", "transactional_id"), "client"),
-    **dict.fromkeys(("host", "client_host"), "host"),
+    **dict.fromkeys(("host", "client_host", "wrong_replicas", "right_replicas"), "host"),
     "principal": "principal",
     "path": "file",
     "where": "file",
@@ -29,6 +29,8 @@ _KINDS: Mapping[str, str] = {
 """Field -> the kind of name that it holds."""
 _OWN_WORDS = frozenset({"name", "protocol_type", "protocol", "state", "server_assignor"})
 """Fields of a record with Kafka's words."""
+_QUOTED = re.compile(r"""(['"`]).*?\1|(?<!\S)\S*[/\\]\S*""")
+"""What a warning may say of others: quoted names, and paths."""
 _HASH = "metadata_hash"
 """A field of ConsumerGroupMetadata: a hash of topics' names without a salt."""
 _CODES = frozenset(
@@ -104,8 +106,9 @@ def masked(incident: Incident, *, salt: bytes, more: Mapping[str, Iterable[str]]
         replace(cause, evidence=cause.evidence.partition(":")[0]) if UNDECODABLE in cause.kinds else cause
         for cause in incident.causes
     ]
+    warnings = [_QUOTED.sub("(hidden)", warning) for warning in incident.warnings]
     # A name may stand before its partition (orders-0), not within another word.
     longest = sorted(mask.names, key=len, reverse=True)
     words = re.compile(rf"(?<![\w.])(?<!\w-)(?:{'|'.join(map(re.escape, longest))})(?![\w.]*\w|-(?!\d))")
-    found: Incident = mask.applied(replace(incident, events=events, causes=causes), words)
+    found: Incident = mask.applied(replace(incident, events=events, causes=causes, warnings=warnings), words)
     return replace(found, is_masked=True)

@@ -25,6 +25,8 @@ from sexton.execution.delete.summary import ApplySummary
 from sexton.execution.restore.restore_plan import OffsetValue, RestoreRow
 from sexton.execution.windows import Windows
 from sexton.history.events import Event, NextVerdict
+from sexton.incident.callers import Who
+from sexton.incident.document import Incident
 from sexton.kafka.group_state import GroupListing
 from sexton.kafka.replicas import ReplicaProbe
 from sexton.lag.measure_lag import OF_AUDITS
@@ -141,6 +143,8 @@ class ExplainAnswer(Answer):
     next: list[NextVerdict]
     transactions: list[Annotated[Fields, Row(TRANSACTIONS, {"audited_at_ms": int | None}, without={"held_bytes"})]]
     """Open transactions that hold offsets of the group."""
+    who: list[Who] = ABSENT
+    """With --authorizer-log."""
     warnings: list[str] = ABSENT
 
 
@@ -531,6 +535,8 @@ class PlanAnswer(PlanRecord):
     kept_at: str | None
     not_kept_because: str | None
     folder: str
+    kafka_commands: list[str]
+    """Kafka's own, for the first groups."""
 
 
 _THEN = {
@@ -559,6 +565,8 @@ class Restore(Answer):
 class RestoreShown(Restore):
     is_applied: Literal[False]
     offsets: list[Annotated[Fields, Row(RestoreRow, _THEN)]]
+    kafka_commands: list[str]
+    """Kafka's own, which commit the same offsets."""
 
 
 class RestoreApplied(Restore):
@@ -709,6 +717,7 @@ ANSWERS: Mapping[str, Any] = {
     "snapshot": TakenSnapshot,
     "fetch": FetchAnswer,
     "explain": ExplainAnswer,
+    "incident": Incident,
     "diff": LogDiff | AdminDiff,
     "forecast": ForecastAnswer | GroupForecast,
     "what-if": WhatIfAnswer,

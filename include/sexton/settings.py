@@ -135,6 +135,12 @@ class Settings(OfCluster, BaseSettings):
     api_body_limit_bytes: int | None = Field(
         None, ge=65_536, description="maximum body of a request to the dashboard, without login; default: no limit"
     )
+    metrics_groups: int = Field(
+        0,
+        ge=0,
+        description="metrics of single groups for so many groups of each owner that the policy names, without a policy "
+        "of the cluster; 0: none",
+    )
     clusters: dict[ClusterName, ClusterSettings] = Field(
         default_factory=dict,
         description="several clusters, as JSON: name -> overridden settings; the first is the main cluster",

@@ -1,6 +1,7 @@
 """The route for Prometheus: right numbers of the newest run of each cluster that the caller may read, and no names."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tests.ui.worlds import (
     OTHER,
     PREFIX,
     RUNS,
+    UNHELD,
     app_over,
     client_of,
     key,
@@ -132,6 +134,29 @@ def test_no_series_is_named_by_a_client(world: WrittenLake) -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9_.+-]*", told) for _, told in labels)
     assert not [name for name in (*HOSTILE_NAMES, LIVING, DYING, GONE) if name and f'"{name}"' in text]
     assert len(text.splitlines()) < 250
+
+
+@pytest.mark.parametrize("most", [1, 2, 100])
+def test_so_many_groups_of_each_owner_have_series(world: WrittenLake, most: int) -> None:
+    """Hostile names are owners and groups here. LIVING and the group without a name, which lags more, have no owner;
+    UNHELD, whose load fails, is nowhere."""
+    with client_of(app_over(world, metrics_groups=most)) as client:
+        found = scraped(client)
+    members = {
+        (labels["owner"], labels["group_id"]): members
+        for (name, told), members in found.items()
+        for labels in [{"owner": "", **dict(told)}]
+        if name == "sexton_group_member_count" and labels["cluster_id"] == MAIN
+    }
+    owners = Counter(owner for owner, _ in members)
+    assert max(owners.values()) <= most
+    assert members.get(("", LIVING)) == (None if most == 1 else 1)
+    assert members["law", DYING] == 0
+    assert {name for name in HOSTILE_NAMES if name} <= {group for _, group in members}
+    assert UNHELD not in {group for _, group in members}
+    assert value(found, "group_last_commit_timestamp_seconds", owner="law", group_id=DYING) == AS_OF_MS / 1000 - 3_600
+    assert value(found, "group_lag_seconds", owner="law", group_id=DYING) == 9
+    assert value(found, "groups_without_series", owner="") == max(2 - most, 0)
 
 
 @pytest.mark.parametrize(

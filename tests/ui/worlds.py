@@ -288,10 +288,12 @@ def refuse(status: int) -> Callable[[Request], MayRead]:
     return refuse_all
 
 
-def app_over(lake: WrittenLake, asks: Any = allow, *, clusters: Sequence[Cluster] = PLAIN) -> FastAPI:
+def app_over(
+    lake: WrittenLake, asks: Any = allow, *, clusters: Sequence[Cluster] = PLAIN, metrics_groups: int = 0
+) -> FastAPI:
     """The dashboard, mounted as Airflow mounts it."""
-    root = FastAPI()
-    root.mount(PREFIX, make_app(PublishedTables(lambda: lake.lake), Access(may_read=asks, clusters=clusters)))
+    root, access = FastAPI(), Access(may_read=asks, clusters=clusters)
+    root.mount(PREFIX, make_app(PublishedTables(lambda: lake.lake), access, metrics_groups=metrics_groups))
     return root
 
 

@@ -34,8 +34,11 @@ HEADERS = {
 }
 
 
-def make_app(tables: PublishedTables, access: Access, *, body_limit_bytes: int | None = None) -> FastAPI:
-    """The dashboard over a tables, for whoever `access` lets in, with bodies of any size by default."""
+def make_app(
+    tables: PublishedTables, access: Access, *, body_limit_bytes: int | None = None, metrics_groups: int = 0
+) -> FastAPI:
+    """The dashboard over a tables, for whoever `access` lets in, with bodies of any size by default. Metrics have
+    series of single groups for `metrics_groups` of each owner."""
     app = FastAPI(
         title="Sexton",
         version=__version__,
@@ -46,7 +49,7 @@ def make_app(tables: PublishedTables, access: Access, *, body_limit_bytes: int |
         dependencies=[Depends(access.reading), Depends(same_origin)],  # in this order, and before any other
     )
     app.state.tables = tables
-    app.state.metrics = metrics.Metrics(tables)
+    app.state.metrics = metrics.Metrics(tables, groups_per_owner=metrics_groups)
     for router in (
         api.router,
         what_if_routes.api,

@@ -1,7 +1,8 @@
-"""Metrics of each cluster's newest published run, in Prometheus' text format. No label has a group's or topic's name.
+"""Metrics of each cluster's newest published run, in Prometheus' text format. No label has a topic's name.
 
 The number of time series depends on the types, states and reasons that Kafka and Sexton define, never on clients. The
-first scrape after a run measures it. Metrics are timestamps instead of ages: Prometheus subtracts.
+setting `metrics_groups` adds series of single groups, at most so many for each owner that the policy names. The first
+scrape after a run measures it. Metrics are timestamps instead of ages: Prometheus subtracts.
 """
 
 import threading
@@ -18,6 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sexton import __version__
 from sexton.figures import HOUR_MS
 from sexton.lake.catalog import Lake
+from sexton.lake.database import no_rows
 from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
 from sexton.summary.audit_counts import newest_transactions
@@ -35,6 +37,7 @@ RESETS = TABLES["time_lag"].column("would_reset").allowed
 LAG_SECONDS = (60, 600, 3_600, 21_600, 86_400)
 Sample = tuple[str, tuple[str, ...], float]
 """A metric of a cluster without prefix, its labels but cluster_id in the order of _OF_CLUSTERS, and the value."""
+_OF_GROUP = ("owner", "group_id")
 _OF_CLUSTERS: Mapping[str, tuple[str, ...]] = {
     "cluster_info": ("Always 1; the cluster's name in the settings.", "cluster"),
     "published_runs": ("Published runs that are kept.",),
@@ -81,6 +84,10 @@ _OF_CLUSTERS: Mapping[str, tuple[str, ...]] = {
     "log_partitions_sweep_failing": ("Log partitions whose sweep fails, so nothing expires in them.",),
     "log_slowest_load_seconds": ("Predicted time of the slowest load.",),
     "failed_expectations": ("Expectations that failed.", "severity"),
+    "group_last_commit_timestamp_seconds": ("When the group last committed an offset that it still has.", *_OF_GROUP),
+    "group_member_count": ("Members of the group.", *_OF_GROUP),
+    "group_lag_seconds": ("The longest lag in time of the group that is certain.", *_OF_GROUP),
+    "groups_without_series": ("Groups that have no series of their own.", "owner"),
 }
 """Help text and labels of each metric of a cluster."""
 GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -93,8 +100,8 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 class Metrics:
     """Measures the newest run of each cluster once; the figures are kept until a newer run is published."""
 
-    def __init__(self, tables: PublishedTables) -> None:
-        self._tables = tables
+    def __init__(self, tables: PublishedTables, *, groups_per_owner: int = 0) -> None:
+        self._tables, self._groups_per_owner = tables, groups_per_owner
         self._lock = threading.Lock()  # one scrape measures at a time
         self._measured: dict[tuple[str, str], tuple[str, list[Sample]]] = {}
 
@@ -112,7 +119,9 @@ class Metrics:
             if cluster_id in newest:
                 samples += self._of(newest[cluster_id])
                 samples += self._of_audit(cluster_id)
-                samples += self._of_lag([run for run in runs if run.key.cluster_id == cluster_id])
+                own = [run for run in runs if run.key.cluster_id == cluster_id]
+                samples += self._of_lag(own)
+                samples += self._of_groups(own)
             for name, labels, value in samples:
                 families[f"sexton_{name}"].add_metric([cluster_id, *labels], value)
         return generate_latest(_Families(families.values()))
@@ -131,6 +140,15 @@ class Metrics:
         if source is None:
             return []
         return self._once("lag", cluster_id, source, lambda: _lag_samples(self._tables, source))
+
+    def _of_groups(self, runs: Sequence[PublishedRun]) -> list[Sample]:
+        """Measured anew when there is a newer run or a newer audit; nothing unless the settings ask for it."""
+        most, run = self._groups_per_owner, runs[-1]
+        lag = newest_lag(self._tables, runs) or no_rows("time_lag")
+        if not most:
+            return []
+        version = f"{run.key.run_id} {lag}"
+        return self._once("groups", run.key.cluster_id, version, lambda: _group_samples(self._tables, run, lag, most))
 
     def _once(self, kind: str, cluster_id: str, version: str, measure: Callable[[], Iterable[Sample]]) -> list[Sample]:
         """The samples of a kind, measured anew when their version has changed."""
@@ -161,6 +179,40 @@ def _lag_samples(tables: PublishedTables, source: str) -> Iterator[Sample]:
     )
     for (name, *label), value in zip(labels, found, strict=True):
         yield name, (*label,), value
+
+
+def _group_samples(tables: PublishedTables, run: PublishedRun, lag: str, most: int) -> Iterator[Sample]:
+    """Of each owner's groups the first `most`: those with the longest lag, then those that have members, then those
+    whose last commit is the oldest."""
+    rows = tables.rows(
+        f"""WITH commits AS (
+            SELECT group_id, max(commit_timestamp_ms) AS committed_ms
+            FROM {tables.held(run, "committed_offsets")} GROUP BY group_id
+        ), owners AS (
+            SELECT group_id, min(policy_owner) AS owner FROM {tables.held(run, "offset_verdicts")} GROUP BY group_id
+        ), lags AS (
+            SELECT group_id, max(lag_min_ms) AS lag_ms FROM {lag} GROUP BY group_id
+        ), found AS (
+            SELECT coalesce(owner, '') AS owner, group_id, coalesce(max(member_count), 0) AS members,
+                max(committed_ms) AS committed_ms, max(lag_ms) AS lag_ms
+            FROM {tables.held(run, "groups")} LEFT JOIN commits USING (group_id) LEFT JOIN owners USING (group_id)
+                LEFT JOIN lags USING (group_id)
+            GROUP BY owner, group_id
+        )
+        SELECT *, count(*) OVER (PARTITION BY owner) AS groups FROM found
+        QUALIFY row_number() OVER (
+            PARTITION BY owner ORDER BY lag_ms DESC NULLS LAST, members > 0 DESC, committed_ms NULLS LAST, group_id
+        ) <= {most} ORDER BY owner, group_id"""
+    )
+    for row in rows:
+        labels = (row["owner"], row["group_id"])
+        if row["committed_ms"] is not None:
+            yield "group_last_commit_timestamp_seconds", labels, row["committed_ms"] / 1000
+        yield "group_member_count", labels, row["members"]
+        if row["lag_ms"] is not None:
+            yield "group_lag_seconds", labels, row["lag_ms"] / 1000
+    for owner, groups in {row["owner"]: row["groups"] for row in rows}.items():
+        yield "groups_without_series", (owner,), max(groups - most, 0)
 
 
 def _audit_samples(lake: Lake, cluster_id: str) -> Iterator[Sample]:

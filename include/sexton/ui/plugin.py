@@ -56,7 +56,12 @@ def dashboard() -> Application:
     from sexton.ui.app import make_app
 
     logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it logs a line for each table that is opened
-    return make_app(PublishedTables(open_lake), airflow_access(), body_limit_bytes=settings().api_body_limit_bytes)
+    return make_app(
+        PublishedTables(open_lake),
+        airflow_access(),
+        body_limit_bytes=settings().api_body_limit_bytes,
+        metrics_groups=settings().metrics_groups,
+    )
 
 
 def parse_re2(text: str) -> None:

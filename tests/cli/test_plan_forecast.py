@@ -78,6 +78,16 @@ def test_a_plan_is_made_kept_and_told(
     assert found["kept_at"].endswith(f"/plans/{plan_id}")
     assert found["losses"][0]["owner"] == "build"
     assert found["counts"]["held_expiring"] == 2
+    told = printed("plan", "--archive", archive.root, "--policy", policy, "--out", out, "--tree")
+    assert tree_of(told) == [
+        "in all: 3 offsets, 1 whole group",
+        "└─ build: 3 offsets, 1 whole group",
+        "   └─ rule fast: 3 offsets, 1 whole group, of 2 groups: nobody needs them",
+    ]
+
+
+def tree_of(told: str) -> list[str]:
+    return [line for line in told.splitlines() if line.startswith(("in all", "├", "└", "│", "   └"))]
 
 
 def test_a_disks_plan_is_only_to_look_at(printed: Callable[..., str], segments: Path, tmp_path: Path) -> None:
@@ -272,6 +282,18 @@ def test_what_if_a_policy_changed(out_of: OutOf, asked: Asked, archive: Archive,
     told = out_of("what-if", *argv)
     assert "spared" in told
     assert not any(line.startswith("f ") for line in told.splitlines()), "nothing changes for it"
+    assert [(one["owner"], one["by"]) for one in found["rules"]] == [(None, "broker"), ("build", "rule:fast")]
+    for name in ("lost_in_force", "lost_proposed"):
+        total = found["counts"][f"offsets_{name}"]
+        assert sum(one[name] for one in found["rules"]) == total
+    assert sum(one["whole_groups"] for one in found["rules"]) == found["counts"]["whole_groups_proposed"]
+    assert tree_of(out_of("what-if", *argv, "--tree")) == [
+        "in all: 4 offsets lost (2 newly), 1 spared, 1 whole group",
+        "├─ the broker: 1 offset lost (0 newly), 0 spared, 0 whole groups",
+        "│  └─ the broker's own retention: 1 offset lost (0 newly), 0 spared, 0 whole groups, of 1 group",
+        "└─ build: 3 offsets lost (2 newly), 1 spared, 1 whole group",
+        "   └─ rule fast: 3 offsets lost (2 newly), 1 spared, 1 whole group, of 3 groups: nobody needs them",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,12 @@ ANSWER = {
         }
     ],
     "group_count": 1,
+    "rules": [
+        {
+            "by": "rule:<b>", "owner": "<i>owner</i>", "reason": "<u>why</u>", "lost_in_force": 0, "lost_proposed": 1,
+            "newly_lost": 1, "spared": 0, "groups": 1, "whole_groups": 1,
+        }
+    ],
 }  # fmt: skip
 
 

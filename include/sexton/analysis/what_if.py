@@ -5,6 +5,7 @@ broker also expires what a policy holds or keeps. Both sides are evaluated again
 without offsets are left out: the broker deletes them whatever the retention.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from sexton.coordinator.profiles import profile_of
 from sexton.figures import MINUTE_MS
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
+from sexton.plans.limits import entry_of
 from sexton.policy import Policy
 from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.runs.judging import judge_offsets, read_held
@@ -80,6 +82,25 @@ class ComparedGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRule:
+    """What the broker's retention (`by` is broker) or a rule removes on one side or both, of `groups` groups.
+
+    An offset counts as ComparedOffset.by says, a whole group of the proposed side for its last offset. `owner` and
+    `reason` are None for the broker.
+    """
+
+    by: str
+    owner: str | None
+    reason: str | None
+    lost_in_force: int
+    lost_proposed: int
+    newly_lost: int
+    spared: int
+    groups: int
+    whole_groups: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
     """Both sides at one instant; `groups` and `offsets` by name."""
 
@@ -92,6 +113,30 @@ class WhatIf:
         """The groups that differ, the largest losses first."""
         found = (one for one in self.groups if one.differs)
         return sorted(found, key=lambda one: (-one.newly_lost, -one.spared, one.group_id))
+
+    def rules(self) -> list[ComparedRule]:
+        """The losses by rule; the broker's first, then by owner and name."""
+        whole = {(one.group_id, one.log_partition) for one in self.groups if one.whole_proposed}
+        last = {(one.group_id, one.log_partition): one.by for one in self.offsets if one.proposed}
+        whole_by = Counter(last[group] for group in whole if group in last)
+        found = []
+        for by in {one.by for one in self.offsets}:
+            own = [one for one in self.offsets if one.by == by]
+            policies = (side.policy for side in (self.proposed, self.in_force) if side.policy is not None)
+            rule = next((rule for policy in policies if (rule := entry_of(policy, by)) is not None), None)
+            compared = ComparedRule(
+                by=by,
+                owner=rule.owner if rule else None,
+                reason=rule.reason if rule else None,
+                lost_in_force=sum(one.in_force for one in own),
+                lost_proposed=sum(one.proposed for one in own),
+                newly_lost=sum(one.proposed and not one.in_force for one in own),
+                spared=sum(one.in_force and not one.proposed for one in own),
+                groups=len({one.group_id for one in own}),
+                whole_groups=whole_by[by],
+            )
+            found.append(compared)
+        return sorted(found, key=lambda one: (one.owner or "", one.by))
 
     def counts(self) -> dict[str, int]:
         return {

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from sexton.analysis.forecast_result import Horizon, OffsetForecast
-from sexton.analysis.what_if import ComparedGroup, ComparedOffset
+from sexton.analysis.what_if import ComparedGroup, ComparedOffset, ComparedRule
 from sexton.archive.inventory import ClusterInventory
 from sexton.archive.time_points import OffsetLookup
 from sexton.archive.verify import Verified
@@ -471,6 +471,7 @@ class WhatIfAnswer(Judged):
     in_force: RulesUsed
     proposed: RulesUsed
     counts: dict[str, int]
+    rules: list[ComparedRule]
     groups: list[ComparedGroup]
     offsets: list[ComparedOffset]
 

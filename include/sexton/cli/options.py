@@ -67,6 +67,7 @@ def option(
 
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
 Json = Annotated[bool, option("--json", "Print one JSON document on stdout, and nothing else.")]
+Tree = Annotated[bool, option("--tree", "Show the sums as a tree: by owner, by the rules of each.")]
 ShownRows = Annotated[int, option("--limit N", "Rows to show; 0: all. --json has all.", at_least=0)]
 
 Segments = Annotated[

@@ -8,7 +8,7 @@ from sexton import figures
 from sexton.cli.audit import claim
 from sexton.cli.command import Without
 from sexton.cli.input_options import ReplayInput
-from sexton.cli.options import OUTPUT, Json, option, read_policy_file
+from sexton.cli.options import OUTPUT, Json, Tree, option, read_policy_file
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_table
 from sexton.report.names import visible
 from sexton.uris import uri_without_login
@@ -25,6 +25,7 @@ def plan(
     *,
     replay: Annotated[ReplayInput, Without({"run", "taken_at"})],
     out: Annotated[Path, option("--out DIR", "Receives the run with its plan/; an earlier run is replaced.", OUTPUT)],
+    tree: Tree = False,
     json: Json = False,
 ) -> int:
     """Make the plan of an instant: every record that would be deleted, why, and what undoes it. Deletes nothing.
@@ -34,8 +35,8 @@ def plan(
     # what the broker is about to delete, as a plan that can be approved
     sexton plan --archive s3://keep/offsets --out plan
 
-    # what a policy expires
-    sexton plan --archive s3://keep/offsets --policy policy.yaml --out plan
+    # what a policy expires, by owner and rule
+    sexton plan --archive s3://keep/offsets --policy policy.yaml --out plan --tree
 
     # from a broker's disk, to be read only: the plan is not kept
     sexton plan --segments backup --retention-minutes 1440 --out plan
@@ -62,7 +63,7 @@ def plan(
     if json:
         print_json(_fields(made, out))
     else:
-        _print(made, out, replay)
+        _print(made, out, replay, tree=tree)
     return _exit_code(made)
 
 
@@ -94,8 +95,9 @@ def _fields(made: "Planned", out: Path) -> dict[str, Any]:
     }
 
 
-def _print(made: "Planned", out: Path, replay: ReplayInput) -> None:
+def _print(made: "Planned", out: Path, replay: ReplayInput, *, tree: bool) -> None:
     from sexton.report.meanings import beyond_broker_sentence
+    from sexton.report.tree import plan_tree
 
     record, counts = made.plan.record, made.plan.record.counts
     print_line(beyond_broker_sentence(record))
@@ -109,7 +111,11 @@ def _print(made: "Planned", out: Path, replay: ReplayInput) -> None:
     )
     if record.losses:
         print_line()
-        print_table(LOSS_COLUMNS, _losses(record))
+        if tree:
+            for line in plan_tree(record.losses):
+                print_line(line)
+        else:
+            print_table(LOSS_COLUMNS, _losses(record))
     print_line()
     for text in record.over_limits:
         print_line(f"over limit   {visible(text)}")

@@ -15,6 +15,7 @@ from sexton.cli.options import (
     Json,
     PolicyFile,
     ShownRows,
+    Tree,
     check_retention,
     option,
     read_policy_file,
@@ -52,6 +53,7 @@ def what_if(
     against_policy: Annotated[
         Path | None, option("--against-policy FILE", "The policy in force. Default: none.", _AGAINST)
     ] = None,
+    tree: Tree = False,
     limit: ShownRows = DEFAULT_ROWS,
     log: LogInput,
     json: Json = False,
@@ -69,6 +71,9 @@ def what_if(
 
     # what would this change of the policy do, group by group?
     sexton what-if --policy new.yaml --against-policy policy.yaml --archive s3://keep/offsets
+
+    # by owner, and by the rules of each
+    sexton what-if --policy new.yaml --against-policy policy.yaml --archive s3://keep/offsets --tree
 
     # every offset, from the published tables
     sexton what-if --retention-minutes 1440 --json | jq '.offsets[] | select(.proposed and (.in_force | not))'
@@ -88,7 +93,7 @@ def what_if(
         in_force = recorded.asked(against_minutes, known)
         proposed = in_force.asked(retention_minutes, tried)
         found = compare(folder, record, in_force=in_force, proposed=proposed, group_id=group)
-        _print(found, record, group, limit=limit, json=json)
+        _print(found, record, group, tree=tree, limit=limit, json=json)
         return record.exit_code
 
     if log.is_log:
@@ -104,7 +109,7 @@ def what_if(
         return compared(*published_folder(*published(log), Path(place)))
 
 
-def _print(found: "WhatIf", record: "RunRecord", group: str | None, *, limit: int, json: bool) -> None:
+def _print(found: "WhatIf", record: "RunRecord", group: str | None, *, tree: bool, limit: int, json: bool) -> None:
     if json:
         print_json(_fields(found, record))
         return
@@ -120,7 +125,12 @@ def _print(found: "WhatIf", record: "RunRecord", group: str | None, *, limit: in
         f"{figures.count(counts['whole_groups_in_force'])}"
     )
     print_line()
-    if group is None:
+    if tree:
+        from sexton.report.tree import what_if_tree
+
+        for line in what_if_tree(found.rules()):
+            print_line(line)
+    elif group is None:
         _print_groups(found, limit)
     elif found.offsets:
         print_table(OFFSET_COLUMNS, map(_offset_row, found.offsets))
@@ -150,6 +160,7 @@ def _fields(found: "WhatIf", record: "RunRecord") -> dict[str, Any]:
         "in_force": rules(found.in_force),
         "proposed": rules(found.proposed),
         "counts": found.counts(),
+        "rules": [asdict(one) for one in found.rules()],
         "groups": [asdict(one) for one in found.groups],
         "offsets": [asdict(one) for one in found.offsets],
         "warnings": record.warnings,

@@ -105,6 +105,7 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
         del fields["log_partition"]
     return {
         "counts": found.counts(),
+        "rules": [asdict(one) for one in found.rules()],
         "retention_ms": {"in_force": in_force.retention_ms, "proposed": proposed.retention_ms},
         "groups": shown,
         "group_count": len(differing),

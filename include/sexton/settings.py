@@ -141,6 +141,9 @@ class Settings(OfCluster, BaseSettings):
         description="metrics of single groups for so many groups of each owner that the policy names, without a policy "
         "of the cluster; 0: none",
     )
+    mcp_token: str = Field(
+        "", description="token that requests to `sexton mcp --http` need; empty: a new one each time"
+    )
     clusters: dict[ClusterName, ClusterSettings] = Field(
         default_factory=dict,
         description="several clusters, as JSON: name -> overridden settings; the first is the main cluster",

@@ -270,7 +270,9 @@ def test_help_lists_what_exists(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
     commands = re.findall(r"^│ (\w[\w-]*) ", out, flags=re.MULTILINE)
-    expected = "apply archive audit demo diff doctor explain fetch forecast groups history incident keep lag plan policy"
+    expected = "apply archive audit demo diff doctor explain fetch forecast groups history incident keep lag mcp plan"
+    rest = "policy rehearse replicas restore show snapshot transactions what-if"
+    assert " ".join(sorted(commands)) == f"{expected} {rest}"
     assert " ".join(sorted(commands)) == f"{expected} rehearse replicas restore show snapshot transactions what-if"
     assert run()[0] == 0
     for command in commands:

@@ -90,6 +90,8 @@ def test_ours(
         command = Command(
             command.page, command.line, re.sub(r"--archive \S+", "", command.text) + " --archive imported"
         )
+    if words[0] == "mcp":  # it serves until it is stopped
+        command = Command(command.page, command.line, command.text.removesuffix(" --json") + " --json")
     if words[0] == "history":  # the lake is written by Spark: pipeline/test_build_history
         monkeypatch.setattr("sexton.pipeline.build_history.run", lambda *_, **__: History(before=[1]))
     run(command, names, monkeypatch, capsys, codes=MAY_END_WITH.get(words[0], (0,)))

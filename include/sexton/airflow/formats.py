@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from jsonschema import FormatChecker  # type: ignore[import-untyped]
+from jsonschema import FormatChecker
 
 from sexton.figures import ms_of
 from sexton.numbers import INSTANT

@@ -34,6 +34,7 @@ from sexton.cli import (
     incident,
     keep,
     lag,
+    mcp,
     plan,
     policy,
     rehearse,
@@ -82,7 +83,7 @@ app = typer.Typer(
 )
 for _module in (
     *(audit, snapshot, fetch, explain, diff, forecast, what_if, rehearse, plan, apply, restore, keep),
-    *(incident, transactions, lag, demo, doctor),
+    *(incident, transactions, lag, mcp, demo, doctor),
 ):
     command(app)(getattr(_module, _module.__name__.rpartition(".")[2]))
 for _module in (groups, replicas, history, policy, show, archive):
@@ -134,15 +135,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if state.debug:
             sys.stderr.write(printable_traceback())
-        described = _described(error)
-        _print_error(described, described.exit_code, is_json=is_json)
-        return described.exit_code
+        known = described(error)
+        _print_error(known, known.exit_code, is_json=is_json)
+        return known.exit_code
     if code == INTERRUPTED:
         _print_error(SextonError("interrupted"), code, is_json=is_json)
     return int(code or 0)
 
 
-def _described(error: Exception) -> SextonError:
+def described(error: Exception) -> SextonError:
     """Any error as one of ours, with its exit code."""
     if isinstance(error, SextonError):
         return error

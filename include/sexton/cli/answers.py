@@ -713,6 +713,38 @@ _APPLIED = {
     **{"plan_sha256": str, "ledger": str, "published_rows": int | None},
 }
 _VERIFIED = {"archive": str, "subset": str, "exit_code": int, "checkpoints": int, "repaired": list[str]}
+
+
+class ShownRun(Answer):
+    """A published run, or that of a folder."""
+
+    cluster_id: str
+    as_of_ms: int
+    """The instant that it describes."""
+    run_id: str
+    taken_at_ms: int
+    """When the log was read."""
+    profile: str
+    retention_ms: int
+    coverage: str
+    plan_id: str | None
+    policy_sha256: str | None
+    warnings: list[str]
+    counts: dict[str, int]
+    """Rows by table."""
+
+
+class ShownRuns(Answer):
+    operation: Literal["show runs"]
+    runs: list[ShownRun]
+    """Oldest first."""
+
+
+class ToolList(Answer):
+    tools: list[Fields]
+    """As the Model Context Protocol lists them: name, description, inputSchema, outputSchema, annotations."""
+
+
 ANSWERS: Mapping[str, Any] = {
     "audit": Summary,
     "snapshot": TakenSnapshot,
@@ -729,6 +761,7 @@ ANSWERS: Mapping[str, Any] = {
     "keep": RestoreShown | RestoreApplied,
     "transactions": TransactionsAnswer,
     "lag": LagAnswer,
+    "mcp": ToolList,
     "demo": Summary,
     "doctor": DoctorAnswer | dict[str, str],
     "groups list": ListedGroups | LiveGroups,
@@ -748,6 +781,7 @@ ANSWERS: Mapping[str, Any] = {
     "policy show": PolicyShown,
     "show plan": ShownPlan,
     "show restore": ShownRestore,
+    "show runs": ShownRuns,
     "archive ls": ArchiveList,
     "archive verify": Annotated[Fields, Row(Verified, _VERIFIED)],
     "archive import": Imported,

@@ -2,7 +2,9 @@
 
 import json as jsonlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from sexton.coordinator.api.errors import Error
     from sexton.views.coordinator_view import CoordinatorView
 
+_READER: ContextVar[tuple[Callable[[Mapping[str, Any]], None], Callable[[str], None]] | None] = ContextVar(
+    "_READER", default=None
+)
 MISSING = "-"
 PIPE_COLUMNS = 120
 CELL_CELLS = 300
@@ -38,18 +43,37 @@ def print_line(text: str = "") -> None:
     sys.stdout.write(harmless(text) + "\n")
 
 
+@contextmanager
+def answer_into(document: Callable[[Mapping[str, Any]], None], aside: Callable[[str], None]) -> Iterator[None]:
+    """Within it, answers for machines and asides go to these functions of the caller and not to stdout and stderr."""
+    before = _READER.set((document, aside))
+    try:
+        yield
+    finally:
+        _READER.reset(before)
+
+
 def print_aside(text: str) -> None:
     """Print on stderr what is not part of the answer."""
+    if (reader := _READER.get()) is not None:
+        reader[1](harmless(text))
+        return
     sys.stderr.write(harmless(text) + "\n")
 
 
-def print_json(document: object) -> None:
+def print_json(document: Mapping[str, Any]) -> None:
     """Print an answer for machines."""
+    if (reader := _READER.get()) is not None:
+        reader[0](document)
+        return
     sys.stdout.write(jsonlib.dumps(document, ensure_ascii=True, indent=2) + "\n")
 
 
 def print_json_rows(document: Mapping[str, object], name: str) -> None:
     """Print an answer for machines, in which `document[name]` are many rows: one a line, as they come."""
+    if (reader := _READER.get()) is not None:
+        reader[0](document)
+        return
     separator = "{"
     for key, value in document.items():
         sys.stdout.write(f"{separator}\n  {jsonlib.dumps(key)}: ")

@@ -1,15 +1,17 @@
-"""`sexton show`: a kept plan or restore as its approvers see it."""
+"""`sexton show`: a kept plan or restore as its approvers see it; the runs."""
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from sexton.cli.command import command, command_group
-from sexton.cli.options import ArchiveUri, ClusterId, Json, open_archive_uri
-from sexton.cli.output import print_json
+from sexton.cli.options import ArchiveUri, ClusterId, Json, RunDir, open_archive_uri
+from sexton.cli.output import print_json, print_table
+from sexton.figures import duration, instant
 
-app = command_group("Show a kept plan or restore as its approvers see it.")
+app = command_group("Show a kept plan or restore as its approvers see it; list the runs.")
 PlanId = Annotated[str, typer.Argument(metavar="PLAN_ID", help="SHA-256 of the plan's rows.")]
 RestoreId = Annotated[str, typer.Argument(metavar="RESTORE_ID", help="SHA-256 of the restore.")]
 
@@ -81,6 +83,58 @@ def restore(
         "questions": {"restore": RESTORE_QUESTION},
     }
     return _print(fields, restore_text(found), json=json)
+
+
+@command(app)
+def runs(*, run: RunDir = None, cluster_id: ClusterId = None, json: Json = False) -> int:
+    """List the published runs, oldest first: which instants the tables describe, by which rules, with what warnings.
+
+    # which instants can be asked about?
+    sexton show runs
+
+    # the run of a folder
+    sexton show runs --run audit
+
+    # those that are not complete, for scripts
+    sexton show runs --json | jq '.runs[] | select(.coverage != "complete").as_of_ms'
+    """
+    rows = _published_runs(cluster_id) if run is None else [_run_of(run)]
+    if json:
+        print_json({"operation": "show runs", "runs": rows})
+    else:
+        print_table(
+            ("AS-OF", "CLUSTER", "COVERAGE", "RETENTION", "PROFILE", "RUN", "WARNINGS"),
+            (
+                (
+                    *(instant(row["as_of_ms"]), row["cluster_id"], row["coverage"], duration(row["retention_ms"])),
+                    *(row["profile"], row["run_id"], len(row["warnings"])),
+                )
+                for row in rows
+            ),
+        )
+    return 0
+
+
+_OF_RUN = ("cluster_id", "as_of_ms", "run_id", "taken_at_ms", "profile", "retention_ms", "coverage")
+_ALSO_OF_RUN = ("plan_id", "policy_sha256", "warnings")
+
+
+def _published_runs(cluster_id: str | None) -> list[dict[str, Any]]:
+    from sexton.lake.catalog import open_lake
+    from sexton.lake.read import published_runs
+
+    return [
+        {name: run.row[name] for name in (*_OF_RUN, *_ALSO_OF_RUN)}
+        | {"counts": {each["table"]: each["rows"] for each in run.row["counts"] or ()}}
+        for run in published_runs(open_lake(), cluster_id)
+    ]
+
+
+def _run_of(folder: Path) -> dict[str, Any]:
+    from sexton.runs.folder import RunFolder
+
+    record = RunFolder(folder).read_run()
+    return {name: getattr(record, name) for name in (*_OF_RUN, *_ALSO_OF_RUN, "counts")}
 
 
 def _print(fields: dict[str, Any], body: str, *, json: bool) -> int:

@@ -283,6 +283,8 @@ def test_blocks_without_commands_are_what_they_seem() -> None:
 def test_other_languages(block: object, tmp_path: Path) -> None:
     check = {
         "python": lambda text: compile(text, block.page, "exec"),
+        "json": json.loads,
+        "text": str.isprintable,  # what a terminal shows
         "yaml": lambda text: _yaml(text, block.page),
         "properties": _properties(tmp_path),
         "sql": lambda text: text.startswith("CREATE") or _expectation(text, tmp_path),  # that, test_readers runs

@@ -117,7 +117,7 @@ def explain(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedLog:
-    """The log that a story was told from; `reader` read it, None where the group has no records."""
+    """The log that a story was read from; `reader` read it, None where the group has no records."""
 
     view: "CoordinatorView"
     source: "LogSource"

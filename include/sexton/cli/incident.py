@@ -77,11 +77,11 @@ def incident(
     answer.story.keep_between(since_ms, until_ms)
 
     from sexton.incident.document import steps_of
-    from sexton.incident.gather import Told, from_log, from_snapshots, from_tables
+    from sexton.incident.gather import GroupFacts, from_log, from_snapshots, from_tables
     from sexton.report.incident_page import render_incident
 
     opened, head = answer.opened, answer.head
-    told = Told(
+    facts = GroupFacts(
         group_id=group,
         cluster_id=opened.source.cluster_id if opened else head["cluster_id"],
         as_of_ms=opened.view.as_of_ms if opened else head["as_of_ms"],
@@ -93,11 +93,11 @@ def incident(
         now_ms=now_ms(),
     )
     if opened is not None:
-        found = from_log(told, opened.view, opened.source, opened.reader)
+        found = from_log(facts, opened.view, opened.source, opened.reader)
     elif answer.published is not None:
-        found = from_tables(told, *answer.published)
+        found = from_tables(facts, *answer.published)
     else:
-        found = from_snapshots(told)
+        found = from_snapshots(facts)
     if mask:
         from sexton.incident.masking import masked
 

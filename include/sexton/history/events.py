@@ -302,12 +302,12 @@ class EventBuilder:
 
 def reset_text(rows: Sequence[Mapping[str, object]]) -> str:
     """From which committed offsets to which, the first of them."""
-    told = (
+    pairs = (
         f"{row['topic']}-{row['partition']} {row['old_committed_offset']} to {row['new_committed_offset']}"
         for row in rows
     )
     more = f" and {len(rows) - _SHOWN_OFFSETS} more" if len(rows) > _SHOWN_OFFSETS else ""
-    return f"{', '.join(islice(told, _SHOWN_OFFSETS))}{more}".replace(" None to ", " unknown to ")
+    return f"{', '.join(islice(pairs, _SHOWN_OFFSETS))}{more}".replace(" None to ", " unknown to ")
 
 
 def _stamp(record: Record) -> int | None:

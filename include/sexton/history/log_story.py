@@ -75,7 +75,7 @@ class StoryReader:
         return LogStory(events=reader.events, group=group, last_timestamp_ms=reader.last_timestamp_ms)
 
     def records_at(self, log_offsets: Set[int]) -> Iterator[Record]:
-        """The group's records at these log_offsets, in log order: what the story was told from."""
+        """The group's records at these log_offsets, in log order: what the story rests on."""
         for data, span in whole_log(self.fs, self.segments):
             for batch in batches_about(data, span, self.group_id, cap_bytes=settings().inflated_cap_bytes):
                 if any(batch.base_offset <= each < batch.next_offset for each in log_offsets):

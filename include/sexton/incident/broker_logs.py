@@ -124,7 +124,7 @@ def _read(path: Path, zone: ZoneInfo, logs: BrokerLogs) -> None:
 def _lines(path: Path, file: LogFile) -> Iterator[str]:
     with path.open("rb") as raw:
         file.sha256 = hashlib.file_digest(raw, "sha256").hexdigest()
-        file.size_bytes = raw.tell()
+        file.size_bytes = raw.seek(0, 1)
         raw.seek(0)
         is_gzip = raw.read(2) == _GZIP
         raw.seek(0)
@@ -165,21 +165,21 @@ def _allowed(text: str, at_ms: tuple[int, ...], place: str) -> Iterator[LoggedCa
 def _completed(text: str, at_ms: tuple[int, ...], place: str) -> Iterator[LoggedCall]:
     """What a completed request did without an error."""
     try:
-        told, _ = json.JSONDecoder().raw_decode(text[text.index(_COMPLETED) + len(_COMPLETED) :])
-        api = _APIS.get(told["requestHeader"]["requestApiKey"])
+        logged, _ = json.JSONDecoder().raw_decode(text[text.index(_COMPLETED) + len(_COMPLETED) :])
+        api = _APIS.get(logged["requestHeader"]["requestApiKey"])
         # Of a request that a broker forwards, the broker has the client; the controller logs it once more.
-        if api is None or told["isForwarded"]:
+        if api is None or logged["isForwarded"]:
             return
-        client = _CLIENT.fullmatch(told["connection"])
-        done = _done(api, told["request"], told["response"])
+        client = _CLIENT.fullmatch(logged["connection"])
+        done = _done(api, logged["request"], logged["response"])
         for group_id, topic, partitions in done:
             yield LoggedCall(
                 at_ms=at_ms,
-                took_ms=int(told["totalTimeMs"]) + 1,
+                took_ms=int(logged["totalTimeMs"]) + 1,
                 api=api,
-                principal=told["principal"],
-                host=client["host"] if client else told["connection"],
-                client_id=told["requestHeader"]["clientId"],
+                principal=logged["principal"],
+                host=client["host"] if client else logged["connection"],
+                client_id=logged["requestHeader"]["clientId"],
                 group_id=group_id,
                 topic=topic,
                 partitions=partitions,

@@ -51,7 +51,7 @@ _ENDS = ("topic", "topic_id", "partition", "log_start_offset", "log_end_offset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class GroupFacts:
     """What is known of a group before anything else is read: its story, the logs of brokers, and the `files` that were
     used, each with what it is. `read_by` is as in Incident."""
 
@@ -66,18 +66,18 @@ class Told:
     now_ms: int
 
 
-def from_log(told: Told, view: CoordinatorView, source: LogSource, reader: StoryReader | None) -> Incident:
+def from_log(facts: GroupFacts, view: CoordinatorView, source: LogSource, reader: StoryReader | None) -> Incident:
     """The incident by a log: a broker's disk or an archive."""
     fs, root = filesystem(source.uri)
-    story, home, metadata = told.story, told.story.log_partition, None
+    story, home, metadata = facts.story, facts.story.log_partition, None
     missing = {"replicas": "one broker's log has one replica: compare them with sexton replicas diff"}
     wanted = {log_offset for log_offset, _, _ in _places(story.events)}
     records = {} if reader is None else {one.log_offset: decoded(one) for one in reader.records_at(wanted)}
     segments = [] if home is None else source.segments.get(home, [])
     made_from = [_hashed(fs, "segment", one.path) for one in segments]
-    config = [Setting(name="profile", value=told.read_by, source="the rules that were followed")]
+    config = [Setting(name="profile", value=facts.read_by, source="the rules that were followed")]
     if source.is_archive:
-        at_ms = None if told.as_of_ms is None else told.as_of_ms + METADATA_SLACK_MS
+        at_ms = None if facts.as_of_ms is None else facts.as_of_ms + METADATA_SLACK_MS
         metadata = newest_metadata(fs, root, cluster_id=source.cluster_id, at_ms=at_ms)
     if metadata is None:
         missing["config"] = "a disk does not have the brokers' settings: an archive records them with each snapshot"
@@ -87,20 +87,20 @@ def from_log(told: Told, view: CoordinatorView, source: LogSource, reader: Story
         of_brokers = {"broker version": metadata.broker_version or "not recorded", **metadata.settings}
         for by, found in (("brokers", of_brokers), ("the offsets topic", metadata.topic_settings)):
             config += [Setting(name=name, value=value, source=by) for name, value in sorted(found.items())]
-    lag = _lag(view, source, told)
+    lag = _lag(view, source, facts)
     if lag is None:
         missing["lag"] = "where the logs of topics end is not known: give --topics or an archive, or ask sexton lag"
-    incident = _incident(told, missing, records)
+    incident = _incident(facts, missing, records)
     return replace(incident, lag=lag or [], config=config, made_from=[*made_from, *incident.made_from])
 
 
-def from_tables(told: Told, lake: Lake, run: PublishedRun) -> Incident:
+def from_tables(facts: GroupFacts, lake: Lake, run: PublishedRun) -> Incident:
     """The incident by published tables and the newest audits of replicas and lag."""
     differences = [
         ReplicaRow(audited_at_ms=at_ms, **{name: row[name] for name in _REPLICAS})
-        for at_ms, row in _audited(told, lake, run, "replica_differences", _REPLICAS)
+        for at_ms, row in _audited(facts, lake, run, "replica_differences", _REPLICAS)
     ]
-    lags = [LagRow(**{name: row[name] for name in _LAGS}) for _, row in _audited(told, lake, run, "time_lag", _LAGS)]
+    lags = [LagRow(**{name: row[name] for name in _LAGS}) for _, row in _audited(facts, lake, run, "time_lag", _LAGS)]
     missing = {} if differences else {"replicas": "no audit of replicas found a difference here, or none was made"}
     if not lags:
         missing["lag"] = "no audit of lag has this group, or none was made"
@@ -108,49 +108,49 @@ def from_tables(told: Told, lake: Lake, run: PublishedRun) -> Incident:
         Setting(name=name, value=str(run.row[name]), source="the run")
         for name in ("profile", "retention_ms", "coverage", "code_version")
     ]
-    incident = _incident(told, missing, {})
+    incident = _incident(facts, missing, {})
     made_from = [MadeFrom(what="published run", path=run.key.run_id, size_bytes=None, sha256=None), *incident.made_from]
     return replace(incident, lag=lags, replicas=differences, config=config, made_from=made_from)
 
 
-def from_snapshots(told: Told) -> Incident:
+def from_snapshots(facts: GroupFacts) -> Incident:
     """The incident by admin snapshots, where the log is hidden."""
     why = "admin snapshots do not have it: the log is hidden"
-    return _incident(told, dict.fromkeys(("evidence", "lag", "transactions", "replicas", "config"), why), {})
+    return _incident(facts, dict.fromkeys(("evidence", "lag", "transactions", "replicas", "config"), why), {})
 
 
-def _incident(told: Told, missing: dict[str, str], records: Mapping[int, dict[str, Any]]) -> Incident:
+def _incident(facts: GroupFacts, missing: dict[str, str], records: Mapping[int, dict[str, Any]]) -> Incident:
     """What every input has, from the story and the logs of brokers."""
-    story = told.story
+    story = facts.story
     fields, local = story.fields(), pafs.LocalFileSystem()
     evidence = [
         EvidenceRecord(log_offset=log_offset, timestamp_ms=at_ms, shows=shows, record=records.get(log_offset))
         for log_offset, at_ms, shows in sorted(_places(story.events), key=lambda place: place[0])
     ]
-    logs = [] if told.logs is None else told.logs.files
+    logs = [] if facts.logs is None else facts.logs.files
     return Incident(
-        group_id=told.group_id,
-        cluster_id=told.cluster_id,
+        group_id=facts.group_id,
+        cluster_id=facts.cluster_id,
         log_partition=story.log_partition,
-        as_of_ms=told.as_of_ms,
-        made_at_ms=told.now_ms,
+        as_of_ms=facts.as_of_ms,
+        made_at_ms=facts.now_ms,
         made_by=__version__,
-        read_by=told.read_by,
+        read_by=facts.read_by,
         state=fields["state"],
         is_held=story.is_held,
         block=fields["sweep_blocked"],
         causes=causes_of(story.events),
         events=story.events,
-        who=who_did(story.events, told.group_id, told.logs),
+        who=who_did(story.events, facts.group_id, facts.logs),
         evidence=evidence[-MAX_EVIDENCE:],
         next=story.next_verdicts,
         transactions=story.transactions,
         made_from=[
-            *(_hashed(local, what, str(path)) for what, path in told.files),
+            *(_hashed(local, what, str(path)) for what, path in facts.files),
             *(MadeFrom(what="broker log", path=one.path, size_bytes=one.size_bytes, sha256=one.sha256) for one in logs),
         ],
         not_in_input=missing,
-        warnings=[*told.warnings, *story.notes],
+        warnings=[*facts.warnings, *story.notes],
     )
 
 
@@ -168,9 +168,9 @@ def _places(events: Iterable[Event]) -> Iterable[tuple[int, int | None, str]]:
             yield event.log_offset, event.timestamp_ms, event.what
 
 
-def _lag(view: CoordinatorView, source: LogSource, told: Told) -> list[LagRow] | None:
+def _lag(view: CoordinatorView, source: LogSource, facts: GroupFacts) -> list[LagRow] | None:
     """The lag of what the group holds, at the instant of which the ends of logs are known; None if they are not."""
-    home, group_id = told.story.log_partition, told.group_id
+    home, group_id = facts.story.log_partition, facts.group_id
     if source.topics is None or home is None or home not in view.coordinator.shards:
         return None
     held = view.coordinator.shards[home].view
@@ -188,7 +188,7 @@ def _lag(view: CoordinatorView, source: LogSource, told: Told) -> list[LagRow] |
         for row in source.topics
         for number, (start, end) in enumerate(row["partitions"])
     ]
-    as_of_ms = told.as_of_ms or source.topics_at_ms or source.taken_at_ms
+    as_of_ms = facts.as_of_ms or source.topics_at_ms or source.taken_at_ms
     instant = Instant(
         archive=source.uri,
         cluster_id=source.cluster_id,
@@ -208,14 +208,14 @@ def _table(name: str, columns: Sequence[str], rows: Sequence[tuple[object, ...]]
 
 
 def _audited(
-    told: Told, lake: Lake, run: PublishedRun, table: str, columns: Sequence[str]
+    facts: GroupFacts, lake: Lake, run: PublishedRun, table: str, columns: Sequence[str]
 ) -> list[tuple[int, dict[str, Any]]]:
     """The group's rows of the newest audit, each with its instant."""
-    at_ms = newest_audit(lake, [table], run.key.cluster_id, until_ms=told.as_of_ms)
+    at_ms = newest_audit(lake, [table], run.key.cluster_id, until_ms=facts.as_of_ms)
     if at_ms is None:
         return []
     rows = audit_rows(lake, table, run.key.cluster_id, at_ms, [*columns, "group_id"])
-    return [(at_ms, row) for row in rows if row["group_id"] == told.group_id]
+    return [(at_ms, row) for row in rows if row["group_id"] == facts.group_id]
 
 
 def _hashed(fs: pafs.FileSystem, what: str, path: str) -> MadeFrom:

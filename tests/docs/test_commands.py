@@ -31,6 +31,7 @@ from sexton.policy import parse_policy
 from sexton.quality.suites import needs, read_expectations
 from sexton.runs.processes import SerialEngine
 from sexton.settings import settings
+from tests.approvals import give_approval
 from tests.commands import sexton
 from tests.deploy.compose import COMPOSE, SERVICES
 from tests.docs import world
@@ -76,7 +77,17 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         world.copies(folder, "published-2", "audit", "run-before", "run-after")
         made = sexton("plan", "--archive", "archive", "--policy", "policy.yaml", "--out", "plan")
         plan_id, sha256 = made["plan_id"], made["plan_sha256"]
-        yield {"PLAN_ID": plan_id, "3f9c...": plan_id, "3f2a...": plan_id, "PLAN_SHA256": sha256}
+        policy_sha256 = parse_policy((folder / "policy.yaml").read_text(), where="policy.yaml").sha256
+        cluster_id = made["cluster_id"]
+        approval_id = give_approval("archive", cluster_id=cluster_id, policy_sha256=policy_sha256, at_ms=0)
+        yield {
+            "APPROVAL_ID": approval_id,
+            "7d20...": approval_id,
+            "PLAN_ID": plan_id,
+            "3f9c...": plan_id,
+            "3f2a...": plan_id,
+            "PLAN_SHA256": sha256,
+        }
     settings.cache_clear()
 
 

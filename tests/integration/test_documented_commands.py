@@ -16,9 +16,11 @@ from sexton.java import JavaHome
 from sexton.kafka.admin import commit_offsets, group_now
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
+from sexton.policy import parse_policy
 from sexton.ports import free_port
 from sexton.settings import settings
 from sexton_dev.broker import EmbeddedBroker
+from tests.approvals import give_approval
 from tests.clients import commit_for, joined, make_topics
 from tests.commands import sexton as told
 from tests.docs.pages import Command
@@ -129,6 +131,16 @@ def test_in_the_order_of_a_life(
             if tuple(command.words[1 : 1 + len(words)]) == words:
                 yield run(command, world.names_for(command), monkeypatch, capsys)
 
+    def approve() -> None:
+        """After a snapshot, so that the archive has its cluster."""
+        archive = world.folder / "archive"
+        (cluster_id,) = (path.name for path in archive.iterdir())
+        policy_sha256 = parse_policy(POLICY, where="policy.yaml").sha256
+        approval_id = give_approval(
+            str(archive), cluster_id=cluster_id, policy_sha256=policy_sha256, at_ms=time.time_ns() // 1_000_000
+        )
+        world.names |= {"APPROVAL_ID": approval_id, "7d20...": approval_id}
+
     world.fill()
     assert len(list(each("doctor"))) >= 2
     assert any(IDLE in out for out in each("groups", "list"))
@@ -138,6 +150,7 @@ def test_in_the_order_of_a_life(
         shutil.rmtree(world.folder / "replicas")  # the next one is not mixed with it
     assert all("no open transaction" in out or '"counts"' in out for out in each("transactions"))
     assert list(each("lag"))
+    approve()
     assert len(list(each("keep"))) >= 4
     world.plan()
     applied = list(each("apply"))

@@ -115,6 +115,11 @@ MANY = ", ".join(f"a{number}" for number in range(257))
         (in_hold("reason: r", f"reason: r, until: {NO_ZONE}"), "has no time or no zone (with a time and a zone"),
         (in_hold("reason: r", "reason: r, until: never"), "holds[1].until: 'never' is no instant"),
         (in_hold("reason: r", "reason: r, keep: no"), "holds[1].keep: 'no' is no duration"),
+        (in_hold("reason: r", "reason: r, restore: true"), "holds[1].restore: `restore` without `keep`"),
+        (
+            in_hold("group: g}", "type: Classic}, keep: true, restore: true"),
+            "holds[1].match.type: a hold that restores cannot match by type",
+        ),
         (in_hold("group: g", "idle: 7d"), "holds[1].match.idle: a hold cannot match by idle: it would end when"),
         (in_hold("group: g", "state: Empty"), "a hold cannot match by state"),
         (in_hold("group: g", "group: g, orphan: topic_gone"), "a hold cannot match by orphan"),
@@ -311,3 +316,8 @@ def test_a_hold_that_keeps(text: str, until_ms: int) -> None:
     (plain,) = parse_policy(in_hold("reason: r", "reason: r"), where="p.yaml").holds
     assert plain.keeps_until_ms(5) is None
     assert policy.sha256 != parse_policy(in_hold("reason: r", "reason: r"), where="p.yaml").sha256
+    restores = parse_policy(in_hold("reason: r", f"reason: r, keep: {text}, restore: true"), where="p.yaml")
+    assert Policy.from_canonical(restores.canonical) == restores
+    assert (restores.holds[0].restore, hold.restore) == (True, None)
+    assert restores.sha256 != policy.sha256
+    assert "restore" not in policy.canonical  # whose hash is as before

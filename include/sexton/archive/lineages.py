@@ -28,6 +28,7 @@ MAINTENANCE_FOLDER = "maintenance"
 PLANS_FOLDER = "plans"
 LEDGER_FOLDER = "ledger"
 RESTORES_FOLDER = "restores"
+APPROVALS_FOLDER = "approvals"
 TRANSACTIONS_FOLDER = "transaction_state"
 TIME_POINTS_FOLDER = "time_points"
 ADMIN_SNAPSHOTS_FOLDER = "admin_snapshots"
@@ -35,7 +36,7 @@ OWN_FOLDERS = frozenset(
     {
         *("cluster_metadata", "cuts", "checkpoints", MAINTENANCE_FOLDER),
         *(PLANS_FOLDER, LEDGER_FOLDER, RESTORES_FOLDER, TRANSACTIONS_FOLDER, TIME_POINTS_FOLDER),
-        ADMIN_SNAPSHOTS_FOLDER,
+        *(ADMIN_SNAPSHOTS_FOLDER, APPROVALS_FOLDER),
     }
 )
 """Folders of a cluster that do not hold a topic."""

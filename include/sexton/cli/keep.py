@@ -1,8 +1,8 @@
 """`sexton keep`: carry out the holds of a policy that keep offsets alive, or show what they would do."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from sexton.cli.apply_options import EXECUTION, ApprovedBy, check_approved
 from sexton.cli.command import Without
@@ -15,15 +15,25 @@ from sexton.cli.options import (
     PolicyFile,
     RetentionMinutes,
     ShownRows,
+    archive_uri,
     now_ms,
     open_archive_uri,
     option,
     read_policy_file,
 )
+from sexton.cli.output import print_json, print_line
 from sexton.cli.restore import show_or_apply
 from sexton.errors import UsageError
 
+if TYPE_CHECKING:
+    from sexton.execution.restore.apply_restore import RestoreSummary
+    from sexton.execution.restore.restore_plan import RestorePlan
+    from sexton.execution.restore.sources import Source
+    from sexton.execution.standing_approval import StandingApproval
+    from sexton.policy import Policy
+
 _NOT_KEPT = 6
+_STANDING = "Standing approval"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +46,18 @@ Every = Annotated[
     str, option("--every DURATION", "How often this is run: what falls due before the second run from now is kept.")
 ]
 Apply = Annotated[bool, option("--apply", "Keep the offsets. Default: only show them.", EXECUTION)]
+ApprovalId = Annotated[
+    str | None,
+    option(
+        "--approval ID", "The standing approval to act under, instead of --approved-by, within its limits.", _STANDING
+    ),
+]
+Revoke = Annotated[
+    str | None, option("--revoke ID", "End a standing approval, at once and for good. Nothing else is done.", _STANDING)
+]
+NoSnapshot = Annotated[
+    bool, option("--no-snapshot", "Take the archive as it is: something else has just taken a snapshot.")
+]
 
 
 def keep(
@@ -44,8 +66,11 @@ def keep(
     policy: PolicyFile = None,
     every: Every = "1h",
     retention_minutes: RetentionMinutes = None,
+    no_snapshot: NoSnapshot = False,
     apply: Apply = False,
     approved_by: ApprovedBy = None,
+    approval: ApprovalId = None,
+    revoke: Revoke = None,
     cluster: ClusterInput,
     limit: ShownRows = DEFAULT_ROWS,
     json: Json = False,
@@ -63,50 +88,131 @@ def keep(
     # do it, every hour
     sexton keep --policy policy.yaml --archive archive --bootstrap-servers kafka-1:9092 --apply --approved-by ann
 
+    # under a standing approval, within its limits, and the end of one
+    sexton keep --policy policy.yaml --archive archive --bootstrap-servers kafka-1:9092 --apply --approval 7d20...
+    sexton keep --archive archive --revoke 7d20...
+
     [b]Exit codes[/b]
 
-    0 all that falls due is kept, or --apply was not given, 6 something could not be kept
+    0 all that falls due before the next run is kept, or --apply was not given, 6 something could not be kept, or the
+    standing approval is not in force
     """
-    if apply:
+    if revoke is not None:
+        return _revoke(log, revoke, json=json)
+    if approval is not None and (not apply or approved_by is not None):
+        raise UsageError("it stands for --approved-by", where="--approval", fix="give it with --apply, and only one")
+    if apply and approval is None:
         check_approved(approved_by, option="--apply", what="hold")
     if not cluster.is_given:
         raise UsageError("only a cluster expires offsets", where="sexton keep", fix="give --bootstrap-servers")
     from sexton.policy.durations import DURATION_FORMS, parse_duration
-    from sexton.settings import settings
 
     try:
         every_ms = parse_duration(every)
     except ValueError as error:
         raise UsageError(f"{every!r} {error}", where="--every", fix=DURATION_FORMS) from None
-    path = policy or (Path(configured) if (configured := settings().policy) else None)
-    rules = read_policy_file(path)
-    if rules is None or all(hold.keep_ms is None for hold in rules.holds):
-        raise UsageError("no hold keeps anything", where=path or "--policy", fix="write `keep: true` in a hold")
-    log = with_snapshot(log, cluster, quiet=json)
+    path, rules = read_keep_policy(policy)
+    log = _archived(log) if no_snapshot else with_snapshot(log, cluster, quiet=json)
 
     from sexton.analysis.forecast_result import FolderTables
     from sexton.execution.kafka_admin import connected
     from sexton.execution.restore.keep import due_under_holds
-    from sexton.execution.restore.restore_plan import KEPT, What
+    from sexton.execution.restore.swept import swept_under_holds
+    from sexton.execution.standing_approval import Allowance, approval_in_force
     from sexton.ledger.recorded_steps import kept_commits
 
     fs, root = open_archive_uri(log.archive)
+    standing = None
+    if approval is not None:
+        assert log.cluster_id is not None
+        standing = approval_in_force(fs, root, log.cluster_id, approval, policy_sha256=rules.sha256, now_ms=now_ms())
     with replayed(log, "keep", retention_minutes=retention_minutes, policy=path, quiet=json) as (folder, record):
-        tables = FolderTables(folder, record)
+        tables, commits = FolderTables(folder, record), kept_commits(fs, root, record.cluster_id)
+        next_run_ms = now_ms() + every_ms + tables.check_interval_ms()
         source = due_under_holds(
             tables,
             rules,
-            before_ms=now_ms() + 2 * every_ms + tables.check_interval_ms(),
+            before_ms=next_run_ms + every_ms,
             now_ms=now_ms(),
-            kept_commits=kept_commits(fs, root, record.cluster_id),
+            kept_commits=commits,
         )
-    name = approved_by if apply else None
+        assert log.archive is not None
+        swept = swept_under_holds(log.archive, rules, tables, now_ms=now_ms(), kept_commits=commits)
+    if swept is not None:
+        source = replace(
+            source,
+            values={**swept.values, **source.values},
+            swept=frozenset(swept.values),
+            warnings=[*source.warnings, *swept.warnings],
+        )
+    allowance, name = None, approved_by if apply else None
+    if standing is not None:
+        source, name = _covered(source, standing), standing.approved_by
+        allowance = Allowance(fs=fs, root=root, approval=standing, due_ms=source.due_ms, now_ms=now_ms())
     with connected(cluster.client()) as client:
         plan, summary, code = show_or_apply(
-            source, client, fs, root, keeps=True, approved_by=name, limit=limit, json=json
+            source, client, fs, root, keeps=True, approved_by=name, limit=limit, json=json, allowance=allowance
         )
     if summary is None:
         return code
-    # What was committed since does not fall due.
-    is_left = any(row.what not in KEPT and row.what is not What.NEWER_NOW for row in plan.rows)
-    return _NOT_KEPT if is_left or summary.may_be_tried_again else code
+    if _is_left(plan, summary, source, next_run_ms=next_run_ms):
+        return _NOT_KEPT
+    return 0 if summary.may_be_tried_again else code
+
+
+def read_keep_policy(policy: Path | None) -> "tuple[Path | None, Policy]":
+    """The policy in force and its file; UsageError if no hold keeps anything."""
+    from sexton.settings import settings
+
+    path = policy or (Path(configured) if (configured := settings().policy) else None)
+    rules = read_policy_file(path)
+    if rules is None or all(hold.keep_ms is None for hold in rules.holds):
+        raise UsageError("no hold keeps anything", where=path or "--policy", fix="write `keep: true` in a hold")
+    return path, rules
+
+
+def _is_left(plan: "RestorePlan", summary: "RestoreSummary", source: "Source", *, next_run_ms: int) -> bool:
+    """Whether something was not kept and cannot wait for the next run.
+
+    What was committed since does not fall due; what the limits of a standing approval left may wait.
+    """
+    from sexton.execution.restore.restore_plan import WRITTEN, What
+    from sexton.execution.standing_approval import PACED
+    from sexton.ledger.entries import FINAL
+
+    return any(row.what not in WRITTEN and row.what is not What.NEWER_NOW for row in plan.rows) or any(
+        result.outcome not in FINAL and (result.error != PACED or source.due_ms.get(row.key, next_run_ms) < next_run_ms)
+        for row, result in summary.results
+    )
+
+
+def _covered(source: "Source", standing: "StandingApproval") -> "Source":
+    """The values of the groups that the approval covers, with a warning about the others."""
+    from sexton.execution.restore.selection import Selection
+
+    is_covered = Selection(patterns=tuple(standing.terms.patterns)).test()
+    values = {key: then for key, then in source.values.items() if is_covered(key)}
+    others = len(source.values) - len(values)
+    more = [f"{others} offsets are of groups that the standing approval does not cover: they are left alone"]
+    return replace(source, values=values, warnings=[*source.warnings, *(more if others else [])])
+
+
+def _archived(log: _KeepInput) -> _KeepInput:
+    """The archive as it is, with the cluster that it is of."""
+    from sexton.archive.cluster_metadata import require_cluster
+
+    fs, root = open_archive_uri(log.archive)
+    return replace(log, archive=archive_uri(log.archive), cluster_id=require_cluster(fs, root, log.cluster_id))
+
+
+def _revoke(log: _KeepInput, approval_id: str, *, json: bool) -> int:
+    from sexton.archive.cluster_metadata import require_cluster
+    from sexton.execution.standing_approval import revoke
+
+    fs, root = open_archive_uri(log.archive)
+    revoke(fs, root, require_cluster(fs, root, log.cluster_id), approval_id, at_ms=now_ms())
+    if json:
+        print_json({"operation": "revoke", "approval_id": approval_id})
+    else:
+        print_line(f"revoked: standing approval {approval_id}")
+    return 0

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sexton.execution.restore.apply_restore import RestoreSummary
     from sexton.execution.restore.restore_plan import RestorePlan
     from sexton.execution.restore.sources import Source
+    from sexton.execution.standing_approval import Allowance
 
 _SOURCE, _WHAT = "Source of the values (give one)", "Selection"
 
@@ -169,6 +170,7 @@ def show_or_apply(
     clamps: bool = False,
     keeps: bool = False,
     servers: str = SERVERS,
+    allowance: "Allowance | None" = None,
 ) -> "tuple[RestorePlan, RestoreSummary | None, int]":
     """Show the restore of a source, or carry it out where somebody has approved it; with what came of it, and the exit
     code."""
@@ -196,6 +198,7 @@ def show_or_apply(
             clocks=Clocks(now_ms=now_ms),
             lease_ms=settings().apply_lease_s * 1000,
             progress=progress,
+            allowance=allowance,
         )
     entries = ledger.entries()
     failure = publish(entries, as_of_ms=entries[0].at_ms)[1] if entries else None

@@ -18,8 +18,8 @@ NOT_DONE = 1
 
 def cannot_come_back(plan: "RestorePlan") -> list[str]:
     """Sentences on what a commit does not bring back; empty if nothing is written."""
-    items = plan.items
-    if not items or plan.keeps:
+    items = [row for row in plan.items if row.what not in ("keep", "join")]
+    if not items:
         return []
     stamps = [row.then.commit_timestamp_ms for row in items if row.then.commit_timestamp_ms is not None]
     between = f" (they were from {instant(min(stamps))} to {instant(max(stamps))})" if stamps else ""

@@ -82,14 +82,13 @@ def own_actions(
 
 
 def kept_commits(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[tuple[OffsetKey, int | None], int]:
-    """When clients made the commits that Sexton repeated to keep them alive, by offset and log_offset of the repeated
-    record."""
+    """When clients made the commits that `sexton keep` repeated, by offset and log_offset of the repeated record."""
     found: dict[tuple[OffsetKey, int | None], int] = {}
     for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
         for step in recorded_steps(Ledger(fs, root, cluster_id, plan_id).entries()):
-            for item in step.intent.items if step.intent.action == "keep" else ():
+            for item in step.intent.items if step.intent.action != "tombstone" else ():
                 result, _ = step.results.get(item.item_id, (None, None))
-                before_ms = None if item.before is None else item.before.commit_timestamp_ms
+                before_ms = None if item.after is None else item.after.commit_timestamp_ms
                 if item.key and before_ms is not None and result is not None and result.outcome in WRITTEN:
                     found[item.key, result.written_log_offset] = before_ms
     return found

@@ -118,6 +118,9 @@ class Hold(_Entry):
         alias="keep",
         description="true, or for how long after the last commit, such as 30d; `sexton keep` then keeps them alive",
     )
+    restore: bool | None = Field(
+        default=None, description="true, with `keep`: what the broker has expired all the same is put back"
+    )
 
     @field_validator("match")
     @classmethod
@@ -130,6 +133,18 @@ class Hold(_Entry):
                     at=(key,),
                 )
         return value
+
+    @model_validator(mode="after")
+    def _can_restore(self) -> Self:
+        if self.restore and self.keep_ms is None:
+            raise wrong("`restore` without `keep`", "write `keep: true` as well", at=("restore",))
+        if self.restore and self.match.type is not None:
+            raise wrong(
+                "a hold that restores cannot match by type: a group that is gone has none",
+                "hold groups by group, prefix or regex",
+                at=("match", "type"),
+            )
+        return self
 
     def keeps_until_ms(self, commit_timestamp_ms: int) -> int | None:
         """Until when an offset is kept alive at the broker (epoch ms); None for a hold that only stops Sexton."""

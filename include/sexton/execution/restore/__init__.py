@@ -6,6 +6,7 @@
     restore_plan   what a RestorePlan says, and how the archive keeps it
     apply_restore  carries it out
     keep           values that holds keep alive, though the broker would expire them
+    swept          values that the broker has expired, though holds keep them
 
 Not here: who may approve a restore (dags/restore_offsets.py).
 """

@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from sexton.coordinator.api.view import TopicPartition
 from sexton.coordinator.groups.classic import CONSUMER
+from sexton.coordinator.offsets import OffsetKey
 from sexton.errors import BrokerError, LogError, Refused
 from sexton.execution.compare_and_set import NO_LOG, OffsetWriter
 from sexton.execution.engine import (
@@ -47,10 +47,12 @@ from sexton.execution.restore.restore_plan import (
     What,
     positions,
 )
+from sexton.execution.standing_approval import APPROVAL_ID, IS_JOIN, PACED, Allowance
 from sexton.execution.status import PlanStatus
 from sexton.kafka.tail import TailRecord
-from sexton.ledger.entries import FINAL, Action, Item, ItemId, Result, Value
+from sexton.ledger.entries import FINAL, Item, ItemId, Result, Value
 from sexton.ledger.ledger import Ledger
+from sexton.policy.inputs import LAST_MS
 from sexton.records import GroupMetadataKey, GroupMetadataValue, decode_key, decode_value
 
 SINK = "coordinator"
@@ -90,21 +92,33 @@ class RestoreSummary:
 
 @dataclass(slots=True, kw_only=True)
 class RestoreContext(ApplyContext):
-    """An attempt at a restore. `rows` are its items, in order."""
+    """An attempt at a restore. `rows` are its items, in order; `paced` are those that the limits of a standing approval
+    leave for later."""
 
     plan: RestorePlan
     identity: ClusterIdentity
     rows: Rows
+    allowance: Allowance | None = None
+    paced: set[ItemId] = field(default_factory=set)
     writer: OffsetWriter = field(init=False)
+    swept: frozenset[OffsetKey] = field(init=False)
 
     def __post_init__(self) -> None:
+        gone = (row.key for row in self.rows.values() if row.what not in KEPT)
+        self.swept = frozenset(gone if self.plan.keeps else ())
         why = None if self.plan.basis.needs_log else NO_LOG
         self.writer = OffsetWriter(context=self, plan_id=self.plan.restore_id, plain_because=why)
 
     @property
     def judge(self) -> Judge:
-        why, keeps = self.writer.plain_because, self.plan.keeps
-        return judge_of(self.identity, overwrites=True, clamps=False, keeps=keeps, plain_because=why)
+        return judge_of(
+            self.identity,
+            overwrites=True,
+            clamps=False,
+            keeps=self.plan.keeps,
+            swept=self.swept,
+            plain_because=self.writer.plain_because,
+        )
 
     def left(self) -> Rows:
         """The items without a final outcome, in order."""
@@ -120,8 +134,9 @@ def apply_restore(
     lease_ms: int,
     clocks: Clocks,
     progress: Progress = lambda _done, _total: True,
+    allowance: Allowance | None = None,
 ) -> RestoreSummary:
-    """Carry out a restore, or the rest of it, and return its summary.
+    """Carry out a restore, or the rest of it, and return its summary; with an `allowance` only what it admits.
 
     Refused when the cluster is another one, or another attempt is running. A broker that does not answer ends the
     attempt with its BrokerError and closes it: unlike a late deletion, a late commit does no harm, so the next attempt
@@ -138,11 +153,13 @@ def apply_restore(
         plan=plan,
         identity=identity,
         rows={(row.log_partition, position): row for position, row in positions(plan.items)},
+        allowance=allowance,
     )
     if not context.status.open and not context.left():
         return _summary(context, attempt=0)
-    about = {"source": plan.source, "overwrites": plan.overwrites, "clamps": plan.clamps, "action": _action(plan)}
-    about |= plan.basis.about
+    action = "keep" if plan.keeps else "restore"
+    about = {"source": plan.source, "overwrites": plan.overwrites, "clamps": plan.clamps, "action": action}
+    about |= {**plan.basis.about, **_approval(context)}
     with attempt(
         context,
         counts=lambda: _summary(context, attempt=0).counts(),
@@ -168,7 +185,11 @@ def is_done(ledger: Ledger, plan: RestorePlan) -> bool:
 
 def _summary(context: RestoreContext, *, attempt: int, windows_ms: Sequence[float] = ()) -> RestoreSummary:
     results = [
-        (row, context.status.results.get(item_id) or Result.of(item_id, "not_done", "not tried"))
+        (
+            row,
+            context.status.results.get(item_id)
+            or Result.of(item_id, "not_done", PACED if item_id in context.paced else "not tried"),
+        )
         for item_id, row in context.rows.items()
     ]
     return RestoreSummary(
@@ -191,15 +212,26 @@ def _settle_open(context: RestoreContext) -> None:
 
 
 def _commit_all(context: RestoreContext, progress: Progress) -> None:
-    """Commit the remaining items, step by step."""
-    left, total = context.left(), len(context.rows)
+    """Commit the remaining items, step by step. Under a standing approval what expires first comes first, and what is
+    gone already last."""
+    left, total, allowance = context.left(), len(context.rows), context.allowance
     done = total - len(left)
-    for _, of_group in groupby(left.items(), key=lambda pair: pair[1].group_id):
-        for rows in _chunks(of_group):
+    kinds: dict[tuple[str, What | None], dict[ItemId, RestoreRow]] = {}
+    for item_id, row in left.items():
+        kinds.setdefault((row.group_id, _kind(row)), {})[item_id] = row
+    steps = list(kinds.values())
+    if allowance is not None:
+        due_ms = allowance.due_ms
+        steps.sort(key=lambda rows: min(due_ms.get(row.key, LAST_MS) for row in rows.values()))
+    for of_group in steps:
+        for chunk in _chunks(of_group.items()):
             if not progress(done, total):
                 return
-            execute_step(context, _step(context, rows))
-            done += len(rows)
+            rows = chunk if allowance is None else allowance.admit(chunk, is_join=_is_join(chunk))
+            context.paced |= chunk.keys() - rows.keys()
+            if rows:
+                execute_step(context, _step(context, rows))
+            done += len(chunk)
     progress(done, total)
 
 
@@ -225,6 +257,8 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
     since = context.client.log_end(log_partition) if context.plan.basis.needs_log else None
 
     def preflight() -> Preflight:
+        if context.allowance is not None:
+            context.allowance.check(now_ms=context.clocks.now_ms())
         topics = context.client.topics(sorted({row.topic for row in rows.values()}))
         wanted = {(row.topic, row.partition) for row in rows.values()}
         group = group_view(context.client, group_id, wanted, ticks_ms=context.clocks.ticks_ms)
@@ -248,9 +282,14 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
         return _decided(results), []
 
     return Step(
-        action=_action(context.plan),
-        items=[_item(item_id, row) for item_id, row in rows.items()],
-        checks={**(context.plan.basis.about if since is None else {"log_offset": since}), **context.writer.checks},
+        action="keep" if _kind(next(iter(rows.values()))) else "restore",
+        items=[_item(item_id, row, keeps=context.plan.keeps) for item_id, row in rows.items()],
+        checks={
+            **(context.plan.basis.about if since is None else {"log_offset": since}),
+            **context.writer.checks,
+            **_approval(context),
+            **({IS_JOIN: True} if is_join else {}),
+        },
         preflight=preflight,
         call=call,
         read_back=read_back,
@@ -394,7 +433,7 @@ def _group(rows: Rows) -> tuple[str, int]:
     return row.group_id, row.log_partition
 
 
-def _item(item_id: ItemId, row: RestoreRow) -> Item:
+def _item(item_id: ItemId, row: RestoreRow, *, keeps: bool) -> Item:
     return Item(
         log_partition=item_id[0],
         position=item_id[1],
@@ -402,7 +441,7 @@ def _item(item_id: ItemId, row: RestoreRow) -> Item:
         topic=row.topic,
         partition=row.partition,
         before=_kept_value(row) if row.what in KEPT else _ledger_value(row.now),
-        after=_ledger_value(row.put),
+        after=_kept_value(row) if keeps else _ledger_value(row.put),
     )
 
 
@@ -417,8 +456,14 @@ def _is_join(rows: Rows) -> bool:
     return next(iter(rows.values())).what is What.JOIN
 
 
-def _action(plan: RestorePlan) -> Action:
-    return "keep" if plan.keeps else "restore"
+def _approval(context: RestoreContext) -> dict[str, str]:
+    """The standing approval for the ledger; empty where somebody has approved this very restore."""
+    return {} if context.allowance is None else {APPROVAL_ID: context.allowance.approval_id}
+
+
+def _kind(row: RestoreRow) -> What | None:
+    """KEEP or JOIN for a row that is kept alive, None for one that is put back: a step has rows of one kind."""
+    return row.what if row.what in KEPT else None
 
 
 def _moved(before: OffsetValue | None, after: OffsetValue | None) -> str:

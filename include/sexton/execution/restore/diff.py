@@ -22,7 +22,7 @@ from sexton.execution.compare_and_set import NO_LOG
 from sexton.execution.engine import error_text, ticks_now_ms
 from sexton.execution.kafka_admin import ClusterIdentity, KafkaAdmin, TopicView
 from sexton.execution.restore.restore_plan import (
-    KEPT,
+    WRITTEN,
     OffsetValue,
     RestorePlan,
     RestoreRow,
@@ -71,8 +71,9 @@ def make_restore(
     """The restore of a source, judged by the current state of the cluster.
 
     `overwrites` also restores offsets that were committed since, `clamps` moves values into the log of their partition,
-    `keeps` keeps alive offsets that are unchanged since the source. `is_done` returns whether a restore has been
-    carried out completely; the same rows are then another restore. Refused when the cluster is another one.
+    `keeps` keeps alive offsets that are unchanged since the source, and puts back those that were swept. `is_done`
+    returns whether a restore has been carried out completely; the same rows are then another restore. Refused when the
+    cluster is another one.
     """
     identity = client.identity(may_hide_log=not source.basis.needs_log)
     if identity.cluster_id != source.cluster_id:
@@ -80,7 +81,14 @@ def make_restore(
             f"the values are of cluster {source.cluster_id}, this is {identity.cluster_id}", where=source.name
         )
     plain_because = None if source.basis.needs_log else NO_LOG
-    judge = judge_of(identity, overwrites=overwrites, clamps=clamps, keeps=keeps, plain_because=plain_because)
+    judge = judge_of(
+        identity,
+        overwrites=overwrites,
+        clamps=clamps,
+        keeps=keeps,
+        swept=source.swept,
+        plain_because=plain_because,
+    )
     if keeps and judge.profile.expiry is Expiry.OWN_STAMP:
         raise Refused("what keeps offsets alive was not tried on brokers before 2.1", fix="see docs/keep.md")
     topics = client.topics(sorted({topic for _, topic, _ in source.values}))
@@ -110,6 +118,7 @@ def judge_of(
     overwrites: bool,
     clamps: bool,
     keeps: bool = False,
+    swept: Collection[OffsetKey] = (),
     plain_because: str | None = None,
 ) -> "Judge":
     """A judge by the rules of the release that the brokers run."""
@@ -119,6 +128,7 @@ def judge_of(
         overwrites=overwrites,
         clamps=clamps,
         keeps=keeps,
+        swept=swept,
         plain_because=plain_because,
     )
 
@@ -159,7 +169,8 @@ class Judge:
     """Judges offsets by a profile's rules.
 
     `overwrites` replaces newer commits. `clamps` moves a value outside of the partition's log to the log's start or
-    end. `plain_because` is why a write would compare nothing: then no value is replaced.
+    end. `keeps` keeps values alive, but for `swept`, which are put back. `plain_because` is why a write would compare
+    nothing: then no value is replaced.
     """
 
     profile: Profile
@@ -167,6 +178,7 @@ class Judge:
     overwrites: bool = False
     clamps: bool = False
     keeps: bool = False
+    swept: Collection[OffsetKey] = ()
     plain_because: str | None = None
     max_metadata_length: int = MAX_METADATA_LENGTH
 
@@ -183,7 +195,7 @@ class Judge:
         within, moved = _within_log(then.value, topic.ranges.get(key[1]))
         what, error = _obstacle(group, key, then, topic, answer)
         if self.keeps:
-            what, error = (what, error) if what else self._keep(group, then, now, moved)
+            what, error = (what, error) if what else self._keep(group, key, then, now, moved)
         elif now is not None and now in (then.value, within if self.clamps else then.value):
             what, error = What.SAME, None
         elif what is None and now is not None and not self.overwrites:
@@ -200,7 +212,7 @@ class Judge:
             what=what or (What.CLAMPED if self.clamps and moved else moved or What.RESTORE),
             then=then,
             now=now,
-            put=put if what is None or what in KEPT else None,
+            put=put if what is None or what in WRITTEN else None,
             error=error,
             now_topic_id=topic.topic_id,
             log_start_offset=None if span is None else span[0],
@@ -208,24 +220,25 @@ class Judge:
         )
 
     def _keep(
-        self, group: GroupView, then: Then, now: OffsetValue | None, moved: What | None
+        self, group: GroupView, key: TopicPartition, then: Then, now: OffsetValue | None, moved: What | None
     ) -> tuple[What, str | None]:
         """How to keep alive a value that may be written (docs/keep.md), or why it is left alone."""
-        if now is None:
+        is_swept = (group.group_id, *key) in self.swept
+        if now is None and not is_swept:
             return What.REFUSED, "it is gone by now: `sexton restore` puts it back"
-        if now != then.value:
+        if now is not None and (is_swept or now != then.value):
             return What.NEWER_NOW, None
         if then.expire_timestamp_ms is not None:
             return What.REFUSED, "a client chose when it expires"
         if moved is not None:
             return What.REFUSED, "it lies outside of the partition's log: there is nothing to read at it"
-        if group.group_type == "Classic" and group.protocol_type:
+        if group.group_type == "Classic" and group.protocol_type and not is_swept:
             if group.protocol_type != CONSUMER:
                 return What.REFUSED, f"groups of protocol type {group.protocol_type} are not kept: see docs/keep.md"
             return What.JOIN, None
         if self.plain_because is not None:
             return What.REFUSED, f"a newer commit could not be spared: {self.plain_because}"
-        return What.KEEP, None
+        return What.RESTORE if is_swept else What.KEEP, None
 
     def _log_partition(self, group_id: str) -> int:
         """The log partition of a group; 0 for all groups where the number of log partitions is hidden."""

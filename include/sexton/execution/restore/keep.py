@@ -40,21 +40,23 @@ def due_under_holds(
     )
     is_kept = pc.is_in(verdicts["policy_rule"], value_set=pa.array([*holds], pa.string()))
     due = verdicts.filter(pc.fill_null(pc.and_(is_held, is_kept), fill_value=False))
-    rule_of = {tuple(row[name] for name in _KEY): row["policy_rule"] for row in due.to_pylist()}
+    verdict_of = {tuple(row[name] for name in _KEY): row for row in due.to_pylist()}
     committed = tables.read("committed_offsets")
     of_due = pc.is_in(committed["group_id"], value_set=due["group_id"].combine_chunks())
     values: dict[OffsetKey, Then] = {}
+    due_ms: dict[OffsetKey, int] = {}
     ended: Counter[str] = Counter()
     for row in committed.filter(of_due).to_pylist():
-        rule = rule_of.get(tuple(row[name] for name in _KEY))
-        if rule is None:
+        verdict = verdict_of.get(tuple(row[name] for name in _KEY))
+        if verdict is None:
             continue
-        key, hold = (row["group_id"], row["topic"], row["partition"]), holds[rule]
+        key, hold = (row["group_id"], row["topic"], row["partition"]), holds[verdict["policy_rule"]]
         committed_ms = kept_commits.get((key, row["log_offset"]), row["commit_timestamp_ms"])
         until_ms = hold.keeps_until_ms(committed_ms)
         if until_ms is None or now_ms >= until_ms:
             ended[hold.name] += 1
             continue
+        due_ms[key] = verdict["broker_expires_at_ms"]
         values[key] = Then(
             value=OffsetValue(row["committed_offset"], row["leader_epoch"], row["metadata"]),
             commit_timestamp_ms=committed_ms,
@@ -65,6 +67,7 @@ def due_under_holds(
         name=f"policy {policy.sha256}",
         cluster_id=tables.row["cluster_id"],
         values=values,
+        due_ms=due_ms,
         warnings=[
             f"{count} offsets fall due and are kept no longer: hold {name} keeps them for "
             f"{duration_text(holds[name].keep_ms or 0)} after the last commit"

@@ -4,7 +4,7 @@ All three give values by offset. Nothing is read from the cluster here.
 """
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,7 +38,8 @@ class Source:
     """Earlier values.
 
     `name` is part of a restore's identity: `plan <plan_id>`, `ledger <plan_id>`, `as_of <ms>`. `basis` is the kind of
-    evidence behind the values.
+    evidence behind the values. For what is kept alive, `due_ms` is when the broker expires each offset; `swept` are
+    those that it has expired, which are put back.
     """
 
     name: str
@@ -46,6 +47,8 @@ class Source:
     values: Mapping[OffsetKey, Then]
     warnings: list[str] = field(default_factory=list)
     basis: Basis = BY_LOG
+    due_ms: Mapping[OffsetKey, int] = field(default_factory=dict)
+    swept: Collection[OffsetKey] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

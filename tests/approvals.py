@@ -6,6 +6,8 @@ from pyarrow import fs as pafs
 
 from sexton.execution.standing_approval import StandingApproval, Terms, write_approval
 
+LOCAL = pafs.LocalFileSystem()
+
 
 def give_approval(root: str, *, cluster_id: str, policy_sha256: str, at_ms: int, **terms: Any) -> str:
     """Write one for a day into the archive in a folder; returns its approval_id."""
@@ -18,4 +20,4 @@ def give_approval(root: str, *, cluster_id: str, policy_sha256: str, at_ms: int,
         run_id="manual",
         request_sha256="b" * 64,
     )
-    return write_approval(pafs.LocalFileSystem(), root, approval)
+    return write_approval(LOCAL, root, approval)

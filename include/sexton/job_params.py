@@ -98,6 +98,10 @@ def flag(section: str, title: str, description: str) -> dict[str, Any]:
     return form(section, title, description, type="boolean")
 
 
+def number(section: str, title: str, description: str, **schema: Any) -> dict[str, Any]:
+    return form(section, title, description, **{"type": "integer", "minimum": 0, **schema})
+
+
 def instant(section: str, title: str, description: str, **schema: Any) -> dict[str, Any]:
     return form(section, title, description, format=INSTANT, pattern=ISO_OR_MS, **schema)
 
@@ -120,7 +124,7 @@ def numbers(texts: str) -> list[int]:
 Rate = Annotated[int | None, AfterValidator(lambda rate: rate or None)]
 """So many in a second; 0 and None: no limit."""
 AS_OF_TASK, ATTEMPT = "as_of_ms(dag_run, params)", "run_id ~ '.' ~ ti.try_number"
-DESCRIBE, JUDGE = "What to describe", "How to judge"
+DESCRIBE, JUDGE, ALLOW = "What to describe", "How to judge", "What to allow"
 
 
 class KafkaRequest(JobRequest):
@@ -307,7 +311,7 @@ class HistoryRequest(JudgeRequest, RulesRequest):
         60,
         "so far apart (default: %(default)s)",
         "N",
-        form=form(DESCRIBE, "Minutes from instant to instant", "60: hourly.", type="integer", minimum=1),
+        form=number(DESCRIBE, "Minutes from instant to instant", "60: hourly.", minimum=1),
     )
     run_id: str = option("manual", "names the runs (default: %(default)s)", "ID", task=ATTEMPT)
     cluster_id: str | None = option(None, "default: the archive's only", "ID", setting="cluster_id")
@@ -510,6 +514,26 @@ class RestoreOffsets(JobRequest):
     )
 
 
+class ApproveKeep(JobRequest):
+    """The terms of a standing approval of `sexton keep`, or its end."""
+
+    patterns: list[str] = option(
+        [".*"],
+        form=form(
+            ALLOW,
+            "Groups",
+            "Groups under a hold with `keep` that are covered: regular expressions (RE2), each for the whole id.",
+            **{"type": "array", "items": {**_NAME, "format": RE2}, "minItems": 1, "maxItems": 100},
+        ),
+    )
+    max_offsets: int = option(10_000, form=number(ALLOW, "Offsets an hour", "Offsets committed again, at most."))
+    max_joins: int = option(1_000, form=number(ALLOW, "Joins an hour", "Empty groups joined and left, at most."))
+    days: int = option(30, form=number(ALLOW, "Days", "It ends so many days after the answer.", minimum=1, maximum=90))
+    revoke: bool = option(
+        False, form=flag("How to end it", "Revoke", "End the standing approval that is in force. Nobody is asked.")
+    )
+
+
 STAGES = ("snapshot_log", "replay_groups", "find_expired", "plan_tombstones", "validate_tables", "publish_tables")
 """The jobs of a run of offset_retention, in their order."""
 REQUESTS: Mapping[str, type[JobRequest]] = {
@@ -530,5 +554,6 @@ REQUESTS: Mapping[str, type[JobRequest]] = {
     "audit_lag": LagRequest,
     "apply_tombstones": ApplyTombstones,
     "restore_offsets": RestoreOffsets,
+    "approve_keep": ApproveKeep,
 }
 """By the job, or by the DAG that runs commands."""

@@ -47,7 +47,7 @@ class OfCluster(BaseModel):
     applier_conn_id: str = Field(
         "kafka_applier",
         min_length=1,
-        description="Airflow connection of the principal that may delete; used only by apply and restore",
+        description="Airflow connection of the principal that may delete; used by apply, restore and keep alone",
     )
     schedule: str = Field("0 * * * *", description="cron of offset_retention, in UTC; empty: only by hand")
     deadline_minutes: int = Field(

@@ -76,7 +76,7 @@ def test_no_task_touches_another_cluster(bag, suffix: str, cluster_id: str, conn
     assert (
         retention.get_task("snapshot_log").kafka_conn_id == maintenance.get_task("reconcile").kafka_conn_id == conn_id
     )
-    assert {task.cluster.cluster_id for kind in ("apply_tombstones", "restore_offsets")
+    assert {task.cluster.cluster_id for kind in ("apply_tombstones", "restore_offsets", "keep_offsets", "approve_keep")
             for task in bag.dags[kind + suffix].tasks if hasattr(task, "cluster")} == {f"{cluster_id}-id"}  # fmt: skip
 
 
@@ -94,6 +94,8 @@ def test_each_cluster_has_its_turns_and_the_tables_have_one(bag) -> None:
         "audit_lag": {"audit_lag": "sexton_audit__eu"},
         "apply_tombstones": {"apply": "sexton_apply__eu"},
         "restore_offsets": {"restore": "sexton_apply__eu"},
+        "keep_offsets": {"keep": "sexton_kafka__eu"},
+        "approve_keep": {},
     }
     program = "from sexton.airflow.pools import POOLS; print(*POOLS)"
     environment = {**os.environ, "SEXTON_CLUSTERS": SEVERAL}

@@ -135,7 +135,7 @@ def test_a_cluster_is_changed_by_hand_and_after_an_answer_only(bag, name) -> Non
     assert {task.task_id for task in dag.tasks if isinstance(task, ChangeCluster)} == {act.task_id}
 
 
-@pytest.mark.parametrize("name", list(CHANGING))
+@pytest.mark.parametrize("name", [*CHANGING, "approve_keep"])
 def test_no_answer_is_no_approval(bag, name) -> None:
     approve = bag.dags[name].get_task("approve")
     assert approve.defaults is None
@@ -144,6 +144,17 @@ def test_no_answer_is_no_approval(bag, name) -> None:
     assert approve.ignore_downstream_trigger_rules
     assert [type(notifier) for notifier in approve.notifiers] == [AlertApprovalWaits]
     assert set(approve.template_fields) == set()  # its body quotes names that anybody may choose
+
+
+def test_keeping_is_off_until_it_is_switched_on(bag) -> None:
+    keep, approve = bag.dags["keep_offsets"], bag.dags["approve_keep"]
+    assert keep.is_paused_upon_creation
+    assert keep.timetable == CronDataIntervalTimetable("30 * * * *", timezone="UTC")  # `--every` is an hour
+    assert (keep.allowed_run_types, keep.max_active_runs) == ({"scheduled", "manual"}, 1)
+    assert keep.get_task("keep").pool == "sexton_kafka"  # it takes a snapshot
+    assert approve.allowed_run_types == {"manual"}
+    assert [task.task_id for task in approve.topological_sort()] == ["propose", "approve", "record"]
+    assert {task.trigger_rule for task in approve.tasks} == {"all_success"}
 
 
 def test_applying_writes_nothing_by_default(bag) -> None:
@@ -166,6 +177,7 @@ REFUSED = {
     },
     "maintenance": {"delete": ["yes", None], "subset": ["third", "1/"]},
     "audit_replicas": {"log_partitions": ["seven"]},
+    "approve_keep": {"patterns": [[], [""], None, "a"], "max_offsets": [-1], "days": [0, 91, None], "revoke": [None]},
 }  # fmt: skip
 TAKEN = {
     "apply_tombstones": {"plan_id": ["0123456789abcdef" * 4], "sink": ["log"]},
@@ -183,6 +195,7 @@ TAKEN = {
     },
     "maintenance": {"delete": [True], "subset": ["", "3/7"]},
     "audit_replicas": {"log_partitions": [""]},
+    "approve_keep": {"patterns": [["a.*", "b"]], "max_offsets": [0], "days": [1, 90], "revoke": [True]},
 }  # fmt: skip
 """The empty text, too, where earlier runs may have it."""
 

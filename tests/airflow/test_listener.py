@@ -37,7 +37,7 @@ def config(tmp_path, monkeypatch) -> Settings:
 
 
 @pytest.mark.parametrize("how", list(DagRunTriggeredByType))
-@pytest.mark.parametrize("dag_id", ["apply_tombstones", "restore_offsets__eu", "offset_retention"])
+@pytest.mark.parametrize("dag_id", ["apply_tombstones", "restore_offsets__eu", "approve_keep", "offset_retention"])
 def test_what_is_noted(config, dag_id, how) -> None:
     run = SimpleNamespace(dag_id=dag_id, run_id=RUN_ID, triggered_by=how)
     listener.on_dag_run_running(dag_run=run, msg="started")

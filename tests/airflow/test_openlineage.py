@@ -149,7 +149,7 @@ def test_what_changes_a_cluster_sends_nothing(environment: dict[str, str]) -> No
         ("offset_retention", "offset_history", "maintenance", "audit_replicas", "audit_transactions", "audit_lag"),
         "True",
     )
-    kinds |= dict.fromkeys(("apply_tombstones", "restore_offsets"), "False")
+    kinds |= dict.fromkeys(("apply_tombstones", "restore_offsets", "keep_offsets", "approve_keep"), "False")
     assert found == {f"{kind}{suffix}": (emits, emits) for kind, emits in kinds.items() for suffix in ("", "__eu")}
 
 

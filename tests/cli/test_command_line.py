@@ -331,7 +331,7 @@ def test_snapshot(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         )
 
     monkeypatch.setattr(snapshot_log, "run", double)
-    options = ["--bootstrap-servers", "a:1,b:2", "--archive", tmp_path, "--as-of", AS_OF_MS]
+    options = ["--bootstrap-servers", "a:1,b:2", "--archive", tmp_path, "--as-of", AS_OF_MS, "--cluster-id", "c"]
     code, out, err = run("snapshot", *options)
     assert (code, err) == (0, "")
     assert out.startswith(
@@ -339,6 +339,6 @@ def test_snapshot(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     )
     assert "! log partition 1: a new lineage starts\n" in out
     assert asked[0].config.bootstrap_servers == "a:1,b:2"
-    assert (asked[0].archive, asked[0].as_of_ms) == (str(tmp_path), AS_OF_MS)
+    assert (asked[0].archive, asked[0].as_of_ms, asked[0].cluster_id) == (str(tmp_path), AS_OF_MS, "c")
     assert run("snapshot", *options)[1].startswith("nothing new from 4 log partitions")
     assert json.loads(run("snapshot", *options, "--json")[1])["segments"] == 1

@@ -9,6 +9,7 @@ import pytest
 from pyarrow import fs as pafs
 
 from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, RestoreRow, Then, What, keep_restore
+from sexton.execution.standing_approval import Terms
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import own_plan, plan_folder
 from sexton.plans.write_plan import keep_plan
@@ -92,3 +93,37 @@ def test_what_was_changed_is_refused(show: Show, kept: tuple[Path, Plan, str]) -
         undo.write_bytes(whole)
     assert (code, out) == (6, "")
     assert "undo/0.parquet" in error
+
+
+HOLD = "{name: kept, match: {prefix: a-}, kind: legal, owner: o, reason: '<b>{{ r }}', keep: 30d, restore: true}"
+TERMS = ("--pattern", "a-.*", "--max-offsets", "5", "--max-joins", "2", "--days", "90")
+
+
+def test_the_terms_of_a_standing_approval(show: Show, kept: tuple[Path, Plan, str], tmp_path: Path) -> None:
+    policy, root = tmp_path / "policy.yaml", kept[0]
+    policy.write_text(f"version: 1\nholds:\n  - {HOLD}\n")
+    given = ("--policy", policy, "--archive", root)
+    code, text, error = show("approval", *TERMS, *given)
+    assert code == 0, error
+    row = "| `kept` | `o` | `prefix: a-` | 30 d after the last commit | yes | `‹U+003C›b‹U+003E›"
+    assert any(line.startswith(row) for line in text.splitlines()), text
+    told = json.loads(show("approval", *TERMS, *given, "--json")[1])
+    terms = Terms(**told["terms"])
+    assert (told["body"], told["id"], told["sha256"], told["cluster_id"]) == (text, terms.sha256, terms.sha256, CLUSTER)
+    assert (terms.patterns, terms.max_offsets_per_hour, terms.max_joins_per_hour, terms.days) == (["a-.*"], 5, 2, 90)
+    policy.write_text(policy.read_text().replace("30d", "31d"))
+    assert json.loads(show("approval", *TERMS, *given, "--json")[1])["id"] != told["id"]
+
+
+@pytest.mark.parametrize(
+    ("terms", "told"),
+    [((*TERMS[:-1], "91"), "less than or equal to 90"), (("--pattern", "(", *TERMS[2:]), "no regular expression")],
+)
+def test_terms_that_cannot_be(
+    show: Show, kept: tuple[Path, Plan, str], tmp_path: Path, terms: tuple[str, ...], told: str
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"version: 1\nholds:\n  - {HOLD}\n")
+    code, out, error = show("approval", *terms, "--policy", policy, "--archive", kept[0])
+    assert (code, out) == (2, "")
+    assert told in error

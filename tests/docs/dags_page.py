@@ -35,6 +35,9 @@ _ABOUT = {
     "audit_lag": "What the numbers mean: [lag](lag.md).",
     "apply_tombstones": "Manual runs only. Who approves: [approval](approval.md); what is checked: [apply](apply.md).",
     "restore_offsets": "Manual runs only. Who approves: [approval](approval.md); every case: [restore](restore.md).",
+    "keep_offsets": "What it keeps, and how: [keep](keep.md).",
+    "approve_keep": "Manual runs only. What it asks for: [keep](keep.md#standing-approval); who approves: "
+    "[approval](approval.md#approved-once-for-many-runs).",
 }
 
 

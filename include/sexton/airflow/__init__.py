@@ -11,4 +11,5 @@ numba or Kafka client. The work itself is in spark_jobs/ and in the command line
     alerts.py         alerts, sent by notifiers.py        brokers.py       Kafka connections
     openlineage.py    datasets of each task               listener.py      how a run was triggered
     assets.py         published tables, their Assets      plugin.py        the Airflow plugin
+    keep_tasks.py     tasks that keep offsets alive
 """

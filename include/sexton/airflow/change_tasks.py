@@ -127,7 +127,7 @@ class PreviewRestore(CommandTask):
 
     def execute(self, context: Any) -> None:
         options = params_of(context, RestoreOffsets)
-        done = self.sexton("restore", *restore_arguments(options), conn_id=self.cluster.kafka_conn_id)
+        done = self.sexton("restore", *arguments_of(options), conn_id=self.cluster.kafka_conn_id)
         made = done.require_success("restore")
         if not made.get("restore_id"):
             raise CommandRefused(f"there is nothing to restore: {counted(made) or 'no such offsets'}")
@@ -143,7 +143,7 @@ class ChangeCluster(CommandTask):
     params_read: type[JobRequest]
 
     def execute(self, context: Any) -> dict[str, int]:
-        request, answer = self.consent(context)
+        request, answer, _ = self.consent(context)
         approver = answer.user_name or answer.user_id
         self.log.info("approved by %s (%s)", printable(approver), printable(answer.user_id))
         command = self.command(request)
@@ -156,12 +156,16 @@ class ChangeCluster(CommandTask):
     def command(self, request: Request) -> tuple[str, ...]:
         raise NotImplementedError
 
-    def consent(self, context: Any) -> tuple[Request, ConsentAnswer]:
-        """Return the request and the answer that allows it; without one, fail the task without retry."""
+    def shown_now(self, request: Request) -> dict[str, Any]:
+        """Return the JSON of `sexton show` for what was requested, as it is now."""
+        return self.show(self.kind, request.document_id)
+
+    def consent(self, context: Any) -> tuple[Request, ConsentAnswer, dict[str, Any]]:
+        """Return the request, the answer that allows it and `shown_now`; without one, fail the task without retry."""
         folder = approval_folder_of(context)
         try:
             request = question(folder)
-            now = self.show(self.kind, request.document_id)
+            now = self.shown_now(request)
             answer = consent(
                 request,
                 folder.read(ConsentAnswer),
@@ -176,7 +180,7 @@ class ChangeCluster(CommandTask):
             )
         except NoConsent as error:
             raise CommandRefused(f"nothing was done: {error}") from None
-        return request, answer
+        return request, answer, now
 
 
 class ApplyPlan(ChangeCluster):
@@ -230,8 +234,8 @@ def params_of(context: Any, form: type[JobRequest]) -> dict[str, Any]:
     return {name: empty[name] if value is None else value for name, value in values.items()}
 
 
-def restore_arguments(options: Mapping[str, Any]) -> list[str]:
-    """Return the options of `sexton restore`. Command.run drops the empty ones."""
+def arguments_of(options: Mapping[str, Any]) -> list[str]:
+    """Return the params of a run as options of a command. Command.run drops the empty ones."""
     given: list[str] = []
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"

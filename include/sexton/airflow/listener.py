@@ -20,7 +20,7 @@ from sexton.settings import settings
 
 log = logging.getLogger(__name__)
 
-CHANGING_DAGS = ("apply_tombstones", "restore_offsets")
+CHANGING_DAGS = ("apply_tombstones", "restore_offsets", "approve_keep")
 MAX_WAITING = 100
 """Maximum number of records that wait for the store."""
 WRITER = ThreadPoolExecutor(1, thread_name_prefix="sexton-listener")

@@ -65,6 +65,7 @@ def with_snapshot(log: L, cluster: ClusterInput, *, quiet: bool) -> L:
     request = SnapshotRequest(
         config=cluster.client(),
         archive=archive_uri(log.archive),
+        cluster_id=log.cluster_id,
         bytes_per_second=settings().fetch_bytes_per_second or None,
     )
     with engine_here("sexton snapshot", quiet=quiet) as engine:

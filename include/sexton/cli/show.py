@@ -1,4 +1,4 @@
-"""`sexton show`: a kept plan or restore as its approvers see it; the runs."""
+"""`sexton show`: a kept plan or restore, or the terms of a standing approval, as approvers see them; the runs."""
 
 import sys
 from pathlib import Path
@@ -7,11 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from sexton.cli.command import command, command_group
-from sexton.cli.options import ArchiveUri, ClusterId, Json, RunDir, open_archive_uri
+from sexton.cli.options import ArchiveUri, ClusterId, Json, PolicyFile, RunDir, open_archive_uri, option
 from sexton.cli.output import print_json, print_table
 from sexton.figures import duration, instant
 
-app = command_group("Show a kept plan or restore as its approvers see it; list the runs.")
+app = command_group(
+    "Show a kept plan or restore, or the terms of a standing approval, as approvers see them; list the runs."
+)
 PlanId = Annotated[str, typer.Argument(metavar="PLAN_ID", help="SHA-256 of the plan's rows.")]
 RestoreId = Annotated[str, typer.Argument(metavar="RESTORE_ID", help="SHA-256 of the restore.")]
 
@@ -135,6 +137,51 @@ def _run_of(folder: Path) -> dict[str, Any]:
 
     record = RunFolder(folder).read_run()
     return {name: getattr(record, name) for name in (*_OF_RUN, *_ALSO_OF_RUN, "counts")}
+
+
+@command(app)
+def approval(
+    *,
+    policy: PolicyFile = None,
+    pattern: Annotated[list[str], option("--pattern RE2", "Groups whose whole id matches; may be repeated.")],
+    max_offsets: Annotated[int, option("--max-offsets N", "Offsets in an hour.", at_least=0)],
+    max_joins: Annotated[int, option("--max-joins N", "Joins in an hour.", at_least=0)],
+    days: Annotated[int, option("--days N", "It ends so many days after the answer.", at_least=1, at_most=90)],
+    archive: ArchiveUri = None,
+    cluster_id: ClusterId = None,
+    json: Json = False,
+) -> int:
+    """Show what a standing approval of `sexton keep` would allow. The DAG approve_keep asks a person for it.
+
+    # what the DAG asks about with the defaults of its form
+    sexton show approval --policy policy.yaml --pattern '.*' --max-offsets 10000 --max-joins 1000 --days 30
+    """
+    from sexton.archive.cluster_metadata import require_cluster
+    from sexton.cli.keep import read_keep_policy
+    from sexton.execution.restore.selection import Selection
+    from sexton.execution.standing_approval import Terms
+    from sexton.report.approval_page import KEEP_QUESTION, terms_text
+
+    _, rules = read_keep_policy(policy)
+    Selection(patterns=tuple(pattern)).group_test()
+    terms = Terms(
+        cluster_id=require_cluster(*open_archive_uri(archive), cluster_id),
+        policy_sha256=rules.sha256,
+        patterns=pattern,
+        max_offsets_per_hour=max_offsets,
+        max_joins_per_hour=max_joins,
+        days=days,
+    )
+    fields = {
+        "kind": "standing approval",
+        "cluster_id": terms.cluster_id,
+        "id": terms.sha256,
+        "sha256": terms.sha256,
+        "counts": {"offsets_an_hour": max_offsets, "joins_an_hour": max_joins, "days": days},
+        "terms": terms.model_dump(),
+        "questions": {"keep": KEEP_QUESTION},
+    }
+    return _print(fields, terms_text(terms, rules), json=json)
 
 
 def _print(fields: dict[str, Any], body: str, *, json: bool) -> int:

@@ -8,11 +8,16 @@ from sexton.cli.output import print_archived
 from sexton.errors import UsageError
 from sexton.figures import instant
 
+ExpectedCluster = Annotated[
+    str | None, option("--cluster-id ID", "Refuse any other cluster before anything of it is archived.")
+]
+
 
 def snapshot(
     *,
     cluster: ClusterInput,
     archive: ArchiveUri = None,
+    cluster_id: ExpectedCluster = None,
     as_of: Annotated[
         str | None, option("--as-of ISO|MS", "Wait until this instant has settled. Default: copy what is there now.")
     ] = None,
@@ -58,6 +63,7 @@ def snapshot(
     request = SnapshotRequest(
         config=cluster.client(),
         archive=archive_uri(archive),
+        cluster_id=cluster_id,
         as_of_ms=as_of_ms,
         settle_ms=settings().settle_ms,
         bytes_per_second=settings().fetch_bytes_per_second or None,

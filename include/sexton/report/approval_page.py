@@ -1,4 +1,5 @@
-"""What people read before they approve a plan or a restore: Markdown in which names from the log are harmless.
+"""What people read before they approve a plan, a restore or a standing approval: Markdown in which names from the log
+are harmless.
 
 Anybody may choose the letters of a group id. A name is shown as a code span, without markup or links, and every letter
 with a meaning in Markdown's code spans and tables, in HTML or in a template engine is spelled out (`‹U+003C›`), as
@@ -12,8 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.execution.restore.restore_plan import RestorePlan
+from sexton.execution.standing_approval import Terms
 from sexton.figures import count, duration, instant, size
 from sexton.plans.plan import Losses, Plan
+from sexton.policy import Match, Policy
+from sexton.policy.field_types import FOREVER_MS
 from sexton.report.meanings import beyond_broker_sentence
 from sexton.report.names import harmless, short
 
@@ -33,6 +37,10 @@ PLAN_QUESTIONS = {
 }
 """Sink -> the sentence that an approver reads above the plan."""
 RESTORE_QUESTION = "Approving commits these offsets again."
+KEEP_QUESTION = (
+    "Approving lets every run of `keep_offsets` carry out these holds without asking again, until the end: offsets "
+    "that the broker would expire are committed once more as they are, Empty groups are joined and left."
+)
 
 
 def span(name: str | None) -> str:
@@ -102,6 +110,34 @@ def restore_text(restore: RestorePlan) -> str:
         _table("By kind", ("kind", "offsets"), kinds),
         _table("Offsets", ("group", "topic", "partition", "now", "then", "kind"), rows, most=OFFSETS_SHOWN),
     )
+
+
+def terms_text(terms: Terms, policy: Policy) -> str:
+    """The terms of a standing approval, and the holds that it lets runs carry out."""
+    facts = {
+        "cluster": span(terms.cluster_id),
+        "policy": f"`{terms.policy_sha256}`",
+        "groups": ", ".join(map(span, terms.patterns)),
+        "offsets an hour, at most": count(terms.max_offsets_per_hour),
+        "joins an hour, at most": count(terms.max_joins_per_hour),
+        "ends": f"{terms.days} days after the answer, with another policy, or when it is revoked",
+    }
+    rows = [
+        [span(hold.name), span(hold.owner), sentence_span(_match_text(hold.match)),
+         "always" if hold.keep_ms == FOREVER_MS else f"{duration(hold.keep_ms)} after the last commit",
+         "yes" if hold.restore else "no", span(hold.reason), span(hold.ticket)]
+        for hold in policy.holds
+        if hold.keep_ms is not None
+    ]  # fmt: skip
+    return _joined(
+        _facts(facts),
+        _table("Holds", ("hold", "owner", "match", "keeps", "restores", "reason", "ticket"), rows),
+    )
+
+
+def _match_text(match: Match) -> str:
+    keys = match.model_dump(exclude_none=True)
+    return "; ".join(f"{name}: {' or '.join(words)}" for name, words in keys.items())
 
 
 def _groups(plan: Plan) -> list[list[str]]:

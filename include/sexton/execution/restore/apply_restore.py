@@ -159,7 +159,8 @@ def apply_restore(
         return _summary(context, attempt=0)
     action = "keep" if plan.keeps else "restore"
     about = {"source": plan.source, "overwrites": plan.overwrites, "clamps": plan.clamps, "action": action}
-    about |= {**plan.basis.about, **_approval(context)}
+    about |= plan.basis.about
+    about |= _approval(context)
     with attempt(
         context,
         counts=lambda: _summary(context, attempt=0).counts(),

@@ -1,0 +1,49 @@
+"""
+### Approve keep
+
+Asks for the standing approval under which `keep_offsets` acts: *propose* shows the terms and the holds of the policy,
+*approve* asks a person, *record* writes the approval. Manual runs only. It changes nothing in the cluster.
+
+| parameter | meaning | default |
+|---|---|---|
+| `patterns` | groups that are covered, each a regular expression (RE2) for the whole id | all |
+| `max_offsets` | offsets that are committed again in an hour, at most | 10,000 |
+| `max_joins` | Empty groups that are joined and left in an hour, at most | 1,000 |
+| `days` | it ends so many days after the answer, at most 90 | 30 |
+| `revoke` | end the approval that is in force, at once; nobody is asked | no |
+
+Example: `{"patterns": ["billing-.*"], "days": 90}`
+
+Approved like a deletion: by another person than whoever triggered the run, with no default answer, and only for the
+terms and the policy that were shown. A new approval replaces the one in force. Another policy, the end or a revocation
+make it void. Its id, the SHA-256 of the document in the archive, is the Airflow Variable `sexton_keep_approval`:
+deleting that ends it as well.
+"""
+
+from airflow.sdk import DAG
+
+from sexton.airflow import defaults
+from sexton.airflow.approval import Approval
+from sexton.airflow.change_tasks import APPROVAL_TASK
+from sexton.airflow.forms import form
+from sexton.airflow.keep_tasks import ProposeApproval, RecordApproval
+from sexton.settings import Cluster, settings
+
+
+def approve_keep(cluster: Cluster) -> None:
+    with DAG(
+        **defaults.of_dag(cluster, "approve_keep", __doc__, max_active_runs=defaults.WAITING_RUNS),
+        schedule=None,
+        allowed_run_types=defaults.BY_HAND,
+        params=form(cluster, "approve_keep"),
+        description="Ask a person for the standing approval of keep_offsets, or revoke it",
+    ):
+        propose = ProposeApproval(task_id="propose", cluster=cluster)
+        approve = Approval(task_id=APPROVAL_TASK)
+        record = RecordApproval(task_id="record", cluster=cluster)
+        # record re-verifies the approval: marking `approve` successful by hand writes nothing.
+        propose >> approve >> record
+
+
+for cluster in settings().every_cluster:
+    approve_keep(cluster)

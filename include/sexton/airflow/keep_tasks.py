@@ -1,0 +1,111 @@
+"""The tasks that keep offsets alive, and those that ask for the standing approval under which they do.
+
+    keep                             keep_offsets
+    propose >> approve >> record     approve_keep
+
+The approval is a document in the archive (execution/standing_approval.py). Which one is in force is an Airflow
+Variable, its SHA-256: nobody with access to files alone can write it, and no call of Airflow's API writes the document.
+"""
+
+from typing import Any
+
+from airflow.sdk import Variable
+from airflow.sdk.bases.skipmixin import SkipMixin
+
+from sexton.airflow.alerts import raise_alert
+from sexton.airflow.change_tasks import ChangeCluster, CommandTask, arguments_of, params_of
+from sexton.airflow.commands import counted
+from sexton.airflow.consent import Request
+from sexton.errors import printable
+from sexton.job_params import ApproveKeep
+from sexton.settings import Cluster, settings
+
+KEPT = ("keep", "join", "restore")
+"""What a run would do to an offset."""
+
+
+def approval_variable(cluster: Cluster) -> str:
+    """Return the name of the Variable with the id of the cluster's standing approval."""
+    return cluster.scoped_name("sexton_keep_approval")
+
+
+class KeepOffsets(CommandTask):
+    """Takes a snapshot, and keeps alive what holds keep and the broker would expire before the second run from now.
+
+    Without a standing approval it is a dry run, and raises an alert if there is something to keep. What could not be
+    kept fails the task.
+    """
+
+    def execute(self, context: Any) -> dict[str, int]:
+        approval_id = Variable.get(approval_variable(self.cluster), default=None)
+        if not approval_id:
+            shown = self.sexton("keep", conn_id=self.cluster.kafka_conn_id).require_success("keep")
+            would: dict[str, int] = shown.get("would") or {}
+            self.log.info("dry run, nobody has approved anything; it would be: %s", counted({"counts": would}) or "-")
+            if due := sum(would.get(what, 0) for what in KEPT):
+                raise_alert(context, message=f"{due} offsets under a hold are to be kept: trigger approve_keep")
+            return {}
+        # The reader's snapshot: the applier may not see every topic.
+        self.sexton("snapshot", conn_id=self.cluster.kafka_conn_id).require_success("snapshot")
+        arguments = ("keep", "--no-snapshot", "--apply", f"--approval={approval_id}")
+        kept = self.sexton(*arguments, conn_id=self.cluster.applier_conn_id).require_success("keep")
+        self.log.info("%s", counted(kept) or "nothing falls due")
+        counts: dict[str, int] = kept.get("counts") or {}
+        return counts
+
+
+class ProposeApproval(CommandTask, SkipMixin):
+    """Shows the terms of a standing approval. A run with `revoke` ends the one in force instead, and asks nobody."""
+
+    inherits_from_skipmixin = True
+
+    def execute(self, context: Any) -> None:
+        options = params_of(context, ApproveKeep)
+        if options["revoke"]:
+            name = approval_variable(self.cluster)
+            approval_id = Variable.get(name, default=None)
+            if approval_id:
+                self.log.info("no longer in force: standing approval %s", printable(approval_id))
+                Variable.delete(name)
+                self.sexton("keep", f"--revoke={approval_id}").require_success("keep")
+            self.skip(ti=context["ti"], tasks=context["task"].get_flat_relatives(upstream=False))
+            return
+        shown = _show(self, options)
+        self.log_text(shown["body"])
+        self.ask(context, shown, options, verb="Keep alive", sink="keep")
+
+
+class RecordApproval(ChangeCluster):
+    """Checks the answer, and writes the standing approval in place of the one in force. The cluster is left alone."""
+
+    params_read = ApproveKeep
+
+    def shown_now(self, request: Request) -> dict[str, Any]:
+        return _show(self, request.options)
+
+    def execute(self, context: Any) -> dict[str, int]:
+        from sexton.archive.folder import filesystem
+        from sexton.execution.standing_approval import StandingApproval, Terms, write_approval
+
+        request, answer, shown = self.consent(context)
+        approval = StandingApproval(
+            terms=Terms(**shown["terms"]),
+            approved_by=answer.user_name or answer.user_id,
+            approved_at_ms=answer.answered_at_ms,
+            dag_id=request.dag_id,
+            run_id=request.run_id,
+            request_sha256=answer.request_sha256,
+        )
+        approval_id = write_approval(*filesystem(settings().archive_uri), approval)
+        name = approval_variable(self.cluster)
+        before = Variable.get(name, default=None)
+        Variable.set(name, approval_id, description="the standing approval of keep_offsets; delete it to end it")
+        self.log.info("in force: standing approval %s of %s", approval_id, printable(approval.approved_by))
+        if before and before != approval_id:
+            self.sexton("keep", f"--revoke={before}")  # it is not used any more in any case
+        return {}
+
+
+def _show(task: CommandTask, options: dict[str, Any]) -> dict[str, Any]:
+    terms = {name: value for name, value in options.items() if name != "revoke"}
+    return task.sexton("show", "approval", *arguments_of(terms)).require_success("show")

@@ -51,6 +51,7 @@ BY_ROWS: dict[tuple[str, str], Break] = {
         "offset_verdicts", 2, policy_verdict="expire", broker_reason="subscribed"
     ),
     ("expiry_forecast", "not_in_forecast"): change("expiry_forecast", 0, group_id=LIVING),
+    ("offset_verdicts", "held_offsets_kept"): change("offset_verdicts", 2, keep_status="not_kept"),
     ("offset_verdicts", "load_would_fail"): change("load_profile", 0, load_outcome="empty_cache"),
     ("load_profile", "missing_log_partitions"): remove("load_profile", 1),
     ("load_profile", "behind_the_cut"): change("load_profile", 0, next_log_offset=101),

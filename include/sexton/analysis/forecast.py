@@ -21,13 +21,15 @@ from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.tables import TABLES
 from sexton.tables.expiry_forecast import HORIZON_DAYS
 from sexton.verdicts.expiry import leaves_when_bare
+from sexton.verdicts.keeping import activity_of_clients, expected_expiry
 from sexton.verdicts.policy import RULE, group_facts, newest_commits
 
 TABLE = "expiry_forecast"
 BROKER = "broker"
 _NEEDED = [
     *("group_id", "broker_verdict", "broker_expires_at_ms", "policy_verdict", "policy_rule", "policy_expires_at_ms"),
-    *("orphan", "pinned_by_producer_id"),
+    *("orphan", "pinned_by_producer_id", "client_commit_timestamp_ms", "client_state_timestamp_ms"),
+    *("kept_until_ms", "keep_status"),
 ]
 
 
@@ -61,7 +63,8 @@ def forecast_of(
     going = going_of(verdicts, as_of_ms=as_of_ms, profile=profile)
     if policy is not None:
         until_ms = as_of_ms + HORIZON_DAYS[-1] * DAY_MS
-        going = named_rules(policy, going, groups, held, as_of_ms=as_of_ms, until_ms=until_ms)
+        by_clients, clients = activity_of_clients(held, groups, verdicts)
+        going = named_rules(policy, going, clients, by_clients, as_of_ms=as_of_ms, until_ms=until_ms)
     by, own = going["by"].combine_chunks().dictionary_encode(), _Groups.of(held, groups, profile=profile)
     keys = own.of_row[np.asarray(going["row"])].astype(np.int64) * len(by.dictionary) + np.asarray(by.indices)
     by_key = np.argsort(keys, kind="stable")
@@ -81,12 +84,13 @@ def going_of(verdicts: pa.Table, *, as_of_ms: int, profile: Profile) -> pa.Table
 
     `at_ms` is when they expire, as_of_ms if that instant is unknown. `by` is the broker, `rule:<name>`, or NULL for a
     rule that does not decide yet; the earlier of the two counts. If the profile keeps offsets under open transactions,
-    they stay.
+    they stay. What a hold with `keep` keeps alive does not expire before the end of that.
     """
     broker_ms = _instants(verdicts, "broker", as_of_ms)
     if profile.pending_blocks_expiry:
         is_free = pc.or_(pc.equal(verdicts["broker_verdict"], "expire"), pc.is_null(verdicts["pinned_by_producer_id"]))
         broker_ms = pc.if_else(is_free, broker_ms, None)
+    broker_ms = expected_expiry(verdicts, broker_ms)
     policy_ms = _instants(verdicts, "policy", as_of_ms)
     is_rule = pc.and_(pc.is_valid(policy_ms), pc.fill_null(pc.less(policy_ms, broker_ms), True))
     decides = pc.fill_null(pc.equal(verdicts["policy_verdict"], "expire"), False)

@@ -22,10 +22,11 @@ from sexton.history.interval_counts import SWEEPS
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, published_runs, read_published
 from sexton.runs.folder import RunFolder, RunRecord
-from sexton.runs.judging import read_held
+from sexton.runs.judging import check_interval_ms, read_held
 from sexton.settings import settings
 from sexton.tables import TABLES, interval_tables
 from sexton.tables.expiry_forecast import HORIZON_DAYS
+from sexton.verdicts.keeping import ALIVE
 
 UNNAMED_RULE = "policy"
 _OFFSET = ["group_id", "topic", "partition", "committed_offset", "log_partition"]
@@ -36,7 +37,7 @@ _RUNS_WITH_SWEEPS = 24
 _VERDICT = [
     *("group_id", "topic", "partition", "broker_verdict", "broker_reason", "broker_expires_at_ms", "policy_verdict"),
     *("policy_reason", "policy_rule", "policy_expires_at_ms", "orphan", "pinned_by_producer_id", "changes_by"),
-    "log_partition",
+    *("log_partition", "kept_until_ms", "keep_status"),
 ]
 
 
@@ -58,6 +59,7 @@ class OffsetForecast:
 
     An offset expired by the broker is gone at the next sweep (sweep_clock): expected at `gone_ms`, None where no sweep
     of the log partition was seen, and between `gone_from_ms` and `gone_until_ms` unless the coordinator loads before.
+    Until `kept_until_ms` a hold keeps it alive (`sexton keep`), so `expires_at_ms` is not before it.
     """
 
     topic: str
@@ -70,6 +72,7 @@ class OffsetForecast:
     gone_ms: int | None = None
     gone_from_ms: int | None = None
     gone_until_ms: int | None = None
+    kept_until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +179,7 @@ class FolderTables(RunTables):
         return pa.concat_tables([_of_group(part, group_id) for part in found])
 
     def check_interval_ms(self) -> int:
-        return int(self.record.broker_settings.get(CHECK_INTERVAL) or DEFAULT_CHECK_INTERVAL_MS)
+        return check_interval_ms(self.record)
 
     def sweeps(self) -> "Sweeps":
         return _sweeps_in([self.sweep_rows()])
@@ -344,6 +347,7 @@ def offsets_of(tables: RunTables, group_id: str) -> list[OffsetForecast]:
                 gone_ms=None if swept is None else swept.expected_ms,
                 gone_from_ms=None if swept is None else swept.earliest_ms,
                 gone_until_ms=None if swept is None else swept.latest_ms,
+                kept_until_ms=row["kept_until_ms"] if row["keep_status"] in ALIVE.to_pylist() else None,
             )
         )
     return sorted(found, key=lambda one: (one.expires_at_ms is None, one.expires_at_ms, one.topic, one.partition))

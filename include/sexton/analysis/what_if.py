@@ -1,8 +1,9 @@
 """Compares what other rules would delete at an instant with the rules in force; nothing is planned or written.
 
 An offset is lost under some rules if the broker's retention or a rule of the policy lets it go at that instant. The
-broker also expires what a policy holds or keeps. Both sides are evaluated again from the same state of the log. Groups
-without offsets are left out: the broker deletes them whatever the retention.
+broker also expires what a policy holds or keeps, except under a hold with `keep`, which `sexton keep` carries out. Both
+sides are evaluated again from the same state of the log. Groups without offsets are left out: the broker deletes them
+whatever the retention.
 """
 
 from collections import Counter
@@ -19,11 +20,13 @@ from sexton.coordinator.profiles import profile_of
 from sexton.figures import MINUTE_MS
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun, read_published
+from sexton.ledger.recorded_steps import keep_steps_of
 from sexton.plans.limits import entry_of
 from sexton.policy import Policy
 from sexton.runs.folder import RunFolder, RunRecord, Shard
 from sexton.runs.judging import judge_offsets, read_held
 from sexton.tables import TABLES
+from sexton.verdicts.keeping import KeepSteps
 
 _STATE = ("committed_offsets", "unreachable_offsets", "pending_offsets", "groups", "open_transactions", "load_profile")
 
@@ -161,8 +164,9 @@ def what_if(
     """Evaluate the state in `folder` under both; for one group, or for all."""
     offsets: list[ComparedOffset] = []
     groups: list[ComparedGroup] = []
+    steps = keep_steps_of(record)
     for shard in record.shards:
-        own, losing = _of_shard(folder, record, shard, in_force, proposed, group_id)
+        own, losing = _of_shard(folder, record, shard, in_force, proposed, group_id, steps)
         offsets += own
         groups += losing
     return WhatIf(
@@ -206,9 +210,10 @@ def _of_shard(
     in_force: RetentionRules,
     proposed: RetentionRules,
     group_id: str | None,
+    steps: KeepSteps,
 ) -> tuple[list[ComparedOffset], list[ComparedGroup]]:
     held = read_held(folder, shard)
-    before, after = (_lost(folder, record, shard, rules, group_id) for rules in (in_force, proposed))
+    before, after = (_lost(folder, record, shard, rules, group_id, steps) for rules in (in_force, proposed))
     groups = folder.read_table("groups", shard, list(TABLES["groups"].column_names))
     profile = profile_of(record.profile)
     whole_before, whole_after = (
@@ -233,10 +238,17 @@ def _of_shard(
     return offsets, list(_groups(offsets, held, groups, whole_before, whole_after))
 
 
-def _lost(folder: RunFolder, record: RunRecord, shard: Shard, rules: RetentionRules, group_id: str | None) -> pa.Table:
+def _lost(
+    folder: RunFolder,
+    record: RunRecord,
+    shard: Shard,
+    rules: RetentionRules,
+    group_id: str | None,
+    steps: KeepSteps,
+) -> pa.Table:
     """Offsets that the rules delete at the instant: row (of `held`), group_id, by."""
     judged_by = record.model_copy(update={"retention_ms": rules.retention_ms})
-    verdicts = judge_offsets(folder, judged_by, shard, policy=rules.policy)
+    verdicts = judge_offsets(folder, judged_by, shard, policy=rules.policy, steps=steps)
     going = going_of(verdicts, as_of_ms=record.as_of_ms, profile=profile_of(record.profile))
     lost = going.filter(pc.less_equal(going["at_ms"], record.as_of_ms))
     return lost if group_id is None else lost.filter(pc.equal(lost["group_id"], group_id))

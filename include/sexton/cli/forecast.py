@@ -11,7 +11,7 @@ from sexton.cli.judged_input import judged_tables, replayed
 from sexton.cli.options import DEFAULT_ROWS, Json, PolicyFile, RetentionMinutes, ShownRows
 from sexton.cli.output import print_aside, print_json, print_line, print_table
 from sexton.errors import UsageError
-from sexton.report.meanings import sweep_block_text
+from sexton.report.meanings import sweep_block_text, until_text
 from sexton.report.names import short, visible
 
 if TYPE_CHECKING:
@@ -187,11 +187,14 @@ def _print_group(group: _Group) -> None:
             print_line()
             print_line(sweep_block_text(group.if_abandoned.block))
     if group.offsets:
-        print_aside("CHANGES-BY: what changes the broker's verdict; the history of the group: sexton explain GROUP")
+        what = "what changes the broker's verdict, or until when a hold keeps it"
+        print_aside(f"CHANGES-BY: {what}; the history of the group: sexton explain GROUP")
 
 
 def _offset_row(offset: "OffsetForecast") -> tuple[object, ...]:
     at, by = figures.instant(offset.expires_at_ms), offset.changes_by
+    if offset.kept_until_ms is not None:
+        by = f"kept {until_text(offset.kept_until_ms)}"
     return offset.topic, offset.partition, offset.committed_offset, at, _gone(offset), offset.by, offset.reason, by
 
 

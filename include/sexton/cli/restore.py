@@ -232,6 +232,6 @@ def _made(
         keeps=keeps,
         is_done=lambda plan: is_done(Ledger(fs, root, plan.cluster_id, plan.restore_id), plan),
     )
-    if made.items:
+    if made.items or made.left_alone:
         keep_restore(fs, root, made)
     return made

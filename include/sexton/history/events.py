@@ -22,7 +22,7 @@ from sexton.figures import some
 from sexton.log.batch import Record
 from sexton.tables.change_kinds import DISAPPEARANCES
 
-COMMITTED, RESET, RESTORED, UNDECODABLE = "committed", "reset", "restored", "undecodable"
+COMMITTED, RESET, RESTORED, KEPT, UNDECODABLE = "committed", "reset", "restored", "kept", "undecodable"
 _SHOWN_BYTES, _SHOWN_OFFSETS = 64, 6
 NOWHERE = -1
 """The log_offset of an event without a log record."""
@@ -35,7 +35,7 @@ class Event:
     """An event of a group.
 
     `what` is appeared, committed, reset (another value, committed while no member was there: as a rule by a tool),
-    restored (by a plan of Sexton), became, removed, undecodable (a record that the coordinator cannot read), or a kind
+    restored (by a plan of Sexton), kept (Sexton has committed the same value again), became, removed, undecodable (a record that the coordinator cannot read), or a kind
     of change.
 
     `offsets` are the rows of offset_changes of a disappearance; a reset or a restore has rows with the same names,
@@ -114,9 +114,9 @@ class Story:
 
 @dataclass(slots=True)
 class _Commits:
-    """Consecutive commits with nothing else between them, all by clients, all of one reset or all by one restore."""
+    """Consecutive commits with nothing else between them, all by clients, of one reset or by one plan of Sexton."""
 
-    by_restore: str | None = None
+    by: OwnAction | None = None
     reset_at_ms: int | None = None
     """The instant of a reset; None for other commits. Those of one instant are one event."""
     count: int = 0
@@ -195,14 +195,13 @@ class EventBuilder:
         if not self._is_requested(topic, partition):
             return
         act = action_at(self._restored.get((self._group_id, topic, partition), ()), found.value.commit_timestamp_ms)
-        by_restore = None if act is None else act.plan_id
         committed_offset, stamp_ms = found.value.committed_offset, found.value.commit_timestamp_ms
         is_reset = act is None and not is_pending and self._is_reset((topic, partition), committed_offset)
-        reset_at_ms = stamp_ms if is_reset else None
-        if (by_restore, reset_at_ms) != (self._commits.by_restore, self._commits.reset_at_ms):
+        reset_at_ms, before = stamp_ms if is_reset else None, self._commits
+        if (act and act.plan_id, reset_at_ms) != (before.by and before.by.plan_id, before.reset_at_ms):
             self._flush()
         commits = self._commits
-        commits.by_restore, commits.reset_at_ms = by_restore, reset_at_ms
+        commits.by, commits.reset_at_ms = act, reset_at_ms
         if not commits.count:
             commits.first = (record.log_offset, _stamp(record))
         commits.count += 1
@@ -287,16 +286,18 @@ class EventBuilder:
         if commits.reset_at_ms is not None:
             what, first_ms = RESET, commits.reset_at_ms
             detail = f"while no member was there: {reset_text(rows)}"
-        if commits.by_restore is not None:
-            what, detail = RESTORED, f"{detail}; by restore {commits.by_restore[:SHORT_ID]}"
-        kept = () if what == COMMITTED else rows
-        self.events.append(Event(timestamp_ms=first_ms, log_offset=log_offset, what=what, detail=detail, offsets=kept))
+        if commits.by is not None:
+            what = KEPT if commits.by.keeps else RESTORED
+            name = "Sexton's own, to keep it alive: plan" if commits.by.keeps else "by restore"
+            detail = f"{detail}; {name} {commits.by.plan_id[:SHORT_ID]}"
+        shown = () if what in (COMMITTED, KEPT) else rows
+        self.events.append(Event(timestamp_ms=first_ms, log_offset=log_offset, what=what, detail=detail, offsets=shown))
 
     def finish(self) -> Group | None:
         """Add the remaining events; returns the group, or None if it does not exist."""
         self._add_disappearances(below=None)
         self._flush()
-        self.events.sort(key=lambda event: (event.log_offset, event.what in (COMMITTED, RESET, RESTORED)))
+        self.events.sort(key=lambda event: (event.log_offset, event.what in (COMMITTED, RESET, RESTORED, KEPT)))
         return self._groups.by_id.get(self._group_id) or simple_group(self._group_id, self._profile)
 
 

@@ -30,6 +30,8 @@ WRITTEN = frozenset({"done", "raced"})
 """Outcomes of a call that took effect."""
 
 NO_STEP = -1
+EMPTY_SINCE = "empty_since_ms"
+"""Name in an intent's `checks`: when a group became Empty by its clients, before a join that keeps its offsets."""
 _DIGEST = "sha256"
 
 ItemId = tuple[int, int]

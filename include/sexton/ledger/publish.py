@@ -15,7 +15,7 @@ from sexton.failpoints import failpoint
 from sexton.lake.append import replace_rows
 from sexton.lake.catalog import Lake
 from sexton.ledger.entries import WRITTEN, Claim, Entry, Item, Result, StepOutcome
-from sexton.ledger.recorded_steps import recorded_steps
+from sexton.ledger.recorded_steps import action_of, recorded_steps
 from sexton.tables import TABLES
 
 TABLE = "apply_ledger"
@@ -67,7 +67,8 @@ def rows_of(entries: Sequence[Entry], *, as_of_ms: int) -> list[Row]:
         if isinstance(entry.body, StepOutcome):
             results = {result.item_id: result for result in entry.body.items}
             for item in entry.body.beyond:
-                row = _row(item, results[item.item_id], action="tombstone", intent_at_ms=entry.at_ms, entry=entry)
+                result, action = results[item.item_id], action_of(entries)
+                row = _row(item, result, action=action, intent_at_ms=entry.at_ms, entry=entry)
                 _keep(found, row, entry, claims)
     for row in found.values():
         row["as_of_ms"] = as_of_ms

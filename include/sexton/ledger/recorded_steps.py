@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from pyarrow import fs as pafs
 
 from sexton.archive.files import child_folders
+from sexton.archive.folder import filesystem
 from sexton.coordinator.changes.model import OwnAction
 from sexton.coordinator.offsets import OffsetKey
-from sexton.figures import HOUR_MS
-from sexton.ledger.entries import WRITTEN, Action, Entry, Intent, Item, ItemId, Result, StepOutcome
+from sexton.errors import SextonError
+from sexton.figures import DAY_MS, HOUR_MS
+from sexton.ledger.entries import EMPTY_SINCE, WRITTEN, Action, Claim, Entry, Intent, Item, ItemId, Result, StepOutcome
 from sexton.ledger.ledger import Ledger, ledgers_folder
+from sexton.runs.folder import RunRecord
+from sexton.settings import settings
+from sexton.verdicts.keeping import NOTHING_DONE, KeepStep, KeepSteps
 
 _LATEST_MS = HOUR_MS
 
@@ -81,17 +86,75 @@ def own_actions(
     return removed, restored
 
 
-def kept_commits(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[tuple[OffsetKey, int | None], int]:
-    """When clients made the commits that `sexton keep` repeated, by offset and log_offset of the repeated record."""
-    found: dict[tuple[OffsetKey, int | None], int] = {}
+def keep_steps(
+    fs: pafs.FileSystem, root: str, cluster_id: str, *, since_ms: int | None = None, until_ms: int | None = None
+) -> KeepSteps:
+    """What `sexton keep` has done up to an instant. A ledger that was closed before `since_ms` is not read.
+
+    A repeated commit without an outcome is known by its producer id; a join without one counts as a client's.
+    """
+    commits: dict[tuple[OffsetKey, int], int] = {}
+    by_log_offset: dict[tuple[OffsetKey, int], int] = {}
+    states: dict[tuple[str, int], int] = {}
+    last: dict[OffsetKey, KeepStep] = {}
+
+    def take(key: OffsetKey, result: Result | None, at_ms: int) -> None:
+        if key not in last or last[key].at_ms <= at_ms:
+            is_known = result is not None and result.outcome != "unknown"
+            outcome, error = (result.outcome if is_known else None, result.error) if result else (None, None)
+            last[key] = KeepStep(at_ms=at_ms, outcome=outcome, error=error)
+
     for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
-        for step in recorded_steps(Ledger(fs, root, cluster_id, plan_id).entries()):
-            for item in step.intent.items if step.intent.action != "tombstone" else ():
-                result, _ = step.results.get(item.item_id, (None, None))
-                before_ms = None if item.after is None else item.after.commit_timestamp_ms
-                if item.key and before_ms is not None and result is not None and result.outcome in WRITTEN:
-                    found[item.key, result.written_log_offset] = before_ms
-    return found
+        ledger = Ledger(fs, root, cluster_id, plan_id)
+        if since_ms is not None and ledger.is_over(before_ms=since_ms):
+            continue
+        entries = [entry for entry in ledger.entries() if until_ms is None or entry.at_ms <= until_ms]
+        if not entries or action_of(entries) != "keep":
+            continue
+        for entry in entries:
+            if isinstance(entry.body, StepOutcome):
+                results = {result.item_id: result for result in entry.body.items}
+                for item in entry.body.beyond:
+                    if item.key:
+                        take(item.key, results[item.item_id], entry.at_ms)
+        for step in recorded_steps(entries):
+            checks = step.intent.checks
+            for item in step.intent.items:
+                result, entry = step.results.get(item.item_id, (None, step.entry))
+                if item.key is None:
+                    continue
+                take(item.key, result, entry.at_ms)
+                value = item.after or item.before
+                client_ms = None if value is None else value.commit_timestamp_ms
+                place = None if result is None else result.written_log_offset
+                if client_ms is not None and checks.get("producer_id") is not None:
+                    commits[item.key, checks["producer_id"]] = client_ms
+                    if place is not None:
+                        by_log_offset[item.key, place] = client_ms
+                if place is not None and checks.get(EMPTY_SINCE) is not None:
+                    states[item.group_id, place] = checks[EMPTY_SINCE]
+    return KeepSteps(commits=commits, by_log_offset=by_log_offset, states=states, last=last)
+
+
+def keep_steps_of(record: RunRecord) -> KeepSteps:
+    """What `sexton keep` did to the offsets of a run, as far as the broker can still have it at the run's instant.
+
+    Read from the run's archive, else from that of the settings; nothing if there is none.
+    """
+    since_ms = record.as_of_ms - max(record.retention_ms, record.broker_retention_ms or 0) - DAY_MS
+    try:
+        fs, root = filesystem(record.source if record.positions else settings().archive_uri)
+        return keep_steps(fs, root, record.cluster_id, since_ms=since_ms, until_ms=record.as_of_ms)
+    except (SextonError, OSError):
+        if record.positions:
+            raise
+        return NOTHING_DONE
+
+
+def action_of(entries: Sequence[Entry]) -> str:
+    """The action of a plan: that of its first claim, which a deletion does not name."""
+    claim = entries[0].body
+    return str(claim.about.get("action", "tombstone")) if isinstance(claim, Claim) else "tombstone"
 
 
 def _own_actions(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Action, OffsetKey, OwnAction]]:
@@ -107,8 +170,8 @@ def _own_actions(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Actio
         for item in step.intent.items:
             if item.key is not None and (step.is_open_for(item) or step.is_doubtful_for(item)):
                 begun_ms = step.entry.at_ms
-                own = OwnAction(plan_id=plan_id, intent_at_ms=begun_ms, outcome_at_ms=begun_ms + _LATEST_MS)
-                yield step.intent.action, item.key, own
+                action = step.intent.action
+                yield action, item.key, _own_action(plan_id, action, begun_ms, begun_ms + _LATEST_MS)
     for entry in entries:
         if not isinstance(entry.body, StepOutcome):
             continue
@@ -119,4 +182,8 @@ def _own_actions(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Actio
                 continue
             at_ms = result.written_timestamp_ms
             span = (first_ms.get(item.item_id, entry.at_ms), entry.at_ms) if at_ms is None else (at_ms, at_ms)
-            yield action, item.key, OwnAction(plan_id=plan_id, intent_at_ms=span[0], outcome_at_ms=span[1])
+            yield action, item.key, _own_action(plan_id, action, *span)
+
+
+def _own_action(plan_id: str, action: Action, first_ms: int, last_ms: int) -> OwnAction:
+    return OwnAction(plan_id=plan_id, intent_at_ms=first_ms, outcome_at_ms=last_ms, keeps=action == "keep")

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 
 from sexton.coordinator.profiles import profile_of
 from sexton.errors import SextonError
+from sexton.figures import HOUR_MS
+from sexton.ledger.recorded_steps import keep_steps_of
 from sexton.plans.limits import policy_of
 from sexton.policy import Policy
 from sexton.runs.engine import Engine
@@ -24,6 +26,7 @@ from sexton.topics import TRANSACTIONS_TOPIC
 from sexton.transactions.reading import state_log
 from sexton.transactions.rows import open_transactions, owners_of
 from sexton.transactions.verdicts import TransactionClocks, judge_all
+from sexton.verdicts.keeping import ALIVE, NOTHING_DONE, KeepSteps
 from sexton.verdicts.pins import Owners
 
 __all__ = ["TABLE", "run"]
@@ -40,10 +43,11 @@ def run(engine: Engine, folder: RunFolder, *, policy: Policy | None = None, name
     if policy is not None:
         record = record.model_copy(update={"policy": policy.canonical, "policy_sha256": policy.sha256})
     owners, unread = _owners(engine, folder, record) if names_owners else ({}, [])
+    steps = keep_steps_of(record) if policy is not None and record.positions else None
     judged = engine.map(
         "Judging offsets",
         record.shards,
-        lambda shard: _judge(folder, record, shard, policy, owners),
+        lambda shard: _judge(folder, record, shard, policy, owners, steps),
         work_bytes=folder.size_bytes("committed_offsets", "groups"),
     )
     warnings = [*unread, *([] if policy is None else [*_blind_rules(policy, record), *_unheeded(policy, judged)])]
@@ -98,8 +102,20 @@ def _owners(engine: Engine, folder: RunFolder, record: RunRecord) -> tuple[Owner
     return owners_of(judge_all(open_transactions(rows, ()), states, clocks).judged), []
 
 
-def _judge(folder: RunFolder, record: RunRecord, shard: Shard, policy: Policy | None, owners: Owners) -> _Judged:
-    verdicts = judge_offsets(folder, record, shard, policy=policy, owners=owners)
+def _judge(
+    folder: RunFolder,
+    record: RunRecord,
+    shard: Shard,
+    policy: Policy | None,
+    owners: Owners,
+    steps: KeepSteps | None,
+) -> _Judged:
+    every_ms = None
+    if steps is not None:
+        every_ms = HOUR_MS if record.changes_since_ms is None else record.as_of_ms - record.changes_since_ms
+    verdicts = judge_offsets(
+        folder, record, shard, policy=policy, owners=owners, steps=steps or NOTHING_DONE, every_ms=every_ms
+    )
     row_count = folder.write_table(record, TABLE, verdicts, shard)
     if policy is None:
         return _Judged(row_count=row_count)
@@ -114,7 +130,9 @@ def _held_in_vain(policy: Policy, verdicts: pa.Table) -> pa.Table:
     until = pa.array([hold.until_ms for hold in policy.holds], pa.int64())
     ends = until.take(pc.index_in(held["policy_rule"], value_set=names).combine_chunks())
     goes = held["broker_expires_at_ms"].combine_chunks()
-    lost = held.filter(pc.and_(pc.is_valid(goes), pc.fill_null(pc.less(goes, ends), True)))
+    is_alive = pc.is_in(held["keep_status"], value_set=ALIVE)
+    in_vain = pc.and_(pc.is_valid(goes), pc.fill_null(pc.less(goes, ends), True))
+    lost = held.filter(pc.and_(in_vain, pc.invert(is_alive)))
     return lost.group_by("policy_rule").aggregate([([], "count_all"), ("broker_expires_at_ms", "min")])
 
 

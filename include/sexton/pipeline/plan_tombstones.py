@@ -39,6 +39,11 @@ from sexton.runs.judging import read_held, sweep_fails
 from sexton.verdicts.expiry import appended, is_of_offset, plan
 from sexton.verdicts.policy import plan_by_policy
 
+_VERDICT = (
+    *("group_id", "broker_verdict", "policy_verdict", "policy_rule"),
+    *("client_commit_timestamp_ms", "client_state_timestamp_ms"),
+)
+
 TABLE = "tombstones"
 _PLANNED, _UNDO = "planned", "undo"
 
@@ -262,7 +267,7 @@ def _swept(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table, g
 def _plan_of(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table, groups: pa.Table) -> pa.Table:
     """The tombstones for one shard's groups: from the broker's sweep, or from the policy if there is one."""
     log_partition = shard.log_partition
-    verdicts = folder.read_table("offset_verdicts", shard, ["broker_verdict", "policy_verdict", "policy_rule"])
+    verdicts = folder.read_table("offset_verdicts", shard, list(_VERDICT))
     own = folder.read_internal("group_tombstones", shard)
     profile, policy = profile_of(record.profile), policy_of(record)
     if policy is None:

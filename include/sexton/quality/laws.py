@@ -13,6 +13,7 @@ from sexton.quality.declared_expectations import rule
 from sexton.quality.expectation import LOG_TABLES, Expectation
 from sexton.quality.queried_views import KEY
 from sexton.tables import FATES, REPLICA_DIFFERENCES, Severity
+from sexton.verdicts.keeping import NOT_KEPT
 
 
 def _same(left: str, right: str, columns: Sequence[str] = KEY) -> str:
@@ -107,6 +108,13 @@ LAWS: tuple[Expectation, ...] = (
         "where a load leaves nothing in memory, every offset is kept for that reason, and only there",
         f"""SELECT v.* FROM offset_verdicts v JOIN load_profile p ON p.log_partition = v.log_partition
             WHERE (v.broker_reason = '{LOAD_WOULD_FAIL}') <> (p.load_outcome IN ({_NOTHING_HELD}))""",
+    ),
+    _law(
+        "offset_verdicts",
+        "held_offsets_kept",
+        "every offset under a hold with keep is kept before the broker expires it",
+        f"SELECT * FROM offset_verdicts WHERE keep_status = '{NOT_KEPT}'",
+        "warning",
     ),
     _law(
         "load_profile",

@@ -142,6 +142,21 @@ def cause_meaning(cause: str) -> str:
     return TOMBSTONE_CAUSES.get(cause, f"rule {cause.removeprefix('rule:')}" if cause.startswith("rule:") else cause)
 
 
+KEEP_STATUS: Mapping[str, str] = {
+    "kept": "the broker does not expire them before the second run from now",
+    "due": "the broker expires them before the second run from now; `sexton keep` has its turn",
+    "not_kept": "the broker expires them before the second run from now, and they could not be kept",
+    "ended": "kept no longer, by the time that the hold gives",
+}
+
+
+def until_text(kept_until_ms: int | None) -> str:
+    """Until when a hold keeps an offset alive, in words; None is without an end, as FOREVER_MS is."""
+    from sexton.policy.field_types import FOREVER_MS
+
+    return "without an end" if kept_until_ms in (None, FOREVER_MS) else f"until {instant(kept_until_ms)}"
+
+
 def beyond_broker_sentence(plan: "PlanRecord") -> str:
     """How much a plan deletes that the broker would keep: the first line that an approver reads."""
     if plan.broker_retention_ms is None or plan.beyond is None:

@@ -24,6 +24,14 @@ from sexton.runs.folder import WHOLE_RUN, RunFolder, RunRecord, Shard
 from sexton.tables import TABLES, Column
 from sexton.verdicts.expiry import held_offsets, judge_unblocked, suspects, sweep_block, under_block
 from sexton.verdicts.intervals import at_latest, by_latest, judge_between
+from sexton.verdicts.keeping import (
+    NOTHING_DONE,
+    KeepSteps,
+    activity_of_clients,
+    base_of_clients,
+    client_times,
+    keep_columns,
+)
 from sexton.verdicts.orphans import TopicsTable, against_topics
 from sexton.verdicts.pins import Owners, pins
 from sexton.verdicts.policy import judge_by_policy
@@ -44,10 +52,13 @@ def judge_offsets(
     *,
     policy: Policy | None = None,
     owners: Owners = MappingProxyType({}),
+    steps: KeepSteps = NOTHING_DONE,
+    every_ms: int | None = None,
 ) -> pa.Table:
     """The rows of offset_verdicts of one shard, in the order of `read_held`, without the run's columns.
 
-    Retention, instant, profile and topics come from `record`, which may differ from the record in `folder`.
+    Retention, instant, profile and topics come from `record`, which may differ from the record in `folder`. A policy
+    counts from what clients did; `steps` has what Sexton did to keep offsets. `every_ms` is as in `keep_columns`.
     """
     offsets, groups = read_held(folder, shard), folder.read_table("groups", shard)
     pending = folder.read_table("pending_offsets", shard)
@@ -75,8 +86,20 @@ def judge_offsets(
     verdicts = _beside(verdicts, pins(offsets, pending, transactions, owners))
     verdicts = _filled(verdicts, (column for column in TABLES[TABLE].columns if column.known_from is not None))
     if policy is not None:
-        counted = verdicts if is_instant else by_latest(verdicts, offsets)
-        verdicts = _beside(verdicts, judge_by_policy(policy, latest, counted, latest_groups, now_ms=now_ms))
+        verdicts = _beside(verdicts, client_times(offsets, groups, steps))
+        counted = base_of_clients(verdicts if is_instant else by_latest(verdicts, offsets), latest)
+        latest, latest_groups = activity_of_clients(latest, latest_groups, verdicts)
+        judged = judge_by_policy(policy, latest, counted, latest_groups, now_ms=now_ms)
+        kept = keep_columns(
+            policy,
+            latest,
+            _beside(counted, judged),
+            steps,
+            now_ms=now_ms,
+            every_ms=every_ms,
+            check_interval_ms=check_interval_ms(record),
+        )
+        verdicts = _beside(_beside(verdicts, judged), kept)
     return _filled(verdicts, TABLES[TABLE].columns)
 
 
@@ -87,7 +110,12 @@ def _sweep_ms(record: RunRecord) -> int | None:
         own_ms = profile_of(record.profile).default_retention_minutes * MINUTE_MS
     if record.retention_ms != own_ms:
         return None
-    return int(record.broker_settings.get(CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS))
+    return check_interval_ms(record)
+
+
+def check_interval_ms(record: RunRecord) -> int:
+    """The broker's sweep interval as recorded, else Kafka's default."""
+    return int(record.broker_settings.get(CHECK_INTERVAL) or DEFAULT_CHECK_INTERVAL_MS)
 
 
 def block_of(folder: RunFolder, record: RunRecord, log_partition: int) -> SweepBlock | None:

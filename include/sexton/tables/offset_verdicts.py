@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from sexton.tables.apply_ledger import APPLY_OUTCOMES
 from sexton.tables.columns import LOG_OFFSET, LOG_PARTITION, OFFSET_KEY
 from sexton.tables.table import Column, Table
 from sexton.tables.transactions import VERDICTS
@@ -139,6 +140,43 @@ OFFSET_VERDICTS = Table(
             nullable=True,
             allowed=VERDICTS,
         ),
+        Column(
+            "client_commit_timestamp_ms",
+            pa.int64(),
+            "when a client committed it, where `sexton keep` has repeated that commit since; policies count from it. "
+            "NULL where the commit is a client's own, and without a policy",
+            nullable=True,
+        ),
+        Column(
+            "client_state_timestamp_ms",
+            pa.int64(),
+            "when the group became Empty by its own members, where `sexton keep` has joined and left it since; "
+            "likewise",
+            nullable=True,
+        ),
+        Column(
+            "kept_until_ms",
+            pa.int64(),
+            "until when a hold with `keep` keeps it alive, the largest int64 without an end; NULL where none does",
+            nullable=True,
+        ),
+        Column(
+            "keep_status",
+            pa.string(),
+            "kept: the broker does not expire it before the second run from now; due: it does, and `sexton keep` has "
+            "its turn; not_kept: it does, and an attempt has failed or was not made in time; ended: kept no longer",
+            nullable=True,
+            allowed=("kept", "due", "not_kept", "ended"),
+        ),
+        Column("keep_at_ms", pa.int64(), "the last attempt to keep it, by the ledger", nullable=True),
+        Column(
+            "keep_outcome",
+            pa.string(),
+            "its outcome, as in apply_ledger; NULL while it is unknown, and without one",
+            nullable=True,
+            allowed=APPLY_OUTCOMES,
+        ),
+        Column("keep_error", pa.string(), "why it was not kept", nullable=True),
         LOG_PARTITION,
     ),
 )

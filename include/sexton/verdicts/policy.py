@@ -19,6 +19,7 @@ from sexton.policy import CompiledPolicy, GroupInput, GroupRules, Policy
 from sexton.policy.decision import NO_RULE
 from sexton.policy.inputs import LAST_MS, TIME_REASONS, last_active_ms
 from sexton.verdicts.expiry import is_of_offset, plan
+from sexton.verdicts.keeping import activity_of_clients
 from sexton.vocabulary import ORPHANS
 
 RULE = "rule:"
@@ -195,7 +196,8 @@ def plan_by_policy(
     is_offset = is_of_offset(rows)
     by_rule = pc.binary_join_element_wise(RULE, verdicts["policy_rule"].combine_chunks().take(rows["target_row"]), "")
     group_ids = pc.unique(rows.filter(pc.invert(is_offset))["group_id"])
-    causes = _group_causes(policy, groups, group_ids, held, now_ms=now_ms)
+    by_clients, clients = activity_of_clients(held, groups, verdicts)
+    causes = _group_causes(policy, clients, group_ids, by_clients, now_ms=now_ms)
     at = pc.index_in(rows["group_id"], value_set=pa.array(causes, pa.string()))
     of_group = pa.array(causes.values(), pa.string()).take(at)
     cause = pc.if_else(is_offset, by_rule, of_group)

@@ -14,15 +14,22 @@ from sexton.archive.folder import filesystem
 from sexton.coordinator.api.view import LoadedGroup, PartitionView
 from sexton.coordinator.changes.model import ChangeEvidence
 from sexton.coordinator.groups.group import Group
+from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.orphans import KnownTopic, KnownTopics, orphan_of
 from sexton.figures import MINUTE_MS
 from sexton.history.log_story import StoryReader, broker_verdicts
+from sexton.ledger.recorded_steps import keep_steps
 from sexton.policy import GroupInput, OffsetInput
 from sexton.policy.inputs import last_active_ms
 from sexton.runs.folder import RunFolder
 from sexton.runs.source import LogSource
+from sexton.verdicts.keeping import CLIENT_MS
 from sexton.views.coordinator_view import CoordinatorView
 from sexton.views.run_view import table_of_run
+
+_Clients = tuple[int | None, int | None]
+"""CLIENT_MS of an offset."""
+_NO_CLIENTS: _Clients = (None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +56,27 @@ class _LoadedGroup:
     held: PartitionView
     group: LoadedGroup
 
-    def judged(self, verdicts: Mapping[tuple[str, int], Mapping[str, Any]]) -> JudgedGroup:
-        """The group with its offsets; `verdicts` has the other fields of OffsetInput by topic and partition."""
+    def judged(
+        self, verdicts: Mapping[tuple[str, int], Mapping[str, Any]], clients: Mapping[tuple[str, int], _Clients]
+    ) -> JudgedGroup:
+        """The group with its offsets; `verdicts` has the other fields of OffsetInput by topic and partition. `clients`
+        has what clients did where Sexton's own records hide it."""
         group, offsets = self.group, self.held.offsets(self.group.group_id)
         pending = self.held.pending(group.group_id)
-        stamps = (offset.commit_timestamp_ms for offset in offsets.values())
+        commits_ms = {key: clients.get(key, _NO_CLIENTS)[0] or one.commit_timestamp_ms for key, one in offsets.items()}
+        states_ms = [at_ms for _, at_ms in clients.values() if at_ms is not None]
+        state_ms = states_ms[0] if states_ms else group.current_state_timestamp_ms
+        bases_ms = {
+            key: _base_ms(fields["base_timestamp_ms"], offsets[key].commit_timestamp_ms, clients.get(key, _NO_CLIENTS))
+            for key, fields in verdicts.items()
+        }
         return JudgedGroup(
             group=GroupInput(
                 group_id=group.group_id,
                 group_type=group.group_type,
                 state=group.state,
                 protocol_type=group.protocol_type,
-                last_active_ms=last_active_ms(stamps, group.current_state_timestamp_ms),
+                last_active_ms=last_active_ms(commits_ms.values(), state_ms),
                 member_count=group.member_count,
             ),
             offsets=[
@@ -69,9 +85,9 @@ class _LoadedGroup:
                     facts=OffsetInput(
                         topic=key[0],
                         partition=key[1],
-                        commit_timestamp_ms=offsets[key].commit_timestamp_ms,
+                        commit_timestamp_ms=commits_ms[key],
                         is_pending=key in pending,
-                        **fields,
+                        **{**fields, "base_timestamp_ms": bases_ms[key]},
                     ),
                 )
                 for key, fields in sorted(verdicts.items())
@@ -87,8 +103,13 @@ def judged_in_run(view: CoordinatorView, root: str, group_id: str) -> JudgedGrou
     folder = RunFolder(root)
     table = table_of_run(folder, "offset_verdicts", found.log_partition)
     names = ("base_timestamp_ms", "orphan", "broker_verdict", "broker_reason", "broker_expires_at_ms")
-    rows = table.filter(pc.equal(table["group_id"], group_id)).to_pylist()
-    return found.judged({(row["topic"], row["partition"]): {name: row.get(name) for name in names} for row in rows})
+    rows = {
+        (row["topic"], row["partition"]): row for row in table.filter(pc.equal(table["group_id"], group_id)).to_pylist()
+    }
+    return found.judged(
+        {key: {name: row.get(name) for name in names} for key, row in rows.items()},
+        {key: (row.get(CLIENT_MS[0]), row.get(CLIENT_MS[1])) for key, row in rows.items()},
+    )
 
 
 def judged_in_log(
@@ -121,8 +142,31 @@ def judged_in_log(
                 "broker_expires_at_ms": broker.expires_at_ms,
             }
             for key, broker in verdicts.items()
-        }
+        },
+        _clients_in_log(source, found.group, offsets),
     )
+
+
+def _clients_in_log(
+    source: LogSource, group: LoadedGroup, offsets: Mapping[tuple[str, int], StoredOffset]
+) -> dict[tuple[str, int], _Clients]:
+    """What clients did where records of `sexton keep` hide it, by the ledger of the archive."""
+    if not source.is_archive:
+        return {}
+    steps = keep_steps(*filesystem(source.uri), source.cluster_id)
+    place = group.log_offset
+    state_ms = None if place is None else steps.states.get((group.group_id, place))
+    return {
+        key: (steps.commits.get(((group.group_id, *key), one.producer_id)), state_ms) for key, one in offsets.items()
+    }
+
+
+def _base_ms(base_ms: int | None, committed_ms: int, clients: _Clients) -> int | None:
+    """The base without Sexton's own records (verdicts.keeping.base_of_clients)."""
+    if base_ms is None:
+        return None
+    client_ms = clients[0] if base_ms == committed_ms else clients[1]
+    return base_ms if client_ms is None else client_ms
 
 
 def _find(view: CoordinatorView, group_id: str) -> _LoadedGroup | None:

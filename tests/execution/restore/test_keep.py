@@ -14,15 +14,17 @@ from sexton.execution.restore.keep import due_under_holds
 from sexton.execution.restore.restore_plan import RestorePlan, Then, What
 from sexton.execution.restore.sources import Source
 from sexton.ledger.entries import Intent
-from sexton.ledger.recorded_steps import kept_commits, own_actions
+from sexton.ledger.publish import rows_of
+from sexton.ledger.recorded_steps import keep_steps, own_actions
 from sexton.policy import parse_policy
+from sexton.policy.field_types import FOREVER_MS
 from tests.execution.restore.simulated_cluster import Group, SimulatedCluster, value
 from tests.execution.restore.test_apply_restore import World
 
 LOCAL = pafs.LocalFileSystem()
 KEY = ("t", 0)
 VALUE = value(7, 3, "m\0")
-COMMITTED_MS = 500
+COMMITTED_MS, EMPTY_MS = 500, 600
 
 
 def world(tmp_path: Path, group: Group, **options: object) -> World:
@@ -32,7 +34,7 @@ def world(tmp_path: Path, group: Group, **options: object) -> World:
 
 
 def plan(own: World, then: Then | None = None) -> RestorePlan:
-    then = then or Then(value=VALUE, commit_timestamp_ms=COMMITTED_MS, topic_id="id")
+    then = then or Then(value=VALUE, commit_timestamp_ms=COMMITTED_MS, topic_id="id", empty_since_ms=EMPTY_MS)
     source = Source(name="policy p", cluster_id="cluster", values={("g", *KEY): then})
     return make_restore(source, own.cluster, keeps=True)
 
@@ -59,7 +61,10 @@ def test_each_kind_is_kept_by_what_moves_its_base(tmp_path: Path, kind: str) -> 
     (intent,) = [entry.body for entry in own.ledger(made).entries() if isinstance(entry.body, Intent)]
     assert intent.action == "keep"
     ((_, result),) = summary.results
-    assert kept_commits(LOCAL, str(tmp_path), "cluster") == {(("g", *KEY), result.written_log_offset): COMMITTED_MS}
+    steps = keep_steps(LOCAL, str(tmp_path), "cluster")
+    assert steps.commits == {(("g", *KEY), 1): COMMITTED_MS}
+    assert steps.states == ({("g", result.written_log_offset): EMPTY_MS} if what is What.JOIN else {})
+    assert {key: (step.outcome, step.error) for key, step in steps.last.items()} == {("g", *KEY): ("done", None)}
     removed, restored = own_actions(LOCAL, str(tmp_path), "cluster")
     assert (removed, list(restored)) == ({}, [("g", *KEY)])
 
@@ -90,6 +95,16 @@ def test_what_cannot_be_kept_is_left_alone(tmp_path: Path, why: str) -> None:
     assert row.error is not None or what in (What.NEWER_NOW, What.TOPIC_RECREATED)
     assert set(own.apply(shown).counts()) <= {"refused", "changed_since"}
     assert (own.cluster.joins, own.cluster.commits) == ([], [])
+    own.apply(made)
+    last = keep_steps(LOCAL, str(tmp_path), "cluster").last.get(("g", *KEY))
+    if what is What.NEWER_NOW:  # it does not fall due, and was only noticed by the step that was shown before
+        assert last is None or last.outcome == "changed_since"
+        return
+    assert last is not None
+    assert last.error
+    (table_row,) = rows_of(own.ledger(made).entries(), as_of_ms=0)
+    assert (last.outcome, table_row["action"], table_row["outcome"]) == ("refused", "keep", "refused")
+    assert own.apply(made).results == [], "and at every later attempt"
 
 
 def test_an_expiry_that_a_client_chose_is_left_alone(tmp_path: Path) -> None:
@@ -118,11 +133,20 @@ def test_a_join_without_an_answer_is_settled_by_the_log(tmp_path: Path, way: str
     assert len(own.cluster.joins) == joins
 
 
+POLICY = """
+version: 1
+holds:
+  - {name: for-ever, match: {group: for-ever}, kind: legal, owner: o, reason: r, keep: true}
+"""
+
+
 @dataclass
 class Tables:
     """A run with one offset per hold, each due at 1,000."""
 
     holds: tuple[str, ...]
+    base_ms: int = COMMITTED_MS
+    client_ms: tuple[int | None, int | None] = (None, None)
     row: ClassVar[dict[str, str]] = {"cluster_id": "cluster"}
 
     def read(self, name: str, columns: object = None) -> pa.Table:
@@ -133,6 +157,10 @@ class Tables:
                     "policy_verdict": "hold",
                     "policy_rule": hold,
                     "broker_expires_at_ms": 1_000 if hold != "never" else None,
+                    "kept_until_ms": 60_500 if hold == "brief" else FOREVER_MS,
+                    "base_timestamp_ms": self.base_ms,
+                    "client_commit_timestamp_ms": self.client_ms[0],
+                    "client_state_timestamp_ms": self.client_ms[1],
                 }
                 for hold in self.holds
             ]
@@ -150,7 +178,7 @@ def due(names: str, **given: object) -> list[str]:
     keeps = {"for-ever": ", keep: true", "brief": ", keep: 1m", "stops": "", "never": ", keep: true"}
     holds = "".join(f"  - {hold.format(name, keeps[name])}\n" for name in names.split())
     policy = parse_policy(f"version: 1\nholds:\n{holds}", where="p")
-    options = {"before_ms": 1_001, "now_ms": 900, "kept_commits": {}, **given}
+    options = {"before_ms": 1_001, "now_ms": 900, **given}
     source = due_under_holds(Tables(tuple(names.split())), policy, **options)
     return [*(group_id for group_id, _, _ in source.values), *source.warnings]
 
@@ -158,14 +186,20 @@ def due(names: str, **given: object) -> list[str]:
 def test_what_is_due_under_a_hold_that_keeps() -> None:
     assert due("for-ever brief stops never") == ["for-ever", "brief"]
     assert due("for-ever", before_ms=1_000) == []
-
-
-def test_our_own_commit_is_no_activity() -> None:
-    """The hold counts from the client's commit, which the ledger knows."""
-    assert due("brief", now_ms=60_600) == [
+    assert due("brief", now_ms=60_500) == [
         "1 offsets fall due and are kept no longer: hold brief keeps them for 1m after the last commit"
     ]
-    earlier = {(("brief", "t", 0), 5): -60_000}
-    assert len(due("brief", now_ms=300, kept_commits=earlier)) == 1
-    assert due("brief", now_ms=300, kept_commits=earlier) != ["brief"]
-    assert due("brief", now_ms=300, kept_commits={(("brief", "t", 0), 4): -60_000}) == ["brief"]
+
+
+def test_what_clients_did_goes_on_into_the_next_ledger() -> None:
+    """Ours hide it from the log: the commit of an offset, or when a group became Empty."""
+    policy = parse_policy(POLICY, where="p")
+    for base_ms, client_ms, then in (
+        (COMMITTED_MS, (None, None), (COMMITTED_MS, None)),
+        (COMMITTED_MS, (300, None), (300, None)),
+        (EMPTY_MS, (None, None), (COMMITTED_MS, EMPTY_MS)),
+        (EMPTY_MS, (None, 400), (COMMITTED_MS, 400)),
+    ):
+        source = due_under_holds(Tables(("for-ever",), base_ms, client_ms), policy, before_ms=1_001, now_ms=900)
+        (found,) = source.values.values()
+        assert (found.commit_timestamp_ms, found.empty_since_ms) == then

@@ -90,11 +90,13 @@ class TopicsAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnAction:
-    """An action of a Sexton plan on an offset, between its intent and its outcome (None: not known yet)."""
+    """An action of a Sexton plan on an offset, between its intent and its outcome (None: not known yet). With `keeps`
+    it committed the same value again."""
 
     plan_id: str
     intent_at_ms: int
     outcome_at_ms: int | None = None
+    keeps: bool = False
 
     def covers(self, at_ms: int | None) -> bool:
         if at_ms is None:

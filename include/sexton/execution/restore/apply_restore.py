@@ -50,7 +50,7 @@ from sexton.execution.restore.restore_plan import (
 from sexton.execution.standing_approval import APPROVAL_ID, IS_JOIN, PACED, Allowance
 from sexton.execution.status import PlanStatus
 from sexton.kafka.tail import TailRecord
-from sexton.ledger.entries import FINAL, Item, ItemId, Result, Value
+from sexton.ledger.entries import EMPTY_SINCE, FINAL, Item, ItemId, Result, Value
 from sexton.ledger.ledger import Ledger
 from sexton.policy.inputs import LAST_MS
 from sexton.records import GroupMetadataKey, GroupMetadataValue, decode_key, decode_value
@@ -155,7 +155,7 @@ def apply_restore(
         rows={(row.log_partition, position): row for position, row in positions(plan.items)},
         allowance=allowance,
     )
-    if not context.status.open and not context.left():
+    if not context.status.open and not context.left() and not plan.left_alone:
         return _summary(context, attempt=0)
     action = "keep" if plan.keeps else "restore"
     about = {"source": plan.source, "overwrites": plan.overwrites, "clamps": plan.clamps, "action": action}
@@ -172,7 +172,9 @@ def apply_restore(
         about=about,
     ):
         windows = len(context.status.windows_ms)
-        context.writer.begin()
+        _record_left_alone(context)
+        if context.status.open or context.left():
+            context.writer.begin()
         _settle_open(context)
         _commit_all(context, progress)
         return _summary(context, attempt=ledger.attempt, windows_ms=context.status.windows_ms[windows:])
@@ -200,6 +202,24 @@ def _summary(context: RestoreContext, *, attempt: int, windows_ms: Sequence[floa
         windows_ms=list(windows_ms),
         warnings=context.writer.warnings if attempt else [],
     )
+
+
+def _record_left_alone(context: RestoreContext) -> None:
+    """Record what cannot be kept, and why; no call is made for it."""
+    items, left = context.plan.items, context.plan.left_alone
+    places = [*positions([*items, *left])][len(items) :]
+    rows = {(row.log_partition, position): row for position, row in places}
+    if rows:
+        results = [Result.of(item_id, "refused", _why(row)) for item_id, row in rows.items()]
+        context.conclude(
+            results, beyond=[_item(item_id, row, keeps=context.plan.keeps) for item_id, row in rows.items()]
+        )
+
+
+def _why(row: RestoreRow) -> str:
+    if row.what is What.REFUSED and row.error is not None:
+        return row.error
+    return row.what.value if row.error is None else f"{row.what.value}: {row.error}"
 
 
 def _settle_open(context: RestoreContext) -> None:
@@ -289,7 +309,7 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
             **(context.plan.basis.about if since is None else {"log_offset": since}),
             **context.writer.checks,
             **_approval(context),
-            **({IS_JOIN: True} if is_join else {}),
+            **({IS_JOIN: True, EMPTY_SINCE: next(iter(rows.values())).then.empty_since_ms} if is_join else {}),
         },
         preflight=preflight,
         call=call,
@@ -441,14 +461,14 @@ def _item(item_id: ItemId, row: RestoreRow, *, keeps: bool) -> Item:
         group_id=row.group_id,
         topic=row.topic,
         partition=row.partition,
-        before=_kept_value(row) if row.what in KEPT else _ledger_value(row.now),
-        after=_kept_value(row) if keeps else _ledger_value(row.put),
+        before=_kept_value(row) if row.what in KEPT or row.put is None else _ledger_value(row.now),
+        after=_kept_value(row) if keeps and row.put is not None else _ledger_value(row.put),
     )
 
 
 def _kept_value(row: RestoreRow) -> Value:
     """The kept value for the ledger, with the timestamp of the client's commit, which the repeated commit hides."""
-    value = _ledger_value(row.to_put)
+    value = _ledger_value(row.then.value)
     assert value is not None
     return value.model_copy(update={"commit_timestamp_ms": row.then.commit_timestamp_ms})
 

@@ -4,7 +4,6 @@ Due offsets are judged from a run, which may be older than the cluster: the diff
 """
 
 from collections import Counter
-from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +16,10 @@ from sexton.policy import Policy
 from sexton.policy.durations import duration_text
 
 _KEY = ("log_partition", "group_id", "topic", "partition")
-_VERDICT = (*_KEY, "policy_verdict", "policy_rule", "broker_expires_at_ms")
+_VERDICT = (
+    *(*_KEY, "policy_verdict", "policy_rule", "broker_expires_at_ms", "base_timestamp_ms", "kept_until_ms"),
+    *("client_commit_timestamp_ms", "client_state_timestamp_ms"),
+)
 
 
 def due_under_holds(
@@ -26,12 +28,11 @@ def due_under_holds(
     *,
     before_ms: int,
     now_ms: int,
-    kept_commits: Mapping[tuple[OffsetKey, int | None], int],
 ) -> Source:
     """The offsets under a hold with `keep` that the broker expires before an instant.
 
-    A hold with a duration counts it from the last commit of a client; `kept_commits` (ledger) has it where Sexton
-    committed last. Offsets that the hold no longer keeps are counted in a warning.
+    A hold with a duration counts it from the last commit of a client. Offsets that the hold no longer keeps are counted
+    in a warning.
     """
     holds = {hold.name: hold for hold in policy.holds if hold.keep_ms is not None}
     verdicts = tables.read("offset_verdicts", _VERDICT)
@@ -50,18 +51,19 @@ def due_under_holds(
         verdict = verdict_of.get(tuple(row[name] for name in _KEY))
         if verdict is None:
             continue
-        key, hold = (row["group_id"], row["topic"], row["partition"]), holds[verdict["policy_rule"]]
-        committed_ms = kept_commits.get((key, row["log_offset"]), row["commit_timestamp_ms"])
-        until_ms = hold.keeps_until_ms(committed_ms)
-        if until_ms is None or now_ms >= until_ms:
-            ended[hold.name] += 1
+        key = row["group_id"], row["topic"], row["partition"]
+        if now_ms >= verdict["kept_until_ms"]:
+            ended[verdict["policy_rule"]] += 1
             continue
         due_ms[key] = verdict["broker_expires_at_ms"]
+        committed_ms, base_ms = row["commit_timestamp_ms"], verdict["base_timestamp_ms"]
+        is_since_empty = base_ms not in (None, committed_ms)
         values[key] = Then(
             value=OffsetValue(row["committed_offset"], row["leader_epoch"], row["metadata"]),
-            commit_timestamp_ms=committed_ms,
+            commit_timestamp_ms=_first(verdict["client_commit_timestamp_ms"], committed_ms),
             expire_timestamp_ms=row["expire_timestamp_ms"],
             topic_id=row["topic_id"],
+            empty_since_ms=_first(verdict["client_state_timestamp_ms"], base_ms) if is_since_empty else None,
         )
     return Source(
         name=f"policy {policy.sha256}",
@@ -74,3 +76,8 @@ def due_under_holds(
             for name, count in sorted(ended.items())
         ],
     )
+
+
+def _first(client_ms: int | None, own_ms: int) -> int:
+    """What a client did, where Sexton's own record hides it."""
+    return own_ms if client_ms is None else client_ms

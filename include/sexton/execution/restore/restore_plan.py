@@ -71,13 +71,15 @@ class OffsetValue:
 class Then:
     """An earlier value, its timestamps, which a commit cannot restore, and the topic for which it was committed.
 
-    None is unknown, and excludes nothing.
+    None is unknown, and excludes nothing. `empty_since_ms` is of an offset to be kept: when its classic group became
+    Empty by its clients.
     """
 
     value: OffsetValue
     commit_timestamp_ms: int | None = None
     expire_timestamp_ms: int | None = None
     topic_id: str | None = None
+    empty_since_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,8 @@ class RestoreRow:
         """The row as it is stored, hashed and printed by --json: flat except for the three values."""
         row = asdict(self)
         then = row.pop("then")
+        if then["empty_since_ms"] is None:
+            del then["empty_since_ms"]  # no restore has it
         return {
             **row,
             "then": then.pop("value"),
@@ -128,6 +132,7 @@ class RestoreRow:
         fields = dict(row)
         value = OffsetValue(**fields.pop("then"))
         then = {name: fields.pop(f"then_{name}") for name in ("commit_timestamp_ms", "expire_timestamp_ms", "topic_id")}
+        then["empty_since_ms"] = fields.pop("then_empty_since_ms", None)
         now, put = (None if (found := fields.pop(name)) is None else OffsetValue(**found) for name in ("now", "put"))
         what = What(fields.pop("what"))
         return cls(**fields, what=what, then=Then(value=value, **then), now=now, put=put)
@@ -161,6 +166,11 @@ class RestorePlan:
     def items(self) -> list[RestoreRow]:
         """The items that would be committed, in order."""
         return [row for row in self.rows if row.put is not None]
+
+    @property
+    def left_alone(self) -> list[RestoreRow]:
+        """Offsets that fall due and cannot be kept; what was committed since does not fall due."""
+        return [row for row in self.rows if self.keeps and row.what not in KEPT and row.what is not What.NEWER_NOW]
 
     def counts(self) -> dict[str, int]:
         """The number of offsets of each `what`, in the order of What, without those that do not occur."""

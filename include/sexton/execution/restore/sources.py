@@ -23,7 +23,7 @@ from sexton.execution.restore.restore_plan import OffsetValue, Then
 from sexton.execution.restore.selection import Selection
 from sexton.ledger.entries import WRITTEN, Claim, Entry, Item, Result, StepOutcome, Value
 from sexton.ledger.ledger import Ledger
-from sexton.ledger.recorded_steps import recorded_steps
+from sexton.ledger.recorded_steps import action_of, recorded_steps
 from sexton.plans.basis import BY_LOG, Basis, basis_of
 from sexton.plans.plan import Plan
 from sexton.plans.read_plan import read_plan
@@ -261,7 +261,7 @@ def _ledger_items(entries: Sequence[Entry]) -> Iterator[tuple[Item, Result | Non
         if isinstance(entry.body, StepOutcome):
             results = {result.item_id: result for result in entry.body.items}
             for item in entry.body.beyond:
-                yield item, results[item.item_id], "tombstone"
+                yield item, results[item.item_id], action_of(entries)
 
 
 def _removed(item: Item, result: Result | None) -> Value | None:

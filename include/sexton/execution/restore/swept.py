@@ -6,7 +6,7 @@ offset_changes; a value that a sweep may have taken counts.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from sexton.ledger.recorded_steps import own_actions
 from sexton.policy import CompiledPolicy, GroupInput, Hold, Policy
 from sexton.runs.source import open_archive
 from sexton.tables.change_kinds import DISAPPEARANCES, ChangeKind
+from sexton.verdicts.keeping import KeepSteps
 
 _KEY = ("group_id", "topic", "partition")
 
@@ -45,12 +46,12 @@ def swept_under_holds(
     tables: RunTables,
     *,
     now_ms: int,
-    kept_commits: Mapping[tuple[OffsetKey, int | None], int],
+    steps: KeepSteps,
 ) -> Source | None:
     """The offsets of groups under a hold with `restore` that were swept since the newest snapshot that is older than
     the retention, or since the first one; None where no hold asks for it or the archive does not know.
 
-    `tables` are the run's, which has what exists now; `kept_commits` is as in `due_under_holds`.
+    `tables` are the run's, which has what exists now; `steps` are those of `sexton keep`.
     """
     if not any(hold.restore for hold in policy.holds):
         return None
@@ -77,7 +78,7 @@ def swept_under_holds(
         if row is None:
             left["the archive does not have what removed them"] += 1
             continue
-        committed_ms = kept_commits.get((key, row["old_log_offset"]), row["old_commit_timestamp_ms"])
+        committed_ms = steps.by_log_offset.get((key, row["old_log_offset"]), row["old_commit_timestamp_ms"])
         if ChangeKind.EXPIRED not in (row["kind"], *(row["candidates"] or ())):
             left[f"{row['kind']}, not swept"] += 1
         elif now_ms >= (hold.keeps_until_ms(committed_ms) or 0):

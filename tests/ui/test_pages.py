@@ -167,8 +167,16 @@ def test_the_overview_counts(client: TestClient) -> None:
     assert found["horizons"] == [0, 1, 1, 1]
     assert sum(found["bins"]) + found["later"] + found["due"] + found["never"] == found["offset_count"]
     assert [row["policy_verdict"] for row in found["by_policy"]] == ["expire", "hold"]
+    (kept,) = found["kept"]
+    assert (kept["policy_rule"], kept["keep_status"], kept["why"], kept["commits"]) == (
+        "legal",
+        "not_kept",
+        "topic_gone",
+        1,
+    )
     told = text(client, "/")
     assert "2 due now" in told
+    assert "What holds keep alive" in told
     assert "1 warning about this run" in told
 
 

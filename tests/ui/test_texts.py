@@ -66,7 +66,7 @@ def test_what_no_page_asks_for_is_not_there() -> None:
     told = "\n".join(file.read_text("utf-8") for folder in (TEMPLATES, TEMPLATES.parent) for file in folder.glob("*.*"))
     kinds = (
         "reason.", "cause.", "load.", "verdict.", "orphan.", "changes.", "event.", "severity.", "error.", "only.",
-        "finding.", "outcome.", "action.", "status.", "reset.", "basis.", "lost_cause.",
+        "finding.", "outcome.", "action.", "status.", "reset.", "basis.", "lost_cause.", "keep.",
     )  # fmt: skip
     unused = [key for key in texts("en").known if f'"{key}"' not in told and f"'{key}'" not in told]
     assert [key for key in unused if not key.startswith(kinds) and not key.endswith(".one")] == []
@@ -81,7 +81,7 @@ def test_codes_of_the_tables_have_words(language: str) -> None:
         "verdict": (*verdicts.column("policy_verdict").allowed, *verdicts.column("broker_verdict").allowed),
         "orphan": verdicts.column("orphan").allowed, "changes": verdicts.column("changes_by").allowed,
         "event": changes.column("kind").allowed, "load": TABLES["load_profile"].column("load_outcome").allowed,
-        "only": ONLY, "finding": FINDINGS,
+        "only": ONLY, "finding": FINDINGS, "keep": verdicts.column("keep_status").allowed,
     }  # fmt: skip
     missing = [
         f"{kind}.{code}" for kind, all_codes in codes.items() for code in all_codes if f"{kind}.{code}" not in known

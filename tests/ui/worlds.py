@@ -138,7 +138,21 @@ def _tables(run: RunKey, number: int, names: tuple[str, ...]) -> dict[str, list[
     verdicts = [
         _cache(LIVING, "orders", 0, "subscribed", log_partition=1, changes_by="subscription"),
         _cache(LIVING, "orders", 1, "pending_transaction", log_partition=1, pinned_by_producer_id=77, **owner),
-        _due(DYING, 0, as_of_ms, orphan="topic_gone", policy_verdict="hold", policy_rule="legal", policy_owner="law"),
+        _due(
+            DYING,
+            0,
+            as_of_ms,
+            orphan="topic_gone",
+            policy_verdict="hold",
+            policy_rule="legal",
+            policy_owner="law",
+            kept_until_ms=as_of_ms + HOUR_MS,
+            keep_status="not_kept",
+            keep_at_ms=as_of_ms - HOUR_MS,
+            keep_outcome="refused",
+            keep_error="topic_gone",
+            client_commit_timestamp_ms=as_of_ms - 9 * HOUR_MS,
+        ),
         _due(
             DYING, 1, as_of_ms, policy_verdict="expire", policy_rule="ci", policy_reason="idle", behind_log_start=True
         ),

@@ -238,6 +238,25 @@ class OwnerOutcome(SummaryPart):
     hold: int
 
 
+class HoldOutcome(SummaryPart):
+    """Offsets of one status under a hold with `keep`, and why they were not kept.
+
+    `commits` and `joins` are those that Sexton's commit or join keeps now. They are kept until `until_ms` at the latest
+    (None: without an end); the broker expires the first at `expires_at_ms`; the last attempt was at `last_ms`.
+    """
+
+    hold: str
+    status: str
+    why: str | None
+    groups: int
+    offsets: int
+    commits: int
+    joins: int
+    until_ms: int | None
+    expires_at_ms: int | None
+    last_ms: int | None
+
+
 class PolicyOutcome(SummaryPart):
     """The policy's verdicts on all offsets; `unmatched` are kept because no rule matches them."""
 
@@ -248,6 +267,7 @@ class PolicyOutcome(SummaryPart):
     unmatched: int
     entries: TopRows[EntryOutcome]
     owners: TopRows[OwnerOutcome]
+    kept: TopRows[HoldOutcome]
 
 
 class Summary(SummaryPart):

@@ -8,10 +8,15 @@ import pyarrow.dataset as ds
 from pydantic import BaseModel
 
 from sexton.policy import Hold, Policy, Rule
+from sexton.policy.field_types import FOREVER_MS
 from sexton.summary.arrow_counts import TOP, counts_by, first_rows
-from sexton.summary.summary import EntryOutcome, Findings, OwnerOutcome, PolicyOutcome, TopicCount, TopRows
+from sexton.summary.summary import EntryOutcome, Findings, HoldOutcome, OwnerOutcome, PolicyOutcome, TopicCount, TopRows
+from sexton.verdicts.keeping import NOT_KEPT
 
-POLICY_COLUMNS = ("group_id", "policy_verdict", "policy_rule", "policy_owner")
+POLICY_COLUMNS = (
+    *("group_id", "policy_verdict", "policy_rule", "policy_owner", "keep_status", "keep_error", "keep_at_ms"),
+    *("client_commit_timestamp_ms", "client_state_timestamp_ms", "kept_until_ms", "broker_expires_at_ms"),
+)
 ORPHAN_COLUMNS = ("topic", "orphan")
 """Columns of offset_verdicts that the functions here read."""
 
@@ -44,7 +49,42 @@ def policy_outcome(verdicts: pa.Table, policy: Policy) -> PolicyOutcome:
         unmatched=by_entry.get(None, {}).get("keep", 0),
         entries=_listing(sorted(rows, key=lambda row: (-row.expire, -row.hold, -row.keep, row.name))),
         owners=_listing(sorted(owners, key=lambda row: (-row.expire, -row.hold, -row.keep, row.owner))),
+        kept=_listing(_kept(verdicts)),
     )
+
+
+def _kept(verdicts: pa.Table) -> list[HoldOutcome]:
+    """What holds with `keep` keep alive, what was not kept first."""
+    status = verdicts["keep_status"]
+    why = pc.if_else(pc.fill_null(pc.equal(status, NOT_KEPT), False), verdicts["keep_error"], None)
+    rows = verdicts.append_column("why", why).filter(pc.is_valid(status))
+    found = rows.group_by(["policy_rule", "keep_status", "why"]).aggregate(
+        [
+            ("group_id", "count_distinct"),
+            ([], "count_all"),
+            ("client_commit_timestamp_ms", "count"),
+            ("client_state_timestamp_ms", "count"),
+            ("kept_until_ms", "max"),
+            ("broker_expires_at_ms", "min"),
+            ("keep_at_ms", "max"),
+        ]
+    )
+    outcomes = [
+        HoldOutcome(
+            hold=row["policy_rule"],
+            status=row["keep_status"],
+            why=row["why"],
+            groups=row["group_id_count_distinct"],
+            offsets=row["count_all"],
+            commits=row["client_commit_timestamp_ms_count"],
+            joins=row["client_state_timestamp_ms_count"],
+            until_ms=None if row["kept_until_ms_max"] == FOREVER_MS else row["kept_until_ms_max"],
+            expires_at_ms=row["broker_expires_at_ms_min"],
+            last_ms=row["keep_at_ms_max"],
+        )
+        for row in found.to_pylist()
+    ]
+    return sorted(outcomes, key=lambda one: (one.status != NOT_KEPT, one.hold, one.status, one.why or ""))
 
 
 def oddities(verdicts: ds.Dataset, *, sees_all_topics: bool | None) -> Findings:

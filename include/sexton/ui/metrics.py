@@ -22,6 +22,7 @@ from sexton.lake.catalog import Lake
 from sexton.lake.database import no_rows
 from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
+from sexton.policy.field_types import FOREVER_MS
 from sexton.summary.audit_counts import newest_transactions
 from sexton.tables import TABLES
 from sexton.ui.access import Viewer, viewer_of
@@ -32,6 +33,7 @@ router = APIRouter()
 
 SEVERITIES = TABLES["dq_results"].column("severity").allowed
 ORPHANS = TABLES["offset_verdicts"].column("orphan").allowed
+KEPT = TABLES["offset_verdicts"].column("keep_status").allowed
 VERDICTS = TABLES["transactions"].column("verdict").allowed
 RESETS = TABLES["time_lag"].column("would_reset").allowed
 LAG_SECONDS = (60, 600, 3_600, 21_600, 86_400)
@@ -52,6 +54,10 @@ _OF_CLUSTERS: Mapping[str, tuple[str, ...]] = {
     "offsets": ("Committed offsets by the broker's verdict and its reason.", "verdict", "reason"),
     "offsets_due_within": ("Offsets that the broker keeps now and expires within so many hours.", "hours"),
     "offsets_by_policy": ("Committed offsets by the policy's verdict.", "verdict"),
+    "kept_offsets": ("Committed offsets that a hold keeps alive, by status.", "hold", "status"),
+    "kept_offsets_by": ("Those that a commit or a join of Sexton keeps now.", "hold", "by"),
+    "kept_until_timestamp_seconds": ("Until when the hold keeps them, at the latest; none without an end.", "hold"),
+    "keep_last_attempt_timestamp_seconds": ("The last attempt to keep some of them.", "hold"),
     "offsets_orphaned": ("Committed offsets whose topic or partition is gone.", "why"),
     "offsets_pending": ("Transactional offsets that are still pending.",),
     "planned_tombstones": ("Records in the run's plan.",),
@@ -262,6 +268,7 @@ class _Run:
         for key, offsets in self._by("offset_verdicts", "policy_verdict", "count(policy_verdict)").items():
             if offsets:
                 yield "offsets_by_policy", key, offsets
+        yield from self._kept()
         untils_ms = [self._run.key.as_of_ms + hours * HOUR_MS for hours in HORIZON_HOURS]
         due = [f"count(*) FILTER (broker_verdict = 'keep' AND broker_expires_at_ms <= {at_ms})" for at_ms in untils_ms]
         for hours, offsets in zip(HORIZON_HOURS, self._all("offset_verdicts", *due), strict=True):
@@ -271,6 +278,25 @@ class _Run:
             yield "offsets_orphaned", (why,), orphans.get((why,), 0)
         yield "offsets_pending", (), self._count("pending_offsets")
         yield "planned_tombstones", (), self._count("tombstones")
+
+    def _kept(self) -> Iterator[Sample]:
+        """What each hold keeps alive; a hold is a name of the policy, and there are few."""
+        found = self._tables.rows(
+            f"""SELECT policy_rule, {", ".join(f"count(*) FILTER (keep_status = '{one}') AS {one}" for one in KEPT)},
+                count(client_commit_timestamp_ms) AS by_commit, count(client_state_timestamp_ms) AS by_join,
+                nullif(max(kept_until_ms), {FOREVER_MS}) AS until_ms, max(keep_at_ms) AS last_ms
+                FROM {self._tables.held(self._run, "offset_verdicts")} WHERE keep_status IS NOT NULL
+                GROUP BY ALL ORDER BY ALL"""
+        )
+        for row in found:
+            hold = row["policy_rule"]
+            for status in KEPT:
+                yield "kept_offsets", (hold, status), row[status]
+            for by in ("commit", "join"):
+                yield "kept_offsets_by", (hold, by), row[f"by_{by}"]
+            for name, at_ms in (("kept_until", row["until_ms"]), ("keep_last_attempt", row["last_ms"])):
+                if at_ms is not None:
+                    yield f"{name}_timestamp_seconds", (hold,), at_ms / 1000
 
     def _log(self) -> Iterator[Sample]:
         yield "open_transactions", (), self._count("open_transactions")

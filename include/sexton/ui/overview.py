@@ -10,7 +10,9 @@ from sexton.figures import DAY_MS, HOUR_MS
 from sexton.lake.database import Rows
 from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
+from sexton.policy.field_types import FOREVER_MS
 from sexton.ui.group_queries import groups_of
+from sexton.verdicts.keeping import NOT_KEPT
 
 HORIZON_HOURS = (1, 24, 7 * 24, 30 * 24)
 BINS = 48
@@ -36,6 +38,7 @@ class Overview:
     by_state: Rows
     by_reason: Rows
     by_policy: Rows
+    kept: Rows
     horizons: list[int]
     bin_ms: int
     bins: list[int]
@@ -96,6 +99,15 @@ def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
         by_policy=tables.rows(
             f"""SELECT policy_verdict, policy_rule, policy_owner, sum(offsets)::BIGINT AS offsets FROM {kinds}
                 WHERE policy_verdict IS NOT NULL GROUP BY ALL ORDER BY offsets DESC, policy_rule LIMIT {SHOWN}"""
+        ),
+        kept=tables.rows(
+            f"""SELECT policy_rule, keep_status, CASE WHEN keep_status = '{NOT_KEPT}' THEN keep_error END AS why,
+                count(DISTINCT group_id) AS groups, count(*) AS offsets,
+                count(client_commit_timestamp_ms) AS commits, count(client_state_timestamp_ms) AS joins,
+                nullif(max(kept_until_ms), {FOREVER_MS}) AS until_ms, min(broker_expires_at_ms) AS expires_at_ms,
+                max(keep_at_ms) AS last_ms
+                FROM {verdicts} WHERE keep_status IS NOT NULL
+                GROUP BY ALL ORDER BY keep_status <> '{NOT_KEPT}', policy_rule, keep_status, why LIMIT {2 * SHOWN}"""
         ),
         horizons=[sum(n for hours, n in hours_left.items() if hours < span) for span in HORIZON_HOURS],
         bin_ms=bin_hours * HOUR_MS,

@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -27,12 +28,17 @@ from sexton.uris import without_login
 
 if TYPE_CHECKING:
     from sexton.kafka.client import ClientConfig
+    from sexton.policy import Policy
 
 PYTHON_FROM, PYTHON_BELOW = (3, 11), (3, 14)
 LOW_DISK_BYTES = 5 * 1024**3
 NO_DISK_BYTES = 1 * 1024**3
 CONNECT_TIMEOUT_MS = 5_000
 RETRY_FOR_S = 5
+GROUPS_CHECKED = 100
+"""The most held groups whose ACLs are checked: each takes a few requests."""
+SHOWN = 8
+"""The most missing ACLs that are named."""
 INSTALL = "run `make install`"
 
 State = Literal["ok", "warning", "problem"]
@@ -48,8 +54,11 @@ class Check:
     fix: str | None = None
 
 
-def examine(config: Settings, *, client: "ClientConfig | None" = None) -> Iterator[Check]:
-    """Run every check; with `client` also check that the cluster answers.
+def examine(
+    config: Settings, *, client: "ClientConfig | None" = None, policy: "Policy | None" = None
+) -> Iterator[Check]:
+    """Run every check; with `client` also check that the cluster answers, and that it lets `sexton keep` carry out the
+    holds of `policy`.
 
     A check that raises an unexpected error is reported as a problem.
     """
@@ -73,6 +82,8 @@ def examine(config: Settings, *, client: "ClientConfig | None" = None) -> Iterat
     }
     if client:
         checks["cluster"] = lambda: check_cluster(client)
+    if client and policy and any(hold.keep_ms is not None for hold in policy.holds):
+        checks["keep"] = lambda: check_keep(client, policy)
     for name, check in checks.items():
         try:
             yield check()
@@ -228,6 +239,40 @@ def check_cluster(client: "ClientConfig") -> Check:
         except UsageError as error:
             return Check("cluster", "warning", f"{found}; {error.message}", fix=error.fix)
     return Check("cluster", "ok", f"{found}, {some(len(topic.leaders), 'log partition')}")
+
+
+def check_keep(client: "ClientConfig", policy: "Policy") -> Check:
+    """Check that these credentials have the ACLs that `sexton keep` needs, by the groups that are there now."""
+    from sexton.execution.compare_and_set import PREFIX
+    from sexton.kafka.group_state import list_groups
+    from sexton.kafka.rights import missing_to_keep, sees_all_groups
+    from sexton.kafka.session import ClusterSession
+    from sexton.policy import CompiledPolicy, GroupInput
+
+    keeping, compiled = {hold.name for hold in policy.holds if hold.keep_ms is not None}, CompiledPolicy(policy)
+    with ClusterSession(client, connect_timeout_ms=CONNECT_TIMEOUT_MS, retry_for_s=RETRY_FOR_S) as session:
+        held = set()
+        for group in list_groups(session).groups:
+            facts = GroupInput(
+                group_id=group.group_id,
+                group_type=group.group_type.capitalize(),
+                state=group.state,
+                protocol_type=group.protocol_type,
+                last_active_ms=None,
+                member_count=0,
+            )
+            hold = compiled.for_group(facts).at(time.time_ns() // 1_000_000).hold
+            if hold is not None and hold.name in keeping:
+                held.add(group.group_id)
+        some_held = sorted(held)[:GROUPS_CHECKED]
+        lines = [str(acl) for acl in missing_to_keep(session, some_held, prefix=PREFIX)]
+        seen = "" if sees_all_groups(session) else ", not those that this login may not see"
+    found = f"{len(some_held)} of {some(len(held), 'held group')} checked{seen}"
+    if lines:
+        more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+        fix = "grant it to the principal that runs `sexton keep` (docs/security.md)"
+        return Check("keep", "problem", f"{found}: {'; '.join(lines[:SHOWN])}{more}", fix=fix)
+    return Check("keep", "ok", f"{found}: every ACL that `sexton keep` needs is there")
 
 
 def _free_bytes(folder: Path) -> int:

@@ -1,12 +1,13 @@
 """`sexton doctor`: check whether this machine can run Sexton."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 from rich.table import Table
 from rich.text import Text
 
-from sexton.cli.options import ClusterInput, Json, option
+from sexton.cli.options import ClusterInput, Json, PolicyFile, option, read_policy_file
 from sexton.cli.output import console, print_json
 from sexton.cli.progress import working
 from sexton.report.names import harmless
@@ -17,6 +18,7 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "problem": ("fix
 def doctor(
     *,
     cluster: ClusterInput,
+    policy: PolicyFile = None,
     failpoints: Annotated[
         bool, option("--failpoints", "List the places where tests kill a process, and check nothing.")
     ] = False,
@@ -24,13 +26,18 @@ def doctor(
 ) -> int:
     """Check Python, Java, Spark, jars, caches, disk and ports, and show how to fix what is wrong.
 
-    With a cluster, also check that it answers. Exit code 0 when nothing has to be fixed, else 2.
+    With a cluster, also check that it answers; with a policy whose holds say `keep` (by default that of the settings)
+    also that these credentials have the ACLs that `sexton keep` needs. Exit code 0 when nothing has to be fixed, else
+    2.
 
     # this machine
     sexton doctor
 
     # and whether that cluster can be reached
     sexton doctor --bootstrap-servers kafka-1:9092
+
+    # may this login keep what the policy holds?
+    sexton doctor --client-config keeper.properties --policy policy.yaml
     """
     if failpoints:
         return _list_failpoints(json)
@@ -39,8 +46,10 @@ def doctor(
     from sexton.settings import settings
 
     client = cluster.client() if cluster.is_given else None
+    path = policy or (Path(configured) if client and (configured := settings().policy) else None)
+    rules = read_policy_file(path)
     with working("Checking", is_quiet=json):
-        checks = list(examine(settings(), client=client))
+        checks = list(examine(settings(), client=client, policy=rules))
     fit = not any(check.state == "problem" for check in checks)
     if json:
         print_json({"fit": fit, "checks": [asdict(check) for check in checks]})

@@ -8,7 +8,7 @@ The limits of this: rules that deny single names are not noticed, nor are topics
 that allows everything where there is no ACL (allow.everyone.if.no.acl.found). `topic_states` asks for each name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Literal, TypeAlias
 from uuid import uuid4
@@ -17,10 +17,14 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer import EndTxnRequest
 
-from sexton.kafka.failures import error_name
+from sexton.kafka.acls import Acl
+from sexton.kafka.failures import NotAllowed, error_name
+from sexton.kafka.group_state import committed_offsets, find_coordinator
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_cluster
+from sexton.topics import OFFSETS_TOPIC
 
 TopicState: TypeAlias = Literal["there", "gone", "hidden"]
 
@@ -70,6 +74,43 @@ def may_read(session: ClusterSession, topic: str) -> bool:
     (found,) = session.retrying(lambda: session.call(request)).topics
     operations = getattr(found, "authorized_operations", None)  # a set of numbers; None where it is not answered
     return not operations or _READ in operations
+
+
+def missing_to_keep(session: ClusterSession, group_ids: Iterable[str], *, prefix: str) -> list[Acl]:
+    """The ACLs that this principal lacks to keep offsets of these groups alive (docs/keep.md); empty when it has all.
+
+    `prefix` is that of the transactional ids. No request changes anything: a transaction that is not there is ended,
+    which only checks the right to do so.
+    """
+    acl = partial(Acl, principal=session.config.principal)
+    missing = [] if may_read(session, OFFSETS_TOPIC) else [acl(operation="READ", resource="topic", name=OFFSETS_TOPIC)]
+    request = EndTxnRequest(
+        transactional_id=f"{prefix}{uuid4().hex}", producer_id=0, producer_epoch=0, committed=False, max_version=3
+    )
+    answer = session.retrying(lambda: session.call(request))
+    if answer.error_code and error_name(answer.error_code) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
+        missing.append(acl(operation="WRITE", resource="transactional id", name=f"{prefix}*"))
+    topics: set[str] = set()
+    for group_id in group_ids:
+        try:
+            topics |= {topic for topic, _ in committed_offsets(session, group_id)}
+            allowed = _READ in session.retrying(partial(_group_operations, session, group_id))
+        except NotAllowed:
+            allowed = False
+        if not allowed:
+            missing.append(acl(operation="READ", resource="group", name=group_id))
+    missing += [
+        acl(operation="READ", resource="topic", name=topic) for topic in sorted(topics) if not may_read(session, topic)
+    ]
+    return missing
+
+
+def _group_operations(session: ClusterSession, group_id: str) -> Collection[int]:
+    """The operations that this principal may carry out on a group, as its coordinator numbers them (KIP-430)."""
+    request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=True, max_version=5)
+    (group,) = session.call(request, node_id=find_coordinator(session, group_id)).groups
+    session.check(group.error_code, "DescribeGroups", group_id=group_id)
+    return group.authorized_operations or ()
 
 
 def seen_topics(session: ClusterSession) -> frozenset[str] | None:

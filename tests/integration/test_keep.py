@@ -37,6 +37,11 @@ holds:
   - {name: kept, match: {prefix: kept-}, kind: operational, owner: o, reason: r, keep: true}
   - {name: stops, match: {prefix: held-}, kind: operational, owner: o, reason: r}
 """
+BRIEF = """
+version: 1
+holds:
+  - {name: brief, match: {prefix: brief-}, kind: operational, owner: o, reason: r, keep: 2m}
+"""
 SETTINGS = {
     "offsets.retention.minutes": str(RETENTION_MINUTES),
     "offsets.retention.check.interval.ms": "2000",
@@ -62,9 +67,9 @@ def config(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars:
 @pytest.fixture
 def keep(config: ClientConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
     policy = tmp_path / "policy.yaml"
-    policy.write_text(POLICY)
 
-    def run(*more: str, code: int = 0) -> dict[str, Any]:
+    def run(*more: str, code: int = 0, rules: str = POLICY) -> dict[str, Any]:
+        policy.write_text(rules)
         where = ["--policy", str(policy), "--archive", str(tmp_path / "archive"), "--json", "--every", "5m"]
         got = cli.main(["keep", *where, "--bootstrap-servers", config.bootstrap_servers, *more])
         out, err = capsys.readouterr()
@@ -114,3 +119,26 @@ def test_held_groups_outlive_their_retention(
             assert committed_offsets(session, name) == before[name]
             now = group_now(session, name)
             assert (now.group_type, now.protocol_type) == (kinds[name].group_type, kinds[name].protocol_type)
+
+
+def test_a_hold_with_an_end_ends(
+    config: ClientConfig, kafka_jars: list[Path], keep: Callable[..., dict[str, Any]]
+) -> None:
+    """However often it was kept: our own commits and joins are no activity. Then the broker expires it."""
+    names = [f"brief-{kind}" for kind in ("simple", "classic")]
+    runs: list[dict[str, Any]] = []
+
+    def is_over() -> bool:
+        runs.append(keep("--apply", "--approved-by", "ann", rules=BRIEF))
+        return runs[-1]["counts"] == {} and any("2 offsets" in text for text in runs[-1]["warnings"])
+
+    with ClusterSession(config) as session:
+        for name in names:
+            make(config, session, name.partition("-")[2], name, kafka_jars)
+        before = {name: committed_offsets(session, name) for name in names}
+        until(is_over, within_s=600)
+        kept = [one["counts"]["done"] for one in runs[:-1] if one["counts"]]
+        assert len(kept) >= 2
+        assert kept[0] == 2
+        assert {name: committed_offsets(session, name) for name in names} == before
+        until(lambda: not any(committed_offsets(session, name) for name in names), within_s=600, every_s=1)

@@ -78,9 +78,9 @@ def keep(
     """Keep offsets from expiring at the broker where a hold says `keep`, without changing a committed value.
 
     It takes a snapshot, finds what the broker would expire before the second run from now, and shows how it would be
-    kept and what is left alone, with the reason. With --apply offsets of simple, KIP-848 and streams groups are
-    committed once more in a transaction that spares newer commits; an Empty classic group of consumers is joined and
-    left.
+    kept and what is left alone, with the reason. With --apply offsets of simple, KIP-848 and streams groups, and those
+    of topics that a live group does not subscribe to, are committed once more in a transaction that spares newer
+    commits; an Empty classic group of consumers or of Connect workers is joined and left.
 
     # what would expire, and what would be done about it?
     sexton keep --policy policy.yaml --archive archive --bootstrap-servers kafka-1:9092

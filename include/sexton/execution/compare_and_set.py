@@ -38,11 +38,13 @@ Values = Mapping[ItemId, tuple[TopicPartition, CommittedValue]]
 @dataclass(slots=True, kw_only=True)
 class OffsetWriter:
     """Writes offsets for one attempt. `plain_because` is why it can only send an OffsetCommit, which compares nothing;
-    None where it compares and sets."""
+    None where it compares and sets. `among_members` also writes to groups with members, but only for topics to which
+    they do not subscribe."""
 
     context: ApplyContext
     plan_id: str
     plain_because: str | None = None
+    among_members: bool = False
     _producer: ProducerIdentity | None = None
     _is_open: bool = False
 
@@ -108,7 +110,9 @@ class OffsetWriter:
         failpoint("apply.pended")
         tail.read()
         now = self.context.client.group_now(group_id)
-        has_members = (now.state or "Empty") != "Empty"
+        has_members, subscribed = (now.state or "Empty") != "Empty", None
+        if has_members and self.among_members:
+            subscribed = self.context.client.subscribed_topics(group_id, now.group_type or "classic")
         found = [
             Result.of(item_id, "refused", error)
             for item_id, (key, _) in values.items()
@@ -117,7 +121,7 @@ class OffsetWriter:
         for item_id, (key, value) in values.items():
             if refused.get(key) is None and (result := _objection(item_id, tail, producer, group_id, key, value)):
                 found.append(result)
-            elif refused.get(key) is None and has_members:
+            elif refused.get(key) is None and has_members and (subscribed is None or key[0] in subscribed):
                 found.append(Result.of(item_id, "refused", "UNKNOWN_MEMBER_ID"))
         # A refused value is not pending. Any other value that must not be written ends the whole transaction.
         is_committed = len(found) < len(values) and all(result.error in refused.values() for result in found)

@@ -17,7 +17,7 @@ from sexton.figures import MINUTE_MS
 from sexton.kafka import admin, membership, offset_transactions
 from sexton.kafka.acls import missing_acl
 from sexton.kafka.admin import ErrorName, GroupNow
-from sexton.kafka.admin_snapshot import GroupSnapshot, snapshot_group
+from sexton.kafka.admin_snapshot import STREAMS, GroupSnapshot, snapshot_group
 from sexton.kafka.append import append_tombstones
 from sexton.kafka.broker_limits import controller_time_ms, max_message_bytes, newest_stamp_ms, retention_minutes
 from sexton.kafka.client import ClientConfig
@@ -205,9 +205,17 @@ class KafkaAdmin:
         """EndTxn; GroupError when the transaction has ended without it."""
         offset_transactions.end(self.reading, producer, committed=committed)
 
-    def join_and_leave(self, group_id: str) -> ErrorName | None:
-        """Join an Empty classic group of consumers and leave it at once; None when it was joined, else why not."""
-        return membership.join_and_leave(self.changing, self.reading, group_id)
+    def subscribed_topics(self, group_id: str, group_type: str) -> frozenset[str] | None:
+        """The topics to which the members of a group subscribe; None when that is not known.
+
+        A streams group's is not: a topology may read topics by a pattern, which the coordinator does not show.
+        """
+        return None if group_type.capitalize() == STREAMS else self.snapshot(group_id, group_type).subscribed_topics
+
+    def join_and_leave(self, group_id: str, protocol_type: str) -> ErrorName | None:
+        """Join an Empty classic group of a protocol type and leave it at once; None when it was joined, else why
+        not."""
+        return membership.join_and_leave(self.changing, self.reading, group_id, protocol_type)
 
     def append_tombstones(self, log_partition: int, batches: bytes) -> int:
         return append_tombstones(self.changing.config, log_partition, batches, connect=_once)

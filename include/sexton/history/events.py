@@ -35,8 +35,8 @@ class Event:
     """An event of a group.
 
     `what` is appeared, committed, reset (another value, committed while no member was there: as a rule by a tool),
-    restored (by a plan of Sexton), kept (Sexton has committed the same value again), became, removed, undecodable (a record that the coordinator cannot read), or a kind
-    of change.
+    restored (by a plan of Sexton), kept (Sexton has committed the same value again), became, removed, undecodable
+    (a record that the coordinator cannot read), or a kind of change.
 
     `offsets` are the rows of offset_changes of a disappearance; a reset or a restore has rows with the same names,
     other commits have their partitions only in `detail`.
@@ -114,7 +114,7 @@ class Story:
 
 @dataclass(slots=True)
 class _Commits:
-    """Consecutive commits with nothing else between them, all by clients, of one reset or by one plan of Sexton."""
+    """Consecutive commits with nothing else between them, all by clients, of one reset, or by one plan of Sexton."""
 
     by: OwnAction | None = None
     reset_at_ms: int | None = None

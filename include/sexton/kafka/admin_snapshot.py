@@ -172,6 +172,7 @@ class GroupSnapshot:
     protocol_type: str | None = None
     group_epoch: int | None = None
     member_count: int | None = None
+    subscribed_topics: frozenset[str] | None = None
     offsets: Mapping[tuple[str, int], CommittedValue] = field(default_factory=dict)
     unstable: frozenset[tuple[str, int]] = frozenset()
     hidden: Mapping[tuple[str, int], str] = field(default_factory=dict)
@@ -218,6 +219,7 @@ def snapshot_group(
         protocol_type=group.protocol_type,
         group_epoch=group.group_epoch,
         member_count=group.member_count,
+        subscribed_topics=None if group.subscribed_topics is None else frozenset(group.subscribed_topics),
         offsets=offsets | {key: one.as_committed for key, one in named.items() if not one.error_code},
         unstable=unstable,
         hidden={

@@ -62,11 +62,12 @@ class Written:
 
 @dataclass
 class Group:
-    """A group; `members` are counted, not named."""
+    """A group; `members` are counted, not named. `subscribed` are the topics of its members, None if not known."""
 
     group_type: str = "Classic"
     members: int = 0
     protocol_type: str = ""
+    subscribed: frozenset[str] | None = None
     offsets: dict[tuple[str, int], OffsetValue] = field(default_factory=dict)
     pending: set[tuple[str, int]] = field(default_factory=set)
 
@@ -166,12 +167,20 @@ class SimulatedCluster:
             raise Unsettled("no answer came", where=f"group {group_id}")
         return answer
 
-    def join_and_leave(self, group_id: str) -> str | None:
+    def subscribed_topics(self, group_id: str, group_type: str) -> frozenset[str] | None:
+        self.between("members")
+        group = self.groups[group_id]
+        assert group.group_type.lower() == group_type
+        return group.subscribed
+
+    def join_and_leave(self, group_id: str, protocol_type: str) -> str | None:
         self.between("join")
         way = self.lost.pop(0) if self.lost else None
         if way == "request":
             raise Unsettled("no answer came", where=f"group {group_id}")
-        key, told = group_entry(2, group_id, classic_fields(state_timestamp_ms=1_000 + len(self.log)))
+        assert protocol_type == self.groups[group_id].protocol_type
+        fields = classic_fields(protocol_type=protocol_type, state_timestamp_ms=1_000 + len(self.log))
+        key, told = group_entry(2, group_id, fields)
         assert told is not None
         self._append(group_id, ("", 0), None, of_group=(key, told))
         self.joins.append(group_id)

@@ -42,6 +42,10 @@ def plan(own: World, then: Then | None = None) -> RestorePlan:
 KINDS = {
     "simple": (Group(), What.KEEP),
     "classic": (Group(protocol_type="consumer"), What.JOIN),
+    "connect": (Group(protocol_type="connect"), What.JOIN),
+    "live classic": (Group(members=2, protocol_type="consumer", subscribed=frozenset({"u"})), What.KEEP),
+    "subscribed to nothing": (Group(members=1, protocol_type="consumer", subscribed=frozenset()), What.KEEP),
+    "live consumer": (Group(group_type="Consumer", members=1, subscribed=frozenset({"u"})), What.KEEP),
     "consumer": (Group(group_type="Consumer", protocol_type="consumer"), What.KEEP),
     "streams": (Group(group_type="Streams", protocol_type="streams"), What.KEEP),
 }
@@ -71,7 +75,11 @@ def test_each_kind_is_kept_by_what_moves_its_base(tmp_path: Path, kind: str) -> 
 
 LEFT = {
     "members": (lambda c: setattr(c.groups["g"], "members", 1), What.GROUP_HAS_MEMBERS),
-    "connect": (lambda c: setattr(c.groups["g"], "protocol_type", "connect"), What.REFUSED),
+    "subscribed": (
+        lambda c: c.groups.update(g=replace(c.groups["g"], members=1, subscribed=frozenset("t"))),
+        What.GROUP_HAS_MEMBERS,
+    ),
+    "another protocol type": (lambda c: setattr(c.groups["g"], "protocol_type", "sr"), What.REFUSED),
     "share": (lambda c: c.groups.update(g=Group(group_type="Share")), What.SHARE_GROUP),
     "committed since": (lambda c: c.client_commits("g", "t", 0, 8), What.NEWER_NOW),
     "gone": (lambda c: c.groups["g"].offsets.clear(), What.REFUSED),
@@ -105,6 +113,32 @@ def test_what_cannot_be_kept_is_left_alone(tmp_path: Path, why: str) -> None:
     (table_row,) = rows_of(own.ledger(made).entries(), as_of_ms=0)
     assert (last.outcome, table_row["action"], table_row["outcome"]) == ("refused", "keep", "refused")
     assert own.apply(made).results == [], "and at every later attempt"
+
+
+@pytest.mark.parametrize("when", ["pend", "members"])
+def test_a_member_that_comes_to_subscribe_is_spared(tmp_path: Path, when: str) -> None:
+    """Between the preflight check and the end of the transaction, which reads the subscriptions once more."""
+    live = Group(members=1, protocol_type="consumer", subscribed=frozenset({"u"}))
+    own = world(tmp_path, live)
+    made = plan(own)
+    calls = []
+
+    def subscribe(call: str) -> None:
+        calls.append(call)
+        if call == when and "pend" in calls:
+            live.subscribed = frozenset({"t", "u"})
+
+    own.cluster.between = subscribe
+    assert [(result.outcome, result.error) for _, result in own.apply(made).results] == [
+        ("refused", "UNKNOWN_MEMBER_ID")
+    ]
+    assert own.cluster.commits == []
+
+
+def test_a_restore_never_writes_among_members(tmp_path: Path) -> None:
+    own = world(tmp_path, Group(members=1, protocol_type="consumer", subscribed=frozenset({"u"})))
+    source = Source(name="p", cluster_id="cluster", values={("g", *KEY): Then(value=value(9))})
+    assert [row.what for row in make_restore(source, own.cluster, overwrites=True).rows] == [What.GROUP_HAS_MEMBERS]
 
 
 def test_an_expiry_that_a_client_chose_is_left_alone(tmp_path: Path) -> None:

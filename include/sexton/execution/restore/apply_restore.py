@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sexton.coordinator.api.view import TopicPartition
-from sexton.coordinator.groups.classic import CONSUMER
 from sexton.coordinator.offsets import OffsetKey
 from sexton.errors import BrokerError, LogError, Refused
 from sexton.execution.compare_and_set import NO_LOG, OffsetWriter
@@ -49,6 +48,7 @@ from sexton.execution.restore.restore_plan import (
 )
 from sexton.execution.standing_approval import APPROVAL_ID, IS_JOIN, PACED, Allowance
 from sexton.execution.status import PlanStatus
+from sexton.kafka.membership import PROTOCOLS
 from sexton.kafka.tail import TailRecord
 from sexton.ledger.entries import EMPTY_SINCE, FINAL, Item, ItemId, Result, Value
 from sexton.ledger.ledger import Ledger
@@ -107,7 +107,9 @@ class RestoreContext(ApplyContext):
         gone = (row.key for row in self.rows.values() if row.what not in KEPT)
         self.swept = frozenset(gone if self.plan.keeps else ())
         why = None if self.plan.basis.needs_log else NO_LOG
-        self.writer = OffsetWriter(context=self, plan_id=self.plan.restore_id, plain_because=why)
+        self.writer = OffsetWriter(
+            context=self, plan_id=self.plan.restore_id, plain_because=why, among_members=self.plan.keeps
+        )
 
     @property
     def judge(self) -> Judge:
@@ -211,9 +213,7 @@ def _record_left_alone(context: RestoreContext) -> None:
     rows = {(row.log_partition, position): row for position, row in places}
     if rows:
         results = [Result.of(item_id, "refused", _why(row)) for item_id, row in rows.items()]
-        context.conclude(
-            results, beyond=[_item(item_id, row, keeps=context.plan.keeps) for item_id, row in rows.items()]
-        )
+        context.conclude(results, beyond=[_item(item_id, row, keeps=True) for item_id, row in rows.items()])
 
 
 def _why(row: RestoreRow) -> str:
@@ -276,18 +276,21 @@ def _step(context: RestoreContext, rows: Rows) -> Step:
     group_id, log_partition = _group(rows)
     is_join = _is_join(rows)
     since = context.client.log_end(log_partition) if context.plan.basis.needs_log else None
+    protocol_type = ""
 
     def preflight() -> Preflight:
+        nonlocal protocol_type
         if context.allowance is not None:
             context.allowance.check(now_ms=context.clocks.now_ms())
         topics = context.client.topics(sorted({row.topic for row in rows.values()}))
         wanted = {(row.topic, row.partition) for row in rows.values()}
-        group = group_view(context.client, group_id, wanted, ticks_ms=context.clocks.ticks_ms)
+        group = group_view(context.client, group_id, wanted, keeps=context.plan.keeps, ticks_ms=context.clocks.ticks_ms)
+        protocol_type = group.protocol_type
         return group.checked_ms, _objections(context.judge, rows, group, topics)
 
     def call(left: Collection[ItemId]) -> Answer:
         if is_join:
-            return Answer(whole=context.client.join_and_leave(group_id))
+            return Answer(whole=context.client.join_and_leave(group_id, protocol_type))
         put = {item_id: rows[item_id] for item_id in left}
         values = {item_id: ((row.topic, row.partition), row.to_put.as_committed) for item_id, row in put.items()}
         return context.writer.write(group_id, log_partition, values, since=since)
@@ -339,7 +342,7 @@ def _objections(judge: Judge, rows: Rows, group: GroupView, topics: Mapping[str,
 
 
 def _joined(context: RestoreContext, rows: Rows, answer: Answer, *, since: int | None) -> list[Result]:
-    """The result of a join: done once the log shows the group Empty again since then, with its own protocol type."""
+    """The result of a join: done once the log shows the group Empty again since then, with a protocol type."""
     group_id, log_partition = _group(rows)
     if answer.whole is not None and (answer.is_settled or not answer.was_sent):
         return [Result.of(item_id, "refused" if answer.was_sent else "not_done", answer.whole) for item_id in rows]
@@ -360,7 +363,7 @@ def _empty_again(record: TailRecord, group_id: str) -> tuple[int, int] | None:
         if record_type is not None and isinstance(key, GroupMetadataKey) and key.group_id == group_id and record.value:
             _, value = decode_value(record_type, record.value)
             assert isinstance(value, GroupMetadataValue)
-            if not value.members and value.protocol_type == CONSUMER:
+            if not value.members and value.protocol_type in PROTOCOLS:
                 return record.log_offset, value.current_state_timestamp_ms
     return None
 

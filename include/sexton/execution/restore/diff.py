@@ -12,7 +12,6 @@ from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, Commit, CommitPar
 from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember, TopicPartition
-from sexton.coordinator.groups.classic import CONSUMER
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Expiry, Profile
@@ -33,6 +32,7 @@ from sexton.execution.restore.restore_plan import (
 from sexton.execution.restore.sources import Source
 from sexton.kafka.admin import GroupError
 from sexton.kafka.failures import NotAllowed
+from sexton.kafka.membership import PROTOCOLS
 
 SHARE = "Share"
 
@@ -43,8 +43,8 @@ class GroupView:
 
     `group_type` and `state` are in Kafka's words (Classic, Consumer, Streams, Share; Empty, Stable, ...). An unknown
     number of members counts as 1 unless the group is Empty. A group that does not exist has neither members nor
-    offsets. `error` is Kafka's name for why nothing is known. `checked_ms` is when the offsets were requested (ticks):
-    later changes are not seen.
+    offsets. `subscribed_topics` are those of its members, None where they are not known. `error` is Kafka's name for
+    why nothing is known. `checked_ms` is when the offsets were requested (ticks): later changes are not seen.
     """
 
     group_id: str
@@ -53,10 +53,15 @@ class GroupView:
     state: str = "Empty"
     protocol_type: str = ""
     member_count: int = 0
+    subscribed_topics: frozenset[str] | None = None
     offsets: Mapping[TopicPartition, OffsetValue]
     unstable: frozenset[TopicPartition] = frozenset()
     error: str | None = None
     checked_ms: float
+
+    def is_unsubscribed(self, topic: str) -> bool:
+        """Whether it is known that no member subscribes to a topic."""
+        return self.subscribed_topics is not None and topic not in self.subscribed_topics
 
 
 def make_restore(
@@ -95,7 +100,7 @@ def make_restore(
     rows = [
         row
         for group_id, wanted in _by_group(source.values.items()).items()
-        for row in judge.rows(group_view(client, group_id, wanted), wanted, topics)
+        for row in judge.rows(group_view(client, group_id, wanted, keeps=keeps), wanted, topics)
     ]
     plan = RestorePlan(
         cluster_id=source.cluster_id,
@@ -138,12 +143,16 @@ def group_view(
     group_id: str,
     wanted: Collection[TopicPartition],
     *,
+    keeps: bool = False,
     ticks_ms: Callable[[], float] = ticks_now_ms,
 ) -> GroupView:
-    """A group by the cluster's current answers, with the wanted offsets that are unstable. Offsets are requested
-    last."""
+    """A group by the cluster's current answers, with the wanted offsets that are unstable; with `keeps`, also what its
+    members subscribe to. Offsets are requested last."""
+    subscribed = None
     try:
         now = client.group_now(group_id)
+        if keeps and now.group_type and now.state != "Empty":
+            subscribed = client.subscribed_topics(group_id, now.group_type)
         # By name: an offset that has no value yet and is pending is in no other answer.
         unstable = client.committed(group_id, require_stable=True, only=wanted) if wanted else {}
         checked_ms = ticks_ms()
@@ -158,6 +167,7 @@ def group_view(
         state=state,
         protocol_type=now.protocol_type or "",
         member_count=int(state != "Empty") if now.member_count is None else now.member_count,
+        subscribed_topics=subscribed,
         offsets={key: OffsetValue(*found.as_committed) for key, found in offsets.items() if found.error_code == 0},
         unstable=frozenset(key for key, found in unstable.items() if found.error_code == Error.UNSTABLE_OFFSET_COMMIT),
         checked_ms=checked_ms,
@@ -188,13 +198,19 @@ class Judge:
         """A row for each wanted offset of a group. `topics` has every topic that is wanted."""
         errors = self._coordinator_errors(group, wanted, topics)
         for (topic, partition), then in wanted.items():
-            yield self._row(group, (topic, partition), then, topics[topic], errors[topic, partition])
+            answer = errors[topic, partition]
+            if self.keeps and answer is Error.UNKNOWN_MEMBER_ID and group.is_unsubscribed(topic):
+                answer = Error.NONE  # so it answers to a transaction without a member
+            yield self._row(group, (topic, partition), then, topics[topic], answer)
 
     def _row(self, group: GroupView, key: TopicPartition, then: Then, topic: TopicView, answer: Error) -> RestoreRow:
         now = group.offsets.get(key)
         within, moved = _within_log(then.value, topic.ranges.get(key[1]))
         what, error = _obstacle(group, key, then, topic, answer)
-        if self.keeps:
+        if self.keeps and what is What.GROUP_HAS_MEMBERS:
+            is_known = group.subscribed_topics is not None
+            error = "its members subscribe to the topic" if is_known else "what its members subscribe to is not known"
+        elif self.keeps:
             what, error = (what, error) if what else self._keep(group, key, then, now, moved)
         elif now is not None and now in (then.value, within if self.clamps else then.value):
             what, error = What.SAME, None
@@ -232,8 +248,8 @@ class Judge:
             return What.REFUSED, "a client chose when it expires"
         if moved is not None:
             return What.REFUSED, "it lies outside of the partition's log: there is nothing to read at it"
-        if group.group_type == "Classic" and group.protocol_type and not is_swept:
-            if group.protocol_type != CONSUMER:
+        if group.group_type == "Classic" and group.protocol_type and not is_swept and not group.member_count:
+            if group.protocol_type not in PROTOCOLS:
                 return What.REFUSED, f"groups of protocol type {group.protocol_type} are not kept: see docs/keep.md"
             return What.JOIN, None
         if self.plain_because is not None:

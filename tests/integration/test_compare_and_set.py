@@ -25,12 +25,14 @@ from sexton.job_params import now_ms
 from sexton.kafka import offset_transactions
 from sexton.kafka.admin import commit_offsets, delete_offsets
 from sexton.kafka.client import ClientConfig, client_config
-from sexton.kafka.group_state import committed_offsets
+from sexton.kafka.group_state import TRANSACTION_COORDINATOR, committed_offsets, coordinator_of, find_coordinator
 from sexton.kafka.offset_transactions import ProducerIdentity
 from sexton.kafka.session import ClusterSession
 from sexton.ledger.ledger import Ledger
-from sexton_dev.broker import EmbeddedBroker
+from sexton_dev.broker import EmbeddedBroker, running_broker
 from tests.integration.compare_and_set import FIRST, KEY, OURS, TOPIC, Rounds, broker_of, rounds_on
+from tests.release_jars import jars_of
+from tests.replicas_cluster import NODES, ThreeBrokers
 from tests.waiting import until
 
 pytestmark = pytest.mark.thorough
@@ -79,12 +81,26 @@ def served(session: ClusterSession, group_id: str) -> tuple[int, int | None, str
     return None if found is None else found.as_committed
 
 
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.full)])
 def test_nothing_is_lost(
-    count: int, broker: EmbeddedBroker, config: ClientConfig, seed: int, tmp_path: Path, tell: Callable[[str], None]
+    count: int, config: ClientConfig, seed: int, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """Rivals commit, rewind, delete and end transactions at random instants around each restore."""
-    rounds = Rounds(config, tmp_path, seed)
+    run(Rounds(config, tmp_path, seed), count, tell)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("release", ["3.9.1", "2.8.2"])
+def test_nothing_is_lost_on_older_releases(
+    release: str, java: JavaHome, seed: int, tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    with broker_of(release, tmp_path / "broker", java=java, jars=jars_of(release)) as broker:
+        run(rounds_on(broker, tmp_path / "archive", seed), 2_000, tell)
+
+
+def run(rounds: Rounds, count: int, tell: Callable[[str], None]) -> None:
     rounds.run(count)
     tell(f"{count} rounds, {rounds.between} with a rival between pending and end, {len(rounds.lost)} lost")
     assert rounds.lost == []
@@ -189,3 +205,45 @@ def test_a_broker_that_dies_in_between(
             assert until(lambda: served(mine.reading, "killed"), passing=(BrokerError,)) == FIRST
             assert apply(mine, plan, tmp_path).counts() == {"done": 1}
             assert served(mine.reading, "killed") == OURS
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, java: JavaHome, kafka_jars: list[Path]) -> Iterator[ThreeBrokers]:
+    with ThreeBrokers(tmp_path_factory.mktemp("three"), java=java, jars=kafka_jars) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("rivals", [False, True])
+@pytest.mark.parametrize("change", ["election", "group coordinator killed", "transaction coordinator killed"])
+def test_another_broker_leads_between_pending_and_commit(
+    change: str, rivals: bool, cluster: ThreeBrokers, tmp_path: Path
+) -> None:
+    """What is pending is in the log of the new leader too, and a rival's commit to it wins. A change that takes longer
+    than a transaction may be open ends ours with ABORT: nothing has changed, and the next attempt writes it."""
+    group_id = f"{change}-{rivals}"
+    with connected(cluster.config) as client:
+        plan = plan_of(client, group_id)
+        led = find_coordinator(client.reading, group_id)
+
+        def act() -> None:
+            if change == "election":
+                cluster.elect(next(node for node in NODES if node != led))
+            else:
+                name = f"sexton-{plan.restore_id[:32]}"
+                found = coordinator_of(client.reading, name, key_type=TRANSACTION_COORDINATOR).node_id
+                cluster.kill(led if change.startswith("group") else found)
+            if rivals:
+                value = {KEY: (1, None, "back")}
+                until(lambda: set(commit_offsets(client.reading, group_id, value).values()) == {None})
+
+        try:
+            ((_, result),) = apply(Meanwhile(client, act), plan, tmp_path).results  # type: ignore[arg-type]
+            if rivals:
+                until(lambda: served(client.reading, group_id) == (1, None, "back"))
+            else:
+                assert result.outcome in ("done", "not_done")
+                until(lambda: served(client.reading, group_id) == (OURS if result.outcome == "done" else FIRST))
+                assert apply(client, plan, tmp_path).counts() == {"done": 1}
+                assert served(client.reading, group_id) == OURS
+        finally:
+            cluster.start(*(node for node in NODES if running_broker(cluster.brokers[node].directory) is None))

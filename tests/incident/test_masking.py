@@ -26,7 +26,8 @@ NAMES = (
 
 def incident() -> Incident:
     transaction: dict[str, Any] = {
-        "producer_id": 4, "transactional_id": "payments-7", "group_ids": ["shop", "neighbour"], "verdict": "hanging",
+        "producer_id": 4, "producer_epoch": 0, "since_ms": 5, "transactional_id": "payments-7",
+        "group_ids": ["shop", "neighbour"], "verdict": "hanging",
         "evidence": "payments-7 is Ongoing", "abort_arguments": "abort --partition 3",
         "offsets": [{"group_id": "shop", "topic": "orders", "partition": 0}],
     }  # fmt: skip

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,19 @@ import uvicorn
 from fastapi.exceptions import RequestValidationError
 from starlette.staticfiles import StaticFiles
 
+from sexton.incident.document import steps_of
 from sexton.lake.database import UnreadableFiles
 from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
 from sexton.ports import free_port
+from sexton.report.incident_page import render_incident
 from sexton.report.plan_page import render_plan
 from sexton.report.run_page import render_page
 from sexton.summary.summarize import summarize
 from sexton.ui.group_queries import GroupQuery, find_groups
 from sexton.ui.paging import Page
 from sexton.ui.what_if_process import BadQuestion
+from tests.incident.test_masking import incident
 from tests.report.run_folder import HOSTILE_NAMES, due, group, kept, offsets_of, write_run_folder
 from tests.report.test_plan_page import content
 from tests.ui import chromium
@@ -68,6 +72,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         plan = content(dict.fromkeys(names, 3), deleted=names[:1], topic=names[0], warnings=[f"{names[0]} is held"])
         (folder / f"{kind}plan-page.html").write_bytes(render_plan(plan))
+        told = replace(incident(), group_id=names[0])
+        told = replace(told, steps=steps_of(told, before=f"sexton restore --group {names[-1]}"))
+        page = render_incident(told, json_text="{}", json_name="incident.json")
+        (folder / f"{kind}incident-page.html").write_text(page, encoding="utf-8")
     return folder
 
 
@@ -98,7 +106,14 @@ def test_every_page_at_two_widths_light_and_dark(base: str, tmp_path: Path) -> N
     pages = [{"name": name, "url": base + path} for name, path in PAGES.items()]
     pages += [
         {"name": name, "url": f"{base.removesuffix(PREFIX)}{FILES}/{name}.html"}
-        for name in ("report", "plan-page", "hostile-report", "hostile-plan-page")
+        for name in (
+            "report",
+            "plan-page",
+            "incident-page",
+            "hostile-report",
+            "hostile-plan-page",
+            "hostile-incident-page",
+        )
     ]
     looks = look(folder, pages)
     assert len(looks) == len(pages) * len(LOOKS)

@@ -23,6 +23,7 @@ from sexton.coordinator.expiry import SweepBlock
 from sexton.doctor import Check
 from sexton.execution.delete.summary import ApplySummary
 from sexton.execution.restore.restore_plan import OffsetValue, RestoreRow
+from sexton.execution.standing_approval import Terms
 from sexton.execution.windows import Windows
 from sexton.history.events import Event, NextVerdict
 from sexton.incident.callers import Who
@@ -580,6 +581,13 @@ class RestoreApplied(Restore):
     windows: Windows
 
 
+class RevokedApproval(Answer):
+    """With --revoke."""
+
+    operation: Literal["revoke"]
+    approval_id: str
+
+
 class TransactionsAnswer(Answer):
     operation: Literal["transactions"]
     cluster_id: str
@@ -687,6 +695,21 @@ class Shown(Answer):
     """Markdown."""
 
 
+class ShownApproval(Answer):
+    """The terms of a standing approval."""
+
+    kind: Literal["standing approval"]
+    cluster_id: str
+    id: str
+    sha256: str
+    """What the approval is bound to."""
+    counts: dict[str, int]
+    terms: Terms
+    questions: dict[str, str]
+    body: str
+    """Markdown."""
+
+
 class ShownPlan(Shown):
     kind: Literal["plan"]
     coverage: str
@@ -758,7 +781,7 @@ ANSWERS: Mapping[str, Any] = {
     "plan": PlanAnswer,
     "apply": Annotated[Fields, Row(ApplySummary, _APPLIED)],
     "restore": RestoreShown | RestoreApplied,
-    "keep": RestoreShown | RestoreApplied,
+    "keep": RestoreShown | RestoreApplied | RevokedApproval,
     "transactions": TransactionsAnswer,
     "lag": LagAnswer,
     "mcp": ToolList,
@@ -779,6 +802,7 @@ ANSWERS: Mapping[str, Any] = {
     "policy check": ValidPolicy | InvalidPolicy,
     "policy test": TestedPolicy,
     "policy show": PolicyShown,
+    "show approval": ShownApproval,
     "show plan": ShownPlan,
     "show restore": ShownRestore,
     "show runs": ShownRuns,

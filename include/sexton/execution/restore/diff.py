@@ -199,7 +199,8 @@ class Judge:
         errors = self._coordinator_errors(group, wanted, topics)
         for (topic, partition), then in wanted.items():
             answer = errors[topic, partition]
-            if self.keeps and answer is Error.UNKNOWN_MEMBER_ID and group.is_unsubscribed(topic):
+            is_swept = (group.group_id, topic, partition) in self.swept
+            if self.keeps and answer is Error.UNKNOWN_MEMBER_ID and group.is_unsubscribed(topic) and not is_swept:
                 answer = Error.NONE  # so it answers to a transaction without a member
             yield self._row(group, (topic, partition), then, topics[topic], answer)
 

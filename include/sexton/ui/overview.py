@@ -107,7 +107,8 @@ def _overview(tables: PublishedTables, run: PublishedRun) -> Overview:
                 nullif(max(kept_until_ms), {FOREVER_MS}) AS until_ms, min(broker_expires_at_ms) AS expires_at_ms,
                 max(keep_at_ms) AS last_ms
                 FROM {verdicts} WHERE keep_status IS NOT NULL
-                GROUP BY ALL ORDER BY keep_status <> '{NOT_KEPT}', policy_rule, keep_status, why LIMIT {2 * SHOWN}"""
+                GROUP BY policy_rule, keep_status, why
+                ORDER BY keep_status <> '{NOT_KEPT}', policy_rule, keep_status, why LIMIT {2 * SHOWN}"""
         ),
         horizons=[sum(n for hours, n in hours_left.items() if hours < span) for span in HORIZON_HOURS],
         bin_ms=bin_hours * HOUR_MS,

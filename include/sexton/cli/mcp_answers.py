@@ -32,10 +32,7 @@ _AROUND: Mapping[str, Any] = {
         "page": {
             "type": "object",
             "properties": {
-                "first": {
-                    "type": "integer",
-                    "description": "Position of the first row, from 0; of each list.",
-                },
+                "first": {"type": "integer", "description": "Number of the first row, from 0; the same in each list."},
                 "limit": {"type": "integer", "description": "Rows of each list on this page, at most."},
                 "totals": {"type": "object", "additionalProperties": {"type": "integer"}},
                 "next_cursor": {"type": ["string", "null"], "description": "Of the next page; null on the last one."},

@@ -356,7 +356,9 @@ def _about(shape: dict[str, Any]) -> str:
 
 
 def _field_table(found: dict[str, Any]) -> str:
-    rows = "".join(
+    values = found.get("additionalProperties")
+    rows = f"| `.*` | {_json_type(values, found)} |  |\n" if values else ""
+    rows += "".join(
         f"| `{path}` | {_json_type(one, found)} | {_json_meaning(one, found, is_sure)} |\n"
         for path, one, is_sure in _paths(found, found, "")
     )

@@ -5,7 +5,7 @@ of the tables where they are the same thing.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 
@@ -47,7 +47,7 @@ from sexton.rehearsal.rehearse import Loads, Written
 from sexton.rehearsal.way_back import UnreadableRecords
 from sexton.replicas.copy import ReplicaCopy
 from sexton.summary.summary import Summary
-from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, TIME_LAG, TRANSACTIONAL_IDS, TRANSACTIONS
+from sexton.tables import REPLICA_DIFFERENCES, REPLICA_STATE, TABLES, TIME_LAG, TRANSACTIONAL_IDS, TRANSACTIONS
 from sexton.transactions.ids import Family, IdForecast
 
 Fields = dict[str, Any]
@@ -123,6 +123,11 @@ class FetchAnswer(ViewAnswer, KafkaError):
     """With --in-flight."""
 
 
+_CHANGE = dict.fromkeys(("log_partition", "changed_after_ms", "changed_by_ms", "as_of_ms"), NotRequired[int | None])
+_CHANGE |= dict.fromkeys(("cluster_id", "run_id"), NotRequired[str])
+"""Changes in the log lack the first three, those of published runs have also the columns of every table."""
+
+
 class ExplainAnswer(Answer):
     """The story of a group. Without a log there is no `profile`, and a cluster_id instead."""
 
@@ -140,7 +145,9 @@ class ExplainAnswer(Answer):
     is_held: bool
     """Whether a coordinator has this state in memory: not where the load of its log partition fails or never ends."""
     sweep_blocked: SweepBlock | None
-    events: list[Event]
+    events: list[
+        Annotated[Fields, Row(Event, {"offsets": list[Annotated[Fields, Row(TABLES["offset_changes"], _CHANGE)]]})]
+    ]
     next: list[NextVerdict]
     transactions: list[Annotated[Fields, Row(TRANSACTIONS, {"audited_at_ms": int | None}, without={"held_bytes"})]]
     """Open transactions that hold offsets of the group."""
@@ -786,7 +793,7 @@ ANSWERS: Mapping[str, Any] = {
     "lag": LagAnswer,
     "mcp": ToolList,
     "demo": Summary,
-    "doctor": DoctorAnswer | dict[str, str],
+    "doctor": DoctorAnswer | Annotated[dict[str, str], Field(description="With --failpoints: what each is, by name.")],
     "groups list": ListedGroups | LiveGroups,
     "groups describe": DescribedGroups,
     "groups coordinator": FoundCoordinators,

@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
@@ -33,7 +33,7 @@ class Answer(BaseModel):
 class Row:
     """The rows of a table, or the fields of a dataclass, where JSON has them with others or without some.
 
-    Used as `Annotated[dict[str, Any], Row(TABLE, {"more": str})]`.
+    Used as `Annotated[dict[str, Any], Row(TABLE, {"more": str})]`; what is NotRequired may be missing.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Row:
     ) -> None:
         declared = _columns(of) if isinstance(of, Table) else _fields(of)
         fields = {name: kind for name, kind in declared.items() if name not in without}
-        fields |= {name: (kind, Field()) for name, kind in more.items()}
+        fields |= {name: _field(kind) for name, kind in more.items()}
         name, doc = (of.name, f"{of.grain}.") if isinstance(of, Table) else (of.__name__, of.__doc__)
-        self.model: type[BaseModel] = create_model(called or name, __doc__=doc, **fields)
+        self.model: type[BaseModel] = create_model(called or name, __base__=Answer, __doc__=doc, **fields)
 
     def __get_pydantic_core_schema__(self, _: Any, handler: Callable[[Any], Any]) -> Any:
         return handler(self.model)
@@ -104,6 +104,10 @@ def _in_json(node: Any) -> Any:
     text = node.get("description")
     said = {"description": _NULL.sub("null", text)} if isinstance(text, str) else {}
     return {name: _in_json(value) for name, value in node.items()} | said
+
+
+def _field(kind: Any) -> Any:
+    return (get_args(kind)[0], ABSENT) if get_origin(kind) is NotRequired else (kind, Field())
 
 
 def _fields(of: type) -> dict[str, Any]:

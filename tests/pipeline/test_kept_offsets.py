@@ -15,8 +15,10 @@ from sexton.ledger.ledger import Ledger
 from sexton.pipeline.standalone import run_audit
 from sexton.policy import Policy, parse_policy
 from sexton.policy.field_types import FOREVER_MS
+from sexton.report.run_page import render_page
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder, RunRecord
+from sexton.summary.summarize import summarize
 from tests.archived import Archive
 from tests.log_builder import BASE_MS, COMMIT, BatchSpec, classic_fields, commit, encode_log, group_entry
 from tests.pipeline.archive_runs import LATER_MS, MINUTE_MS, SETTLE_MS, instant
@@ -151,6 +153,17 @@ def test_until_when_each_offset_is_kept(tmp_path: Path, small: Engine) -> None:
     forecast = folder.read_table("expiry_forecast", 0).to_pylist()
     assert not any(row["group_id"].startswith("always") for row in forecast)
     assert {row["group_id"] for row in forecast if row["by"] == "broker"} >= {"kept-simple", "ended-classic"}
+    summary = summarize(folder)
+    assert summary.policy is not None
+    kept_by = {(row.hold, row.status, row.commits, row.joins, row.until_ms) for row in summary.policy.kept.rows}
+    assert kept_by == {
+        ("always", "due", 1, 1, None),
+        ("kept", "due", 1, 1, BASE_MS + 90 * MINUTE_MS),
+        ("ended", "ended", 1, 1, BASE_MS + 30 * MINUTE_MS),
+    }
+    page = render_page(summary)
+    assert "What holds keep alive" in page
+    assert "without an end" in page
 
 
 @pytest.mark.parametrize("outcome, is_late, status", [

@@ -128,6 +128,20 @@ _CHANGE |= dict.fromkeys(("cluster_id", "run_id"), NotRequired[str])
 """Changes in the log lack the first three, those of published runs have also the columns of every table."""
 
 
+class ReplacedOffset(Answer):
+    """Of a reset or a restore: what was committed, and in place of what."""
+
+    topic: str
+    partition: int
+    old_committed_offset: int | None
+    new_committed_offset: int
+    log_offset: int
+    timestamp_ms: int | None
+
+
+_CHANGES = {"offsets": list[Annotated[Fields, Row(TABLES["offset_changes"], _CHANGE)] | ReplacedOffset]}
+
+
 class ExplainAnswer(Answer):
     """The story of a group. Without a log there is no `profile`, and a cluster_id instead."""
 
@@ -145,9 +159,7 @@ class ExplainAnswer(Answer):
     is_held: bool
     """Whether a coordinator has this state in memory: not where the load of its log partition fails or never ends."""
     sweep_blocked: SweepBlock | None
-    events: list[
-        Annotated[Fields, Row(Event, {"offsets": list[Annotated[Fields, Row(TABLES["offset_changes"], _CHANGE)]]})]
-    ]
+    events: list[Annotated[Fields, Row(Event, _CHANGES)]]
     next: list[NextVerdict]
     transactions: list[Annotated[Fields, Row(TRANSACTIONS, {"audited_at_ms": int | None}, without={"held_bytes"})]]
     """Open transactions that hold offsets of the group."""

@@ -143,7 +143,7 @@ _CHANGES = {"offsets": list[Annotated[Fields, Row(TABLES["offset_changes"], _CHA
 
 
 class ExplainAnswer(Answer):
-    """The story of a group. Without a log there is no `profile`, and a cluster_id instead."""
+    """The story of a group. Without a log there is a `cluster_id` instead of a `profile`."""
 
     operation: Literal["explain"]
     profile: str = ABSENT
@@ -231,7 +231,7 @@ class PendingOffset(Answer):
 
 
 class UnloadAnswer(ViewAnswer):
-    """What leaves the memory of a broker with a log partition."""
+    """What a broker removes from its memory when it unloads a log partition."""
 
     log_partition: int
     leader: int | None
@@ -283,7 +283,7 @@ class GroupRecord(ViewAnswer, KafkaError, KeyAndValue, Append):
 
 
 class NoGroupRecord(ViewAnswer, KafkaError):
-    """Of a group that has no such record."""
+    """For a group that has no such record."""
 
     group_id: str
     state: str
@@ -393,7 +393,7 @@ class FailedLoads(Answer):
 
 
 class LogDiff(Changes):
-    """Of logs or runs."""
+    """A diff of logs or of runs."""
 
     failed_loads: FailedLoads
     """Log partitions that no coordinator can load."""
@@ -419,7 +419,7 @@ class OffsetChangedBetween(ChangedOffset, Between):
 
 
 class AdminDiff(Changes):
-    """Of admin snapshots."""
+    """A diff of admin snapshots."""
 
     coverage: str
     admin_snapshots: int

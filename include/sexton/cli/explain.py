@@ -71,8 +71,8 @@ def explain(
         str | None, typer.Argument(metavar="[TOPIC[:PARTITION]]", help="Only this topic, or one partition of it.")
     ] = None,
     *,
-    since: Annotated[str | None, option("--from ISO|MS", "Events from then on.", _EVENTS)] = None,
-    until: Annotated[str | None, option("--to ISO|MS", "Events before then.", _EVENTS)] = None,
+    since: Annotated[str | None, option("--from ISO|MS", "Only events from then on.", _EVENTS)] = None,
+    until: Annotated[str | None, option("--to ISO|MS", "Only events before then.", _EVENTS)] = None,
     retention_minutes: RetentionMinutes = None,
     authorizer_log: AuthorizerLogs = None,
     log_time_zone: LogTimeZone = "UTC",

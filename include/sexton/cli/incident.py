@@ -37,32 +37,32 @@ def incident(
         bool,
         option(
             "--mask",
-            "Write pseudonyms for groups, topics, members, clients, principals, hosts and files. Nobody can undo it.",
+            "Write pseudonyms for groups, topics, members, clients, principals, hosts and files. It cannot be undone.",
             OUTPUT,
         ),
     ] = False,
-    since: Annotated[str | None, option("--from ISO|MS", "Events from then on.", "Events")] = None,
-    until: Annotated[str | None, option("--to ISO|MS", "Events before then.", "Events")] = None,
+    since: Annotated[str | None, option("--from ISO|MS", "Only events from then on.", "Events")] = None,
+    until: Annotated[str | None, option("--to ISO|MS", "Only events before then.", "Events")] = None,
     retention_minutes: RetentionMinutes = None,
     authorizer_log: AuthorizerLogs = None,
     log_time_zone: LogTimeZone = "UTC",
     log: LogInput,
     json: Json = False,
 ) -> int:
-    """Write one file that says what happened to a group, who did it and what to type: for a post-mortem.
+    """Write one file for a post-mortem: what happened to a group, who did it, and which commands to run.
 
-    It has the story and its causes, who did it where brokers logged that, the records that prove it with their log
+    It has the story and its causes, who did it if brokers logged that, the records that prove it with their log
     offsets, lag, open transactions, differences between replicas, settings, what to do, and the hashes of what it was
-    made from. What the input has no evidence of, it says so. The page opens without network. Like explain, without
-    --segments, --archive and --run it reads the published tables.
+    made from. Where the input has no evidence, it says so. The page opens without network access. Without --segments,
+    --archive and --run the command reads the published tables, as explain does.
 
     # the file for the post-mortem, and its JSON incident.json
     sexton incident my-group --archive s3://keep/offsets --out incident.html
 
-    # with who did it, by the logs of the broker that led the group's log partition
+    # with who did it, from the logs of the broker that led the group's log partition
     sexton incident my-group --segments backup --authorizer-log kafka-authorizer.log --out incident.html
 
-    # to be shown outside: no names
+    # without names, to share it outside the company
     sexton incident my-group --archive s3://keep/offsets --mask --out incident.html
 
     # the causes, for scripts

@@ -43,20 +43,18 @@ class _KeepInput(LogInput):
 
 Log = Annotated[_KeepInput, Without({"segments", "run", "topics", "profile", "load_buffer_bytes", "as_of"})]
 Every = Annotated[
-    str, option("--every DURATION", "How often this is run: what falls due before the second run from now is kept.")
+    str, option("--every DURATION", "How often this command runs: what is due before the run after next is kept.")
 ]
 Apply = Annotated[bool, option("--apply", "Keep the offsets. Default: only show them.", EXECUTION)]
 ApprovalId = Annotated[
     str | None,
-    option(
-        "--approval ID", "The standing approval to act under, instead of --approved-by, within its limits.", _STANDING
-    ),
+    option("--approval ID", "Act on this standing approval, within its limits, instead of --approved-by.", _STANDING),
 ]
 Revoke = Annotated[
-    str | None, option("--revoke ID", "End a standing approval, at once and for good. Nothing else is done.", _STANDING)
+    str | None, option("--revoke ID", "End a standing approval at once and for good, and do nothing else.", _STANDING)
 ]
 NoSnapshot = Annotated[
-    bool, option("--no-snapshot", "Take the archive as it is: something else has just taken a snapshot.")
+    bool, option("--no-snapshot", "Use the archive as it is: something else has just taken a snapshot.")
 ]
 
 
@@ -77,10 +75,10 @@ def keep(
 ) -> int:
     """Keep offsets from expiring at the broker where a hold says `keep`, without changing a committed value.
 
-    It takes a snapshot, finds what the broker would expire before the second run from now, and shows how it would be
-    kept and what is left alone, with the reason. With --apply offsets of simple, KIP-848 and streams groups, and those
-    of topics that a live group does not subscribe to, are committed once more in a transaction that spares newer
-    commits; an Empty classic group of consumers or of Connect workers is joined and left.
+    Takes a snapshot, finds what the broker would expire before the run after next, and shows how each offset would be
+    kept, and what is left alone and why. With --apply, offsets of simple, KIP-848 and streams groups, and those of
+    topics that a live group does not subscribe to, are committed again, in a transaction that leaves newer
+    commits alone; a member joins an Empty classic group of consumers or of Connect workers and leaves it.
 
     # what would expire, and what would be done about it?
     sexton keep --policy policy.yaml --archive archive --bootstrap-servers kafka-1:9092
@@ -88,14 +86,14 @@ def keep(
     # do it, every hour
     sexton keep --policy policy.yaml --archive archive --bootstrap-servers kafka-1:9092 --apply --approved-by ann
 
-    # under a standing approval, within its limits, and the end of one
+    # under a standing approval, within its limits; then revoke it
     sexton keep --policy policy.yaml --archive archive --bootstrap-servers kafka-1:9092 --apply --approval 7d20...
     sexton keep --archive archive --revoke 7d20...
 
     [b]Exit codes[/b]
 
-    0 all that falls due before the next run is kept, or --apply was not given, 6 something could not be kept, or the
-    standing approval is not in force
+    0 everything that is due before the next run is kept, or --apply was not given, 6 something could not be kept, or
+    the standing approval is not in force
     """
     if revoke is not None:
         return _revoke(log, revoke, json=json)

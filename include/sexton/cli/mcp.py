@@ -40,16 +40,16 @@ def mcp(
         Path | None,
         option(
             "--token-file FILE",
-            "Has the token that HTTP requests need. Default: SEXTON_MCP_TOKEN, else a new one, printed on stderr.",
+            "A file with the token for HTTP requests. Default: SEXTON_MCP_TOKEN, else a new one, printed on stderr.",
             _HTTP,
         ),
     ] = None,
     json: Json = False,
 ) -> int:
-    """Serve agents by the Model Context Protocol: why offsets were lost, what goes next, what other rules would do.
+    """Serve agents over the Model Context Protocol: why offsets are lost, what expires next, what other rules would do.
 
-    An agent asks from the input that is given here, or from the published tables, and can name no other; every tool
-    only reads. --json prints the tools of that input, with their schemas, and ends. Needs `pip install 'sexton[mcp]'`.
+    An agent can ask only about the input that is given here, or about the published tables if none is; every tool only
+    reads. --json prints the tools of that input, with their schemas, and exits. Needs Sexton's extra `mcp`.
 
     # from the archive, over stdin and stdout, as agents start it
     sexton mcp --archive s3://keep/offsets

@@ -44,7 +44,7 @@ def rehearse(
     ],
     old: Annotated[
         str | None,
-        option("--from RELEASE", "The release that runs now, in the same form. Default: as the log proves.", RULES),
+        option("--from RELEASE", "The release that runs now, in the same form. Default: what the log proves.", RULES),
     ] = None,
     retention_minutes: RetentionMinutes = None,
     back: Annotated[
@@ -57,12 +57,12 @@ def rehearse(
     log: Annotated[LogInput, Without({"profile"})],
     json: Json = False,
 ) -> int:
-    """Rehearse an upgrade or a way back: what would another release do with this log?
+    """Rehearse an upgrade or the way back: what would another release do with this log?
 
     Shows the loads that would fail, now or once the log is cleaned; groups that change or vanish; offsets that are lost
     or expire at another time; what the old release could not read afterwards; and which classic groups can become
-    consumer groups (KIP-848). Changes nothing. Exit code 0 is safe, 3 is not, or has no way back; 5 are bytes at which
-    the loads of both releases end.
+    consumer groups (KIP-848). Changes nothing. Exit code 0: safe; 3: not safe, or no way back; 5: some bytes end the
+    load in both releases.
 
     # is it safe to upgrade, and can we go back?
     sexton rehearse --to 4.3.1 --segments /var/kafka-logs --back

@@ -102,7 +102,7 @@ class MadeFrom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """What happened to a group. `not_in_input` says of a section that is empty for want of evidence why it is."""
+    """What happened to a group. For a section that is empty for lack of evidence, `not_in_input` says why."""
 
     operation: str = "incident"
     format: int = FORMAT

@@ -46,7 +46,7 @@ class ApplySummary:
     """The result of a plan over all attempts. `attempt` is the last one, 0 without an attempt.
 
     `counts` are items by outcome; `would_be_done` in a dry run. `restored` counts the values that were put back after a
-    race, by outcome. `notable` are the items that are not simply done.
+    race, by outcome. `notable` are the items that need attention.
     """
 
     plan_id: str

@@ -12,7 +12,7 @@ from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import profile_of
 from sexton.log.message_set import encode_message_set
-from sexton.tables.change_kinds import ChangeKind
+from sexton.tables.change_causes import ChangeKind
 from tests.log_builder import (
     BASE_MS,
     BatchSpec,

@@ -9,7 +9,7 @@ from sexton.coordinator.changes.model import Change, ChangeEvidence, TopicsAt
 from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker
-from sexton.tables.change_kinds import ChangeKind
+from sexton.tables.change_causes import ChangeKind
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, RELEASES, lines, segments
 
 RETENTION_MS = 60_000

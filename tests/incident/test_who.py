@@ -13,6 +13,8 @@ from sexton.errors import UsageError
 from sexton.history.events import RESET, Event
 from sexton.incident.broker_logs import BrokerLogs, instants, read_logs
 from sexton.incident.callers import Certainty, Who, who_did
+from sexton.incident.document import CAUSES
+from sexton.tables.change_causes import CAUSES as CAUSES_OF_LOSS
 
 AT_MS = 1_795_250_773_506
 GROUP = "web-shop"
@@ -206,3 +208,7 @@ def test_a_group_that_is_called_like_a_line_names_nobody_else(tmp_path: Path) ->
     assert answer_of(who(tmp_path, DELETED, audit("DescribeGroups", group=name))) == NOT_LOGGED
     name = f"x is Allowed operation = DELETE from host = 1.2.3.4 on resource = Group:LITERAL:{GROUP}"
     assert answer_of(who(tmp_path, DELETED, audit("DeleteGroups", group=name))) == NOT_LOGGED
+
+
+def test_each_cause_of_a_loss_has_a_sentence() -> None:
+    assert {kind.value for kind in CAUSES_OF_LOSS} <= set(CAUSES)

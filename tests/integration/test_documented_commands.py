@@ -59,7 +59,7 @@ class World:
         self.config: ClientConfig = client_config({}, bootstrap_servers=f"127.0.0.1:{port}")
         address = self.config.bootstrap_servers
         self.names = {"kafka-1:9092": address, "broker:9092": address}
-        for name in ("client.properties", "applier.properties"):
+        for name in ("client.properties", "applier.properties", "keeper.properties"):
             (folder / name).write_text(f"bootstrap.servers={address}\n")
         (folder / "policy.yaml").write_text(POLICY)
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pyarrow import fs as pafs
 
 from sexton.archive.create import create_whole
+from sexton.archive.file_names import manifest_path, segment_path
 from sexton.archive.files import child_folders, cluster_folder, list_folder, read_record, record_json, safe_name
 from sexton.archive.manifest import Lineage, Manifest
 from sexton.errors import UsageError
@@ -77,11 +78,6 @@ class Origin:
     previous_topic_id: str | None = None
 
 
-def segment_path(folder: str, first_log_offset: int) -> str:
-    """The file of a segment, named as Kafka names it."""
-    return f"{folder}/{first_log_offset:020d}.log"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedSegment:
     """A segment with a manifest, as the manifest's file name describes it: [first_log_offset, next_log_offset)."""
@@ -97,7 +93,7 @@ class ArchivedSegment:
 
     @property
     def manifest_path(self) -> str:
-        return f"{self.folder}/{self.first_log_offset:020d}-{self.next_log_offset:020d}-{self.size_bytes}.json"
+        return manifest_path(self.folder, self.first_log_offset, self.next_log_offset, self.size_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ from sexton.history.events import state_words
 from sexton.ledger.recorded_steps import own_actions
 from sexton.runs.admin_tables import tables_of, with_nulls
 from sexton.tables import TABLES
-from sexton.tables.change_kinds import ChangeKind
+from sexton.tables.change_causes import ChangeKind
 from sexton.verdicts.intervals import judge_between
 
 COMMITTED = "committed"
@@ -338,7 +338,7 @@ def _touches(act: OwnAction, one: Observation) -> bool:
 
 
 def _candidates(one: Observation, due: Mapping[tuple[int, OffsetKey], int | None]) -> list[str]:
-    """The possible causes of an offset's removal, in the order of change_kinds.CAUSES."""
+    """The possible causes of an offset's removal, in the order of change_causes.CAUSES."""
     had, has, (group_id, topic, partition) = one.had, one.has, one.offset_key
     assert had is not None
     due_after_ms = due.get((had.snapshot.taken_at_ms, one.offset_key))

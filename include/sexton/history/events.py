@@ -20,7 +20,7 @@ from sexton.coordinator.profiles import new_groups
 from sexton.errors import LogError, TransitionError
 from sexton.figures import some
 from sexton.log.batch import Record
-from sexton.tables.change_kinds import DISAPPEARANCES
+from sexton.tables.change_causes import DISAPPEARANCES
 
 COMMITTED, RESET, RESTORED, KEPT, UNDECODABLE = "committed", "reset", "restored", "kept", "undecodable"
 _SHOWN_BYTES, _SHOWN_OFFSETS = 64, 6

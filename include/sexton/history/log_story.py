@@ -29,7 +29,7 @@ from sexton.log.entry import NO_PRODUCER_ID
 from sexton.log.segment import Segment
 from sexton.records import decode_key
 from sexton.settings import settings
-from sexton.tables.change_kinds import DISAPPEARANCES
+from sexton.tables.change_causes import DISAPPEARANCES
 
 PLAIN_BYTES = 8 << 20
 """Log partitions up to this size are replayed by the plain rules, which start at once; larger ones by the kernels."""

@@ -13,7 +13,7 @@ from sexton.figures import DAY_MS
 from sexton.lake.database import Rows, marks
 from sexton.lake.published_tables import PublishedTables, of_cluster
 from sexton.lake.read import PublishedRun
-from sexton.tables.change_kinds import CAUSES, ChangeKind
+from sexton.tables.change_causes import CAUSES, ChangeKind
 
 KINDS = (*CAUSES, ChangeKind.AMBIGUOUS)
 MAX_GROUPS = 50

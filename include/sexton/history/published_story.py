@@ -29,7 +29,7 @@ from sexton.lake.catalog import Lake
 from sexton.lake.database import Rows, marks
 from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun, runs_of_cluster
-from sexton.tables.change_kinds import DISAPPEARANCES
+from sexton.tables.change_causes import DISAPPEARANCES
 
 _CHANGES = "offset_changes"
 _KNOWN = ("group_type", "state", "protocol_type", "member_count")

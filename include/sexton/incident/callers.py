@@ -21,7 +21,7 @@ from sexton.incident.broker_logs import (
     BrokerLogs,
     LoggedCall,
 )
-from sexton.tables.change_kinds import ChangeKind
+from sexton.tables.change_causes import ChangeKind
 
 WINDOW_MS = 5_000
 """How far apart the clock of a record and that of a log may be. The broker that leads the log partition writes both."""

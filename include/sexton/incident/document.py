@@ -7,7 +7,7 @@ from typing import Any
 from sexton import kafka_commands
 from sexton.history.events import RESET, UNDECODABLE, Event, NextVerdict
 from sexton.incident.callers import Certainty, Who
-from sexton.tables.change_kinds import DISAPPEARANCES, ChangeKind
+from sexton.tables.change_causes import DISAPPEARANCES, ChangeKind
 
 FORMAT = 1
 CAUSES: Mapping[str, str] = {

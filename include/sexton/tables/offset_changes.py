@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sexton.tables.change_kinds import ChangeKind
+from sexton.tables.change_causes import ChangeKind
 from sexton.tables.columns import (
     COMMITTED_OFFSET,
     LOG_OFFSET,

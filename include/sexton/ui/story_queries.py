@@ -13,7 +13,7 @@ from sexton.history.published_story import Row, changes_of_group, states_of_grou
 from sexton.lake.database import Rows
 from sexton.lake.published_tables import PublishedTables
 from sexton.lake.read import PublishedRun
-from sexton.tables.change_kinds import DISAPPEARANCES
+from sexton.tables.change_causes import DISAPPEARANCES
 from sexton.ui.lag_queries import GROUP_LAG, lag_of_runs
 
 POINTS = 24

@@ -6,5 +6,5 @@ rules.py     the operations that could have written a group's tombstones in a wr
 explain.py   the operations that explain the whole write, as rows with their evidence in words
 group_removal_causes.py  why a group itself was removed
 
-sexton.tables.change_kinds lists the kinds and causes of a change; a Profile has the operations of a release.
+sexton.tables.change_causes lists the kinds and causes of a change; a Profile has the operations of a release.
 """

@@ -21,7 +21,7 @@ from sexton.coordinator.changes.rules import (
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Profile
 from sexton.log.entry import NO_PRODUCER_ID
-from sexton.tables.change_kinds import CAUSES, ChangeKind
+from sexton.tables.change_causes import CAUSES, ChangeKind
 
 _Causes = frozenset[ChangeKind]
 _1971_MS = 31_536_000_000

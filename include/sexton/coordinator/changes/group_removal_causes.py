@@ -1,6 +1,6 @@
 """Why a group itself is gone: the operations that may have written its tombstone.
 
-The causes of an offset's disappearance are `CAUSES` of sexton.tables.change_kinds; a write that removed offsets of the
+The causes of an offset's disappearance are `CAUSES` of sexton.tables.change_causes; a write that removed offsets of the
 group decides with them (explain.py). This module covers groups without offsets, where only the group's state gives
 evidence.
 
@@ -14,7 +14,7 @@ from sexton.coordinator.groups.classic import ClassicGroup
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.groups.lifecycle import has_empty_state
 from sexton.coordinator.profile import Profile
-from sexton.tables.change_kinds import ChangeKind
+from sexton.tables.change_causes import ChangeKind
 
 
 class GroupRemovalCause(StrEnum):

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
-from sexton.tables.change_kinds import ChangeKind
+from sexton.tables.change_causes import ChangeKind
 
 TopicPartition = tuple[str, int]
 """A key of a group's offsets: topic and partition."""

@@ -16,7 +16,7 @@ from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Expiry, Profile
 from sexton.figures import MINUTE_MS
 from sexton.log.entry import NO_PRODUCER_ID
-from sexton.tables.change_kinds import CAUSES, ChangeKind
+from sexton.tables.change_causes import CAUSES, ChangeKind
 
 FINAL_TYPES = frozenset({2, 3, 11, 17})
 """The record types whose tombstone deletes a group."""

@@ -24,7 +24,7 @@ from sexton.history.offset_changes import changes_of, known_of
 from sexton.ledger.recorded_steps import own_actions
 from sexton.policy import CompiledPolicy, GroupInput, Hold, Policy
 from sexton.runs.source import open_archive
-from sexton.tables.change_kinds import DISAPPEARANCES, ChangeKind
+from sexton.tables.change_causes import DISAPPEARANCES, ChangeKind
 from sexton.verdicts.keeping import KeepSteps
 
 _KEY = ("group_id", "topic", "partition")

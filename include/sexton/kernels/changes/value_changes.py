@@ -11,7 +11,7 @@ from sexton.kernels import layout as L
 from sexton.kernels.columns import key_columns
 from sexton.kernels.layout import FoldState
 from sexton.tables import TABLES
-from sexton.tables.change_kinds import ChangeKind
+from sexton.tables.change_causes import ChangeKind
 
 SCHEMA = pa.schema(
     [

@@ -4,7 +4,8 @@ The job only reads from the cluster, and no message. It archives what the broker
 """
 
 from sexton.audits import audit_lag
-from sexton.job_params import LagRequest, now_ms
+from sexton.figures import now_ms
+from sexton.job_params import LagRequest
 from sexton.lake.catalog import open_lake
 from sexton.pipeline import job
 from sexton.runs.folder import RunFolder

@@ -4,7 +4,8 @@ The job only reads from the cluster. It archives what is new in __transaction_st
 """
 
 from sexton.audits import audit_transactions
-from sexton.job_params import TransactionRequest, now_ms
+from sexton.figures import now_ms
+from sexton.job_params import TransactionRequest
 from sexton.lake.catalog import open_lake
 from sexton.pipeline import job
 from sexton.runs.engine import Engine

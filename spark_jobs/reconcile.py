@@ -6,7 +6,8 @@ The job only reads from the cluster. It takes snapshots into the archive as snap
 import json
 from dataclasses import asdict, replace
 
-from sexton.job_params import ReconcileRequest, SnapshotRequest, now_ms
+from sexton.figures import now_ms
+from sexton.job_params import ReconcileRequest, SnapshotRequest
 from sexton.maintenance import reconcile
 from sexton.pipeline import job
 from sexton.runs.engine import Engine

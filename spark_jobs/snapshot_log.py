@@ -9,7 +9,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from sexton.job_params import SnapshotRequest, now_ms
+from sexton.figures import now_ms
+from sexton.job_params import SnapshotRequest
 from sexton.pipeline import job, snapshot_log
 from sexton.runs.folder import RunFolder
 from sexton.runs.processes import engine_of_task

@@ -11,7 +11,6 @@ import re
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sexton import distributions
 from sexton.errors import SextonError, UsageError
-from sexton.figures import some
+from sexton.figures import now_ms, some
 from sexton.ports import HOST, probe_port
 from sexton.settings import Settings, variable
 from sexton.topics import OFFSETS_TOPIC
@@ -261,7 +260,7 @@ def check_keep(client: "ClientConfig", policy: "Policy") -> Check:
                 last_active_ms=None,
                 member_count=0,
             )
-            hold = compiled.for_group(facts).at(time.time_ns() // 1_000_000).hold
+            hold = compiled.for_group(facts).at(now_ms()).hold
             if hold is not None and hold.name in keeping:
                 held.add(group.group_id)
         some_held = sorted(held)[:GROUPS_CHECKED]

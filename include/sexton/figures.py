@@ -1,5 +1,6 @@
 """Numbers and instants as people read them, all in UTC and without a locale."""
 
+import time
 from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -10,6 +11,11 @@ MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 def ms_of(moment: datetime) -> int:
     """Epoch milliseconds. A time without a zone is UTC."""
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def now_ms() -> int:
+    """This machine's clock."""
+    return time.time_ns() // 1_000_000
 
 
 def count(number: int) -> str:

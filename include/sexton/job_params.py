@@ -7,7 +7,6 @@ An optional field of a form allows null, because Airflow's form treats an empty 
 nothing. An empty text is valid as well: runs triggered by older forms or by the API send it. Tasks treat both as empty.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
+from sexton.figures import now_ms
 from sexton.numbers import INSTANT, RE2
 from sexton.settings import settings
 from sexton.topics import OFFSETS_TOPIC
@@ -109,11 +109,6 @@ def instant(section: str, title: str, description: str, **schema: Any) -> dict[s
 def names(title: str, description: str) -> dict[str, Any]:
     more: dict[str, Any] = {"type": ["null", "array"], "items": _NAME, "maxItems": 1_000}
     return form("What to restore", title, f"{description} Empty: all.", **more)
-
-
-def now_ms() -> int:
-    """This machine's clock, read once by whoever builds a request."""
-    return time.time_ns() // 1_000_000
 
 
 def numbers(texts: str) -> list[int]:

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from sexton.airflow.runs import read_outcome, run_folder
 from sexton.errors import SetupError, SextonError
+from sexton.figures import now_ms
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.report.terminal import print_summary
 from sexton.settings import Settings
@@ -113,7 +114,7 @@ def _commit_again(clients: ClientConfig) -> None:
 
 def _run_dag(api: AirflowApi, console: Console) -> tuple[str, dict[str, str]]:
     """Run the main DAG once, as of now; returns its run_id and the states of its tasks in the order of the pipeline."""
-    run_id = api.trigger(MAIN_DAG, {"as_of": str(time.time_ns() // 1_000_000)})
+    run_id = api.trigger(MAIN_DAG, {"as_of": str(now_ms())})
     api.set_paused(MAIN_DAG, False)
     try:
         return run_id, _follow(api, run_id, console)

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from sexton.errors import NoCoverage, SetupError, SextonError
-from sexton.figures import instant
+from sexton.figures import instant, now_ms
 from sexton.lake.catalog import open_lake
 from sexton.lake.read import published_runs
 from sexton.settings import Settings, variable
@@ -68,7 +68,7 @@ def publish_first_runs(system: System, console: Console) -> int:
     for _ in range(missing):
         time.sleep(max(0.0, next_s - time.monotonic()))
         next_s = time.monotonic() + APART_S
-        as_of_ms, before = time.time_ns() // 1_000_000, _published(system.config)
+        as_of_ms, before = now_ms(), _published(system.config)
         since = {"since": str(before[-1])} if before else {}  # a run lists what changed since the one before it
         run_id = api.trigger(MAIN_DAG, {"as_of": str(as_of_ms), **since})
         api.set_paused(MAIN_DAG, False)

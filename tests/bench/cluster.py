@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
-from sexton.job_params import ReplayRequest, now_ms
+from sexton.figures import now_ms
+from sexton.job_params import ReplayRequest
 from sexton.kernels.warm_up import warm_up
 from sexton.pipeline.standalone import run_audit
 from sexton.ports import free_port

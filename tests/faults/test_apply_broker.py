@@ -21,8 +21,8 @@ from sexton.execution.engine import Clocks
 from sexton.execution.kafka_admin import KafkaAdmin, connected
 from sexton.execution.status import PlanStatus
 from sexton.execution.windows import Windows
+from sexton.figures import now_ms
 from sexton.java import find_java
-from sexton.job_params import now_ms
 from sexton.kafka import jars
 from sexton.kafka.admin import commit_offsets, group_now
 from sexton.kafka.client import ClientConfig, client_config

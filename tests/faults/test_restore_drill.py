@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sexton.job_params import now_ms
+from sexton.figures import now_ms
 from sexton.kafka.admin import commit_offsets, delete_group
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession

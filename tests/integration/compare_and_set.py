@@ -28,8 +28,8 @@ from sexton.execution.restore.apply_restore import apply_restore
 from sexton.execution.restore.diff import make_restore
 from sexton.execution.restore.restore_plan import OffsetValue, Then
 from sexton.execution.restore.sources import Source
+from sexton.figures import now_ms
 from sexton.java import JavaHome, find_java
-from sexton.job_params import now_ms
 from sexton.kafka import jars as pinned
 from sexton.kafka import offset_transactions
 from sexton.kafka.admin import commit_offsets, delete_offsets

@@ -16,8 +16,8 @@ from sexton.cli import main
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import AskedPartition, fetch
 from sexton.coordinator.api.listing import listed_group
+from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.job_params import now_ms
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.kafka_commands import SERVERS

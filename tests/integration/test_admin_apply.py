@@ -27,8 +27,8 @@ from sexton.execution.delete.recorded import watch_of
 from sexton.execution.engine import Clocks
 from sexton.execution.kafka_admin import connected
 from sexton.execution.status import PlanStatus
+from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.job_params import now_ms
 from sexton.kafka.admin_snapshot import snapshot_group
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import NotAllowed

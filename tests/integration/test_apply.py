@@ -23,8 +23,8 @@ from pyarrow import fs as pafs
 
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import BrokerError
+from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.job_params import now_ms
 from sexton.kafka.admin import commit_offsets, group_now
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, list_groups

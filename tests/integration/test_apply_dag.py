@@ -18,8 +18,8 @@ from pyarrow import fs as pafs
 
 from sexton.airflow.runs import run_folder
 from sexton.errors import SextonError
+from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.job_params import now_ms
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession

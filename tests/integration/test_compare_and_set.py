@@ -20,8 +20,8 @@ from sexton.execution.restore.apply_restore import RestoreSummary, apply_restore
 from sexton.execution.restore.diff import make_restore
 from sexton.execution.restore.restore_plan import OffsetValue, RestorePlan, Then, keep_restore
 from sexton.execution.restore.sources import Source
+from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.job_params import now_ms
 from sexton.kafka import offset_transactions
 from sexton.kafka.admin import commit_offsets, delete_offsets
 from sexton.kafka.client import ClientConfig, client_config

@@ -18,8 +18,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyarrow import fs as pafs
 
+from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.job_params import now_ms
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.lake.read import published_runs, read_published
 from sexton.ledger.ledger import Ledger

@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 
 from sexton import cli
 from sexton.execution.standing_approval import PACED
+from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.job_params import now_ms
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets

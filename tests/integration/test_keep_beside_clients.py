@@ -23,8 +23,8 @@ from sexton.execution.restore.apply_restore import apply_restore
 from sexton.execution.restore.diff import make_restore
 from sexton.execution.restore.restore_plan import OffsetValue, Then
 from sexton.execution.restore.sources import Source
+from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.job_params import now_ms
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from sexton.cli import main
+from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.job_params import now_ms
 from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.lag.measure_lag import measure

@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.job_params import ReplayRequest, now_ms
+from sexton.job_params import ReplayRequest
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession

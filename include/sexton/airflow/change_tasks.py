@@ -33,6 +33,7 @@ from sexton.airflow.consent import (
     require_login,
 )
 from sexton.errors import printable
+from sexton.figures import now_ms
 from sexton.job_params import DRY_RUN_SINK, LOG_SINK, ApplyTombstones, JobRequest, RestoreOffsets
 from sexton.settings import Cluster, settings
 
@@ -176,7 +177,7 @@ class ChangeCluster(CommandTask):
                 triggered_by=context["dag_run"].triggering_user_name,
                 triggered_through=triggered_through(folder),
                 terms=settings(),
-                now_ms=time.time_ns() // 1_000_000,
+                now_ms=now_ms(),
             )
         except NoConsent as error:
             raise CommandRefused(f"nothing was done: {error}") from None

@@ -6,19 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sexton.cli.apply_options import EXECUTION, ApprovedBy, check_approved, progress_until_terminated, publish
-from sexton.cli.options import (
-    ArchiveUri,
-    ClusterId,
-    ClusterInput,
-    Json,
-    now_ms,
-    open_archive_uri,
-    option,
-    read_policy_file,
-)
+from sexton.cli.options import ArchiveUri, ClusterId, ClusterInput, Json, open_archive_uri, option, read_policy_file
 from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
 from sexton.errors import UsageError
-from sexton.figures import HOUR_MS, count, some
+from sexton.figures import HOUR_MS, count, now_ms, some
 from sexton.report.meanings import beyond_broker_sentence
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from sexton.cli.options import (
     Json,
     archive_uri,
     check_topics_file,
-    now_ms,
     open_archive_uri,
     option,
     parse_instant,
@@ -23,7 +22,7 @@ from sexton.cli.options import (
 from sexton.cli.output import print_archived, print_aside, print_json, print_line, print_table
 from sexton.cli.progress import bar
 from sexton.errors import DataQualityFailure, UndecodableInput, UsageError
-from sexton.figures import count, duration, instant, size, some
+from sexton.figures import count, duration, instant, now_ms, size, some
 from sexton.uris import uri_without_login
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import typer
 from sexton import figures
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
-from sexton.cli.options import DEFAULT_ROWS, Json, ShownRows, check_profile, now_ms, parse_instant
+from sexton.cli.options import DEFAULT_ROWS, Json, ShownRows, check_profile, parse_instant
 from sexton.cli.output import (
     UNDECODABLE,
     print_aside,
@@ -20,6 +20,7 @@ from sexton.cli.output import (
 )
 from sexton.cli.progress import working
 from sexton.errors import NoCoverage, UsageError
+from sexton.figures import now_ms
 
 if TYPE_CHECKING:
     from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries

@@ -11,18 +11,10 @@ import typer
 from sexton import figures
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
-from sexton.cli.options import (
-    GroupId,
-    Json,
-    RetentionMinutes,
-    now_ms,
-    option,
-    parse_optional_instant,
-    parse_partition,
-)
+from sexton.cli.options import GroupId, Json, RetentionMinutes, option, parse_optional_instant, parse_partition
 from sexton.cli.output import print_doubts, print_json, print_line, print_notes, print_table, print_view_json
 from sexton.cli.progress import working
-from sexton.figures import MINUTE_MS
+from sexton.figures import MINUTE_MS, now_ms
 from sexton.kafka_commands import abort_transaction
 from sexton.report.meanings import sweep_block_text
 from sexton.report.names import short

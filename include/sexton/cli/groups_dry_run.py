@@ -8,10 +8,10 @@ import typer
 
 from sexton import figures
 from sexton.cli.input_options import LogInput
-from sexton.cli.options import GroupId, Json, codec_number, now_ms, option, parse_exact_partition
+from sexton.cli.options import GroupId, Json, codec_number, option, parse_exact_partition
 from sexton.cli.output import error_fields, print_line, print_notes, print_table, print_view_json
 from sexton.errors import UsageError
-from sexton.figures import MINUTE_MS
+from sexton.figures import MINUTE_MS, now_ms
 from sexton.log.entry import CODECS
 from sexton.report.names import short
 

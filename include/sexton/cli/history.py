@@ -18,7 +18,6 @@ from sexton.cli.options import (
     Segments,
     check_profile,
     check_retention,
-    now_ms,
     option,
     parse_instant,
     parse_optional_instant,
@@ -27,7 +26,7 @@ from sexton.cli.options import (
 from sexton.cli.output import print_aside, print_json, print_line
 from sexton.cli.progress import bar
 from sexton.errors import DataQualityFailure, NoCoverage, UsageError
-from sexton.figures import instant, some
+from sexton.figures import instant, now_ms, some
 
 if TYPE_CHECKING:
     from sexton.archive.folder import Folder

@@ -11,17 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from sexton import figures
 from sexton.cli.explain import AuthorizerLogs, LogTimeZone, answer_of, broker_logs
 from sexton.cli.input_options import LogInput
-from sexton.cli.options import (
-    OUTPUT,
-    GroupId,
-    Json,
-    RetentionMinutes,
-    now_ms,
-    option,
-    parse_optional_instant,
-)
+from sexton.cli.options import OUTPUT, GroupId, Json, RetentionMinutes, option, parse_optional_instant
 from sexton.cli.output import UNDECODABLE, print_doubts, print_json, print_line
 from sexton.errors import NoCoverage, UsageError
+from sexton.figures import now_ms
 from sexton.report.names import short
 from sexton.uris import uri_without_login
 

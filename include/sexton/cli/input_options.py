@@ -26,12 +26,12 @@ from sexton.cli.options import (
     check_retention,
     check_topics_file,
     codec_number,
-    now_ms,
     option,
     parse_optional_instant,
 )
 from sexton.cli.progress import working
 from sexton.errors import UsageError
+from sexton.figures import now_ms
 
 if TYPE_CHECKING:
     from sexton.job_params import ReplayRequest

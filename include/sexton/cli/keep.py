@@ -16,7 +16,6 @@ from sexton.cli.options import (
     RetentionMinutes,
     ShownRows,
     archive_uri,
-    now_ms,
     open_archive_uri,
     option,
     read_policy_file,
@@ -24,6 +23,7 @@ from sexton.cli.options import (
 from sexton.cli.output import print_json, print_line
 from sexton.cli.restore import show_or_apply
 from sexton.errors import UsageError
+from sexton.figures import now_ms
 
 if TYPE_CHECKING:
     from sexton.execution.restore.apply_restore import RestoreSummary

@@ -17,7 +17,6 @@ from sexton.cli.options import (
     Json,
     ShownRows,
     archive_uri,
-    now_ms,
     option,
     parse_optional_instant,
     parse_partition,
@@ -25,6 +24,7 @@ from sexton.cli.options import (
 from sexton.cli.output import print_aside, print_doubts, print_json_rows, print_left_out, print_line, print_table
 from sexton.cli.progress import bar
 from sexton.errors import NoCoverage, UsageError
+from sexton.figures import now_ms
 from sexton.report.names import short
 
 if TYPE_CHECKING:

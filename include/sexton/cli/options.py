@@ -1,6 +1,5 @@
 """Options that several commands share, each declared once, and what their values mean."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -194,11 +193,6 @@ def read_policy_file(path: Path | None) -> "Policy | None":
     from sexton.policy import read_policy
 
     return read_policy(path)
-
-
-def now_ms() -> int:
-    """The clock of this machine."""
-    return time.time_ns() // 1_000_000
 
 
 def codec_number(name: str | None) -> int | None:

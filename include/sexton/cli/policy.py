@@ -9,11 +9,11 @@ import typer
 from sexton import figures
 from sexton.cli.command import Without, command, command_group
 from sexton.cli.input_options import LogInput
-from sexton.cli.options import GroupId, Json, RetentionMinutes, now_ms, option
+from sexton.cli.options import GroupId, Json, RetentionMinutes, option
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_notes, print_view_json
 from sexton.cli.policy_output import ONLY_SHORTENS, decision_fields, decisions_of, judged_group, print_group
 from sexton.errors import DataQualityFailure, UsageError
-from sexton.figures import MINUTE_MS
+from sexton.figures import MINUTE_MS, now_ms
 from sexton.report.names import short
 
 if TYPE_CHECKING:

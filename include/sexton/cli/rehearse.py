@@ -16,14 +16,13 @@ from sexton.cli.options import (
     ShownRows,
     check_retention,
     check_topics_file,
-    now_ms,
     option,
     parse_optional_instant,
 )
 from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
 from sexton.cli.progress import working
 from sexton.errors import NoCoverage, UsageError
-from sexton.figures import some
+from sexton.figures import now_ms, some
 
 if TYPE_CHECKING:
     from sexton.rehearsal.rehearse import Rehearsal

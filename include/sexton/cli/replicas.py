@@ -5,21 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sexton.cli.command import command_group
-from sexton.cli.options import (
-    DEFAULT_ROWS,
-    INPUT,
-    Archive,
-    ClusterId,
-    Json,
-    Profile,
-    ShownRows,
-    check_profile,
-    now_ms,
-    option,
-)
+from sexton.cli.options import DEFAULT_ROWS, INPUT, Archive, ClusterId, Json, Profile, ShownRows, check_profile, option
 from sexton.cli.output import print_aside, print_doubts, print_json, print_left_out, print_line, print_table
 from sexton.errors import DataQualityFailure, UndecodableInput, UsageError
-from sexton.figures import count, some
+from sexton.figures import count, now_ms, some
 
 if TYPE_CHECKING:
     from sexton.replicas import ReplicaComparison, ReplicaFolder

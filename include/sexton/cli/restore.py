@@ -11,7 +11,6 @@ from sexton.cli.options import (
     Json,
     ShownRows,
     archive_uri,
-    now_ms,
     open_archive_uri,
     option,
     parse_optional_instant,
@@ -21,6 +20,7 @@ from sexton.cli.output import print_aside
 from sexton.cli.progress import working
 from sexton.cli.restore_output import print_diff, print_restore, print_result
 from sexton.errors import UsageError
+from sexton.figures import now_ms
 from sexton.kafka_commands import SERVERS
 
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Annotated
 
-from sexton.cli.options import ArchiveUri, ClusterInput, Json, archive_uri, now_ms, option, parse_optional_instant
+from sexton.cli.options import ArchiveUri, ClusterInput, Json, archive_uri, option, parse_optional_instant
 from sexton.cli.output import print_archived
 from sexton.errors import UsageError
-from sexton.figures import instant
+from sexton.figures import instant, now_ms
 
 ExpectedCluster = Annotated[
     str | None, option("--cluster-id ID", "Refuse any other cluster before anything of it is archived.")

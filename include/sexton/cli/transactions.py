@@ -10,19 +10,10 @@ from sexton import figures
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import replayed
-from sexton.cli.options import (
-    DEFAULT_ROWS,
-    INPUT,
-    RULES,
-    ClusterInput,
-    Json,
-    ShownRows,
-    now_ms,
-    option,
-    parse_optional_instant,
-)
+from sexton.cli.options import DEFAULT_ROWS, INPUT, RULES, ClusterInput, Json, ShownRows, option, parse_optional_instant
 from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_table
 from sexton.errors import DataQualityFailure, UsageError
+from sexton.figures import now_ms
 from sexton.kafka_commands import SERVERS, abort_transaction
 from sexton.report.names import short
 

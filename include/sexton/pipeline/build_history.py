@@ -13,8 +13,8 @@ from sexton.archive.cluster_metadata import require_cluster
 from sexton.archive.folder import Folder, filesystem
 from sexton.errors import DataQualityFailure, NoCoverage, UsageError
 from sexton.failpoints import failpoint
-from sexton.figures import MINUTE_MS
-from sexton.job_params import HistoryRequest, ReplayRequest, now_ms
+from sexton.figures import MINUTE_MS, now_ms
+from sexton.job_params import HistoryRequest, ReplayRequest
 from sexton.lake.batch import InstantBatch, write_batch
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish_batch

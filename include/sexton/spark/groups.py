@@ -4,7 +4,6 @@ For a log of many gigabytes read the published tables instead, which the DAG com
 """
 
 import tempfile
-import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from sexton.errors import UsageError
+from sexton.figures import now_ms
 from sexton.job_params import ReplayRequest
 from sexton.pipeline.replay_groups import STATE_TABLES, run
 from sexton.runs.choose_profile import AUTO
@@ -58,7 +58,7 @@ class GroupReader(DataSourceReader):
         request = ReplayRequest(
             run_id="spark",
             as_of_ms=self._as_of_ms,
-            taken_at_ms=time.time_ns() // 1_000_000,
+            taken_at_ms=now_ms(),
             profile=self._options.get("profile", AUTO),
             topics_file=self._options.get("topics"),
             cluster_id=self._options.get("cluster_id"),

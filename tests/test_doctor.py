@@ -169,7 +169,7 @@ def test_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: doctor.State, code: int
 ) -> None:
     check = Check(name="thing", state=state, found="odd\x1b", fix=None if state == "ok" else "mend it")
-    monkeypatch.setattr(doctor, "examine", lambda config, client: iter([check]))
+    monkeypatch.setattr(doctor, "examine", lambda config, client, policy: iter([check]))
     assert cli.main(["doctor"]) == code
     out = capsys.readouterr().out
     assert "odd‹U+001B›" in out

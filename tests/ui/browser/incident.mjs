@@ -26,14 +26,14 @@ await step("Open the file in a browser; it needs neither network nor scripts. *C
   told.text = await page.innerText("main");
 }, { x: 0, y: 0, width: 1180, height: 760 });
 const command = page.locator("pre.command").filter({ hasText: config.command }).first();
-await step("Under *What to do*, click a command: all of it is selected. Copy it into a terminal, with your brokers for `HOST:PORT`.", async () => {
+await step("Under *What to do*, click a command to select all of it. Copy it into a terminal, and replace `HOST:PORT` with your brokers.", async () => {
   await command.scrollIntoViewIfNeeded();
   const top = await page.locator("section", { has: page.getByRole("heading", { name: "What to do" }) }).boundingBox();
   await page.evaluate((y) => window.scrollBy(0, y - 20), top.y);
   await command.click();
   told.selected = await page.evaluate(() => String(getSelection()));
 }, { x: 0, y: 0, width: 1180, height: 560 });
-await step("*Evidence* has every record that the story rests on, with its place in the log; *Made from* the hashes of all files.", async () => {
+await step("*Evidence* lists every record that the story is based on, with its position in the log; *Made from* lists the hashes of all files.", async () => {
   await page.getByRole("heading", { name: "Evidence" }).scrollIntoViewIfNeeded();
   told.evidence = await page.locator("section", { has: page.getByRole("heading", { name: "Evidence" }) }).innerText();
 });

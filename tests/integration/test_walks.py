@@ -24,7 +24,7 @@ from sexton.kafka import jars
 from sexton.kafka.admin import delete_group
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
-from sexton.local.compose_init import APPROVER, USER
+from sexton.local.compose_init import APPROVER
 from sexton.settings import settings, variable
 from sexton_dev.broker import EmbeddedBroker
 from sexton_dev.system import MAIN_DAG, System
@@ -32,8 +32,7 @@ from sexton_dev.workload import commit_offsets
 from tests import airflow_calls
 from tests.airflow_database import system_in
 from tests.clients import make_topics, offsets_of
-from tests.ui import chromium
-from tests.ui.walks import keep_pictures, steps_of
+from tests.ui.walks import walk
 from tests.waiting import until
 
 MINUTE_S, LENGTH_S = 60, 10
@@ -84,15 +83,7 @@ class World:
     """The runs whose forms were sent untouched, by DAG."""
 
     def walk(self, name: str, **asked: Any) -> Any:
-        """What the script tells of a walk that went well to its end."""
-        users = {user: self.system.home.password(user) for user in (USER, APPROVER)}
-        log = str(self.system.config.var / "log" / "airflow-scheduler.log")
-        asked = {"walk": name, "url": self.system.home.url, "users": users, "schedulerLog": log, **asked}
-        told = chromium.run_script("walks.mjs", self.out, **asked)
-        assert (told["errors"], told["foreign"]) == ([], [])
-        assert told["steps"] == steps_of(name)
-        keep_pictures(self.out, name)
-        return told
+        return walk(self.system, self.out, name, **asked)
 
     @property
     def instants(self) -> list[str]:

@@ -12,15 +12,30 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from sexton.local.compose_init import APPROVER, USER
 from sexton.settings import PROJECT_ROOT, variable
+from sexton_dev.system import System
+from tests.ui import chromium
 
 PAGES = PROJECT_ROOT / "docs" / "how-to"
 PICTURES = PROJECT_ROOT / "docs" / "images" / "how-to"
 SECTION = "## In the browser\n"
-TESTS = ("test_walks.py", "test_incident.py")
+TESTS = ("test_walks.py", "test_incident.py", "test_keep_dag.py")
 STEP = re.compile(r"^\d+\. (.*)$|^ +!\[.+\]\(\.\./images/how-to/(.+\.png)\)$", re.MULTILINE)
 KEEP = "SEXTON_WALKS"
 """A folder in which a run of the tests leaves the pictures."""
+
+
+def walk(system: System, out: Path, name: str, **asked: Any) -> Any:
+    """What the script tells of a walk that went well to its end; it leaves its pictures in `out`."""
+    users = {user: system.home.password(user) for user in (USER, APPROVER)}
+    log = str(system.config.var / "log" / "airflow-scheduler.log")
+    asked = {"walk": name, "url": system.home.url, "users": users, "schedulerLog": log, **asked}
+    told = chromium.run_script("walks.mjs", out, **asked)
+    assert (told["errors"], told["foreign"]) == ([], [])
+    assert told["steps"] == steps_of(name)
+    keep_pictures(out, name)
+    return told
 
 
 def steps_of(name: str) -> list[dict[str, Any]]:

@@ -190,6 +190,15 @@ const asks = async (page, name, run) => {
   });
 };
 
+// Turns the switch of a DAG on; a run of the last full interval starts.
+const switchOn = async (page, name) => {
+  let run;
+  await dag(page, name);
+  await page.getByTestId("toggle-pause").click();
+  await until(page, async () => (run = (await ask(page, `${name}/dagRuns?limit=1`)).dag_runs[0]?.dag_run_id));
+  return run;
+};
+
 // Forms sent as they open.
 const untouched = async () => {
   const page = await enter("admin");
@@ -214,9 +223,7 @@ const shown = (frame) => frame.locator("body");
 const scheduledRetention = async () => {
   const page = await enter("admin", { width: 1100, height: 620 });
   await step("Open *Dags, offset_retention* and turn its switch on. A run of the last full interval starts.", async () => {
-    await dag(page, "offset_retention");
-    await page.getByTestId("toggle-pause").click();
-    await until(page, async () => (told.run = (await ask(page, "offset_retention/dagRuns?limit=1")).dag_runs[0]?.dag_run_id));
+    told.run = await switchOn(page, "offset_retention");
     await page.reload();
     await page.locator("a[href*='/offset_retention/runs/']").first().waitFor();
     return body(page);
@@ -437,7 +444,48 @@ const lastMonth = async () => {
   }, 420);
 };
 
-const WALKS = { forms, untouched, "scheduled-retention": scheduledRetention, backfill, "clean-up": cleanUp, restore, incident, "last-month": lastMonth };
+const keep = async () => {
+  const page = await enter("admin", { width: 1280, height: 760 });
+  const trigger = async (name, act = async () => {}) => {
+    await dag(page, name);
+    await form(page);
+    await act();
+    return sent(page, name);
+  };
+  const end = async (name, run) => ((told.runs ??= {})[run] = [name, await ended(page, name, run)]);
+  await step("Open *Dags, keep_offsets* and turn its switch on. A run starts, and is a dry run: the log of its task *keep* says what would be kept.", async () => {
+    told.dry = await switchOn(page, "keep_offsets");
+    await end("keep_offsets", told.dry);
+    await page.goto(`${config.url}/dags/keep_offsets/runs/${encodeURIComponent(told.dry)}/tasks/keep`);
+    await page.getByText(/nobody has approved anything; it would be: keep/).first().waitFor();
+    return body(page);
+  }, 460);
+  await step("Open *Dags, approve_keep*, press *Trigger* and, in the form, *Trigger*. Its defaults cover every held group for 30 days.", async () => (told.approval = await trigger("approve_keep")));
+  await asks(page, "approve_keep", told.approval);
+  const other = await enter("approver", { width: 1360, height: 900 });
+  await step("Another person logs in, opens *Dags, approve_keep, Required Actions* and reads what every later run may do.", async () => question(other, "approve_keep", "Keep alive what"), 648);
+  await step("The other person presses *Approve*.", async () => approves(other));
+  await end("approve_keep", told.approval);
+  await step("From now on a run every hour keeps what falls due. To start one at once, open *Dags, keep_offsets*, press *Trigger* and, in the form, *Trigger*.", async () => (told.kept = await trigger("keep_offsets")));
+  await end("keep_offsets", told.kept);
+  await step("After the next run of *offset_retention*, open *Browse, Consumer groups*. *What holds keep alive* counts the offsets that are kept, and those that could not be kept, with the reason.", async () => {
+    const run = await trigger("offset_retention");
+    await end("offset_retention", run);
+    const frame = await dashboard(page);
+    const part = frame.getByRole("heading", { name: "What holds keep alive" }).locator("xpath=..");
+    told.holds = await part.locator("tbody td").allInnerTexts();
+    return part;
+  }, 400);
+  await step("To end the approval, open *Dags, approve_keep* and press *Trigger*. Open *How to end it*, turn *Revoke* on and press *Trigger*: nobody is asked.", async () => {
+    told.end = await trigger("approve_keep", async () => {
+      await open(page, "How to end it");
+      await dialog(page).locator("label:has(input[name='element_revoke'])").click();
+    });
+    await end("approve_keep", told.end);
+  });
+};
+
+const WALKS = { forms, untouched, "scheduled-retention": scheduledRetention, backfill, "clean-up": cleanUp, restore, incident, "last-month": lastMonth, keep };
 
 try {
   await WALKS[config.walk]();

@@ -139,7 +139,7 @@ def test_the_rest_of_a_batch_behind_bad_records_is_one_row(profile: str) -> None
     rows = [row for _, row in fold.undecodable]
     if rules.newest_format == 2:
         assert len(rows) == MAX_BAD_RECORDS + 1
-        assert "(900 records by its header) is not looked at" in rows[-1].detail
+        assert "(900 records by its header) is not decoded" in rows[-1].detail
         assert len(tables_of(fold)["committed_offsets"]) == 1
 
 

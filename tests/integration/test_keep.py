@@ -22,6 +22,7 @@ from sexton.ports import free_port
 from sexton_dev.workload import QUIET, TIMEOUT_S
 from tests.clients import joined, make_topics
 from tests.integration.streams_client import streams_member
+from tests.integration.test_broker import commit
 from tests.release_jars import jars_of
 from tests.waiting import until
 from tests.zookeeper_broker import broker_class
@@ -71,6 +72,7 @@ def cluster(folder: Path, release: str, java: JavaHome, pinned: Sequence[Path]) 
         for _ in range(MESSAGES):
             producer.produce(TOPIC, b"x", partition=0)
         producer.flush(TIMEOUT_S)
+        commit(config, group_id="first", count=1)  # by a client that waits until the offsets topic is there
         yield config
 
 

@@ -562,7 +562,7 @@ class PlanAnswer(PlanRecord):
 
 _THEN = {
     **{"then": OffsetValue, "then_commit_timestamp_ms": int | None, "then_expire_timestamp_ms": int | None},
-    "then_topic_id": str | None,
+    **{"then_topic_id": str | None, "then_empty_since_ms": NotRequired[int]},  # the latter of a `join` alone
 }
 _OUTCOME = {"outcome": str, "error": str | None, "found": Value | None, "written_log_offset": int | None}
 

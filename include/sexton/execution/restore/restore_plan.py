@@ -170,7 +170,7 @@ class RestorePlan:
     @property
     def left_alone(self) -> list[RestoreRow]:
         """Offsets that fall due and cannot be kept; what was committed since does not fall due."""
-        return [row for row in self.rows if self.keeps and row.what not in KEPT and row.what is not What.NEWER_NOW]
+        return [row for row in self.rows if self.keeps and row.put is None and row.what is not What.NEWER_NOW]
 
     def counts(self) -> dict[str, int]:
         """The number of offsets of each `what`, in the order of What, without those that do not occur."""

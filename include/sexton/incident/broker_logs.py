@@ -124,7 +124,7 @@ def _read(path: Path, zone: ZoneInfo, logs: BrokerLogs) -> None:
 def _lines(path: Path, file: LogFile) -> Iterator[str]:
     with path.open("rb") as raw:
         file.sha256 = hashlib.file_digest(raw, "sha256").hexdigest()
-        file.size_bytes = raw.seek(0, 1)
+        file.size_bytes = path.stat().st_size
         raw.seek(0)
         is_gzip = raw.read(2) == _GZIP
         raw.seek(0)

@@ -117,7 +117,6 @@ def keep(
     from sexton.execution.restore.keep import due_under_holds
     from sexton.execution.restore.swept import swept_under_holds
     from sexton.execution.standing_approval import Allowance, approval_in_force
-    from sexton.ledger.recorded_steps import keep_steps
 
     fs, root = open_archive_uri(log.archive)
     standing = None
@@ -125,7 +124,7 @@ def keep(
         assert log.cluster_id is not None
         standing = approval_in_force(fs, root, log.cluster_id, approval, policy_sha256=rules.sha256, now_ms=now_ms())
     with replayed(log, "keep", retention_minutes=retention_minutes, policy=path, quiet=json) as (folder, record):
-        tables, steps = FolderTables(folder, record), keep_steps(fs, root, record.cluster_id)
+        tables = FolderTables(folder, record)
         next_run_ms = now_ms() + every_ms + tables.check_interval_ms()
         source = due_under_holds(
             tables,
@@ -134,7 +133,7 @@ def keep(
             now_ms=now_ms(),
         )
         assert log.archive is not None
-        swept = swept_under_holds(log.archive, rules, tables, now_ms=now_ms(), steps=steps)
+        swept = swept_under_holds(log.archive, rules, tables, now_ms=now_ms())
     if swept is not None:
         source = replace(
             source,

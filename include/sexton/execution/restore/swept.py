@@ -21,11 +21,10 @@ from sexton.execution.restore.restore_plan import Then
 from sexton.execution.restore.selection import Selection
 from sexton.execution.restore.sources import Source, of_archive
 from sexton.history.offset_changes import changes_of, known_of
-from sexton.ledger.recorded_steps import own_actions
+from sexton.ledger.recorded_steps import keep_steps, own_actions
 from sexton.policy import CompiledPolicy, GroupInput, Hold, Policy
 from sexton.runs.source import open_archive
 from sexton.tables.change_causes import DISAPPEARANCES, ChangeKind
-from sexton.verdicts.keeping import KeepSteps
 
 _KEY = ("group_id", "topic", "partition")
 
@@ -46,12 +45,11 @@ def swept_under_holds(
     tables: RunTables,
     *,
     now_ms: int,
-    steps: KeepSteps,
 ) -> Source | None:
     """The offsets of groups under a hold with `restore` that were swept since the newest snapshot that is older than
     the retention, or since the first one; None where no hold asks for it or the archive does not know.
 
-    `tables` are the run's, which has what exists now; `steps` are those of `sexton keep`.
+    `tables` are the run's, which has what exists now.
     """
     if not any(hold.restore for hold in policy.holds):
         return None
@@ -70,6 +68,7 @@ def swept_under_holds(
         for key in zip(*(batch[name].to_pylist() for name in _KEY), strict=True):
             lost.pop(key, None)
     removals = _removals(archive, cluster_id, since_ms, lost)
+    client_ms = keep_steps(fs, root, cluster_id).by_log_offset if lost else {}
     values: dict[OffsetKey, Then] = {}
     left: Counter[str] = Counter()
     for key, one in lost.items():
@@ -78,7 +77,7 @@ def swept_under_holds(
         if row is None:
             left["the archive does not have what removed them"] += 1
             continue
-        committed_ms = steps.by_log_offset.get((key, row["old_log_offset"]), row["old_commit_timestamp_ms"])
+        committed_ms = client_ms.get((key, row["old_log_offset"]), row["old_commit_timestamp_ms"])
         if ChangeKind.EXPIRED not in (row["kind"], *(row["candidates"] or ())):
             left[f"{row['kind']}, not swept"] += 1
         elif now_ms >= (hold.keeps_until_ms(committed_ms) or 0):

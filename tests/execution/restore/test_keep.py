@@ -73,6 +73,17 @@ def test_each_kind_is_kept_by_what_moves_its_base(tmp_path: Path, kind: str) -> 
     assert (removed, list(restored)) == ({}, [("g", *KEY)])
 
 
+def test_what_is_put_back_is_not_left_alone(tmp_path: Path) -> None:
+    own = world(tmp_path, Group())
+    own.cluster.groups["g"].offsets.clear()
+    then = Then(value=VALUE, commit_timestamp_ms=COMMITTED_MS, topic_id="id")
+    source = Source(name="p", cluster_id="cluster", values={("g", *KEY): then}, swept=frozenset({("g", *KEY)}))
+    made = make_restore(source, own.cluster, keeps=True)
+    assert [row.what for row in made.rows] == [What.RESTORE]
+    assert made.left_alone == []
+    assert own.apply(made).counts() == {"done": 1}
+
+
 LEFT = {
     "members": (lambda c: setattr(c.groups["g"], "members", 1), What.GROUP_HAS_MEMBERS),
     "subscribed": (

@@ -7,6 +7,8 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.consumer import OffsetCommitRequest
 
+from sexton.errors import BrokerError
+from sexton.kafka.admin import commit_offsets
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.group_state import CommittedOffset, committed_offsets, find_coordinator
 from sexton.kafka.session import ClusterSession
@@ -40,6 +42,11 @@ def joined(config: ClientConfig, group_id: str, topic: str, *, protocol: str = "
     consumer.subscribe([topic])
     until(lambda: (consumer.poll(0.2), consumer.assignment())[1], f"{group_id} gets no partitions", every_s=0)
     return consumer
+
+
+def commit_when_ready(session: ClusterSession, group_id: str, offsets: Mapping[tuple[str, int], Any]) -> None:
+    """A coordinator that has just started refuses for a moment, as does a group whose last member has just left."""
+    until(lambda: set(commit_offsets(session, group_id, offsets).values()) == {None}, passing=(BrokerError,))
 
 
 def commit_for(

@@ -5,7 +5,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -34,7 +33,7 @@ from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker
-from tests.clients import make_topics
+from tests.clients import commit_when_ready, make_topics
 from tests.faults.apply_worlds import ANY, HOUR_MS, LOCAL, plan_of
 from tests.record_fields import decode_key
 
@@ -158,13 +157,7 @@ def plan_of_round(config: ClientConfig, cluster: KafkaAdmin, prefix: str, rng: R
 def commit_all(config: ClientConfig, group_ids: list[str]) -> None:
     with ClusterSession(config) as session:
         for group_id in group_ids:
-            deadline = time.monotonic() + TIMEOUT_S
-            while True:
-                with suppress(BrokerError):  # a coordinator that has just started
-                    if set(commit_offsets(session, group_id, OFFSETS).values()) == {None}:
-                        break
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            commit_when_ready(session, group_id, OFFSETS)
             group_now(session, group_id)
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from sexton.figures import now_ms
-from sexton.kafka.admin import commit_offsets, delete_group
+from sexton.kafka.admin import delete_group
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
+from tests.clients import commit_when_ready
 from tests.integration.test_restore import (  # noqa: F401 (fixtures)
     HOUR_MS,
     ORDERS,
@@ -31,7 +32,7 @@ def drill(case: Case, session: ClusterSession, count: int, *, prefix: str = "dri
         for number in range(count)
     ]
     for name, own in zip(names, given, strict=True):
-        assert set(commit_offsets(session, name, own).values()) == {None}
+        commit_when_ready(session, name, own)
     before = {name: committed_offsets(session, name) for name in names}
     case.snapshot()
     plan_id = case.plan(as_of_ms=now_ms() + HOUR_MS, retention_minutes=1)

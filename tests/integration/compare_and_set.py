@@ -20,7 +20,6 @@ from random import Random
 from pyarrow import fs as pafs
 
 from sexton.coordinator.partitioner import partition_of
-from sexton.errors import SextonError
 from sexton.execution.engine import Clocks
 from sexton.execution.group_records import GroupRecord, group_record
 from sexton.execution.kafka_admin import KafkaAdmin, connected
@@ -42,7 +41,7 @@ from sexton.ports import free_port
 from sexton.settings import settings, variable
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker
-from tests.clients import make_topics
+from tests.clients import commit_when_ready, make_topics
 from tests.waiting import until
 from tests.zookeeper_broker import broker_class
 
@@ -252,13 +251,10 @@ def rounds_on(broker: EmbeddedBroker, root: Path, seed: int) -> Rounds:
     config = client_config({}, bootstrap_servers=broker.bootstrap_servers)
     make_topics(config, {TOPIC: 2})
     with ClusterSession(config) as session:
-        until(lambda: set(commit_offsets(session, "first", {KEY: FIRST}).values()) == {None}, passing=(SextonError,))
+        commit_when_ready(session, "first", {KEY: FIRST})
         # The records of a topic's first groups make the coordinators of all log partitions.
         for number in range(20):
-            until(
-                lambda name=f"first-{number}": set(commit_offsets(session, name, {KEY: FIRST}).values()) == {None},
-                passing=(SextonError,),
-            )
+            commit_when_ready(session, f"first-{number}", {KEY: FIRST})
     return Rounds(config, root, seed)
 
 

@@ -18,7 +18,6 @@ from sexton.coordinator.api.fetch import AskedPartition, fetch
 from sexton.coordinator.api.listing import listed_group
 from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.kafka_commands import SERVERS
 from sexton.log.batch import Record, read_records
@@ -26,7 +25,7 @@ from sexton.records import decode_key
 from sexton.replicas import ReplicaComparison, archived_logs, compare, open_replicas
 from sexton.replicas.copy import copy_replicas
 from sexton_dev.broker import run_tool
-from tests.clients import joined
+from tests.clients import commit_when_ready, joined
 from tests.environment import with_settings
 from tests.integration.stages import snapshot
 from tests.replicas.recordings import coordinator_of
@@ -87,7 +86,7 @@ class Groups:
         """Commit offsets. A client that knew brokers which are down since would look for them: this is a new one."""
         wanted = {place: (offset, None, "") for place, offset in offsets.items()}
         with ClusterSession(self._cluster.config) as session:
-            assert set(commit_offsets(session, group, wanted).values()) == {None}
+            commit_when_ready(session, group, wanted)
 
     def join(self, group: str, protocol: str) -> Consumer:
         """A member with an assignment, which has committed."""

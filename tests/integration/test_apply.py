@@ -22,10 +22,9 @@ from kafka.protocol.producer import ProduceRequest
 from pyarrow import fs as pafs
 
 from sexton.coordinator.partitioner import partition_of
-from sexton.errors import BrokerError
 from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.kafka.admin import commit_offsets, group_now
+from sexton.kafka.admin import group_now
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, list_groups
 from sexton.kafka.session import ClusterSession
@@ -42,7 +41,7 @@ from sexton.settings import environment
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker
 from tests.aged import age
-from tests.clients import joined, make_topics
+from tests.clients import commit_when_ready, joined, make_topics
 from tests.integration import stages
 from tests.integration.streams_client import streams_member
 from tests.log_builder import commit
@@ -212,11 +211,6 @@ def begin(clients: ClientConfig, jars: list[Path]) -> None:
         commit_when_ready(session, "changed", {("kept", 0): (1, -1, ""), ("kept", 1): (2, -1, "")})
         for number in range(8):
             commit_when_ready(session, f"many-{number}", {("kept", 0): (number, -1, ""), ("kept", 1): (7, -1, "m")})
-
-
-def commit_when_ready(session: ClusterSession, group_id: str, offsets: dict[tuple[str, int], Any]) -> None:
-    """A coordinator that has just started refuses for a moment, as does a group whose last member has just left."""
-    until(lambda: set(commit_offsets(session, group_id, offsets).values()) == {None}, passing=(BrokerError,))
 
 
 @contextmanager

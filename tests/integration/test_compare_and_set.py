@@ -30,6 +30,7 @@ from sexton.kafka.offset_transactions import ProducerIdentity
 from sexton.kafka.session import ClusterSession
 from sexton.ledger.ledger import Ledger
 from sexton_dev.broker import EmbeddedBroker, running_broker
+from tests.clients import commit_when_ready
 from tests.integration.compare_and_set import FIRST, KEY, OURS, TOPIC, Rounds, broker_of, rounds_on
 from tests.release_jars import jars_of
 from tests.replicas_cluster import NODES, ThreeBrokers
@@ -233,8 +234,7 @@ def test_another_broker_leads_between_pending_and_commit(
                 found = coordinator_of(client.reading, name, key_type=TRANSACTION_COORDINATOR).node_id
                 cluster.kill(led if change.startswith("group") else found)
             if rivals:
-                value = {KEY: (1, None, "back")}
-                until(lambda: set(commit_offsets(client.reading, group_id, value).values()) == {None})
+                commit_when_ready(client.reading, group_id, {KEY: (1, None, "back")})
 
         try:
             ((_, result),) = apply(Meanwhile(client, act), plan, tmp_path).results  # type: ignore[arg-type]

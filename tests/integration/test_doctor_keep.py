@@ -19,14 +19,12 @@ from confluent_kafka.admin import (
 from sexton import cli
 from sexton.execution.compare_and_set import PREFIX
 from sexton.java import JavaHome
-from sexton.kafka.admin import commit_offsets
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.workload import wait
-from tests.clients import admin_of, make_topics
+from tests.clients import admin_of, commit_when_ready, make_topics
 from tests.integration.secure_broker import APPLIER, SecureCluster, secure_cluster
-from tests.integration.test_admin import wait_for_coordinators
 from tests.waiting import until
 
 pytestmark = pytest.mark.full
@@ -68,13 +66,8 @@ def cluster(
         admin = make_topics(cluster.all_powerful, {TOPIC: 1})
         wait(admin.create_acls([acl(right) for right in [*SEEING, *NEEDED.values()]]))
         with ClusterSession(cluster.all_powerful) as session:
-            wait_for_coordinators(session)
             for group_id in (HELD, "other"):
-                until(
-                    lambda group_id=group_id: (
-                        set(commit_offsets(session, group_id, {(TOPIC, 0): (1, -1, "")}).values()) == {None}
-                    )
-                )
+                commit_when_ready(session, group_id, {(TOPIC, 0): (1, -1, "")})
         yield cluster
 
 

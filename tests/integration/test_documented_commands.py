@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sexton.java import JavaHome
-from sexton.kafka.admin import commit_offsets, group_now
+from sexton.kafka.admin import group_now
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.session import ClusterSession
 from sexton.policy import parse_policy
@@ -21,7 +21,7 @@ from sexton.ports import free_port
 from sexton.settings import settings
 from sexton_dev.broker import EmbeddedBroker
 from tests.approvals import give_approval
-from tests.clients import commit_for, joined, make_topics
+from tests.clients import commit_for, commit_when_ready, joined, make_topics
 from tests.commands import sexton as told
 from tests.docs.pages import Command
 from tests.docs.running import run
@@ -69,7 +69,7 @@ class World:
         joined(self.config, IDLE, "orders").close()
         with ClusterSession(self.config) as session:
             for group_id in GROUPS:
-                assert set(commit_offsets(session, group_id, ORDERS | CLICKS).values()) == {None}
+                commit_when_ready(session, group_id, ORDERS | CLICKS)
                 commit_for(session, group_id, {place: (offset, "") for place, (offset, _, _) in ORDERS.items()})
             assert group_now(session, IDLE).state == "Empty"
         time.sleep(1.1)  # instants are told in whole seconds

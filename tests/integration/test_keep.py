@@ -14,13 +14,13 @@ from kafka.protocol.consumer import LeaveGroupRequest
 from sexton import cli
 from sexton.java import JavaHome
 from sexton.kafka import membership
-from sexton.kafka.admin import commit_offsets, group_now
+from sexton.kafka.admin import group_now
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets, find_coordinator
 from sexton.kafka.session import ClusterSession
 from sexton.ports import free_port
 from sexton_dev.workload import QUIET, TIMEOUT_S
-from tests.clients import joined, make_topics
+from tests.clients import commit_when_ready, joined, make_topics
 from tests.integration.streams_client import streams_member
 from tests.integration.test_broker import commit
 from tests.release_jars import jars_of
@@ -112,7 +112,7 @@ def make(config: ClientConfig, session: ClusterSession, kind: str, group_id: str
             with closing(joined(config, group_id, TOPIC, protocol=kind)) as consumer:
                 consumer.commit(offsets=[TopicPartition(TOPIC, 0, 7, "m", 0)], asynchronous=False)
     else:
-        until(lambda: set(commit_offsets(session, group_id, {KEY: (7, 0, METADATA)}).values()) == {None})
+        commit_when_ready(session, group_id, {KEY: (7, 0, METADATA)})
     if kind == "connect":
         join_as_worker(session, group_id)
     if kind.startswith("live-"):
@@ -152,7 +152,7 @@ def test_held_groups_outlive_their_retention(
         for name, kind in kept.items():
             made(name, kind)
         for name, offset in (("kept-subscribed", 7), ("kept-beyond", 99)):
-            assert set(commit_offsets(session, name, {KEY: (offset, 0, "")}).values()) == {None}
+            commit_when_ready(session, name, {KEY: (offset, 0, "")})
         members.callback(joined(config, "kept-subscribed", TOPIC, **LONG_POLLS).close)
         before = {name: committed_offsets(session, name) for name in kept}
         now = {name: group_now(session, name) for name in kept}
@@ -181,7 +181,7 @@ def test_held_groups_outlive_their_retention(
                 made(*left.popitem())
             elif not committed_offsets(session, "control"):
                 gone += 1
-                assert set(commit_offsets(session, "control", {KEY: (7, 0, "")}).values()) == {None}
+                commit_when_ready(session, "control", {KEY: (7, 0, "")})
             return gone > retentions
 
         until(has_passed, within_s=(retentions + 2) * 600, every_s=1)

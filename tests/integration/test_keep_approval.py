@@ -13,7 +13,6 @@ from sexton import cli
 from sexton.execution.standing_approval import PACED
 from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.kafka.admin import commit_offsets
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
@@ -25,7 +24,7 @@ from sexton.settings import settings
 from sexton_dev.broker import EmbeddedBroker
 from sexton_dev.workload import QUIET, TIMEOUT_S
 from tests.approvals import LOCAL, give_approval
-from tests.clients import admin_of, make_topics
+from tests.clients import admin_of, commit_when_ready, make_topics
 from tests.integration.test_broker import commit
 from tests.waiting import until
 
@@ -80,12 +79,12 @@ def test_what_one_approval_allows(config: ClientConfig, sexton: Callable[..., An
     archive = tmp_path / "archive"
     with ClusterSession(config) as session:
         for group_id in ("kept-lost", "kept-deleted", "other"):
-            assert set(commit_offsets(session, group_id, {KEY: VALUE}).values()) == {None}
+            commit_when_ready(session, group_id, {KEY: VALUE})
         cluster_id = sexton("snapshot")["cluster_id"]
         admin = admin_of(config)
         admin.delete_consumer_groups(["kept-deleted"])["kept-deleted"].result(TIMEOUT_S)
         until(lambda: not committed_offsets(session, "kept-lost"), within_s=300, every_s=0.5)
-        assert set(commit_offsets(session, "kept-here", {KEY: VALUE}).values()) == {None}
+        commit_when_ready(session, "kept-here", {KEY: VALUE})
         before = committed_offsets(session, "kept-here")
 
         def approve(**terms: Any) -> str:

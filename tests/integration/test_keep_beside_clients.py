@@ -25,7 +25,6 @@ from sexton.execution.restore.restore_plan import OffsetValue, Then
 from sexton.execution.restore.sources import Source
 from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.kafka.admin import commit_offsets
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.kafka.group_state import committed_offsets
 from sexton.kafka.session import ClusterSession
@@ -33,7 +32,7 @@ from sexton.ledger.ledger import Ledger
 from sexton.ports import HOST, free_port
 from sexton_dev.broker import JVM_OPTIONS
 from sexton_dev.workload import QUIET, TIMEOUT_S
-from tests.clients import make_topics
+from tests.clients import commit_when_ready, make_topics
 from tests.integration.test_keep import SETTINGS
 from tests.release_jars import jars_of
 from tests.waiting import until
@@ -186,7 +185,7 @@ def test_a_consumer_that_comes_at_any_moment(
     group_id = f"{client}-{protocol}-{count}"
     done = "join done" if protocol == "classic" else "keep done"
     with ClusterSession(clients.config) as session:
-        until(lambda: set(commit_offsets(session, group_id, {KEY: (FIRST, 0, "m")}).values()) == {None})
+        commit_when_ready(session, group_id, {KEY: (FIRST, 0, "m")})
     clients.read_one(client, protocol, group_id)
     with Keeper(clients.config, tmp_path, group_id) as keeper:
         for number in range(count):
@@ -271,7 +270,7 @@ def test_a_connect_worker_that_comes_at_any_moment(
     with worker.running():
         pass
     with ClusterSession(clients.config) as session:
-        until(lambda: set(commit_offsets(session, "workers", {KEY: (FIRST, 0, "m")}).values()) == {None})
+        commit_when_ready(session, "workers", {KEY: (FIRST, 0, "m")})
     failed = 0
     with Keeper(clients.config, tmp_path, "workers") as keeper:
         for _ in range(5):

@@ -18,11 +18,10 @@ from confluent_kafka.admin import NewTopic
 from sexton.cli import main
 from sexton.figures import now_ms
 from sexton.java import JavaHome
-from sexton.kafka.admin import commit_offsets
 from sexton.kafka.session import ClusterSession
 from sexton.lag.measure_lag import measure
 from sexton_dev.workload import wait
-from tests.clients import admin_of, make_topics
+from tests.clients import admin_of, commit_when_ready, make_topics
 from tests.commands import sexton
 from tests.integration.secure_broker import READER, SecureCluster, secure_cluster
 from tests.integration.test_acls import SHELL
@@ -98,7 +97,7 @@ def commit(cluster: SecureCluster, rng: Random, ends: dict[tuple[str, int], int]
     with ClusterSession(cluster.all_powerful) as session:
         for group in range(GROUPS):
             offsets = {key: (rng.choice((rng.randint(0, end), end)), -1, "") for key, end in ends.items()}
-            assert set(commit_offsets(session, f"group-{group}", offsets).values()) == {None}
+            commit_when_ready(session, f"group-{group}", offsets)
 
 
 def ends_of(cluster: SecureCluster) -> dict[tuple[str, int], int]:
@@ -278,7 +277,7 @@ def hurt(cluster: SecureCluster, truth: Truth, archive: Path, client_file: Path)
             ("waits", "held", 10),
             ("lags", "held", 9),
         ):
-            assert set(commit_offsets(session, group, {(topic, 0): (offset, -1, "")}).values()) == {None}
+            commit_when_ready(session, group, {(topic, 0): (offset, -1, "")})
     wait(admin.delete_records([TopicPartition("shrunk", 0, 5)]))
     open_one = Producer({**config.for_confluent(), "log_level": 0, "transactional.id": "open", "linger.ms": 0})
     open_one.init_transactions(TIMEOUT_S)

@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, Producer
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from sexton.java import JavaHome
-from sexton.kafka.admin import commit_offsets
 from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import error_name
 from sexton.kafka.group_state import committed_offsets
@@ -20,7 +19,7 @@ from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton_dev.broker import run_tool
 from sexton_dev.workload import wait
-from tests.clients import make_topics
+from tests.clients import commit_when_ready, make_topics
 from tests.integration.secure_broker import APPLIER, READER, SecureCluster, secure_cluster
 from tests.integration.test_acls import SHELL
 from tests.integration.test_admin import wait_for_coordinators
@@ -51,9 +50,8 @@ def cluster(
         wait(admin.create_acls([acl.binding() for acl in SHELL if acl.principal == f"User:{READER}"]))
         produce(cluster.all_powerful, TOPIC, BEFORE)
         with ClusterSession(cluster.all_powerful) as session:
-            wait_for_coordinators(session)
             for group, (offset, epoch) in PLANTED.items():
-                assert set(commit_offsets(session, group, {(TOPIC, 0): (offset, epoch, "")}).values()) == {None}
+                commit_when_ready(session, group, {(TOPIC, 0): (offset, epoch, "")})
         read_all(cluster)
         cluster.broker.stop()
         lose_the_tail(cluster.broker.data / f"{TOPIC}-0")

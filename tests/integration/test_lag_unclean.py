@@ -15,11 +15,11 @@ from confluent_kafka.admin import NewTopic
 from kafka.protocol.consumer import OffsetCommitRequest
 
 from sexton.java import JavaHome
-from sexton.kafka.admin import commit_offsets
 from sexton.kafka.group_state import committed_offsets, find_coordinator
 from sexton.kafka.session import ClusterSession
 from sexton.kafka.topics import describe_topic
 from sexton_dev.workload import wait
+from tests.clients import commit_when_ready
 from tests.integration.test_lag import told
 from tests.integration.test_lag_truncation import AFTER, BEFORE, CAME_BACK, END, LEFT, PLANTED, Console, produce
 from tests.replicas_cluster import A, B, C, ThreeBrokers
@@ -70,7 +70,7 @@ class Lost:
         with ClusterSession(cluster.config) as session:
             for topic, groups in ((CUT, PLANTED), (CALM, CALM_GROUPS)):
                 for group, (offset, epoch) in groups.items():
-                    assert set(commit_offsets(session, group, {(topic, 0): (offset, epoch, "")}).values()) == {None}
+                    commit_when_ready(session, group, {(topic, 0): (offset, epoch, "")})
             self.old_topic_id = describe_topic(session, ANEW).topic_id
         self._commit_with_id(OLD_TOPIC, ANEW, 2)
         cluster.kill(A)

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from sexton.pipeline.validate_tables import CONF_FOR_FEW_ROWS
 from sexton.quality.expectation import Expectation, ExpectationResult
 from sexton.quality.laws import CHANGE_LAWS
-from sexton.quality.queried_views import CheckedRun
-from sexton.quality.spark_checks import check, count_broken, create_views, frame
+from sexton.quality.queried_views import KEY, CheckedRun
+from sexton.quality.spark_checks import CONF_FOR_MANY_ROWS, check, count_broken, create_views, frame
 from sexton.quality.suites import suites_of
-from sexton.runs.engine import session_conf, spark_session
+from sexton.runs.engine import SHUFFLE_PARTITIONS, session_conf, spark_session
 from sexton.tables import INTERVAL_TABLES
 from tests.quality import test_change_expectations as changes
 from tests.quality import world
@@ -25,6 +25,7 @@ from tests.quality.test_expectations import BY_ROWS, POLICY
 from tests.ui import chromium
 
 IN_INTERVAL = replace(world.RUN, has_changes=True, policy=POLICY.canonical)
+MANY_ROWS = {**CONF_FOR_MANY_ROWS, SHUFFLE_PARTITIONS: "2"}
 LAWS_OF_CHANGES = {law.name: law for law in CHANGE_LAWS}
 
 
@@ -85,14 +86,44 @@ def broken_worlds() -> Iterator[tuple[dict[str, pa.Table], dict[tuple[str, str],
 
 
 @pytest.mark.thorough
-def test_every_query_returns_as_many_rows_in_both(spark: SparkSession) -> None:
+@pytest.mark.parametrize("conf", [{}, MANY_ROWS], ids=["few rows", "many rows"])
+def test_every_query_returns_as_many_rows_in_both(spark: SparkSession, conf: dict[str, str]) -> None:
     """Of worlds in which every law is broken. Without Great Expectations: the next tests are about what it adds."""
     suites = suites_of(world.RUN)
     for tables, in_duckdb in broken_worlds():
-        create_views(spark, {name: spark.createDataFrame(found) for name, found in tables.items()}, world.RUN)
-        counts = count_broken(spark, suites)
+        frames = {name: spark.createDataFrame(found) for name, found in tables.items()}
+        with session_conf(spark, conf):
+            views = create_views(spark, frames, world.RUN, counted=suites)
+            counts = count_broken(spark, suites, views)
         assert {key: counts[key] for key in in_duckdb} == in_duckdb
         spark.catalog.clearCache()
+
+
+@pytest.mark.thorough
+def test_many_rows_are_shown_whole(spark: SparkSession) -> None:
+    """Although the queries that count them name few columns."""
+    tables, _ = next(broken_worlds())
+    with session_conf(spark, MANY_ROWS):
+        found = judged(spark, tables)
+    expected = world.judged(tables)
+    assert [outcome(result) for result in found] == [outcome(result) for result in expected]
+    assert [sorted(result.failing_rows) for result in found] == [sorted(result.failing_rows) for result in expected]
+
+
+def test_only_columns_that_queries_name_are_kept(spark: SparkSession) -> None:
+    """All of them, where a query of a user may depend on columns that it does not name."""
+    frames = {name: spark.createDataFrame(rows) for name, rows in world.tables_of(world.sound()).items()}
+    query = "SELECT DISTINCT * FROM committed_offsets"
+    own = Expectation(table="groups", name="own", sentence="of a user", sql=query, is_users=True)
+    columns = []
+    for more in ([], [own]):
+        with session_conf(spark, MANY_ROWS):
+            views = create_views(spark, frames, world.RUN, counted=suites_of(world.RUN, more), known=["groups"])
+        columns.append(set(views["committed_offsets"].columns))
+        assert set(views["whole_committed_offsets"].columns) == set(frames["committed_offsets"].columns)
+        assert "whole_groups" not in views
+        spark.catalog.clearCache()
+    assert {*KEY, "committed_offset"} <= columns[0] < columns[1] == set(frames["committed_offsets"].columns)
 
 
 @pytest.mark.full

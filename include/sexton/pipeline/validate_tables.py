@@ -77,8 +77,11 @@ def run(engine: Engine, folder: RunFolder) -> RunRecord:
             for name in sound
         }
         count = partial(duckdb_checks.count_broken, known, run=checked) if works_here else None
-        with TemporaryDirectory(prefix="sexton-docs-") as docs:
-            results = spark_checks.check(engine.session, rows, shapes, suites, checked, docs=Path(docs), count=count)
+        many = spark_checks.CONF_FOR_MANY_ROWS if row_count >= FEW_ROWS else {}
+        with TemporaryDirectory(prefix="sexton-docs-") as docs, session_conf(engine.session, many):
+            results = spark_checks.check(
+                engine.session, rows, shapes, suites, checked, docs=Path(docs), known=known, count=count
+            )
             _write_docs(folder, Path(docs))
         audits = {
             "replicas": newest_replicas(lake, key),

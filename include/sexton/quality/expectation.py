@@ -41,6 +41,8 @@ class Expectation:
     """The only origin that can show what the expectation checks (Column.known_from)."""
     not_applicable: str | None = None
     """Why the expectation does not apply to this run; it then counts as met."""
+    is_users: bool = False
+    """Whether a user has added it, with a query of any form."""
     value: Any = None
     """What the rule compares with: a bound, the columns of a key, or by column the allowed or forbidden values."""
 

@@ -7,7 +7,7 @@ expectations the library then shows rows: a declared rule is one library expecta
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ import pyarrow as pa
 from sexton.errors import printable
 from sexton.quality.data_docs import docs_config, write_docs
 from sexton.quality.expectation import MAX_SHOWN, Expectation, ExpectationResult, result_of
-from sexton.quality.queried_views import GROUP_COLUMNS, HELD_GROUPS, VIEWS, CheckedRun, held_groups, relation_of
+from sexton.quality.queried_views import GROUP_COLUMNS, HELD_GROUPS, KEY, VIEWS, CheckedRun, held_groups, relation_of
 from sexton.quality.suites import Shapes, Suites, needs
 from sexton.settings import set_variables
 from sexton.tables import TABLES
@@ -28,6 +28,17 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 4
 """Parallel Spark requests that only register something: each waits for a response."""
+CONF_FOR_MANY_ROWS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.replaceHashWithSortAgg": "true",
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+}
+"""Spark settings for checking many rows. The views are distributed by group and sorted by key: with these settings
+Spark neither exchanges nor sorts them again for a join or a count by key, and there is nothing to adapt."""
+_WHOLE = "whole_"
+"""Prefix of the view with all columns of a table, whose own view has fewer."""
+_PARTITION_OF = {"tombstones": "target_log_partition"}
+"""The log partition by which a table is joined, where it is not the column log_partition."""
 _Query = tuple[Sequence[tuple[str, str]], str]
 """Expectations to count, as (table, name), and the SQL of an array of their counts: `... FROM ...`."""
 
@@ -46,11 +57,13 @@ def check(
     run: CheckedRun,
     *,
     docs: Path | None,
+    known: Collection[str] = (),
     count: Callable[[Suites], Mapping[tuple[str, str], int]] | None = None,
 ) -> list[ExpectationResult]:
     """Return the results of all expectations. With `docs` write the Data Docs there, replacing earlier ones.
 
-    `count` may replace `count_broken`; expectations that it counts as broken or leaves out are run on Spark.
+    The rows of `known` tables were passed to Spark, which need not keep them. `count` may replace `count_broken`;
+    expectations that it counts as broken or leaves out are run on Spark.
     """
     load_library()
     import great_expectations as gx
@@ -63,15 +76,13 @@ def check(
         if unjudged := [each for each in suite if each.name not in results[table]]:
             measured[table] = unjudged
     context = gx.get_context(mode="ephemeral", project_config=docs_config(docs))
+    sound = {name: rows for name, rows in tables.items() if shapes.is_sound(name)}
     views: dict[str, DataFrame] = {}
-
-    def view() -> None:
-        views.update(create_views(spark, {name: rows for name, rows in tables.items() if shapes.is_sound(name)}, run))
-
+    whole: dict[str, DataFrame] = {}
     try:
         if count is None:
-            view()
-        counts = count_broken(spark, measured) if count is None else count(measured)
+            views = create_views(spark, sound, run, known=known, counted=measured)
+        counts = count_broken(spark, measured, views) if count is None else count(measured)
         for table, suite in measured.items():
             validation = _Validation(context, table, suite, counts)
             failed = [each for each in suite if each.name not in validation.passed]
@@ -79,37 +90,41 @@ def check(
                 each.name: result_of(each, success=True) for each in suite if each.name in validation.passed
             }
             if failed:
-                if not views:
-                    view()
-                rows = views[relation_of(table)]
+                whole = whole or create_views(spark, sound, run, known=known)
+                rows = whole[relation_of(table)]
                 if any(each.rule == "below_cut" for each in failed):
-                    rows = rows.join(broadcast(views["cuts"]), "log_partition", "left")
+                    rows = rows.join(broadcast(whole["cuts"]), "log_partition", "left")
                 results[table] |= validation.details(rows, failed)
     finally:
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # a Spark Connect server would keep them after the session
-            list(pool.map(lambda rows: rows.unpersist(), views.values()))
+            list(pool.map(lambda rows: rows.unpersist(), (*views.values(), *whole.values())))
     if docs is not None:
         write_docs(context, docs)
     return [results[table][each.name] for table, suite in suites.items() for each in suite]
 
 
-def count_broken(spark: "SparkSession", suites: Suites) -> dict[tuple[str, str], int]:
+def count_broken(spark: "SparkSession", suites: Suites, views: Collection[str] = ()) -> dict[tuple[str, str], int]:
     """Return (table, name of an expectation) -> number of rows or values that break it, counted by one query.
 
-    Expectations whose SQL fails, such as a user's, are left out.
+    Expectations whose SQL fails, such as a user's, are left out. `views` are the names of the registered views.
     """
-    return _count(spark, [query for table, suite in suites.items() for query in _queries(table, suite)])
+    return _count(spark, [query for table, suite in suites.items() for query in _queries(table, suite, views)])
 
 
-def _queries(table: str, suite: Sequence[Expectation]) -> Iterator[_Query]:
+def _queries(table: str, suite: Sequence[Expectation], views: Collection[str]) -> Iterator[_Query]:
     """One query counts all expectations about single values; every other expectation has its own query."""
-    by_value = [each for each in suite if each.by_column or not each.sql]
+    by_value = [each for each in suite if _is_by_value(each)]
     counts = [" + ".join(["0L", *(f"count_if({broken})" for broken in each.by_column.values())]) for each in by_value]
     if by_value:
-        yield [(table, each.name) for each in by_value], f"array({', '.join(counts)}) FROM {relation_of(table)} t"
+        rows = _WHOLE + table if _WHOLE + table in views else relation_of(table)
+        yield [(table, each.name) for each in by_value], f"array({', '.join(counts)}) FROM {rows} t"
     for each in suite:
-        if each not in by_value:
+        if not _is_by_value(each):
             yield [(table, each.name)], f"array(count(*)) FROM ({each.sql})"
+
+
+def _is_by_value(expectation: Expectation) -> bool:
+    return bool(expectation.by_column) or not expectation.sql
 
 
 def _count(spark: "SparkSession", queries: Sequence[_Query]) -> dict[tuple[str, str], int]:
@@ -125,26 +140,55 @@ def _count(spark: "SparkSession", queries: Sequence[_Query]) -> dict[tuple[str, 
     return {name: count for at, counts in found for name, count in zip(queries[at][0], counts, strict=True)}
 
 
-def create_views(spark: "SparkSession", tables: Mapping[str, "DataFrame"], run: CheckedRun) -> dict[str, "DataFrame"]:
-    """Register the views that queries read. Their rows stay in memory, or on the executors' disks, until unpersisted.
+def create_views(
+    spark: "SparkSession",
+    tables: Mapping[str, "DataFrame"],
+    run: CheckedRun,
+    *,
+    known: Collection[str] = (),
+    counted: Suites | None = None,
+) -> dict[str, "DataFrame"]:
+    """Register the views that queries read, and return their rows by name.
 
-    Few rows need neither caching nor an exchange.
+    Few rows need neither caching nor an exchange. Many rows, but for those of `known` tables, stay in memory, or on the
+    executors' disks, until unpersisted: distributed by group and sorted by key. With `counted`, only the columns stay
+    that the queries of those suites name, and a view with the prefix _WHOLE reads all of them from the table.
     """
-    is_one_task = _task_count(spark) == 1
-
-    def kept(rows: "DataFrame") -> "DataFrame":
-        return rows.coalesce(1) if is_one_task else rows.persist()
-
+    task_count = _task_count(spark)
+    spread = [name for name in tables if name not in known] if task_count > 1 else []
+    views = {name: rows.coalesce(1) if task_count == 1 else rows for name, rows in tables.items()}
+    for name in spread:
+        columns = tables[name].columns if counted is None else _named_columns(tables[name].columns, counted)
+        rows = tables[name].select(*columns)
+        if "group_id" in columns:
+            key = [_PARTITION_OF.get(name, "log_partition"), *KEY[1:]]
+            rows = rows.repartition(task_count, "group_id").sortWithinPartitions(
+                *(each for each in key if each in columns)
+            )
+        views[name] = rows.persist()
+    if counted is not None:
+        views |= {_WHOLE + name: tables[name] for name in spread}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        views = dict(zip(tables, pool.map(kept, tables.values()), strict=True))
         views |= {name: frame(spark, rows).coalesce(1) for name, rows in run.relations().items()}
         if tables.keys() >= {"groups", "tombstones"}:
-            views["held_groups"] = _held_groups(spark, views["groups"], views["tombstones"], run.policy)
+            views["held_groups"] = _held_groups(spark, tables["groups"], tables["tombstones"], run.policy)
         list(pool.map(lambda name: views[name].createOrReplaceTempView(name), views))
     for name, sql in VIEWS.items():
         if needs(sql) <= tables.keys():
             spark.sql(sql).createOrReplaceTempView(name)
+    if spread:  # tasks of the counts would wait for one another's rows
+        spark.sql(" UNION ALL ".join(f"SELECT count(*) FROM {name}" for name in spread)).collect()
     return views
+
+
+def _named_columns(columns: Sequence[str], suites: Suites) -> list[str]:
+    """The columns that queries over several rows name; all of them if a query is a user's, whose result may depend on
+    columns that it does not name (SELECT DISTINCT *)."""
+    queries = [each for suite in suites.values() for each in suite if not _is_by_value(each)]
+    if any(each.is_users for each in queries):
+        return list(columns)
+    named = set(re.findall(r"\w+", " ".join([*(each.sql for each in queries), *VIEWS.values()])))
+    return [name for name in columns if name in named]
 
 
 def _task_count(spark: "SparkSession") -> int:
@@ -167,7 +211,7 @@ def _held_groups(
     """The planned groups that the policy holds."""
     if policy is None:
         return frame(spark, HELD_GROUPS.empty_table())
-    planned = groups.join(tombstones.select("group_id").distinct(), "group_id", "left_semi").select(*GROUP_COLUMNS)
+    planned = groups.join(tombstones.select("group_id"), "group_id", "left_semi").select(*GROUP_COLUMNS)
 
     def held(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return held_groups(policy, batches)

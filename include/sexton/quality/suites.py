@@ -116,8 +116,9 @@ def read_expectations(folder: Path) -> list[Expectation]:
         if problem:
             raise UsageError(problem, where=file, fix="see docs/quality.md")
         severity = cast("Severity", head.get("severity", "critical"))
+        table, sentence = head["table"], head["expect"]
         found.append(
-            Expectation(table=head["table"], name=file.stem, sentence=head["expect"], severity=severity, sql=query)
+            Expectation(table=table, name=file.stem, sentence=sentence, severity=severity, sql=query, is_users=True)
         )
     return found
 

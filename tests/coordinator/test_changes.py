@@ -345,8 +345,12 @@ def test_what_was_set() -> None:
 def test_what_a_plan_of_ours_put_back() -> None:
     act = OwnAction(plan_id="p", intent_at_ms=BASE_MS - 1)
     known = replace(KNOWN, restored={("a", "t", 0): [act]})
-    (row, other) = told(log([commit("a"), commit("b")]), known=known)
+    history = log([commit("a"), commit("b")])
+    (row, other) = told(history, known=known)
     assert (row.kind, row.by_plan_id, other.kind) == (ChangeKind.RESTORED, "p", ChangeKind.SET)
+    known = replace(KNOWN, restored={("a", "t", 0): [replace(act, keeps=True)]})
+    (row, other) = told(history, known=known)
+    assert (row.kind, row.by_plan_id) == (ChangeKind.SET, None), "a keep repeats the value that a client set"
 
 
 def test_a_commit_that_a_marker_settles_in_the_interval() -> None:

@@ -165,16 +165,22 @@ def set_change(key: OffsetKey, old: StoredOffset | None, new: StoredOffset, know
     """
     if old is not None and old.committed_offset == new.committed_offset:
         return None
-    action = action_at(known.restored.get(key, ()), new.commit_timestamp_ms)
+    plan_id = restored_by(known, key, new.commit_timestamp_ms)
     return Change(
         key=key,
-        kind=ChangeKind.SET if action is None else ChangeKind.RESTORED,
+        kind=ChangeKind.SET if plan_id is None else ChangeKind.RESTORED,
         old=old,
         new=new,
-        by_plan_id=None if action is None else action.plan_id,
+        by_plan_id=plan_id,
         log_offset=new.log_offset,
         timestamp_ms=new.commit_timestamp_ms,
     )
+
+
+def restored_by(known: ChangeEvidence, key: OffsetKey, at_ms: int | None) -> str | None:
+    """The plan that put back a value; None if a client committed it. `sexton keep` only repeats a client's value."""
+    action = action_at([each for each in known.restored.get(key, ()) if not each.keeps], at_ms)
+    return None if action is None else action.plan_id
 
 
 def action_at(actions: Sequence[OwnAction], at_ms: int | None) -> OwnAction | None:

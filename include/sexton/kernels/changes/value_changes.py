@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from sexton.coordinator.changes.model import ChangeEvidence, action_at
+from sexton.coordinator.changes.model import ChangeEvidence, restored_by
 from sexton.kernels import columns as cols
 from sexton.kernels import layout as L
 from sexton.kernels.columns import key_columns
@@ -72,9 +72,8 @@ def _with_restored(table: pa.Table, known: ChangeEvidence) -> pa.Table:
     """The rows, with commits by a restore marked."""
     keys = zip(*(table[name].to_pylist() for name in ("group_id", "topic", "partition")), strict=True)
     stamps = table["timestamp_ms"].to_pylist()
-    acts = [action_at(known.restored.get(key, ()), at_ms) for key, at_ms in zip(keys, stamps, strict=True)]
-    kinds = [ChangeKind.SET.value if act is None else ChangeKind.RESTORED.value for act in acts]
-    plans = [None if act is None else act.plan_id for act in acts]
+    plans = [restored_by(known, key, at_ms) for key, at_ms in zip(keys, stamps, strict=True)]
+    kinds = [ChangeKind.SET.value if plan_id is None else ChangeKind.RESTORED.value for plan_id in plans]
     names = table.column_names
     table = table.set_column(names.index("kind"), "kind", pa.array(kinds, pa.string()))
     return table.set_column(names.index("by_plan_id"), "by_plan_id", pa.array(plans, pa.string()))

@@ -49,7 +49,7 @@ def check_by_duckdb(patch: pytest.MonkeyPatch) -> None:
     """Have DuckDB check the rows of a branch, for tests of what follows: Great Expectations would take seconds."""
 
     def check(
-        _: SparkSession, tables: Mapping[str, DataFrame], *checked: Any, docs: Path, count: object
+        _: SparkSession, tables: Mapping[str, DataFrame], *checked: Any, docs: Path, **_others: object
     ) -> list[ExpectationResult]:
         assert not list(docs.iterdir())
         return duckdb_checks.check({name: rows.toArrow() for name, rows in tables.items()}, *checked)

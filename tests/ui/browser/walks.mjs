@@ -270,7 +270,7 @@ const backfill = async () => {
     told.untouched = await send(page).isEnabled();
     await dialog(page).getByText("Run this Dag for a range of dates").click();
   });
-  await step("Choose the range, in UTC: every interval that begins in it gets a run, *Max Active Runs* of them at a time. *All Runs* runs again what has run before.", async () => {
+  await step("Choose the range, in UTC: every interval that begins in it gets a run, *Max Active Runs* of them at a time. *All Runs* also repeats earlier runs.", async () => {
     await pick(page, config.from);
     await pick(page, config.to);
     await dialog(page).getByText("All Runs").click();
@@ -278,7 +278,7 @@ const backfill = async () => {
     await dialog(page).getByText(/runs? will be triggered|runs will/i).first().waitFor();
     return dialog(page);
   }, 680);
-  await step("Press *Run Backfill*. The bar above the runs is there until all have ended.", async () => {
+  await step("Press *Run Backfill*. The bar above the runs stays until all have ended.", async () => {
     await send(page, "Run Backfill").click();
     // Of an Airflow on SQLite whose scheduler writes at that very moment; a person presses once more.
     await until(page, async () => {
@@ -359,7 +359,7 @@ const cleanUp = async () => {
   await step("Another person logs in, opens *Dags, apply_tombstones, Required Actions* and reads what would be deleted.", async () => question(other, "apply_tombstones", "Delete what plan"), 500);
   await step("The other person presses *Approve*. The run deletes what was shown.", async () => approves(other));
   told.state = await ended(other, "apply_tombstones", told.run);
-  await step("Open *Browse, Consumer groups*, then *Plans*, and choose the newest entry of the *Ledger*: what came of each offset, and who approved it.", async () => openLedger(other), 360);
+  await step("Open *Browse, Consumer groups*, then *Plans*, and choose the newest entry of the *Ledger*: the outcome for each offset, and who approved it.", async () => openLedger(other), 360);
 };
 
 const restore = async () => {
@@ -375,10 +375,10 @@ const restore = async () => {
   told.run = await sent(page, "restore_offsets");
   await asks(page, "restore_offsets", told.run);
   const other = await enter("approver", { width: 1360, height: 900 });
-  await step("Another person logs in, opens *Dags, restore_offsets, Required Actions* and reads the difference of then and now.", async () => question(other, "restore_offsets", "Write back what restore", { toAnswers: true }), Infinity);
+  await step("Another person logs in, opens *Dags, restore_offsets, Required Actions* and reads the difference between then and now.", async () => question(other, "restore_offsets", "Write back what restore", { toAnswers: true }), Infinity);
   await step("The other person presses *Approve*. The run commits these offsets again.", async () => approves(other));
   told.state = await ended(other, "restore_offsets", told.run);
-  await step("Open *Browse, Consumer groups*, then *Plans*, and choose the newest entry of the *Ledger*: what came of each offset.", async () => openLedger(other), 360);
+  await step("Open *Browse, Consumer groups*, then *Plans*, and choose the newest entry of the *Ledger*: the outcome for each offset.", async () => openLedger(other), 360);
 };
 
 const incident = async () => {
@@ -412,7 +412,7 @@ const incident = async () => {
 // The form of a DAG that has to be given something, and what came of it.
 const lastMonth = async () => {
   const page = await enter("admin", { width: 1100, height: 820 });
-  await step("Open *Dags, offset_history*, press *Trigger* and say from when on, until when and how many minutes apart.", async () => {
+  await step("Open *Dags, offset_history*, press *Trigger*, and fill *From*, *To* and *Minutes from instant to instant*.", async () => {
     await dag(page, "offset_history");
     await form(page);
     told.untouched = await send(page).isEnabled();
@@ -423,7 +423,7 @@ const lastMonth = async () => {
     await dialog(page).getByRole("spinbutton").first().blur();
     return dialog(page);
   }, 680);
-  await step("Press *Trigger*. The log of the task *build_history* says how far it is; a run that is stopped and cleared goes on from there.", async () => {
+  await step("Press *Trigger*. The log of the task *build_history* shows the progress; a run that is stopped and cleared continues from there.", async () => {
     told.run = await sent(page, "offset_history");
     told.state = await ended(page, "offset_history", told.run);
     await page.goto(`${config.url}/dags/offset_history/runs/${encodeURIComponent(told.run)}/tasks/build_history`);

@@ -1,6 +1,6 @@
 """Counts over Arrow tables: only the few rows of a result become Python objects."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,9 +23,11 @@ def count_true(mask: pa.ChunkedArray) -> int:
 def counts_by(table: pa.Table, column: str) -> dict[str, int]:
     """Value -> rows, the most frequent first."""
     rows = rows_of(table.group_by(column).aggregate([([], "count_all")]))
-    return {
-        row[column]: row["count_all"] for row in sorted(rows, key=lambda row: (-row["count_all"], str(row[column])))
-    }
+    return most_frequent_first({row[column]: row["count_all"] for row in rows})
+
+
+def most_frequent_first(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], str(item[0]))))
 
 
 def first_rows(table: pa.Table, order: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ Tables are read one at a time, with only the needed columns. Lists are sorted by
 run always gives the same summary.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from sexton.figures import DAY_MS, HOUR_MS, MINUTE_MS
 from sexton.policy import Policy
 from sexton.records import RECORD_TYPES
 from sexton.runs.folder import RunFolder, RunRecord
-from sexton.summary.arrow_counts import TOP, count_true, counts_by, first_rows, rows_of
+from sexton.summary.arrow_counts import TOP, count_true, counts_by, first_rows, most_frequent_first, rows_of
 from sexton.summary.summary import (
     Bucket,
     CheckResult,
@@ -84,6 +85,7 @@ def summarize(root: Folder | Path | str) -> Summary:
     odd = oddities(tables.dataset(VERDICTS), sees_all_topics=run.sees_all_topics)
     transactions, pinned = _open_transactions(tables, as_of_ms=run.as_of_ms)
     log_partitions = _log_partitions(tables, bad, run)
+    verdicts = _verdicts_by_group(tables)
     undecodable = max(bad.num_rows, sum(part.undecodable for part in log_partitions))
     code, reason = outcome(
         undecodable=undecodable,
@@ -107,8 +109,8 @@ def summarize(root: Folder | Path | str) -> Summary:
         expiring=_expiring(tables, as_of_ms=run.as_of_ms),
         tombstone_count=tombstones.num_rows,
         tombstones=_tombstone_counts(tombstones),
-        biggest_groups=_biggest_groups(copies, tables),
-        losing_groups=_losing_groups(copies, tables),
+        biggest_groups=_biggest_groups(copies, verdicts),
+        losing_groups=_losing_groups(copies, verdicts),
         open_transactions=transactions,
         pinned_groups=pinned,
         undecodable=_undecodable(bad, total=undecodable),
@@ -171,9 +173,9 @@ class _Tables:
         """Columns of a table. Texts stay dictionary-encoded as in the files: millions of rows take a few bytes each."""
         return self.dataset(table).to_table(columns=list(columns), filter=where).unify_dictionaries()
 
-    def read_by_file(self, table: str, columns: Sequence[str], where: pc.Expression) -> Iterator[pa.Table]:
+    def read_by_file(self, table: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         for file in self._files(table).get_fragments():
-            yield file.to_table(columns=list(columns), filter=where).unify_dictionaries()
+            yield file.to_table(columns=list(columns)).unify_dictionaries()
 
     def count(self, table: str) -> int:
         return int(self.dataset(table).count_rows())
@@ -187,15 +189,18 @@ def _group_counts(groups: pa.Table) -> list[GroupCount]:
 
 def _expiring(tables: _Tables, *, as_of_ms: int) -> Expiring:
     """Every verdict in one bucket, or in `never` if only a change in the cluster would expire it."""
-    is_due, is_kept, is_unknown = (pc.field("broker_verdict") == one for one in ("expire", "keep", "unknown"))
-    is_never = is_kept & pc.field(_INSTANT).is_null()
-    never, due_by_reason, unknown = (
-        counts_by(tables.read(VERDICTS, ["broker_reason"], where), "broker_reason")
-        for where in (is_never, is_due, is_unknown)
-    )
+    verdicts = tables.read(VERDICTS, ["broker_verdict", "broker_reason", _INSTANT])
+    kinds = verdicts.append_column("has_instant", pc.is_valid(verdicts[_INSTANT]))
+    never, due_by_reason, unknown = Counter[str](), Counter[str](), Counter[str]()
+    by_verdict = {"expire": due_by_reason, "keep": never, "unknown": unknown}
+    for row in rows_of(
+        kinds.group_by(["broker_verdict", "broker_reason", "has_instant"]).aggregate([([], "count_all")])
+    ):
+        if row["broker_verdict"] != "keep" or not row["has_instant"]:
+            by_verdict[row["broker_verdict"]][row["broker_reason"]] += row["count_all"]
     # Subtracting could overflow for a far explicit expire timestamp, so instants are compared.
-    instants = tables.read(VERDICTS, [_INSTANT], is_kept)[_INSTANT].drop_null()
-    due = sum(due_by_reason.values())
+    instants = verdicts[_INSTANT].filter(pc.equal(verdicts["broker_verdict"], "keep")).drop_null()
+    due = due_by_reason.total()
     buckets, below = [Bucket(label="now", up_to_ms=0, offsets=due)], 0
     for label, span_ms in BUCKETS:
         up_to = count_true(pc.less_equal(instants, as_of_ms + span_ms))
@@ -204,9 +209,9 @@ def _expiring(tables: _Tables, *, as_of_ms: int) -> Expiring:
     buckets.append(Bucket(label="later", up_to_ms=None, offsets=len(instants) - below))
     return Expiring(
         buckets=buckets,
-        never=never,
-        due_by_reason=due_by_reason,
-        unknown=unknown,
+        never=most_frequent_first(never),
+        due_by_reason=most_frequent_first(due_by_reason),
+        unknown=most_frequent_first(unknown),
         timeline=_timeline(instants, as_of_ms=as_of_ms, due=due),
     )
 
@@ -249,49 +254,48 @@ def _record_name(record_type: int) -> str:
     return known.name if known else f"type {record_type}"
 
 
-def _biggest_groups(groups: pa.Table, tables: _Tables) -> TopRows[GroupLine]:
+def _verdicts_by_group(tables: _Tables) -> pa.Table:
+    """One row per group with verdicts: `due`, its due offsets, and `next_expiry_ms`, when the next of its others is."""
+    counted = []
+    for rows in tables.read_by_file(VERDICTS, [*_GROUP_KEY, "broker_verdict", _INSTANT]):  # a group is in one file
+        is_due = pc.equal(rows["broker_verdict"], "expire")
+        instants = pc.if_else(is_due, pa.scalar(None, pa.int64()), rows[_INSTANT])
+        own = rows.select(_GROUP_KEY).append_column("due", is_due.cast(pa.int64())).append_column(_INSTANT, instants)
+        counted.append(own.group_by(list(_GROUP_KEY)).aggregate([("due", "sum"), (_INSTANT, "min")]))
+    return pa.concat_tables(counted).rename_columns([*_GROUP_KEY, "due", "next_expiry_ms"]).unify_dictionaries()
+
+
+def _biggest_groups(groups: pa.Table, verdicts: pa.Table) -> TopRows[GroupLine]:
     with_offsets = groups.filter(pc.greater(pc.add(groups["offset_count"], groups["pending_count"]), 0))
     order = [("offset_count", "descending"), ("group_id", "ascending"), ("log_partition", "ascending")]
-    return TopRows(rows=_group_lines(first_rows(with_offsets, order), tables), total=with_offsets.num_rows)
+    return TopRows(rows=_group_lines(first_rows(with_offsets, order), verdicts), total=with_offsets.num_rows)
 
 
-def _losing_groups(groups: pa.Table, tables: _Tables) -> TopRows[GroupLine]:
+def _losing_groups(groups: pa.Table, verdicts: pa.Table) -> TopRows[GroupLine]:
     """Groups with due offsets, the largest losses first."""
-    counted = [
-        due.group_by(list(_GROUP_KEY)).aggregate([([], "count_all")])  # a group is in one file
-        for due in tables.read_by_file(VERDICTS, _GROUP_KEY, pc.field("broker_verdict") == "expire")
-    ]
-    losing = pa.concat_tables(counted).unify_dictionaries()
-    order = [("count_all", "descending"), ("group_id", "ascending"), ("log_partition", "ascending")]
+    losing = verdicts.filter(pc.greater(verdicts["due"], 0))
+    order = [("due", "descending"), ("group_id", "ascending"), ("log_partition", "ascending")]
     wanted = [_key(row) for row in first_rows(losing, order)]
     theirs = groups.filter(pc.is_in(groups["group_id"], _strings(group_id for _, group_id in wanted)))
     rows = {_key(row): row for row in rows_of(theirs)}
-    return TopRows(rows=_group_lines([rows[key] for key in wanted if key in rows], tables), total=losing.num_rows)
+    return TopRows(rows=_group_lines([rows[key] for key in wanted if key in rows], verdicts), total=losing.num_rows)
 
 
-def _group_lines(rows: list[dict[str, Any]], tables: _Tables) -> list[GroupLine]:
+def _group_lines(rows: list[dict[str, Any]], verdicts: pa.Table) -> list[GroupLine]:
     """Lines for a few rows of `groups`, in their order."""
-    is_theirs = pc.field("group_id").isin(_strings(row["group_id"] for row in rows))
-    verdicts = tables.read(VERDICTS, [*_GROUP_KEY, "broker_verdict", _INSTANT], is_theirs)
-    is_due = pc.equal(verdicts["broker_verdict"], "expire")
-    due = _by_group(verdicts.filter(is_due), ([], "count_all"))
-    later = _by_group(verdicts.filter(pc.invert(is_due)), (_INSTANT, "min"))
+    theirs = verdicts.filter(pc.is_in(verdicts["group_id"], _strings(row["group_id"] for row in rows)))
+    found = {_key(row): row for row in rows_of(theirs)}
     return [
         GroupLine(
             **row,
             members=row["member_count"] or 0,
             offsets=row["offset_count"] or 0,
             pending=row["pending_count"] or 0,
-            due=due.get(_key(row)) or 0,
-            next_expiry_ms=later.get(_key(row)),
+            due=found[_key(row)]["due"] if _key(row) in found else 0,
+            next_expiry_ms=found[_key(row)]["next_expiry_ms"] if _key(row) in found else None,
         )
         for row in rows
     ]
-
-
-def _by_group(verdicts: pa.Table, aggregation: tuple[str | list[str], str]) -> dict[tuple[int, str], int | None]:
-    rows = rows_of(verdicts.group_by(list(_GROUP_KEY)).aggregate([aggregation]))
-    return {_key(row): next(v for name, v in row.items() if name not in _GROUP_KEY) for row in rows}
 
 
 def _key(row: dict[str, Any]) -> tuple[int, str]:

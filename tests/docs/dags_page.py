@@ -18,9 +18,9 @@ Use this page to trigger a DAG: it lists what each DAG does, its schedule, its t
 form. It is generated from `dags/` by `python -m tests.docs.dags_page docs/dags.md`; Airflow shows more about each DAG
 (*Docs*).
 
-All DAGs are safe to run again: finished work is skipped. Only exit code 1 of a job is retried. Without coverage a task
-is skipped; undecodable input is a success with an alert; any other failure is final
-([exit codes](cli.md#exit-codes)). Anything that is not in a form is a [setting](settings.md).
+All DAGs are safe to run again: finished work is skipped. A task is retried only after exit code 1 of its job. Without
+coverage a task is skipped; with undecodable input it succeeds and raises an alert; every other failure is final
+([exit codes](cli.md#exit-codes)). Options that are not in a form are [settings](settings.md).
 
 To trigger a DAG from the command line, pass the fields as JSON:
 

@@ -55,7 +55,7 @@ def apply(
     cluster: ClusterInput,
     json: Json = False,
 ) -> int:
-    """Apply a plan: delete exactly what it names, as far as that is unchanged, and record each outcome.
+    """Apply a plan: delete exactly the unchanged offsets and groups that it names, and record each outcome.
 
     Before each call the group is compared with the end of the log, its committed offsets and its state; afterwards its
     offsets and state are read again. A plan from admin snapshots is compared with fresh admin snapshots. Without --sink

@@ -41,7 +41,7 @@ app = command_group("List, verify and repair the archive; import a broker's disk
 def ls(*, archive: ArchiveUri = None, cluster_id: ClusterId = None, json: Json = False) -> int:
     """List clusters, log partitions and lineages: why each lineage began, its range, its size, and what is missing.
 
-    A lineage is one unbroken history of a log partition. Opens two manifests of each and no segment.
+    A lineage is one unbroken history of a log partition. Opens two manifests per lineage and no segment.
 
     # what is there, and which instants it covers
     sexton archive ls
@@ -116,8 +116,8 @@ def verify(
 ) -> int:
     """Check names, sequences, sizes, manifests, SHA-256 and Kafka's CRC of every batch, and read every checkpoint.
 
-    Exit code 0 if nothing has changed, 3 if the archive has lost or changed something, 5 if bytes are as the broker had
-    them but are not valid batches.
+    Exit code 0 if nothing has changed, 3 if the archive has lost or changed data, 5 if bytes are as on the broker but
+    are not valid batches.
 
     # every byte
     sexton archive verify

@@ -40,10 +40,10 @@ def diff(
     log: Annotated[LogInput, Without({"run", "as_of"})],
     json: Json = False,
 ) -> int:
-    """Compare two instants: groups and offsets that appeared, changed and disappeared, and why groups did.
+    """Compare two instants: groups and offsets that appeared, changed and disappeared, and why.
 
-    Where the archive has admin snapshots instead of the log, each difference has the interval between two admin
-    snapshots in which it came about, and every cause that is possible.
+    If the archive has admin snapshots instead of the log, each difference has the interval between two admin snapshots
+    in which it occurred, and every possible cause.
 
     The instants are looked up in --segments or --archive, else in the published runs at or before them. Two run folders
     are compared as they are.

@@ -7,11 +7,11 @@ INTERRUPTED = 130
 
 CODES: Mapping[int, tuple[str, str]] = MappingProxyType(
     {
-        0: ("fine", "An error that a broker would return is an answer, too."),
+        0: ("fine", "The command succeeded. An error that a broker would return counts as an answer."),
         2: (
             "usage",
-            "An option, a setting or an input is wrong or missing; nothing was done. Only `transactions`, where it may "
-            "not read `__transaction_state`, still prints what the offsets log proves.",
+            "An option, a setting or an input is wrong or missing; nothing was done. Exception: `transactions` without "
+            "permission to read `__transaction_state` still prints what the offsets log proves.",
         ),
         3: (
             "data quality",
@@ -23,8 +23,8 @@ CODES: Mapping[int, tuple[str, str]] = MappingProxyType(
             "undecodable input",
             "All output is written, but some bytes could not be decoded, or a load would fail or never end.",
         ),
-        6: ("refused", "A guard refused; nothing was changed."),
-        1: ("anything else", "Trying again may help."),
+        6: ("refused", "A safety check refused; nothing was changed."),
+        1: ("anything else", "A retry may help."),
         INTERRUPTED: ("interrupted", "Ctrl-C."),
     }
 )

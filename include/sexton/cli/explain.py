@@ -73,7 +73,7 @@ def explain(
 ) -> int:
     """Explain a group: when it appeared, how it changed, what it lost and why, and what expires next.
 
-    Without --segments and --archive it reads the published tables, which know changes from one run to the next.
+    Without --segments and --archive it reads the published tables, which have the changes from one run to the next.
 
     # why did this group lose its offsets, and what expires next?
     sexton explain my-group --archive s3://keep/offsets

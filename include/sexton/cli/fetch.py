@@ -95,8 +95,8 @@ def fetch(
 ) -> int:
     """Fetch a group's offsets as its coordinator would return them (OffsetFetch).
 
-    The offset is -1 if nothing is committed, or if the group does not exist. An error that the broker would return is
-    an answer: the exit code is 0.
+    The offset is -1 if nothing is committed, or if the group does not exist. An error that the broker would return
+    counts as an answer: the exit code is 0.
 
     # everything that a group has committed, from a broker's disk
     sexton fetch my-group --segments /var/kafka-logs

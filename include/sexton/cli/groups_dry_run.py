@@ -252,8 +252,8 @@ def metadata_record(
 ) -> int:
     """Dry run of storing a classic group (storeGroup): its record, the batch, and the answer to each append error.
 
-    The record holds the group as it is, with its members; of a group that is not there, that of a new group, which
-    4.x coordinators write with the first JoinGroup. Nothing is written to a log.
+    The record has the group as it is, with its members. If the group does not exist, it is the record of a new group,
+    which 4.x coordinators write with the first JoinGroup. Nothing is written to a log.
 
     # the record of a group, as Kafka 2.8 writes it
     sexton groups metadata-record my-group --segments backup --profile group_metadata_manager:2.8
@@ -338,8 +338,8 @@ def check_join(
 ) -> int:
     """Dry run of JoinGroup: the answer to a classic member, and the group afterwards.
 
-    Without a member id, a group that is not there is made. The group is shown as the request leaves it, before other
-    members react and before timers end.
+    Without a member id, a group that does not exist is created. The group is shown as the request leaves it, before
+    other members react and before timers expire.
 
     # would a new member be taken, and what becomes of the group?
     sexton groups check-join my-group --segments backup

@@ -40,7 +40,7 @@ def check_sweep(
     """Dry run of each broker's sweep: the offsets that it removes, what it logs, and what follows if the append fails.
 
     Without --segments, --archive and --run it reads the published tables, which also have the sweeps of their interval.
-    How long a sweep takes (M) is in no log of records. Deletes nothing.
+    The duration of a sweep (M) is in no record of the log. Deletes nothing.
 
     # what does each broker's sweep remove now, and what if the log refuses it?
     sexton groups check-sweep --archive s3://keep/offsets

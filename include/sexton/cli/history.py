@@ -61,9 +61,9 @@ def build(
 ) -> int:
     """Fold a log once, and publish the tables of every instant of a range: state, verdicts, plan, what changed.
 
-    Instants that are published already stay as they are, so that it may be run again; one that was interrupted goes on.
-    Instants that the log does not cover are counted. Exit code 3 if an instant breaks a critical check: it alone stays
-    unpublished. What is published is read by `explain`, `diff`, the dashboard and any reader of Iceberg.
+    Instants that are already published stay as they are, so you can run it again; an interrupted build continues.
+    Instants that the log does not cover are counted. Exit code 3 if an instant fails a critical check: only that
+    instant stays unpublished. `explain`, `diff`, the dashboard and any reader of Iceberg read the published tables.
 
     # every hour of a month, from the archive
     sexton history build --archive s3://keep/offsets --from 2026-10-21 --to 2026-11-20

@@ -68,16 +68,16 @@ def lag(
     limit: ShownRows = DEFAULT_ROWS,
     json: Json = False,
 ) -> int:
-    """Show how long the first message that a group has not read has been waiting, without reading a message.
+    """Show how long a group's first unread message has been waiting, without reading a message.
 
-    With --bootstrap-servers it takes a snapshot into the archive, then asks the brokers where their logs have reached
-    which instant (ListOffsets, which needs DESCRIBE), until the lag is known to the millisecond. Every answer is
-    archived. With --archive alone it needs no broker: the archived answers, and the ends that each snapshot recorded,
-    give an interval for any instant.
+    With --bootstrap-servers it takes a snapshot into the archive, then queries the brokers for offsets by timestamp
+    (ListOffsets, which needs DESCRIBE) until the lag is known to the millisecond. Every answer is archived. With
+    --archive alone it needs no broker: the archived answers, and the log ends that each snapshot recorded, give an
+    interval for any instant.
 
-    Exact where the broker stamps messages (LogAppendTime). Where producers do (CreateTime), a message counts as old as
-    the newest one up to it. A group at the end of a partition has no lag; one that waits for an open transaction is
-    shown as held. Exit code 1 if brokers did not answer for some partitions: these have intervals, or none.
+    The lag is exact with LogAppendTime. With CreateTime a message has the newest timestamp of all messages up to it. A
+    group at the end of a partition has no lag; a group that waits for an open transaction is shown as held. Exit code 1
+    if brokers did not answer for some partitions: these have intervals or no lag.
 
     # lag in time now, to the millisecond: takes a snapshot, asks the brokers, archives what they answer
     sexton lag --bootstrap-servers kafka-1:9092 --archive archive

@@ -48,8 +48,8 @@ def mcp(
 ) -> int:
     """Serve agents over the Model Context Protocol: why offsets are lost, what expires next, what other rules would do.
 
-    An agent can ask only about the input that is given here, or about the published tables if none is; every tool only
-    reads. --json prints the tools of that input, with their schemas, and exits. Needs Sexton's extra `mcp`.
+    An agent can only ask about the input that you give here, or about the published tables if you give none. All tools
+    are read-only. --json prints the tools for that input, with their schemas, and exits. Needs Sexton's extra `mcp`.
 
     # from the archive, over stdin and stdout, as agents start it
     sexton mcp --archive s3://keep/offsets

@@ -28,9 +28,9 @@ def plan(
     tree: Tree = False,
     json: Json = False,
 ) -> int:
-    """Make the plan of an instant: every record that would be deleted, why, and what undoes it. Deletes nothing.
+    """Make the plan for an instant: every record that would be deleted, why, and how to undo it. Deletes nothing.
 
-    A plan from an archive that passed its checks is kept there; apply finds it by its plan_id.
+    A plan from an archive is stored there if it passes its checks; apply finds it by its plan_id.
 
     # what the broker is about to delete, as a plan that can be approved
     sexton plan --archive s3://keep/offsets --out plan

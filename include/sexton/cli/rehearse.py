@@ -56,7 +56,7 @@ def rehearse(
     log: Annotated[LogInput, Without({"profile"})],
     json: Json = False,
 ) -> int:
-    """Rehearse an upgrade or the way back: what would another release do with this log?
+    """Rehearse an upgrade or a downgrade: what would another release do with this log?
 
     Shows the loads that would fail, now or once the log is cleaned; groups that change or vanish; offsets that are lost
     or expire at another time; what the old release could not read afterwards; and which classic groups can become

@@ -49,11 +49,11 @@ def diff(
     limit: ShownRows = DEFAULT_ROWS,
     json: Json = False,
 ) -> int:
-    """Compare replicas of the log: what would clients read if another one led, and which is right?
+    """Compare replicas of the log: what would clients read if another replica led, and which replica is right?
 
-    Compaction does not make replicas differ in what they answer. A tombstone or a transaction marker that a replica
-    never received does: deleted offsets come back, ended transactions are open again, a load fails. Differences that
-    any leader change would show end with exit code 3.
+    Compaction alone does not change the answers of a replica. A tombstone or a transaction marker that a replica never
+    received does: deleted offsets come back, ended transactions are open again, a load fails. Exit code 3 if there are
+    differences that any leader change would show.
 
     # would anything change if another broker led?
     sexton replicas diff --segments broker-1 --segments broker-2 --segments broker-3

@@ -32,13 +32,13 @@ LogPartitions = Annotated[
 
 
 def probe(*, cluster: ClusterInput, log_partition: LogPartitions = None, json: Json = False) -> int:
-    """Ask each broker where its replicas of the offsets topic end, and which transactions are open in them.
+    """Query each broker for the ends of its replicas of the offsets topic, and for the transactions open in them.
 
-    A replica that was away while a transaction ended, and whose marker the cleaner has removed since, keeps the
-    transaction open: as leader it answers UNSTABLE_OFFSET_COMMIT, or serves offsets that were aborted. Only
-    what replication lag cannot explain is reported. Takes two small requests a broker and needs READ on the topic.
-
-    Deleted offsets that would come back do not show here: `copy` the replicas and compare the copies.
+    If a replica was offline while a transaction ended, and the log cleaner has removed the marker since, the
+    transaction stays open on that replica: as leader it answers UNSTABLE_OFFSET_COMMIT, or serves aborted offsets.
+    Differences that replication lag explains are not reported. Sends two small requests per broker and needs READ on
+    the topic. It cannot find deleted offsets that would come back: for these, `copy` the replicas and compare the
+    copies.
 
     Exit code 3 if a replica is suspicious, 1 if a broker did not answer for all of its replicas.
 
@@ -77,13 +77,13 @@ def copy(
     log_partition: LogPartitions = None,
     json: Json = False,
 ) -> int:
-    """Copy each broker's own replica of the offsets topic, byte for byte, into a folder as its disk has it.
+    """Copy each broker's replica of the offsets topic, byte for byte, into a folder with the layout of its disk.
 
-    Followers serve consumers from their own log, up to their own high watermark: no disk and no right but READ is
-    needed. What reads a broker's disk reads these folders: compare them, or audit one with --segments.
+    Followers serve consumers from their own log, up to their own high watermark, so only READ is needed and no disk.
+    Every command that reads a broker's disk also reads these folders: compare them, or audit one with --segments.
 
-    A replica that cannot be read whole is left out, and listed with its error; so are reassignments, lag and bad
-    batches. Exit code 1 if a replica is left out, 5 if bytes are damaged on a broker.
+    A replica that cannot be read completely is left out, and listed with its error. Reassignments, lag and bad batches
+    are listed, too. Exit code 1 if a replica is left out, 5 if bytes are damaged on a broker.
 
     # every replica, into replicas/broker-1, replicas/broker-2, ...
     sexton replicas copy --bootstrap-servers kafka-1:9092,kafka-2:9092 --out replicas

@@ -84,7 +84,7 @@ def restore(
     limit: ShownRows = DEFAULT_ROWS,
     json: Json = False,
 ) -> int:
-    """Put committed offsets back: first a diff of then and now, then with --apply the offsets.
+    """Restore committed offsets: first show a diff of then and now, then with --apply commit the offsets.
 
     Groups with members are refused, as their coordinator refuses them; so are offsets that have changed since the diff.
     Newer commits are kept unless --overwrite is given.

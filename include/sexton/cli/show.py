@@ -26,7 +26,7 @@ def plan(
     cluster_id: ClusterId = None,
     json: Json = False,
 ) -> int:
-    """Show a plan: who loses what, and by which rule. Each of its files is verified first; a changed one is refused.
+    """Show a plan: who loses what, and by which rule. First verifies each file of the plan; a changed file is refused.
 
     # a plan as its approval shows it
     sexton show plan 3f9c... --archive archive
@@ -89,7 +89,7 @@ def restore(
 
 @command(app)
 def runs(*, run: RunDir = None, cluster_id: ClusterId = None, json: Json = False) -> int:
-    """List the published runs, oldest first: which instants the tables describe, by which rules, with what warnings.
+    """List the published runs, oldest first: their instants, rules and warnings.
 
     # which instants can be asked about?
     sexton show runs

@@ -29,10 +29,10 @@ def snapshot(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Copy what is new in the offsets topic into the archive, byte for byte.
+    """Copy the new records of the offsets topic into the archive, byte for byte.
 
-    Starts where the archive ends. Only reads from the cluster. Where the topic is hidden or READ on it is refused, it
-    archives an admin snapshot instead (what the Admin API answers about the groups): see docs/admin-only.md.
+    Starts where the archive ends. Only reads from the cluster. If the topic is hidden or READ on it is refused, it
+    archives an admin snapshot instead (the Admin API's answers about the groups): see docs/admin-only.md.
 
     # the embedded broker, into var/archive
     sexton snapshot

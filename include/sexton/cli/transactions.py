@@ -54,14 +54,15 @@ def transactions(
     limit: ShownRows = DEFAULT_ROWS,
     json: Json = False,
 ) -> int:
-    """Show the transactions that hold offsets: whose each is, whether it will end, and how to end one that hangs.
+    """Show the transactions that hold offsets: their producers, whether they will end, and how to end a hanging one.
 
-    A transaction that never ends keeps its offsets pending, its groups from being deleted, and the log cleaner from
-    the rest of the log partition. Reads `__transaction_state` besides the offsets log, from --segments, from --archive,
-    or from the brokers, which are then also asked what is open now; with --archive and --bootstrap-servers as well.
+    A transaction that never ends keeps its offsets pending, prevents the deletion of its groups, and stops the log
+    cleaner at its first record. Reads the offsets log and `__transaction_state` from --segments, from --archive, or
+    from the brokers. With --bootstrap-servers, also together with --archive, it queries the brokers for transactions
+    that are open now.
 
-    Nothing is ended: for a hanging transaction the command to run is printed. Exit code 3 if one hangs, 2 if this
-    principal may not read `__transaction_state`: then only what the offsets log proves is shown.
+    It ends no transaction: for a hanging one it prints the command to run. Exit code 3 if a transaction hangs. Exit
+    code 2 if this principal may not read `__transaction_state`; then only what the offsets log proves is shown.
 
     # what is open now, and will it end? (reads both topics, READ is all it needs)
     sexton transactions --bootstrap-servers kafka-1:9092

@@ -58,10 +58,10 @@ def what_if(
     log: LogInput,
     json: Json = False,
 ) -> int:
-    """Compare other rules with those in force at an instant: what they would delete, and what they would spare.
+    """Compare other rules with the rules in force at an instant: what they would delete, and what they would spare.
 
-    Changes nothing and plans nothing. Without --segments, --archive and --run it reads the published tables. What a
-    policy expires is deleted once a plan is applied; what the broker expires is deleted automatically.
+    Changes nothing and plans nothing. Without --segments, --archive and --run it reads the published tables. Offsets
+    that a policy expires are deleted when a plan is applied; the broker deletes its expired offsets automatically.
 
     # who would lose something if offsets were kept for one day?
     sexton what-if --retention-minutes 1440 --archive s3://keep/offsets

@@ -1,8 +1,8 @@
 """Offsets that the broker's sweep took although a hold with `restore: true` keeps them: the values of a restore.
 
-What the sweep has taken within the last retention was committed before that, so the archive has its value at the
-newest snapshot from before. Whether a sweep took it, and not an administrator, is decided as in the table
-offset_changes; a value that a sweep may have taken counts.
+What a sweep has taken within the last retention was committed before that. So the archive has its value at the newest
+snapshot from before or, if it was committed after that one, at the next. Whether a sweep took it, and not an
+administrator, is decided as in the table offset_changes; a value that a sweep may have taken counts.
 """
 
 from collections import Counter
@@ -57,13 +57,18 @@ def swept_under_holds(
     cluster_id, retention_ms = tables.row["cluster_id"], tables.row["retention_ms"]
     instants = snapshot_instants(fs, root, cluster_id)
     since_ms = max((ms for ms in instants if ms <= now_ms - retention_ms), default=instants[0])
+    next_ms = min((ms for ms in instants if ms > since_ms), default=None)
     hold_of = _holds(policy, now_ms)
     selection = _OfGroups(is_selected=lambda group_id: hold_of(group_id) is not None)
     try:
-        then = of_archive(archive, cluster_id=cluster_id, as_of_ms=since_ms, selection=selection, taken_at_ms=now_ms)
+        then, *later = (
+            of_archive(archive, cluster_id=cluster_id, as_of_ms=as_of_ms, selection=selection, taken_at_ms=now_ms)
+            for as_of_ms in (since_ms, next_ms)
+            if as_of_ms is not None
+        )
     except NoCoverage:
         return None
-    lost = dict(then.values)
+    lost = {key: one for source in (then, *later) for key, one in source.values.items()}
     for batch in tables.read("committed_offsets", _KEY).to_batches():
         for key in zip(*(batch[name].to_pylist() for name in _KEY), strict=True):
             lost.pop(key, None)

@@ -251,7 +251,10 @@ def _column_table(columns: tuple[Column, ...]) -> str:
     return "\n".join(["| column | type | NULL | meaning | values |", "|---|---|---|---|---|", *rows, ""])
 
 
-_ORIGINS = {"log": "may be, and with coverage admin", "admin_snapshots": "but with coverage admin, may be then"}
+_ORIGINS = {
+    "log": "possible; always with coverage admin",
+    "admin_snapshots": "always without coverage admin, else possible",
+}
 
 
 def _column_null(column: Column) -> str:
@@ -261,7 +264,7 @@ def _column_null(column: Column) -> str:
         )
     if not column.nullable:
         return "never"
-    return "may be" if column.absent is None else f"for `{column.absent}`" if column.absent != "" else 'for `""`'
+    return "possible" if column.absent is None else f"for `{column.absent}`" if column.absent != "" else 'for `""`'
 
 
 def _column_values(column: Column) -> str:
@@ -273,7 +276,7 @@ def _column_values(column: Column) -> str:
     if column.below_cut:
         rules.append("below the cut")
     if rules and column.severity == "warning":
-        rules.append("else a warning")
+        rules.append("otherwise a warning")
     return "; ".join(rules)
 
 

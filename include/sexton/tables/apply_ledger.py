@@ -16,7 +16,7 @@ from sexton.tables.columns import (
 from sexton.tables.table import Column, Table
 
 APPLY_OUTCOMES = ("done", "changed_since", "refused", "gone", "not_done", "raced")
-"""What may come of an item of a plan: raced is done, and a newer commit fell into the window before it."""
+"""Outcomes of an item of a plan; raced: done, and a newer commit fell into the window before the call."""
 
 RETRYABLE_OUTCOMES = ("refused", "not_done")
 """Outcomes of items that may be tried again."""
@@ -26,21 +26,21 @@ APPLY_LEDGER = Table(
     grain="an attempt at one item of a plan: a tombstone, or an offset to be restored or kept alive",
     key=("plan_id", "log_partition", "position", "attempt"),
     columns=(
-        replace(PLAN_ID, doc="the plan, or of a restore its id"),
-        Column("action", pa.string(), "what was to be done", allowed=("tombstone", "restore", "keep")),
+        replace(PLAN_ID, doc="id of the plan or of the restore"),
+        Column("action", pa.string(), "the intended action", allowed=("tombstone", "restore", "keep")),
         LOG_PARTITION,
         POSITION,
         GROUP_ID,
         replace(TOPIC, nullable=True, doc="NULL for a group record"),
         replace(PARTITION, nullable=True, doc="NULL for a group record"),
-        Column("attempt", pa.int32(), "from 1", minimum=1),
-        Column("intent_at_ms", pa.int64(), "written before the call", minimum=0),
-        Column("outcome_at_ms", pa.int64(), "written after it", nullable=True, minimum=0),
+        Column("attempt", pa.int32(), "number of the attempt, from 1", minimum=1),
+        Column("intent_at_ms", pa.int64(), "when the intent was recorded, before the call", minimum=0),
+        Column("outcome_at_ms", pa.int64(), "when the outcome was recorded, after the call", nullable=True, minimum=0),
         Column(
             "outcome",
             pa.string(),
-            "the result; NULL while it is unknown. changed_since, refused and not_done changed nothing, gone found "
-            "nothing, raced was done while a newer commit came",
+            "the result; NULL while it is unknown. changed_since, refused, not_done: nothing was changed; gone: "
+            "nothing was found; raced: done, but a newer commit fell into the window",
             nullable=True,
             allowed=APPLY_OUTCOMES,
         ),
@@ -55,7 +55,7 @@ APPLY_LEDGER = Table(
                     ("commit_timestamp_ms", pa.int64()),
                 ]
             ),
-            "the value that was there before, enough to put it back",
+            "the value before the call, complete enough to restore it",
             nullable=True,
         ),
         replace(
@@ -63,12 +63,12 @@ APPLY_LEDGER = Table(
             name="written_log_offset",
             nullable=True,
             below_cut=False,
-            doc="place of the record that the call wrote, as read back; NULL where nothing was written or found",
+            doc="log_offset of the record that the call wrote, as read back; NULL where nothing was written or found",
         ),
         Column(
             "window_ms",
             pa.int64(),
-            "from the preflight check to the answer of the call: a commit in between is not seen before it",
+            "the window: from the preflight check to the answer of the call; a commit in it is only noticed afterwards",
             nullable=True,
             minimum=0,
         ),
@@ -76,7 +76,7 @@ APPLY_LEDGER = Table(
     ),
     kind="append",
     doc=(
-        "The plan's ledger of the archive, copied here when an attempt ends. Restores are rows like removals: their "
+        "A copy of the ledger in the archive, made when an attempt ends. Restores have rows like deletions: "
         "`before` is the value that the restore replaced, NULL where there was none."
     ),
 )

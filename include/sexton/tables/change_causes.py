@@ -21,7 +21,7 @@ class ChangeKind(StrEnum):
     TOPIC_DELETED = "topic_deleted"
     """Its topic was deleted."""
     RESTORED = "restored"
-    """A plan of ours committed it again."""
+    """A plan of Sexton committed it again."""
     AMBIGUOUS = "ambiguous"
     """It disappeared, and the log fits more than one cause."""
 

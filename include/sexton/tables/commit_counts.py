@@ -11,13 +11,13 @@ from sexton.tables.table import Column, Table
 
 COMMIT_COUNTS = Table(
     name="commit_counts",
-    grain="a group that has committed in an interval",
+    grain="a group that committed within an interval",
     key=("log_partition", "group_id"),
     columns=(
         GROUP_ID,
         LOG_PARTITION,
         count_column(
-            "commits", "offset values written, also those of transactions that were aborted; at least so many"
+            "commits", "offset values written, including those of aborted transactions; a lower bound unless is_whole"
         ),
         Column(
             "commits_per_second",
@@ -28,8 +28,8 @@ COMMIT_COUNTS = Table(
         Column(
             "is_whole",
             pa.bool_(),
-            "whether the log partition's log of the interval lacks no record: else compaction took some before the "
-            "snapshot, and there were more commits",
+            "whether the log of the interval has every record; if not, compaction removed some before the snapshot, "
+            "and there were more commits",
         ),
     ),
     kind="interval",

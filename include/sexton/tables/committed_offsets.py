@@ -8,5 +8,5 @@ COMMITTED_OFFSETS = Table(
     grain="a committed offset that a client can fetch at as_of",
     key=("group_id", "topic", "partition"),
     columns=COMMITTED,
-    doc="What OffsetFetch by name answers.",
+    doc="What OffsetFetch by topic name returns.",
 )

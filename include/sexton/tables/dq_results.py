@@ -10,8 +10,8 @@ DQ_RESULTS = Table(
     grain="an expectation of a run",
     key=("table", "expectation"),
     columns=(
-        Column("table", pa.string(), "the table it is about"),
-        Column("expectation", pa.string(), "what is expected, as a sentence"),
+        Column("table", pa.string(), "the table that was checked"),
+        Column("expectation", pa.string(), "the expectation, as a sentence"),
         Column(
             "severity",
             pa.string(),
@@ -19,11 +19,11 @@ DQ_RESULTS = Table(
             allowed=("critical", "warning"),
         ),
         Column("success", pa.bool_(), "whether it was met"),
-        Column("observed", pa.string(), "what was there", nullable=True),
+        Column("observed", pa.string(), "the observed value", nullable=True),
         Column(
             "failing_rows",
             TEXTS,
-            "up to 20 of the rows that break it, as JSON, without the run's columns",
+            "up to 20 rows that violate it, as JSON, without cluster_id, as_of_ms and run_id",
             nullable=True,
         ),
     ),

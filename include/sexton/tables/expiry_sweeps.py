@@ -13,23 +13,26 @@ from sexton.tables.table import Column, Table
 
 EXPIRY_SWEEPS = Table(
     name="expiry_sweeps",
-    grain="a sweep of one log partition in an interval, recognised in offset_changes",
+    grain="a sweep of one log partition within an interval, recognized in offset_changes",
     key=("log_partition", "first_log_offset"),
     columns=(
         LOG_PARTITION,
-        replace(LOG_OFFSET, name="first_log_offset", doc="place of its first offset's tombstone"),
-        replace(LOG_OFFSET, name="last_log_offset", doc="place of its last offset's tombstone"),
+        replace(LOG_OFFSET, name="first_log_offset", doc="log_offset of its first offset tombstone"),
+        replace(LOG_OFFSET, name="last_log_offset", doc="log_offset of its last offset tombstone"),
         Column(
-            "started_at_ms", pa.int64(), "when the first was written; NULL in logs of record format 0", nullable=True
+            "started_at_ms",
+            pa.int64(),
+            "when its first tombstone was written; NULL in logs of record format 0",
+            nullable=True,
         ),
-        count_column("offsets", "offsets that it removed, or may have removed"),
-        count_column("certain_offsets", "of them those that nothing but a sweep can have removed"),
-        count_column("groups", "groups that lost them"),
+        count_column("offsets", "number of offsets that it removed, or may have removed"),
+        count_column("certain_offsets", "the number of these that only a sweep can have removed"),
+        count_column("groups", "number of groups that lost them"),
         Column(
             "coordinator",
             pa.int32(),
-            "id of the broker that led the log partition then, by the leader epochs of its batches; NULL where they or "
-            "the snapshots do not say",
+            "id of the broker that led the log partition at that time, by the leader epochs of its batches; NULL "
+            "where these or the snapshots do not show it",
             nullable=True,
         ),
     ),

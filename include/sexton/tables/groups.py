@@ -10,12 +10,12 @@ from sexton.vocabulary import GROUP_STATES, GROUP_TYPES
 
 GROUPS = Table(
     name="groups",
-    grain="a group at as_of, also without offsets",
+    grain="a group at as_of, with or without offsets",
     key=("log_partition", "group_id"),
     columns=(
         GROUP_ID,
-        Column("group_type", pa.string(), "as ListGroups names it", allowed=GROUP_TYPES),
-        Column("state", pa.string(), "the state that the broker answers after loading", allowed=GROUP_STATES),
+        Column("group_type", pa.string(), "the type, as ListGroups names it", allowed=GROUP_TYPES),
+        Column("state", pa.string(), "the state that the broker reports after loading", allowed=GROUP_STATES),
         Column(
             "protocol_type",
             pa.string(),
@@ -23,8 +23,8 @@ GROUPS = Table(
             "consumer, share or streams for the new types; NULL for a simple group",
             nullable=True,
         ),
-        Column("protocol", pa.string(), "the chosen assignor", nullable=True),
-        Column("generation", pa.int32(), "generation; group epoch of the new types", nullable=True),
+        Column("protocol", pa.string(), "the selected assignor", nullable=True),
+        Column("generation", pa.int32(), "generation id; for the new types, the group epoch", nullable=True),
         Column("leader", pa.string(), "member id of the leader", nullable=True, known_from="log"),
         Column(
             "current_state_timestamp_ms",
@@ -37,14 +37,15 @@ GROUPS = Table(
         Column(
             "empty_after_ms",
             pa.int64(),
-            "the last admin snapshot that did not show it Empty: it became so later; NULL where none is early enough",
+            "last admin snapshot in which it was not Empty: it became Empty later; NULL where no snapshot is early "
+            "enough",
             nullable=True,
             known_from="admin_snapshots",
         ),
         Column(
             "empty_by_ms",
             pa.int64(),
-            "by then it was Empty, as far as admin snapshots can show; NULL where it is not",
+            "latest time at which it became Empty, as far as admin snapshots can show; NULL where it is not Empty",
             nullable=True,
             known_from="admin_snapshots",
         ),
@@ -55,29 +56,28 @@ GROUPS = Table(
             nullable=True,
             known_from="admin_snapshots",
         ),
-        Column("member_count", pa.int32(), "members", minimum=0),
-        Column("subscribed_topics", TEXTS, "topics of all its members, sorted", nullable=True),
+        Column("member_count", pa.int32(), "number of members", minimum=0),
+        Column("subscribed_topics", TEXTS, "topics that its members subscribe to, sorted", nullable=True),
         Column(
             "subscription_known",
             pa.bool_(),
-            "whether the coordinator could read every subscription; if not, subscribed_topics says nothing",
+            "whether the coordinator could read every subscription; if not, subscribed_topics is meaningless",
         ),
         Column(
             "left_targets",
             TEXTS,
-            "member ids with a target assignment that are no members: with one left the group cannot be deleted, "
-            "and once it is Empty and has no offset to keep, the sweep of its log partition fails; NULL for classic "
-            "groups",
+            "ids with a target assignment but no member: while one is left, the group cannot be deleted, and once the "
+            "group is Empty without an offset to keep, the sweep of its log partition fails; NULL for classic groups",
             nullable=True,
             known_from="log",
         ),
-        Column("offset_count", pa.int64(), "its rows in committed_offsets", minimum=0),
+        Column("offset_count", pa.int64(), "number of its rows in committed_offsets", minimum=0),
         Column(
             "has_open_transaction",
             pa.bool_(),
-            "whether the coordinator takes a transaction with the group's offsets for open, and so keeps the group",
+            "whether the coordinator considers a transaction with the group's offsets open, and so keeps the group",
         ),
-        Column("pending_count", pa.int64(), "its rows in pending_offsets", minimum=0),
+        Column("pending_count", pa.int64(), "number of its rows in pending_offsets", minimum=0),
         LOG_PARTITION,
         Column(
             "home_log_partition",
@@ -89,7 +89,7 @@ GROUPS = Table(
         replace(
             LOG_OFFSET,
             nullable=True,
-            doc="its last group record; NULL for a group that exists only by its offsets",
+            doc="log_offset of its last group record; NULL for a group that has only offsets",
             known_from="log",
         ),
     ),

@@ -41,25 +41,25 @@ _ANSWER = pa.struct(
 
 REPLICA_DIFFERENCES = Table(
     name="replica_differences",
-    grain="a group, or one of its offsets, that clients would see otherwise if some of the replicas led",
+    grain="a group, or one of its offsets, that clients would see differently depending on which replica leads",
     key=("log_partition", "ordinal"),
     columns=(
         LOG_PARTITION,
-        Column("ordinal", pa.int32(), "from 0, within the log partition", minimum=0),
+        Column("ordinal", pa.int32(), "number within the log partition, from 0", minimum=0),
         replace(GROUP_ID, nullable=True, doc="the group; NULL for a transaction marker"),
         replace(TOPIC, nullable=True, doc="NULL for the group itself"),
         replace(PARTITION, nullable=True, doc="NULL for the group itself"),
         Column("kind", pa.string(), "the worst of `kinds`; docs/replicas.md explains each", allowed=REPLICA_KINDS),
         Column("kinds", TEXTS, "everything that applies, the worst first"),
-        Column("wrong_replicas", TEXTS, "replicas whose clients would be served wrongly"),
+        Column("wrong_replicas", TEXTS, "replicas that would serve clients wrongly"),
         Column("right_replicas", TEXTS, "replicas that are right; empty where nothing shows which are"),
         Column(
             "proof",
             pa.string(),
-            "what shows it: a tombstone or a marker that is left; value: a value that survives on the right replica "
-            "or is applied there; no_gap: nothing was written after the value that could have removed it; "
-            "leader_epoch: the records are of an older leader; load: the coordinator's own checks; behind: the "
-            "replica ends before the record; cleaned: inferred, the record that decides was cleaned away; unknown",
+            "the evidence. tombstone, marker: such a record still exists; value: a value survives on the right "
+            "replica or is applied there; no_gap: nothing was written after the value that could have removed it; "
+            "leader_epoch: the records are from an older leader; load: the coordinator's own checks; behind: the "
+            "replica ends before the record; cleaned: inferred, since the deciding record was cleaned away; unknown",
             allowed=REPLICA_PROOFS,
         ),
         Column(
@@ -67,7 +67,7 @@ REPLICA_DIFFERENCES = Table(
             pa.bool_(),
             "true: only if a wrong replica led without catching up first; false: any leader change is enough",
         ),
-        Column("answers", pa.list_(_ANSWER), "what each replica would serve, as far as the row is about it"),
+        Column("answers", pa.list_(_ANSWER), "what each replica would serve for this group or offset"),
         Column("log_offsets", pa.list_(pa.int64()), "records that differ, in log order"),
         Column(
             "since_log_offset",
@@ -81,15 +81,20 @@ REPLICA_DIFFERENCES = Table(
         Column(
             "next_commit_offset",
             pa.int64(),
-            "of a pending offset, what the producer's next COMMIT would serve; NULL: none",
+            "pending offsets: the offset that clients read after the producer's next COMMIT; NULL: none",
             nullable=True,
         ),
-        Column("next_abort_offset", pa.int64(), "the same of its next ABORT", nullable=True),
+        Column(
+            "next_abort_offset",
+            pa.int64(),
+            "pending offsets: the offset that clients read after the producer's next ABORT; NULL: none",
+            nullable=True,
+        ),
         Column("evidence", pa.string(), "why, in words"),
         Column("noticed_by", pa.string(), "who would notice if a wrong replica led"),
         Column("advice", pa.string(), "steps that repair it; nothing is done automatically"),
     ),
     kind="append",
-    doc="What an audit of replicas found ([Replicas that disagree](replicas.md)); `as_of_ms` is when they were read. "
-    "`sexton replicas diff` prints the same.",
+    doc="The findings of an audit of replicas ([Replicas that disagree](replicas.md)); `as_of_ms` is when the "
+    "replicas were read. `sexton replicas diff` prints the same.",
 )

@@ -18,13 +18,18 @@ REPLICA_STATE = Table(
             "status",
             pa.string(),
             "same: clients would read the same from it; differs: it is wrong somewhere, see replica_differences; "
-            "behind: it ends before the high watermark; diverged: its last records are of another leader; corrupt: "
-            "some bytes are no good batch, so it was not compared; empty: a folder without a segment; alone: no other "
-            "replica is here",
+            "behind: it ends before the high watermark; diverged: its last records are from another leader; corrupt: "
+            "some bytes are not a valid batch, so it was not compared; empty: a folder without a segment; alone: "
+            "there is no other replica to compare",
             allowed=REPLICA_STATUSES,
         ),
         Column("log_start_offset", pa.int64(), "its log start", nullable=True, minimum=0),
-        Column("high_watermark", pa.int64(), "as recorded; the log end where nothing recorded it", nullable=True),
+        Column(
+            "high_watermark",
+            pa.int64(),
+            "its recorded high watermark, or its log end where none was recorded",
+            nullable=True,
+        ),
         Column("log_end_offset", pa.int64(), "its log end, without a torn tail", nullable=True, minimum=0),
         Column(
             "last_stable_offset",
@@ -44,10 +49,10 @@ REPLICA_STATE = Table(
             pa.list_(pa.struct([("leader_epoch", pa.int32()), ("start_offset", pa.int64())])),
             "its leader epochs with their first log_offsets",
         ),
-        Column("corrupt_bytes", TEXTS, "where bytes are no good batch"),
-        Column("folder", pa.string(), "where it lies"),
+        Column("corrupt_bytes", TEXTS, "positions of bytes that are not a valid batch"),
+        Column("folder", pa.string(), "the folder of the replica"),
     ),
     kind="append",
-    doc="What an audit of replicas found ([Replicas that disagree](replicas.md)); `as_of_ms` is when they were read. "
-    "`sexton replicas diff` prints the same.",
+    doc="The findings of an audit of replicas ([Replicas that disagree](replicas.md)); `as_of_ms` is when the "
+    "replicas were read. `sexton replicas diff` prints the same.",
 )

@@ -1,4 +1,4 @@
-"""What a table and a column are, and the Arrow schema that follows from their declaration.
+"""Tables and columns, and the Arrow schema that follows from their declaration.
 
 A declaration is the only place where a table's grain, key, columns and rules are written down. What else a table needs
 is derived: Arrow here, Spark and Iceberg in ddl.py, the page docs/tables.md in scripts/docs.py, the checks in
@@ -98,9 +98,9 @@ def _arrow_schema(table: Table, with_run: bool, origin: Origin | None) -> pa.Sch
 
 
 RUN_COLUMNS = (
-    Column("cluster_id", pa.string(), "Kafka's cluster id, `unknown` where nothing recorded it"),
+    Column("cluster_id", pa.string(), "Kafka's cluster id, `unknown` where it is not recorded"),
     Column("as_of_ms", pa.int64(), "the instant that the run describes"),
-    Column("run_id", pa.string(), "the attempt that wrote the row; new per attempt"),
+    Column("run_id", pa.string(), "id of the attempt that wrote the row; every attempt has a new one"),
 )
 PARTITION_COLUMNS = ("cluster_id", "as_of_ms")
 """What every Iceberg table is partitioned by, and what a run replaces."""

@@ -1,4 +1,4 @@
-"""The table time_lag: how long what a group has not read has been waiting, and whether it will lose it."""
+"""The table time_lag: how long a group's unread records have been waiting, and whether it will lose them."""
 
 from dataclasses import replace
 
@@ -18,26 +18,30 @@ TIME_LAG = Table(
     columns=(
         *OFFSET_KEY,
         COMMITTED_OFFSET,
-        replace(
-            _LEADER_EPOCH, doc="leader epoch that was committed with it; NULL: consumers cannot notice a truncation"
-        ),
-        Column("log_start_offset", pa.int64(), "where the topic's log began", nullable=True, minimum=0),
+        replace(_LEADER_EPOCH, doc="leader epoch committed with it; NULL: consumers cannot notice a truncation"),
+        Column("log_start_offset", pa.int64(), "log start offset of the partition", nullable=True, minimum=0),
         Column(
             "log_end_offset",
             pa.int64(),
-            "where it ended at the newest snapshot up to `as_of_ms`",
+            "log end offset of the partition in the newest snapshot up to `as_of_ms`",
             nullable=True,
             minimum=0,
         ),
-        count_column("lag", "records from the committed offset to that end, 0 beyond it", nullable=True),
+        count_column("lag", "records from committed_offset to log_end_offset; 0 beyond it", nullable=True),
         Column(
             "lag_min_ms",
             pa.int64(),
-            "lag in time: at least this; NULL where nothing is known",
+            "lower bound of the lag in time; NULL where nothing is known",
             nullable=True,
             minimum=0,
         ),
-        Column("lag_max_ms", pa.int64(), "at most this; NULL where nothing bounds it", nullable=True, minimum=0),
+        Column(
+            "lag_max_ms",
+            pa.int64(),
+            "upper bound of the lag in time; NULL where nothing bounds it",
+            nullable=True,
+            minimum=0,
+        ),
         Column(
             "basis", pa.string(), "what the interval rests on; docs/lag.md explains each", nullable=True, allowed=BASES
         ),
@@ -47,7 +51,7 @@ TIME_LAG = Table(
         Column(
             "held_at",
             pa.int64(),
-            "last stable offset at which an open transaction of the topic holds the group",
+            "last stable offset at which an open transaction in the topic stops the group",
             nullable=True,
         ),
         Column(
@@ -65,31 +69,36 @@ TIME_LAG = Table(
         Column(
             "diverged_at",
             pa.int64(),
-            "truncated: the first offset at which the log is another than was read",
+            "truncated: the first offset from which the log differs from the log that the group read",
             nullable=True,
         ),
         Column(
-            "loses_at_min_ms", pa.int64(), "retention by time takes the first unread record no earlier", nullable=True
+            "loses_at_min_ms",
+            pa.int64(),
+            "earliest time at which retention by time deletes the first unread record",
+            nullable=True,
         ),
         Column(
             "lag_growth",
             pa.float64(),
-            "milliseconds by which the lag has grown for each that passed since the audited run before, at most; 1: "
-            "the group stands still, 0: it keeps up, below 0: it catches up. NULL where that run does not say",
+            "upper bound of the growth of the lag since the previous audited run, in ms per ms; 1: the group stands "
+            "still, 0: it keeps up, below 0: it catches up. NULL where that run does not show it",
             nullable=True,
         ),
         Column(
             "loses_at_ms",
             pa.int64(),
-            "when retention reaches the group if its lag goes on growing so, or if it stands still where that is not "
-            "known; NULL if its lag does not grow and has not reached it",
+            "when retention reaches the group if its lag keeps growing at this rate, or if the group stands still "
+            "where the rate is not known; NULL if its lag does not grow and retention has not reached it",
             nullable=True,
         ),
-        Column("unrefined", pa.string(), "why no broker said more of it at the audit; NULL if one did", nullable=True),
+        Column(
+            "unrefined", pa.string(), "why no broker refined the interval at the audit; NULL if one did", nullable=True
+        ),
     ),
     kind="append",
     per_log_partition=False,
-    doc="What the DAG audit_lag found ([How late a group is](lag.md)): `as_of_ms` is the published run's, so rows join "
-    "those of its `committed_offsets`. They are deleted with the run when that expires. "
-    "`sexton lag` prints the same of now.",
+    doc="The findings of the DAG audit_lag ([How late a group is](lag.md)). `as_of_ms` is that of the published run, "
+    "so that rows join its `committed_offsets`. They are deleted when that run expires. `sexton lag` prints the same "
+    "for the present.",
 )

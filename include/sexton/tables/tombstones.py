@@ -24,32 +24,36 @@ TOMBSTONES = Table(
         PLAN_ID,
         LOG_PARTITION,
         POSITION,
-        Column("record_type", pa.int32(), "of the key", minimum=0),
+        Column("record_type", pa.int32(), "the record type of the key", minimum=0),
         GROUP_ID,
         replace(TOPIC, nullable=True, doc="NULL for a group record"),
         replace(PARTITION, nullable=True, doc="NULL for a group record"),
-        Column("member_id", pa.string(), "of a member's record", nullable=True),
-        Column("regular_expression", pa.string(), "of a resolved regex's record", nullable=True),
+        Column("member_id", pa.string(), "the member id, in a record of a member", nullable=True),
+        Column(
+            "regular_expression", pa.string(), "the regular expression, in a record of a resolved one", nullable=True
+        ),
         Column("key", pa.binary(), "the record's key"),
-        Column("cause", pa.string(), "broker_retention, rule:<name> or group_empty"),
+        Column("cause", pa.string(), "why it is deleted: broker_retention, rule:<name> or group_empty"),
         replace(
             LOG_OFFSET,
             name="target_log_offset",
             nullable=True,
             below_cut=False,
-            doc="log_offset of what goes",
+            doc="log_offset of the record to be deleted",
             known_from="log",
         ),
-        replace(COMMITTED_OFFSET, name="target_committed_offset", nullable=True, doc="the offset that goes"),
+        replace(
+            COMMITTED_OFFSET, name="target_committed_offset", nullable=True, doc="the committed offset to be deleted"
+        ),
         replace(
             LOG_PARTITION,
             name="target_log_partition",
-            doc="where the removed value was read; differs from log_partition for a misplaced group, which a "
+            doc="log partition of the value to be deleted; differs from log_partition for a misplaced group, which a "
             "coordinator with one cache serves",
         ),
     ),
     doc=(
-        "Within a log partition, position orders by group_id bytes, then offsets by topic bytes and partition, then "
-        "the group records in the coordinator's order. The broker's order between groups is not claimed."
+        "Within a log partition, position orders by group_id bytes, then offsets by topic bytes and partition, "
+        "then the group records in the coordinator's order. The broker may delete the groups in another order."
     ),
 )

@@ -13,8 +13,8 @@ TOPIC_PARTITIONS = Table(
         TOPIC,
         TOPIC_ID,
         PARTITION,
-        Column("log_start_offset", pa.int64(), "first log_offset of the topic's log"),
-        Column("log_end_offset", pa.int64(), "log_offset of its next record"),
+        Column("log_start_offset", pa.int64(), "log start offset of the partition"),
+        Column("log_end_offset", pa.int64(), "log end offset of the partition: the offset of its next record"),
     ),
     per_log_partition=False,
 )

@@ -24,7 +24,7 @@ TRANSACTIONS = Table(
     columns=(
         LOG_PARTITION,
         Column("producer_id", pa.int64(), "the transactional producer", minimum=0),
-        Column("producer_epoch", pa.int32(), "its epoch in the log"),
+        Column("producer_epoch", pa.int32(), "its producer epoch in the log"),
         Column(
             "verdict",
             pa.string(),
@@ -33,14 +33,21 @@ TRANSACTIONS = Table(
             allowed=VERDICTS,
         ),
         Column("reason", pa.string(), "why; docs/transactions.md explains each", allowed=REASONS),
-        Column("transactional_id", pa.string(), "whose it is; NULL where no state names the producer", nullable=True),
-        Column("state", pa.string(), "of the transactional id, under Kafka's name", nullable=True),
-        replace(LOG_OFFSET, name="start_offset", doc="where it begins in its log partition"),
-        replace(LOG_OFFSET, name="last_log_offset", doc="its last pending record that was read"),
+        Column(
+            "transactional_id",
+            pa.string(),
+            "the transactional.id of the producer; NULL where no state names it",
+            nullable=True,
+        ),
+        Column("state", pa.string(), "the state of the transactional id, under Kafka's name", nullable=True),
+        replace(LOG_OFFSET, name="start_offset", doc="log_offset where it begins in its log partition"),
+        replace(LOG_OFFSET, name="last_log_offset", doc="log_offset of its last pending record that was read"),
         Column("since_ms", pa.int64(), "when its first record was written", nullable=True),
         Column("ends_at_ms", pa.int64(), "running: when its timeout aborts it at the latest", nullable=True),
-        Column("is_overdue", pa.bool_(), "it should have ended by now: look at the coordinator of `transactional_id`"),
-        Column("is_confirmed", pa.bool_(), "a broker said that it was open, after the states were read"),
+        Column(
+            "is_overdue", pa.bool_(), "whether it should have ended by now: check the coordinator of `transactional_id`"
+        ),
+        Column("is_confirmed", pa.bool_(), "whether a broker confirmed it as open, after the states were read"),
         Column("group_ids", TEXTS, "groups that cannot be deleted and do not expire because of it, sorted"),
         Column("offsets", pa.list_(_HELD), "the offsets that it keeps pending"),
         count_column(
@@ -49,12 +56,12 @@ TRANSACTIONS = Table(
         Column(
             "abort_arguments",
             pa.string(),
-            "what to give kafka-transactions.sh after --bootstrap-server to end it; NULL unless it hangs",
+            "the arguments of kafka-transactions.sh, after --bootstrap-server, that end it; NULL unless it hangs",
             nullable=True,
         ),
         Column("evidence", pa.string(), "why, in words"),
     ),
     kind="append",
-    doc="What an audit of transactions found ([Transactions that hold offsets](transactions.md)); `as_of_ms` is when "
-    "`__transaction_state` was read. `sexton transactions` prints the same.",
+    doc="The findings of an audit of transactions ([Transactions that hold offsets](transactions.md)); `as_of_ms` is "
+    "when `__transaction_state` was read. `sexton transactions` prints the same.",
 )

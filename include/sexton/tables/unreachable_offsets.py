@@ -14,9 +14,9 @@ UNREACHABLE_OFFSETS = Table(
         Column(
             "reason",
             pa.string(),
-            "group_removed: its group was deleted after it; share_group: its group is a share group, which answers "
-            "no OffsetFetch; misplaced: its group hashes to another log partition; undetermined: its group is in "
-            "several log partitions, and how many there are is not known, nor which copy clients read",
+            "group_removed: its group was deleted after it; share_group: its group is a share group, which answers no "
+            "OffsetFetch; misplaced: its group hashes to another log partition; undetermined: its group is in several "
+            "log partitions, and without their total number it is not known which copy clients read",
             allowed=("group_removed", "share_group", "misplaced", "undetermined"),
         ),
     ),

@@ -47,9 +47,9 @@ class OfCluster(BaseModel):
     applier_conn_id: str = Field(
         "kafka_applier",
         min_length=1,
-        description="Airflow connection of the principal that may delete; used by apply, restore and keep alone",
+        description="Airflow connection of the principal that may delete; used only by apply, restore and keep",
     )
-    schedule: str = Field("0 * * * *", description="cron of offset_retention, in UTC; empty: only by hand")
+    schedule: str = Field("0 * * * *", description="cron of the DAG offset_retention, in UTC; empty: manual runs only")
     deadline_minutes: int = Field(
         0, ge=0, description="a run that is not done this long after it was queued raises an alert; 0: never"
     )
@@ -75,8 +75,8 @@ class OfCluster(BaseModel):
     policy: str = Field("", description="policy file; empty: only the broker's retention applies")
     admin_only: bool = Field(
         False,
-        description="whether groups are read through the Admin API and the offsets log is left alone; a cluster that "
-        "hides it is recognized without this (docs/admin-only.md)",
+        description="whether groups are read through the Admin API instead of the offsets log; a cluster that hides "
+        "the log is recognized without this (docs/admin-only.md)",
     )
 
 
@@ -118,7 +118,9 @@ class Settings(OfCluster, BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SEXTON_", extra="ignore")
 
-    home: Path = Field(HOME, description="folder of var/ and .cache/; without the project's folder ~/.sexton")
+    home: Path = Field(
+        HOME, description="folder of var/ and .cache/; ~/.sexton if Sexton is installed without the project's folder"
+    )
     archive: str = Field("", description="archive of log segments, a folder or URI; default <home>/var/archive")
     warehouse: str = Field("", description="Iceberg warehouse, a folder or URI; default <home>/var/warehouse")
     catalog_uri: str = Field("", description="Iceberg JDBC catalog; default SQLite under <home>/var")
@@ -138,8 +140,8 @@ class Settings(OfCluster, BaseSettings):
     metrics_groups: int = Field(
         0,
         ge=0,
-        description="metrics of single groups for so many groups of each owner that the policy names, without a policy "
-        "of the cluster; 0: none",
+        description="number of groups with their own metrics, per owner that the policy names or, without a policy, "
+        "per cluster; 0: none",
     )
     mcp_token: str = Field(
         "", description="token that requests to `sexton mcp --http` need; empty: a new one each time"
@@ -150,21 +152,26 @@ class Settings(OfCluster, BaseSettings):
     )
     engine: Literal["spark", "local", "auto"] = Field(
         "spark",
-        description="who computes: Spark, `local` (the task's process) or `auto` (that for little work, else Spark)",
+        description="where work is computed: Spark, `local` (the task's process) or `auto` (local for little work, "
+        "else Spark)",
     )
     spark_conn_id: str = Field("spark_default", description="Airflow connection of Spark")
     catchup: bool = Field(False, description="whether offset_retention runs for missed intervals")
-    max_active_runs: int = Field(1, ge=1, description="concurrent runs of offset_retention, besides backfills")
-    preload: bool = Field(True, description="whether Airflow's scheduler imports what the jobs of LocalExecutor import")
+    max_active_runs: int = Field(1, ge=1, description="concurrent runs of offset_retention, not counting backfills")
+    preload: bool = Field(
+        True, description="whether Airflow's scheduler imports in advance the modules that tasks of LocalExecutor need"
+    )
     owner: str = Field("kafka-platform", min_length=1, description="owner of the tasks in Airflow")
     start_date: AwareDatetime = Field(
         datetime(2025, 1, 1, tzinfo=UTC),
         description="earliest instant that Airflow backfills, or catches up with; an instant in ISO 8601",
     )
-    task_retries: int = Field(2, ge=0, description="how often a task is tried again that may succeed then")
-    task_timeout_hours: float = Field(2, gt=0, description="how long a task may take")
+    task_retries: int = Field(2, ge=0, description="how often a task is retried, if a retry may succeed")
+    task_timeout_hours: float = Field(2, gt=0, description="maximum duration of a task")
     fetch_timeout_hours: float = Field(
-        12, gt=0, description="how long a task may take that reads whole logs from brokers, such as the first snapshot"
+        12,
+        gt=0,
+        description="maximum duration of a task that reads whole logs from brokers, such as the first snapshot",
     )
     notify: list[str] = Field(
         default_factory=list,
@@ -176,7 +183,7 @@ class Settings(OfCluster, BaseSettings):
         description="whether alerts contain full error texts of libraries, which may name groups, topics and hosts",
     )
     expectations: Path | None = Field(
-        None, description="folder of expectations of your own, one query in a file `*.sql` each (docs/quality.md)"
+        None, description="folder of your own expectations, one query per `*.sql` file (docs/quality.md)"
     )
     approvers: list[str] = Field(
         default_factory=list, description="Airflow user ids that may approve, as a JSON list; empty: anybody"
@@ -185,7 +192,9 @@ class Settings(OfCluster, BaseSettings):
     approval_login_required: bool = Field(
         False, description="whether a run acts only if it was triggered in Airflow's UI or REST API, not in a shell"
     )
-    approval_timeout_hours: float = Field(24, gt=0, description="an approval without an answer by then is rejected")
+    approval_timeout_hours: float = Field(
+        24, gt=0, description="an approval that is not answered within this time is rejected"
+    )
     approval_max_age_hours: float = Field(4, gt=0, description="an older approval is not used; the run asks again")
     apply_max_age_hours: float = Field(24, gt=0, description="a plan with an older as_of is not applied")
     max_offsets: int = Field(
@@ -217,10 +226,10 @@ class Settings(OfCluster, BaseSettings):
     admin_groups_per_second: int = Field(
         0,
         ge=0,
-        description="groups that an admin snapshot asks about in a second; 0: no limit but the brokers' quotas",
+        description="groups per second that an admin snapshot queries; 0: no limit but the brokers' quotas",
     )
     lag_alert_hours: int = Field(
-        24, ge=0, description="alert about groups that lose unread messages within so many hours; 0: never"
+        24, ge=0, description="alert about groups that lose unread messages within this many hours; 0: never"
     )
     maintenance_deletes: bool = Field(False, description="whether maintenance deletes; otherwise report only")
     maintenance_keep_all_hours: int = Field(48, ge=1, description="keep all published runs younger than this")
@@ -240,7 +249,7 @@ class Settings(OfCluster, BaseSettings):
     maintenance_runs_days: int = Field(
         30, ge=1, description="how long run folders of offset_retention and maintenance are kept"
     )
-    maintenance_verify_days: int = Field(7, ge=1, description="number of runs that read the whole archive once")
+    maintenance_verify_days: int = Field(7, ge=1, description="number of runs in which the whole archive is read once")
     maintenance_checkpoint_days: int = Field(
         7,
         ge=1,
@@ -250,14 +259,14 @@ class Settings(OfCluster, BaseSettings):
         1_000, ge=1, description="maximum number of groups compared; larger clusters are sampled"
     )
     failpoint: str = Field(
-        "", description="for tests: the place where a process is killed, see `sexton doctor --failpoints`"
+        "", description="for tests: the point at which a process is killed, see `sexton doctor --failpoints`"
     )
     spark_master: str = Field("local[*]", description="Spark master without spark-submit, as in `sexton audit`")
     spark_driver_memory: str = Field("2g", description="memory of each driver, in Spark's notation")
     spark_jars: str = Field(
         "", description="--jars of the tasks that write to the lake: the Iceberg runtime, a JDBC driver"
     )
-    spark_ui: str = Field("", pattern=r"^(https?://\S+)?$", description="address of the Spark UI, a link of tasks")
+    spark_ui: str = Field("", pattern=r"^(https?://\S+)?$", description="address of the Spark UI, linked from tasks")
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Nothing: some hold a login, and tracebacks of Airflow show what is in scope."""

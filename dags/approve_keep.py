@@ -7,9 +7,9 @@ Asks for the standing approval under which `keep_offsets` acts: *propose* shows 
 | parameter | meaning | default |
 |---|---|---|
 | `patterns` | groups that are covered, each a regular expression (RE2) for the whole id | all |
-| `max_offsets` | offsets that are committed again in an hour, at most | 10,000 |
-| `max_joins` | Empty groups that are joined and left in an hour, at most | 1,000 |
-| `days` | it ends so many days after the answer, at most 90 | 30 |
+| `max_offsets` | maximum number of offsets committed again per hour | 10,000 |
+| `max_joins` | maximum number of Empty groups joined and left per hour | 1,000 |
+| `days` | days from the answer until the approval ends, at most 90 | 30 |
 | `revoke` | end the approval that is in force, at once; nobody is asked | no |
 
 Example: `{"patterns": ["billing-.*"], "days": 90}`

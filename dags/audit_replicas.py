@@ -3,7 +3,7 @@
 
 Compares what each broker's own replica of `__consumer_offsets` would serve if it led. Kafka's replicas compact their
 logs each on its own: a tombstone or a transaction marker that is cleaned away while a replica is down never reaches it.
-When such a replica leads, deleted offsets and groups are back, aborted offsets count as committed, or a whole log
+When such a replica leads, deleted offsets and groups come back, aborted offsets count as committed, or a whole log
 partition cannot be loaded.
 
 The task asks every broker for its own bytes (consumers may fetch from followers; READ on the topic is all it needs),
@@ -17,7 +17,7 @@ raises an alert. **Nothing is repaired**: the dashboard and the tables show the 
 
 Example: `{"log_partitions": "7,12"}`
 
-It reads all replicas once, at most `SEXTON_FETCH_BYTES_PER_SECOND` in all. Safe to run again at any time.
+It reads all replicas once, at most `SEXTON_FETCH_BYTES_PER_SECOND` in total. Safe to run again at any time.
 """
 
 from airflow.sdk import DAG

@@ -2,7 +2,7 @@
 ### Audit of transactions
 
 Finds out whether each open transaction that holds offsets will end. One that never ends keeps its offsets pending, its
-groups from being deleted and from expiring, and the log cleaner from the rest of the log partition, for ever.
+groups from being deleted and from expiring, and the log cleaner from the rest of the log partition, forever.
 
 The task archives what is new in `__transaction_state` (READ on the topic is all it needs), joins the open transactions
 of the newest published run with the states of all transactional ids, and asks the brokers which of them are still open.

@@ -9,9 +9,9 @@ published together, in one commit a table. For one or a few instants Airflow's o
 
 | parameter | meaning | default |
 |---|---|---|
-| `from` | the first instant, ISO 8601 or epoch milliseconds | none: it must be given |
-| `to` | no instant is later | the time of triggering |
-| `step_minutes` | minutes from instant to instant | 60 |
+| `from` | the first instant, ISO 8601 or epoch milliseconds | none, required |
+| `to` | the latest possible instant | the time of triggering |
+| `step_minutes` | minutes between instants | 60 |
 | `retention_minutes` | judge with this retention | the broker's |
 | `profile` | whose rules | `auto`: the recorded broker's |
 | `policy` | judge by this policy, a file next to `SEXTON_POLICY` | `SEXTON_POLICY`, if set |
@@ -20,7 +20,7 @@ Example: `{"from": "2026-10-21T00:00:00Z", "to": "2026-11-20T00:00:00Z", "step_m
 
 **Instants that are published already stay as they are**, so that running it again changes nothing. Instants that the
 archive does not cover are skipped and counted. An instant whose tables break a critical expectation raises an alert and
-stays unpublished; the others are published. A task that was killed goes on where it stopped. The log of the task says
+stays unpublished; the others are published. A task that was killed continues where it stopped. The log of the task says
 how far it is.
 """
 

@@ -1,4 +1,4 @@
-"""What each job and each DAG can be asked: one model each, whose fields are declared here and nowhere else.
+"""The parameters of each job and each DAG: one model each, whose fields are declared here and nowhere else.
 
 From a field derive the option of the file in spark_jobs/ (pipeline/job.py), the field of the DAG's trigger form
 (airflow/forms.py), and the argument that a task passes (airflow/spark_tasks.py). The stage takes the model itself.
@@ -117,7 +117,7 @@ def numbers(texts: str) -> list[int]:
 
 
 Rate = Annotated[int | None, AfterValidator(lambda rate: rate or None)]
-"""So many in a second; 0 and None: no limit."""
+"""A limit per second; 0 and None: no limit."""
 AS_OF_TASK, ATTEMPT = "as_of_ms(dag_run, params)", "run_id ~ '.' ~ ti.try_number"
 DESCRIBE, JUDGE, ALLOW = "What to describe", "How to judge", "What to allow"
 
@@ -148,15 +148,17 @@ class SnapshotRequest(KafkaRequest):
     bytes_per_second: Rate = option(
         None, "read no faster than this (default: as brokers allow)", "N", setting="fetch_bytes_per_second"
     )
-    groups_per_second: Rate = option(None, "pace of an admin snapshot", "N", setting="admin_groups_per_second")
-    admin_only: bool = option(False, "admin snapshot, leave the log alone", setting="admin_only")
+    groups_per_second: Rate = option(
+        None, "groups per second of an admin snapshot", "N", setting="admin_groups_per_second"
+    )
+    admin_only: bool = option(False, "take an admin snapshot, do not read the log", setting="admin_only")
     cluster_id: str | None = option(
         None, "refuse any other cluster (default: whichever answers)", "ID", setting="cluster_id"
     )
 
 
 class RulesRequest(JobRequest):
-    """By which retention and whose rules."""
+    """The retention, and the coordinator whose rules apply."""
 
     retention_minutes: int | None = option(
         None,
@@ -260,7 +262,7 @@ class ReplayRequest(RulesRequest):
 
 
 class JudgeRequest(JobRequest):
-    """By which policy offsets are judged, besides the broker's retention."""
+    """The policy by which offsets are judged, in addition to the broker's retention."""
 
     policy: Path | None = option(
         None,
@@ -296,19 +298,19 @@ class HistoryRequest(JudgeRequest, RulesRequest):
     )
     to_ms: int | None = option(
         None,
-        "no instant is later (default: now)",
+        "the latest possible instant (default: now)",
         "MS",
         name="to",
         task="instant('to', params) or now_ms(dag_run)",
-        form=instant(DESCRIBE, "To", "No instant is later. Empty: the time of triggering."),
+        form=instant(DESCRIBE, "To", "The latest possible instant. Empty: the time of triggering."),
     )
     step_minutes: int = option(
         60,
-        "so far apart (default: %(default)s)",
+        "minutes between instants (default: %(default)s)",
         "N",
         form=number(DESCRIBE, "Minutes from instant to instant", "60: hourly.", minimum=1),
     )
-    run_id: str = option("manual", "names the runs (default: %(default)s)", "ID", task=ATTEMPT)
+    run_id: str = option("manual", "name of the runs (default: %(default)s)", "ID", task=ATTEMPT)
     cluster_id: str | None = option(None, "default: the archive's only", "ID", setting="cluster_id")
     settle_ms: int | None = option(None, "how long after an instant a snapshot settles it", "MS", setting="settle_ms")
 
@@ -334,14 +336,14 @@ class AgesRequest(JobRequest):
 
 
 class ArchiveRequest(AgesRequest):
-    """Whose part of which archive."""
+    """The archive, and the cluster in it."""
 
     archive: str = option(..., "folder or URI of the archive", "URI", setting="archive_uri")
     cluster_id: str | None = option(None, "this cluster only (default: all of the archive)", "ID", setting="cluster_id")
 
 
 class CleanupRequest(AgesRequest):
-    """Whether what is old is deleted."""
+    """Whether old data is deleted."""
 
     delete: bool = option(
         False,
@@ -377,33 +379,33 @@ class VerifyRequest(ArchiveRequest):
 
 
 class ReconcileRequest(KafkaRequest, ArchiveRequest):
-    """Which cluster is asked, and the archive that knows it."""
+    """The cluster to query, and its archive."""
 
 
 class LiveAuditRequest(ReconcileRequest):
-    """What names the rows of an audit."""
+    """The name of the rows of an audit."""
 
-    run_id: str = option("manual", "names the rows (default: %(default)s)", "ID", task=ATTEMPT)
+    run_id: str = option("manual", "name of the rows (default: %(default)s)", "ID", task=ATTEMPT)
 
 
 class LagRequest(LiveAuditRequest):
-    """Which cluster, and the archive that knows it. What is lost within `alert_hours` is an alert; 0: nothing is."""
+    """The cluster, and its archive. Messages that are lost within `alert_hours` raise an alert; 0: none."""
 
     alert_hours: int = option(
         lambda: settings().lag_alert_hours,
-        "alert about messages that are lost unread within so many hours (default: %(default)s)",
+        "alert about messages that are lost unread within this many hours (default: %(default)s)",
         "N",
     )
 
 
 class TransactionRequest(LiveAuditRequest):
-    """Which cluster, and the archive that knows it. `bytes_per_second` bounds the copy."""
+    """The cluster, and its archive. `bytes_per_second` bounds the copy."""
 
     bytes_per_second: Rate = option(None, "read no faster than this", "N", setting="fetch_bytes_per_second")
 
 
 class ReplicaRequest(LiveAuditRequest):
-    """Which cluster, and the archive that knows it; all log partitions, or some. `bytes_per_second` bounds the copy."""
+    """The cluster, and its archive; all log partitions, or some. `bytes_per_second` bounds the copy."""
 
     log_partitions: list[int] | None = option(
         None,
@@ -417,7 +419,7 @@ class ReplicaRequest(LiveAuditRequest):
             pattern=r"^$|^\d{1,9}(,\d{1,9})*$",
         ),
     )
-    bytes_per_second: Rate = option(None, "read no faster than this in all", "N", setting="fetch_bytes_per_second")
+    bytes_per_second: Rate = option(None, "read no faster than this in total", "N", setting="fetch_bytes_per_second")
 
 
 class ApplyTombstones(JobRequest):
@@ -438,9 +440,9 @@ class ApplyTombstones(JobRequest):
         form=form(
             "What to apply",
             "Sink",
-            "dry_run: only report what would be done, ask nobody. coordinator: delete through the group coordinators. "
-            "log: write offset tombstones into the offsets topic itself, for offsets that coordinators refuse to "
-            "delete.",
+            "dry_run: only report what would be done, without approval. coordinator: delete through the group "
+            "coordinators. log: write offset tombstones into the offsets topic itself, for offsets that coordinators "
+            "refuse to delete.",
             type="string",
             enum=list(SINKS),
         ),
@@ -517,15 +519,23 @@ class ApproveKeep(JobRequest):
         form=form(
             ALLOW,
             "Groups",
-            "Groups under a hold with `keep` that are covered: regular expressions (RE2), each for the whole id.",
+            "The groups covered, among those under a hold with `keep`: regular expressions (RE2), each for the whole "
+            "id.",
             **{"type": "array", "items": {**_NAME, "format": RE2}, "minItems": 1, "maxItems": 100},
         ),
     )
-    max_offsets: int = option(10_000, form=number(ALLOW, "Offsets an hour", "Offsets committed again, at most."))
-    max_joins: int = option(1_000, form=number(ALLOW, "Joins an hour", "Empty groups joined and left, at most."))
-    days: int = option(30, form=number(ALLOW, "Days", "It ends so many days after the answer.", minimum=1, maximum=90))
+    max_offsets: int = option(
+        10_000, form=number(ALLOW, "Offsets an hour", "Maximum number of offsets committed again.")
+    )
+    max_joins: int = option(
+        1_000, form=number(ALLOW, "Joins an hour", "Maximum number of Empty groups joined and left.")
+    )
+    days: int = option(
+        30, form=number(ALLOW, "Days", "Days from the answer until the approval ends.", minimum=1, maximum=90)
+    )
     revoke: bool = option(
-        False, form=flag("How to end it", "Revoke", "End the standing approval that is in force. Nobody is asked.")
+        False,
+        form=flag("How to end it", "Revoke", "End the standing approval that is in force, without asking anybody."),
     )
 
 

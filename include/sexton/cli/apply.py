@@ -29,9 +29,10 @@ SinkOption = Annotated[
     ),
 ]
 PlanSha256 = Annotated[
-    str | None, option("--plan-sha256 HEX", "The approved plan (see `show plan`): any other is refused.", EXECUTION)
+    str | None,
+    option("--plan-sha256 HEX", "SHA-256 of the approved plan (see `show plan`): any other is refused.", EXECUTION),
 ]
-AllowLogSink = Annotated[bool, option("--allow-log-sink", "--sink log needs this as well.", EXECUTION)]
+AllowLogSink = Annotated[bool, option("--allow-log-sink", "Required for --sink log.", EXECUTION)]
 PolicyOption = Annotated[
     Path | None,
     option(
@@ -72,8 +73,8 @@ def apply(
 
     [b]If it stops in the middle[/b]
 
-    Run it again: it reads back what is unknown, and does not repeat what is done.
-    SIGTERM ends it after the current group.
+    Run it again: it reads back unknown outcomes, and does not repeat finished items. SIGTERM ends it after the current
+    group.
 
     [b]Exit codes[/b]
 

@@ -43,7 +43,7 @@ def ls(*, archive: ArchiveUri = None, cluster_id: ClusterId = None, json: Json =
 
     A lineage is one unbroken history of a log partition. Opens two manifests per lineage and no segment.
 
-    # what is there, and which instants it covers
+    # what the archive has, and which instants it covers
     sexton archive ls
 
     # log partitions that do not reach back to their first record, for scripts
@@ -188,11 +188,13 @@ def import_(
     archive: ArchiveUri = None,
     topics: Annotated[
         Path | None,
-        option("--topics FILE", "The topics then, as JSON lines. Default: those of __cluster_metadata, if any."),
+        option(
+            "--topics FILE", "The topics at that time, as JSON lines. Default: those of __cluster_metadata, if any."
+        ),
     ] = None,
     partition_count: Annotated[
         int | None,
-        option("--partition-count N", "How many log partitions there are. Default: as topics say.", at_least=1),
+        option("--partition-count N", "The number of log partitions. Default: from the topics.", at_least=1),
     ] = None,
     taken_at: Annotated[str | None, option("--taken-at ISO|MS", "When the disk was copied. Default: now.")] = None,
     cluster_id: Annotated[str | None, option("--cluster-id ID", "The cluster's id. Default: as on the disk.")] = None,

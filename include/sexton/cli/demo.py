@@ -24,7 +24,10 @@ RETENTION_MINUTES = 1
 def demo(
     *,
     out: Annotated[
-        Path, option("--out DIR", "Receives the recorded log and the audit of it; those of an earlier demo go.", OUTPUT)
+        Path,
+        option(
+            "--out DIR", "Receives the recorded log and the audit of it; those of an earlier demo are replaced.", OUTPUT
+        ),
     ] = Path("sexton-demo"),
     json: Json = False,
 ) -> int:

@@ -54,7 +54,7 @@ LogTimeZone = Annotated[
 ]
 
 Target = tuple[str | None, int | None]
-"""The topic and the partition asked for, None for all."""
+"""The requested topic and partition, None for all."""
 
 
 def explain(
@@ -63,8 +63,8 @@ def explain(
         str | None, typer.Argument(metavar="[TOPIC[:PARTITION]]", help="Only this topic, or one partition of it.")
     ] = None,
     *,
-    since: Annotated[str | None, option("--from ISO|MS", "Only events from then on.", _EVENTS)] = None,
-    until: Annotated[str | None, option("--to ISO|MS", "Only events before then.", _EVENTS)] = None,
+    since: Annotated[str | None, option("--from ISO|MS", "Only events from this instant on.", _EVENTS)] = None,
+    until: Annotated[str | None, option("--to ISO|MS", "Only events before this instant.", _EVENTS)] = None,
     retention_minutes: RetentionMinutes = None,
     authorizer_log: AuthorizerLogs = None,
     log_time_zone: LogTimeZone = "UTC",

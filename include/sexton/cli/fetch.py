@@ -84,7 +84,7 @@ def fetch(
         int | None,
         option(
             "--leads-until N",
-            "Assume that another broker becomes the leader of the group's log partition while this one loads it: it "
+            "Assume that another broker becomes the leader of the group's log partition while this one loads it and "
             "has read the batches below this log_offset.",
             _QUESTION,
             at_least=0,

@@ -199,7 +199,7 @@ def _offset_row(offset: "OffsetForecast") -> tuple[object, ...]:
 
 
 def _gone(offset: "OffsetForecast") -> str | None:
-    """When the broker's sweep takes it; to the second, as is said in docs/plan.md."""
+    """When the broker's sweep deletes it; to the second, as docs/plan.md explains."""
     if offset.gone_until_ms is None:
         return None
     if offset.gone_ms is None:

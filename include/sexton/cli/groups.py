@@ -159,7 +159,7 @@ def _print_rows(view: "CoordinatorView", described: "list[DescribedGroup]", what
 
 
 def _print_state(described: "DescribedGroup", *, is_quiet: bool) -> None:
-    """Print what kafka-consumer-groups says about a group's state besides its rows."""
+    """Print what kafka-consumer-groups says about a group's state in addition to its rows."""
     name = short(described.group_id)
     if described.group is None:
         if described.state == "Dead":

@@ -126,7 +126,9 @@ class CommitBrokerInput(BrokerInput):
 class ClientInput:
     """The client, as both dry runs of a request have it."""
 
-    member_id: Annotated[str, option("--member-id", "The member that asks; none: a new client.", _REQUEST)] = ""
+    member_id: Annotated[
+        str, option("--member-id", "The member that sends the request; none: a new client.", _REQUEST)
+    ] = ""
     group_instance_id: Annotated[
         str | None, option("--group-instance-id ID", "group.instance.id of a static member.", _REQUEST)
     ] = None
@@ -258,7 +260,7 @@ def metadata_record(
     # the record of a group, as Kafka 2.8 writes it
     sexton groups metadata-record my-group --segments backup --profile group_metadata_manager:2.8
 
-    # the record of a group that is not there yet
+    # the record of a group that does not exist yet
     sexton groups metadata-record new-group --segments backup --topics topics.jsonl
     """
     from sexton.coordinator.api.dry_run import store_group
@@ -320,15 +322,16 @@ def check_join(
     group: GroupId,
     *,
     client: ClientInput,
-    protocol_type: Annotated[str, option("--protocol-type", "What the group is for.", _REQUEST)] = "consumer",
+    protocol_type: Annotated[str, option("--protocol-type", "The group's protocol type.", _REQUEST)] = "consumer",
     protocol: Annotated[
-        list[str] | None, option("--protocol", "An assignor that it has (range); may be repeated.", _REQUEST)
+        list[str] | None,
+        option("--protocol", "An assignor that the member supports (range); may be repeated.", _REQUEST),
     ] = None,
     syncing: Annotated[
         list[str] | None,
         option(
             "--syncing MEMBER",
-            "Assume that the group rebalances, and that this member waits in SyncGroup: shows what it is answered; may "
+            "Assume that the group rebalances, and that this member waits in SyncGroup: shows the answer to it; may "
             "be repeated.",
             _REQUEST,
         ),
@@ -341,13 +344,13 @@ def check_join(
     Without a member id, a group that does not exist is created. The group is shown as the request leaves it, before
     other members react and before timers expire.
 
-    # would a new member be taken, and what becomes of the group?
+    # would a new member be accepted, and what becomes of the group?
     sexton groups check-join my-group --segments backup
 
     # a member that the group may not know, with another assignor
     sexton groups check-join my-group --member-id m-1 --protocol roundrobin --segments backup
 
-    # the same while the group rebalances and a member waits in SyncGroup
+    # while the group rebalances and a member waits in SyncGroup
     sexton groups check-join classic-1 --syncing inst-1-0a11d07e-2baa-4d38-961b-d38ea7f1ce91 --segments sexton-demo/log
     """
     from sexton.coordinator.api.join import Join, join_group

@@ -51,7 +51,7 @@ def check_sweep(
     # by a broker of 3.9, while the log has not answered a commit
     sexton groups check-sweep --in-flight my-group:orders:0 --segments backup --profile group_metadata_manager:3.9
 
-    # also the sweeps that were, by broker: from the published tables
+    # also past sweeps, by broker: from the published tables
     sexton groups check-sweep
     """
     from sexton.analysis.forecast_result import FolderTables

@@ -42,8 +42,8 @@ class Range:
     """The instants that are described."""
 
     first: Annotated[str, option("--from ISO|MS", "The first instant.", RULES)]
-    last: Annotated[str | None, option("--to ISO|MS", "No instant is later. Default: now.", RULES)] = None
-    step_minutes: Annotated[int, option("--step-minutes N", "So far apart.", RULES, at_least=1)] = 60
+    last: Annotated[str | None, option("--to ISO|MS", "The latest possible instant. Default: now.", RULES)] = None
+    step_minutes: Annotated[int, option("--step-minutes N", "Minutes between instants.", RULES, at_least=1)] = 60
 
 
 @command(app)

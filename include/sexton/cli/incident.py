@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def incident(
     group: GroupId,
     *,
-    out: Annotated[Path, option("--out FILE", "The page to write (.html); its JSON is written beside it.", OUTPUT)],
+    out: Annotated[Path, option("--out FILE", "The page to write (.html); its JSON is written next to it.", OUTPUT)],
     mask: Annotated[
         bool,
         option(
@@ -34,8 +34,8 @@ def incident(
             OUTPUT,
         ),
     ] = False,
-    since: Annotated[str | None, option("--from ISO|MS", "Only events from then on.", "Events")] = None,
-    until: Annotated[str | None, option("--to ISO|MS", "Only events before then.", "Events")] = None,
+    since: Annotated[str | None, option("--from ISO|MS", "Only events from this instant on.", "Events")] = None,
+    until: Annotated[str | None, option("--to ISO|MS", "Only events before this instant.", "Events")] = None,
     retention_minutes: RetentionMinutes = None,
     authorizer_log: AuthorizerLogs = None,
     log_time_zone: LogTimeZone = "UTC",

@@ -43,7 +43,7 @@ class _KeepInput(LogInput):
 
 Log = Annotated[_KeepInput, Without({"segments", "run", "topics", "profile", "load_buffer_bytes", "as_of"})]
 Every = Annotated[
-    str, option("--every DURATION", "How often this command runs: what is due before the run after next is kept.")
+    str, option("--every DURATION", "How often this command runs: offsets due before the run after next are kept.")
 ]
 Apply = Annotated[bool, option("--apply", "Keep the offsets. Default: only show them.", EXECUTION)]
 ApprovalId = Annotated[

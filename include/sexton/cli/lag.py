@@ -1,4 +1,4 @@
-"""`sexton lag`: how long what a group has not read has been waiting."""
+"""`sexton lag`: how long a group's unread messages have been waiting."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -48,7 +48,8 @@ class _LagInput(LogInput):
         str | None,
         option(
             "--as-of ISO|MS",
-            "The instant to answer for; records from then on are not read. Default: when the last snapshot was taken.",
+            "The instant to answer for; records from that instant on are not read. Default: when the last snapshot "
+            "was taken.",
             RULES,
         ),
     ] = None

@@ -66,7 +66,7 @@ def option(
 
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
 Json = Annotated[bool, option("--json", "Print one JSON document on stdout, and nothing else.")]
-Tree = Annotated[bool, option("--tree", "Show the sums as a tree: by owner, by the rules of each.")]
+Tree = Annotated[bool, option("--tree", "Show the sums as a tree: by owner, then by rule.")]
 ShownRows = Annotated[int, option("--limit N", "Rows to show; 0: all. --json has all.", at_least=0)]
 
 Segments = Annotated[
@@ -94,7 +94,7 @@ PartitionCount = Annotated[
     int | None,
     option(
         "--partition-count N",
-        "How many log partitions there are. Default: as --topics or the archive says, or the group ids prove.",
+        "The number of log partitions. Default: from --topics or the archive, else as the group ids prove.",
         INPUT,
         at_least=1,
         at_most=10_000,

@@ -28,14 +28,14 @@ Folders = Annotated[
     list[Path],
     option(
         "--segments DIR[,DIR...]",
-        "A broker's log directory, or a copy of it; of a broker with several all of them, with commas as in log.dirs. "
-        "Give two or more, one for each broker.",
+        "A broker's log directory, or a copy of it; if the broker has several, all of them, separated by commas as in "
+        "log.dirs. Give two or more, one for each broker.",
         INPUT,
     ),
 ]
 Names = Annotated[
     list[str] | None,
-    option("--name NAME", "What to call each broker, in the same order. Default: its node id.", INPUT),
+    option("--name NAME", "The name of each broker, in the same order. Default: its node id.", INPUT),
 ]
 
 
@@ -106,7 +106,7 @@ def _size_of(items: "list[Work]") -> int:
 
 
 def _choice(folder: "ReplicaFolder", uri: str, profile: str | None) -> "Choice":
-    """The coordinator whose rules apply: asked for, or proven by the first replica."""
+    """The coordinator whose rules apply: requested, or proven by the first replica."""
     from sexton.log.segment import list_segments
     from sexton.runs.source import LogSource
     from sexton.views.log_parts import LogParts

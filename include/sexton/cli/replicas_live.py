@@ -1,4 +1,4 @@
-"""`sexton replicas probe` and `sexton replicas copy`: the replicas of the offsets topic, asked broker by broker."""
+"""`sexton replicas probe` and `sexton replicas copy`: the replicas of the offsets topic, queried broker by broker."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -103,7 +103,7 @@ def restore(
 
     [b]What cannot come back[/b]
 
-    Commit timestamps, so that retention starts anew; an expiry that a client asked for; the type, generation and
+    Commit timestamps, so that retention starts anew; an expiry that a client requested; the type, generation and
     members of a deleted group: its offsets come back in a group without members.
     """
     if apply:

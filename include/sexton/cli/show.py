@@ -97,7 +97,7 @@ def runs(*, run: RunDir = None, cluster_id: ClusterId = None, json: Json = False
     # the run of a folder
     sexton show runs --run audit
 
-    # those that are not complete, for scripts
+    # runs that are not complete, for scripts
     sexton show runs --json | jq '.runs[] | select(.coverage != "complete").as_of_ms'
     """
     rows = _published_runs(cluster_id) if run is None else [_run_of(run)]
@@ -144,9 +144,9 @@ def approval(
     *,
     policy: PolicyFile = None,
     pattern: Annotated[list[str], option("--pattern RE2", "Groups whose whole id matches; may be repeated.")],
-    max_offsets: Annotated[int, option("--max-offsets N", "Offsets in an hour.", at_least=0)],
-    max_joins: Annotated[int, option("--max-joins N", "Joins in an hour.", at_least=0)],
-    days: Annotated[int, option("--days N", "It ends so many days after the answer.", at_least=1, at_most=90)],
+    max_offsets: Annotated[int, option("--max-offsets N", "Offsets per hour, at most.", at_least=0)],
+    max_joins: Annotated[int, option("--max-joins N", "Joins per hour, at most.", at_least=0)],
+    days: Annotated[int, option("--days N", "Days from the answer until the approval ends.", at_least=1, at_most=90)],
     archive: ArchiveUri = None,
     cluster_id: ClusterId = None,
     json: Json = False,

@@ -9,7 +9,7 @@ from sexton.errors import UsageError
 from sexton.figures import instant, now_ms
 
 ExpectedCluster = Annotated[
-    str | None, option("--cluster-id ID", "Refuse any other cluster before anything of it is archived.")
+    str | None, option("--cluster-id ID", "Refuse any other cluster before archiving anything.")
 ]
 
 
@@ -22,11 +22,9 @@ def snapshot(
         str | None, option("--as-of ISO|MS", "Wait until this instant has settled. Default: copy what is there now.")
     ] = None,
     transactions: Annotated[
-        bool, option("--transactions", "Then copy what is new in __transaction_state, too; it needs READ as well.")
+        bool, option("--transactions", "Then also copy what is new in __transaction_state, which needs READ as well.")
     ] = False,
-    admin: Annotated[
-        bool, option("--admin", "Take an admin snapshot, also where the offsets topic can be read.")
-    ] = False,
+    admin: Annotated[bool, option("--admin", "Take an admin snapshot even if the offsets topic can be read.")] = False,
     json: Json = False,
 ) -> int:
     """Copy the new records of the offsets topic into the archive, byte for byte.

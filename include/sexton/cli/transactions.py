@@ -50,7 +50,7 @@ def transactions(
             at_least=1,
         ),
     ] = None,
-    ids: Annotated[bool, option("--ids", "List the transactional ids, too.")] = False,
+    ids: Annotated[bool, option("--ids", "Also list the transactional ids.")] = False,
     limit: ShownRows = DEFAULT_ROWS,
     json: Json = False,
 ) -> int:

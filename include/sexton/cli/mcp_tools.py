@@ -1,4 +1,4 @@
-"""The tools of `sexton mcp`: each is a command with --json, of whose options an agent may give a few.
+"""The tools of `sexton mcp`: each is a command with --json, a few of whose options an agent may set.
 
 The input (a log, an archive, a run, copies of replicas) and the rules in force are options of the server, never of an
 agent: no argument of a tool names a file or an address.
@@ -36,7 +36,7 @@ class Argument:
     """The text of a file: the command gets the path of one with this text."""
 
     def value(self, given: Any, folder: Path) -> str:
-        """As the command line has it; UsageError for an instant that is none."""
+        """The value as the command line takes it; UsageError for a text that is not an instant."""
         if self.is_instant:
             return str(parse_instant(given, self.name))
         if self.is_file:
@@ -64,8 +64,8 @@ _AS_OF = _instant("as_of", "--as-of", "The instant to answer for; later records 
 _GROUP = _text("group", None, "The exact group id. Default: all groups.")
 _THE_GROUP = _text("group", None, "The exact group id.", is_required=True)
 _EVENTS = (
-    _instant("from", "--from", "Events from then on."),
-    _instant("to", "--to", "Events before then."),
+    _instant("from", "--from", "Only events from this instant on."),
+    _instant("to", "--to", "Only events before this instant."),
 )
 _TOPIC = "A topic, or one partition of it as TOPIC:PARTITION. Default: all."
 
@@ -97,7 +97,7 @@ class Tool:
                 "maximum": 200,
                 "description": "Rows of each list. Default: 50.",
             },
-            "cursor": {"type": "string", "maxLength": 200, "description": "page.next_cursor of the answer before."},
+            "cursor": {"type": "string", "maxLength": 200, "description": "page.next_cursor of the previous answer."},
         }
         own = {one.name: dict(one.schema) for one in self.arguments}
         required = [one.name for one in self.arguments if one.is_required]
@@ -109,7 +109,7 @@ TOOLS = (
         name="list_groups",
         command=("groups", "list"),
         kinds=(LOG, RUN),
-        text="Which consumer groups are there? Each with its type and state, as a broker would list them.",
+        text="Which consumer groups exist? Each with its type and state, as a broker would list it.",
         arguments=(
             _text("state", "--state", "Only groups in this state, such as Empty or Stable."),
             _one_of("type", "--type", "Classic", "Consumer", "Share", "Streams"),
@@ -133,8 +133,8 @@ TOOLS = (
         name="incident",
         command=("incident",),
         kinds=(LOG, RUN, PUBLISHED),
-        text="Everything about what happened to a group, for a post-mortem: the story, the records that prove it, lag, "
-        "transactions, settings, what to do. Longer than explain_group: ask that first.",
+        text="Everything about what happened to a group, for a post-mortem: its history, the records that prove it, "
+        "lag, transactions, settings, what to do. Longer than explain_group: ask that first.",
         arguments=(_THE_GROUP, *_EVENTS, _AS_OF),
         writes="--out",
     ),
@@ -149,16 +149,16 @@ TOOLS = (
         name="forecast",
         command=("forecast",),
         kinds=(RUN, LOG, PUBLISHED),
-        text="What goes next? Offsets and groups that expire within 1, 7 and 30 days if nobody commits and no group "
-        "changes; with a group each of its offsets, and what would keep it.",
+        text="What expires next? Offsets and groups that expire within 1, 7 and 30 days if nobody commits and no "
+        "group changes; for one group, each of its offsets, and what would keep it.",
         arguments=(_GROUP, _AS_OF),
     ),
     Tool(
         name="what_if",
         command=("what-if",),
         kinds=(RUN, LOG, PUBLISHED),
-        text="What would another retention or policy delete, and what would it spare, beside the rules in force? "
-        "By owner and rule, group and offset. Changes nothing. Give retention_minutes, policy_yaml, or both.",
+        text="What would another retention or policy delete, and what would it spare, compared with the rules in "
+        "force? By owner and rule, group and offset. Changes nothing. Give retention_minutes, policy_yaml, or both.",
         arguments=(
             _GROUP,
             Argument(
@@ -227,7 +227,7 @@ TOOLS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentInput:
-    """What the tools answer from, as the options of the server say."""
+    """The input of the tools, from the options of the server."""
 
     log: LogInput
     replicas: list[str]

@@ -88,8 +88,8 @@ class ComparedGroup:
 class ComparedRule:
     """What the broker's retention (`by` is broker) or a rule removes on one side or both, of `groups` groups.
 
-    An offset counts as ComparedOffset.by says, a whole group of the proposed side for its last offset. `owner` and
-    `reason` are None for the broker.
+    An offset counts for the `by` of ComparedOffset, a whole group of the proposed side for the `by` of its last offset.
+    `owner` and `reason` are None for the broker.
     """
 
     by: str

@@ -54,7 +54,7 @@ class Finding:
 class Verified:
     """The scope of a verification: `segments` counts the whole archive, `read` the segments whose bytes were read.
 
-    `detached` segments follow a gap in their lineage, where a snapshot died: the next snapshot closes it.
+    `detached` segments follow a gap in their lineage, where a snapshot was killed: the next snapshot closes it.
     """
 
     segments: int

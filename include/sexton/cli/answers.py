@@ -61,7 +61,7 @@ class Failure(Answer):
     error: str
     """What happened."""
     where: str | None
-    """The file, option, group or broker that it is about."""
+    """The file, option, group or broker concerned."""
     fix: str | None
     """What to do."""
     exit_code: int
@@ -72,7 +72,7 @@ class ProgressLine(Answer):
 
     type: Literal["progress"]
     phase: str
-    """For people; may change."""
+    """The name of the phase, for people; may change."""
     done: int
     """Steps, tasks or bytes."""
     total: int | None
@@ -81,16 +81,16 @@ class ProgressLine(Answer):
 
 class KafkaError(Answer):
     error: str
-    """Kafka's name of the error that the broker answers; NONE is none."""
+    """Kafka's name of the error in the broker's answer; NONE if there is none."""
     error_code: int
-    """Kafka's number of it."""
+    """Kafka's code of that error."""
 
 
 class ViewAnswer(Answer):
-    """What a coordinator answers, by the log that was read."""
+    """The answer of a coordinator, according to the log that was read."""
 
     operation: str
-    """The request of Kafka that it stands for, or the command."""
+    """The Kafka request that is answered, or the command."""
     profile: str
     """The coordinator whose rules apply."""
     is_proven: bool
@@ -129,7 +129,7 @@ _CHANGE |= dict.fromkeys(("cluster_id", "run_id"), NotRequired[str])
 
 
 class ReplacedOffset(Answer):
-    """Of a reset or a restore: what was committed, and in place of what."""
+    """An offset that a reset or a restore committed, and the value that it replaced."""
 
     topic: str
     partition: int
@@ -143,7 +143,7 @@ _CHANGES = {"offsets": list[Annotated[Fields, Row(TABLES["offset_changes"], _CHA
 
 
 class ExplainAnswer(Answer):
-    """The story of a group. Without a log there is a `cluster_id` instead of a `profile`."""
+    """The history of a group. Without a log it has a `cluster_id` instead of a `profile`."""
 
     operation: Literal["explain"]
     profile: str = ABSENT
@@ -157,7 +157,7 @@ class ExplainAnswer(Answer):
     state: str | None
     """null if the group does not exist."""
     is_held: bool
-    """Whether a coordinator has this state in memory: not where the load of its log partition fails or never ends."""
+    """Whether a coordinator has this state in memory: false where the load of the log partition fails or never ends."""
     sweep_blocked: SweepBlock | None
     events: list[Annotated[Fields, Row(Event, _CHANGES)]]
     next: list[NextVerdict]
@@ -169,7 +169,7 @@ class ExplainAnswer(Answer):
 
 
 class ListedGroups(ViewAnswer, KafkaError):
-    """From a log."""
+    """The groups in a log."""
 
     groups: list[Annotated[Fields, Row(LoadedGroup, {"log_partition": int, "is_misplaced": bool})]]
 
@@ -180,17 +180,17 @@ class FailedBroker(Answer):
 
 
 class LiveGroups(Answer):
-    """From the brokers."""
+    """The groups that the brokers report."""
 
     operation: Literal["ListGroups"]
     groups: list[GroupListing]
     failed_brokers: list[FailedBroker]
-    """Their groups are missing."""
+    """Brokers that failed; their groups are missing."""
     warnings: list[str]
 
 
 class MissingGroup(KafkaError):
-    """A group that is not there, or not served."""
+    """A group that does not exist or is not served."""
 
     group_id: str
     state: str
@@ -237,9 +237,9 @@ class UnloadAnswer(ViewAnswer):
     leader: int | None
     groups: list[str]
     offsets: int
-    """Cached offsets that go."""
+    """The number of cached offsets that are removed."""
     pending: list[PendingOffset]
-    """Of open transactions, which the next coordinator loads again."""
+    """Offsets of open transactions; the next coordinator loads them again."""
     staying: list[str]
     """Groups of other log partitions, which stay."""
 
@@ -270,7 +270,7 @@ class CheckedCommit(ViewAnswer, Append):
     partitions: list[PartitionError]
     records: list[KeyAndValue]
     after_failed_append: dict[str, list[PartitionError]]
-    """What the client receives, by the error of the append."""
+    """The client's answer, by the error of the append."""
     makes_group: bool
 
 
@@ -279,7 +279,7 @@ class GroupRecord(ViewAnswer, KafkaError, KeyAndValue, Append):
     is_new: bool
     version: int
     after_failed_append: dict[str, KafkaError]
-    """What the members receive, by the error of the append."""
+    """The members' answer, by the error of the append."""
 
 
 class NoGroupRecord(ViewAnswer, KafkaError):
@@ -294,13 +294,13 @@ class JoinedMember(Answer):
     awaits_sync: bool
     sync_error: str | None
     session_ends_at_ms: int | None
-    """null: it is kept alive."""
+    """null: the member is kept alive."""
 
 
 class CheckedJoin(ViewAnswer, KafkaError):
     group_id: str
     state: str | None
-    """Of the group afterwards."""
+    """The state of the group afterwards."""
     generation: int | None
     makes_group: bool
     writes_record: bool
@@ -311,7 +311,7 @@ class SweptLogPartition(Answer):
     log_partition: int
     offsets: int
     records: int
-    """Tombstones, those of groups as well."""
+    """Tombstones, including those of groups."""
 
 
 class Sweep(Answer):
@@ -323,7 +323,7 @@ class Sweep(Answer):
 
 
 class KeptInFlight(Answer):
-    """An offset; without a topic the group itself."""
+    """An offset or, without a topic, the group itself."""
 
     group_id: str
     topic: str | None
@@ -334,7 +334,7 @@ class FailedAppend(Answer):
     log_partition: int
     log_lines: list[str]
     leaves_cache: bool
-    """Whether the offsets leave the cache all the same."""
+    """Whether the offsets are removed from the cache nevertheless."""
 
 
 class PastSweep(Answer):
@@ -382,7 +382,7 @@ class ChangedOffset(Answer):
 class Changes(Answer):
     operation: Literal["diff"]
     before: str
-    """As it was asked for."""
+    """The first instant or run folder, as requested."""
     after: str
     counts: dict[Literal["groups", "offsets"], dict[Change, int]]
 
@@ -423,7 +423,7 @@ class AdminDiff(Changes):
 
     coverage: str
     admin_snapshots: int
-    """How many were read."""
+    """The number of admin snapshots that were read."""
     groups_left_out: int
     groups: list[GroupChangedBetween]
     offsets: list[OffsetChangedBetween]
@@ -439,11 +439,11 @@ class Judged(Answer):
 class ForecastGroup(Answer):
     group_id: str
     within_1_days: int
-    """Offsets that expire by then."""
+    """Offsets that expire within a day."""
     within_7_days: int
     within_30_days: int
     whole_within_days: int | None
-    """The first of these within which the group is gone."""
+    """The first of these horizons within which the whole group is deleted."""
     first_expires_at_ms: int
     by: list[str]
     """`broker`, or `rule:<name>`."""
@@ -472,7 +472,7 @@ class Abandoned(Answer):
 
 
 class GroupForecast(Judged):
-    """With GROUP."""
+    """With the argument GROUP."""
 
     retention_ms: int
     policy_sha256: str | None
@@ -503,11 +503,11 @@ class ReleaseUsed(Answer):
 
 class ReleaseNow(ReleaseUsed):
     source: str
-    """How it is known."""
+    """How the release is known."""
 
 
 class ChangedByRelease(Answer):
-    """A group about which the releases answer otherwise."""
+    """A group about which the two releases answer differently."""
 
     group_id: str
     log_partition: int
@@ -542,14 +542,14 @@ class RehearseAnswer(Answer):
     writes: list[Written]
     back: WayBack
     refused_levels: list[RefusedLevel] | None
-    """null where the log has no metadata log beside it."""
+    """null where the input has no metadata log."""
     readiness: list[Readiness]
     unreadable_bytes: int
     warnings: list[str]
 
 
 class PlanAnswer(PlanRecord):
-    """A plan, as plan.json has it, and where it is."""
+    """The fields of plan.json, and where the plan is kept."""
 
     operation: Literal["plan"]
     plan_sha256: str
@@ -557,7 +557,7 @@ class PlanAnswer(PlanRecord):
     not_kept_because: str | None
     folder: str
     kafka_commands: list[str]
-    """Kafka's own, for the first groups."""
+    """Kafka's own commands, for the first groups."""
 
 
 _THEN = {
@@ -576,10 +576,10 @@ class Restore(Answer):
     overwrites: bool
     clamps: bool
     would: dict[str, int]
-    """Offsets by what would be done."""
+    """The number of offsets by action."""
     cannot_come_back: list[str]
     counts: dict[str, int]
-    """Offsets by what would be done; once applied, by outcome."""
+    """The number of offsets by action; once applied, by outcome."""
     warnings: list[str]
 
 
@@ -587,7 +587,7 @@ class RestoreShown(Restore):
     is_applied: Literal[False]
     offsets: list[Annotated[Fields, Row(RestoreRow, _THEN)]]
     kafka_commands: list[str]
-    """Kafka's own, which commit the same offsets."""
+    """Kafka's own commands that commit the same offsets."""
 
 
 class RestoreApplied(Restore):
@@ -625,7 +625,7 @@ class TransactionsAnswer(Answer):
 
 class LagAnswer(Judged):
     lookup: Annotated[Fields, Row(OffsetLookup, {"questions": int}, without={"topics", "cluster_id"})] | None
-    """What the brokers were asked; null without them."""
+    """The queries to the brokers; null without brokers."""
     offsets: list[Annotated[Fields, Row(TIME_LAG, without=OF_AUDITS)]]
 
 
@@ -650,7 +650,7 @@ class BuiltHistory(Answer):
     published: list[int]
     published_before: list[int]
     not_covered: dict[str, str]
-    """Why, by instant."""
+    """The reason, by instant."""
     failed: dict[str, str]
     """The failed checks, by instant."""
 
@@ -680,7 +680,7 @@ class TestedPolicy(PolicyIdentity):
 
 
 class DecisionOnGroup(Answer):
-    """On a group without offsets."""
+    """The decision on a group without offsets."""
 
     policy_verdict: Literal["keep", "expire", "hold"]
     policy_reason: str
@@ -709,7 +709,7 @@ class Shown(Answer):
     counts: dict[str, int]
     over_limits: list[str]
     questions: dict[str, str]
-    """What an approver is asked, by sink."""
+    """The question to the approver, by sink."""
     body: str
     """Markdown."""
 
@@ -758,11 +758,11 @@ _VERIFIED = {"archive": str, "subset": str, "exit_code": int, "checkpoints": int
 
 
 class ShownRun(Answer):
-    """A published run, or that of a folder."""
+    """A published run, or the run of a folder."""
 
     cluster_id: str
     as_of_ms: int
-    """The instant that it describes."""
+    """The instant that the run describes."""
     run_id: str
     taken_at_ms: int
     """When the log was read."""
@@ -784,7 +784,8 @@ class ShownRuns(Answer):
 
 class ToolList(Answer):
     tools: list[Fields]
-    """As the Model Context Protocol lists them: name, description, inputSchema, outputSchema, annotations."""
+    """The tools in the format of the Model Context Protocol: name, description, inputSchema, outputSchema,
+    annotations."""
 
 
 ANSWERS: Mapping[str, Any] = {
@@ -805,7 +806,8 @@ ANSWERS: Mapping[str, Any] = {
     "lag": LagAnswer,
     "mcp": ToolList,
     "demo": Summary,
-    "doctor": DoctorAnswer | Annotated[dict[str, str], Field(description="With --failpoints: what each is, by name.")],
+    "doctor": DoctorAnswer
+    | Annotated[dict[str, str], Field(description="With --failpoints: the description of each, by name.")],
     "groups list": ListedGroups | LiveGroups,
     "groups describe": DescribedGroups,
     "groups coordinator": FoundCoordinators,

@@ -50,8 +50,8 @@ class Verdict:
 class SweepBlock:
     """A group for which every sweep of its log partition fails, so that no tombstone is written.
 
-    `from_ms` is the instant from which sweeps fail, since they only delete that group then; None where all fail.
-    Without `group_id` there is no sweep at all: the load of the log partition fails or never ends (NOT_LOADED).
+    `from_ms` is the instant from which sweeps fail, because they try to delete that group from then on; None where all
+    fail. Without `group_id` there is no sweep at all: the load of the log partition fails or never ends (NOT_LOADED).
     """
 
     group_id: str | None

@@ -34,13 +34,13 @@ SHORT_ID = 12
 class Event:
     """An event of a group.
 
-    `what` is appeared, committed, reset (another value, committed while no member was there: as a rule by a tool),
-    restored (by a plan of Sexton), kept (Sexton has committed the same value again), became, removed, undecodable
-    (a record that the coordinator cannot read), or a kind of change.
+    `what` is appeared, committed, reset (another value, committed while the group had no members, usually by a tool),
+    restored (by a plan of Sexton), kept (Sexton has committed the same value again), became, removed, undecodable (a
+    record that the coordinator cannot read), or a kind of change.
 
-    `offsets` are the rows of offset_changes of a disappearance; a reset or a restore has rows with the same names,
-    other commits have their partitions only in `detail`.
-    `causes` are those of a removal: several if the log does not show which, none if no coordinator writes it.
+    `offsets` are the rows of offset_changes for a disappearance; a reset or a restore has rows with the same field
+    names, other commits name their partitions only in `detail`. `causes` are the possible causes of a removal: several
+    if the log does not show which, none if no coordinator writes such a record.
     """
 
     timestamp_ms: int | None
@@ -55,7 +55,7 @@ class Event:
 class NextVerdict:
     """The verdict on a remaining offset; `expires_at_ms` is None if time alone does not make it expire.
 
-    Without the log it is the end of an interval that begins at `due_after_ms`, if an admin snapshot is early enough.
+    Without the log that is the end of an interval that begins at `due_after_ms`, if an admin snapshot is early enough.
     """
 
     topic: str

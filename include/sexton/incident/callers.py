@@ -39,12 +39,12 @@ NEEDED = "kafka.authorizer.logger or kafka.request.logger at DEBUG, of the broke
 
 
 class Certainty(StrEnum):
-    """How sure it is who did it."""
+    """How certain the caller is."""
 
     CERTAIN = "certain"
     """One completed request fits."""
     LIKELY = "likely"
-    """One allowed request fits; an authorizer does not log what came of it."""
+    """One allowed request fits; an authorizer does not log the result."""
     CANDIDATES = "candidates"
     """Several requests fit."""
     NOT_LOGGED = "not_logged"
@@ -65,7 +65,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Who:
-    """Who did what an event shows: the callers that fit, and why it is as sure as it is."""
+    """Who caused an event: the callers that fit, and the reason for the certainty."""
 
     what: str
     log_offset: int

@@ -23,7 +23,8 @@ CAUSES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """A cause of what happened: its kinds (several: the log does not show which), when it came last, and how often."""
+    """A cause of what happened: its kinds (several if the log does not show which), how often and when it last
+    occurred."""
 
     kinds: list[str]
     meanings: list[str]
@@ -35,8 +36,8 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRecord:
-    """A record that the story rests on. `record` is what it says, as the newest release reads it; None if the input has
-    it no more (`log_offset` is known all the same), or for published tables, which have no records."""
+    """A record that proves the history. `record` is its content, as the newest release reads it; None if the input no
+    longer has it (`log_offset` is still known), or for published tables, which have no records."""
 
     log_offset: int
     timestamp_ms: int | None
@@ -84,7 +85,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Something to do: why, and what to type, of Sexton and of Kafka."""
+    """A step to take: the reason, and the commands of Sexton and of Kafka."""
 
     text: str
     commands: list[str] = field(default_factory=list)
@@ -92,7 +93,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeFrom:
-    """What the document was made from. `sha256` is None for what is no file: a published run has its run_id."""
+    """A source of the document. `sha256` is None if it is not a file: a published run has its run_id."""
 
     what: str
     path: str

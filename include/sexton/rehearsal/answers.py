@@ -71,7 +71,7 @@ class GroupAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetChange:
-    """An offset that is answered otherwise, or expires at another instant; the values of either release."""
+    """An offset whose answer or expiry differs between the releases, with the values of both."""
 
     topic: str
     partition: int

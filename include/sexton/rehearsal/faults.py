@@ -45,10 +45,10 @@ meet the cleaner."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A load of a log partition that fails: at which record, with what message, what clients then get.
+    """A load of a log partition that fails: the record, the message, and the answer that clients then get.
 
-    `is_rolled`: the active segment has to be closed before a cleaning can do it. `ends_with_cleaning`: what fails now
-    loads once the log is cleaned. `also_from`: the other release of the rehearsal has it, too.
+    `is_rolled`: a cleaning can only cause it once the active segment has been rolled. `ends_with_cleaning`: the load
+    succeeds once the log is cleaned. `also_from`: the other release of the rehearsal has the same fault.
     """
 
     log_partition: int

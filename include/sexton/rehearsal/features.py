@@ -23,7 +23,7 @@ _SINCE: dict[str, tuple[tuple[Release, int], ...]] = {
 }
 """The highest level of each feature, by the release that brought it; 0 before."""
 _LEAST_METADATA_VERSION = 7
-"""Of 4.0 and later: 3.3-IV3."""
+"""The lowest level since 4.0: 3.3-IV3."""
 GROUP_VERSION = "group.version"
 
 

@@ -45,7 +45,7 @@ class LogOf:
     load_buffer_bytes: int
     cap_bytes: int
     _loads: dict[str, Loaded] = field(default_factory=dict)
-    """Of the log as it is, by profile."""
+    """Loads of the log as it is, by profile."""
     _gone: dict[Stage, frozenset[int]] = field(default_factory=dict)
 
     def load(self, profile: Profile, stage: Stage | None = None, *, stops_at_failure: bool = False) -> Loaded:

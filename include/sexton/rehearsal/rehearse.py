@@ -32,7 +32,7 @@ OFFSET_VALUES, GROUP_VALUES = "offset values", "values of classic groups"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loads:
-    """How either release loads a log partition, and how many records there are."""
+    """How each release loads a log partition, and its number of records."""
 
     log_partition: int
     records: int
@@ -42,12 +42,12 @@ class Loads:
     after: str
     after_failure: str | None
     after_cleaning: str
-    """Of the new release once the log is cleaned."""
+    """The outcome of the new release's load once the log is cleaned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The version at which either release writes a kind of value, and up to which the old one reads it."""
+    """The version in which each release writes a kind of value, and the highest that the old release reads."""
 
     what: str
     before: int | None
@@ -66,7 +66,7 @@ class Rehearsal:
     as_of_ms: int
     loads: Sequence[Loads]
     faults: Sequence[Fault]
-    """Of the new release; `old_faults` of the old one."""
+    """Faults of the new release; `old_faults` are those of the old one."""
     old_faults: Sequence[Fault]
     groups: Sequence[GroupChange]
     writes: Sequence[Written]

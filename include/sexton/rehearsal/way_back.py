@@ -19,10 +19,10 @@ SKIPPED = "passed over with a warning: its groups become Classic and Empty with 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableRecords:
-    """A kind of record that the old release cannot read, and when it comes; `is_there`: it is there already.
+    """A kind of record that the old release cannot read, and when it appears; `is_there`: the log already has it.
 
-    `fails_load`: it ends the load; else it is passed over. `is_newer`: bytes that only a newer release writes, not a
-    fault that the old one has of its own.
+    `fails_load`: it ends the load; otherwise it is skipped. `is_newer`: bytes that only a newer release writes, not a
+    fault of the old release itself.
     """
 
     what: str

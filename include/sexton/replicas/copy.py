@@ -63,9 +63,8 @@ _PAUSE_S = 1.0
 class CopiedReplica(Replica):
     """The result of copying one replica; `folder` is None if there is no copy.
 
-    Offsets are the broker's own. `fault`, `error` and `fix` describe the fault (kafka.replicas.FIXES): if there is a
-    folder all the same, it has all bytes, including bytes that are damaged on the broker. `seconds` is the reading
-    time.
+    Offsets are the broker's own. `fault`, `error` and `fix` describe the fault (kafka.replicas.FIXES): a folder that
+    exists nevertheless has all bytes, including those that are damaged on the broker. `seconds` is the reading time.
     """
 
     folder: str | None = None

@@ -1,4 +1,4 @@
-"""What a plan or a what-if removes, as a tree: in all, by owner, by the rules of each.
+"""What a plan or a what-if removes, as a tree: in total, by owner, then by rule.
 
 The numbers of an owner are the sums of its rules: an offset, and a whole group, count for one rule. Groups are not
 summed: one may lose offsets by several rules.

@@ -133,7 +133,7 @@ PARTITION_COUNT_CHANGED = "partition_count_changed"
 
 
 class LostGroups(BaseModel):
-    """Groups whose only offsets are misplaced, `offsets` in all; `first` maps some of them to their log partitions.
+    """Groups whose only offsets are misplaced, `offsets` in total; `first` maps some of them to their log partitions.
 
     `earlier_count` is the topic's earlier partition count, None unless exactly one fits. `not_here` maps some of
     `first` to the log partition where they belong; it is not in the input, and may have newer offsets.

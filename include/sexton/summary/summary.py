@@ -50,7 +50,7 @@ class RunInfo(SummaryPart):
     cuts: dict[int, int]
     coverage: str
     coverage_reason: str = ""
-    knows_places: bool = Field(description="whether the log was read: it is known where in it each row lies")
+    knows_places: bool = Field(description="whether the log was read, so that the log position of each row is known")
     plan_id: str | None
     code_version: str
 

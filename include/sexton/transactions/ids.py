@@ -45,7 +45,7 @@ def family_of(transactional_id: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Ids that differ in numbers alone."""
+    """Ids that differ only in numbers and UUIDs."""
 
     family: str
     ids: int

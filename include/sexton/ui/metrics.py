@@ -188,8 +188,8 @@ def _lag_samples(tables: PublishedTables, source: str) -> Iterator[Sample]:
 
 
 def _group_samples(tables: PublishedTables, run: PublishedRun, lag: str, most: int) -> Iterator[Sample]:
-    """Of each owner's groups the first `most`: those with the longest lag, then those that have members, then those
-    whose last commit is the oldest."""
+    """Metrics of up to `most` groups per owner: first those with the longest lag, then those with members, then those
+    with the oldest last commit."""
     rows = tables.rows(
         f"""WITH commits AS (
             SELECT group_id, max(commit_timestamp_ms) AS committed_ms

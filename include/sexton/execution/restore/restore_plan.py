@@ -86,8 +86,8 @@ class Then:
 class RestoreRow:
     """An offset of a restore: the earlier value, the current value, and the action.
 
-    `put` is the value to commit, None where `what` is not in WRITTEN; `error` is Kafka's name for why not. If the value
-    is outside of the partition's log, the row has the log's start and end.
+    `put` is the value to commit, None where `what` does not write; `error` is Kafka's name for why not. If the value is
+    outside of the partition's log, the row has the log's start and end.
     """
 
     group_id: str

@@ -174,6 +174,8 @@ def _setting_type(field: FieldInfo) -> str:
     """The type of a setting with its bounds."""
     kinds = [kind for kind in _members(field.annotation) if kind is not type(None)]
     origin = typing.get_origin(kinds[0]) or kinds[0]
+    if origin is typing.Literal:
+        return " or ".join(typing.get_args(kinds[0]))
     name = (
         "JSON list" if origin is list else "JSON object" if origin is dict else _TYPE_NAMES.get(origin, origin.__name__)
     )
@@ -270,7 +272,7 @@ def _column_null(column: Column) -> str:
 def _column_values(column: Column) -> str:
     rules = []
     if column.allowed:
-        rules.append(", ".join(column.allowed))
+        rules.append(", ".join(f"`{value}`" for value in column.allowed))
     if column.minimum is not None:
         rules.append(f"at least {column.minimum}")
     if column.below_cut:

@@ -239,7 +239,7 @@ class Settings(OfCluster, BaseSettings):
     )
     maintenance_holds: list[AwareDatetime] = Field(
         default_factory=list,
-        description="as_of of runs that are kept whatever their age, as a JSON list of ISO 8601 instants",
+        description="instants (as_of) of runs that are kept whatever their age, as a JSON list in ISO 8601",
     )
     maintenance_lake_days: int = Field(
         7,

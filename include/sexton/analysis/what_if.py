@@ -86,7 +86,7 @@ class ComparedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRule:
-    """What the broker's retention (`by` is broker) or a rule removes on one side or both, of `groups` groups.
+    """The deletions by the broker's retention (`by` is broker) or by a rule, on one side or both, in `groups` groups.
 
     An offset counts for the `by` of ComparedOffset, a whole group of the proposed side for the `by` of its last offset.
     `owner` and `reason` are None for the broker.

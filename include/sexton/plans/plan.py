@@ -49,7 +49,7 @@ class _Part(BaseModel):
 
 
 class Losses(_Part):
-    """What is removed for one cause: `offsets` committed offsets of `groups` groups, and `deleted_groups` whole groups.
+    """The deletions for one cause: `offsets` committed offsets of `groups` groups, and `deleted_groups` whole groups.
 
     A whole group counts for the cause of its last offset. `owner`, `reason` and `ticket` come from the rule; None if
     the cause is not a rule.

@@ -30,7 +30,7 @@ class Counts:
 
 
 class Limits(Model):
-    """How much one plan may delete. A plan beyond a limit is made and shown, and never applied."""
+    """How much one plan may delete. A plan beyond a limit is made and shown, but never applied."""
 
     max_offsets: int = Field(default=10_000, ge=0, description="a whole number of offsets")
     max_groups: int = Field(default=500, ge=0, description="a whole number of groups")

@@ -84,7 +84,7 @@ class Story:
 
     @property
     def is_held(self) -> bool:
-        """Whether a coordinator has this state in memory: not where the load of its log partition fails or never
+        """Whether a coordinator has this state in memory: false where the load of the log partition fails or never
         ends."""
         return self.block is None or self.block.group_id is not None
 

@@ -196,7 +196,7 @@ class RunRecord(BaseModel):
     """Log partitions whose load would fail or never end."""
     lost: LostGroups | None = Field(default=None, description="groups that lost their offsets as the topic grew")
     blocked: dict[int, str] = Field(default_factory=dict, description="log partition -> why nothing is planned for it")
-    engine: str | None = Field(default=None, description="who replayed: spark or local")
+    engine: str | None = Field(default=None, description="the engine of the replay: spark or local")
     checkpoint_sha256: str | None = None
     base_as_of_ms: int | None = Field(default=None, description="of the checkpoint that the replay went on from")
     inflated_cap_bytes: int | None = None

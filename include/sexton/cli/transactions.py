@@ -251,7 +251,7 @@ def _print_transactions(rows: list[dict[str, Any]], limit: int) -> None:
             print_aside(f"producer {row['producer_id']} in log partition {row['log_partition']}: {row['evidence']}")
     if commands := [row["abort_command"] for row in rows if row["abort_command"]]:
         print_line()
-        print_line("to end what hangs (its offsets are dropped; needs ALTER on the cluster):")
+        print_line("to end what hangs (drops its offsets; needs ALTER on the cluster, before 3.8 CLUSTER_ACTION):")
         for command in commands:
             print_line(f"    {command}")
 

@@ -60,7 +60,7 @@ def view_of(
 
 
 AnyView = Annotated[PageView, Depends(view_of)]
-Days = Annotated[int, Query(ge=1, le=366, description="so many days, in UTC, up to the run")]
+Days = Annotated[int, Query(ge=1, le=366, description="number of days, in UTC, up to the run")]
 Expiration = Annotated[
     Annotated[int, Field(ge=1, le=MAX_EXPIRATION_MS)] | None,
     BeforeValidator(lambda typed: None if typed == "" else typed),  # a field that was left empty

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
-from sexton.coordinator.load_model import LoadModel
+from sexton.coordinator.load_model import LoadModel, scattered
 from sexton.settings import PROJECT_ROOT
 from tests.bench.figures import Figures
-from tests.bench.sets import SETS
+from tests.bench.sets import LOG_PARTITIONS, SETS
 
 PAGE = PROJECT_ROOT / "include" / "sexton" / "coordinator" / "load_model.py"
 BEGIN = "# fit: written by `make bench-all`"
@@ -40,12 +40,18 @@ class Fit:
 def fit(all_figures: Sequence[Figures]) -> Fit:
     """Least squares of the relative error, no coefficient below zero; over first loads of logs without compression."""
     logs = [one for one in all_figures if one.name not in COMPRESSED]
-    features = np.array([[one.commits, one.records - one.commits, KEYS[one.name]] for one in logs], float)
+    keys = [KEYS[one.name] / LOG_PARTITIONS for one in logs]
+    features = np.array(
+        [
+            [one.commits, one.commits * scattered(own), one.records - one.commits]
+            for one, own in zip(logs, keys, strict=True)
+        ]
+    )
     measured_ms = np.array([1000 * one.broker_started_s for one in logs])
     coefficients, _ = nnls(features / measured_ms[:, None], np.ones(len(logs)))
-    per_record, per_marker, per_key = (float(f"{value:.3g}") for value in coefficients)
-    model = LoadModel(ms_per_record=per_record, ms_per_control_record=per_marker, ms_per_live_record=per_key)
-    errors = features @ np.array([per_record, per_marker, per_key]) / measured_ms - 1
+    rounded = per_record, per_scattered, per_marker = [float(f"{value:.3g}") for value in coefficients]
+    model = LoadModel(ms_per_record=per_record, ms_per_scattered_record=per_scattered, ms_per_control_record=per_marker)
+    errors = features @ np.array(rounded) / measured_ms - 1
     return Fit(model=model, errors=dict(zip([one.label for one in logs], errors.tolist(), strict=True)))
 
 

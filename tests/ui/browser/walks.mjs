@@ -237,7 +237,7 @@ const scheduledRetention = async () => {
     told.runs = await runs(frame);
     return shown(frame);
   }, 260);
-  await step("Open a run's task *validate_tables* and choose *Details*: *Data Docs* lists what was checked, *Report* is the page of the run, *Spark UI* shows the jobs. *Dashboard* of *publish_tables* leads to the run here.", async () => {
+  await step("Open a run's task *validate_tables* and choose *Details*: *Data Docs* lists what was checked, *Report* is the page of the run, *Spark UI* shows the jobs. *Dashboard* of *publish_tables* opens this run in the dashboard.", async () => {
     told.links = {};
     const docs = await linked(page, "validate_tables", "Data Docs");
     await linked(page, "validate_tables", "Report");

@@ -29,7 +29,7 @@ TRANSACTIONS = Table(
             "verdict",
             pa.string(),
             "running: ends at `ends_at_ms` at the latest; completing: its markers are due; hanging: nothing will end "
-            "it; two_phase: its producer alone ends it; unknown: see `reason`",
+            "it; two_phase: no timeout ends it, only its producer or an administrator; unknown: see `reason`",
             allowed=VERDICTS,
         ),
         Column("reason", pa.string(), "why; docs/transactions.md explains each", allowed=REASONS),

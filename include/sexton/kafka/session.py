@@ -178,6 +178,7 @@ class ClusterSession:
 
     def refresh(self) -> None:
         """Refresh the brokers' addresses, which may change when they restart."""
+        self._admin = None  # librdkafka may ask a controller that is gone again and again; a new client finds another
         self._run(self._manager.cluster.refresh_metadata)
 
     def retrying(self, work: Callable[[], T]) -> T:

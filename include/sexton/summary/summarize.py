@@ -196,8 +196,9 @@ def _expiring(tables: _Tables, *, as_of_ms: int) -> Expiring:
     for row in rows_of(
         kinds.group_by(["broker_verdict", "broker_reason", "has_instant"]).aggregate([([], "count_all")])
     ):
-        if row["broker_verdict"] != "keep" or not row["has_instant"]:
-            by_verdict[row["broker_verdict"]][row["broker_reason"]] += row["count_all"]
+        counts = by_verdict.get(row["broker_verdict"])  # None: not a verdict, which the checks report
+        if counts is not None and (counts is not never or not row["has_instant"]):
+            counts[row["broker_reason"]] += row["count_all"]
     # Subtracting could overflow for a far explicit expire timestamp, so instants are compared.
     instants = verdicts[_INSTANT].filter(pc.equal(verdicts["broker_verdict"], "keep")).drop_null()
     due = due_by_reason.total()
@@ -284,17 +285,18 @@ def _losing_groups(groups: pa.Table, verdicts: pa.Table) -> TopRows[GroupLine]:
 def _group_lines(rows: list[dict[str, Any]], verdicts: pa.Table) -> list[GroupLine]:
     """Lines for a few rows of `groups`, in their order."""
     theirs = verdicts.filter(pc.is_in(verdicts["group_id"], _strings(row["group_id"] for row in rows)))
-    found = {_key(row): row for row in rows_of(theirs)}
+    found = {_key(row): (row["due"], row["next_expiry_ms"]) for row in rows_of(theirs)}
     return [
         GroupLine(
             **row,
             members=row["member_count"] or 0,
             offsets=row["offset_count"] or 0,
             pending=row["pending_count"] or 0,
-            due=found[_key(row)]["due"] if _key(row) in found else 0,
-            next_expiry_ms=found[_key(row)]["next_expiry_ms"] if _key(row) in found else None,
+            due=due,
+            next_expiry_ms=next_expiry_ms,
         )
         for row in rows
+        for due, next_expiry_ms in [found.get(_key(row), (0, None))]
     ]
 
 

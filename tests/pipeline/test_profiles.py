@@ -319,6 +319,11 @@ def test_misplaced_groups_of_an_old_coordinator(small: Engine, tmp_path: Path) -
     assert [row["group_id"] for row in rows(tmp_path / "old", "unreachable_offsets")] == [both]
     planned = [(row["log_partition"], row["group_id"]) for row in rows(tmp_path / "old", "tombstones")]
     assert sorted(planned) == sorted([(1, there), (1, both), (0, homely)])
+    undone = pq.read_table(tmp_path / "old" / "plan" / "undo" / "1.parquet").to_pylist()
+    assert {(row["group_id"], row["log_partition"], row["committed_offset"]) for row in undone} == {
+        (there, 0, 7),
+        (both, 1, 80),
+    }
     assert old.misplaced_sources == {1: [0]}
 
     new = audit(small, tmp_path / "new", tmp_path / "log", "group_coordinator", **options)

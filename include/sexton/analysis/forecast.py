@@ -26,18 +26,21 @@ from sexton.verdicts.policy import RULE, group_facts, newest_commits
 
 TABLE = "expiry_forecast"
 BROKER = "broker"
-_NEEDED = [
+VERDICT = (
     *("group_id", "broker_verdict", "broker_expires_at_ms", "policy_verdict", "policy_rule", "policy_expires_at_ms"),
     *("orphan", "pinned_by_producer_id", "client_commit_timestamp_ms", "client_state_timestamp_ms"),
     *("kept_until_ms", "keep_status"),
-]
+)
+"""The columns of offset_verdicts that a forecast reads."""
 
 
-def write_forecast(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table, groups: pa.Table) -> int:
-    """Write the forecast of one shard from its verdicts, `held` (runs.judging.read_held) and `groups`; returns the
-    number of rows."""
+def write_forecast(
+    folder: RunFolder, record: RunRecord, shard: Shard, verdicts: pa.Table, held: pa.Table, groups: pa.Table
+) -> int:
+    """Write the forecast of one shard from its verdicts (VERDICT), `held` (runs.judging.read_held) and `groups`;
+    returns the number of rows."""
     rows = forecast_of(
-        folder.read_table("offset_verdicts", shard, _NEEDED),
+        verdicts,
         held,
         groups,
         as_of_ms=record.as_of_ms,
@@ -64,8 +67,8 @@ def forecast_of(
     if policy is not None:
         until_ms = as_of_ms + HORIZON_DAYS[-1] * DAY_MS
         by_clients, clients = activity_of_clients(held, groups, verdicts)
-        going = named_rules(policy, going, clients, by_clients, as_of_ms=as_of_ms, until_ms=until_ms)
-    by, own = going["by"].combine_chunks().dictionary_encode(), _Groups.of(held, groups, profile=profile)
+        going = named_rules(policy, going, verdicts, clients, by_clients, as_of_ms=as_of_ms, until_ms=until_ms)
+    by, own = going["by"].unify_dictionaries().combine_chunks(), _Groups.of(held, groups, profile=profile)
     keys = own.of_row[np.asarray(going["row"])].astype(np.int64) * len(by.dictionary) + np.asarray(by.indices)
     by_key = np.argsort(keys, kind="stable")
     keys, at_ms = keys[by_key], np.asarray(going["at_ms"])[by_key]
@@ -80,7 +83,7 @@ def forecast_of(
 
 
 def going_of(verdicts: pa.Table, *, as_of_ms: int, profile: Profile) -> pa.Table:
-    """Offsets that time alone expires: row (index in `verdicts`), group_id, orphan, at_ms and by.
+    """Offsets that time alone expires: row (index in `verdicts`), at_ms and by (a dictionary).
 
     `at_ms` is when they expire, as_of_ms if that instant is unknown. `by` is the broker, `rule:<name>`, or NULL for a
     rule that does not decide yet; the earlier of the two counts. If the profile keeps offsets under open transactions,
@@ -94,17 +97,13 @@ def going_of(verdicts: pa.Table, *, as_of_ms: int, profile: Profile) -> pa.Table
     policy_ms = _instants(verdicts, "policy", as_of_ms)
     is_rule = pc.and_(pc.is_valid(policy_ms), pc.fill_null(pc.less(policy_ms, broker_ms), True))
     decides = pc.fill_null(pc.equal(verdicts["policy_verdict"], "expire"), False)
-    rule = pc.if_else(decides, pc.binary_join_element_wise(RULE, verdicts["policy_rule"], ""), None)
-    found = pa.table(
-        {
-            "row": pa.array(np.arange(verdicts.num_rows)),
-            "group_id": verdicts["group_id"],
-            "orphan": verdicts["orphan"],
-            "at_ms": pc.if_else(is_rule, policy_ms, broker_ms),
-            "by": pc.if_else(is_rule, rule, BROKER),
-        }
-    )
-    return found.filter(pc.is_valid(found["at_ms"]))
+    at_ms = pc.if_else(is_rule, policy_ms, broker_ms)
+    rows = pc.indices_nonzero(pc.is_valid(at_ms))
+    rules = verdicts["policy_rule"].combine_chunks().dictionary_encode()
+    names = pa.concat_arrays([pa.array([BROKER]), pc.binary_join_element_wise(RULE, rules.dictionary, "")])
+    causes = pc.if_else(is_rule, pc.if_else(decides, pc.add(rules.indices, 1), None), 0).take(rows)
+    by = pa.DictionaryArray.from_arrays(causes.combine_chunks().cast(pa.int32()), names)
+    return pa.table({"row": rows, "at_ms": at_ms.take(rows), "by": by})
 
 
 def _instants(verdicts: pa.Table, whose: str, as_of_ms: int) -> pa.ChunkedArray:
@@ -115,20 +114,29 @@ def _instants(verdicts: pa.Table, whose: str, as_of_ms: int) -> pa.ChunkedArray:
 
 
 def named_rules(
-    policy: Policy, going: pa.Table, groups: pa.Table, held: pa.Table, *, as_of_ms: int, until_ms: int
+    policy: Policy,
+    going: pa.Table,
+    verdicts: pa.Table,
+    groups: pa.Table,
+    held: pa.Table,
+    *,
+    as_of_ms: int,
+    until_ms: int,
 ) -> pa.Table:
     """`going` up to an instant, with the rule of every row: the rule that decides then may differ from today's."""
     going = going.filter(pc.less_equal(going["at_ms"], until_ms))
     open_ones = going.filter(pc.is_null(going["by"]))
+    of_open = verdicts.select(["group_id", "orphan"]).take(open_ones["row"])
     compiled, committed_ms = CompiledPolicy(policy), newest_commits(held)
-    own = groups.filter(pc.is_in(groups["group_id"], value_set=pc.unique(open_ones["group_id"]))).to_pylist()
+    own = groups.filter(pc.is_in(groups["group_id"], value_set=pc.unique(of_open["group_id"]))).to_pylist()
     rules = {row["group_id"]: compiled.for_group(group_facts(row, committed_ms.get(row["group_id"]))) for row in own}
     names = []
-    for row in open_ones.select(["group_id", "orphan", "at_ms"]).to_pylist():
-        one = rules[row["group_id"]].at(max(row["at_ms"], as_of_ms)).candidate(row["orphan"])
+    for row, at_ms in zip(of_open.to_pylist(), open_ones["at_ms"].to_pylist(), strict=True):
+        one = rules[row["group_id"]].at(max(at_ms, as_of_ms)).candidate(row["orphan"])
         assert one is not None, "a policy that expires it then has a rule for it"
         names.append(RULE + one.rule)
-    open_ones = open_ones.set_column(open_ones.column_names.index("by"), "by", pa.array(names, pa.string()))
+    named = pa.array(names, pa.string()).dictionary_encode()
+    open_ones = open_ones.set_column(open_ones.column_names.index("by"), "by", named)
     return pa.concat_tables([going.filter(pc.is_valid(going["by"])), open_ones])
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.analysis.forecast import TABLE, going_of, write_forecast
+from sexton.analysis.forecast import TABLE, VERDICT, going_of, write_forecast
 from sexton.analysis.sweep_clock import SweepClock, clock_of_leader, gone
 from sexton.archive.cluster_metadata import newest_metadata
 from sexton.archive.folder import filesystem
@@ -289,7 +289,11 @@ def forecast_of(tables: RunTables) -> ForecastResult:
 def forecast_folder(folder: RunFolder, record: RunRecord) -> ForecastResult:
     """Write the forecast of a judged run folder, and return it."""
     for shard in record.shards:
-        write_forecast(folder, record, shard, read_held(folder, shard), folder.read_table("groups", shard))
+        verdicts, groups = (
+            folder.read_table("offset_verdicts", shard, list(VERDICT)),
+            folder.read_table("groups", shard),
+        )
+        write_forecast(folder, record, shard, verdicts, read_held(folder, shard), groups)
     return forecast_of(FolderTables(folder, record))
 
 

@@ -246,12 +246,14 @@ def _lost(
     group_id: str | None,
     steps: KeepSteps,
 ) -> pa.Table:
-    """Offsets that the rules delete at the instant: row (of `held`), group_id, by."""
+    """Offsets that the rules delete at the instant: row (of `held`), at_ms, by."""
     judged_by = record.model_copy(update={"retention_ms": rules.retention_ms})
     verdicts = judge_offsets(folder, judged_by, shard, policy=rules.policy, steps=steps)
     going = going_of(verdicts, as_of_ms=record.as_of_ms, profile=profile_of(record.profile))
     lost = going.filter(pc.less_equal(going["at_ms"], record.as_of_ms))
-    return lost if group_id is None else lost.filter(pc.equal(lost["group_id"], group_id))
+    if group_id is None:
+        return lost
+    return lost.filter(pc.equal(verdicts["group_id"].take(lost["row"]), group_id))
 
 
 def _groups(

@@ -6,7 +6,8 @@ It is passed between processes as a URI and opened where it is used. Every file 
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from secrets import token_hex
@@ -138,6 +139,17 @@ class Folder:
             file.write(data)
         if target != path:
             self.fs.move(target, path)
+
+    def link(self, existing: Sequence[str], *names: str) -> None:
+        """Give a file a second name, replacing an earlier file; a copy where the filesystem has no hard links."""
+        source, path = self.path(*existing), self.path(*names)
+        make_folder(self.fs, path.rpartition("/")[0])
+        if isinstance(self.fs, pafs.LocalFileSystem):
+            with suppress(OSError):
+                Path(path).unlink(missing_ok=True)
+                os.link(source, path)
+                return
+        self.fs.copy_file(source, path)
 
     def create(self, data: bytes, *names: str, is_private: bool = False) -> bool:
         """Write a file that does not exist yet; an existing file stays as it is, and the result is False."""

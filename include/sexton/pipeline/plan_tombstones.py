@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.analysis.forecast import TABLE as FORECAST
+from sexton.analysis.forecast import VERDICT as FORECAST_VERDICT
 from sexton.analysis.forecast import write_forecast
 from sexton.coordinator.api.broker_settings import broker_settings
 from sexton.coordinator.batches import BATCH_FORMAT
@@ -28,9 +29,9 @@ from sexton.failpoints import failpoint
 from sexton.kernels.encode_batches import EncodedBatches, encode_tombstone_batches
 from sexton.kernels.encode_keys import encode_keys
 from sexton.pipeline.misplaced import in_several
-from sexton.plans.limits import policy_of
-from sexton.plans.plan import FOLDER, TOMBSTONES_FOLDER, WRITTEN_TOMBSTONES, PlannedBatches
-from sexton.plans.plan_content import PlanPart, content_of, part_of
+from sexton.plans.limits import VERDICTS, policy_of
+from sexton.plans.plan import BATCHES_FOLDER, FOLDER, TOMBSTONES_FOLDER, WRITTEN_TOMBSTONES, PlannedBatches
+from sexton.plans.plan_content import VERDICT, PlanPart, content_of, part_of
 from sexton.plans.write_plan import Page, write_log_partition, write_plan
 from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED
@@ -39,10 +40,7 @@ from sexton.runs.judging import read_held, sweep_fails
 from sexton.verdicts.expiry import appended, is_of_offset, plan
 from sexton.verdicts.policy import plan_by_policy
 
-_VERDICT = (
-    *("group_id", "broker_verdict", "policy_verdict", "policy_rule"),
-    *("client_commit_timestamp_ms", "client_state_timestamp_ms"),
-)
+_VERDICT = list(dict.fromkeys([*FORECAST_VERDICT, *VERDICT, *VERDICTS]))
 
 TABLE = "tombstones"
 _PLANNED, _UNDO = "planned", "undo"
@@ -103,14 +101,15 @@ def run(engine: Engine, folder: RunFolder, *, page: Page | None = None) -> RunRe
 def _plan(folder: RunFolder, record: RunRecord, shard: Shard, several: pa.Array, *, is_here: bool) -> "_Planned":
     """Plan one shard: nothing if planning is blocked, and nothing for groups of `in_several`."""
     held, groups = read_held(folder, shard), folder.read_table("groups", shard)
-    rows = _swept(folder, record, shard, held, groups)
+    verdicts = folder.read_table("offset_verdicts", shard, _VERDICT)
+    rows = _swept(folder, record, shard, verdicts, held, groups)
     if shard.log_partition in record.blocked:
         rows = rows.slice(0, 0)
     if len(several):
         rows = rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=several)))
     here = pa.repeat(pa.scalar(shard.log_partition, pa.int32()), rows.num_rows)
     rows = rows.append_column("key", encode_keys(rows)).append_column("log_partition", here)
-    part, undo = part_of(folder, record, shard, rows, held, groups)
+    part, undo = part_of(folder, record, shard, rows, verdicts, held, groups)
     rows = rows.drop_columns(["target_row"])
     written = None
     if shard.bucket is not None:
@@ -118,7 +117,7 @@ def _plan(folder: RunFolder, record: RunRecord, shard: Shard, several: pa.Array,
         folder.write_internal(_UNDO, undo, shard)
     elif rows.num_rows:
         written = _write(folder, record, shard.log_partition, lambda: [rows], lambda: [undo])
-    forecast = write_forecast(folder, record, shard, held, groups)
+    forecast = write_forecast(folder, record, shard, verdicts, held, groups)
     return _Planned(shard=shard, part=part, written=written, forecast=forecast, rows=rows if is_here else None)
 
 
@@ -182,7 +181,9 @@ def _write(
 
     encoded = list(_encoded(record, log_partition, hashing()))
     data, sizes = b"".join(each.data for each in encoded), [size for each in encoded for size in each.sizes]
-    folder.write(data, "batches", f"{log_partition}.log")
+    files = write_log_partition(folder, log_partition, tombstones=numbered(), undo=undo(), batches=data)
+    name = f"{log_partition}.log"
+    folder.link((FOLDER, BATCHES_FOLDER, name), BATCHES_FOLDER, name)
     return _Written(
         sha256=hashed.hexdigest(),
         batches=PlannedBatches(
@@ -192,13 +193,7 @@ def _write(
             size_bytes=len(data),
             largest_batch_bytes=max(sizes),
         ),
-        files=write_log_partition(
-            folder,
-            log_partition,
-            tombstones=numbered(),
-            undo=undo(),
-            batches=data,
-        ),
+        files=files,
     )
 
 
@@ -246,28 +241,31 @@ def _numbered(rows: pa.Table, start: int) -> pa.Table:
     return rows.append_column("position", pa.array(np.arange(start, start + rows.num_rows), pa.int64()))
 
 
-def _swept(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table, groups: pa.Table) -> pa.Table:
+def _swept(
+    folder: RunFolder, record: RunRecord, shard: Shard, verdicts: pa.Table, held: pa.Table, groups: pa.Table
+) -> pa.Table:
     """Tombstones that a sweep appends to one log partition, for the groups of one shard.
 
     If one cache has the groups of all log partitions (Profile.one_cache): for all groups that hash to this one.
     """
     if not (profile_of(record.profile).one_cache and record.misplaced_sources and record.partition_count is not None):
-        return _plan_of(folder, record, shard, held, groups)
+        return _plan_of(folder, record, shard, verdicts, held, groups)
     log_partition = shard.log_partition
 
     def swept() -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
-        yield _plan_of(folder, record, shard, held, groups), groups["group_id"]
+        yield _plan_of(folder, record, shard, verdicts, held, groups), groups["group_id"]
         for other in map(Shard, sorted(record.misplaced_sources.get(log_partition, []))):
-            own = folder.read_table("groups", other)
-            yield _plan_of(folder, record, other, read_held(folder, other), own), own["group_id"]
+            own, judged = folder.read_table("groups", other), folder.read_table("offset_verdicts", other, _VERDICT)
+            yield _plan_of(folder, record, other, judged, read_held(folder, other), own), own["group_id"]
 
     return appended(log_partition, swept(), partition_count=record.partition_count)
 
 
-def _plan_of(folder: RunFolder, record: RunRecord, shard: Shard, held: pa.Table, groups: pa.Table) -> pa.Table:
+def _plan_of(
+    folder: RunFolder, record: RunRecord, shard: Shard, verdicts: pa.Table, held: pa.Table, groups: pa.Table
+) -> pa.Table:
     """The tombstones for one shard's groups: from the broker's sweep, or from the policy if there is one."""
     log_partition = shard.log_partition
-    verdicts = folder.read_table("offset_verdicts", shard, list(_VERDICT))
     own = folder.read_internal("group_tombstones", shard)
     profile, policy = profile_of(record.profile), policy_of(record)
     if policy is None:

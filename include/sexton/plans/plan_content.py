@@ -22,7 +22,6 @@ from sexton.kafka_commands import delete_group, delete_offsets
 from sexton.log.entry import CODECS
 from sexton.plans.check_content import offset_rows
 from sexton.plans.limits import (
-    VERDICTS,
     Unheeded,
     default_limits,
     entry_of,
@@ -116,16 +115,22 @@ class PlanPart:
 
 
 def part_of(
-    folder: RunFolder, record: RunRecord, shard: Shard, tombstones: pa.Table, held: pa.Table, groups: pa.Table
+    folder: RunFolder,
+    record: RunRecord,
+    shard: Shard,
+    tombstones: pa.Table,
+    judged: pa.Table,
+    held: pa.Table,
+    groups: pa.Table,
 ) -> tuple[PlanPart, pa.Table]:
     """(what the tombstones of a shard, in order, add to the plan; the values that they remove, as UNDO).
 
     The column target_row of `tombstones` (verdicts.expiry.plan) is the row of the offset in the held offsets of its log
-    partition. `held` (runs.judging.read_held) and `groups` are the shard's; those of misplaced groups are read.
+    partition. `judged` (the verdicts: VERDICT, and VERDICTS of plans.limits), `held` (runs.judging.read_held) and
+    `groups` are the shard's; those of misplaced groups are read.
     """
-    undo, verdicts, at = _undo(folder, record, shard, offset_rows(tombstones.select(_TARGET)), held)
+    undo, verdicts, at = _undo(folder, record, shard, offset_rows(tombstones.select(_TARGET)), judged, held)
     policy = policy_of(record)
-    judged = None if policy is None else folder.read_table("offset_verdicts", shard, list(VERDICTS))
     kept = undo["group_id"].filter(pc.not_equal(verdicts["broker_verdict"], "expire").take(at))
     own = groups if _is_home(tombstones, shard) else _groups_of(folder, tombstones)
     part = PlanPart(
@@ -141,7 +146,7 @@ def part_of(
         beyond=Beyond(offsets=len(kept), groups=len(pc.unique(kept))),
         losses=losses_of(tombstones, policy),
         unheeded=None if policy is None else unheeded(policy, judged),
-        totals=Counter() if judged is None else owner_totals(judged),
+        totals=Counter() if policy is None else owner_totals(judged),
         shown=shown_of(tombstones, undo, verdicts, at, own),
     )
     return part, undo
@@ -380,31 +385,27 @@ def _groups_of(folder: RunFolder, tombstones: pa.Table) -> pa.Table:
 
 
 def _undo(
-    folder: RunFolder, record: RunRecord, shard: Shard, planned: pa.Table, own: pa.Table
+    folder: RunFolder, record: RunRecord, shard: Shard, planned: pa.Table, judged: pa.Table, held: pa.Table
 ) -> tuple[pa.Table, pa.Table, pa.Array]:
     """For the offset tombstones, in order: the values that they remove; verdicts of all offsets (VERDICT, and
     broker_verdict by the broker's retention); and the row of each tombstone's verdict in these."""
     targets, rows = (np.asarray(planned[name]).copy() for name in ("target_log_partition", "target_row"))
     values, verdicts, before = [UNDO.empty_table()], [_VERDICTS.empty_table()], 0
     for part in np.unique(targets).tolist():  # several if a group is misplaced
-        holder = shard if part == shard.log_partition else Shard(part)
-        held = own if holder is shard else read_held(folder, holder)
-        judged = folder.read_table("offset_verdicts", holder, list(VERDICT))
-        by_broker = _broker_verdicts(folder, record, holder)["broker_verdict"]
-        values.append(held.select(UNDO.names).cast(UNDO))
-        verdicts.append(judged.append_column("broker_verdict", by_broker).cast(_VERDICTS))
+        holder, own, offsets = shard, judged.select(_VERDICTS.names), held
+        if part != shard.log_partition:
+            holder = Shard(part)
+            own, offsets = folder.read_table("offset_verdicts", holder, _VERDICTS.names), read_held(folder, holder)
+        if record.broker_retention_ms not in (None, record.retention_ms):
+            by_broker = record.model_copy(update={"retention_ms": record.broker_retention_ms})
+            column = judge_offsets(folder, by_broker, holder)["broker_verdict"]
+            own = own.set_column(own.column_names.index("broker_verdict"), "broker_verdict", column)
+        values.append(offsets.select(UNDO.names).cast(UNDO))
+        verdicts.append(own.cast(_VERDICTS))
         rows[targets == part] += before
-        before += held.num_rows
+        before += offsets.num_rows
     at = pa.array(rows, pa.int64())
     return pa.concat_tables(values).take(at), pa.concat_tables(verdicts), at
 
 
 _VERDICTS = columns_of("offset_verdicts", [*VERDICT, "broker_verdict"])
-
-
-def _broker_verdicts(folder: RunFolder, record: RunRecord, shard: Shard) -> pa.Table:
-    """broker_verdict of each held offset by the broker's retention; judged again if the run used another one."""
-    if record.broker_retention_ms in (None, record.retention_ms):
-        return folder.read_table("offset_verdicts", shard, ["broker_verdict"])
-    own = record.model_copy(update={"retention_ms": record.broker_retention_ms})
-    return judge_offsets(folder, own, shard).select(["broker_verdict"])

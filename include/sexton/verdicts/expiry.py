@@ -32,7 +32,7 @@ def held_offsets(committed: pa.Table, unreachable: pa.Table) -> pa.Table:
     order."""
     reason = unreachable["reason"]
     others = unreachable.filter(pc.invert(pc.is_in(reason, value_set=pa.array([GROUP_REMOVED, UNDETERMINED]))))
-    return pa.concat_tables([committed, others.select(committed.column_names)]).combine_chunks()
+    return pa.concat_tables([committed, others.select(committed.column_names)])
 
 
 def sweep_block(

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -20,8 +19,9 @@ LAKE = Lake(properties={})
 def published(monkeypatch) -> list[int]:
     """The instants of published runs."""
     instants: list[int] = []
-    found = lambda *_: [SimpleNamespace(key=key(as_of_ms)) for as_of_ms in instants]  # noqa: E731
-    monkeypatch.setattr(due_audits, "published_runs", found)
+    monkeypatch.setattr(
+        due_audits, "published_instants", lambda _, cluster_id: sorted((at, cluster_id) for at in instants)
+    )
     return instants
 
 

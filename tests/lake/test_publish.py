@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table import DataScan
 from pyspark.sql import SparkSession
 
 from sexton.archive.folder import Folder
@@ -19,7 +20,15 @@ from sexton.lake import publish as publishing
 from sexton.lake.branch import RunKey, drop_branch, ensure_tables, read_branch, write_branch
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish
-from sexton.lake.read import PublishedRun, load, owner, published_at, published_runs, read_published
+from sexton.lake.read import (
+    PublishedRun,
+    load,
+    owner,
+    published_at,
+    published_instants,
+    published_runs,
+    read_published,
+)
 from sexton.tables import TABLES
 from sexton.tables.ddl import spark_schema
 from tests.killed import Killed
@@ -368,6 +377,14 @@ def test_the_newest_run_at_an_instant(runs: Runs) -> None:
         assert published_at(runs.lake, at, cluster_id=runs.cluster_id).key.run_id == expected
     with pytest.raises(NoCoverage):
         published_at(runs.lake, HOUR - 1, cluster_id=runs.cluster_id)
+
+
+def test_the_instants_of_runs_are_known_without_reading_them(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`runs` has a file for each run: in a year, thousands."""
+    for run_id, hour in (("one", 1), ("two", 2), ("again", 1)):
+        runs.both(run_id, hour)
+    monkeypatch.setattr(DataScan, "to_arrow", None)
+    assert published_instants(runs.lake, runs.cluster_id) == [(hour * HOUR, runs.cluster_id) for hour in (1, 2)]
 
 
 @any_catalog

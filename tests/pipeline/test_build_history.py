@@ -240,7 +240,7 @@ def test_how_far_it_is(archive: Archive, tmp_path: Path, monkeypatch: pytest.Mon
             yield
 
     monkeypatch.setattr(build_history, "every_few_seconds", after_each)
-    monkeypatch.setattr(build_history, "published_runs", lambda *_: [])
+    monkeypatch.setattr(build_history, "published_instants", lambda *_: [])
     monkeypatch.setattr(build_history, "_publish", lambda *_: None)
     engine = SerialEngine("tests", quiet=True)
     build_history.run(
@@ -264,7 +264,7 @@ def test_an_instant_that_fails_a_check_stays_unpublished_alone(
         return real(folder)
 
     monkeypatch.setattr(validate_tables, "check_folder", check)
-    monkeypatch.setattr(build_history, "published_runs", lambda *_: [])
+    monkeypatch.setattr(build_history, "published_instants", lambda *_: [])
     monkeypatch.setattr(build_history, "_publish", lambda *given: published.extend(r.as_of_ms for r in given[-1]))
     engine = SerialEngine("tests", quiet=True)
     history = build_history.run(engine, None, Folder(tmp_path), asked(archive, 1, 3), show=lambda *_: None)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from sexton.archive.folder import filesystem
 from sexton.figures import HOUR_MS
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
-from sexton.lake.read import published_runs
+from sexton.lake.read import published_instants
 from sexton.maintenance.task_state import read_state, write_state
 
 LAG, TRANSACTIONS = "audit_lag", "audit_transactions"
@@ -35,7 +35,7 @@ def due_audits(as_of_ms: int, *, newest_ms: int, transactions_ms: int | None) ->
 def announce(lake: Lake, archive: str, run: RunKey) -> list[str]:
     """Return the audits that are due after the publication of a run, and record it in the archive."""
     at = *filesystem(archive), run.cluster_id, "due_audits"
-    newest_ms = max(each.key.as_of_ms for each in published_runs(lake, run.cluster_id))
+    newest_ms, _ = published_instants(lake, run.cluster_id)[-1]
     before = read_state(*at, Announced)
     due = due_audits(run.as_of_ms, newest_ms=newest_ms, transactions_ms=before.transactions_ms)
     if TRANSACTIONS in due:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.lake.catalog import Lake
-from sexton.lake.read import load, plain, published_runs
+from sexton.lake.read import load, plain, published_instants
 from sexton.tables import TABLES
 
 RUNS_BACK = 24
@@ -41,7 +41,7 @@ def newest_audit_of_a_run(
     None without one."""
     from pyiceberg.expressions import EqualTo
 
-    instants = [run.key.as_of_ms for run in published_runs(lake, cluster_id) if run.key.as_of_ms < before_ms]
+    instants = [as_of_ms for as_of_ms, _ in published_instants(lake, cluster_id) if as_of_ms < before_ms]
     for as_of_ms in reversed(instants[-RUNS_BACK:]):
         rows = _read(lake, table, cluster_id, EqualTo("as_of_ms", as_of_ms), columns)
         if rows.num_rows:

@@ -39,7 +39,8 @@ def publish(
     The branches are dropped. `session` is only called if main has moved. A published run is left as it is. UsageError
     if a table with rows lacks the branch, or if the published run has another plan or policy.
     """
-    if done := next((found for found in published_runs(lake, run.cluster_id) if found.key == run), None):
+    there = published_runs(lake, run.cluster_id, as_of_ms=run.as_of_ms)
+    if done := next((found for found in there if found.key == run), None):
         if differing := [name for name in _JUDGED_BY if done.row[name] != facts[name]]:
             raise UsageError(
                 f"run {run.run_id} is published already, with another {' and '.join(differing)}",
@@ -65,9 +66,14 @@ def publish_batch(
     """
     filled = {each["table"] for own in facts.values() for each in own["counts"] if each["rows"]}
 
+    left = []  # tables whose branch may still be there
+
     def publish_one(name: str) -> int:
-        publish_table = _publish_table if name in filled else _publish_nothing
-        snapshot_id = retried(lambda: publish_table(session, lake, run, name))
+        if name not in filled:
+            snapshot_id = retried(lambda: _publish_nothing(lake, run, name))
+        else:
+            snapshot_id, is_dropped = retried(lambda: _publish_table(session, lake, run, name))
+            left.extend([] if is_dropped else [name])
         failpoint("publish.between")
         return snapshot_id
 
@@ -77,24 +83,25 @@ def publish_batch(
     rows = [{**asdict(key), **own, "snapshots": snapshots} for key, own in facts.items()]
     _write_rows(lake, run, rows)
     failpoint("publish.branched")
-    drop_branch(lake, run, tables)
+    drop_branch(lake, run, left)
     return rows
 
 
-def _publish_table(session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, name: str) -> int:
-    """Replace the run's partition on main with the branch's, and tag that snapshot of main; return its id."""
+def _publish_table(session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, name: str) -> tuple[int, bool]:
+    """Replace the run's partition on main with the branch's, and tag that snapshot of main; return its id, and whether
+    the branch was dropped with it."""
     table = load(lake, name)
     head, main = table.snapshot_by_name(run.branch), table.current_snapshot()
     if head is not None and head.parent_snapshot_id == (main and main.snapshot_id):
         _fast_forward(lake, run, name, head.snapshot_id, main and main.snapshot_id)
-        return int(head.snapshot_id)
+        return int(head.snapshot_id), True
     if owner(table, run) != run.run_id:
         _replace(session, lake, run, name, head)
         table = load(lake, name)
     tagged = table.snapshot_by_name(run.tag)
     if tagged is None or owner(table, run, snapshot_id=tagged.snapshot_id) != run.run_id:
         _commit(lake, name, (), (_tagged(run, _main(table)),))
-    return _main(table)
+    return _main(table), False
 
 
 def _replace(
@@ -115,7 +122,7 @@ def _replace(
     replace_partition(rows, identifier, run)
 
 
-def _publish_nothing(session: Callable[[], "SparkSession"], lake: Lake, run: RunKey, name: str) -> int:  # noqa: ARG001
+def _publish_nothing(lake: Lake, run: RunKey, name: str) -> int:
     """Publish a table for which the run has no row."""
     table = load(lake, name)
     if table.current_snapshot() is None or owner(table, run) is not None:

@@ -4,8 +4,10 @@ Only a run in `runs` is published. A run's rows are read at the snapshot that `r
 from the current table if the partition is still that run's: partitions are only replaced as a whole.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ from sexton.tables import TABLES
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table import TableScan
 
 
 class RunGone(SextonError):
@@ -41,18 +44,38 @@ class PublishedRun:
         return {each["log_partition"]: each["cut"] for each in self.row["cuts"]}
 
 
-def published_runs(lake: Lake, cluster_id: str | None = None) -> list[PublishedRun]:
-    """Every published run, oldest as_of first; of one cluster or of all."""
+def published_runs(lake: Lake, cluster_id: str | None = None, *, as_of_ms: int | None = None) -> list[PublishedRun]:
+    """Every published run, oldest as_of first; of one cluster or of all, of one instant or of all.
+
+    `runs` has a file for each run, and all that are asked for are read: see `published_instants`.
+    """
+    scan = _scan_runs(lake, cluster_id, as_of_ms)
+    return [] if scan is None else runs_of(scan.to_arrow().to_pylist())
+
+
+def published_instants(lake: Lake, cluster_id: str | None = None) -> list[tuple[int, str]]:
+    """(as_of_ms, cluster_id) of every published run, in order; of one cluster or of all.
+
+    They are the partitions of `runs`, so none of its files is read.
+    """
+    scan = _scan_runs(lake, cluster_id)
+    if scan is None:
+        return []
+    partitions = (task.file.partition for task in scan.plan_files())
+    return sorted({(as_of_ms, cluster) for cluster, as_of_ms in partitions})
+
+
+def _scan_runs(lake: Lake, cluster_id: str | None, as_of_ms: int | None = None) -> "TableScan | None":
     lake.require_readable()
     from pyiceberg.exceptions import NoSuchTableError
     from pyiceberg.expressions import AlwaysTrue, EqualTo
 
-    where = EqualTo("cluster_id", cluster_id) if cluster_id is not None else AlwaysTrue()
+    asked = {"cluster_id": cluster_id, "as_of_ms": as_of_ms}
+    where = reduce(and_, (EqualTo(name, value) for name, value in asked.items() if value is not None), AlwaysTrue())
     try:
-        rows = load(lake, "runs").scan(row_filter=where).to_arrow().to_pylist()
+        return load(lake, "runs").scan(row_filter=where)
     except NoSuchTableError:
-        return []
-    return runs_of(rows)
+        return None
 
 
 def runs_of(rows: Iterable[dict[str, Any]]) -> list[PublishedRun]:
@@ -70,13 +93,7 @@ def runs_of_cluster(lake: Lake, cluster_id: str | None) -> list[PublishedRun]:
     Without `cluster_id` the tables must be of one cluster only, else UsageError.
     """
     runs = published_runs(lake, cluster_id)
-    clusters = sorted({run.key.cluster_id for run in runs})
-    if len(clusters) > 1:
-        raise UsageError(
-            f"the published tables hold several clusters: {', '.join(clusters)}",
-            where=lake.where,
-            fix="name one with --cluster-id",
-        )
+    require_one_cluster(lake, {run.key.cluster_id for run in runs})
     return runs
 
 
@@ -85,10 +102,23 @@ def published_at(lake: Lake, at_ms: int, *, cluster_id: str | None = None) -> Pu
 
     Without `cluster_id` the tables must be of one cluster only, else UsageError.
     """
-    runs = [run for run in runs_of_cluster(lake, cluster_id) if run.key.as_of_ms <= at_ms]
+    instants = published_instants(lake, cluster_id)
+    require_one_cluster(lake, {cluster for _, cluster in instants})
+    found = [as_of_ms for as_of_ms, _ in instants if as_of_ms <= at_ms]
+    runs = published_runs(lake, cluster_id, as_of_ms=found[-1]) if found else []
     if not runs:
         raise NoCoverage(f"no run is published at or before {at_ms} ms", where=cluster_id)
     return runs[-1]
+
+
+def require_one_cluster(lake: Lake, clusters: Collection[str]) -> None:
+    """UsageError if the published tables hold several clusters and none was named."""
+    if len(clusters) > 1:
+        raise UsageError(
+            f"the published tables hold several clusters: {', '.join(sorted(clusters))}",
+            where=lake.where,
+            fix="name one with --cluster-id",
+        )
 
 
 def read_published(lake: Lake, run: PublishedRun, table: str, columns: Sequence[str] | None = None) -> pa.Table:

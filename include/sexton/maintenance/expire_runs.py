@@ -30,7 +30,7 @@ from sexton.figures import HOUR_MS
 from sexton.lake.append import retried
 from sexton.lake.branch import side_by_side
 from sexton.lake.catalog import Lake
-from sexton.lake.read import load, published_runs
+from sexton.lake.read import load, published_instants, published_runs
 from sexton.maintenance.compact_tables import known_tables
 from sexton.maintenance.run_retention import RunRetention, kept, needed_bases
 from sexton.runs.checkpoint import MANIFEST, checkpoint_folders
@@ -161,7 +161,7 @@ def _complete(engine: Engine, lake: Lake, cluster_id: str, removals: _Removals, 
     A recorded run that is in `runs` was not deleted there or was published again: the retention judges it as any other.
     """
     removal = removals.read(path)
-    there = {each.key.as_of_ms for each in published_runs(lake, cluster_id)}
+    there = {as_of_ms for as_of_ms, _ in published_instants(lake, cluster_id)}
     gone = [run for run in removal.runs if run["as_of_ms"] not in there]
     if instants := [run["as_of_ms"] for run in gone]:
 

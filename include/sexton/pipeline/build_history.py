@@ -18,7 +18,7 @@ from sexton.job_params import HistoryRequest, ReplayRequest
 from sexton.lake.batch import InstantBatch, write_batch
 from sexton.lake.catalog import Lake
 from sexton.lake.publish import publish_batch
-from sexton.lake.read import published_runs
+from sexton.lake.read import published_instants
 from sexton.pipeline import find_expired, plan_tombstones, replay_groups, validate_tables
 from sexton.pipeline.publish_tables import require_pass, row_of
 from sexton.policy import Policy
@@ -77,7 +77,7 @@ def run(
     cluster_id = require_cluster(*filesystem(request.archive), request.cluster_id)
     request = request.model_copy(update={"cluster_id": cluster_id})
     try:
-        there = {run.key.as_of_ms for run in published_runs(lake, cluster_id)}
+        there = {as_of_ms for as_of_ms, _ in published_instants(lake, cluster_id)}
     except NoCoverage:  # nothing was ever published
         there = set()
     history = History(before=[at_ms for at_ms in wanted if at_ms in there])

@@ -23,6 +23,8 @@ PROPERTIES = {
     # A session may send its writes to a branch: what is checked before it is published (lake.branch).
     "write.wap.enabled": "true",
     "commit.retry.num-retries": "10",
+    # Spark merges small manifests by itself, PyIceberg only where it is told: each run appends one to `runs`.
+    "commit.manifest-merge.enabled": "true",
     # Every commit writes the table's metadata anew; readers go on from the newest, a hundred older ones are for an
     # admin snapshot.
     "write.metadata.delete-after-commit.enabled": "true",

@@ -93,14 +93,14 @@ def _publish_table(session: Callable[[], "SparkSession"], lake: Lake, run: RunKe
     table = load(lake, name)
     head, main = table.snapshot_by_name(run.branch), table.current_snapshot()
     if head is not None and head.parent_snapshot_id == (main and main.snapshot_id):
-        _fast_forward(lake, run, name, head.snapshot_id, main and main.snapshot_id)
+        _fast_forward(lake, run, table, head.snapshot_id, main and main.snapshot_id)
         return int(head.snapshot_id), True
     if owner(table, run) != run.run_id:
         _replace(session, lake, run, name, head)
         table = load(lake, name)
     tagged = table.snapshot_by_name(run.tag)
     if tagged is None or owner(table, run, snapshot_id=tagged.snapshot_id) != run.run_id:
-        _commit(lake, name, (), (_tagged(run, _main(table)),))
+        _commit(lake, table, (), (_tagged(run, _main(table)),))
     return _main(table), False
 
 
@@ -129,11 +129,11 @@ def _publish_nothing(lake: Lake, run: RunKey, name: str) -> int:
         replace_rows(lake, TABLES[name], TABLES[name].arrow_schema().empty_table(), partition_of(run))
         table = load(lake, name)
     if run.tag in table.refs():  # the tag of an earlier attempt that had rows
-        _commit(lake, name, (), (_tagged(run, _main(table)),))
+        _commit(lake, table, (), (_tagged(run, _main(table)),))
     return _main(table)
 
 
-def _fast_forward(lake: Lake, run: RunKey, name: str, head: int, main: int | None) -> None:
+def _fast_forward(lake: Lake, run: RunKey, table: "IcebergTable", head: int, main: int | None) -> None:
     """Set main to the branch's head, tag it and drop the branch in one commit; fails if either ref has moved."""
     from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 
@@ -142,7 +142,7 @@ def _fast_forward(lake: Lake, run: RunKey, name: str, head: int, main: int | Non
         AssertRefSnapshotId(ref=run.branch, snapshot_id=head),
     )
     moved = SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=head)
-    _commit(lake, name, as_they_were, (moved, _tagged(run, head), RemoveSnapshotRefUpdate(ref_name=run.branch)))
+    _commit(lake, table, as_they_were, (moved, _tagged(run, head), RemoveSnapshotRefUpdate(ref_name=run.branch)))
 
 
 def _tagged(run: RunKey, snapshot_id: int) -> "SetSnapshotRefUpdate":
@@ -153,10 +153,13 @@ def _tagged(run: RunKey, snapshot_id: int) -> "SetSnapshotRefUpdate":
 
 
 def _commit(
-    lake: Lake, name: str, requirements: tuple["TableRequirement", ...], updates: tuple["TableUpdate", ...]
+    lake: Lake,
+    table: "IcebergTable",
+    requirements: tuple["TableRequirement", ...],
+    updates: tuple["TableUpdate", ...],
 ) -> None:
     with lake.reader() as catalog:
-        catalog.commit_table(catalog.load_table((lake.namespace, name)), requirements, updates)
+        catalog.commit_table(table, requirements, updates)
 
 
 def _write_rows(lake: Lake, run: RunKey, rows: Sequence[Mapping[str, Any]]) -> None:

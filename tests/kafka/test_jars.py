@@ -12,6 +12,8 @@ from sexton.kafka import jars
 
 Serve = Callable[[dict[str, bytes]], list[str]]
 CONTENT = {"org.one:alpha:1.0": b"alpha", "org.two:beta:2.0": b"beta beta"}
+TESTS = "org.one:alpha:1.0:tests"
+"""With a classifier."""
 
 
 class FakeMaven:
@@ -30,8 +32,9 @@ class FakeMaven:
         self.name += f":{version}"
         return self
 
-    def artifact(self) -> SimpleNamespace:
-        name, path = self.name, self.scratch / self.name.replace(":", "-")
+    def artifact(self, *classifier: str) -> SimpleNamespace:
+        name = ":".join([self.name, *classifier])
+        path = self.scratch / name.replace(":", "-")
 
         def resolve() -> Path:
             self.asked.append(name)
@@ -87,6 +90,14 @@ def test_only_the_damaged_one_is_fetched_again(tmp_path: Path, lock: Path, serve
     assert jars.ensure(tmp_path, "kafka", lock=lock) == [first, second]
     assert asked == ["org.two:beta:2.0"]
     assert second.read_bytes() == b"beta beta"
+
+
+def test_a_jar_with_a_classifier(tmp_path: Path, lock: Path, serve: Serve) -> None:
+    lock.write_text(f"{lock.read_text()}kafka {TESTS} 5 {sha256(b'tests').hexdigest()}\n")
+    asked = serve({**CONTENT, TESTS: b"tests"})
+    found = jars.ensure(tmp_path, "kafka", lock=lock)
+    assert [path.name for path in found] == ["alpha-1.0.jar", "beta-2.0.jar", "alpha-1.0-tests.jar"]
+    assert asked == [*CONTENT, TESTS]
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ EXCLUDED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jar:
-    """One line of jars.lock. `coordinate` is group:artifact:version."""
+    """One line of jars.lock. `coordinate` is group:artifact:version, with a classifier if the jar has one."""
 
     jar_set: str
     coordinate: str
@@ -74,8 +74,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        _, artifact, version = self.coordinate.split(":")
-        return f"{artifact}-{version}.jar"
+        return "-".join(self.coordinate.split(":")[1:]) + ".jar"
 
 
 def ensure(cache: Path, jar_set: JarSet, *, lock: Path = LOCK_FILE) -> list[Path]:
@@ -102,7 +101,7 @@ def read_lock(lock: Path = LOCK_FILE) -> list[Jar]:
             continue
         try:
             jar_set, coordinate, size, digest = line.split()
-            _, _, _ = coordinate.split(":")
+            _, _, _, *_ = coordinate.split(":")
             jars.append(Jar(jar_set=jar_set, coordinate=coordinate, size_bytes=int(size), sha256=digest))
         except ValueError:
             raise UsageError(
@@ -151,8 +150,8 @@ def _fetch(folder: Path, jars: Sequence[Jar]) -> None:
 
 
 def _fetch_one(context: "MavenContext", jar: Jar, folder: Path) -> None:
-    group, artifact, version = jar.coordinate.split(":")
-    wanted = context.project(group, artifact).at_version(version).artifact()
+    group, artifact, version, *classifier = jar.coordinate.split(":")
+    wanted = context.project(group, artifact).at_version(version).artifact(*classifier)
     retrying = Retrying(stop=stop_after_attempt(ATTEMPTS), wait=wait_random_exponential(max=5))
     try:
         for attempt in retrying:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sexton.errors import NoCoverage, SetupError, UsageError
+from sexton.errors import NoCoverage, SetupError, SextonError, UsageError
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake, open_lake, reader_properties
+from sexton.ports import free_port
 from sexton.settings import Settings
 from tests.lake_session import lake_at
 
@@ -99,6 +100,14 @@ def test_a_driver_that_is_not_installed_is_named(tmp_path: Path) -> None:
     lake = open_lake({"type": "jdbc", "uri": "jdbc:oracle://db/x", "warehouse": str(tmp_path)})
     with pytest.raises(SetupError, match=r"pip install 'sexton\[postgres\]'"):
         lake.reader()
+
+
+def test_a_rest_catalog_that_does_not_answer() -> None:
+    uri = f"http://127.0.0.1:{free_port()}"
+    lake = open_lake({"type": "rest", "uri": uri, "credential": "sexton:canary"})
+    with pytest.raises(SextonError, match="the catalog does not answer") as error:
+        lake.reader()
+    assert "canary" not in str(error.value)
 
 
 def test_no_password_is_shown() -> None:

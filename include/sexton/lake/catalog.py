@@ -80,13 +80,15 @@ class Lake:
         """This catalog for pyiceberg, to be closed by the caller; errors as in `require_readable`."""
         self.require_readable()
         from pyiceberg.catalog import load_catalog
-        from pyiceberg.exceptions import NotInstalledError
+        from pyiceberg.exceptions import NotInstalledError, RESTError
 
         try:
             catalog = load_catalog(self.name, **reader_properties(self.properties))
         except NotInstalledError as error:
             what = f"pyiceberg lacks the driver of this catalog: {error.__cause__ or error}"
             raise SetupError(what, fix="for Postgres: pip install 'sexton[postgres]'") from None
+        except (RESTError, OSError) as error:  # a REST catalog is asked for its configuration
+            raise SextonError(f"the catalog does not answer: {error}", where=self.where) from None
         if self.properties.get("type") == "jdbc":
             _require_tables(catalog, self.properties["uri"])
         return catalog

@@ -52,6 +52,8 @@ PART_BYTES = 64 * 1024 * 1024
 SQL_CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(PART_BYTES),
+    # Without this Spark hides passwords and tokens, but not the `credential` of a REST catalog.
+    "spark.sql.redaction.options.regex": "(?i)url|credential",
 }
 SHUFFLE_PARTITIONS, CORES_MAX = "spark.sql.shuffle.partitions", "spark.cores.max"
 

@@ -3,13 +3,18 @@
 `make test` runs it first. Tests pass without it, and take longer: each worker would compile the kernels for itself.
 """
 
+from contextlib import suppress
+
+from sexton.errors import DownloadError
 from sexton.runs.engine import compiler_environment
 from sexton.settings import set_variables
-from tests import airflow_database
+from tests import airflow_database, rest_catalog
 
 
 def main() -> None:
     airflow_database.template()
+    with suppress(DownloadError):  # the tests that need them say what could not be fetched
+        rest_catalog.fetch()
     _compile_kernels()
 
 

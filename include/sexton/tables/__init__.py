@@ -56,7 +56,7 @@ TABLES: dict[str, Table] = {
     )
 }
 SNAPSHOT_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if table.kind == "snapshot")
-"""What every run writes anew, in its run folder and in the lake."""
+"""What every run writes, in its run folder and in the lake."""
 
 ROWS_OF_RUNS: tuple[Table, ...] = (*SNAPSHOT_TABLES, TIME_LAG)
 """Tables whose rows describe a published run and go with it."""

@@ -12,6 +12,9 @@ from sexton.tables.columns import (
     PLAN_ID,
     POSITION,
     TOPIC,
+    int32,
+    int64,
+    string,
 )
 from sexton.tables.table import Column, Table
 
@@ -21,43 +24,39 @@ APPLY_OUTCOMES = ("done", "changed_since", "refused", "gone", "not_done", "raced
 RETRYABLE_OUTCOMES = ("refused", "not_done")
 """Outcomes of items that may be tried again."""
 
+_VALUE = pa.struct(
+    {
+        "committed_offset": pa.int64(),
+        "leader_epoch": pa.int32(),
+        "metadata": pa.string(),
+        "commit_timestamp_ms": pa.int64(),
+    }
+)
+
 APPLY_LEDGER = Table(
     name="apply_ledger",
     grain="an attempt at one item of a plan: a tombstone, or an offset to be restored or kept alive",
     key=("plan_id", "log_partition", "position", "attempt"),
     columns=(
         replace(PLAN_ID, doc="id of the plan or of the restore"),
-        Column("action", pa.string(), "the intended action", allowed=("tombstone", "restore", "keep")),
+        string("action", "the intended action", allowed=("tombstone", "restore", "keep")),
         LOG_PARTITION,
         POSITION,
         GROUP_ID,
         replace(TOPIC, nullable=True, doc="NULL for a group record"),
         replace(PARTITION, nullable=True, doc="NULL for a group record"),
-        Column("attempt", pa.int32(), "number of the attempt, from 1", minimum=1),
-        Column("intent_at_ms", pa.int64(), "when the intent was recorded, before the call", minimum=0),
-        Column("outcome_at_ms", pa.int64(), "when the outcome was recorded, after the call", nullable=True, minimum=0),
-        Column(
+        int32("attempt", "number of the attempt, from 1", minimum=1),
+        int64("intent_at_ms", "when the intent was recorded, before the call", minimum=0),
+        int64("outcome_at_ms", "when the outcome was recorded, after the call", nullable=True, minimum=0),
+        string(
             "outcome",
-            pa.string(),
             "the result; NULL while it is unknown. changed_since, refused, not_done: nothing was changed; gone: "
             "nothing was found; raced: done, but a newer commit fell into the window",
             nullable=True,
             allowed=APPLY_OUTCOMES,
         ),
-        Column("error", pa.string(), "what the cluster answered", nullable=True),
-        Column(
-            "before",
-            pa.struct(
-                [
-                    ("committed_offset", pa.int64()),
-                    ("leader_epoch", pa.int32()),
-                    ("metadata", pa.string()),
-                    ("commit_timestamp_ms", pa.int64()),
-                ]
-            ),
-            "the value before the call, complete enough to restore it",
-            nullable=True,
-        ),
+        string("error", "what the cluster answered", nullable=True),
+        Column("before", "the value before the call, complete enough to restore it", type=_VALUE, nullable=True),
         replace(
             LOG_OFFSET,
             name="written_log_offset",
@@ -65,18 +64,15 @@ APPLY_LEDGER = Table(
             below_cut=False,
             doc="log_offset of the record that the call wrote, as read back; NULL where nothing was written or found",
         ),
-        Column(
+        int64(
             "window_ms",
-            pa.int64(),
             "the window: from the preflight check to the answer of the call; a commit in it is only noticed afterwards",
             nullable=True,
             minimum=0,
         ),
-        Column("approved_by", pa.string(), "who approved the plan"),
+        string("approved_by", "who approved the plan"),
     ),
     kind="append",
-    doc=(
-        "A copy of the ledger in the archive, made when an attempt ends. Restores have rows like deletions: "
-        "`before` is the value that the restore replaced, NULL where there was none."
-    ),
+    doc="A copy of the ledger in the archive, made when an attempt ends. Restores have rows like deletions: "
+    "`before` is the value that the restore replaced, NULL where there was none.",
 )

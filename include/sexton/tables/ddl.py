@@ -25,7 +25,7 @@ PROPERTIES = {
     "commit.retry.num-retries": "10",
     # Spark merges small manifests by itself, PyIceberg only where it is told: each run appends one to `runs`.
     "commit.manifest-merge.enabled": "true",
-    # Every commit writes the table's metadata anew; readers go on from the newest, a hundred older ones are for an
+    # Every commit writes all of the table's metadata; readers use the newest file, a hundred older ones are for an
     # admin snapshot.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",

@@ -1,9 +1,7 @@
 """The table expiry_forecast: the offsets of a group that expire within each horizon."""
 
-import pyarrow as pa
-
-from sexton.tables.columns import GROUP_ID, LOG_PARTITION
-from sexton.tables.table import Column, Table
+from sexton.tables.columns import GROUP_ID, LOG_PARTITION, boolean, int32, int64, string
+from sexton.tables.table import Table
 
 HORIZON_DAYS = (1, 7, 30)
 """The horizons of a forecast, in days."""
@@ -14,17 +12,14 @@ EXPIRY_FORECAST = Table(
     key=("log_partition", "group_id", "horizon_days", "by"),
     columns=(
         GROUP_ID,
-        Column("horizon_days", pa.int32(), f"days from as_of: {', '.join(map(str, HORIZON_DAYS))}", minimum=1),
-        Column("by", pa.string(), "what expires them: broker, or rule:<name>"),
-        Column(
-            "offset_count",
-            pa.int64(),
-            "offsets that expire within the horizon; longer horizons include shorter ones",
-            minimum=1,
+        int32("horizon_days", f"days from as_of: {', '.join(map(str, HORIZON_DAYS))}", minimum=1),
+        string("by", "what expires them: broker, or rule:<name>"),
+        int64(
+            "offset_count", "offsets that expire within the horizon; longer horizons include shorter ones", minimum=1
         ),
-        Column("is_whole_group", pa.bool_(), "whether nothing of the group is left by then, with all causes combined"),
-        Column("first_expires_at_ms", pa.int64(), "when the first of them expires"),
-        Column("last_expires_at_ms", pa.int64(), "when the last of them expires"),
+        boolean("is_whole_group", "whether nothing of the group is left by then, with all causes combined"),
+        int64("first_expires_at_ms", "when the first of them expires"),
+        int64("last_expires_at_ms", "when the last of them expires"),
         LOG_PARTITION,
     ),
     doc="Assumes that nobody commits and no group changes. Offsets that are already due at as_of count in every "

@@ -2,14 +2,8 @@
 
 from dataclasses import replace
 
-import pyarrow as pa
-
-from sexton.tables.columns import (
-    LOG_OFFSET,
-    LOG_PARTITION,
-    count_column,
-)
-from sexton.tables.table import Column, Table
+from sexton.tables.columns import LOG_OFFSET, LOG_PARTITION, count, int32, int64
+from sexton.tables.table import Table
 
 EXPIRY_SWEEPS = Table(
     name="expiry_sweeps",
@@ -19,18 +13,12 @@ EXPIRY_SWEEPS = Table(
         LOG_PARTITION,
         replace(LOG_OFFSET, name="first_log_offset", doc="log_offset of its first offset tombstone"),
         replace(LOG_OFFSET, name="last_log_offset", doc="log_offset of its last offset tombstone"),
-        Column(
-            "started_at_ms",
-            pa.int64(),
-            "when its first tombstone was written; NULL in logs of record format 0",
-            nullable=True,
-        ),
-        count_column("offsets", "number of offsets that it removed, or may have removed"),
-        count_column("certain_offsets", "the number of these that only a sweep can have removed"),
-        count_column("groups", "number of groups that lost them"),
-        Column(
+        int64("started_at_ms", "when its first tombstone was written; NULL in logs of record format 0", nullable=True),
+        count("offsets", "number of offsets that it removed, or may have removed"),
+        count("certain_offsets", "the number of these that only a sweep can have removed"),
+        count("groups", "number of groups that lost them"),
+        int32(
             "coordinator",
-            pa.int32(),
             "id of the broker that led the log partition at that time, by the leader epochs of its batches; NULL "
             "where these or the snapshots do not show it",
             nullable=True,

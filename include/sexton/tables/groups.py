@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-import pyarrow as pa
-
-from sexton.tables.columns import GROUP_ID, LOG_OFFSET, LOG_PARTITION, TEXTS
-from sexton.tables.table import Column, Table
+from sexton.tables.columns import GROUP_ID, LOG_OFFSET, LOG_PARTITION, boolean, count, int32, int64, string, strings
+from sexton.tables.table import Table
 from sexton.vocabulary import GROUP_STATES, GROUP_TYPES
 
 GROUPS = Table(
@@ -14,74 +12,57 @@ GROUPS = Table(
     key=("log_partition", "group_id"),
     columns=(
         GROUP_ID,
-        Column("group_type", pa.string(), "the type, as ListGroups names it", allowed=GROUP_TYPES),
-        Column("state", pa.string(), "the state that the broker reports after loading", allowed=GROUP_STATES),
-        Column(
-            "protocol_type",
-            pa.string(),
-            # Members bring their protocol type with them, even an empty one: "" is only absence without them.
-            "consumer, share or streams for the new types; NULL for a simple group",
-            nullable=True,
+        string("group_type", "the type, as ListGroups names it", allowed=GROUP_TYPES),
+        string("state", "the state that the broker reports after loading", allowed=GROUP_STATES),
+        # Members bring their protocol type with them, even an empty one: "" is only absence without them.
+        string("protocol_type", "consumer, share or streams for the new types; NULL for a simple group", nullable=True),
+        string("protocol", "the selected assignor", nullable=True),
+        int32("generation", "generation id; for the new types, the group epoch", nullable=True),
+        string("leader", "member id of the leader", nullable=True, known_from="log"),
+        int64(
+            "current_state_timestamp_ms", "when the group entered its state", nullable=True, absent=-1, known_from="log"
         ),
-        Column("protocol", pa.string(), "the selected assignor", nullable=True),
-        Column("generation", pa.int32(), "generation id; for the new types, the group epoch", nullable=True),
-        Column("leader", pa.string(), "member id of the leader", nullable=True, known_from="log"),
-        Column(
-            "current_state_timestamp_ms",
-            pa.int64(),
-            "when the group entered its state",
-            nullable=True,
-            absent=-1,
-            known_from="log",
-        ),
-        Column(
+        int64(
             "empty_after_ms",
-            pa.int64(),
             "last admin snapshot in which it was not Empty: it became Empty later; NULL where no snapshot is early "
             "enough",
             nullable=True,
             known_from="admin_snapshots",
         ),
-        Column(
+        int64(
             "empty_by_ms",
-            pa.int64(),
             "latest time at which it became Empty, as far as admin snapshots can show; NULL where it is not Empty",
             nullable=True,
             known_from="admin_snapshots",
         ),
-        Column(
+        string(
             "snapshot_error",
-            pa.string(),
             "why the admin snapshot does not describe it, or lacks its offsets; its verdicts are then unknown",
             nullable=True,
             known_from="admin_snapshots",
         ),
-        Column("member_count", pa.int32(), "number of members", minimum=0),
-        Column("subscribed_topics", TEXTS, "topics that its members subscribe to, sorted", nullable=True),
-        Column(
+        int32("member_count", "number of members", minimum=0),
+        strings("subscribed_topics", "topics that its members subscribe to, sorted", nullable=True),
+        boolean(
             "subscription_known",
-            pa.bool_(),
             "whether the coordinator could read every subscription; if not, subscribed_topics is meaningless",
         ),
-        Column(
+        strings(
             "left_targets",
-            TEXTS,
             "ids with a target assignment but no member: while one is left, the group cannot be deleted, and once the "
             "group is Empty without an offset to keep, the sweep of its log partition fails; NULL for classic groups",
             nullable=True,
             known_from="log",
         ),
-        Column("offset_count", pa.int64(), "number of its rows in committed_offsets", minimum=0),
-        Column(
+        count("offset_count", "number of its rows in committed_offsets"),
+        boolean(
             "has_open_transaction",
-            pa.bool_(),
             "whether the coordinator considers a transaction with the group's offsets open, and so keeps the group",
         ),
-        Column("pending_count", pa.int64(), "number of its rows in pending_offsets", minimum=0),
+        count("pending_count", "number of its rows in pending_offsets"),
         LOG_PARTITION,
-        Column(
+        int32(
             "home_log_partition",
-            pa.int32(),
             "the log partition that its id hashes to, where clients look for it; NULL where the number of log "
             "partitions is not known",
             nullable=True,

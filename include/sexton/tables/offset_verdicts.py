@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 
-import pyarrow as pa
-
 from sexton.tables.apply_ledger import APPLY_OUTCOMES
-from sexton.tables.columns import LOG_OFFSET, LOG_PARTITION, OFFSET_KEY
-from sexton.tables.table import Column, Table
+from sexton.tables.columns import LOG_OFFSET, LOG_PARTITION, OFFSET_KEY, boolean, int64, string
+from sexton.tables.table import Table
 from sexton.tables.transactions import VERDICTS
 from sexton.vocabulary import ORPHANS
 
@@ -48,80 +46,64 @@ OFFSET_VERDICTS = Table(
     key=("log_partition", "group_id", "topic", "partition"),
     columns=(
         *OFFSET_KEY,
-        Column(
+        string(
             "broker_verdict",
-            pa.string(),
             "what the broker would do at as_of; unknown only with coverage admin",
             allowed=(*_VERDICTS, "unknown"),
         ),
-        Column("broker_reason", pa.string(), "why", allowed=BROKER_REASONS),
-        Column(
+        string("broker_reason", "why", allowed=BROKER_REASONS),
+        int64(
             "broker_expires_at_ms",
-            pa.int64(),
             "when it is due, with coverage admin the latest time; NULL while only an event can make it due",
             nullable=True,
         ),
-        Column(
+        int64(
             "due_after_ms",
-            pa.int64(),
             "earliest time at which it is due; NULL while only an event can make it due, or where no admin snapshot "
             "is early enough",
             nullable=True,
             known_from="admin_snapshots",
         ),
-        Column(
-            "policy_verdict",
-            pa.string(),
-            "verdict of the policy; NULL without one",
-            nullable=True,
-            allowed=(*_VERDICTS, "hold"),
+        string(
+            "policy_verdict", "verdict of the policy; NULL without one", nullable=True, allowed=(*_VERDICTS, "hold")
         ),
-        Column("policy_reason", pa.string(), "why", nullable=True),
-        Column("policy_rule", pa.string(), "the rule or hold that decided", nullable=True),
-        Column("policy_expires_at_ms", pa.int64(), "when it is due by the policy", nullable=True),
-        Column("policy_owner", pa.string(), "owner of that rule or hold", nullable=True),
-        Column(
-            "base_timestamp_ms",
-            pa.int64(),
-            "start of its retention; NULL for an explicit expiry",
-            nullable=True,
-            known_from="log",
+        string("policy_reason", "why", nullable=True),
+        string("policy_rule", "the rule or hold that decided", nullable=True),
+        int64("policy_expires_at_ms", "when it is due by the policy", nullable=True),
+        string("policy_owner", "owner of that rule or hold", nullable=True),
+        int64(
+            "base_timestamp_ms", "start of its retention; NULL for an explicit expiry", nullable=True, known_from="log"
         ),
-        Column(
+        string(
             "changes_by",
-            pa.string(),
             "what can change the broker's verdict, at once or later: time alone, a commit of the offset, the start or "
             "end of a subscription to its topic, the last member leaving, the end of the transaction, the end of the "
             "failure of its log partition's load or sweep; NULL where nothing can",
             nullable=True,
             allowed=CHANGES_BY,
         ),
-        Column(
+        string(
             "orphan",
-            pa.string(),
             "when the topics were recorded, its topic did not exist, had been recreated, or had no such partition; "
             "NULL where the partition existed, or where that is not known",
             nullable=True,
             allowed=ORPHANS,
         ),
-        Column("left_topic", pa.bool_(), "whether the group is active, its subscription known and the topic not in it"),
-        Column(
+        boolean("left_topic", "whether the group is active, its subscription known and the topic not in it"),
+        boolean(
             "behind_log_start",
-            pa.bool_(),
             "whether the record that it points to is already deleted from the topic's log; NULL where that is not "
             "known",
             nullable=True,
         ),
-        Column(
+        boolean(
             "beyond_log_end",
-            pa.bool_(),
             "whether it is beyond the end of the topic's log, which was truncated or recreated; NULL where that is "
             "not known",
             nullable=True,
         ),
-        Column(
+        int64(
             "pinned_by_producer_id",
-            pa.int64(),
             "producer whose open transaction has a pending value for the same key, the oldest if several; NULL "
             "without one",
             nullable=True,
@@ -129,60 +111,53 @@ OFFSET_VERDICTS = Table(
         replace(
             LOG_OFFSET, name="pinned_first_log_offset", nullable=True, doc="log_offset where that transaction begins"
         ),
-        Column("pinned_since_ms", pa.int64(), "when the first record of that transaction was written", nullable=True),
-        Column(
+        int64("pinned_since_ms", "when the first record of that transaction was written", nullable=True),
+        string(
             "pinned_by_transactional_id",
-            pa.string(),
             "its transactional.id; NULL unless the input has `__transaction_state` at as_of, and that names the "
             "producer",
             nullable=True,
         ),
-        Column(
+        string(
             "pinned_verdict",
-            pa.string(),
             "whether that transaction will end, as in the table transactions; NULL unless the input has "
             "`__transaction_state` at as_of",
             nullable=True,
             allowed=VERDICTS,
         ),
-        Column(
+        int64(
             "client_commit_timestamp_ms",
-            pa.int64(),
             "when a client committed it, if `sexton keep` has repeated that commit since; policies count from it. "
             "NULL if the current commit is a client's, and without a policy",
             nullable=True,
         ),
-        Column(
+        int64(
             "client_state_timestamp_ms",
-            pa.int64(),
             "when its own members left the group Empty, if `sexton keep` has joined and left it since; policies count "
             "from it. NULL otherwise, and without a policy",
             nullable=True,
         ),
-        Column(
+        int64(
             "kept_until_ms",
-            pa.int64(),
             "when the hold with `keep` that keeps it alive ends, the largest int64 if it has no end; NULL without "
             "such a hold",
             nullable=True,
         ),
-        Column(
+        string(
             "keep_status",
-            pa.string(),
             "kept: the broker does not expire it before the run after next; due: it does, and `sexton keep` has yet "
             "to act; not_kept: it does, and an attempt failed or was not made in time; ended: no longer kept",
             nullable=True,
             allowed=("kept", "due", "not_kept", "ended"),
         ),
-        Column("keep_at_ms", pa.int64(), "the last attempt to keep it, from the ledger", nullable=True),
-        Column(
+        int64("keep_at_ms", "the last attempt to keep it, from the ledger", nullable=True),
+        string(
             "keep_outcome",
-            pa.string(),
             "outcome of that attempt, as in apply_ledger; NULL while it is unknown, and without an attempt",
             nullable=True,
             allowed=APPLY_OUTCOMES,
         ),
-        Column("keep_error", pa.string(), "why it was not kept", nullable=True),
+        string("keep_error", "why it was not kept", nullable=True),
         LOG_PARTITION,
     ),
 )

@@ -40,9 +40,9 @@ class Column:
     """
 
     name: str
-    type: pa.DataType
     doc: str
     _: KW_ONLY
+    type: pa.DataType
     nullable: bool = False
     absent: int | str | None = None
     minimum: int | None = None
@@ -98,9 +98,9 @@ def _arrow_schema(table: Table, with_run: bool, origin: Origin | None) -> pa.Sch
 
 
 RUN_COLUMNS = (
-    Column("cluster_id", pa.string(), "Kafka's cluster id, `unknown` where it is not recorded"),
-    Column("as_of_ms", pa.int64(), "the instant that the run describes"),
-    Column("run_id", pa.string(), "id of the attempt that wrote the row; every attempt has a new one"),
+    Column("cluster_id", "Kafka's cluster id, `unknown` where it is not recorded", type=pa.string()),
+    Column("as_of_ms", "the instant that the run describes", type=pa.int64()),
+    Column("run_id", "id of the attempt that wrote the row; every attempt has a new one", type=pa.string()),
 )
 PARTITION_COLUMNS = ("cluster_id", "as_of_ms")
 """What every Iceberg table is partitioned by, and what a run replaces."""

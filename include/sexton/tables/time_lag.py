@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sexton.tables.columns import COMMITTED, COMMITTED_OFFSET, OFFSET_KEY, count_column
+from sexton.tables.columns import COMMITTED_OFFSET, LEADER_EPOCH, OFFSET_KEY, count, float64, int64, string
 from sexton.tables.table import Column, Table
 
 BASES = ("log_end", "timestamps", "appends")
 RESETS = ("behind_log_start", "beyond_log_end", "truncated", "topic_recreated", "topic_gone")
-_LEADER_EPOCH = next(column for column in COMMITTED if column.name == "leader_epoch")
 
 TIME_LAG = Table(
     name="time_lag",
@@ -18,83 +17,52 @@ TIME_LAG = Table(
     columns=(
         *OFFSET_KEY,
         COMMITTED_OFFSET,
-        replace(_LEADER_EPOCH, doc="leader epoch committed with it; NULL: consumers cannot notice a truncation"),
-        Column("log_start_offset", pa.int64(), "log start offset of the partition", nullable=True, minimum=0),
-        Column(
+        replace(LEADER_EPOCH, doc="leader epoch committed with it; NULL: consumers cannot notice a truncation"),
+        int64("log_start_offset", "log start offset of the partition", nullable=True, minimum=0),
+        int64(
             "log_end_offset",
-            pa.int64(),
             "log end offset of the partition in the newest snapshot up to `as_of_ms`",
             nullable=True,
             minimum=0,
         ),
-        count_column("lag", "records from committed_offset to log_end_offset; 0 beyond it", nullable=True),
-        Column(
-            "lag_min_ms",
-            pa.int64(),
-            "lower bound of the lag in time; NULL where nothing is known",
-            nullable=True,
-            minimum=0,
-        ),
-        Column(
-            "lag_max_ms",
-            pa.int64(),
-            "upper bound of the lag in time; NULL where nothing bounds it",
-            nullable=True,
-            minimum=0,
-        ),
-        Column(
-            "basis", pa.string(), "what the interval rests on; docs/lag.md explains each", nullable=True, allowed=BASES
-        ),
-        Column(
-            "timestamp_type", pa.string(), "message.timestamp.type of the topic, where it may be read", nullable=True
-        ),
-        Column(
-            "held_at",
-            pa.int64(),
-            "last stable offset at which an open transaction in the topic stops the group",
-            nullable=True,
-        ),
+        count("lag", "records from committed_offset to log_end_offset; 0 beyond it", nullable=True),
+        int64("lag_min_ms", "lower bound of the lag in time; NULL where nothing is known", nullable=True, minimum=0),
+        int64("lag_max_ms", "upper bound of the lag in time; NULL where nothing bounds it", nullable=True, minimum=0),
+        string("basis", "what the interval rests on; docs/lag.md explains each", nullable=True, allowed=BASES),
+        string("timestamp_type", "message.timestamp.type of the topic, where it may be read", nullable=True),
+        int64("held_at", "last stable offset at which an open transaction in the topic stops the group", nullable=True),
         Column(
             "pending_producer_ids",
-            pa.list_(pa.int64()),
             "producers with an offset of the group in a transaction that has not ended",
+            type=pa.list_(pa.int64()),
         ),
-        Column(
+        string(
             "would_reset",
-            pa.string(),
             "why a consumer that comes back would not continue at its offset",
             nullable=True,
             allowed=RESETS,
         ),
-        Column(
+        int64(
             "diverged_at",
-            pa.int64(),
             "truncated: the first offset from which the log differs from the log that the group read",
             nullable=True,
         ),
-        Column(
-            "loses_at_min_ms",
-            pa.int64(),
-            "earliest time at which retention by time deletes the first unread record",
-            nullable=True,
+        int64(
+            "loses_at_min_ms", "earliest time at which retention by time deletes the first unread record", nullable=True
         ),
-        Column(
+        float64(
             "lag_growth",
-            pa.float64(),
             "upper bound of the growth of the lag since the previous audited run, in ms per ms; 1: the group stands "
             "still, 0: it keeps up, below 0: it catches up. NULL where that run does not show it",
             nullable=True,
         ),
-        Column(
+        int64(
             "loses_at_ms",
-            pa.int64(),
             "when retention reaches the group if its lag keeps growing at this rate, or if the group stands still "
             "where the rate is not known; NULL if its lag does not grow and retention has not reached it",
             nullable=True,
         ),
-        Column(
-            "unrefined", pa.string(), "why no broker refined the interval at the audit; NULL if one did", nullable=True
-        ),
+        string("unrefined", "why no broker refined the interval at the audit; NULL if one did", nullable=True),
     ),
     kind="append",
     per_log_partition=False,

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pyarrow as pa
-
 from sexton.tables.columns import (
     COMMITTED_OFFSET,
     GROUP_ID,
@@ -13,8 +11,11 @@ from sexton.tables.columns import (
     PLAN_ID,
     POSITION,
     TOPIC,
+    binary,
+    int32,
+    string,
 )
-from sexton.tables.table import Column, Table
+from sexton.tables.table import Table
 
 TOMBSTONES = Table(
     name="tombstones",
@@ -24,16 +25,14 @@ TOMBSTONES = Table(
         PLAN_ID,
         LOG_PARTITION,
         POSITION,
-        Column("record_type", pa.int32(), "the record type of the key", minimum=0),
+        int32("record_type", "the record type of the key", minimum=0),
         GROUP_ID,
         replace(TOPIC, nullable=True, doc="NULL for a group record"),
         replace(PARTITION, nullable=True, doc="NULL for a group record"),
-        Column("member_id", pa.string(), "the member id, in a record of a member", nullable=True),
-        Column(
-            "regular_expression", pa.string(), "the regular expression, in a record of a resolved one", nullable=True
-        ),
-        Column("key", pa.binary(), "the record's key"),
-        Column("cause", pa.string(), "why it is deleted: broker_retention, rule:<name> or group_empty"),
+        string("member_id", "the member id, in a record of a member", nullable=True),
+        string("regular_expression", "the regular expression, in a record of a resolved one", nullable=True),
+        binary("key", "the record's key"),
+        string("cause", "why it is deleted: broker_retention, rule:<name> or group_empty"),
         replace(
             LOG_OFFSET,
             name="target_log_offset",
@@ -52,8 +51,6 @@ TOMBSTONES = Table(
             "coordinator with one cache serves",
         ),
     ),
-    doc=(
-        "Within a log partition, position orders by group_id bytes, then offsets by topic bytes and partition, "
-        "then the group records in the coordinator's order. The broker may delete the groups in another order."
-    ),
+    doc="Within a log partition, position orders by group_id bytes, then offsets by topic bytes and partition, "
+    "then the group records in the coordinator's order. The broker may delete the groups in another order.",
 )

@@ -1,9 +1,7 @@
-"""Partitions of user topics, as recorded with a snapshot."""
+"""The table topic_partitions: partitions of user topics, as recorded with a snapshot."""
 
-import pyarrow as pa
-
-from sexton.tables.columns import PARTITION, TOPIC, TOPIC_ID
-from sexton.tables.table import Column, Table
+from sexton.tables.columns import PARTITION, TOPIC, TOPIC_ID, int64
+from sexton.tables.table import Table
 
 TOPIC_PARTITIONS = Table(
     name="topic_partitions",
@@ -13,8 +11,8 @@ TOPIC_PARTITIONS = Table(
         TOPIC,
         TOPIC_ID,
         PARTITION,
-        Column("log_start_offset", pa.int64(), "log start offset of the partition"),
-        Column("log_end_offset", pa.int64(), "log end offset of the partition: the offset of its next record"),
+        int64("log_start_offset", "log start offset of the partition"),
+        int64("log_end_offset", "log end offset of the partition: the offset of its next record"),
     ),
     per_log_partition=False,
 )

@@ -1,9 +1,7 @@
-"""Bytes of the log that could not be decoded, and the reasons."""
+"""The table undecodable_records: bytes of the log that could not be decoded, and the reasons."""
 
-import pyarrow as pa
-
-from sexton.tables.columns import LOG_PARTITION
-from sexton.tables.table import Column, Table
+from sexton.tables.columns import LOG_PARTITION, binary, int32, int64, string
+from sexton.tables.table import Table
 
 REASON_CODES = (
     "bad_crc",
@@ -39,12 +37,12 @@ UNDECODABLE_RECORDS = Table(
     "1 MiB in the first 16 rows.",
     columns=(
         LOG_PARTITION,
-        Column("base_offset", pa.int64(), "the base offset of its batch", nullable=True),
-        Column("log_offset", pa.int64(), "the offset of the record; NULL for a whole batch", nullable=True),
-        Column("record_type", pa.int32(), "the record type of the key, where that could be read", nullable=True),
-        Column("reason", pa.string(), "what is wrong with it", allowed=REASON_CODES),
-        Column("detail", pa.string(), "what was expected and what was found", nullable=True),
-        Column("key", pa.binary(), "the key's bytes", nullable=True),
-        Column("value", pa.binary(), "the value's bytes", nullable=True),
+        int64("base_offset", "the base offset of its batch", nullable=True),
+        int64("log_offset", "the offset of the record; NULL for a whole batch", nullable=True),
+        int32("record_type", "the record type of the key, where that could be read", nullable=True),
+        string("reason", "what is wrong with it", allowed=REASON_CODES),
+        string("detail", "what was expected and what was found", nullable=True),
+        binary("key", "the key's bytes", nullable=True),
+        binary("value", "the value's bytes", nullable=True),
     ),
 )

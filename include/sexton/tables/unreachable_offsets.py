@@ -1,9 +1,7 @@
 """The table unreachable_offsets: stored offsets that no client can fetch."""
 
-import pyarrow as pa
-
-from sexton.tables.columns import COMMITTED
-from sexton.tables.table import Column, Table
+from sexton.tables.columns import COMMITTED, string
+from sexton.tables.table import Table
 
 UNREACHABLE_OFFSETS = Table(
     name="unreachable_offsets",
@@ -11,9 +9,8 @@ UNREACHABLE_OFFSETS = Table(
     key=("log_partition", "group_id", "topic", "partition"),
     columns=(
         *COMMITTED,
-        Column(
+        string(
             "reason",
-            pa.string(),
             "group_removed: its group was deleted after it; share_group: its group is a share group, which answers no "
             "OffsetFetch; misplaced: its group hashes to another log partition; undetermined: its group is in several "
             "log partitions, and without their total number it is not known which copy clients read",

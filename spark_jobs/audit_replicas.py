@@ -15,7 +15,7 @@ from sexton.runs.folder import RunFolder
 
 
 def run(asked: ReplicaRequest, folder: RunFolder) -> dict[str, object]:
-    with Engine("audit_replicas", iceberg=True) as engine:
+    with Engine(iceberg=True) as engine:
         done = audit_replicas.run(engine, folder, open_lake(), asked, as_of_ms=asked.now)
     return {**asdict(done), **({"exit_code": UndecodableInput.exit_code} if done.corrupt else {})}
 

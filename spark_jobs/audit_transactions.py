@@ -13,7 +13,7 @@ from sexton.runs.folder import RunFolder
 
 
 def run(asked: TransactionRequest, folder: RunFolder) -> audit_transactions.TransactionAudit:
-    with Engine("audit_transactions", iceberg=True) as engine:
+    with Engine(iceberg=True) as engine:
         return audit_transactions.run(engine, folder, open_lake(), asked, as_of_ms=asked.now, now_ms=now_ms)
 
 

@@ -11,7 +11,7 @@ from sexton.runs.progress import ProgressLines
 
 def run(asked: HistoryRequest, folder: RunFolder) -> dict[str, object]:
     policy = None if asked.policy is None else read_policy(asked.policy)
-    with engine_of_task("build_history", iceberg=True, quiet=True) as engine:
+    with engine_of_task(iceberg=True, quiet=True) as engine:
         show = ProgressLines("Building history", items="instants").at
         history = build_history.run(engine, open_lake(), folder.sub("instants"), asked, policy=policy, show=show)
     return {

@@ -14,7 +14,7 @@ from sexton.settings import settings
 
 def run(asked: ArchiveRequest, folder: RunFolder) -> check_checkpoint.CheckedCheckpoints:
     days, scratch = settings().maintenance_checkpoint_days, RunFolder(folder.uri, "check_checkpoint")
-    with Engine("check_checkpoint") as engine:
+    with Engine() as engine:
         return check_checkpoint.run(engine, asked.archive, scratch, now_ms=asked.now, days=days, only=asked.cluster_id)
 
 

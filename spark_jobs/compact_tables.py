@@ -17,7 +17,7 @@ from sexton.settings import settings
 
 def run(asked: CleanupRequest, _: RunFolder) -> dict[str, object]:
     config, now_ms, deletes = settings(), asked.now, asked.delete
-    with Engine("compact_tables", iceberg=True) as engine:
+    with Engine(iceberg=True) as engine:
         done = compact_tables.run(
             engine, open_lake(), now_ms=now_ms, days=config.maintenance_lake_days, deletes=deletes
         )

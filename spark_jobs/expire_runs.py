@@ -23,7 +23,7 @@ def run(asked: ExpireRequest, _: RunFolder) -> dict[str, object]:
         hourly_days=config.maintenance_keep_hourly_days,
         daily_months=config.maintenance_keep_daily_months,
     )
-    with Engine("expire_runs", iceberg=True) as engine:
+    with Engine(iceberg=True) as engine:
         done = expire_runs.run(
             engine,
             open_lake(),

@@ -9,7 +9,7 @@ from sexton.runs.processes import engine_of_task
 
 def run(asked: JudgeRequest, folder: RunFolder) -> dict[str, object]:
     policy = None if asked.policy is None else read_policy(asked.policy)
-    with engine_of_task("find_expired") as engine:
+    with engine_of_task() as engine:
         record = find_expired.run(engine, folder, policy=policy)
     return {"offset_verdicts": record.counts["offset_verdicts"]}
 

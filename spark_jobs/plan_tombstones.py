@@ -8,7 +8,7 @@ from sexton.runs.processes import engine_of_task
 
 
 def run(_: JobRequest, folder: RunFolder) -> dict[str, object]:
-    with engine_of_task("plan_tombstones") as engine:
+    with engine_of_task() as engine:
         record = plan_tombstones.run(engine, folder, page=render_plan)
     return {"tombstones": record.counts["tombstones"], "plan_id": record.plan_id}
 

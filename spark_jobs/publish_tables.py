@@ -10,7 +10,7 @@ from sexton.runs.processes import engine_of_task
 
 
 def run(asked: PublishRequest, folder: RunFolder) -> dict[str, object]:
-    with engine_of_task("publish_tables", iceberg=True) as engine:
+    with engine_of_task(iceberg=True) as engine:
         published = publish_tables.run(engine, folder, archive=asked.archive)
     counts = {each["table"]: each["rows"] for each in published.row["counts"]}
     due = {"due": announce(open_lake(), asked.archive, published.key)} if asked.archive else {}

@@ -18,7 +18,7 @@ from sexton.settings import settings
 def run(asked: ReconcileRequest, folder: RunFolder) -> dict[str, object]:
     most, rate = settings().maintenance_reconcile_groups, settings().fetch_bytes_per_second
     request = SnapshotRequest.like(asked, bytes_per_second=rate)
-    with Engine("reconcile") as engine:
+    with Engine() as engine:
         done = reconcile.run(engine, request, seed=asked.now, most_groups=most, now_ms=now_ms)
     outcome = asdict(replace(done, differences=[]))
     del outcome["differences"]  # they name groups; outcomes and alerts do not

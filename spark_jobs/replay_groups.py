@@ -12,7 +12,7 @@ from sexton.runs.processes import engine_of_task
 
 def run(asked: ReplayRequest, folder: RunFolder) -> dict[str, object]:
     cluster_id = asked.cluster_id or snapshot_cluster(folder)
-    with engine_of_task("replay_groups") as engine:
+    with engine_of_task() as engine:
         if asked.check:
             if asked.archive is None:
                 raise UsageError("only an archive has checkpoints", where="--check", fix="give --archive URI")

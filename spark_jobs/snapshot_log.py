@@ -30,7 +30,7 @@ def run(asked: SnapshotRequest, folder: RunFolder) -> dict[str, object]:
     if snapshot := snapshot_log.earlier(asked):
         fetched = "nothing: an earlier snapshot has settled the instant"
     else:
-        with engine_of_task("snapshot_log") as engine:
+        with engine_of_task() as engine:
             snapshot = snapshot_log.run(engine, asked, now_ms=now_ms, notify=keep)
         fetched = "new batches" if snapshot.segments else "nothing new"
     if snapshot.admin_because is not None:

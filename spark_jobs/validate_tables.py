@@ -21,7 +21,7 @@ def run(asked: ValidateRequest, folder: RunFolder) -> dict[str, object]:
             record = validate_tables.check_folder(folder)
         else:
             threading.Thread(target=load_library, daemon=True).start()  # while Spark starts
-            with engine_of_task("validate_tables", iceberg=True) as engine:
+            with engine_of_task(iceberg=True) as engine:
                 record = validate_tables.run(engine, folder)
     finally:  # also after a failure
         if folder.sub(validate_tables.TABLE).files():

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sexton.runs import engine as engine_module
+from sexton.runs import spark_session
 from sexton.runs.engine import Engine
 from sexton.runs.processes import SerialEngine
 
@@ -16,20 +16,20 @@ def _one_jvm() -> Iterator[None]:
 
     Whichever test starts it, it knows Iceberg, and no job that a test runs stops it.
     """
-    own = engine_module._jvm_conf
+    own = spark_session._jvm_conf
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_module, "_jvm_conf", lambda: {**_without_catalogs(engine_module._lake_conf()), **own()})
+        patch.setattr(spark_session, "_jvm_conf", lambda: {**_without_catalogs(spark_session._lake_conf()), **own()})
         patch.setattr(Engine, "stop", lambda engine: setattr(engine, "_session", None))
         yield
 
 
 def _without_catalogs(conf: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in conf.items() if not name.startswith(engine_module.CATALOGS)}
+    return {name: value for name, value in conf.items() if not name.startswith(spark_session.CATALOGS)}
 
 
 @pytest.fixture(scope="session")
 def engine(needs_spark: None) -> Iterator[Engine]:
-    with Engine("tests", iceberg=True, quiet=True) as engine:
+    with Engine(iceberg=True, quiet=True) as engine:
         _ = engine.session  # small inputs, too, take the way over Spark
         yield engine
 
@@ -37,7 +37,7 @@ def engine(needs_spark: None) -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def small() -> Iterator[Engine]:
     """An engine that never needs Spark for what is small."""
-    with SerialEngine("tests", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         yield engine
         assert engine._session is None
 

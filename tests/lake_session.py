@@ -17,7 +17,8 @@ from sexton.lake.catalog import Lake, open_lake
 from sexton.pipeline import publish_tables, validate_tables
 from sexton.quality import duckdb_checks
 from sexton.quality.expectation import ExpectationResult
-from sexton.runs.engine import Engine, spark_session
+from sexton.runs.engine import Engine
+from sexton.runs.spark_session import spark_session
 from sexton.settings import settings
 
 
@@ -29,12 +30,12 @@ def lake_at(folder: Path) -> Lake:
 
 def iceberg_session(lake: Lake) -> SparkSession:
     """The session, with `lake` as one of its catalogs."""
-    return spark_session("tests", conf=lake.spark_conf(ensure(settings().cache, "spark")))
+    return spark_session(conf=lake.spark_conf(ensure(settings().cache, "spark")))
 
 
 def engine_of(session: SparkSession) -> Engine:
     """An engine that works with `session`."""
-    engine = Engine("tests", iceberg=True, quiet=True)
+    engine = Engine(iceberg=True, quiet=True)
     engine._session = session
     return engine
 

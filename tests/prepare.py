@@ -6,7 +6,7 @@
 from contextlib import suppress
 
 from sexton.errors import DownloadError
-from sexton.runs.engine import compiler_environment
+from sexton.runs.spark_session import compiler_environment
 from sexton.settings import set_variables
 from tests import airflow_database, rest_catalog
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from sexton.java import JavaHome, find_java
 from sexton.kafka import jars
 from sexton.ports import free_port
-from sexton.runs.engine import QUICK_JVM_OPTIONS, spark_environment
+from sexton.runs.spark_session import QUICK_JVM_OPTIONS, spark_environment
 from sexton.settings import environment, settings, variable
 from sexton_dev.broker import EmbeddedBroker
 
@@ -48,7 +48,7 @@ SPARK_WORK = """
 import sys
 from sexton.runs.engine import Engine
 
-with Engine("archive", quiet=True) as engine:
+with Engine(quiet=True) as engine:
     rows = engine.session.createDataFrame([(number, str(number)) for number in range(100)], "a long, b string")
     rows.repartition(4, "a").write.parquet(sys.argv[1])
     read = engine.session.read.parquet(sys.argv[1])

@@ -13,7 +13,7 @@ from typing import Any
 
 from sexton.lake.catalog import EXTENSIONS
 from sexton.ports import HOST, free_port
-from sexton.runs.engine import QUICK_JVM_OPTIONS, REMOTE
+from sexton.runs.spark_session import QUICK_JVM_OPTIONS, REMOTE
 from sexton.settings import Settings, program
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"

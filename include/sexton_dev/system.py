@@ -23,7 +23,7 @@ from sexton.java import find_java
 from sexton.kafka import jars
 from sexton.local.compose_init import USER
 from sexton.ports import HOST
-from sexton.runs.engine import QUICK_JVM_OPTIONS, spark_environment
+from sexton.runs.spark_session import QUICK_JVM_OPTIONS, spark_environment
 from sexton.settings import Settings, environment, program, set_variables, variable
 from sexton_dev import java_home
 from sexton_dev.airflow_api import AirflowApi

@@ -25,7 +25,8 @@ from sexton.job_params import ReplayRequest
 from sexton.kernels.warm_up import warm_up
 from sexton.pipeline.standalone import run_audit
 from sexton.ports import free_port
-from sexton.runs.engine import Engine, spark_environment
+from sexton.runs.engine import Engine
+from sexton.runs.spark_session import spark_environment
 from sexton.settings import PROJECT_ROOT, program
 from sexton_dev.processes import Processes
 from tests.bench.figures import Clustered
@@ -109,7 +110,7 @@ def _workers(page: str) -> int:
 def main() -> None:
     log, out = sys.argv[1], Path(sys.argv[2])
     replay = ReplayRequest(run_id=out.name, segments=log, taken_at_ms=now_ms())
-    with Engine("bench", quiet=True) as engine:
+    with Engine(quiet=True) as engine:
         engine.map("Loading kernels", range(2 * WORKERS), lambda _: warm_up())
         start = time.perf_counter()
         run_audit(engine, replay, out)

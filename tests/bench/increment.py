@@ -118,7 +118,7 @@ def main() -> None:
         run_id=Path(out).name, archive=archive, as_of_ms=int(as_of_ms), taken_at_ms=int(as_of_ms),
         settle_ms=SETTLE_MS, is_full="--full" in flags,
     )  # fmt: skip
-    with engine_here("bench", quiet=True) as engine:
+    with engine_here(quiet=True) as engine:
         engine.map("Loading kernels", range(os.cpu_count() or 1), lambda _: warm_up())
         start = time.perf_counter()
         record = replay_groups.run(engine, folder, request)

@@ -37,7 +37,7 @@ def main() -> None:
     warm_up()
     request = ReplayRequest(run_id=out.name, segments=log, as_of_ms=as_of_ms, taken_at_ms=as_of_ms)
     folder = RunFolder(out)
-    with engine_here("bench", quiet=True) as engine:
+    with engine_here(quiet=True) as engine:
         replay_groups.run(engine, folder, request)
         find_expired.run(engine, folder)
         start = time.perf_counter()

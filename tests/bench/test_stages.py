@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sexton.runs.engine import spark_environment
 from sexton.runs.folder import RunFolder
+from sexton.runs.spark_session import spark_environment
 from sexton_dev.processes import MARK
 from tests.bench.cluster import WORKERS, spark_cluster
 from tests.bench.generate import Shape, write

@@ -68,7 +68,7 @@ def test_ls_for_machines(run: Run, kept: Path) -> None:
 
 def test_verify_reads_the_checkpoints(run: Run, tmp_path: Path) -> None:
     archive = three_minutes(tmp_path / "archive")
-    with SerialEngine("tests", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         place = publish(tmp_path / "r1", replay(engine, tmp_path / "r1", archive, instant(1)), archive)
     code, out, _ = run("verify", "--archive", archive.root)
     assert code == 0

@@ -42,7 +42,7 @@ def audited(monkeypatch: pytest.MonkeyPatch) -> Audited:
             return SimpleNamespace(profile_doubts=())
 
         monkeypatch.setattr("sexton.pipeline.standalone.run_audit", double)
-        monkeypatch.setattr("sexton.runs.processes.engine_here", lambda name, **_: nullcontext())
+        monkeypatch.setattr("sexton.runs.processes.engine_here", lambda **_: nullcontext())
         return requests
 
     return install

@@ -115,7 +115,7 @@ def test_what_no_check_passed_is_not_kept(archive: Archive, tmp_path: Path, monk
         return [replace(first, success=False, severity="critical"), *others]
 
     replay = ReplayRequest(run_id="r", archive=archive.root, taken_at_ms=LATER_MS, retention_minutes=1)
-    with SerialEngine("tests", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         with monkeypatch.context() as patch:
             patch.setattr(duckdb_checks, "check", failing)
             made = make_plan(engine, replay, tmp_path / "out", None, page=lambda _: b"")

@@ -171,7 +171,7 @@ def test_show_of_a_run_is_as_of_the_log(run, refused, policy, tmp_path):
     run_root = write_run(tmp_path / "run", segments=str(log_root), topics_file=str(topics), as_of_ms=as_of_ms)
     argv = ("policy", "show", "g", "--policy", policy(TAKES_ALL), "--json")
     assert "not there (is the run complete?)" in refused(2, *argv[:-1], "--run", run_root)
-    judge(SerialEngine("tests", quiet=True), RunFolder(run_root))
+    judge(SerialEngine(quiet=True), RunFolder(run_root))
     of_run = json.loads(run(*argv, "--run", run_root)[1])
     of_log = json.loads(run(*argv, "--segments", log_root, "--topics", topics, "--as-of", as_of_ms)[1])
     assert of_run["decisions"] == of_log["decisions"]

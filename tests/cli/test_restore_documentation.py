@@ -53,7 +53,7 @@ def test_every_command_runs(
 @pytest.fixture
 def kept_plan(archive: Archive, tmp_path: Path) -> str:  # noqa: F811
     """The plan that has removed the group's offsets: it is kept, and has its ledger."""
-    with SerialEngine("test", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         planned(engine, tmp_path / "run", archive, at=1)
     folder = RunFolder(tmp_path / "run")
     record = own_plan(folder).record

@@ -36,7 +36,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Plan, str]:
     """An archive with a plan and a restore."""
     folder = tmp_path_factory.mktemp("show")
     archive = archive_of_commits(folder / "archive")
-    with SerialEngine("tests", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         planned(engine, folder / "run", archive)
     plan = own_plan(RunFolder(folder / "run"))
     keep_plan(RunFolder(folder / "run"), plan.record, str(archive.root))

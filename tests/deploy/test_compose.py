@@ -30,7 +30,7 @@ from sexton.local.compose_init import (
     connections,
     write_secrets,
 )
-from sexton.runs.engine import CONNECT_PORT, JVM_OPTIONS, LOGGING
+from sexton.runs.spark_session import CONNECT_PORT, JVM_OPTIONS, LOGGING
 from sexton.settings import Settings
 from sexton_dev.airflow_home import AirflowHome
 from sexton_dev.spark_server import DAEMON, SERVER_CLASS

@@ -16,7 +16,7 @@ from sexton.airflow.pools import POOLS
 from sexton.kafka.jars import read_lock
 from sexton.lake.catalog import EXTENSIONS
 from sexton.local.compose_init import OWNERS
-from sexton.runs.engine import CONNECT_PORT
+from sexton.runs.spark_session import CONNECT_PORT
 from sexton.settings import Settings
 from sexton_dev.spark_server import DAEMON
 from tests.airflow_database import migrated_database

@@ -10,7 +10,7 @@ import pytest
 from sexton.airflow import spark_tasks
 from sexton.kafka import jars
 from sexton.local import compose_init
-from sexton.runs.engine import REMOTE
+from sexton.runs.spark_session import REMOTE
 from sexton.settings import settings
 from tests.commands import printed
 from tests.deploy.services import WORKERS, Ports, Services
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.thorough
 WORKER = WORKERS[0]
 ASK = """
 from sexton.runs.engine import Engine
-with Engine("tests", quiet=True) as engine:
+with Engine(quiet=True) as engine:
     print(engine.map("Squares", range(5), lambda n: n * n), engine.session.conf.get("spark.sql.extensions"))
 """
 

@@ -66,7 +66,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     with pytest.MonkeyPatch.context() as patch:
         world.make(folder)
         world.point_at(folder, patch)
-        patch.setattr("sexton.runs.processes.engine_here", lambda name, **_: SerialEngine(name, quiet=True))
+        patch.setattr("sexton.runs.processes.engine_here", lambda **_: SerialEngine(quiet=True))
         patch.setattr("typer.completion._get_shell_name", lambda: "bash")
         patch.setattr("typer._completion_shared._get_shell_name", lambda: "bash")
         runs = {}

@@ -194,7 +194,7 @@ def main() -> None:
     parser.add_argument("--flips", type=int, default=0)
     parser.add_argument("--runs", action="store_true", help="a run for each change, also where verify refuses it")
     arguments = parser.parse_args()
-    with SerialEngine("tests", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         trial = Trial(engine, arguments.folder)
         files = sorted(path.relative_to(trial.good) for path in trial.good.rglob("*.parquet"))
         own = [file for file in files if file.parts[0] == "0" or file.name == "undecodable.parquet"]

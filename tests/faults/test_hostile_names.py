@@ -37,7 +37,7 @@ from sexton.report.names import visible
 from sexton.report.plan_page import render_plan
 from sexton.report.run_page import render_page
 from sexton.report.terminal import print_summary
-from sexton.runs.engine import spark_session
+from sexton.runs.spark_session import spark_session
 from sexton.settings import PROJECT_ROOT
 from sexton.summary import read_summary
 from sexton.summary.summarize import summarize
@@ -147,7 +147,7 @@ def data_docs(world: Hostile, client: TestClient, some: list[str]) -> None:
     rows = [world_of_checks.group(name, 0) | {"state": "Odd"} for name in world.texts]
     tables = world_of_checks.tables_of({"groups": rows})
     suites = {"groups": [each for each in suites_of(world_of_checks.RUN)["groups"] if each.name == "allowed_state"]}
-    spark = spark_session("names", iceberg=True)  # the JVM stays for the tests after it
+    spark = spark_session(iceberg=True)  # the JVM stays for the tests after it
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spark_checks, "MAX_SHOWN", len(rows))
         spark_checks.check(

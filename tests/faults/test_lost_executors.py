@@ -66,7 +66,7 @@ check_by_duckdb(pytest.MonkeyPatch())
 asked = ReplayRequest(
     run_id="r", archive=archive, as_of_ms=instant(3), taken_at_ms=LATER_MS, settle_ms=SETTLE_MS, retention_minutes=1
 )
-with Engine("tests", iceberg=True, quiet=True) as engine:
+with Engine(iceberg=True, quiet=True) as engine:
     for stage, run in (
         ("replay", lambda folder: replay_groups.run(engine, folder, asked)),
         ("judge", lambda folder: find_expired.run(engine, folder)),

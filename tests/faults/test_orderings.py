@@ -72,7 +72,7 @@ class Deployment:
     cluster_id: str
     told: list[str] = field(default_factory=list)
     owners: dict[int, str] = field(default_factory=dict)
-    here: Engine = field(default_factory=lambda: SerialEngine("orders", quiet=True))
+    here: Engine = field(default_factory=lambda: SerialEngine(quiet=True))
 
     def __post_init__(self) -> None:
         self.archive: Archive = three_minutes(

@@ -38,7 +38,7 @@ def of_run(expectation: Any, *, success: bool) -> ExpectationResult:
 @pytest.fixture
 def no_spark() -> Engine:
     """An engine whose session nobody may ask for: what is refused is refused before."""
-    return Engine("tests", iceberg=True, quiet=True)
+    return Engine(iceberg=True, quiet=True)
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def snapshot(tmp_path: Path, needs_spark: None) -> Callable[..., TakenSnapshot]:
     instants = iter(range(1_800_000_000_000, 1_900_000_000_000))
 
     def take(config: ClientConfig) -> TakenSnapshot:
-        with Engine("test", iceberg=True, quiet=True) as engine:
+        with Engine(iceberg=True, quiet=True) as engine:
             request = SnapshotRequest(config=config, archive=str(tmp_path / "archive"))
             return run_snapshot(engine, request, now_ms=lambda: next(instants))
 

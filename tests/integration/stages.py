@@ -20,7 +20,7 @@ def snapshot(
     config: ClientConfig, archive: Path | str, *, now_ms: Callable[[], int] = now_ms, **asked: Any
 ) -> TakenSnapshot:
     request = SnapshotRequest(config=config, archive=str(archive), **asked)
-    with SerialEngine("test", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         return snapshot_log.run(engine, request, now_ms=now_ms)
 
 
@@ -30,7 +30,7 @@ def replay(
     """A run up to its verdicts."""
     folder = RunFolder(out)
     request = ReplayRequest(**{"run_id": out.name, "archive": str(archive), "taken_at_ms": now_ms(), **asked})
-    with SerialEngine("test", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         replay_groups.run(engine, folder, request)
         return folder, find_expired.run(engine, folder, policy=policy)
 
@@ -38,7 +38,7 @@ def replay(
 def plan(archive: Path | str, out: Path, **asked: Any) -> RunRecord:
     """A run up to its plan, which the archive keeps as publishing has it kept."""
     folder, _ = replay(archive, out, **asked)
-    with SerialEngine("test", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         record = plan_tombstones.run(engine, folder, page=lambda _: b"<html></html>\n")
     keep_plan(folder, own_plan(folder).record, str(archive))
     return record

@@ -385,7 +385,7 @@ def test_transactions_whose_states_may_not_be_read(
         at = {"now_ms": lambda: 1_800_000_000_000}
         taken = snapshot(cluster.config(READER), archive, **at)
         request = SnapshotRequest(config=cluster.config(READER), archive=archive)
-        with SerialEngine("test", quiet=True) as engine:
+        with SerialEngine(quiet=True) as engine:
             return archive_transactions.run(engine, request, cluster_id=taken.cluster_id, **at)
 
     def answer(told: tuple[int, str, str]) -> tuple[int, list[tuple[object, ...]], list[str]]:

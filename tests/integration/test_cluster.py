@@ -305,7 +305,7 @@ def test_the_run_equals_that_of_one_machine(ran: Ran, tmp_path: Path) -> None:
     asked = ReplayRequest(
         run_id="here", archive=given["SEXTON_ARCHIVE"], as_of_ms=ran.run.key.as_of_ms, taken_at_ms=0, settle_ms=500
     )
-    with SerialEngine("tests", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         here = run_audit(engine, asked, tmp_path)
     there = run_folder_of(ran)
     assert here.plan_id == there.read_run().plan_id

@@ -101,7 +101,7 @@ def run_stages(
 ) -> RunFolder:
     """A snapshot of the broker, and a run that ends with a plan."""
     run, archive = RunFolder(folder / name), str(folder / f"archive-{name}")
-    with Engine("test", iceberg=True, quiet=True) as engine:
+    with Engine(iceberg=True, quiet=True) as engine:
         taken = SnapshotRequest(config=clients, archive=archive, as_of_ms=as_of_ms, settle_ms=settle_ms)
         snapshot_log.run(engine, taken, now_ms=now_ms)
         replayed = ReplayRequest(

@@ -29,7 +29,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory, needs_spark: None) -> Path
 
 
 def reconciled(config: ClientConfig, archive: Path, **options: int) -> Reconciliation:
-    with Engine("test", iceberg=True, quiet=True) as engine:
+    with Engine(iceberg=True, quiet=True) as engine:
         request = SnapshotRequest(config=config, archive=str(archive))
         told = {"seed": 1, "most_groups": 1_000, **options}
         return reconcile.run(engine, request, now_ms=lambda: time.time_ns() // 1_000_000, **told)

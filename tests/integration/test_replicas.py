@@ -228,7 +228,7 @@ class Replayed:
             taken_at_ms=time.time_ns() // 1_000_000,
         )
         self.folder = folder
-        with SerialEngine("test", quiet=True) as engine:
+        with SerialEngine(quiet=True) as engine:
             self.record = replay_groups.run(engine, RunFolder(folder), request)
 
     def offsets(self, groups: Collection[str]) -> dict[tuple[str, int], int | str]:

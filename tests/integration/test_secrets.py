@@ -34,7 +34,7 @@ from tests.integration.test_admin import wait_for_coordinators
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 LOGINS = ("right", "wrong")
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"
-"""As `sexton.runs.engine.JVM_OPTIONS`, with Spark's own logging, which tells more."""
+"""As `sexton.runs.spark_session.JVM_OPTIONS`, with Spark's own logging, which tells more."""
 KINDS = (
     *("wrong password", "sasl.password", "ssl.key.password", "oauth secret", "oauth secret of librdkafka", "extension"),
     *("connection password", "slack", "smtp", "apprise", "s3 secret", "s3 token", "catalog password", "catalog token"),

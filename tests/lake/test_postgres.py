@@ -41,11 +41,11 @@ from sexton.lake import publish as publishing
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import open_lake
 from sexton.settings import settings
-from sexton.runs.engine import spark_session
+from sexton.runs.spark_session import spark_session
 from tests.lake.test_publish import FACTS, NAMES
 
 lake = replace(open_lake(), name=sys.argv[1])
-spark = spark_session("other", conf=lake.spark_conf(ensure(settings().cache, "spark")))
+spark = spark_session(conf=lake.spark_conf(ensure(settings().cache, "spark")))
 spark.sql(f"SHOW TABLES IN {lake.name}.{lake.namespace}").collect()
 print("ready", flush=True)
 for line in sys.stdin:

@@ -66,7 +66,7 @@ def test_by_default_it_only_says_what_would_go(iceberg: Engine, runs_of: Cluster
     for at in ALL:
         runs.checkpoint(at)
     before = files(runs.archive)
-    no_spark = Engine("tests", quiet=True)
+    no_spark = Engine(quiet=True)
     found = expired(no_spark, runs)
     assert found == ExpiredRuns(cluster_id="says", published=5, held=0, completed=0, runs=OLD[:2], checkpoints=2)
     assert runs.seen() == dict.fromkeys(ALL, WHOLE)
@@ -76,10 +76,8 @@ def test_by_default_it_only_says_what_would_go(iceberg: Engine, runs_of: Cluster
 def test_only_one_of_several_clusters(runs_of: Cluster) -> None:
     runs = runs_of("says")
     runs_of("another").checkpoint(OLD[0])
-    assert expired(Engine("tests", quiet=True), runs, only="says").cluster_id == "says"
-    both = expire_runs.run(
-        Engine("tests", quiet=True), runs.lake, str(runs.archive), now_ms=NOW_MS, retention=RETENTION
-    )
+    assert expired(Engine(quiet=True), runs, only="says").cluster_id == "says"
+    both = expire_runs.run(Engine(quiet=True), runs.lake, str(runs.archive), now_ms=NOW_MS, retention=RETENTION)
     assert [found.cluster_id for found in both] == ["another", "says"]
 
 

@@ -81,7 +81,7 @@ def played(
     monkeypatch.setattr(reconcile, "kinds", lambda _: (dict.fromkeys(listed, SIMPLE), dict(failed or {})))
     monkeypatch.setattr(reconcile.snapshot_log, "run", snapshot)
     request = SnapshotRequest(config=CONFIG, archive=archive.root)
-    with SerialEngine("tests", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         found = reconcile.run(
             engine,
             request,

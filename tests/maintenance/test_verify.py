@@ -172,7 +172,7 @@ def test_many_findings_are_few_alerts(
 
 
 def test_a_spoiled_checkpoint_is_told_until_it_is_gone(archive: Archive, tmp_path: Path) -> None:
-    with SerialEngine("tests", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         place = publish(tmp_path / "r1", run(engine, tmp_path / "r1", archive, instant(1)), archive)
     assert all(verified(archive).corrupt == 0 for _ in range(PARTS))
     (place / "1" / "keys.parquet").write_bytes(b"PAR1")

@@ -72,7 +72,7 @@ def group_ids(found: list[dict[str, Any]]) -> list[str]:
 
 def test_only_what_is_due_at_both_ends_is_planned(archive: Archive, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    with SerialEngine("test", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         record = run(engine, out, archive)
     assert (record.coverage, record.as_of_ms, record.retention_ms) == ("admin", NOW_MS, 10 * MINUTE_MS)
     verdicts = rows(out, record, "offset_verdicts")
@@ -101,11 +101,11 @@ rules:
 def test_a_rule_counts_from_the_later_end(archive: Archive, tmp_path: Path) -> None:
     out, file = tmp_path / "run", tmp_path / "policy.yaml"
     file.write_text(POLICY, encoding="utf-8")
-    with SerialEngine("test", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         record = run(engine, out, archive, policy=read_policy(file))
     assert group_ids(rows(out, record, "tombstones")) == ["old"]
     file.write_text(POLICY.replace("9m", "8m"), encoding="utf-8")
-    with SerialEngine("test", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         record = run(engine, out, archive, policy=read_policy(file))
     assert sorted(group_ids(rows(out, record, "tombstones"))) == ["edge", "old"]
 
@@ -113,14 +113,14 @@ def test_a_rule_counts_from_the_later_end(archive: Archive, tmp_path: Path) -> N
 def test_an_older_snapshot_that_is_damaged_ends_no_run(archive: Archive, tmp_path: Path) -> None:
     damaged = Path(archive.root) / CLUSTER / "admin_snapshots" / str(NOW_MS - 5 * MINUTE_MS) / "offsets.parquet"
     damaged.write_bytes(b"damaged")
-    with SerialEngine("test", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         record = run(engine, tmp_path / "run", archive)
     assert group_ids(rows(tmp_path / "run", record, "tombstones")) == ["old"]
     assert any(warning.startswith(f"an admin snapshot is left out: {damaged}") for warning in record.warnings)
 
 
 def test_an_instant_without_a_snapshot(archive: Archive, tmp_path: Path) -> None:
-    with SerialEngine("test", quiet=True) as engine, pytest.raises(NoCoverage):
+    with SerialEngine(quiet=True) as engine, pytest.raises(NoCoverage):
         run(engine, tmp_path / "run", archive, as_of_ms=NOW_MS + 1)
 
 
@@ -186,7 +186,7 @@ def changed(archive: Archive) -> None:
 def test_changes_between_snapshots_have_intervals_and_every_candidate(archive: Archive, tmp_path: Path) -> None:
     changed(archive)
     out = tmp_path / "run"
-    with SerialEngine("test", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         record = run(engine, out, archive, since_ms=NOW_MS, as_of_ms=NOW_MS + 2 * MINUTE_MS)
     found = {(row["group_id"], row["partition"]): row for row in rows(out, record, "offset_changes")}
     assert record.changes_since_ms == NOW_MS
@@ -210,7 +210,7 @@ def test_changes_between_snapshots_have_intervals_and_every_candidate(archive: A
 
 def test_there_are_no_changes_without_a_look_at_their_beginning(archive: Archive, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    with SerialEngine("test", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         record = run(engine, out, archive, since_ms=NOW_MS - 3_600_000 * 24, as_of_ms=NOW_MS)
     assert record.changes_since_ms is None
     assert "offset_changes" not in record.counts

@@ -61,7 +61,7 @@ def bucket_keys(request: pytest.FixtureRequest) -> Iterator[int]:
 
 def whole_run(out: Path, *, engine: Engine | None = None, **options: Any) -> tuple[RunFolder, RunRecord]:
     """All stages but publishing."""
-    folder, engine = RunFolder(out), engine or Spread("tests", quiet=True)
+    folder, engine = RunFolder(out), engine or Spread(quiet=True)
     replay_groups.run(engine, folder, ReplayRequest(run_id=out.name, taken_at_ms=LATER_MS, **options))
     find_expired.run(engine, folder)
     plan_tombstones.run(engine, folder, page=render_plan)
@@ -109,7 +109,7 @@ def test_recordings_in_buckets(recording: str, bucket_keys: int, tmp_path: Path)
     }
     folder, record = whole_run(tmp_path / "buckets", **options)
     assert bool(record.bounds) == (bucket_keys < 100 and recording != "kafka-3.9.1")
-    plain, expected = whole_run(tmp_path / "whole", engine=SerialEngine("tests", quiet=True), **options)
+    plain, expected = whole_run(tmp_path / "whole", engine=SerialEngine(quiet=True), **options)
     assert told(record) == told(expected)
     assert record.plan_id is not None
     left, right = written(folder), written(plain)
@@ -126,7 +126,7 @@ def test_without_a_checkpoint_the_same_is_written(
     """Folds that nobody goes on from stay in memory, or in files without a name; where there are many keys, the records
     are divided instead of a fold."""
     monkeypatch.setattr(fold_log, "_MEMORY_BYTES", memory_bytes)
-    segments, engine, found = str(GOLDEN / recording / "before"), SerialEngine("tests", quiet=True), []
+    segments, engine, found = str(GOLDEN / recording / "before"), SerialEngine(quiet=True), []
     for keeps_fold in (True, False):
         folder = RunFolder(tmp_path / str(keeps_fold))
         asked = ReplayRequest(run_id="r", taken_at_ms=LATER_MS, segments=segments, profile=PROFILES[recording])
@@ -171,7 +171,7 @@ def test_increments_of_buckets_are_the_full_replay(bucket_keys: int, tmp_path: P
         assert written(folder) == written(full_folder)
         publish(tmp_path / f"r{number}", record, archive)
         compare_checkpoint(
-            Spread("tests", quiet=True), RunFolder(tmp_path / f"c{number}"), archive=archive.root, settle_ms=SETTLE_MS
+            Spread(quiet=True), RunFolder(tmp_path / f"c{number}"), archive=archive.root, settle_ms=SETTLE_MS
         )
         before = instant(number)
 
@@ -199,7 +199,7 @@ CHANGED_BOUNDS = {
 
 def test_a_checkpoint_that_somebody_changed_is_passed_over(tmp_path: Path) -> None:
     """One whose bounds are none of a fold; and one with a damaged bucket, which is named."""
-    archive, engine = busy_archive(tmp_path / "archive"), Spread("tests", quiet=True)
+    archive, engine = busy_archive(tmp_path / "archive"), Spread(quiet=True)
 
     def complaint_of(name: str) -> str:
         later = run(engine, tmp_path / name, archive, instant(2))

@@ -55,7 +55,7 @@ def lake(tmp_path: Path) -> Lake:
 @pytest.fixture
 def engine(lake: Lake, needs_spark: None) -> Engine:
     """Stages in this process, two stretches at a time; the lake by Spark."""
-    engine = SerialEngine("tests", iceberg=True, quiet=True)
+    engine = SerialEngine(iceberg=True, quiet=True)
     engine.cores = 2
     engine._session = iceberg_session(lake)
     return engine
@@ -78,7 +78,7 @@ def build(engine: Engine, lake: Lake, root: Path, request: HistoryRequest) -> Hi
 
 
 def alone(archive: Archive, folder: RunFolder, at_ms: int) -> None:
-    engine = SerialEngine("tests", quiet=True)
+    engine = SerialEngine(quiet=True)
     request = ReplayRequest(
         archive=archive.root, as_of_ms=at_ms, since_ms=at_ms - MINUTE_MS, settle_ms=SETTLE_MS, retention_minutes=3,
         is_full=True,
@@ -242,7 +242,7 @@ def test_how_far_it_is(archive: Archive, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(build_history, "every_few_seconds", after_each)
     monkeypatch.setattr(build_history, "published_instants", lambda *_: [])
     monkeypatch.setattr(build_history, "_publish", lambda *_: None)
-    engine = SerialEngine("tests", quiet=True)
+    engine = SerialEngine(quiet=True)
     build_history.run(
         engine,
         None,
@@ -266,7 +266,7 @@ def test_an_instant_that_fails_a_check_stays_unpublished_alone(
     monkeypatch.setattr(validate_tables, "check_folder", check)
     monkeypatch.setattr(build_history, "published_instants", lambda *_: [])
     monkeypatch.setattr(build_history, "_publish", lambda *given: published.extend(r.as_of_ms for r in given[-1]))
-    engine = SerialEngine("tests", quiet=True)
+    engine = SerialEngine(quiet=True)
     history = build_history.run(engine, None, Folder(tmp_path), asked(archive, 1, 3), show=lambda *_: None)  # type: ignore[arg-type]
     assert history.published == published == [instant(1), instant(3)]
     assert list(history.failed) == [instant(2)]
@@ -291,7 +291,7 @@ def test_an_empty_archive(tmp_path: Path) -> None:
     """Of which cluster would what is published be?"""
     request = HistoryRequest(archive=str(tmp_path / "nowhere"), from_ms=instant(1), to_ms=instant(2))
     with pytest.raises(UsageError, match="the archive is empty"):
-        build_history.run(SerialEngine("tests", quiet=True), None, Folder(tmp_path), request, show=lambda *_: None)  # type: ignore[arg-type]
+        build_history.run(SerialEngine(quiet=True), None, Folder(tmp_path), request, show=lambda *_: None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("first", "last", "why"), [(2, 1, "before the beginning"), (0, 60_000, "at most")])

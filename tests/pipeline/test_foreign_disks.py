@@ -49,7 +49,7 @@ whole = fold_log.slice_bytes
 for instead in (shrunk, before):
     fold_log.slice_bytes = instead
     try:
-        with SerialEngine("tests", quiet=True) as engine:
+        with SerialEngine(quiet=True) as engine:
             record = replay_groups.run(
                 engine, RunFolder(out), ReplayRequest(run_id="r", segments=str(disk), taken_at_ms=%d)
             )

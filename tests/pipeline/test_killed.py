@@ -20,7 +20,7 @@ POINTS = sorted(name for name in FAILPOINTS if name.startswith(("replay.", "cuts
 def story(archive: Path, out: Path) -> None:
     """Two runs, one after the other."""
     told = Archive(archive)
-    with SerialEngine("tests", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         for number in (2, 3):
             here = out / str(number)
             publish(here, run(engine, here, told, instant(number), since_ms=instant(number - 1)), told)

@@ -39,7 +39,7 @@ def planned(folder: RunFolder, archive: Archive) -> None:
         run_id="r", archive=archive.root, as_of_ms=instant(3), since_ms=instant(1), taken_at_ms=LATER_MS,
         settle_ms=SETTLE_MS, retention_minutes=1,
     )  # fmt: skip
-    with SerialEngine("tests", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         replay_groups.run(engine, folder, asked)
         find_expired.run(engine, folder)
         plan_tombstones.run(engine, folder)

@@ -40,7 +40,7 @@ def test_an_instant_far_ahead_is_refused() -> None:
     config = ClientConfig(bootstrap_servers="nobody:1")
     request = SnapshotRequest(config=config, archive="unused", as_of_ms=10_000_000, settle_ms=0)
     with pytest.raises(UsageError, match="166 minutes ahead"):
-        snapshot_log.run(Engine("test", iceberg=True, quiet=True), request, now_ms=lambda: 0)
+        snapshot_log.run(Engine(iceberg=True, quiet=True), request, now_ms=lambda: 0)
 
 
 def test_it_waits_until_the_instant_has_settled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_it_waits_until_the_instant_has_settled(monkeypatch: pytest.MonkeyPatch)
     config = ClientConfig(bootstrap_servers="nobody:1")
     request = SnapshotRequest(config=config, archive="unused", as_of_ms=5_000, settle_ms=500)
     with pytest.raises(Connected):
-        snapshot_log.run(Engine("test", iceberg=True, quiet=True), request, now_ms=lambda: clock[0], sleep=sleep)
+        snapshot_log.run(Engine(iceberg=True, quiet=True), request, now_ms=lambda: clock[0], sleep=sleep)
     assert slept == [4.5, 0.001]
 
 

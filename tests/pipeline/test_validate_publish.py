@@ -43,7 +43,7 @@ def _own_lake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def no_spark() -> Engine:
     """An engine whose session nobody may ask for."""
-    return Engine("tests", iceberg=True, quiet=True)
+    return Engine(iceberg=True, quiet=True)
 
 
 def fill(
@@ -242,7 +242,7 @@ def test_little_is_counted_without_spark(
     """What fails is asked again of Spark, by Great Expectations: the results are the same, the rows included."""
     by_engine = []
     raises = pytest.raises(DataQualityFailure, match="verdict is expire") if broken else nullcontext()
-    auto = AutoEngine("tests", iceberg=True)
+    auto = AutoEngine(iceberg=True)
     auto._session = iceberg.session
     for name, engine in (("spark", iceberg), ("auto", auto)):
         folder = fill(tmp_path / name, cluster_id=f"counted {broken}", broken=broken)
@@ -265,7 +265,7 @@ def test_what_is_checked_is_the_branch(
     if kind is Engine:
         check_by_duckdb(monkeypatch)
     else:
-        session, iceberg = iceberg.session, AutoEngine("tests", iceberg=True)
+        session, iceberg = iceberg.session, AutoEngine(iceberg=True)
         iceberg._session = session
     folder = fill(tmp_path, cluster_id=f"lossy {kind}")
     real = validate_tables.write_branch

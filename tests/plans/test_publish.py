@@ -138,7 +138,7 @@ def test_a_plan_that_is_not_the_runs_is_not_published(
 def story(archive: Path, out: Path) -> None:
     """A run whose plan is kept."""
     told = Archive(archive, partitions=3)
-    with SerialEngine("tests", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         planned(engine, out, told)
         keep_plan(RunFolder(out), own_plan(RunFolder(out)).record, told.root)
 

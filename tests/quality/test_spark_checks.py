@@ -17,7 +17,7 @@ from sexton.quality.laws import CHANGE_LAWS
 from sexton.quality.queried_views import KEY, CheckedRun
 from sexton.quality.spark_checks import CONF_FOR_MANY_ROWS, check, count_broken, create_views, frame
 from sexton.quality.suites import suites_of
-from sexton.runs.engine import SHUFFLE_PARTITIONS, session_conf, spark_session
+from sexton.runs.spark_session import SHUFFLE_PARTITIONS, session_conf, spark_session
 from sexton.tables import INTERVAL_TABLES
 from tests.quality import test_change_expectations as changes
 from tests.quality import world
@@ -31,7 +31,7 @@ LAWS_OF_CHANGES = {law.name: law for law in CHANGE_LAWS}
 
 @pytest.fixture(scope="module")
 def spark(needs_spark: None) -> Iterator[SparkSession]:
-    session = spark_session("tests", iceberg=True)  # the JVM stays for the tests after it
+    session = spark_session(iceberg=True)  # the JVM stays for the tests after it
     with session_conf(session, CONF_FOR_FEW_ROWS):
         yield session
     session.catalog.clearCache()

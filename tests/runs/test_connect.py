@@ -19,7 +19,7 @@ import pytest
 
 from sexton.kafka import jars
 from sexton.process_id import TASK, host, process_id
-from sexton.runs.engine import REMOTE, spark_environment
+from sexton.runs.spark_session import REMOTE, spark_environment
 from sexton.settings import Settings, environment, settings
 from sexton_dev.java_home import ROOT
 from sexton_dev.processes import Processes
@@ -29,7 +29,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.thorough  # a DAG's run in `make test` works over such a server
 
-CLIENT = "from sexton.runs.engine import Engine\nwith Engine('tests', iceberg={iceberg}, quiet=True) as engine:\n"
+CLIENT = "from sexton.runs.engine import Engine\nwith Engine(iceberg={iceberg}, quiet=True) as engine:\n"
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_work_is_spread_in_order(server: SparkServer) -> None:
     code = "import os\nprint(engine.map('Squares', range(9), lambda n: n * n), os.getpid())\n"
     code += "print(len(set(engine.map('Where', range(4), lambda _: os.getpid())) - {os.getpid()}) > 0)"
     code += """
-from sexton.runs.engine import SHUFFLE_PARTITIONS as name, session_conf
+from sexton.runs.spark_session import SHUFFLE_PARTITIONS as name, session_conf
 conf = engine.session.conf
 with session_conf(engine.session, {name: '1', 'spark.sql.codegen.wholeStage': 'false'}):
     print(conf.get(name), conf.get('spark.sql.codegen.wholeStage'))
@@ -77,7 +77,7 @@ def test_long_work_says_how_far_it_is(server: SparkServer) -> None:
         import time
         from sexton.runs import progress
         progress.EVERY_S = 1
-        Engine('loud').map('Waiting', range(12), lambda _: time.sleep(1), work_bytes=5_000_000)
+        Engine().map('Waiting', range(12), lambda _: time.sleep(1), work_bytes=5_000_000)
     """
     assert " of 12 tasks, " in ask(server, dedent(code))
 
@@ -117,7 +117,7 @@ def beat(place):
         time.sleep(0.2)
 
 def run(_, folder):
-    with Engine("test", quiet=True) as engine:
+    with Engine(quiet=True) as engine:
         return {"never": engine.map("Working", [folder.uri + ".beats"], beat)}
 
 sys.exit(job.main("test", "", JobRequest, run))

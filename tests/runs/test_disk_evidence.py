@@ -36,7 +36,7 @@ def disk_with(tmp_path: Path, logs: dict[int, bytes], release: str = "4.3.1") ->
 
 def audit(segments: Path, out: Path, **request: object) -> RunRecord:
     replay = ReplayRequest(run_id="test", segments=str(segments), taken_at_ms=LAST_MS + 1_000, **request)
-    return run_audit(SerialEngine("tests", quiet=True), replay, out)
+    return run_audit(SerialEngine(quiet=True), replay, out)
 
 
 def test_a_disk_of_4_3_1() -> None:

@@ -17,9 +17,7 @@ def either(request: pytest.FixtureRequest) -> Iterator[Engine]:
     if request.param == "spark":
         yield request.getfixturevalue("engine")
         return
-    with (
-        ProcessEngine("tests", cores=2, quiet=True) if request.param == "processes" else SerialEngine("tests") as engine
-    ):
+    with ProcessEngine(cores=2, quiet=True) if request.param == "processes" else SerialEngine() as engine:
         yield engine
 
 
@@ -99,5 +97,5 @@ def test_errors_of_either_map_are_raised(either: Engine, tmp_path: Path) -> None
 
 def test_no_file_is_left(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "pieces")
-    exchanged(SerialEngine("tests", quiet=True), folder, [])
+    exchanged(SerialEngine(quiet=True), folder, [])
     assert folder.files() == []

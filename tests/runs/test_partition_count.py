@@ -37,7 +37,7 @@ def grown(tmp_path: Path) -> str:
 
 def audited(out: Path, segments: str | list[str], **request: object) -> RunRecord:
     asked = ReplayRequest(run_id="r", segments=segments, taken_at_ms=TAKEN_AT_MS, retention_minutes=1, **request)
-    with SerialEngine("tests", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         judged_run(engine, RunFolder(out), asked, None)
         return plan_tombstones.run(engine, RunFolder(out))
 

@@ -28,7 +28,7 @@ PARENT = """
 import os, sys, time
 from sexton.runs.processes import ProcessEngine
 if __name__ == "__main__":
-    engine = ProcessEngine("test", cores=2)
+    engine = ProcessEngine(cores=2)
     print(*engine.map("Asking", range(2), lambda _: time.sleep(0.5) or os.getpid()), flush=True)
     time.sleep(600)
 """
@@ -36,7 +36,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ProcessEngine]:
-    with ProcessEngine("tests", cores=2, quiet=True) as processes:
+    with ProcessEngine(cores=2, quiet=True) as processes:
         yield processes
 
 
@@ -61,7 +61,7 @@ def test_any_other_error_says_whose_work_it_was(processes: ProcessEngine) -> Non
 
 
 def test_a_process_that_is_killed_is_told() -> None:
-    with ProcessEngine("tests", cores=1, quiet=True) as engine, pytest.raises(SextonError, match="out of memory"):
+    with ProcessEngine(cores=1, quiet=True) as engine, pytest.raises(SextonError, match="out of memory"):
         engine.map("Dying", [0], lambda _: os.kill(os.getpid(), signal.SIGKILL))
 
 
@@ -85,7 +85,7 @@ def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
 def test_a_cluster_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch, master: str, kind: type[Engine]) -> None:
     monkeypatch.setenv("SEXTON_SPARK_MASTER", master)
     settings.cache_clear()
-    with engine_here("test", quiet=True) as engine:
+    with engine_here(quiet=True) as engine:
         assert type(engine) is kind
     settings.cache_clear()
 
@@ -96,14 +96,14 @@ def test_a_task_has_the_engine_that_was_asked_for(
 ) -> None:
     monkeypatch.setenv("SEXTON_ENGINE", asked)
     settings.cache_clear()
-    with engine_of_task("test") as engine:
+    with engine_of_task() as engine:
         assert (type(engine), engine.name) == (kind, "spark" if asked == "spark" else "local")
     settings.cache_clear()
 
 
 def test_little_work_is_done_here_and_all_other_on_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Engine, "_spread", lambda *_: ["by Spark"])
-    with AutoEngine("test") as engine:
+    with AutoEngine() as engine:
         assert engine.map("Asking", [0], lambda _: os.getpid(), work_bytes=local.KEPT_BYTES - 1) == [os.getpid()]
         assert type(engine.exchange(Folder("nowhere"), local.KEPT_BYTES - 1)) is FileExchange
         assert engine.map("Asking", [0], lambda _: os.getpid(), work_bytes=local.KEPT_BYTES) == ["by Spark"]
@@ -132,12 +132,12 @@ def test_an_audit_is_the_same_over_spark(
 def test_a_small_log_needs_no_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "ProcessPoolExecutor", lambda *_, **__: pytest.fail("processes were started"))
     request = ReplayRequest(run_id="one", segments=str(LOG), taken_at_ms=1 << 60)
-    with engine_here("test", quiet=True, reads=[LOG]) as engine:
+    with engine_here(quiet=True, reads=[LOG]) as engine:
         assert run_audit(engine, request, tmp_path / "out").counts["committed_offsets"]
 
 
 def test_processes_that_were_not_started_early_start_with_the_first_work() -> None:
-    with ProcessEngine("tests", cores=1, quiet=True, starts_early=False) as engine:
+    with ProcessEngine(cores=1, quiet=True, starts_early=False) as engine:
         assert engine.map("Asking", [0], lambda _: os.getpid()) != [os.getpid()]
 
 
@@ -146,5 +146,5 @@ def test_threads_are_no_more_than_the_master_has_cores() -> None:
         time.sleep(0.05)
         return threading.get_ident()
 
-    with ProcessEngine("tests", cores=1, quiet=True, starts_early=False) as engine:
+    with ProcessEngine(cores=1, quiet=True, starts_early=False) as engine:
         assert len({*engine.map("Asking", [*range(4)], thread, work_bytes=0)}) == 1

@@ -34,13 +34,13 @@ def slow(number: int) -> int:
 def test_tasks_of_spark(engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress, "EVERY_S", 0.1)
     assert engine.session  # which is that of another engine, too
-    assert Engine("not quiet").map("Waiting", range(8), slow) == [*range(8)]
+    assert Engine().map("Waiting", range(8), slow) == [*range(8)]
     assert " of 8 tasks, " in capsys.readouterr().err
 
 
 def test_tasks_of_this_machine(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress, "EVERY_S", 0.1)
     for logs in (False, True):
-        with ProcessEngine("tests", cores=2, starts_early=False, logs=logs) as here:
+        with ProcessEngine(cores=2, starts_early=False, logs=logs) as here:
             assert here.map("Waiting", range(6), slow, work_bytes=1) == [*range(6)]
         assert (" of 6 tasks, " in capsys.readouterr().err) == logs

@@ -64,7 +64,7 @@ def write_archive(
 def write_run(root: Path, **request: Any) -> Path:
     """What the replay of an audit leaves."""
     asked = ReplayRequest(run_id="run", taken_at_ms=TAKEN_AT_MS, **request)
-    replay(SerialEngine("tests", quiet=True), RunFolder(root), asked)
+    replay(SerialEngine(quiet=True), RunFolder(root), asked)
     return root
 
 

@@ -53,7 +53,7 @@ def on_starting(component: Any) -> None:  # noqa: ARG001  # Airflow passes by na
     """Import MODULES in a scheduler, before it forks anything."""
     if "scheduler" not in sys.argv or not settings().preload or is_warm():
         return
-    from sexton.runs.engine import compiler_environment
+    from sexton.runs.spark_session import compiler_environment
 
     logging.getLogger("great_expectations").setLevel(logging.WARNING)  # it logs a line for each of its functions
     set_variables({"GX_ANALYTICS_ENABLED": "false", **compiler_environment()})

@@ -58,7 +58,7 @@ def audit(
     # From here on the work itself: numba and pyarrow take seconds to import, here and in the engine at the same time.
     from sexton.runs.processes import engine_here
 
-    with engine_here("sexton audit", quiet=json, reads=replay.folders) as engine:
+    with engine_here(quiet=json, reads=replay.folders) as engine:
         from sexton.pipeline.standalone import run_audit
         from sexton.report import write_report
         from sexton.runs.engine import keep_imports

@@ -337,7 +337,7 @@ def _spread(
     size_bytes = sum(item.size_bytes for item in items)
     if size_bytes <= PLAIN_BYTES:
         return map(work, items)
-    with engine_here("sexton explain", quiet=quiet) as engine:
+    with engine_here(quiet=quiet) as engine:
         return engine.map("Reading transactions", items, work, work_bytes=size_bytes)
 
 

@@ -105,7 +105,7 @@ def build(
     )
     with (
         bar("Building history", is_quiet=json) as show,
-        engine_of_task("sexton history", iceberg=True, quiet=True) as engine,
+        engine_of_task(iceberg=True, quiet=True) as engine,
     ):
         found = build_history.run(engine, open_lake(), place.sub("instants"), request, policy=rules, show=show)
     place.remove()

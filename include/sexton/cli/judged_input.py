@@ -43,7 +43,7 @@ def replayed(
 
     with (
         tempfile.TemporaryDirectory(prefix="sexton-") as place,
-        engine_here(f"sexton {name}", quiet=quiet, reads=replay.folders) as engine,
+        engine_here(quiet=quiet, reads=replay.folders) as engine,
     ):
         folder = RunFolder(place)
         record = judged_run(engine, folder, replay.replay(name), rules, names_owners=False)
@@ -69,7 +69,7 @@ def with_snapshot(log: L, cluster: ClusterInput, *, quiet: bool) -> L:
         cluster_id=log.cluster_id,
         bytes_per_second=settings().fetch_bytes_per_second or None,
     )
-    with engine_here("sexton snapshot", quiet=quiet) as engine:
+    with engine_here(quiet=quiet) as engine:
         taken = snapshot_log.run(engine, request, now_ms=now_ms)
     return replace(log, archive=request.archive, cluster_id=taken.cluster_id)
 

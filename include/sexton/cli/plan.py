@@ -54,7 +54,7 @@ def plan(
 
     from sexton.runs.processes import engine_here
 
-    with engine_here("sexton plan", quiet=json, reads=replay.folders) as engine:
+    with engine_here(quiet=json, reads=replay.folders) as engine:
         from sexton.pipeline.standalone import make_plan
         from sexton.report.plan_page import render_plan
 

@@ -75,7 +75,7 @@ def diff(
     folders = open_replicas([str(path) for path in segments], name or [])
     choice = _choice(folders[0], str(segments[0]), profile)
     print_doubts([*choice.doubts, *choice.open_points])
-    with engine_here("sexton replicas diff", quiet=json) as engine:
+    with engine_here(quiet=json) as engine:
         found = compare(
             folders,
             profile=choice.profile,

@@ -68,7 +68,7 @@ def snapshot(
         admin_only=admin or settings().admin_only,
         groups_per_second=settings().admin_groups_per_second or None,
     )
-    with engine_here("sexton snapshot", quiet=json) as engine:
+    with engine_here(quiet=json) as engine:
         taken = snapshot_log.run(engine, request, now_ms=now_ms)
         states = None
         if transactions and taken.admin_because is None:

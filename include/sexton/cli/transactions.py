@@ -122,7 +122,7 @@ def _input(log: LogInput, cluster: ClusterInput, *, quiet: bool) -> Iterator[_In
         request = SnapshotRequest(
             config=cluster.client(), archive=place, bytes_per_second=settings().fetch_bytes_per_second or None
         )
-        with engine_here("sexton transactions", quiet=quiet) as engine:
+        with engine_here(quiet=quiet) as engine:
             taken = snapshot_log.run(engine, request, now_ms=now_ms)
             refusal = None
             try:
@@ -166,7 +166,7 @@ def _audit(
         [row for part in record.log_partitions for row in folder.read_table(name, part).to_pylist()]
         for name in ("open_transactions", "pending_offsets")
     ]
-    with engine_here("sexton transactions", quiet=quiet) as engine:
+    with engine_here(quiet=quiet) as engine:
         return audit(
             source,
             open_transactions(*rows),

@@ -26,7 +26,7 @@ from pyarrow import fs as pafs
 from sexton.airflow.pools import POOLS
 from sexton.archive.folder import filesystem
 from sexton.errors import SetupError, SextonError
-from sexton.runs.engine import CONNECT_PORT
+from sexton.runs.spark_session import CONNECT_PORT
 from sexton.settings import Settings, program, settings, variable
 
 USER, APPROVER = "admin", "approver"

@@ -158,7 +158,7 @@ def _build(stretch: _Stretch) -> list[_Built]:
 
 
 def _one(stretch: _Stretch, at_ms: int, base: Base | None) -> _Built:
-    folder, request, engine = _folder(stretch.root, at_ms), stretch.request, SerialEngine("history", quiet=True)
+    folder, request, engine = _folder(stretch.root, at_ms), stretch.request, SerialEngine(quiet=True)
     if folder.exists(*CHECKED):  # finished by an earlier attempt
         record = folder.read_run()
     else:

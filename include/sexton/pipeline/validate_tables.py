@@ -25,9 +25,10 @@ from sexton.quality.declared_expectations import checked_tables
 from sexton.quality.expectation import Expectation, ExpectationResult
 from sexton.quality.queried_views import CheckedRun
 from sexton.quality.suites import Shapes, read_expectations, shape, suites_of
-from sexton.runs.engine import SHUFFLE_PARTITIONS, Engine, session_conf
+from sexton.runs.engine import Engine
 from sexton.runs.fold_log import UNPACKED
 from sexton.runs.folder import SHARDED, WHOLE_RUN, RunFolder, RunRecord, Shard
+from sexton.runs.spark_session import SHUFFLE_PARTITIONS, session_conf
 from sexton.settings import settings
 from sexton.summary.audit_counts import newest_lag, newest_replicas, newest_transactions
 from sexton.tables import TABLES, Table

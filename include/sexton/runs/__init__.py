@@ -2,7 +2,8 @@
 
 source              the input of a run: segments or an archive
 folder              the run folder: where its tables are, and the run record
-engine              starts Spark and spreads work over it; processes: the same interface without Spark
+spark_session       starts the Spark session of a job or command, and names it
+engine              spreads work over Spark; processes: the same interface without Spark
 fold_log            folds the log partitions of a source, from a checkpoint where one fits
 checkpoint          folds that are stored for the next run
 checkpoint_verify   whether runs can start from the checkpoints of an archive

@@ -24,8 +24,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sexton.archive.folder import Folder
 from sexton.errors import SextonError
-from sexton.runs.engine import Engine, Exchange, Making, PieceId, compiler_environment, packed
+from sexton.runs.engine import Engine, Exchange, Making, PieceId, packed
 from sexton.runs.progress import AS_JSON, ProgressLines
+from sexton.runs.spark_session import compiler_environment
 from sexton.settings import set_variables, settings
 
 T = TypeVar("T")
@@ -41,19 +42,19 @@ KEPT_BYTES = 512 * 1024 * 1024
 _LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
 
 
-def engine_here(app_name: str, *, quiet: bool = False, reads: Sequence[Path] = ()) -> Engine:
+def engine_here(*, quiet: bool = False, reads: Sequence[Path] = ()) -> Engine:
     """One process per core of the local master, or Spark if a cluster is configured.
 
     `reads` are the folders of the log, if known: for a small log, threads suffice and no process is started.
     """
     master = _LOCAL_MASTER.fullmatch(settings().spark_master)
     if master is None:
-        return Engine(app_name, quiet=quiet)
+        return Engine(quiet=quiet)
     cores = os.cpu_count() or 1 if master[1] == "*" else int(master[1] or 1)
-    return ProcessEngine(app_name, cores=cores, quiet=quiet, starts_early=not (reads and _are_small(reads)))
+    return ProcessEngine(cores=cores, quiet=quiet, starts_early=not (reads and _are_small(reads)))
 
 
-def engine_of_task(app_name: str, *, iceberg: bool = False, quiet: bool = False) -> Engine:
+def engine_of_task(*, iceberg: bool = False, quiet: bool = False) -> Engine:
     """The engine for a task of the pipeline, as SEXTON_ENGINE says. Spark always writes the lake.
 
     `quiet`: the task reports progress itself.
@@ -61,13 +62,11 @@ def engine_of_task(app_name: str, *, iceberg: bool = False, quiet: bool = False)
     match settings().engine:
         case "local":
             cores = os.cpu_count() or 1
-            return ProcessEngine(
-                app_name, cores=cores, iceberg=iceberg, quiet=quiet, starts_early=False, logs=not quiet
-            )
+            return ProcessEngine(cores=cores, iceberg=iceberg, quiet=quiet, starts_early=False, logs=not quiet)
         case "auto":
-            return AutoEngine(app_name, iceberg=iceberg, quiet=quiet)
+            return AutoEngine(iceberg=iceberg, quiet=quiet)
         case "spark":
-            return Engine(app_name, iceberg=iceberg, quiet=quiet)
+            return Engine(iceberg=iceberg, quiet=quiet)
 
 
 def _are_small(folders: Sequence[Path]) -> bool:
@@ -92,7 +91,6 @@ class ProcessEngine(Engine):
 
     def __init__(
         self,
-        app_name: str,
         *,
         cores: int | None,
         iceberg: bool = False,
@@ -100,7 +98,7 @@ class ProcessEngine(Engine):
         starts_early: bool = True,
         logs: bool = False,
     ) -> None:
-        super().__init__(app_name, iceberg=iceberg, quiet=quiet)
+        super().__init__(iceberg=iceberg, quiet=quiet)
         self._logs = logs or AS_JSON.get()
         self.cores = cores
         self._pool: ProcessPoolExecutor | None = None
@@ -168,8 +166,8 @@ class ProcessEngine(Engine):
 class AutoEngine(ProcessEngine):
     """Threads of this process for work that they finish before Spark tasks would start, Spark for all other work."""
 
-    def __init__(self, app_name: str, *, iceberg: bool = False, quiet: bool = False) -> None:
-        super().__init__(app_name, cores=None, iceberg=iceberg, quiet=quiet, starts_early=False, logs=not quiet)
+    def __init__(self, *, iceberg: bool = False, quiet: bool = False) -> None:
+        super().__init__(cores=None, iceberg=iceberg, quiet=quiet, starts_early=False, logs=not quiet)
 
     @property
     def name(self) -> str:  # type: ignore[override]  # known once the work is done

@@ -66,7 +66,7 @@ class GroupReader(DataSourceReader):
             archive=None if on_disk else path,
         )
         schema = TABLES[self._table].arrow_schema()
-        with tempfile.TemporaryDirectory(prefix="sexton-") as scratch, SerialEngine("spark", quiet=True) as engine:
+        with tempfile.TemporaryDirectory(prefix="sexton-") as scratch, SerialEngine(quiet=True) as engine:
             folder = RunFolder(scratch)
             run(engine, folder, request)
             for file in sorted((folder.local / self._table).glob("*.parquet")):

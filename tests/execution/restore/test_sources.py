@@ -121,7 +121,7 @@ def plan_archive(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, str
     """An archive that keeps a plan, and its plan_id."""
     folder = tmp_path_factory.mktemp("plans")
     archive = archive_of_commits(folder / "archive")
-    with SerialEngine("test", quiet=True) as engine:
+    with SerialEngine(quiet=True) as engine:
         planned(engine, folder / "run", archive)
     record = own_plan(RunFolder(folder / "run")).record
     keep_plan(RunFolder(folder / "run"), record, archive.root)

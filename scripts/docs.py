@@ -4,6 +4,7 @@ cli.md comes from the commands themselves, json.md from the schemas of their ans
 tables.md from the declared tables. A test fails when a page is not current.
 """
 
+import ast
 import inspect
 import json
 import re
@@ -11,6 +12,7 @@ import types
 import typing
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from sexton.cli import app
 from sexton.cli.answers import ANSWERS, Failure, ProgressLine
 from sexton.cli.exit_codes import CODES, ORDER
 from sexton.cli.json_schema import schema, schema_of
-from sexton.settings import PROJECT_ROOT, Settings
+from sexton.settings import PROJECT_ROOT, OfCluster, Settings
 from sexton.tables import TABLES
 from sexton.tables.ddl import spark_type
 from sexton.tables.table import RUN_COLUMNS, Column, Kind, Table
@@ -161,12 +163,24 @@ _TYPE_NAMES = {
 
 def settings_page() -> str:
     """docs/settings.md: every environment variable with its type, default and meaning."""
-    return _SETTINGS_HEAD + "".join(_setting_row(name, field) for name, field in Settings.model_fields.items())
+    texts = setting_texts()
+    rows = (_setting_row(name, field, texts[name]) for name, field in Settings.model_fields.items())
+    return _SETTINGS_HEAD + "".join(rows)
 
 
-def _setting_row(name: str, field: FieldInfo) -> str:
-    meaning = " ".join((field.description or "").split()).replace("|", "\\|").replace("<", "&lt;")
-    meaning = meaning[:1].upper() + meaning[1:]
+def setting_texts() -> dict[str, str]:
+    """The text below each setting in the source."""
+    bodies = [ast.parse(inspect.getsource(kind)).body[0].body for kind in (OfCluster, Settings)]
+    found: dict[str, str] = {}
+    for field, text in chain.from_iterable(map(pairwise, bodies)):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(said))):
+                found[name] = " ".join(said.split())
+    return found
+
+
+def _setting_row(name: str, field: FieldInfo, text: str) -> str:
+    meaning = text.removesuffix(".").replace("|", "\\|").replace("<", "&lt;")
     return f"| `SEXTON_{name.upper()}` | {_setting_type(field)} | {_setting_default(field)} | {meaning} |\n"
 
 

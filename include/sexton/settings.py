@@ -42,42 +42,33 @@ AFTER_RUNS = "published"
 class OfCluster(BaseModel):
     """The settings of a deployment that a named cluster may override."""
 
-    bootstrap_servers: str = Field("127.0.0.1:19092", description="brokers of the cluster that the command line uses")
-    kafka_conn_id: str = Field("kafka_default", min_length=1, description="Airflow connection of the cluster")
-    applier_conn_id: str = Field(
-        "kafka_applier",
-        min_length=1,
-        description="Airflow connection of the principal that may delete; used only by apply, restore and keep",
-    )
-    schedule: str = Field("0 * * * *", description="cron of the DAG offset_retention, in UTC; empty: manual runs only")
-    deadline_minutes: int = Field(
-        0, ge=0, description="a run that is not done this long after it was queued raises an alert; 0: never"
-    )
-    maintenance_schedule: str = Field(
-        "30 3 * * *", description="cron of the DAG maintenance, in UTC; empty: manual runs only"
-    )
-    replicas_schedule: str = Field(
-        "30 4 * * 0", description="cron of the DAG audit_replicas, in UTC; empty: manual runs only"
-    )
-    transactions_schedule: str = Field(
-        AFTER_RUNS,
-        description="when the DAG audit_transactions runs: `published`, after a published run with a new newest "
-        "instant, at most once in 20 hours; or a cron, in UTC; empty: manual runs only",
-    )
-    lag_schedule: str = Field(
-        AFTER_RUNS,
-        description="when the DAG audit_lag runs: `published`, after a published run with a new newest instant; or a "
-        "cron, in UTC; empty: manual runs only",
-    )
-    retention_minutes: int | None = Field(
-        None, ge=1, description="retention to judge by; default: as the broker reports"
-    )
-    policy: str = Field("", description="policy file; empty: only the broker's retention applies")
-    admin_only: bool = Field(
-        False,
-        description="whether groups are read through the Admin API instead of the offsets log; a cluster that hides "
-        "the log is recognized without this (docs/admin-only.md)",
-    )
+    bootstrap_servers: str = "127.0.0.1:19092"
+    """Brokers of the cluster that the command line uses."""
+    kafka_conn_id: str = Field("kafka_default", min_length=1)
+    """Airflow connection of the cluster."""
+    applier_conn_id: str = Field("kafka_applier", min_length=1)
+    """Airflow connection of the principal that may delete; used only by apply, restore and keep."""
+    schedule: str = "0 * * * *"
+    """Cron of the DAG offset_retention, in UTC; empty: manual runs only."""
+    deadline_minutes: int = Field(0, ge=0)
+    """A run that is not done this long after it was queued raises an alert; 0: never."""
+    maintenance_schedule: str = "30 3 * * *"
+    """Cron of the DAG maintenance, in UTC; empty: manual runs only."""
+    replicas_schedule: str = "30 4 * * 0"
+    """Cron of the DAG audit_replicas, in UTC; empty: manual runs only."""
+    transactions_schedule: str = AFTER_RUNS
+    """When the DAG audit_transactions runs: `published`, after a published run with a new newest instant, at most once
+    in 20 hours; or a cron, in UTC; empty: manual runs only."""
+    lag_schedule: str = AFTER_RUNS
+    """When the DAG audit_lag runs: `published`, after a published run with a new newest instant; or a cron, in UTC;
+    empty: manual runs only."""
+    retention_minutes: int | None = Field(None, ge=1)
+    """Retention to judge by; default: as the broker reports."""
+    policy: str = ""
+    """Policy file; empty: only the broker's retention applies."""
+    admin_only: bool = False
+    """Whether groups are read through the Admin API instead of the offsets log; a cluster that hides the log is
+    recognized without this (docs/admin-only.md)."""
 
 
 class Cluster(OfCluster):
@@ -110,163 +101,132 @@ class ClusterSettings(OfCluster):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cluster_id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,255}$", description="as `kafka-cluster.sh cluster-id` prints it")
+    cluster_id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,255}$")
+    """As `kafka-cluster.sh cluster-id` prints it."""
 
 
 class Settings(OfCluster, BaseSettings):
-    """Settings of one deployment. A path may be any pyarrow.fs URI if its description says so."""
+    """Settings of one deployment. A path may be any pyarrow.fs URI if its text says so; docs/settings.md has the
+    texts."""
 
     model_config = SettingsConfigDict(env_prefix="SEXTON_", extra="ignore")
 
-    home: Path = Field(
-        HOME, description="folder of var/ and .cache/; ~/.sexton if Sexton is installed without the project's folder"
-    )
-    archive: str = Field("", description="archive of log segments, a folder or URI; default <home>/var/archive")
-    warehouse: str = Field("", description="Iceberg warehouse, a folder or URI; default <home>/var/warehouse")
-    catalog_uri: str = Field("", description="Iceberg JDBC catalog; default SQLite under <home>/var")
-    catalog_properties: dict[str, str] = Field(
-        default_factory=dict,
-        description="properties of any other Iceberg catalog, as JSON; they replace the JDBC catalog",
-    )
-    runs: str = Field("", description="run folders of the scheduled pipeline, a folder or URI; default <home>/var/runs")
-    example_clients: bool = Field(
-        True,
-        description="whether `make up` runs example clients on its new broker, which then keeps offsets for one minute",
-    )
-    airflow_port: int = Field(8080, ge=1, le=65_535, description="port of the embedded Airflow on 127.0.0.1")
-    api_body_limit_bytes: int | None = Field(
-        None, ge=65_536, description="maximum body of a request to the dashboard, without login; default: no limit"
-    )
-    metrics_groups: int = Field(
-        0,
-        ge=0,
-        description="number of groups with their own metrics, per owner that the policy names or, without a policy, "
-        "per cluster; 0: none",
-    )
-    mcp_token: str = Field(
-        "", description="token that requests to `sexton mcp --http` need; empty: a new one each time"
-    )
-    clusters: dict[ClusterName, ClusterSettings] = Field(
-        default_factory=dict,
-        description="several clusters, as JSON: name -> overridden settings; the first is the main cluster",
-    )
-    engine: Literal["spark", "local", "auto"] = Field(
-        "spark",
-        description="where work is computed: Spark, `local` (the task's process) or `auto` (local for little work, "
-        "else Spark)",
-    )
-    spark_conn_id: str = Field("spark_default", description="Airflow connection of Spark")
-    catchup: bool = Field(False, description="whether offset_retention runs for missed intervals")
-    max_active_runs: int = Field(1, ge=1, description="concurrent runs of offset_retention, not counting backfills")
-    preload: bool = Field(
-        True, description="whether Airflow's scheduler imports in advance the modules that tasks of LocalExecutor need"
-    )
-    owner: str = Field("kafka-platform", min_length=1, description="owner of the tasks in Airflow")
-    start_date: AwareDatetime = Field(
-        datetime(2025, 1, 1, tzinfo=UTC),
-        description="earliest instant that Airflow backfills, or catches up with; an instant in ISO 8601",
-    )
-    task_retries: int = Field(2, ge=0, description="how often a task is retried, if a retry may succeed")
-    task_timeout_hours: float = Field(2, gt=0, description="maximum duration of a task")
-    fetch_timeout_hours: float = Field(
-        12,
-        gt=0,
-        description="maximum duration of a task that reads whole logs from brokers, such as the first snapshot",
-    )
-    notify: list[str] = Field(
-        default_factory=list,
-        description="recipients of alerts, as JSON: slack:CONN_ID, smtp:CONN_ID:ADDRESS[,ADDRESS], apprise:CONN_ID, or "
-        "the import path of a notifier of Airflow (docs/alerts.md)",
-    )
-    notify_details: bool = Field(
-        False,
-        description="whether alerts contain full error texts of libraries, which may name groups, topics and hosts",
-    )
-    expectations: Path | None = Field(
-        None, description="folder of your own expectations, one query per `*.sql` file (docs/quality.md)"
-    )
-    approvers: list[str] = Field(
-        default_factory=list, description="Airflow user ids that may approve, as a JSON list; empty: anybody"
-    )
-    approval_self_allowed: bool = Field(False, description="whether the user who triggered a run may approve it")
-    approval_login_required: bool = Field(
-        False, description="whether a run acts only if it was triggered in Airflow's UI or REST API, not in a shell"
-    )
-    approval_timeout_hours: float = Field(
-        24, gt=0, description="an approval that is not answered within this time is rejected"
-    )
-    approval_max_age_hours: float = Field(4, gt=0, description="an older approval is not used; the run asks again")
-    apply_max_age_hours: float = Field(24, gt=0, description="a plan with an older as_of is not applied")
-    max_offsets: int = Field(
-        100_000, ge=0, description="a plan without a policy that deletes more offsets is not applied"
-    )
-    max_share_of_groups: float = Field(
-        0.5,
-        ge=0,
-        le=1,
-        description="a plan without a policy is not applied if a larger share of all groups would lose offsets",
-    )
-    apply_lease_s: int = Field(
-        600, ge=1, description="after how many seconds without a heartbeat another attempt may take over an apply"
-    )
-    allow_log_sink: bool = Field(
-        False, description="whether tombstones may be written into the log for offsets that Kafka refuses to delete"
-    )
-    settle_ms: int = Field(60_000, ge=0, description="how long after as_of a snapshot must be taken to settle the cut")
-    inflated_cap_bytes: int = Field(64 * 1024 * 1024, ge=1, description="maximum size of a batch after decompression")
-    fold_task_bytes: int = Field(
-        64 * 1024 * 1024, ge=1, description="log bytes that are folded at a time; a Spark task folds four times as many"
-    )
-    bucket_keys: int = Field(
-        500_000, ge=1, description="offsets per Spark task; a log partition with more is divided by group id"
-    )
-    fetch_bytes_per_second: int = Field(
-        0, ge=0, description="total read rate of a snapshot; 0: no limit but the brokers' quotas"
-    )
-    admin_groups_per_second: int = Field(
-        0,
-        ge=0,
-        description="groups per second that an admin snapshot queries; 0: no limit but the brokers' quotas",
-    )
-    lag_alert_hours: int = Field(
-        24, ge=0, description="alert about groups that lose unread messages within this many hours; 0: never"
-    )
-    maintenance_deletes: bool = Field(False, description="whether maintenance deletes; otherwise report only")
-    maintenance_keep_all_hours: int = Field(48, ge=1, description="keep all published runs younger than this")
-    maintenance_keep_hourly_days: int = Field(14, ge=0, description="keep the last run of each hour younger than this")
-    maintenance_keep_daily_months: int = Field(
-        12, ge=0, description="keep the last run of each day younger than this, and of each month if older"
-    )
-    maintenance_holds: list[AwareDatetime] = Field(
-        default_factory=list,
-        description="instants (as_of) of runs that are kept whatever their age, as a JSON list in ISO 8601",
-    )
-    maintenance_lake_days: int = Field(
-        7,
-        ge=1,
-        description="how long Iceberg's snapshots, the tags of deleted runs and the branches of failed runs are kept",
-    )
-    maintenance_runs_days: int = Field(
-        30, ge=1, description="how long run folders of offset_retention and maintenance are kept"
-    )
-    maintenance_verify_days: int = Field(7, ge=1, description="number of runs in which the whole archive is read once")
-    maintenance_checkpoint_days: int = Field(
-        7,
-        ge=1,
-        description="how many days after a successful check the newest checkpoint is compared with a full replay again",
-    )
-    maintenance_reconcile_groups: int = Field(
-        1_000, ge=1, description="maximum number of groups compared; larger clusters are sampled"
-    )
-    failpoint: str = Field(
-        "", description="for tests: the point at which a process is killed, see `sexton doctor --failpoints`"
-    )
-    spark_master: str = Field("local[*]", description="Spark master without spark-submit, as in `sexton audit`")
-    spark_driver_memory: str = Field("2g", description="memory of each driver, in Spark's notation")
-    spark_jars: str = Field(
-        "", description="--jars of the tasks that write to the lake: the Iceberg runtime, a JDBC driver"
-    )
-    spark_ui: str = Field("", pattern=r"^(https?://\S+)?$", description="address of the Spark UI, linked from tasks")
+    home: Path = HOME
+    """Folder of var/ and .cache/; ~/.sexton if Sexton is installed without the project's folder."""
+    archive: str = ""
+    """Archive of log segments, a folder or URI; default <home>/var/archive."""
+    warehouse: str = ""
+    """Iceberg warehouse, a folder or URI; default <home>/var/warehouse."""
+    catalog_uri: str = ""
+    """Iceberg JDBC catalog; default SQLite under <home>/var."""
+    catalog_properties: dict[str, str] = Field(default_factory=dict)
+    """Properties of any other Iceberg catalog, as JSON; they replace the JDBC catalog."""
+    runs: str = ""
+    """Run folders of the scheduled pipeline, a folder or URI; default <home>/var/runs."""
+    example_clients: bool = True
+    """Whether `make up` runs example clients on its new broker, which then keeps offsets for one minute."""
+    airflow_port: int = Field(8080, ge=1, le=65_535)
+    """Port of the embedded Airflow on 127.0.0.1."""
+    api_body_limit_bytes: int | None = Field(None, ge=65_536)
+    """Maximum body of a request to the dashboard, without login; default: no limit."""
+    metrics_groups: int = Field(0, ge=0)
+    """Number of groups with their own metrics, per owner that the policy names or, without a policy, per cluster; 0:
+    none."""
+    mcp_token: str = ""
+    """Token that requests to `sexton mcp --http` need; empty: a new one each time."""
+    clusters: dict[ClusterName, ClusterSettings] = Field(default_factory=dict)
+    """Several clusters, as JSON: name -> overridden settings; the first is the main cluster."""
+    engine: Literal["spark", "local", "auto"] = "spark"
+    """Where work is computed: Spark, `local` (the task's process) or `auto` (local for little work, else Spark)."""
+    spark_conn_id: str = "spark_default"
+    """Airflow connection of Spark."""
+    catchup: bool = False
+    """Whether offset_retention runs for missed intervals."""
+    max_active_runs: int = Field(1, ge=1)
+    """Concurrent runs of offset_retention, not counting backfills."""
+    preload: bool = True
+    """Whether Airflow's scheduler imports in advance the modules that tasks of LocalExecutor need."""
+    owner: str = Field("kafka-platform", min_length=1)
+    """Owner of the tasks in Airflow."""
+    start_date: AwareDatetime = datetime(2025, 1, 1, tzinfo=UTC)
+    """Earliest instant that Airflow backfills, or catches up with; an instant in ISO 8601."""
+    task_retries: int = Field(2, ge=0)
+    """How often a task is retried, if a retry may succeed."""
+    task_timeout_hours: float = Field(2, gt=0)
+    """Maximum duration of a task."""
+    fetch_timeout_hours: float = Field(12, gt=0)
+    """Maximum duration of a task that reads whole logs from brokers, such as the first snapshot."""
+    notify: list[str] = Field(default_factory=list)
+    """Recipients of alerts, as JSON: slack:CONN_ID, smtp:CONN_ID:ADDRESS[,ADDRESS], apprise:CONN_ID, or the import path
+    of a notifier of Airflow (docs/alerts.md)."""
+    notify_details: bool = False
+    """Whether alerts contain full error texts of libraries, which may name groups, topics and hosts."""
+    expectations: Path | None = None
+    """Folder of your own expectations, one query per `*.sql` file (docs/quality.md)."""
+    approvers: list[str] = Field(default_factory=list)
+    """Airflow user ids that may approve, as a JSON list; empty: anybody."""
+    approval_self_allowed: bool = False
+    """Whether the user who triggered a run may approve it."""
+    approval_login_required: bool = False
+    """Whether a run acts only if it was triggered in Airflow's UI or REST API, not in a shell."""
+    approval_timeout_hours: float = Field(24, gt=0)
+    """An approval that is not answered within this time is rejected."""
+    approval_max_age_hours: float = Field(4, gt=0)
+    """An older approval is not used; the run asks again."""
+    apply_max_age_hours: float = Field(24, gt=0)
+    """A plan with an older as_of is not applied."""
+    max_offsets: int = Field(100_000, ge=0)
+    """A plan without a policy that deletes more offsets is not applied."""
+    max_share_of_groups: float = Field(0.5, ge=0, le=1)
+    """A plan without a policy is not applied if a larger share of all groups would lose offsets."""
+    apply_lease_s: int = Field(600, ge=1)
+    """After how many seconds without a heartbeat another attempt may take over an apply."""
+    allow_log_sink: bool = False
+    """Whether tombstones may be written into the log for offsets that Kafka refuses to delete."""
+    settle_ms: int = Field(60_000, ge=0)
+    """How long after as_of a snapshot must be taken to settle the cut."""
+    inflated_cap_bytes: int = Field(64 * 1024 * 1024, ge=1)
+    """Maximum size of a batch after decompression."""
+    fold_task_bytes: int = Field(64 * 1024 * 1024, ge=1)
+    """Log bytes that are folded at a time; a Spark task folds four times as many."""
+    bucket_keys: int = Field(500_000, ge=1)
+    """Offsets per Spark task; a log partition with more is divided by group id."""
+    fetch_bytes_per_second: int = Field(0, ge=0)
+    """Total read rate of a snapshot; 0: no limit but the brokers' quotas."""
+    admin_groups_per_second: int = Field(0, ge=0)
+    """Groups per second that an admin snapshot queries; 0: no limit but the brokers' quotas."""
+    lag_alert_hours: int = Field(24, ge=0)
+    """Alert about groups that lose unread messages within this many hours; 0: never."""
+    maintenance_deletes: bool = False
+    """Whether maintenance deletes; otherwise report only."""
+    maintenance_keep_all_hours: int = Field(48, ge=1)
+    """Keep all published runs younger than this."""
+    maintenance_keep_hourly_days: int = Field(14, ge=0)
+    """Keep the last run of each hour younger than this."""
+    maintenance_keep_daily_months: int = Field(12, ge=0)
+    """Keep the last run of each day younger than this, and of each month if older."""
+    maintenance_holds: list[AwareDatetime] = Field(default_factory=list)
+    """Instants (as_of) of runs that are kept whatever their age, as a JSON list in ISO 8601."""
+    maintenance_lake_days: int = Field(7, ge=1)
+    """How long Iceberg's snapshots, the tags of deleted runs and the branches of failed runs are kept."""
+    maintenance_runs_days: int = Field(30, ge=1)
+    """How long run folders of offset_retention and maintenance are kept."""
+    maintenance_verify_days: int = Field(7, ge=1)
+    """Number of runs in which the whole archive is read once."""
+    maintenance_checkpoint_days: int = Field(7, ge=1)
+    """How many days after a successful check the newest checkpoint is compared with a full replay again."""
+    maintenance_reconcile_groups: int = Field(1_000, ge=1)
+    """Maximum number of groups compared; larger clusters are sampled."""
+    failpoint: str = ""
+    """For tests: the point at which a process is killed, see `sexton doctor --failpoints`."""
+    spark_master: str = "local[*]"
+    """Spark master without spark-submit, as in `sexton audit`."""
+    spark_driver_memory: str = "2g"
+    """Memory of each driver, in Spark's notation."""
+    spark_jars: str = ""
+    """--jars of the tasks that write to the lake: the Iceberg runtime, a JDBC driver."""
+    spark_ui: str = Field("", pattern=r"^(https?://\S+)?$")
+    """Address of the Spark UI, linked from tasks."""
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Nothing: some hold a login, and tracebacks of Airflow show what is in scope."""

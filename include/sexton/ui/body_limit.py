@@ -1,26 +1,17 @@
 """Limits the size of request bodies of the dashboard, which FastAPI reads and parses before it authenticates."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
-
 from fastapi import HTTPException
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Message, Receive, Send], Awaitable[None]]
-
-TOO_LARGE = 413
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class BodyLimit:
     """ASGI middleware that answers 413 to a body of more than `limit` bytes and reads no more of it than that."""
 
-    def __init__(self, app: Application, *, limit: int) -> None:
+    def __init__(self, app: ASGIApp, *, limit: int) -> None:
         self._app = app
         self._limit = limit
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         seen = 0
 
         async def counted() -> Message:
@@ -29,7 +20,7 @@ class BodyLimit:
             seen += len(message.get("body", b""))
             if seen > self._limit:
                 # A server that keeps the connection reads the rest. FastAPI lets this error through to its handler.
-                raise HTTPException(TOO_LARGE, f"the body is larger than {self._limit} bytes", {"Connection": "close"})
+                raise HTTPException(413, f"the body is larger than {self._limit} bytes", {"Connection": "close"})
             return message
 
         await self._app(scope, counted, send)

@@ -8,7 +8,6 @@ scrape after a run measures it. Metrics are timestamps instead of ages: Promethe
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -106,6 +105,66 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """Metric -> its help text and its labels."""
 
 
+Figures = Mapping[tuple[str, ...], str]
+"""A metric and its labels -> SQL of its value, over the rows of one table."""
+
+
+def _count_if(condition: str) -> str:
+    return f"count(*) FILTER ({condition})"
+
+
+_OF_RUNS: Mapping[str, Figures] = {
+    "dq_results": {
+        ("failed_expectations", each): _count_if(f"NOT success AND severity = '{each}'") for each in SEVERITIES
+    },
+    "offset_verdicts": {
+        **{
+            ("offsets_due_within", str(hours)): _count_if(
+                f"broker_verdict = 'keep' AND broker_expires_at_ms <= as_of_ms + {hours * HOUR_MS}"
+            )
+            for hours in HORIZON_HOURS
+        },
+        **{("offsets_orphaned", why): _count_if(f"orphan = '{why}'") for why in ORPHANS},
+    },
+    "pending_offsets": {("offsets_pending",): "count(*)"},
+    "tombstones": {("planned_tombstones",): "count(*)"},
+    "open_transactions": {("open_transactions",): "count(*)"},
+    "undecodable_records": {("undecodable_records",): "count(*)"},
+    "load_profile": {
+        ("log_size_bytes",): "coalesce(sum(bytes), 0)",
+        ("log_records",): "coalesce(sum(records), 0)",
+        ("log_slowest_load_seconds",): "coalesce(max(predicted_load_ms), 0) / 1000",
+        ("log_partitions", "fine"): _count_if("NOT load_would_fail"),
+        ("log_partitions", "would_fail"): _count_if("load_would_fail AND load_outcome <> 'never_ends'"),
+        ("log_partitions", "never_ends"): _count_if("load_outcome = 'never_ends'"),
+        ("log_partitions_sweep_failing",): _count_if(
+            "sweep_blocked_by IS NOT NULL AND coalesce(sweep_blocked_from_ms <= as_of_ms, true)"
+        ),
+    },
+}
+_OF_INTERVALS: Mapping[str, Figures] = {
+    "expiry_sweeps": {("sweeps",): "count(*)", ("sweeps_expired_offsets",): "coalesce(sum(offsets), 0)"},
+    "commit_counts": {
+        ("commits",): "coalesce(sum(commits), 0)",
+        ("commits_per_second",): "coalesce(sum(commits_per_second), 0)",
+    },
+}
+"""Figures of runs with an interval whose evidence shows each event."""
+_OF_LAG: Figures = {
+    ("lag_as_of_timestamp_seconds",): "max(as_of_ms) / 1000",
+    ("lag_max_seconds",): "coalesce(max(lag_min_ms), 0) / 1000",
+    **{("offsets_lagging", str(seconds)): _count_if(f"lag_min_ms >= {seconds * 1000}") for seconds in LAG_SECONDS},
+    **{
+        ("offsets_losing_within", str(hours)): _count_if(f"loses_at_ms <= as_of_ms + {hours * HOUR_MS}")
+        for hours in HORIZON_HOURS
+    },
+    **{("offsets_would_reset", why): _count_if(f"would_reset = '{why}'") for why in RESETS},
+    ("offsets_lag_unknown",): _count_if("basis IS NULL"),
+    ("offsets_held_by_topic_transactions",): _count_if("held_at IS NOT NULL"),
+    ("offsets_without_leader_epoch",): _count_if("leader_epoch IS NULL"),
+}
+
+
 class Metrics:
     """Measures the newest run of each cluster once; the figures are kept until a newer run is published."""
 
@@ -126,68 +185,33 @@ class Metrics:
             samples: list[Sample] = [("cluster_info", (names.get(cluster_id, ""),), 1)]
             samples.append(("published_runs", (), published[cluster_id]))
             if cluster_id in newest:
-                samples += self._of(newest[cluster_id])
-                samples += self._of_audit(cluster_id)
-                own = [run for run in runs if run.key.cluster_id == cluster_id]
-                samples += self._of_lag(own)
-                samples += self._of_groups(own)
+                samples += self._of([run for run in runs if run.key.cluster_id == cluster_id])
             for name, labels, value in samples:
                 families[f"sexton_{name}"].add_metric([cluster_id, *labels], value)
         return generate_latest(_Families(families.values()))
 
-    def _of(self, run: PublishedRun) -> list[Sample]:
-        return self._once("run", run.key.cluster_id, run.key.run_id, _Run(self._tables, run).samples)
-
-    def _of_audit(self, cluster_id: str) -> list[Sample]:
-        """Measured anew when an audit has been appended, of whichever cluster."""
-        version = "".join(map(self._tables.current, ("transactions", "transactional_ids")))
-        return self._once("transactions", cluster_id, version, lambda: _audit_samples(self._tables.lake, cluster_id))
-
-    def _of_lag(self, runs: Sequence[PublishedRun]) -> list[Sample]:
-        """Measured anew when there is a newer audit, or a repeated one."""
-        source, cluster_id = newest_lag(self._tables, runs), runs[-1].key.cluster_id
-        if source is None:
-            return []
-        return self._once("lag", cluster_id, source, lambda: _lag_samples(self._tables, source))
-
-    def _of_groups(self, runs: Sequence[PublishedRun]) -> list[Sample]:
-        """Measured anew when there is a newer run or a newer audit; nothing unless the settings ask for it."""
-        most, run = self._groups_per_owner, runs[-1]
-        lag = newest_lag(self._tables, runs) or no_rows("time_lag")
-        if not most:
-            return []
-        version = f"{run.key.run_id} {lag}"
-        return self._once("groups", run.key.cluster_id, version, lambda: _group_samples(self._tables, run, lag, most))
+    def _of(self, runs: Sequence[PublishedRun]) -> Iterator[Sample]:
+        """The figures of a cluster with these runs: each kind is measured again only if what it depends on is newer."""
+        tables, run, most = self._tables, runs[-1], self._groups_per_owner
+        key, audits = run.key, "".join(map(tables.current, ("transactions", "transactional_ids")))
+        yield from self._once("run", key.cluster_id, key.run_id, lambda: _run_samples(tables, run))
+        yield from self._once(
+            "transactions", key.cluster_id, audits, lambda: _audit_samples(tables.lake, key.cluster_id)
+        )
+        lag = newest_lag(tables, runs)
+        if lag is not None:
+            yield from self._once("lag", key.cluster_id, lag, lambda: _figures(tables, lag, _OF_LAG))
+        if most:
+            source = lag or no_rows("time_lag")
+            version = f"{key.run_id} {source}"
+            yield from self._once("groups", key.cluster_id, version, lambda: _group_samples(tables, run, source, most))
 
     def _once(self, kind: str, cluster_id: str, version: str, measure: Callable[[], Iterable[Sample]]) -> list[Sample]:
-        """The samples of a kind, measured anew when their version has changed."""
+        """The samples of a kind, measured again when their version has changed."""
         with self._lock:
             if self._measured.get((kind, cluster_id), ("", []))[0] != version:
                 self._measured[kind, cluster_id] = (version, list(measure()))
             return self._measured[kind, cluster_id][1]
-
-
-def _lag_samples(tables: PublishedTables, source: str) -> Iterator[Sample]:
-    lagging = [f"lag_min_ms >= {seconds * 1000}" for seconds in LAG_SECONDS]
-    losing = [f"loses_at_ms <= as_of_ms + {hours * HOUR_MS}" for hours in HORIZON_HOURS]
-    resets = [f"would_reset = '{why}'" for why in RESETS]
-    others = ["basis IS NULL", "held_at IS NOT NULL", "leader_epoch IS NULL"]
-    counts = [
-        f"count(*) FILTER ({each})::DOUBLE AS n{n}" for n, each in enumerate([*lagging, *losing, *resets, *others])
-    ]
-    whole = "max(as_of_ms)::DOUBLE AS at, coalesce(max(lag_min_ms), 0)::DOUBLE AS longest"
-    (row,) = tables.rows(f"SELECT {whole}, {', '.join(counts)} FROM {source}")
-    as_of_ms, longest_ms, *found = row.values()
-    yield "lag_as_of_timestamp_seconds", (), as_of_ms / 1000
-    yield "lag_max_seconds", (), longest_ms / 1000
-    labels = (
-        *(("offsets_lagging", str(seconds)) for seconds in LAG_SECONDS),
-        *(("offsets_losing_within", str(hours)) for hours in HORIZON_HOURS),
-        *(("offsets_would_reset", why) for why in RESETS),
-        *(("offsets_lag_unknown",), ("offsets_held_by_topic_transactions",), ("offsets_without_leader_epoch",)),
-    )
-    for (name, *label), value in zip(labels, found, strict=True):
-        yield name, (*label,), value
 
 
 def _group_samples(tables: PublishedTables, run: PublishedRun, lag: str, most: int) -> Iterator[Sample]:
@@ -235,121 +259,59 @@ def _audit_samples(lake: Lake, cluster_id: str) -> Iterator[Sample]:
     yield "offsets_held_by_hanging_transactions", (), found.hanging_offsets
 
 
-class _Run:
-    """Measures one run."""
+def _run_samples(tables: PublishedTables, run: PublishedRun) -> Iterator[Sample]:
+    """Every metric of a run."""
+    facts, read_ms, written_ms = run.row, run.row["taken_at_ms"], tables.written_at_ms(run)
+    yield "run_as_of_timestamp_seconds", (), run.key.as_of_ms / 1000
+    yield "run_log_read_timestamp_seconds", (), read_ms / 1000
+    if written_ms is not None:
+        yield "run_duration_seconds", (), max(written_ms - read_ms, 0) / 1000
+    yield "run_is_complete", (), facts["coverage"] == "complete"
+    yield "run_warnings", (), len(facts["warnings"] or ())
+    yield "retention_seconds", (), facts["retention_ms"] / 1000
+    groups, verdicts = tables.held(run, "groups"), tables.held(run, "offset_verdicts")
+    yield from _by(tables, "groups", groups, "group_type, state")
+    yield from _by(tables, "group_members", groups, "group_type", "coalesce(sum(member_count), 0)")
+    yield from _by(tables, "offsets", verdicts, "broker_verdict, broker_reason")
+    yield from _by(tables, "offsets_by_policy", f"{verdicts} WHERE policy_verdict IS NOT NULL", "policy_verdict")
+    yield from _kept(tables, verdicts)
+    has_interval = any(each["table"] == "expiry_sweeps" for each in facts["counts"] or ())
+    for table, figures in {**_OF_RUNS, **(_OF_INTERVALS if has_interval else {})}.items():
+        yield from _figures(tables, tables.held(run, table), figures)
 
-    def __init__(self, tables: PublishedTables, run: PublishedRun) -> None:
-        self._tables, self._run = tables, run
 
-    def samples(self) -> Iterator[Sample]:
-        """Every metric of the run."""
-        return chain(self._itself(), self._groups(), self._offsets(), self._log(), self._interval())
+def _figures(tables: PublishedTables, source: str, figures: Figures) -> Iterator[Sample]:
+    """The figures of a table, in one query."""
+    columns = ", ".join(f"({value})::DOUBLE AS value_{number}" for number, value in enumerate(figures.values()))
+    (row,) = tables.rows(f"SELECT {columns} FROM {source}")
+    for (name, *labels), value in zip(figures, row.values(), strict=True):
+        yield name, (*labels,), value
 
-    def _itself(self) -> Iterator[Sample]:
-        facts, read_ms = self._run.row, self._run.row["taken_at_ms"]
-        yield "run_as_of_timestamp_seconds", (), self._run.key.as_of_ms / 1000
-        yield "run_log_read_timestamp_seconds", (), read_ms / 1000
-        written_ms = self._tables.written_at_ms(self._run)
-        if written_ms is not None:
-            yield "run_duration_seconds", (), max(written_ms - read_ms, 0) / 1000
-        yield "run_is_complete", (), facts["coverage"] == "complete"
-        yield "run_warnings", (), len(facts["warnings"] or ())
-        yield "retention_seconds", (), facts["retention_ms"] / 1000
-        failed = self._by("dq_results", "severity", "count(*) FILTER (NOT success)")
-        for severity in SEVERITIES:
-            yield "failed_expectations", (severity,), failed.get((severity,), 0)
 
-    def _groups(self) -> Iterator[Sample]:
-        for key, groups in self._by("groups", "group_type, state", "count(*)").items():
-            yield "groups", key, groups
-        for key, members in self._by("groups", "group_type", "coalesce(sum(member_count), 0)").items():
-            yield "group_members", key, members
+def _by(tables: PublishedTables, name: str, source: str, labels: str, value: str = "count(*)") -> Iterator[Sample]:
+    """A number for each combination of labels."""
+    for row in tables.rows(f"SELECT {labels}, ({value})::DOUBLE FROM {source} GROUP BY ALL ORDER BY ALL"):
+        *found, number = row.values()
+        yield name, tuple(map(str, found)), number
 
-    def _offsets(self) -> Iterator[Sample]:
-        for key, offsets in self._by("offset_verdicts", "broker_verdict, broker_reason", "count(*)").items():
-            yield "offsets", key, offsets
-        for key, offsets in self._by("offset_verdicts", "policy_verdict", "count(policy_verdict)").items():
-            if offsets:
-                yield "offsets_by_policy", key, offsets
-        yield from self._kept()
-        untils_ms = [self._run.key.as_of_ms + hours * HOUR_MS for hours in HORIZON_HOURS]
-        due = [f"count(*) FILTER (broker_verdict = 'keep' AND broker_expires_at_ms <= {at_ms})" for at_ms in untils_ms]
-        for hours, offsets in zip(HORIZON_HOURS, self._all("offset_verdicts", *due), strict=True):
-            yield "offsets_due_within", (str(hours),), offsets
-        orphans = self._by("offset_verdicts", "orphan", "count(orphan)")
-        for why in ORPHANS:
-            yield "offsets_orphaned", (why,), orphans.get((why,), 0)
-        yield "offsets_pending", (), self._count("pending_offsets")
-        yield "planned_tombstones", (), self._count("tombstones")
 
-    def _kept(self) -> Iterator[Sample]:
-        """What each hold keeps alive; a hold is a name of the policy, and there are few."""
-        found = self._tables.rows(
-            f"""SELECT policy_rule, {", ".join(f"count(*) FILTER (keep_status = '{one}') AS {one}" for one in KEPT)},
-                count(client_commit_timestamp_ms) AS by_commit, count(client_state_timestamp_ms) AS by_join,
-                nullif(max(kept_until_ms), {FOREVER_MS}) AS until_ms, max(keep_at_ms) AS last_ms
-                FROM {self._tables.held(self._run, "offset_verdicts")} WHERE keep_status IS NOT NULL
-                GROUP BY ALL ORDER BY ALL"""
-        )
-        for row in found:
-            hold = row["policy_rule"]
-            for status in KEPT:
-                yield "kept_offsets", (hold, status), row[status]
-            for by in ("commit", "join"):
-                yield "kept_offsets_by", (hold, by), row[f"by_{by}"]
-            for name, at_ms in (("kept_until", row["until_ms"]), ("keep_last_attempt", row["last_ms"])):
-                if at_ms is not None:
-                    yield f"{name}_timestamp_seconds", (hold,), at_ms / 1000
-
-    def _log(self) -> Iterator[Sample]:
-        yield "open_transactions", (), self._count("open_transactions")
-        yield "undecodable_records", (), self._count("undecodable_records")
-        fails = f"sweep_blocked_by IS NOT NULL AND coalesce(sweep_blocked_from_ms <= {self._run.key.as_of_ms}, true)"
-        size, records, slowest_ms, fine, would_fail, never_ends, sweep_failing = self._all(
-            "load_profile",
-            *("coalesce(sum(bytes), 0)", "coalesce(sum(records), 0)", "coalesce(max(predicted_load_ms), 0)"),
-            "count(*) FILTER (NOT load_would_fail)",
-            "count(*) FILTER (load_would_fail AND load_outcome <> 'never_ends')",
-            "count(*) FILTER (load_outcome = 'never_ends')",
-            f"count(*) FILTER ({fails})",
-        )
-        yield "log_size_bytes", (), size
-        yield "log_records", (), records
-        yield "log_partitions", ("fine",), fine
-        yield "log_partitions", ("would_fail",), would_fail
-        yield "log_partitions_sweep_failing", (), sweep_failing
-        yield "log_partitions", ("never_ends",), never_ends
-        yield "log_slowest_load_seconds", (), slowest_ms / 1000
-
-    def _interval(self) -> Iterator[Sample]:
-        """The counts of the run's interval; nothing without an interval, or if its evidence does not show each
-        event."""
-        if not any(each["table"] == "expiry_sweeps" for each in self._run.row["counts"] or ()):
-            return
-        sweeps, expired = self._all("expiry_sweeps", "count(*)", "coalesce(sum(offsets), 0)")
-        yield "sweeps", (), sweeps
-        yield "sweeps_expired_offsets", (), expired
-        values = ("coalesce(sum(commits), 0)", "coalesce(sum(commits_per_second), 0)")
-        commits, rate = self._all("commit_counts", *values)
-        yield "commits", (), commits
-        yield "commits_per_second", (), rate
-
-    def _by(self, table: str, labels: str, value: str) -> dict[tuple[str, ...], float]:
-        """A number for each combination of labels."""
-        rows = self._tables.rows(
-            f"SELECT {labels}, ({value})::DOUBLE AS value FROM {self._tables.held(self._run, table)} GROUP BY ALL "
-            "ORDER BY ALL"
-        )
-        return {tuple(str(label) for name, label in row.items() if name != "value"): row["value"] for row in rows}
-
-    def _count(self, table: str) -> float:
-        return self._all(table, "count(*)")[0]
-
-    def _all(self, table: str, *values: str) -> list[float]:
-        """Aggregates of a whole table, in one query."""
-        columns = ", ".join(f"({value})::DOUBLE AS value_{number}" for number, value in enumerate(values))
-        (row,) = self._tables.rows(f"SELECT {columns} FROM {self._tables.held(self._run, table)}")
-        return list(row.values())
+def _kept(tables: PublishedTables, verdicts: str) -> Iterator[Sample]:
+    """What each hold keeps alive; a hold is a name of the policy, and there are few."""
+    found = tables.rows(
+        f"""SELECT policy_rule, {", ".join(f"count(*) FILTER (keep_status = '{one}') AS {one}" for one in KEPT)},
+            count(client_commit_timestamp_ms) AS by_commit, count(client_state_timestamp_ms) AS by_join,
+            nullif(max(kept_until_ms), {FOREVER_MS}) AS until_ms, max(keep_at_ms) AS last_ms
+            FROM {verdicts} WHERE keep_status IS NOT NULL GROUP BY ALL ORDER BY ALL"""
+    )
+    for row in found:
+        hold = row["policy_rule"]
+        for status in KEPT:
+            yield "kept_offsets", (hold, status), row[status]
+        for by in ("commit", "join"):
+            yield "kept_offsets_by", (hold, by), row[f"by_{by}"]
+        for name, at_ms in (("kept_until", row["until_ms"]), ("keep_last_attempt", row["last_ms"])):
+            if at_ms is not None:
+                yield f"{name}_timestamp_seconds", (hold,), at_ms / 1000
 
 
 class _Families(list[GaugeMetricFamily]):

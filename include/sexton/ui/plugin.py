@@ -1,51 +1,50 @@
 """The Airflow plugin: a menu entry, the dashboard, which is created with its first request, and field formats.
 
 The API server validates the fields of trigger forms and parses no DAG file, so their formats are registered here.
-Airflow imports its plugins in every process, also in each task. So this module imports almost nothing besides Airflow's
+Airflow imports its plugins in every process, also in each task. So this module imports almost nothing but Airflow's
 plugin class; only the API server creates the application with FastAPI, DuckDB and pyiceberg.
 """
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from airflow.plugins_manager import AirflowPlugin
 
 from sexton.airflow.formats import register
 from sexton.numbers import RE2
 
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
 PREFIX = "/sexton"
 """The value of page_view.py, which is too heavy to import here."""
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class LazyApplication:
     """An ASGI application that is created with its first request."""
 
-    def __init__(self, make: Callable[[], Application]) -> None:
+    def __init__(self, make: "Callable[[], ASGIApp]") -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._made: Application | None = None
+        self._made: ASGIApp | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         # In a thread: importing takes a second or two, and the server has others to answer meanwhile.
         application = self._made
         if application is None:
             application = await asyncio.to_thread(self._application)
         await application(scope, receive, send)
 
-    def _application(self) -> Application:
+    def _application(self) -> "ASGIApp":
         with self._lock:
             if self._made is None:
                 self._made = self._make()
             return self._made
 
 
-def dashboard() -> Application:
+def dashboard() -> "ASGIApp":
     """The dashboard of this deployment's lake."""
     import logging
 

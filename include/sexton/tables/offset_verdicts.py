@@ -9,32 +9,17 @@ from sexton.tables.transactions import VERDICTS
 from sexton.vocabulary import ORPHANS
 
 BROKER_REASONS = (
-    "expired",
-    "expired_explicit",
-    "not_due",
-    "subscribed",
-    "group_active",
-    "pending_transaction",
-    "share_group",
-    "sweep_blocked",
-    "load_would_fail",
-    "between_snapshots",
-    "overdue",
-    "not_answered",
+    *("expired", "expired_explicit", "not_due", "subscribed", "group_active", "pending_transaction", "share_group"),
+    *("sweep_blocked", "load_would_fail"),
+    *("between_snapshots", "overdue", "not_answered"),
 )
 """The last three explain the verdict `unknown`, on a cluster that hides its log. between_snapshots: due at one end of
 its interval, but not at the other. overdue: due at both, but still committed, so something happened that no admin
 snapshot shows. not_answered: no broker answered for the group."""
 
 CHANGES_BY = (
-    "time",
-    "commit",
-    "subscription",
-    "group_empty",
-    "subscription, group_empty",
-    "transaction_end",
-    "commit, subscription",
-    "sweep_unblocked",
+    *("time", "commit", "subscription", "group_empty", "subscription, group_empty", "transaction_end"),
+    *("commit, subscription", "sweep_unblocked"),
 )
 """Events that can change a verdict: one event, or either of two."""
 

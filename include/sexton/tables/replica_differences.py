@@ -8,15 +8,8 @@ from sexton.tables.columns import GROUP_ID, LOG_PARTITION, PARTITION, TOPIC, boo
 from sexton.tables.table import Column, Table
 
 REPLICA_KINDS = (
-    "unloadable",
-    "conflict",
-    "lost",
-    "resurrected",
-    "aborted_to_committed",
-    "committed_to_aborted",
-    "committed_hidden",
-    "stuck",
-    "ghost_member",
+    *("unloadable", "conflict", "lost", "resurrected"),
+    *("aborted_to_committed", "committed_to_aborted", "committed_hidden", "stuck", "ghost_member"),
 )
 
 REPLICA_PROOFS = ("tombstone", "marker", "value", "no_gap", "leader_epoch", "load", "cleaned", "behind", "unknown")

@@ -4,28 +4,10 @@ from sexton.tables.columns import LOG_PARTITION, binary, int32, int64, string
 from sexton.tables.table import Table
 
 REASON_CODES = (
-    "bad_crc",
-    "torn_segment",
-    "zeros",
-    "out_of_order",
-    "skipped_bytes",
-    "negative_end",
-    "unread_record",
-    "malformed_batch",
-    "bad_codec",
-    "inflated_too_large",
-    "malformed_record",
-    "malformed_control",
-    "null_key",
-    "short_key",
-    "malformed_key",
-    "malformed_value",
-    "unknown_value_version",
-    "malformed_subscription",
-    "unknown_record_type",
-    "unknown_magic",
-    "empty_control_batch",
-    "too_many_items",
+    *("bad_crc", "torn_segment", "zeros", "out_of_order", "skipped_bytes", "negative_end", "unread_record"),
+    *("malformed_batch", "bad_codec", "inflated_too_large", "malformed_record", "malformed_control"),
+    *("null_key", "short_key", "malformed_key", "malformed_value", "unknown_value_version", "malformed_subscription"),
+    *("unknown_record_type", "unknown_magic", "empty_control_batch", "too_many_items"),
 )
 
 UNDECODABLE_RECORDS = Table(

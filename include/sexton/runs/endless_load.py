@@ -1,16 +1,10 @@
 """Finds, in the segments of a run, the batch at which a load never ends (coordinators before 2.0.1)."""
 
-from collections.abc import Iterator, Sequence
-
-import numpy as np
-import numpy.typing as npt
-from pyarrow import fs as pafs
-
 from sexton.archive.folder import filesystem
 from sexton.coordinator.endless_load import Endless, is_too_large
 from sexton.coordinator.profile import Profile
 from sexton.kernels.endless_load import endless_of
-from sexton.log.segment import Segment, SegmentSlice, file_bytes, plan_fold_tasks
+from sexton.log.segment import file_bytes, plan_fold_tasks
 from sexton.runs.source import LogSource
 
 
@@ -22,11 +16,6 @@ def endless_load(
     if not is_too_large(largest_batch_bytes, buffer_bytes=buffer_bytes, profile=profile):
         return None
     fs, _ = filesystem(source.uri)
-    slices = _slices(fs, source.segments.get(log_partition, []))
+    spans = (span for task in plan_fold_tasks(source.segments.get(log_partition, [])) for span in task.slices)
+    slices = ((file_bytes(fs, span.path, span.size_bytes), span) for span in spans)
     return endless_of(slices, buffer_bytes=buffer_bytes, cut=cut)
-
-
-def _slices(fs: pafs.FileSystem, segments: Sequence[Segment]) -> Iterator[tuple[npt.NDArray[np.uint8], SegmentSlice]]:
-    for task in plan_fold_tasks(segments):
-        for span in task.slices:
-            yield file_bytes(fs, span.path, span.size_bytes), span

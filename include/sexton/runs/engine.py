@@ -66,18 +66,11 @@ class Engine:
                 Engine.newest = self._session = spark_session(conf=conf, iceberg=self._iceberg)
         return self._session
 
-    def map(
-        self,
-        label: str,
-        items: Sequence[T],
-        work: Callable[[T], R],
-        *,
-        work_bytes: int | None = None,
-    ) -> list[R]:
+    def map(self, label: str, items: Sequence[T], work: Callable[[T], R], *, work_bytes: int | None = None) -> list[R]:
         """Results of `work` for every item, in the order of `items`: one Spark task per item, of any size."""
         if not items:
             return []
-        return without_errors(self._spread(label, items, _ErrorsAsResults(work), work_bytes))
+        return without_errors(self._spread(label, items, _errors_as_results(work), work_bytes))
 
     def exchange(self, folder: Folder, work_bytes: int) -> "Exchange":  # noqa: ARG002  # as above
         """An exchange for two consecutive maps: the tasks of the second read what tasks of the first made."""
@@ -87,9 +80,9 @@ class Engine:
         """Whether `map` runs so many bytes in this process and the results may stay in memory for the next map."""
         return False
 
-    def has_threads_for(self, work_bytes: int) -> bool:  # noqa: ARG002  # as above
+    def has_threads_for(self, work_bytes: int) -> bool:
         """Whether `map` runs so many bytes in this process, provided that its results do not stay in memory."""
-        return False
+        return self.works_here(work_bytes)
 
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R], work_bytes: int | None) -> list[R]:
         """One row per item, each in a Spark partition of its own; the results come back as rows."""
@@ -168,7 +161,7 @@ class Exchange:
                             for part, start in enumerate(range(0, max(len(data), 1), PART_BYTES)):
                                 yield _row(PIECES, task, piece, part, data[start : start + PART_BYTES])
                         result: object = pieces.result
-                    except SextonError as error:  # as in _ErrorsAsResults
+                    except SextonError as error:  # as in _errors_as_results
                         result = error
                     yield _row(PIECES, task, -1, 0, packed(result))
                     keep_imports()
@@ -199,7 +192,7 @@ class Exchange:
             for number, own in groupby(plain, itemgetter(0)):
                 _, _, item = next(own)
                 pieces = (b"".join(data for _, _, data in parts) for _, parts in groupby(own, itemgetter(1)))
-                yield _row(ITEMS, number, packed(_ErrorsAsResults(work)(pickle.loads(item), pieces)))
+                yield _row(ITEMS, number, packed(_errors_as_results(work)(pickle.loads(item), pieces)))
                 keep_imports()
 
         if not items:
@@ -271,14 +264,13 @@ def without_errors(results: list[R]) -> list[R]:
     return results
 
 
-class _ErrorsAsResults:
-    """Wraps work so that its SextonErrors are results: Spark would retry them and hide them in its own errors."""
+def _errors_as_results(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Work whose SextonErrors are results: Spark would retry them and hide them in its own errors."""
 
-    def __init__(self, work: Callable[..., Any]) -> None:
-        self._work = work
-
-    def __call__(self, *given: Any) -> Any:
+    def worked(*given: Any) -> Any:
         try:
-            return self._work(*given)
+            return work(*given)
         except SextonError as error:
             return error
+
+    return worked

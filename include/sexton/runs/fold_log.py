@@ -549,17 +549,12 @@ def _merge(work: _MergeWork, pieces: Iterator[bytes]) -> Merged:
     for partial in work.partials:
         if fold is not None and fold.cut is not None:
             break
-        rest = _rest(work, partial, next(pieces))
+        rest = _unpacked(partial, partial.spans[0], next(pieces))  # with groups if it is one piece
+        rest = bucket_of(rest, work.ids) if partial.is_whole else rest_of(rest, is_first=work.ids.is_first)
         fold = _with_space(work, rest) if fold is None else merge_all([fold, rest])
         fold = with_groups(fold, _groups(work, partial, pieces))
     assert fold is not None, "there is a start or a partial fold"
     return _written(work.whole, fold if work.ids.is_first else without_undecodable(fold))
-
-
-def _rest(work: _MergeWork, partial: _Partial, data: bytes) -> PartialFold:
-    """The part of a partial fold about the whole log partition; with the groups to merge if it is one piece."""
-    fold = _unpacked(partial, partial.spans[0], data)
-    return bucket_of(fold, work.ids) if partial.is_whole else rest_of(fold, is_first=work.ids.is_first)
 
 
 def _groups(work: _MergeWork, partial: _Partial, pieces: Iterator[bytes]) -> Iterator[FoldState]:

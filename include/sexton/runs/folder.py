@@ -39,14 +39,8 @@ _KEPT_BYTES = 512 * 1024 * 1024
 WHOLE_RUN = 0
 """File stem of tables that are not split by log partition."""
 SHARDED = (
-    "committed_offsets",
-    "unreachable_offsets",
-    "pending_offsets",
-    "groups",
-    "members",
-    "offset_verdicts",
-    "tombstones",
-    "expiry_forecast",
+    *("committed_offsets", "unreachable_offsets", "pending_offsets", "groups", "members"),
+    *("offset_verdicts", "tombstones", "expiry_forecast"),
 )
 """Tables with rows per group: a log partition has one file per shard."""
 
@@ -165,56 +159,71 @@ class RunRecord(BaseModel):
     """What contradicts the profile; also in `warnings`."""
     retention_ms: int
     retention_source: str
-    broker_retention_ms: int | None = Field(default=None, description="the broker's own, where it was recorded")
+    broker_retention_ms: int | None = None
+    """The broker's own retention, where it was recorded."""
     source: str
-    log_dirs: list[str] = Field(default_factory=list, description="those of the broker, where `source` is of several")
+    log_dirs: list[str] = Field(default_factory=list)
+    """Log directories of the broker, if `source` has several."""
     partition_count: int | None
     partition_count_warnings: list[str] = Field(default_factory=list)
     """Why the partition count is assumed or unknown, if nothing proves it; also in `warnings`."""
     log_partitions: list[int]
     missing_log_partitions: list[int] = Field(default_factory=list)
-    cuts: dict[int, int] = Field(default_factory=dict, description="log partition -> log_offset where reading stopped")
-    bounds: dict[int, list[str]] = Field(
-        default_factory=dict,
-        description="log partition of more than one bucket -> the group ids with which all but the first begin",
-    )
-    positions: dict[int, LogPosition] = Field(default_factory=dict, description="log partition -> that in the archive")
+    cuts: dict[int, int] = Field(default_factory=dict)
+    """Log partition -> log_offset where reading stopped."""
+    bounds: dict[int, list[str]] = Field(default_factory=dict)
+    """Log partition with several buckets -> the group ids at which all buckets but the first begin."""
+    positions: dict[int, LogPosition] = Field(default_factory=dict)
+    """Log partition -> the position in the archive where reading stopped."""
     coverage: str = "complete"
     coverage_reason: str = ""
-    origins: tuple[Origin, ...] = Field(("log",), description="what fills its columns and tables (Column.known_from)")
-    admin_snapshot_sha256: dict[str, str] = Field(
-        default_factory=dict, description="of the files of the admin snapshot that a run of coverage `admin` is made by"
-    )
+    origins: tuple[Origin, ...] = ("log",)
+    """What fills its columns and tables (Column.known_from)."""
+    admin_snapshot_sha256: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of each file of the admin snapshot that a run with coverage `admin` reads."""
     has_topics: bool = False
-    topics_at_ms: int | None = Field(default=None, description="when the topics were recorded; None for a file's")
-    sees_all_topics: bool | None = Field(default=None, description="whether one that is not there is gone")
-    misplaced_sources: dict[int, list[int]] = Field(
-        default_factory=dict,
-        description="log partition -> others that hold groups which hash to it and are served from there",
-    )
+    topics_at_ms: int | None = None
+    """When the topics were recorded; None if they come from a file."""
+    sees_all_topics: bool | None = None
+    """Whether a topic that is not listed does not exist."""
+    misplaced_sources: dict[int, list[int]] = Field(default_factory=dict)
+    """Log partition -> other log partitions with groups that hash to it and are served from there."""
     unloadable: list[int] = Field(default_factory=list)
     """Log partitions whose load would fail or never end."""
-    lost: LostGroups | None = Field(default=None, description="groups that lost their offsets as the topic grew")
-    blocked: dict[int, str] = Field(default_factory=dict, description="log partition -> why nothing is planned for it")
-    engine: str | None = Field(default=None, description="the engine of the replay: spark or local")
+    lost: LostGroups | None = None
+    """Groups that lost their offsets when the partition count changed."""
+    blocked: dict[int, str] = Field(default_factory=dict)
+    """Log partition -> why nothing is planned for it."""
+    engine: str | None = None
+    """The engine of the replay: spark or local."""
     checkpoint_sha256: str | None = None
-    base_as_of_ms: int | None = Field(default=None, description="of the checkpoint that the replay went on from")
+    base_as_of_ms: int | None = None
+    """The instant of the checkpoint that the replay continued from."""
     inflated_cap_bytes: int | None = None
-    max_message_bytes: int | None = Field(default=None, description="of the offsets topic, where it was recorded")
-    broker_settings: dict[str, str] = Field(default_factory=dict, description="of the broker, as they were recorded")
-    topic_settings: dict[str, str] = Field(default_factory=dict, description="of the offsets topic, likewise")
-    leaders: dict[int, int] = Field(default_factory=dict, description="log partition -> broker that led it, likewise")
-    changes_since_ms: int | None = Field(default=None, description="beginning of the interval of offset_changes")
+    max_message_bytes: int | None = None
+    """max.message.bytes of the offsets topic, where it was recorded."""
+    broker_settings: dict[str, str] = Field(default_factory=dict)
+    """Settings of the broker, as recorded."""
+    topic_settings: dict[str, str] = Field(default_factory=dict)
+    """Settings of the offsets topic, as recorded."""
+    leaders: dict[int, int] = Field(default_factory=dict)
+    """Log partition -> the broker that led it, as recorded."""
+    changes_since_ms: int | None = None
+    """Beginning of the interval of offset_changes."""
     plan_id: str | None = None
-    plan_sha256: str | None = Field(default=None, description="of the plan.json that is kept in the archive")
+    plan_sha256: str | None = None
+    """SHA-256 of the plan.json that is kept in the archive."""
     policy_sha256: str | None = None
-    policy: str | None = Field(default=None, description="the policy that was judged by, as canonical JSON")
-    replicas: ReplicaCounts | None = Field(
-        default=None, description="of the newest audit at as_of, if the lake has one"
-    )
-    transactions: TransactionCounts | None = Field(default=None, description="likewise")
-    lag: LagCounts | None = Field(default=None, description="likewise, of a run before this one")
-    counts: dict[str, int] = Field(default_factory=dict, description="table -> rows")
+    policy: str | None = None
+    """The policy of the verdicts, as canonical JSON."""
+    replicas: ReplicaCounts | None = None
+    """Counts of the newest audit of replicas at as_of, if the lake has one."""
+    transactions: TransactionCounts | None = None
+    """Counts of the newest audit of transactions at as_of, if the lake has one."""
+    lag: LagCounts | None = None
+    """Counts of the newest audit of lag of an earlier run, if the lake has one."""
+    counts: dict[str, int] = Field(default_factory=dict)
+    """Table -> rows."""
     warnings: list[str] = Field(default_factory=list)
     code_version: str = __version__
 
@@ -319,11 +328,7 @@ class RunFolder(Folder):
             self.write_rows(schema.empty_table(), table, shard)
             return 0
         here = set(rows.column_names)
-        same: dict[str, Any] = {
-            "cluster_id": record.cluster_id,
-            "as_of_ms": record.as_of_ms,
-            "run_id": record.run_id,
-        }
+        same: dict[str, Any] = {name: getattr(record, name) for name in ("cluster_id", "as_of_ms", "run_id")}
         if "log_partition" not in here:
             same["log_partition"] = shard.log_partition if isinstance(shard, Shard) else shard
         unfilled = {column.name for column in TABLES[table].columns if column.known_from is not None} - here

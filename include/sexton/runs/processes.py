@@ -192,9 +192,6 @@ class SerialEngine(Engine):
     def works_here(self, work_bytes: int) -> bool:  # noqa: ARG002  # however many
         return True
 
-    def has_threads_for(self, work_bytes: int) -> bool:
-        return self.works_here(work_bytes)
-
     def exchange(self, folder: Folder, work_bytes: int) -> Exchange:  # noqa: ARG002  # as above
         return FileExchange(self, folder)
 

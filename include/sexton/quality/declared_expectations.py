@@ -1,7 +1,6 @@
 """Expectations derived from the declarations of tables, in which minimums and allowed values are given."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
 from typing import Any
 
 from sexton.quality.expectation import LOG_TABLES, Expectation, Rule
@@ -80,7 +79,11 @@ def declared_expectations(table: Table, run: CheckedRun) -> Iterator[Expectation
             value=table.key,
             sql=f"SELECT {key}, count(*) AS rows_with_it FROM {table.name} t GROUP BY {key} HAVING count(*) > 1",
         )
-    for minimum, severity, columns in _minimums(table):
+    bounded: dict[tuple[int, Severity], list[Column]] = {}
+    for column in table.columns:
+        if column.minimum is not None:
+            bounded.setdefault((column.minimum, column.severity), []).append(column)
+    for (minimum, severity), columns in sorted(bounded.items()):
         yield rule(
             table.name,
             f"minimum_{minimum}_{severity}",
@@ -139,18 +142,6 @@ def _of_the_run(table: Table, run: CheckedRun) -> Expectation:
         by_column={name: f"t.{name} NOT IN ({_literals(values)})" for name, values in own.items()},
         value=own,
     )
-
-
-def _minimums(table: Table) -> Iterator[tuple[int, Severity, list[Column]]]:
-    """Yield the columns with a minimum, by minimum and severity."""
-
-    def bound(column: Column) -> tuple[int, Severity]:
-        assert column.minimum is not None
-        return column.minimum, column.severity
-
-    bounded = sorted((column for column in table.columns if column.minimum is not None), key=bound)
-    for (minimum, severity), columns in groupby(bounded, key=bound):
-        yield minimum, severity, list(columns)
 
 
 def _literals(values: Iterable[Any]) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -102,14 +101,6 @@ def held_groups(policy: str, groups: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
     holds."""
     compiled = CompiledPolicy(Policy.from_canonical(policy))
     for batch in groups:
-        rows = [
-            {"log_partition": log_partition, "group_id": row["group_id"]}
-            for log_partition, row in zip(batch["log_partition"].to_pylist(), _inputs(batch), strict=True)
-            if compiled.for_group(GroupInput(**row, last_active_ms=None)).at(0).hold is not None
-        ]
-        yield pa.RecordBatch.from_pylist(rows, schema=HELD_GROUPS)
-
-
-def _inputs(groups: pa.RecordBatch) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = groups.drop_columns(["log_partition"]).to_pylist()
-    return rows
+        inputs = batch.drop_columns(["log_partition"]).to_pylist()
+        is_held = [compiled.for_group(GroupInput(**row, last_active_ms=None)).at(0).hold is not None for row in inputs]
+        yield batch.select(HELD_GROUPS.names).filter(pa.array(is_held, pa.bool_())).cast(HELD_GROUPS)

@@ -353,20 +353,13 @@ def _expectations(gx: Any, expectation: Expectation) -> list[Any]:
             return [library.ExpectCompoundColumnsToBeUnique(column_list=list(value), ignore_row_if="never", **common)]
         case "not_null":
             return [library.ExpectColumnValuesToNotBeNull(column=name, **common) for name in columns]
-        case "minimum":
-            return [library.ExpectColumnValuesToBeBetween(column=name, min_value=value, **common) for name in columns]
-        case "maximum":
-            return [library.ExpectColumnValuesToBeBetween(column=name, max_value=value, **common) for name in columns]
-        case "allowed":
-            return [
-                library.ExpectColumnValuesToBeInSet(column=name, value_set=list(values), **common)
-                for name, values in value.items()
-            ]
-        case "forbidden":
-            return [
-                library.ExpectColumnValuesToNotBeInSet(column=name, value_set=list(values), **common)
-                for name, values in value.items()
-            ]
+        case "minimum" | "maximum" as which:
+            bound = {"min_value" if which == "minimum" else "max_value": value}
+            return [library.ExpectColumnValuesToBeBetween(column=name, **bound, **common) for name in columns]
+        case "allowed" | "forbidden" as which:
+            is_in = library.ExpectColumnValuesToBeInSet
+            kind = is_in if which == "allowed" else library.ExpectColumnValuesToNotBeInSet
+            return [kind(column=name, value_set=list(values), **common) for name, values in value.items()]
         case "below_cut":
             return [
                 library.ExpectColumnPairValuesAToBeGreaterThanB(

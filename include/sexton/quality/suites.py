@@ -25,18 +25,16 @@ _HEADER = re.compile(r"^--\s*(\w+):\s*(.+?)\s*$")
 
 def suites_of(run: CheckedRun, more: Iterable[Expectation] = ()) -> Suites:
     """Return the expectations of a run, by table in the order of TABLES."""
-    laws = [_applied(law, run) for law in (*LAWS, *(CHANGE_LAWS if run.has_changes else ()), *more)]
+    laws = [
+        law if is_filled(law.known_from, run.origins) else replace(law, not_applicable=NEEDS_LOG)
+        for law in (*LAWS, *(CHANGE_LAWS if run.has_changes else ()), *more)
+    ]
     declared = {
         table.name: list(declared_expectations(table, run))
         for table in checked_tables(run.origins, has_changes=run.has_changes)
     }
     suites = {name: [*declared.get(name, ()), *(law for law in laws if law.table == name)] for name in TABLES}
     return {name: suite for name, suite in suites.items() if suite}
-
-
-def _applied(law: Expectation, run: CheckedRun) -> Expectation:
-    """A law for this run: marked as not applicable if it is about the log and the run has none."""
-    return law if is_filled(law.known_from, run.origins) else replace(law, not_applicable=NEEDS_LOG)
 
 
 def audit_suites(run: CheckedRun, tables: Iterable[Table]) -> Suites:

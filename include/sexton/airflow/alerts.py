@@ -124,13 +124,10 @@ def _subject(context: Mapping[str, Any]) -> Subject:
 
 def _public(subject: Subject, error: object, message: str) -> str:
     """Return what everybody may read of an error: Sexton's message, else the error's `public` or type."""
-    if error is None or _is_of_sexton(subject, message):
+    if error is None:
         return message
-    return str(getattr(error, "public", None) or f"{type(error).__name__}: the log of the task says more")
-
-
-def _is_of_sexton(subject: Subject, message: str) -> bool:
-    """Whether the message comes from the outcome of a Sexton job."""
     outcome = read_outcome(run_folder(subject.dag_id, subject.run_id), str(subject.task_id))
     line = str(outcome.get("error") or "")
-    return outcome.get("exit_code") in SEXTON_ERRORS and bool(line) and line in message
+    if outcome.get("exit_code") in SEXTON_ERRORS and line and line in message:
+        return message
+    return str(getattr(error, "public", None) or f"{type(error).__name__}: the log of the task says more")

@@ -10,21 +10,11 @@ from sexton.uris import split_login
 INTERVAL_TABLES = ("offset_changes", "expiry_sweeps", "commit_counts")
 """Published tables whose rows outlive their run."""
 PUBLISHED_TABLES = (
-    "committed_offsets",
-    "unreachable_offsets",
-    "pending_offsets",
-    "groups",
-    "members",
-    "offset_verdicts",
-    "expiry_forecast",
-    "tombstones",
-    "open_transactions",
-    "undecodable_records",
-    "load_profile",
+    *("committed_offsets", "unreachable_offsets", "pending_offsets", "groups", "members"),
+    *("offset_verdicts", "expiry_forecast", "tombstones"),
+    *("open_transactions", "undecodable_records", "load_profile"),
     *INTERVAL_TABLES,
-    "topic_partitions",
-    "dq_results",
-    "runs",
+    *("topic_partitions", "dq_results", "runs"),
 )
 """What a run of offset_retention publishes."""
 REPLICA_TABLES, TRANSACTION_TABLES = ("replica_state", "replica_differences"), ("transactions", "transactional_ids")

@@ -34,7 +34,7 @@ FOLDER = "approval"
 WITH_LOGIN = frozenset({"ui", "rest_api"})
 """DagRunTriggeredByType of runs whose triggering user logged in. `airflow dags trigger` records the operating-system
 user instead, and a task that triggers a run passes on the user of its own run."""
-ANOTHER_QUESTION = "this run has shown another question, which Airflow goes on showing: trigger a new run"
+ANOTHER_QUESTION = "this run has shown another question, and Airflow still shows that one: trigger a new run"
 
 
 class NoConsent(Exception):
@@ -76,10 +76,8 @@ class Asked(ConsentDocument):
     request_sha256: str
 
 
-class Withdrawn(ConsentDocument):
+class Withdrawn(Asked):
     """Marks that the run has found another question since it asked, and which one."""
-
-    request_sha256: str
 
 
 class ConsentAnswer(ConsentDocument):

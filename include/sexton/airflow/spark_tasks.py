@@ -152,14 +152,10 @@ def macros(cluster: Cluster) -> dict[str, Any]:
         "instant": lambda name, params: _instant(name, params) or "",
         "now_ms": now_ms,
         "policy_file": partial(policy_file, cluster.policy),
-        "run_folder": _shown_run_folder,
+        # Without a login, as in `arguments_of`.
+        "run_folder": lambda dag_id, run_id: uri_without_login(run_folder(dag_id, run_id)),
         "since_ms": since_ms,
     }
-
-
-def _shown_run_folder(dag_id: str, run_id: str) -> str:
-    """Return the run folder without a login, as in `arguments_of`."""
-    return uri_without_login(run_folder(dag_id, run_id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from sexton.tables import Table
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import Table as IcebergTable
 
 R = TypeVar("R")
 
@@ -54,19 +53,13 @@ def replace_rows(lake: Lake, table: Table, rows: pa.Table, which: "BooleanExpres
 
 def _replace(lake: Lake, table: Table, rows: pa.Table, which: "BooleanExpression") -> None:
     with lake.reader() as catalog:
-        found = catalog.load_table((lake.namespace, table.name))
-        _require_columns(found, table)
+        found, schema = catalog.load_table((lake.namespace, table.name)), table.arrow_schema()
+        if set(schema.names) - set(found.schema().column_names):  # declared after the table was created
+            with found.update_schema() as update:
+                update.union_by_name(schema)
         is_there = found.scan(row_filter=which, selected_fields=("run_id",), limit=1).to_arrow().num_rows > 0
         with found.transaction() as transaction:
             if is_there:
                 transaction.delete(which)
-            transaction.append(rows.cast(table.arrow_schema()))
+            transaction.append(rows.cast(schema))
             failpoint("rows.replaced")
-
-
-def _require_columns(found: "IcebergTable", table: Table) -> None:
-    """Add columns that were declared after the table was created."""
-    schema = table.arrow_schema()
-    if set(schema.names) - set(found.schema().column_names):
-        with found.update_schema() as update:
-            update.union_by_name(schema)

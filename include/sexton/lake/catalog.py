@@ -31,10 +31,7 @@ _LOGIN = ("user", "password")
 _LIBPQ = {
     "ApplicationName": "application_name",
     "connectTimeout": "connect_timeout",
-    "sslmode": "sslmode",
-    "sslrootcert": "sslrootcert",
-    "sslcert": "sslcert",
-    "sslkey": "sslkey",
+    **{name: name for name in ("sslmode", "sslrootcert", "sslcert", "sslkey")},
 }
 """Options of Postgres's JDBC driver that libpq also has; others only matter to the JDBC driver."""
 

@@ -125,7 +125,7 @@ def test_writable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("free_gib, state", [(50, "ok"), (3, "warning"), (0, "problem")])
 def test_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_gib: int, state: str) -> None:
-    monkeypatch.setattr(doctor, "_free_bytes", lambda home: free_gib * 1024**3)
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda home: SimpleNamespace(free=free_gib * 1024**3))
     assert doctor.check_disk(tmp_path).state == state
 
 

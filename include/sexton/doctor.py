@@ -39,6 +39,7 @@ GROUPS_CHECKED = 100
 SHOWN = 8
 """The most missing ACLs that are named."""
 INSTALL = "run `make install`"
+NO_PIPELINE = f"not installed; the DAGs and `make up` need it: {distributions.PIPELINE}"
 
 State = Literal["ok", "warning", "problem"]
 
@@ -77,7 +78,7 @@ def examine(
         ),
         "run folder": lambda: check_writable(config.var, "run folder"),
         "disk": lambda: check_disk(config.home),
-        **(pipeline if distributions.has_pipeline() else {"pipeline": no_pipeline}),
+        **(pipeline if distributions.has_pipeline() else {"pipeline": lambda: Check("pipeline", "ok", NO_PIPELINE)}),
     }
     if client:
         checks["cluster"] = lambda: check_cluster(client)
@@ -98,11 +99,6 @@ def check_python(version: tuple[int, ...]) -> Check:
     if PYTHON_FROM <= version[:2] < PYTHON_BELOW:
         return Check("Python", "ok", found)
     return Check("Python", "problem", found, fix="use Python 3.11, 3.12 or 3.13")
-
-
-def no_pipeline() -> Check:
-    found = f"not installed; the DAGs and `make up` need it: {distributions.PIPELINE}"
-    return Check("pipeline", "ok", found)
 
 
 def check_java(config: Settings) -> Check:
@@ -199,7 +195,7 @@ def check_writable(folder: Path, name: str) -> Check:
 
 
 def check_disk(home: Path) -> Check:
-    free = _free_bytes(home)
+    free = shutil.disk_usage(home).free
     found = f"{free / 1024**3:.1f} GiB free at {home}"
     if free >= LOW_DISK_BYTES:
         return Check("disk", "ok", found)
@@ -272,10 +268,6 @@ def check_keep(client: "ClientConfig", policy: "Policy") -> Check:
         fix = "grant it to the principal that runs `sexton keep` (docs/security.md)"
         return Check("keep", "problem", f"{found}: {'; '.join(lines[:SHOWN])}{more}", fix=fix)
     return Check("keep", "ok", f"{found}: every ACL that `sexton keep` needs is there")
-
-
-def _free_bytes(folder: Path) -> int:
-    return shutil.disk_usage(folder).free
 
 
 def _recorded(distribution: str) -> dict[str, tuple[str, Path]]:

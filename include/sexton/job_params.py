@@ -94,21 +94,15 @@ def form(section: str, title: str, description: str, **schema: Any) -> dict[str,
     return {"type": ["null", "string"], "title": title, "description": description, "section": section, **schema}
 
 
-def flag(section: str, title: str, description: str) -> dict[str, Any]:
-    return form(section, title, description, type="boolean")
+def form_field(default: Any, section: str, title: str, description: str, **schema: Any) -> Any:
+    """Declare a field that no job has as an option, only the form of a DAG."""
+    return option(default, form=form(section, title, description, **schema))
 
 
-def number(section: str, title: str, description: str, **schema: Any) -> dict[str, Any]:
-    return form(section, title, description, **{"type": "integer", "minimum": 0, **schema})
-
-
-def instant(section: str, title: str, description: str, **schema: Any) -> dict[str, Any]:
-    return form(section, title, description, format=INSTANT, pattern=ISO_OR_MS, **schema)
-
-
-def names(title: str, description: str) -> dict[str, Any]:
-    more: dict[str, Any] = {"type": ["null", "array"], "items": _NAME, "maxItems": 1_000}
-    return form("What to restore", title, f"{description} Empty: all.", **more)
+FLAG: dict[str, Any] = {"type": "boolean"}
+COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+NAMES: dict[str, Any] = {"type": ["null", "array"], "items": _NAME, "maxItems": 1_000}
+INSTANT_SCHEMA: dict[str, Any] = {"format": INSTANT, "pattern": ISO_OR_MS}
 
 
 def numbers(texts: str) -> list[int]:
@@ -119,7 +113,8 @@ def numbers(texts: str) -> list[int]:
 Rate = Annotated[int | None, AfterValidator(lambda rate: rate or None)]
 """A limit per second; 0 and None: no limit."""
 AS_OF_TASK, ATTEMPT = "as_of_ms(dag_run, params)", "run_id ~ '.' ~ ti.try_number"
-DESCRIBE, JUDGE, ALLOW = "What to describe", "How to judge", "What to allow"
+DESCRIBE, JUDGE = "What to describe", "How to judge"
+APPLY, RESTORE, ALLOW = "What to apply", "What to restore", "What to allow"
 
 
 class KafkaRequest(JobRequest):
@@ -210,11 +205,12 @@ class ReplayRequest(RulesRequest):
         "MS",
         name="as_of",
         task=AS_OF_TASK,
-        form=instant(
+        form=form(
             DESCRIBE,
             "As of",
             "The instant to describe: ISO 8601 (UTC unless it has a zone) or epoch milliseconds. Empty: the end of the "
             "run's data interval, or the time of triggering if it has none.",
+            **INSTANT_SCHEMA,
         ),
     )
     since_ms: int | None = option(
@@ -223,11 +219,12 @@ class ReplayRequest(RulesRequest):
         "MS",
         name="since",
         task="since_ms(dag_run, params)",
-        form=instant(
+        form=form(
             DESCRIBE,
             "Changes since",
             "Start of the interval whose changes go to offset_changes. Empty: the start of the run's data interval; "
             "no changes if `as_of` is not the end of that interval.",
+            **INSTANT_SCHEMA,
         ),
     )
     run_id: str = option("manual", "name of this attempt (default: manual)", "ID", task=ATTEMPT)
@@ -243,11 +240,12 @@ class ReplayRequest(RulesRequest):
         "read the whole log instead of starting from a checkpoint",
         name="full",
         one_of=MODE,
-        form=flag(
+        form=form(
             "How to replay",
             "Replay in full",
             "Read the whole log up to the instant instead of starting from the nearest published checkpoint. The "
             "result is the same.",
+            **FLAG,
         ),
     )
     check: bool = option(
@@ -289,11 +287,11 @@ class HistoryRequest(JudgeRequest, RulesRequest):
         "MS",
         name="from",
         task="instant('from', params)",
-        form=instant(
+        form=form(
             DESCRIBE,
             "From",
             "The first instant: ISO 8601 (UTC unless it has a zone) or epoch milliseconds.",
-            type="string",
+            **{"type": "string", **INSTANT_SCHEMA},
         ),
     )
     to_ms: int | None = option(
@@ -302,13 +300,13 @@ class HistoryRequest(JudgeRequest, RulesRequest):
         "MS",
         name="to",
         task="instant('to', params) or now_ms(dag_run)",
-        form=instant(DESCRIBE, "To", "The latest possible instant. Empty: the time of triggering."),
+        form=form(DESCRIBE, "To", "The latest possible instant. Empty: the time of triggering.", **INSTANT_SCHEMA),
     )
     step_minutes: int = option(
         60,
         "minutes between instants (default: %(default)s)",
         "N",
-        form=number(DESCRIBE, "Minutes from instant to instant", "60: hourly.", minimum=1),
+        form=form(DESCRIBE, "Minutes from instant to instant", "60: hourly.", type="integer", minimum=1),
     )
     run_id: str = option("manual", "name of the runs (default: %(default)s)", "ID", task=ATTEMPT)
     cluster_id: str | None = option(None, "default: the archive's only", "ID", setting="cluster_id")
@@ -349,11 +347,12 @@ class CleanupRequest(AgesRequest):
         False,
         "delete; without it only report what would be deleted",
         setting="maintenance_deletes",
-        form=flag(
+        form=form(
             "What to do",
             "Delete",
             "Delete published runs that no rule keeps, old Iceberg snapshots and branches, and old run folders. "
             "Without it expire_runs and compact_tables only report what they would delete.",
+            **FLAG,
         ),
     )
 
@@ -425,117 +424,108 @@ class ReplicaRequest(LiveAuditRequest):
 class ApplyTombstones(JobRequest):
     """What apply_tombstones deletes, and how."""
 
-    plan_id: str = option(
+    plan_id: str = form_field(
         ...,
-        form=form(
-            "What to apply",
-            "Plan",
-            "plan_id of a plan in the archive: 64 digits, from its page or the table runs.",
-            type="string",
-            pattern=SHA256,
-        ),
+        APPLY,
+        "Plan",
+        "plan_id of a plan in the archive: 64 digits, from its page or the table runs.",
+        type="string",
+        pattern=SHA256,
     )
-    sink: str = option(
+    sink: str = form_field(
         DRY_RUN_SINK,
-        form=form(
-            "What to apply",
-            "Sink",
-            "dry_run: only report what would be done, without approval. coordinator: delete through the group "
-            "coordinators. log: write offset tombstones into the offsets topic itself, for offsets that coordinators "
-            "refuse to delete.",
-            type="string",
-            enum=list(SINKS),
-        ),
+        APPLY,
+        "Sink",
+        "dry_run: only report what would be done, without approval. coordinator: delete through the group "
+        "coordinators. log: write offset tombstones into the offsets topic itself, for offsets that coordinators "
+        "refuse to delete.",
+        type="string",
+        enum=list(SINKS),
     )
-    allow_log_sink: bool = option(
+    allow_log_sink: bool = form_field(
         False,
-        form=flag(
-            "What to apply",
-            "Allow the sink log",
-            "Required for the sink log, together with the setting SEXTON_ALLOW_LOG_SINK.",
-        ),
+        APPLY,
+        "Allow the sink log",
+        "Required for the sink log, together with the setting SEXTON_ALLOW_LOG_SINK.",
+        **FLAG,
     )
 
 
 class RestoreOffsets(JobRequest):
     """What restore_offsets restores: options of `sexton restore`."""
 
-    from_ledger: str | None = option(
+    from_ledger: str | None = form_field(
         None,
-        form=form(
-            "From where",
-            "What an applied plan deleted",
-            "plan_id: restore what the ledger recorded as deleted for it. Give one of these three.",
-            pattern=SHA256_OR_NONE,
-        ),
+        "From where",
+        "What an applied plan deleted",
+        "plan_id: restore what the ledger recorded as deleted for it. Give one of these three.",
+        pattern=SHA256_OR_NONE,
     )
-    from_plan: str | None = option(
+    from_plan: str | None = form_field(
         None,
-        form=form(
-            "From where",
-            "What a plan names",
-            "plan_id: restore every value of its undo file, whoever deleted it.",
-            pattern=SHA256_OR_NONE,
-        ),
+        "From where",
+        "What a plan names",
+        "plan_id: restore every value of its undo file, whoever deleted it.",
+        pattern=SHA256_OR_NONE,
     )
-    as_of: str | None = option(
+    as_of: str | None = form_field(
         None,
-        form=instant(
-            "From where",
-            "As of",
-            "Restore what was committed at this instant, replayed from the archive: ISO 8601 (UTC unless it has a "
-            "zone) or epoch milliseconds.",
-        ),
+        "From where",
+        "As of",
+        "Restore what was committed at this instant, replayed from the archive: ISO 8601 (UTC unless it has a zone) or "
+        "epoch milliseconds.",
+        **INSTANT_SCHEMA,
     )
-    groups: list[str] = option([], form=names("Groups", "Only these groups, each by its exact id."))
-    pattern: str | None = option(
+    groups: list[str] = form_field(
+        [], RESTORE, "Groups", "Only these groups, each by its exact id. Empty: all.", **NAMES
+    )
+    pattern: str | None = form_field(
         None,
-        form=form(
-            "What to restore",
-            "Pattern of groups",
-            "Only groups whose whole id matches this regular expression (RE2).",
-            format=RE2,
-        ),
+        RESTORE,
+        "Pattern of groups",
+        "Only groups whose whole id matches this regular expression (RE2).",
+        format=RE2,
     )
-    topics: list[str] = option([], form=names("Topics", "Only these topics, `topic` or `topic:partition`."))
-    clamp: bool = option(
+    topics: list[str] = form_field(
+        [], RESTORE, "Topics", "Only these topics, `topic` or `topic:partition`. Empty: all.", **NAMES
+    )
+    clamp: bool = form_field(
         False,
-        form=flag(
-            "How",
-            "Move into the log",
-            "Move offsets that are before the start or beyond the end of their partition's log to that start or end.",
-        ),
+        "How",
+        "Move into the log",
+        "Move offsets that are before the start or beyond the end of their partition's log to that start or end.",
+        **FLAG,
     )
-    overwrite: bool = option(
-        False, form=flag("How", "Overwrite newer commits", "Also restore offsets that were committed again since.")
+    overwrite: bool = form_field(
+        False, "How", "Overwrite newer commits", "Also restore offsets that were committed again since.", **FLAG
     )
 
 
 class ApproveKeep(JobRequest):
     """The terms of a standing approval of `sexton keep`, or its end."""
 
-    patterns: list[str] = option(
+    patterns: list[str] = form_field(
         [".*"],
-        form=form(
-            ALLOW,
-            "Groups",
-            "The groups covered, among those under a hold with `keep`: regular expressions (RE2), each for the whole "
-            "id.",
-            **{"type": "array", "items": {**_NAME, "format": RE2}, "minItems": 1, "maxItems": 100},
-        ),
+        ALLOW,
+        "Groups",
+        "The groups covered, among those under a hold with `keep`: regular expressions (RE2), each for the whole id.",
+        **{"type": "array", "items": {**_NAME, "format": RE2}, "minItems": 1, "maxItems": 100},
     )
-    max_offsets: int = option(
-        10_000, form=number(ALLOW, "Offsets an hour", "Maximum number of offsets committed again.")
+    max_offsets: int = form_field(
+        10_000, ALLOW, "Offsets an hour", "Maximum number of offsets committed again.", **COUNT
     )
-    max_joins: int = option(
-        1_000, form=number(ALLOW, "Joins an hour", "Maximum number of Empty groups joined and left.")
+    max_joins: int = form_field(
+        1_000, ALLOW, "Joins an hour", "Maximum number of Empty groups joined and left.", **COUNT
     )
-    days: int = option(
-        30, form=number(ALLOW, "Days", "Days from the answer until the approval ends.", minimum=1, maximum=90)
+    days: int = form_field(
+        30, ALLOW, "Days", "Days from the answer until the approval ends.", type="integer", minimum=1, maximum=90
     )
-    revoke: bool = option(
+    revoke: bool = form_field(
         False,
-        form=flag("How to end it", "Revoke", "End the standing approval that is in force, without asking anybody."),
+        "How to end it",
+        "Revoke",
+        "End the standing approval that is in force, without asking anybody.",
+        **FLAG,
     )
 
 

@@ -1,5 +1,7 @@
 """publish_tables: publish a run's checked branch table by table, the row in `runs` last."""
 
+from dataclasses import asdict
+
 from sexton.audits.due_audits import announce
 from sexton.job_params import PublishRequest
 from sexton.lake.catalog import open_lake
@@ -16,12 +18,8 @@ def run(asked: PublishRequest, folder: RunFolder) -> dict[str, object]:
     due = {"due": announce(open_lake(), asked.archive, published.key)} if asked.archive else {}
     return {
         **due,
-        "cluster_id": published.key.cluster_id,
-        "run_id": published.key.run_id,
-        "as_of_ms": published.key.as_of_ms,
-        "coverage": published.row["coverage"],
-        "engine": published.row["engine"],
-        "plan_id": published.row["plan_id"],
+        **asdict(published.key),
+        **{name: published.row[name] for name in ("coverage", "engine", "plan_id")},
         "counts": {table: count for table, count in counts.items() if count},
         "failed_expectations": failed_count(folder),
         "lake": open_lake().where,

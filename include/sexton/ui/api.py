@@ -14,13 +14,11 @@ from sexton.ui.group_queries import GroupDetail, find_groups, group_detail
 from sexton.ui.offset_queries import find_offsets
 from sexton.ui.overview import Overview, checks, log_partitions, overview, transactions
 from sexton.ui.paging import Page, PageNumber, PageSize, Search
-from sexton.ui.parameters import MAX_INSTANT_MS, AnyView, Days, Expiration, GroupQueryParam, OffsetQueryParam
+from sexton.ui.parameters import AnyView, Days, Expiration, GroupId, GroupQueryParam, Instant, OffsetQueryParam
 from sexton.ui.story_queries import Series, StoryPage, series, story
 
 router = APIRouter(prefix="/api", tags=["published state"])
 MAX_TRANSACTIONS = 1_000
-
-GroupId = Annotated[Search, Query(description='the exact group id; "" is legal')]
 
 
 @router.get("/openapi.json", include_in_schema=False)
@@ -50,39 +48,31 @@ def get_groups(view: AnyView, query: GroupQueryParam) -> Page:
 
 @router.get("/group")
 def get_group(
-    view: AnyView,
-    id: GroupId,  # noqa: A002
-    topic: Search = "",
-    page: PageNumber = 1,
-    size: PageSize = 100,
+    view: AnyView, group_id: GroupId, topic: Search = "", page: PageNumber = 1, size: PageSize = 100
 ) -> GroupDetail:
     """A group: members, offsets with verdicts and lag, pending offsets."""
-    found = group_detail(view.tables, view.chosen, id, topic=topic, page=page, size=size)
+    found = group_detail(view.tables, view.chosen, group_id, topic=topic, page=page, size=size)
     if found is None:
         raise HTTPException(status_code=404, detail="no such group in this run")
     return found
 
 
 @router.get("/group/story")
-def get_story(
-    view: AnyView,
-    id: GroupId,  # noqa: A002
-    before: Annotated[int | None, Query(ge=0, le=MAX_INSTANT_MS)] = None,
-) -> StoryPage:
+def get_story(view: AnyView, group_id: GroupId, before: Instant | None = None) -> StoryPage:
     """The history of a group up to the instant, the newest first; `before` takes the before_ms of the previous page."""
-    return story(view.tables, view.until_now or [view.chosen], id, before_ms=before)
+    return story(view.tables, view.until_now or [view.chosen], group_id, before_ms=before)
 
 
 @router.get("/group/series")
 def get_series(
     view: AnyView,
-    id: GroupId,  # noqa: A002
+    group_id: GroupId,
     topic: Search | None = None,
     partition: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
 ) -> Series:
     """Committed offset, log end and lag from run to run; sums unless a partition is given."""
     view.chosen  # noqa: B018  # NoCoverage while nothing is published
-    return series(view.tables, view.until_now, id, topic=topic, partition=partition)
+    return series(view.tables, view.until_now, group_id, topic=topic, partition=partition)
 
 
 @router.get("/offsets")

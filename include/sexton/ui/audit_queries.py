@@ -46,10 +46,6 @@ def transaction_audit(
         return None
     tables, (as_of_ms, where) = view.tables, found
     transactions, ids = tables.current("transactions"), tables.current("transactional_ids")
-    verdicts = tables.rows(
-        f"SELECT verdict, count(*) AS found FROM {transactions} WHERE {where} GROUP BY ALL ORDER BY 1"
-    )
-    states = tables.rows(f"SELECT state, count(*) AS found FROM {ids} WHERE {where} GROUP BY ALL ORDER BY 1")
     families = f"SELECT family, count(*) AS found FROM {ids} WHERE {where} GROUP BY ALL ORDER BY found DESC, family"
     return TransactionAuditView(
         as_of_ms=as_of_ms,
@@ -61,8 +57,8 @@ def transaction_audit(
             page=page,
             size=size,
         ),
-        verdicts={row["verdict"]: row["found"] for row in verdicts},
-        states={row["state"]: row["found"] for row in states},
+        verdicts=_counted(tables, "verdict", f"{transactions} WHERE {where}"),
+        states=_counted(tables, "state", f"{ids} WHERE {where}"),
         families=tables.rows(f"{families} LIMIT {_FAMILIES}"),
         forecasts=_forecasts(tables, f"{ids} WHERE {where}", expiration_ms),
     )
@@ -112,15 +108,19 @@ def replica_audit(view: PageView, *, page: int = 1, size: int = ROWS) -> Replica
     tables, (as_of_ms, where) = view.tables, found
     state, differences = tables.current("replica_state"), tables.current("replica_differences")
     columns = "* EXCLUDE (cluster_id, as_of_ms, run_id)"
-    kinds = tables.rows(f"SELECT kind, count(*) AS found FROM {differences} WHERE {where} GROUP BY kind ORDER BY kind")
     return ReplicaAuditView(
         as_of_ms=as_of_ms,
         replicas=tables.rows(f"SELECT {columns} FROM {state} WHERE {where} ORDER BY log_partition, replica"),
         differences=page_of(
             tables, columns, f"{differences} WHERE {where}", order="log_partition, ordinal", page=page, size=size
         ),
-        kinds={row["kind"]: row["found"] for row in kinds},
+        kinds=_counted(tables, "kind", f"{differences} WHERE {where}"),
     )
+
+
+def _counted(tables: PublishedTables, column: str, source: str) -> dict[str, int]:
+    rows = tables.rows(f"SELECT {column}, count(*) AS found FROM {source} GROUP BY ALL ORDER BY 1")
+    return {row[column]: row["found"] for row in rows}
 
 
 def _newest(view: PageView, *tables: str) -> tuple[int, str] | None:

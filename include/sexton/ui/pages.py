@@ -1,8 +1,8 @@
 """The pages. Each renders a template with the result of a query module; api.py returns the same as JSON."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, Response
 
 from sexton.history.lost_offsets import lost_offsets
@@ -13,7 +13,7 @@ from sexton.ui.offset_queries import FINDINGS, find_offsets
 from sexton.ui.overview import checks, log_partitions, overview, transactions
 from sexton.ui.page_view import PageView
 from sexton.ui.paging import PageNumber, Search
-from sexton.ui.parameters import MAX_INSTANT_MS, Days, Expiration, GroupQueryParam, OffsetQueryParam, PublishedView
+from sexton.ui.parameters import Days, Expiration, GroupId, GroupQueryParam, Instant, OffsetQueryParam, PublishedView
 from sexton.ui.rendering import assets, expiry_plot, lost_plot, render
 from sexton.ui.story_queries import runs_with_checks, story
 
@@ -66,23 +66,23 @@ def show_lost(view: PublishedView, days: Days = 30) -> str:
 
 
 @router.get("/group")
-def show_group(view: PublishedView, id: Search, topic: Search = "", page: PageNumber = 1) -> str:  # noqa: A002
-    found = group_detail(view.tables, view.chosen, id, topic=topic, page=page)
-    events = story(view.tables, view.until_now, id)
+def show_group(view: PublishedView, group_id: GroupId, topic: Search = "", page: PageNumber = 1) -> str:
+    found = group_detail(view.tables, view.chosen, group_id, topic=topic, page=page)
+    events = story(view.tables, view.until_now, group_id)
     if found is None and not events.events:
         raise HTTPException(status_code=404, detail="no such group in this run")
-    return render(view, "group.html", page="groups", group_id=id, topic=topic, d=found, story=events)
+    return render(view, "group.html", page="groups", group_id=group_id, topic=topic, d=found, story=events)
 
 
 @router.get("/group/story")
-def show_story(view: PublishedView, id: Search, before: Annotated[int, Query(ge=0, le=MAX_INSTANT_MS)]) -> str:  # noqa: A002
+def show_story(view: PublishedView, group_id: GroupId, before: Instant) -> str:
     """An older page of a group's history; htmx appends it to the page."""
-    events = story(view.tables, view.until_now or [view.chosen], id, before_ms=before)
-    return render(view, "_story.html", page="groups", group_id=id, story=events)
+    events = story(view.tables, view.until_now or [view.chosen], group_id, before_ms=before)
+    return render(view, "_story.html", page="groups", group_id=group_id, story=events)
 
 
 @router.get("/runs")
-def show_runs(view: PublishedView, before: Annotated[int | None, Query(ge=0, le=MAX_INSTANT_MS)] = None) -> str:
+def show_runs(view: PublishedView, before: Instant | None = None) -> str:
     runs = [run for run in view.own_runs if before is None or run.key.as_of_ms < before]
     shown = runs_with_checks(view.tables, runs[-RUNS_A_PAGE:])
     older = runs[-RUNS_A_PAGE].key.as_of_ms if len(runs) > RUNS_A_PAGE else None

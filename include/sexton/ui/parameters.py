@@ -12,16 +12,16 @@ from sexton.ui.audit_queries import MAX_EXPIRATION_MS
 from sexton.ui.group_queries import GroupQuery
 from sexton.ui.offset_queries import OffsetQuery
 from sexton.ui.page_view import PageView
+from sexton.ui.paging import Search
 from sexton.ui.texts import COOKIE, choose, texts
 
 MAX_INSTANT_MS = 2**63 - 1
 
+Instant = Annotated[int, Query(ge=0, le=MAX_INSTANT_MS)]
 AsOf = Annotated[
-    int | None,
-    Query(
-        ge=0, le=MAX_INSTANT_MS, description="the newest run at or before this, epoch ms; default: the newest of all"
-    ),
+    Instant | None, Query(description="the newest run at or before this, epoch ms; default: the newest of all")
 ]
+GroupId = Annotated[Search, Query(alias="id", description='the exact group id; "" is legal')]
 Cluster = Annotated[
     str | None, Query(max_length=500, description="cluster id; default: the first that the caller may read")
 ]

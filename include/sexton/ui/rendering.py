@@ -29,19 +29,13 @@ _OWN = ("ui.css", "ui.js", "icon.svg", "icon-dark.svg")
 
 def render(view: PageView, template: str, **values: Any) -> str:
     """A template as HTML text. It can use the view, its texts as `t`, and its links as `url`."""
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            view=view,
-            run=view.run,
-            t=view.texts,
-            url=view.url,
-            languages=LANGUAGES,
-            asset=_asset_url(view.base),
-            **values,
-        )
-    )
+    page = _environment().get_template(template)
+
+    def asset(name: str) -> str:
+        return f"{view.base}/static/{name}?v={asset_version(name)}"
+
+    known = {"view": view, "run": view.run, "t": view.texts, "url": view.url, "languages": LANGUAGES}
+    return page.render(**known, asset=asset, **values)
 
 
 @lru_cache(maxsize=1)
@@ -120,10 +114,6 @@ def minute(at_ms: int | None) -> str:
 def typed(value: str) -> Markup:
     """User input for the field it came from: escaped, otherwise unchanged."""
     return escape(value)
-
-
-def _asset_url(base: str) -> Any:
-    return lambda name: f"{base}/static/{name}?v={asset_version(name)}"
 
 
 @lru_cache(maxsize=1)

@@ -14,11 +14,7 @@ from sexton.report import meanings
 
 LANGUAGES: Mapping[str, str] = {"en": "English", "zh-CN": "中文"}
 COOKIE = "sexton_language"
-_REPORT: Mapping[str, Mapping[str, str]] = {
-    "reason": meanings.BROKER_REASONS,
-    "cause": meanings.TOMBSTONE_CAUSES,
-    "load": meanings.OUTCOMES,
-}
+_REPORT = {"reason": meanings.BROKER_REASONS, "cause": meanings.TOMBSTONE_CAUSES, "load": meanings.OUTCOMES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

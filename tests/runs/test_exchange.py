@@ -35,12 +35,14 @@ def joined(name: str, pieces: Iterator[bytes]) -> tuple[str, list[bytes]]:
 
 
 WORDS = ("baa", "", "nested")
+MUCH = 1 << 40
+"""Bytes of work for which an engine uses processes, not threads."""
 
 
 def exchanged(
     engine: Engine, folder: Folder, asked: Sequence[tuple[str, Sequence[PieceId]]]
 ) -> list[tuple[str, list[bytes]]]:
-    with engine.exchange(folder, 0) as exchange:
+    with engine.exchange(folder, MUCH) as exchange:
         assert exchange.make("Spelling", WORDS, spelled) == [3, 0, 6]
         return exchange.merge("Joining", asked, joined)
 
@@ -68,7 +70,7 @@ def test_a_piece_larger_than_a_row_may_be_is_whole_again(
 
 def test_a_task_need_not_take_what_it_asked_for(either: Engine, tmp_path: Path) -> None:
     asked = [(word, [(2, 0), (2, 1)]) for word in WORDS]
-    with either.exchange(Folder(tmp_path / "pieces"), 0) as exchange:
+    with either.exchange(Folder(tmp_path / "pieces"), MUCH) as exchange:
         exchange.make("Spelling", WORDS, spelled)
         assert exchange.merge("Joining", asked, lambda word, pieces: (word, next(pieces))) == [
             (word, b"n" * 13) for word in WORDS
@@ -76,7 +78,7 @@ def test_a_task_need_not_take_what_it_asked_for(either: Engine, tmp_path: Path) 
 
 
 def test_nothing_needs_to_be_made(either: Engine, tmp_path: Path) -> None:
-    with either.exchange(Folder(tmp_path / "pieces"), 0) as exchange:
+    with either.exchange(Folder(tmp_path / "pieces"), MUCH) as exchange:
         assert exchange.make("Spelling", [], spelled) == []
         assert exchange.merge("Joining", [("alone", [])], joined) == [("alone", [])]
         assert exchange.merge("Joining", [], joined) == []
@@ -87,9 +89,9 @@ def test_errors_of_either_map_are_raised(either: Engine, tmp_path: Path) -> None
         raise NoCoverage(f"of {len(next(pieces))} bytes", where=word)
 
     folder = Folder(tmp_path / "pieces")
-    with either.exchange(folder, 0) as exchange, pytest.raises(NoCoverage, match=r"b\.c: a dot"):
+    with either.exchange(folder, MUCH) as exchange, pytest.raises(NoCoverage, match=r"b\.c: a dot"):
         exchange.make("Spelling", ["b", "b.c"], spelled)
-    with either.exchange(folder, 0) as exchange:
+    with either.exchange(folder, MUCH) as exchange:
         exchange.make("Spelling", ["n"], spelled)
         with pytest.raises(NoCoverage, match="it: of 13 bytes"):
             exchange.merge("Joining", [("it", [(0, 0)])], fail)

@@ -72,9 +72,9 @@ class Engine:
             return []
         return without_errors(self._spread(label, items, _errors_as_results(work), work_bytes))
 
-    def exchange(self, folder: Folder, work_bytes: int) -> "Exchange":  # noqa: ARG002  # as above
+    def exchange(self, folder: Folder, work_bytes: int) -> "Exchange":  # noqa: ARG002  # a subclass needs it
         """An exchange for two consecutive maps: the tasks of the second read what tasks of the first made."""
-        return Exchange(self)
+        return Exchange(self, work_bytes)
 
     def works_here(self, work_bytes: int) -> bool:  # noqa: ARG002  # as above
         """Whether `map` runs so many bytes in this process and the results may stay in memory for the next map."""
@@ -137,18 +137,11 @@ class Exchange:
     recomputed.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, work_bytes: int) -> None:
+        self._engine, self._work_bytes = engine, work_bytes
         self._made: DataFrame | None = None
 
-    def make(
-        self,
-        label: str,
-        items: Sequence[T],
-        work: Callable[[T], Generator[bytes, None, R]],
-        *,
-        work_bytes: int | None = None,
-    ) -> list[R]:
+    def make(self, label: str, items: Sequence[T], work: Callable[[T], Generator[bytes, None, R]]) -> list[R]:
         """`map` for work that yields pieces and returns its result."""
         from pyspark import StorageLevel
 
@@ -170,17 +163,12 @@ class Exchange:
             return []
         schema = "task int, piece int, part int, packed binary"
         self._made = self._engine.rows_of(items).mapInArrow(made, schema).persist(StorageLevel.DISK_ONLY)
-        with self._engine.running(label, work_bytes):
+        with self._engine.running(label, self._work_bytes):
             found = self._made.where("piece = -1").toArrow()
         return without_errors(results_of(found, "task"))
 
     def merge(
-        self,
-        label: str,
-        items: Sequence[tuple[T, Sequence[PieceId]]],
-        work: Callable[[T, Iterator[bytes]], R],
-        *,
-        work_bytes: int | None = None,
+        self, label: str, items: Sequence[tuple[T, Sequence[PieceId]]], work: Callable[[T, Iterator[bytes]], R]
     ) -> list[R]:
         """`map` for work that receives its item and the requested pieces, in that order."""
         from pyspark.sql.functions import broadcast
@@ -206,7 +194,7 @@ class Exchange:
             pieces = self._made.join(broadcast(places), ["task", "piece"])
             rows = rows.unionAll(pieces.select(PLACED.names))
         rows = rows.repartitionById(len(items), "item").sortWithinPartitions("item", "place", "part")
-        with self._engine.running(label, work_bytes):
+        with self._engine.running(label, self._work_bytes):
             found = rows.mapInArrow(merged, "number int, packed binary").toArrow()
         return without_errors(results_of(found, "number"))
 

@@ -301,7 +301,7 @@ def fold_log(
         ]
     work.sort(key=lambda item: -sum(map(_size, item.tasks)))  # longest first
     with engine.exchange(folder.sub("partial"), work_bytes) as exchange:
-        folded = exchange.make("Replaying the log", work, _fold_part, work_bytes=work_bytes)
+        folded = exchange.make("Replaying the log", work, _fold_part)
         merged = {each.merged.log_partition: each.merged for each in folded if each.merged is not None}
         divided = sorted((each.divided for each in folded if each.divided), key=attrgetter("log_partition", "index"))
         for part, neighbours in groupby(divided, attrgetter("log_partition")):
@@ -323,7 +323,7 @@ def fold_log(
             for shard, ids in zip(shards_of(part, bounds.get(part, ())), ranges_of(bounds.get(part, ())), strict=True)
         ]
         asked = [(each, each.pieces()) for each in merges]
-        found = exchange.merge("Merging folds", asked, _merge, work_bytes=work_bytes)
+        found = exchange.merge("Merging folds", asked, _merge)
     for part, buckets in groupby(found, lambda one: one.log_partition):
         merged[part] = _joined(list(buckets), [*bounds.get(part, ())])
     return [one for _, one in sorted(merged.items())]

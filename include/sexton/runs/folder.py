@@ -281,17 +281,8 @@ class RunFolder(Folder):
 
     def reset(self) -> None:
         """Remove the files of an earlier attempt, so that none is taken for a file of this run."""
-        for name in [
-            *TABLES,
-            "internal",
-            "fold",
-            "partial",
-            "batches",
-            "dq",
-            "run.json",
-            "report.html",
-            "summary.json",
-        ]:
+        files = ("run.json", "report.html", "summary.json")
+        for name in (*TABLES, "internal", "fold", "partial", "batches", "dq", *files):
             self.remove(name)
 
     def read_run(self) -> RunRecord:

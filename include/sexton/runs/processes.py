@@ -132,8 +132,8 @@ class ProcessEngine(Engine):
     def has_threads_for(self, work_bytes: int) -> bool:
         return work_bytes < THREADS_BYTES
 
-    def exchange(self, folder: Folder, work_bytes: int) -> Exchange:  # noqa: ARG002  # however much
-        return FileExchange(self, folder)
+    def exchange(self, folder: Folder, work_bytes: int) -> Exchange:
+        return FileExchange(self, work_bytes, folder)
 
     def stop(self) -> None:
         if self._pool is not None:
@@ -177,7 +177,8 @@ class AutoEngine(ProcessEngine):
         return self.works_here(work_bytes)
 
     def exchange(self, folder: Folder, work_bytes: int) -> Exchange:
-        return FileExchange(self, folder) if self.works_here(work_bytes) else Exchange(self)
+        here = self.works_here(work_bytes)
+        return FileExchange(self, work_bytes, folder) if here else Exchange(self, work_bytes)
 
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R], work_bytes: int | None) -> list[R]:
         return super(ProcessEngine, self)._spread(label, items, work, work_bytes)
@@ -192,8 +193,8 @@ class SerialEngine(Engine):
     def works_here(self, work_bytes: int) -> bool:  # noqa: ARG002  # however many
         return True
 
-    def exchange(self, folder: Folder, work_bytes: int) -> Exchange:  # noqa: ARG002  # as above
-        return FileExchange(self, folder)
+    def exchange(self, folder: Folder, work_bytes: int) -> Exchange:
+        return FileExchange(self, work_bytes, folder)
 
     def _spread(self, label: str, items: Sequence[T], work: Callable[[T], R], _: int | None) -> list[R]:  # noqa: ARG002  # it is quick
         return [work(item) for item in items]
@@ -202,18 +203,11 @@ class SerialEngine(Engine):
 class FileExchange(Exchange):
     """An `Exchange` with one file per piece, in a folder that is removed at the end."""
 
-    def __init__(self, engine: Engine, folder: Folder) -> None:
-        super().__init__(engine)
+    def __init__(self, engine: Engine, work_bytes: int, folder: Folder) -> None:
+        super().__init__(engine, work_bytes)
         self._folder = folder
 
-    def make(
-        self,
-        label: str,
-        items: Sequence[T],
-        work: Callable[[T], Generator[bytes, None, R]],
-        *,
-        work_bytes: int | None = None,
-    ) -> list[R]:
+    def make(self, label: str, items: Sequence[T], work: Callable[[T], Generator[bytes, None, R]]) -> list[R]:
         folder = self._folder  # `written` must not capture self
 
         def written(numbered: tuple[int, T]) -> R:
@@ -223,15 +217,10 @@ class FileExchange(Exchange):
                 folder.write(data, f"{task}-{piece}")
             return pieces.result
 
-        return self._engine.map(label, [*enumerate(items)], written, work_bytes=work_bytes)
+        return self._engine.map(label, [*enumerate(items)], written, work_bytes=self._work_bytes)
 
     def merge(
-        self,
-        label: str,
-        items: Sequence[tuple[T, Sequence[PieceId]]],
-        work: Callable[[T, Iterator[bytes]], R],
-        *,
-        work_bytes: int | None = None,
+        self, label: str, items: Sequence[tuple[T, Sequence[PieceId]]], work: Callable[[T, Iterator[bytes]], R]
     ) -> list[R]:
         folder = self._folder
 
@@ -239,7 +228,7 @@ class FileExchange(Exchange):
             item, pieces = given
             return work(item, (folder.read(f"{task}-{piece}") for task, piece in pieces))
 
-        return self._engine.map(label, items, merged, work_bytes=work_bytes)
+        return self._engine.map(label, items, merged, work_bytes=self._work_bytes)
 
     def __exit__(self, *_: object) -> None:
         self._folder.remove()

@@ -30,29 +30,13 @@ from sexton.tables.unreachable_offsets import UNREACHABLE_OFFSETS
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        COMMITTED_OFFSETS,
-        UNREACHABLE_OFFSETS,
-        PENDING_OFFSETS,
-        GROUPS,
-        MEMBERS,
-        OFFSET_VERDICTS,
-        EXPIRY_FORECAST,
-        TOMBSTONES,
-        OPEN_TRANSACTIONS,
-        UNDECODABLE_RECORDS,
-        LOAD_PROFILE,
-        OFFSET_CHANGES,
-        EXPIRY_SWEEPS,
-        COMMIT_COUNTS,
-        TOPIC_PARTITIONS,
-        APPLY_LEDGER,
-        REPLICA_STATE,
-        REPLICA_DIFFERENCES,
-        TRANSACTIONS,
-        TRANSACTIONAL_IDS,
-        TIME_LAG,
-        DQ_RESULTS,
-        RUNS,
+        *(COMMITTED_OFFSETS, UNREACHABLE_OFFSETS, PENDING_OFFSETS, GROUPS, MEMBERS),
+        *(OFFSET_VERDICTS, EXPIRY_FORECAST, TOMBSTONES),
+        *(OPEN_TRANSACTIONS, UNDECODABLE_RECORDS, LOAD_PROFILE),
+        *(OFFSET_CHANGES, EXPIRY_SWEEPS, COMMIT_COUNTS),
+        *(TOPIC_PARTITIONS, APPLY_LEDGER),
+        *(REPLICA_STATE, REPLICA_DIFFERENCES, TRANSACTIONS, TRANSACTIONAL_IDS, TIME_LAG),
+        *(DQ_RESULTS, RUNS),
     )
 }
 SNAPSHOT_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if table.kind == "snapshot")
@@ -68,13 +52,8 @@ INTERVAL_TABLES: tuple[Table, ...] = tuple(table for table in TABLES.values() if
 IN_MEMORY = frozenset(
     table.name
     for table in (
-        COMMITTED_OFFSETS,
-        UNREACHABLE_OFFSETS,
-        PENDING_OFFSETS,
-        GROUPS,
-        MEMBERS,
-        OFFSET_VERDICTS,
-        OPEN_TRANSACTIONS,
+        *(COMMITTED_OFFSETS, UNREACHABLE_OFFSETS, PENDING_OFFSETS, GROUPS, MEMBERS),
+        *(OFFSET_VERDICTS, OPEN_TRANSACTIONS),
     )
 )
 """Tables of what coordinators have in memory: rows of a log partition whose load fails are only what was decoded."""

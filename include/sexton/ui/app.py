@@ -37,7 +37,7 @@ HEADERS = {
 def make_app(
     tables: PublishedTables, access: Access, *, body_limit_bytes: int | None = None, metrics_groups: int = 0
 ) -> FastAPI:
-    """The dashboard over a tables, for whoever `access` lets in, with bodies of any size by default. Metrics have
+    """The dashboard over tables, for whoever `access` lets in, with bodies of any size by default. Metrics have
     series of single groups for `metrics_groups` of each owner."""
     app = FastAPI(
         title="Sexton",
@@ -50,14 +50,8 @@ def make_app(
     )
     app.state.tables = tables
     app.state.metrics = metrics.Metrics(tables, groups_per_owner=metrics_groups)
-    for router in (
-        api.router,
-        what_if_routes.api,
-        pages.router,
-        what_if_routes.pages,
-        metrics.router,
-        run_files.router,
-    ):
+    routers = (api.router, what_if_routes.api, pages.router, what_if_routes.pages, metrics.router, run_files.router)
+    for router in routers:
         app.include_router(router)
     for router in (plan_routes.api, plan_routes.pages):
         app.include_router(router, dependencies=[Depends(may_plan)])

@@ -1,4 +1,4 @@
-"""Puts compiled kernels beside their sources, for a wheel: `python -m sexton.ship_kernels`.
+"""Puts compiled kernels next to their sources, for a wheel: `python -m sexton.ship_kernels`.
 
 Only functions that Python calls are shipped, for their code contains that of all others. They are known as those that
 numba has loaded instead of compiled: so where its cache is empty, the program has to run twice.

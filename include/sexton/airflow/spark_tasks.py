@@ -59,7 +59,7 @@ ANY_ERROR = 1
 NEVER_RETRIED = {UsageError.exit_code, DataQualityFailure.exit_code, Refused.exit_code}
 RUN_DIR = "--run-dir={{ run_folder(dag.dag_id, run_id) }}"
 CLUSTER_DEFAULTS = "-Dspark.executor.memoryOverheadFactor=1.6 -Dspark.cores.max=8"
-"""Default resources of a task on a cluster: memory for Python besides a heap of 1 GB (docs/deploy.md), and not all
+"""Default resources of a task on a cluster: memory for Python on top of a 1 GB heap (docs/deploy.md), and not all
 cores of a standalone one. They are properties of spark-submit's JVM, so arguments, spark-defaults.conf and the user's
 SPARK_SUBMIT_OPTS override them."""
 DESCRIBED = ("cluster_id", "run_id", "coverage", "engine", "plan_id", "counts", "failed_expectations")

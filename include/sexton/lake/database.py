@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MEMORY_MB = 384
-"""DuckDB's memory limit; a web process needs some 400 MB for libraries besides."""
+"""DuckDB's memory limit; a web process needs some 400 MB more for libraries."""
 THREADS = 2
 _SETTINGS = {
     "threads": str(THREADS),

@@ -41,7 +41,7 @@ OWNERS = {
 """Folder of secrets -> the user id in the image that reads them: ours, Postgres's, SeaweedFS's. Code on a Spark worker
 can read the worker's folder, so that has only what executors need."""
 SPARK_READERS = ("spark-worker", "spark-connect")
-"""The folders whose services read and write the stores, besides Airflow."""
+"""The folders whose services read and write the stores, in addition to Airflow."""
 KEPT = "kept"
 """The folder with all secrets in one file of root's, from which the other files are made."""
 DATABASES = ("airflow", "iceberg")
@@ -52,7 +52,7 @@ SPARK_DEFAULTS = "spark-defaults.conf"
 TOKEN = "spark.connect.authenticate.token"
 """The Connect server's property with the token that clients have to send."""
 CONNECT_HOST, CONNECT_TOKEN = "spark-connect", "connect_token"
-"""Host of that server, and the file beside SPARK_DEFAULTS with its token, for Airflow's connection from `init`."""
+"""Host of that server, and the file next to SPARK_DEFAULTS with its token, for Airflow's connection from `init`."""
 TIMEOUT_S = 300
 
 

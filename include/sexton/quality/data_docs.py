@@ -55,7 +55,7 @@ def write_docs(context: Any, docs: Path) -> None:
 
 
 def _offline(page: str, static: Path, to_static: str) -> str:
-    """Return a page that loads the files beside it. Without a copy (logo, dark theme, charts) it loads nothing."""
+    """Return a page that loads the files next to it. Without a copy (logo, dark theme, charts) it loads nothing."""
 
     def local(match: re.Match[str]) -> str:
         name = match[1].split("?")[0].rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Evidence in a broker's log directories besides the offsets log: `__cluster_metadata`, `bootstrap.checkpoint` and
+"""Evidence in a broker's log directories other than the offsets log: `__cluster_metadata`, `bootstrap.checkpoint` and
 `meta.properties`. Each is used as a whole or not at all; notes record the conclusions."""
 
 from collections.abc import Mapping, Sequence

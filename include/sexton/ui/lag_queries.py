@@ -12,7 +12,7 @@ OFFSET_LAG = (
     *("lag_min_ms", "lag_max_ms", "basis", "lag_growth", "held_at", "would_reset", "diverged_at"),
     *("loses_at_min_ms", "loses_at_ms"),
 )
-"""Columns of an offset besides its verdict."""
+"""Columns of an offset in addition to its verdict."""
 GROUP_LAG = {
     "lag_min_ms": "max(lag_min_ms)",
     "lag_max_ms": "if(count(*) > count(lag_max_ms), NULL, max(lag_max_ms))",

@@ -321,7 +321,7 @@ def test_topics_that_are_hidden(cluster: SecureCluster, reader: ClusterSession) 
         assert topic_states(reader, [OWN_TOPIC, UNSEEN]) == {OWN_TOPIC: "hidden", UNSEEN: "hidden"}
         # All of a group's offsets are not all of them now; asked by name, the broker says so.
         assert committed_offsets(reader, OWN) == {}
-        by_name = committed_offsets(reader, OWN, only={OWN_TOPIC: [0]})
+        by_name = committed_offsets(reader, OWN, only=[(OWN_TOPIC, 0)])
         assert by_name[OWN_TOPIC, 0].error_code == UNAUTHORIZED_TOPIC
     until(lambda: sees_all_topics(reader))
     assert topic_states(reader, [OWN_TOPIC, UNSEEN]) == {OWN_TOPIC: "there", UNSEEN: "gone"}

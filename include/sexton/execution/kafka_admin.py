@@ -15,7 +15,6 @@ from sexton.coordinator.api.view import TopicPartition
 from sexton.errors import UsageError
 from sexton.figures import MINUTE_MS
 from sexton.kafka import admin, membership, offset_transactions
-from sexton.kafka.acls import missing_acl
 from sexton.kafka.admin import ErrorName, GroupNow
 from sexton.kafka.admin_snapshot import STREAMS, GroupSnapshot, snapshot_group
 from sexton.kafka.append import append_tombstones
@@ -31,6 +30,7 @@ from sexton.kafka.topics import (
     LATEST,
     UNKNOWN_ID,
     Topic,
+    by_topic,
     describe_cluster,
     describe_topic,
     high_watermark,
@@ -137,7 +137,7 @@ class KafkaAdmin:
         if not names:
             return {}
         found: dict[str, Topic] = {}
-        missing: dict[str, TopicView] = {}
+        views: dict[str, TopicView] = {}
         try:
             found.update(describe_cluster(self.reading, names).topics)
         except UsageError:  # one of them does not exist or may not be seen: ask for each topic separately
@@ -145,21 +145,23 @@ class KafkaAdmin:
                 try:
                     found[name] = describe_topic(self.reading, name)
                 except NotAllowed as error:
-                    missing[name] = TopicView(topic=name, ranges={}, error=f"{error.error_name}: {error.fix}")
+                    views[name] = TopicView(topic=name, ranges={}, error=f"{error.error_name}: {error.fix}")
                 except UsageError:
-                    missing[name] = TopicView(topic=name, ranges={}, error=UNKNOWN_TOPIC)
+                    views[name] = TopicView(topic=name, ranges={}, error=UNKNOWN_TOPIC)
         starts = list_offsets(self.reading, found.values(), timestamp=EARLIEST)
         ends = list_offsets(self.reading, found.values(), timestamp=LATEST)
-        return {name: _view(topic, starts, ends) for name, topic in found.items()} | missing
+        known = {key: (starts[key], ends[key]) for key in starts.keys() & ends.keys()}
+        for name, topic in found.items():
+            ranges = {partition: known.get((topic.name, partition)) for partition in topic.leaders}
+            views[name] = TopicView(topic=topic.name, topic_id=topic.topic_id, ranges=ranges)
+        return views
 
     def committed(
         self, group_id: str, *, require_stable: bool, only: Collection[TopicPartition] | None = None
     ) -> Mapping[TopicPartition, CommittedOffset]:
         """All committed offsets that this principal may see, or those of `only`; with `require_stable` error code 88
-        for one that a transaction holds, where nothing is committed yet only if it is asked for by name."""
-        return committed_offsets(
-            self.reading, group_id, require_stable=require_stable, only=None if only is None else _by_topic(only)
-        )
+        for one that an open transaction may change; one that has no value yet is only answered by name (`only`)."""
+        return committed_offsets(self.reading, group_id, require_stable=require_stable, only=only)
 
     def group_now(self, group_id: str) -> GroupNow:
         return admin.group_now(self.reading, group_id)
@@ -171,7 +173,7 @@ class KafkaAdmin:
     def delete_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorName | None]:
-        return admin.delete_offsets(self.changing, group_id, _by_topic(partitions))
+        return admin.delete_offsets(self.changing, group_id, by_topic(partitions))
 
     def delete_group(self, group_id: str) -> ErrorName | None:
         return admin.delete_group(self.changing, group_id)
@@ -184,8 +186,7 @@ class KafkaAdmin:
         return {key: error and self._with_acl(error, group_id, key[0]) for key, error in answers.items()}
 
     def _with_acl(self, error: ErrorName, group_id: str, topic: str) -> str:
-        principal = self.changing.config.principal
-        acl = missing_acl(error, "OffsetCommit", principal=principal, topic=topic, group_id=group_id)
+        acl = self.changing.missing_acl(error, "OffsetCommit", topic=topic, group_id=group_id)
         return error if acl is None else f"{error}: {acl}"
 
     # The requests of a transaction are sent by the session that retries: what was pended late is seen before its end.
@@ -226,21 +227,6 @@ def connected(config: ClientConfig) -> Iterator[KafkaAdmin]:
     """The cluster of `config`, for one thread; UsageError when it refuses the credentials, BrokerError without it."""
     with ClusterSession(config) as reading, _once(config) as changing:
         yield KafkaAdmin(reading, changing)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
-    return by_topic
-
-
-def _view(topic: Topic, starts: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int]) -> TopicView:
-    ranges: dict[int, tuple[int, int] | None] = {}
-    for partition in topic.leaders:
-        key = topic.name, partition
-        ranges[partition] = (starts[key], ends[key]) if key in starts and key in ends else None
-    return TopicView(topic=topic.name, topic_id=topic.topic_id, ranges=ranges)
 
 
 _once = partial(ClusterSession, retry_for_s=0)

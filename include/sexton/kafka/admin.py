@@ -9,7 +9,7 @@ Not here: which changes are allowed (execution, execution/restore), and tombston
 (append.py).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -20,11 +20,12 @@ from sexton.errors import BrokerError
 from sexton.kafka.failures import AMBIGUOUS, NamedError, NotAllowed, TransientError, Unsettled, error_name
 from sexton.kafka.group_state import CommittedValue, find_coordinator, groups_at
 from sexton.kafka.session import ClusterSession
+from sexton.kafka.topics import NO_EPOCH, by_topic
 
 ErrorName: TypeAlias = str
 Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
-NO_EPOCH = NO_GENERATION = -1
+NO_GENERATION = -1
 OFFSET_COMMIT_BY_NAME = 9
 """Version 10 knows topics by id only."""
 DEAD = "Dead"
@@ -75,7 +76,7 @@ def delete_offsets(
     answer = _ask_once(session, group_id, request, call="OffsetDelete")
     if answer.error_code:
         raise _refusal(session, group_id, error_name(answer.error_code), "OffsetDelete")
-    return _by_partition(answer)
+    return errors_by_partition(answer)
 
 
 def delete_group(session: ClusterSession, group_id: str) -> ErrorName | None:
@@ -99,27 +100,36 @@ def commit_offsets(
     Unsettled. The coordinator stamps the commit with its own time.
     """
     CommittedTopic = OffsetCommitRequest.OffsetCommitRequestTopic  # noqa: N806 (a class)
-    by_topic: dict[str, list[Any]] = {}
-    for (topic, partition), (offset, leader_epoch, metadata) in sorted(offsets.items()):
-        by_topic.setdefault(topic, []).append(
-            CommittedTopic.OffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=offset,
-                committed_leader_epoch=NO_EPOCH if leader_epoch is None else leader_epoch,
-                committed_metadata=metadata,
-            )
-        )
     request = OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=NO_GENERATION,
         member_id="",
-        topics=[CommittedTopic(name=topic, partitions=some) for topic, some in by_topic.items()],
+        topics=topics_with(offsets, CommittedTopic, CommittedTopic.OffsetCommitRequestPartition),
         max_version=OFFSET_COMMIT_BY_NAME,
     )
     try:
-        return _by_partition(_ask_once(session, group_id, request, call="OffsetCommit"))
+        return errors_by_partition(_ask_once(session, group_id, request, call="OffsetCommit"))
     except GroupError as error:
         return dict.fromkeys(offsets, error.error_name)
+
+
+def topics_with(
+    offsets: Mapping[Key, CommittedValue], topic_type: Callable[..., Any], partition_type: Callable[..., Any]
+) -> list[Any]:
+    """The offsets as the topics of a request that commits them, in that request's types."""
+    partitions = by_topic(
+        (
+            topic,
+            partition_type(
+                partition_index=partition,
+                committed_offset=offset,
+                committed_leader_epoch=NO_EPOCH if leader_epoch is None else leader_epoch,
+                committed_metadata=metadata,
+            ),
+        )
+        for (topic, partition), (offset, leader_epoch, metadata) in sorted(offsets.items())
+    )
+    return [topic_type(name=topic, partitions=some) for topic, some in partitions.items()]
 
 
 def group_now(session: ClusterSession, group_id: str) -> GroupNow:
@@ -193,7 +203,8 @@ def _errors(answer: Any) -> set[ErrorName | None]:
     return {name_or_none(getattr(part, "error_code", 0)) for part in parts}
 
 
-def _by_partition(answer: Any) -> dict[Key, ErrorName | None]:
+def errors_by_partition(answer: Any) -> dict[Key, ErrorName | None]:
+    """The error of each partition in an answer about topics; None where it succeeded."""
     return {
         (topic.name, partition.partition_index): name_or_none(partition.error_code)
         for topic in answer.topics

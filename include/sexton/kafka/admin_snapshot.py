@@ -21,12 +21,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from sexton.archive.admin_snapshots import GROUPS
 from sexton.coordinator.groups.classic import read_assignment
 from sexton.coordinator.groups.group import assignment_text
 from sexton.errors import BrokerError
@@ -34,10 +35,8 @@ from sexton.kafka.failures import NotAllowed, TransientError, error_name
 from sexton.kafka.group_state import (
     GROUP_COORDINATOR,
     OFFSET_FETCH_BY_NAME,
-    CommittedOffset,
     CommittedValue,
     GroupListing,
-    Listing,
     committed_offsets,
     find_coordinator,
     list_groups,
@@ -80,7 +79,7 @@ Sink: TypeAlias = Callable[[str, Sequence[Row]], None]
 class _Group:
     """The known fields of a group so far; as in archive.admin_snapshots.GROUPS."""
 
-    listed: GroupListing
+    group_id: str
     group_type: str
     coordinator: int
     state: str | None = None
@@ -97,36 +96,19 @@ class _Group:
     offsets_asked_ms: int | None = None
     offsets_answered_ms: int | None = None
     members: list[Row] = field(default_factory=list)
-    offsets: dict[tuple[str, int], tuple[int, int | None, str]] = field(default_factory=dict)
+    offsets: dict[tuple[str, int], CommittedValue] = field(default_factory=dict)
     unstable: frozenset[tuple[str, int]] | None = None
     is_gone: bool = False
 
     @property
     def row(self) -> Row:
-        return (
-            self.listed.group_id,
-            self.group_type,
-            self.state,
-            self.protocol_type,
-            self.protocol,
-            self.group_epoch,
-            self.member_count,
-            self.subscribed_topics,
-            self.subscription_known,
-            self.coordinator,
-            self.error,
-            self.asked_ms,
-            self.answered_ms,
-            self.offsets_error,
-            self.offsets_asked_ms,
-            self.offsets_answered_ms,
-        )
+        return tuple(getattr(self, name) for name in GROUPS.names)
 
     @property
     def offset_rows(self) -> Iterator[Row]:
         for (topic, partition), value in sorted(self.offsets.items()):
             is_unstable = None if self.unstable is None else (topic, partition) in self.unstable
-            yield (self.listed.group_id, topic, partition, *value, is_unstable)
+            yield (self.group_id, topic, partition, *value, is_unstable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +135,28 @@ def snapshot_groups(
     `groups_per_second` limits the rate; None: as fast as brokers and their quotas allow.
     """
     listing = list_groups(session)
-    return _Snapshot(session, sink, listing, now_ms=now_ms, sleep=sleep).run(groups_per_second, progress)
+    listed = {group.group_id: group for group in listing.groups}  # a group that moves is listed twice
+    snapshot = _Snapshot(session, listed, now_ms=now_ms, sleep=sleep, failed=listing.failed)
+    groups = sorted(listed.values(), key=lambda one: (one.coordinator or 0, one.group_type, one.group_id))
+    refused = done = 0
+    began, size = time.monotonic(), FIRST_GROUPS
+    while done < len(groups):
+        some = [_group(one) for one in groups[done : done + size]]
+        snapshot.fetch(some)  # first: a later commit must not count as made before the group was seen Empty
+        snapshot.describe([group for group in some if not group.is_gone])
+        there = [group for group in some if not group.is_gone]  # a group that was gone when queried is no row
+        sink("groups", [group.row for group in there])
+        sink("members", [row for group in there for row in group.members])
+        sink("offsets", [row for group in there for row in group.offset_rows])
+        refused += sum(group.error is not None or group.offsets_error is not None for group in there)
+        done += len(some)
+        offsets = sum(len(group.offsets) for group in some)
+        size = max(1, min(MAX_GROUPS, 2 * size, OFFSETS_A_REQUEST * len(some) // max(offsets, 1)))
+        if groups_per_second:
+            sleep(max(0.0, done / groups_per_second - (time.monotonic() - began)))
+        if progress:
+            progress(done, len(groups))
+    return SnapshotOutcome(groups=len(groups), refused=refused, failed_brokers=snapshot.failed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,12 +183,7 @@ class GroupSnapshot:
 
 
 def snapshot_group(
-    session: ClusterSession,
-    group_id: str,
-    group_type: str,
-    wanted: Collection[tuple[str, int]] = (),
-    *,
-    sleep: Callable[[float], None] = time.sleep,
+    session: ClusterSession, group_id: str, group_type: str, wanted: Collection[tuple[str, int]] = ()
 ) -> GroupSnapshot:
     """Query one group, its offsets last. A broker's refusal is `error`, never an exception.
 
@@ -195,8 +193,8 @@ def snapshot_group(
     listed = GroupListing(group_id=group_id, group_type=group_type, state="", protocol_type="")
     try:
         listed = replace(listed, coordinator=session.retrying(lambda: find_coordinator(session, group_id)))
-        snapshot = _Snapshot(session, lambda *_: None, Listing(groups=[listed]), now_ms=lambda: 0, sleep=sleep)
-        group = snapshot.described(listed)
+        group = _group(listed)
+        _Snapshot(session, {group_id: listed}, now_ms=lambda: 0, sleep=time.sleep).describe([group])
         if group.error is not None:
             acl = session.missing_acl(group.error, "DescribeGroups", group_id=group_id)
             return GroupSnapshot(
@@ -209,9 +207,11 @@ def snapshot_group(
         offsets = {key: plain[key].as_committed for key in unstable if key in plain and not plain[key].error_code}
         offsets |= found
         missing = [key for key in wanted if key not in offsets and key not in unstable]
-        named = _named(session, group_id, missing) if missing else {}
+        named = committed_offsets(session, group_id, only=missing) if missing else {}
     except (BrokerError, NotAllowed) as error:
-        return GroupSnapshot(group_id=group_id, group_type=group_type, error=_text(error))
+        name = error.error_name if isinstance(error, NotAllowed) else error.message
+        error_text = f"{name} ({error.fix})" if error.fix else name
+        return GroupSnapshot(group_id=group_id, group_type=group_type, error=error_text)
     return GroupSnapshot(
         group_id=group_id,
         group_type=group_type,
@@ -220,7 +220,8 @@ def snapshot_group(
         group_epoch=group.group_epoch,
         member_count=group.member_count,
         subscribed_topics=None if group.subscribed_topics is None else frozenset(group.subscribed_topics),
-        offsets=offsets | {key: one.as_committed for key, one in named.items() if not one.error_code},
+        offsets=offsets
+        | {key: one.as_committed for key, one in named.items() if not one.error_code and one.committed_offset >= 0},
         unstable=unstable,
         hidden={
             (topic, partition): f"{error_name(one.error_code)} (allow this principal DESCRIBE on topic {topic})"
@@ -230,161 +231,108 @@ def snapshot_group(
     )
 
 
-def _named(session: ClusterSession, group_id: str, keys: Iterable[tuple[str, int]]) -> dict[Any, CommittedOffset]:
-    """The answer for offsets requested by name: those that exist after all, and those that may not be seen."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in keys:
-        by_topic.setdefault(topic, []).append(partition)
-    answers = committed_offsets(session, group_id, only=by_topic)
-    return {key: one for key, one in answers.items() if one.error_code or one.committed_offset >= 0}
+class _Query(NamedTuple):
+    """`request` asks about groups by id, and `take` adds the answer about one of them to it. `prefix` is that of the
+    group's fields for the instants and the error; None for unstable offsets, which have none: they may stay unknown."""
+
+    request: Callable[[list[str]], Any]
+    take: Callable[[_Group, Any], None]
+    prefix: str | None
+
+    def set(self, group: _Group, **values: Any) -> None:
+        for name, value in values.items() if self.prefix is not None else ():
+            setattr(group, f"{self.prefix}{name}", value)
 
 
-def _text(error: BrokerError | NotAllowed) -> str:
-    name = error.error_name if isinstance(error, NotAllowed) else error.message
-    return f"{name} ({error.fix})" if error.fix else name
-
-
+@dataclass(slots=True)
 class _Snapshot:
-    def __init__(
-        self,
-        session: ClusterSession,
-        sink: Sink,
-        listing: Listing,
-        *,
-        now_ms: Callable[[], int],
-        sleep: Callable[[float], None],
-    ) -> None:
-        self._session, self._sink, self._now_ms, self._sleep = session, sink, now_ms, sleep
-        self._failed = dict(listing.failed)
-        self._failures: Counter[int] = Counter()
-        self._listed = {group.group_id: group for group in listing.groups}  # a group that moves is listed twice
+    session: ClusterSession
+    listed: Mapping[str, GroupListing]
+    now_ms: Callable[[], int]
+    sleep: Callable[[float], None]
+    failed: dict[int, str] = field(default_factory=dict)
+    _failures: Counter[int] = field(default_factory=Counter)
 
-    def run(self, groups_per_second: int | None, progress: Callable[[int, int], None] | None) -> SnapshotOutcome:
-        groups = sorted(self._listed.values(), key=lambda one: (one.coordinator or 0, one.group_type, one.group_id))
-        refused = done = 0
-        began, size = time.monotonic(), FIRST_GROUPS
-        while done < len(groups):
-            some = [_group(listed) for listed in groups[done : done + size]]
-            self._fetch(some)  # first: a later commit must not count as made before the group was seen Empty
-            self._describe([group for group in some if not group.is_gone])
-            held = sum(len(group.offsets) for group in some)
-            refused += self._keep(some)
-            done += len(some)
-            size = max(1, min(MAX_GROUPS, 2 * size, OFFSETS_A_REQUEST * len(some) // max(held, 1)))
-            if groups_per_second:
-                self._sleep(max(0.0, done / groups_per_second - (time.monotonic() - began)))
-            if progress:
-                progress(done, len(groups))
-        return SnapshotOutcome(groups=len(groups), refused=refused, failed_brokers=self._failed)
-
-    def described(self, listed: GroupListing) -> _Group:
-        """A group without its offsets."""
-        group = _group(listed)
-        self._describe([group])
-        return group
-
-    def _keep(self, some: Sequence[_Group]) -> int:
-        """Pass the rows on; returns the number of groups with a missing answer. A group that was gone when queried is
-        no row."""
-        there = [group for group in some if not group.is_gone]
-        self._sink("groups", [group.row for group in there])
-        self._sink("members", [row for group in there for row in group.members])
-        self._sink("offsets", [row for group in there for row in group.offset_rows])
-        return sum(group.error is not None or group.offsets_error is not None for group in there)
-
-    def _describe(self, some: Sequence[_Group]) -> None:
+    def describe(self, some: Sequence[_Group]) -> None:
         for (node_id, kind), part in _by(some, lambda group: (group.coordinator, group.group_type)):
             take = _described_classic if kind == CLASSIC else _described_modern
-            self._ask(node_id, part, partial(_describe_request, kind), take, what="")
+            self._ask(node_id, part, _Query(partial(_describe_request, kind), take, ""))
 
-    def _fetch(self, some: Sequence[_Group]) -> None:
+    def fetch(self, some: Sequence[_Group]) -> None:
         # Share groups have no committed offsets. What is pending is of use only where something is committed.
         with_offsets = [group for group in some if group.group_type != SHARE]
+        plain = _Query(partial(_offsets_request, require_stable=False), _take_offsets, "offsets_")
         for node_id, part in _by(with_offsets, lambda group: group.coordinator):
-            self._ask(node_id, part, partial(_offsets_request, require_stable=False), _take_offsets, what="offsets_")
-        held = [group for group in with_offsets if group.offsets]
-        for node_id, part in _by(held, lambda group: group.coordinator):
-            self._ask(node_id, part, partial(_offsets_request, require_stable=True), _take_unstable, what="unstable_")
+            self._ask(node_id, part, plain)
+        stable = _Query(partial(_offsets_request, require_stable=True), _take_unstable, None)
+        for node_id, part in _by([group for group in with_offsets if group.offsets], lambda group: group.coordinator):
+            self._ask(node_id, part, stable)
 
-    def _ask(
-        self,
-        node_id: int,
-        groups: Sequence[_Group],
-        request: Callable[[list[str]], Any],
-        take: Callable[[_Group, Any], None],
-        *,
-        what: str,
-    ) -> None:
-        """Query a coordinator about groups, then the new coordinators of groups that moved meanwhile. `what` names the
-        fields for the instants and the error; unstable offsets have none, because they may stay unknown."""
-        waiting = {group.listed.group_id: group for group in groups}
+    def _ask(self, node_id: int, groups: Sequence[_Group], query: _Query) -> None:
+        """Query a coordinator about groups, then the new coordinators of groups that moved meanwhile."""
+        waiting = {group.group_id: group for group in groups}
         nodes = dict.fromkeys(waiting, node_id)
         for attempt in range(ATTEMPTS):
             if attempt:
-                self._sleep(_WAIT_S * 2**attempt)
+                self.sleep(_WAIT_S * 2**attempt)
                 nodes = self._coordinators(list(waiting))
             passing: dict[str, str] = {}
             for node, ids in _by(list(nodes), nodes.__getitem__):
-                passing |= self._ask_node(node, [waiting[group_id] for group_id in ids], request, take, what=what)
+                passing |= self._ask_node(node, [waiting[group_id] for group_id in ids], query)
             waiting = {group_id: waiting[group_id] for group_id in passing if group_id in waiting}
             nodes = {group_id: nodes[group_id] for group_id in waiting}
-            if not waiting or all(nodes[group_id] in self._failed for group_id in waiting):
+            if not waiting or all(nodes[group_id] in self.failed for group_id in waiting):
                 break
         for group_id, group in waiting.items():
-            _set(group, what, error=passing[group_id])
+            query.set(group, error=passing[group_id])
 
-    def _ask_node(
-        self,
-        node_id: int,
-        groups: Sequence[_Group],
-        request: Callable[[list[str]], Any],
-        take: Callable[[_Group, Any], None],
-        *,
-        what: str,
-    ) -> dict[str, str]:
+    def _ask_node(self, node_id: int, groups: Sequence[_Group], query: _Query) -> dict[str, str]:
         """One request; transient errors by group id."""
-        ids = [group.listed.group_id for group in groups]
-        if node_id in self._failed:
-            return dict.fromkeys(ids, self._failed[node_id])
-        asked_ms = self._now_ms()
+        ids = [group.group_id for group in groups]
+        if node_id in self.failed:
+            return dict.fromkeys(ids, self.failed[node_id])
+        asked_ms = self.now_ms()
         try:
-            answers = self._session.call(request(ids), node_id=node_id).groups
+            answers = self.session.call(query.request(ids), node_id=node_id).groups
         except BrokerError as error:
             # Another error concerns this request alone: a broker may not know it.
             self._failures[node_id] += isinstance(error, TransientError)
             if self._failures[node_id] >= BROKER_ATTEMPTS:
-                self._failed[node_id] = error.message
-            if not isinstance(error, TransientError):
-                for group in groups:
-                    _set(group, what, error=error.message)
-                return {}
-            return dict.fromkeys(ids, error.message)
+                self.failed[node_id] = error.message
+            if isinstance(error, TransientError):
+                return dict.fromkeys(ids, error.message)
+            for group in groups:
+                query.set(group, error=error.message)
+            return {}
         self._failures[node_id] = 0
-        answered_ms = self._now_ms()
+        answered_ms = self.now_ms()
         by_id = {answer.group_id: answer for answer in answers}
         passing = {}
         for group in groups:
-            answer = by_id.get(group.listed.group_id)
-            why = "not in the answer" if answer is None else _error(answer)
+            answer = by_id.get(group.group_id)
+            if answer is None:
+                why: str | None = "not in the answer"
+            else:
+                why = error_name(answer.error_code) if answer.error_code else None
             if why in _MAY_PASS:
-                passing[group.listed.group_id] = str(why)
+                passing[group.group_id] = str(why)
                 continue
             group.coordinator = node_id
             if why in _GONE:
                 group.is_gone = True
             elif why is not None:
-                _set(group, what, error=why)
+                query.set(group, error=why)
             else:
-                _set(group, what, asked_ms=asked_ms, answered_ms=answered_ms)
-                take(group, answer)
+                query.set(group, asked_ms=asked_ms, answered_ms=answered_ms)
+                query.take(group, answer)
         return passing
 
     def _coordinators(self, ids: Sequence[str]) -> dict[str, int]:
         """The current coordinators of groups, in one request; without an answer, the broker that listed the group."""
-        found = {group_id: self._listed[group_id].coordinator or 0 for group_id in ids}
+        found = {group_id: self.listed[group_id].coordinator or 0 for group_id in ids}
         try:
             request = FindCoordinatorRequest(key_type=GROUP_COORDINATOR, coordinator_keys=list(ids), min_version=4)
-            answer = self._session.call(request)
+            answer = self.session.call(request)
         except BrokerError:
             return found
         return found | {one.key: one.node_id for one in answer.coordinators if not one.error_code}
@@ -431,17 +379,7 @@ def _take_unstable(group: _Group, answer: Any) -> None:
 def _group(listed: GroupListing) -> _Group:
     # Brokers before KIP-848 have one type only, and do not name it.
     kind = TYPES.get((listed.group_type or CLASSIC).lower(), CLASSIC)
-    return _Group(listed=listed, group_type=kind, coordinator=listed.coordinator or 0)
-
-
-def _set(group: _Group, what: str, **values: Any) -> None:
-    if what != "unstable_":
-        for name, value in values.items():
-            setattr(group, f"{what}{name}", value)
-
-
-def _error(answer: Any) -> str | None:
-    return error_name(answer.error_code) if answer.error_code else None
+    return _Group(group_id=listed.group_id, group_type=kind, coordinator=listed.coordinator or 0)
 
 
 def _described_classic(group: _Group, answer: Any) -> None:
@@ -460,7 +398,7 @@ def _described_classic(group: _Group, answer: Any) -> None:
         topics = None if topics is None or subscription is None else topics | set(subscription)
         group.members.append(
             (
-                group.listed.group_id,
+                group.group_id,
                 member.member_id,
                 member.group_instance_id,
                 member.client_id,
@@ -499,7 +437,7 @@ def _described_modern(group: _Group, answer: Any) -> None:
         topics |= set(subscription)
         group.members.append(
             (
-                group.listed.group_id,
+                group.group_id,
                 member.member_id,
                 getattr(member, "instance_id", None),
                 member.client_id,

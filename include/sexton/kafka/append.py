@@ -21,7 +21,7 @@ from sexton.kafka.client import ClientConfig
 from sexton.kafka.failures import AMBIGUOUS, TransientError, Unsettled, error_name
 from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.tail import TailRecord, records_of
-from sexton.kafka.topics import NO_LEADER, PartitionLeader, Topic, describe_topic
+from sexton.kafka.topics import NO_LEADER, Topic, describe_topic
 from sexton.log.batch import Batch, Damage, TornTail, read_batches
 from sexton.records import OFFSET_TYPES, MalformedRecord, UnknownRecordType, decode_key
 from sexton.topics import OFFSETS_TOPIC
@@ -59,10 +59,21 @@ def append_tombstones(
 def _append(session: ClusterSession, topic: Topic, log_partition: int, batch: bytes, *, before: int) -> int:
     place = f"{topic.name}-{log_partition} on {session.config.bootstrap_servers}"
     before_text = f"; {before} batches were appended before" if before else ""
+    Data = ProduceRequest.TopicProduceData  # noqa: N806 (a class)
+    partition = Data.PartitionProduceData(index=log_partition, records=batch)
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=ALL_REPLICAS,
+        timeout_ms=PRODUCE_TIMEOUT_MS,
+        topic_data=[Data(name=topic.name, partition_data=[partition])],
+        max_version=PRODUCE_BY_NAME,
+    )
 
     def ask() -> int:
-        leader = _leader(session, log_partition)
-        answer = session.call_once(_request(topic, log_partition, batch), node_id=leader.node_id)
+        leader = describe_topic(session, OFFSETS_TOPIC, call="Produce").leaders[log_partition]
+        if leader.node_id == NO_LEADER:
+            raise TransientError(f"log partition {log_partition} has no leader", where=session.config.bootstrap_servers)
+        answer = session.call_once(request, node_id=leader.node_id)
         found = answer.responses[0].partition_responses[0]
         if not found.error_code:
             base_offset: int = found.base_offset
@@ -76,25 +87,6 @@ def _append(session: ClusterSession, topic: Topic, log_partition: int, batch: by
         raise BrokerError(f"refused: {name} {found.error_message or ''}{before_text}", where=place)
 
     return session.retrying(ask)
-
-
-def _leader(session: ClusterSession, log_partition: int) -> PartitionLeader:
-    leader = describe_topic(session, OFFSETS_TOPIC, call="Produce").leaders[log_partition]
-    if leader.node_id == NO_LEADER:
-        raise TransientError(f"log partition {log_partition} has no leader", where=session.config.bootstrap_servers)
-    return leader
-
-
-def _request(topic: Topic, log_partition: int, batch: bytes) -> ProduceRequest:
-    Data = ProduceRequest.TopicProduceData  # noqa: N806 (a class)
-    partition = Data.PartitionProduceData(index=log_partition, records=batch)
-    return ProduceRequest(
-        transactional_id=None,
-        acks=ALL_REPLICAS,
-        timeout_ms=PRODUCE_TIMEOUT_MS,
-        topic_data=[Data(name=topic.name, partition_data=[partition])],
-        max_version=PRODUCE_BY_NAME,
-    )
 
 
 def _offset_tombstones(

@@ -1,4 +1,4 @@
-"""Errors between a client and a cluster, in one line each, with the missing ACL.
+"""Errors between a client and a cluster, in one line each.
 
 A transient failure is a TransientError; a request that was sent and may have been carried out is Unsettled; a refusal
 needs a person.
@@ -7,8 +7,6 @@ needs a person.
 import kafka.errors as kafka_errors
 
 from sexton.errors import BrokerError, SextonError, UsageError
-from sexton.kafka.acls import missing_acl
-from sexton.topics import OFFSETS_TOPIC
 
 REFUSED_LOGINS = (kafka_errors.SaslAuthenticationFailedError, kafka_errors.UnsupportedSaslMechanismError)
 UNREACHABLE = (
@@ -73,27 +71,6 @@ def error_name(error_code: int) -> str:
         return f"ERROR_{error_code}"  # of a later release
     name: str = kafka_errors.for_code(error_code).message
     return name
-
-
-def failure(
-    error_code: int,
-    call: str,
-    *,
-    where: object,
-    principal: str | None,
-    topic: str | None = None,
-    group_id: str | None = None,
-) -> SextonError:
-    """The error for the error code of an answer to `call` (Fetch, FindCoordinator, ...); the code must not be 0."""
-    name = error_name(error_code)
-    acl = missing_acl(name, call, principal=principal, topic=topic, group_id=group_id)
-    if acl is not None:
-        return NotAllowed(f"{call} is not allowed: {name}", where=where, fix=str(acl), error_name=name)
-    error = kafka_errors.for_code(error_code)()
-    if isinstance(error, kafka_errors.UnknownTopicOrPartitionError):
-        fix = "the cluster makes __consumer_offsets with its first group" if topic == OFFSETS_TOPIC else None
-        return UsageError(f"topic {topic} does not exist", where=where, fix=fix)
-    return explain(error, where=where) or TransientError(f"{call}: {name}", where=where)
 
 
 def explain(error: kafka_errors.KafkaError, *, where: object) -> SextonError | None:

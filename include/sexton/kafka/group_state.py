@@ -3,7 +3,7 @@
 Offsets are as OffsetFetch by name returns them, plain or stable only (KIP-447).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from sexton.errors import BrokerError
 from sexton.kafka.session import ClusterSession, TransientError
+from sexton.kafka.topics import TopicPartition, by_topic
 
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
 OFFSET_FETCH_BY_NAME = 9
@@ -112,32 +113,26 @@ def committed_offsets(
     group_id: str,
     *,
     require_stable: bool = False,
-    only: Mapping[str, Collection[int]] | None = None,
-) -> dict[tuple[str, int], CommittedOffset]:
+    only: Collection[TopicPartition] | None = None,
+) -> dict[TopicPartition, CommittedOffset]:
     """Committed offsets of a group as OffsetFetch by name answers; with `require_stable` an offset that an open
     transaction may still change has error code 88 (UNSTABLE_OFFSET_COMMIT) and no value.
 
     Without `only` the answer has all offsets, except those of topics that this principal may not describe, which the
-    broker silently leaves out. With `only` (partitions by topic) each partition is answered: a committed_offset of -1
-    where none is committed, error code 29 (TOPIC_AUTHORIZATION_FAILED) where this principal may not see it. Raises
+    broker silently leaves out. With `only` each of its partitions is answered: a committed_offset of -1 where none
+    is committed, error code 29 (TOPIC_AUTHORIZATION_FAILED) where this principal may not see it. Raises
     NotAllowed for the group.
     """
     Asked = OffsetFetchRequest.OffsetFetchRequestGroup  # noqa: N806 (a class)
-    topics = (
-        None
-        if only is None
-        else [
-            Asked.OffsetFetchRequestTopics(name=topic, partition_indexes=sorted(some))
-            for topic, some in sorted(only.items())
-        ]
-    )
-    wanted = Asked(group_id=group_id, topics=topics)
+    named = by_topic(sorted(only or ())).items()
+    topics = [Asked.OffsetFetchRequestTopics(name=topic, partition_indexes=some) for topic, some in named]
     # Up to version 7 (Kafka 2.8) the request and its answer are those of one group.
-    of_one = {"group_id": group_id, "topics": topics}
-    by_name = {"require_stable": require_stable, "max_version": OFFSET_FETCH_BY_NAME}
-    request = OffsetFetchRequest(groups=[wanted], **of_one, **by_name)
+    of_one = {"group_id": group_id, "topics": None if only is None else topics}
+    request = OffsetFetchRequest(
+        groups=[Asked(**of_one)], **of_one, require_stable=require_stable, max_version=OFFSET_FETCH_BY_NAME
+    )
 
-    def ask() -> dict[tuple[str, int], CommittedOffset]:
+    def ask() -> dict[TopicPartition, CommittedOffset]:
         answer = session.call(request, node_id=find_coordinator(session, group_id))
         group = answer.groups[0] if answer.groups else answer
         session.check(group.error_code, "OffsetFetch", group_id=group_id)

@@ -1,7 +1,7 @@
 """The jars that Spark and the embedded broker need: pinned in jars.lock, fetched once into the cache, verified.
 
 jars.lock is flat: every artifact of a set with its size and SHA-256, so nothing is resolved at run time, and a jar that
-was replaced on its way is refused. Fetching, and resolving when the lock is made anew (`python -m sexton.kafka.jars
+was replaced on its way is refused. Fetching, and resolving when the lock is made again (`python -m sexton.kafka.jars
 lock`), is jgo's work. Maven's local repository is used first. The remote repository is jgo's default unless the user
 configures another: `[repositories]` in jgo's own settings file, or a mirror of `central` in Maven's settings.xml;
 HTTP(S) proxies as usual.
@@ -10,9 +10,8 @@ HTTP(S) proxies as usual.
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -132,13 +131,15 @@ def _fetch(folder: Path, jars: Sequence[Jar]) -> None:
     """Fetch `jars` side by side; each appears in `folder` whole and verified, or not at all."""
     if not jars:
         return
+    console = Console(stderr=True)  # a bar on a terminal, silence in a pipe
+    columns = (TextColumn("fetching jars"), BarColumn(), DownloadColumn())
     with (
         tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as scratch,
-        _progress(sum(jar.size_bytes for jar in jars)) as progress,
+        Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress,
         ThreadPoolExecutor(CONNECTIONS) as pool,
     ):
         context = _maven(Path(scratch))
-        task = progress.task_ids[0]
+        task = progress.add_task("", total=sum(jar.size_bytes for jar in jars))
         waiting = {pool.submit(_fetch_one, context, jar, folder): jar for jar in jars}
         try:
             for done in as_completed(waiting):
@@ -201,16 +202,6 @@ def central_mirror(settings_xml: Path) -> str | None:
         if "!central" not in mirrored and {"central", "*", "external:*"} & set(mirrored):
             return (mirror.findtext("{*}url") or "").strip().rstrip("/") or None
     return None
-
-
-@contextmanager
-def _progress(total_bytes: int) -> Iterator[Progress]:
-    """A bar on a terminal, silence in a pipe."""
-    console = Console(stderr=True)
-    columns = (TextColumn("fetching jars"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        progress.add_task("", total=total_bytes)
-        yield progress
 
 
 def make_lock(lock: Path = LOCK_FILE) -> list[Jar]:

@@ -20,8 +20,7 @@ from kafka.protocol.producer import (
     TxnOffsetCommitRequest,
 )
 
-from sexton.kafka.acls import missing_acl
-from sexton.kafka.admin import NO_EPOCH, ErrorName, GroupError, Key, name_or_none
+from sexton.kafka.admin import ErrorName, GroupError, Key, errors_by_partition, topics_with
 from sexton.kafka.failures import AMBIGUOUS, TransientError, Unsettled, error_name
 from sexton.kafka.group_state import TRANSACTION_COORDINATOR, CommittedValue, coordinator_of, find_coordinator
 from sexton.kafka.session import ClusterSession
@@ -72,30 +71,11 @@ def pend(
     announced = AddOffsetsToTxnRequest(**producer.fields, group_id=group_id, max_version=3)
     _ask_coordinator(session, producer.transactional_id, announced, group_id=group_id)
     PendedTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic  # noqa: N806 (a class)
-    by_topic: dict[str, list[Any]] = {}
-    for (topic, partition), (offset, leader_epoch, metadata) in sorted(offsets.items()):
-        by_topic.setdefault(topic, []).append(
-            PendedTopic.TxnOffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=offset,
-                committed_leader_epoch=NO_EPOCH if leader_epoch is None else leader_epoch,
-                committed_metadata=metadata,
-            )
-        )
-    request = TxnOffsetCommitRequest(
-        **producer.fields,
-        group_id=group_id,
-        topics=[PendedTopic(name=topic, partitions=some) for topic, some in by_topic.items()],
-        max_version=3,
-    )
+    topics = topics_with(offsets, PendedTopic, PendedTopic.TxnOffsetCommitRequestPartition)
+    request = TxnOffsetCommitRequest(**producer.fields, group_id=group_id, topics=topics, max_version=3)
 
     def ask() -> dict[Key, ErrorName | None]:
-        answer = session.call_once(request, node_id=find_coordinator(session, group_id))
-        found = {
-            (topic.name, partition.partition_index): name_or_none(partition.error_code)
-            for topic in answer.topics
-            for partition in topic.partitions
-        }
+        found = errors_by_partition(session.call_once(request, node_id=find_coordinator(session, group_id)))
         if passing := sorted(_PASSING & set(filter(None, found.values()))):
             raise TransientError(f"TxnOffsetCommit: {', '.join(passing)}", where=f"group {group_id}")
         return found
@@ -121,9 +101,7 @@ def _ask_coordinator(
             name = error_name(answer.error_code)
             if name in _PASSING:
                 raise TransientError(f"{call}: {name}", where=where)
-            own = {"group_id": group_id, "transactional_id": transactional_id}
-            acl = missing_acl(name, call, principal=session.config.principal, **own)
-            fix = None if acl is None else str(acl)
+            fix = session.missing_acl(name, call, group_id=group_id, transactional_id=transactional_id)
             raise GroupError(f"{call} was refused: {name}", where=where, fix=fix, error_name=name)
         return answer
 

@@ -180,23 +180,19 @@ def describe_replicas(
 
 
 def probe_replicas(
-    session: ClusterSession,
-    topic: str = OFFSETS_TOPIC,
-    log_partitions: Collection[int] | None = None,
-    *,
-    catch_up_s: float = CATCH_UP_S,
+    session: ClusterSession, log_partitions: Collection[int] | None = None, *, catch_up_s: float = CATCH_UP_S
 ) -> list[ReplicaProbe]:
     """Every replica as its own broker describes it now, by log partition and broker: two small requests per broker.
 
     Only differences that lag cannot explain are suspicious. A follower is compared with its leader's earlier answer,
     once the follower's high watermark has passed the leader's of that moment; a leader is compared with its followers'
-    earlier answers. Of two logs that are equal up to there, the last stable offsets can differ only if one lacks the
+    earlier answers. The last stable offsets of two logs that are equal up to there can differ only if one lacks the
     marker that ended a transaction. Deleted offsets that are back on a replica do not show here: compare the bytes.
 
     Raises BrokerError when no broker of the cluster answers, UsageError without the topic or the right to read it.
     """
     for probes_left in reversed(range(_PROBES)):
-        replicas = describe_replicas(session, topic, log_partitions)
+        replicas = describe_replicas(session, OFFSETS_TOPIC, log_partitions)
         rows = _probe(session, replicas, catch_up_s)
         if not probes_left or all(row.fault != "other_epoch" for row in rows):
             break

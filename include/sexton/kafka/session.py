@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from itertools import count
-from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 import kafka.errors as kafka_errors
@@ -20,12 +19,13 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from sexton.errors import BrokerError, SextonError
+from sexton.errors import BrokerError, SextonError, UsageError
 from sexton.figures import MINUTE_MS
 from sexton.kafka.acls import missing_acl
 from sexton.kafka.admin_client import Admin, Answers, K, Question, is_local_error
 from sexton.kafka.client import ClientConfig
-from sexton.kafka.failures import REFUSED_LOGINS, TransientError, Unsettled, explain, failure
+from sexton.kafka.failures import REFUSED_LOGINS, NotAllowed, TransientError, Unsettled, error_name, explain
+from sexton.topics import OFFSETS_TOPIC
 
 __all__ = ["ClusterSession", "Connect", "TransientError", "Unsettled"]
 
@@ -80,9 +80,7 @@ class ClusterSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -162,18 +160,31 @@ class ClusterSession:
         self, error_code: int, call: str, *, where: object = None, topic: str | None = None, group_id: str | None = None
     ) -> None:
         """Raise the error for the error code of an answer to `call` (Fetch, FindCoordinator, ...); nothing for 0."""
-        if error_code:
-            where = where or (f"group {group_id}" if group_id is not None else self.config.bootstrap_servers)
-            raise failure(
-                error_code, call, where=where, principal=self.config.principal, topic=topic, group_id=group_id
-            )
+        if not error_code:
+            return
+        where = where or (f"group {group_id}" if group_id is not None else self.config.bootstrap_servers)
+        name = error_name(error_code)
+        if acl := self.missing_acl(name, call, topic=topic, group_id=group_id):
+            raise NotAllowed(f"{call} is not allowed: {name}", where=where, fix=acl, error_name=name)
+        error = kafka_errors.for_code(error_code)()
+        if isinstance(error, kafka_errors.UnknownTopicOrPartitionError):
+            fix = "the cluster makes __consumer_offsets with its first group" if topic == OFFSETS_TOPIC else None
+            raise UsageError(f"topic {topic} does not exist", where=where, fix=fix)
+        raise explain(error, where=where) or TransientError(f"{call}: {name}", where=where)
 
     def missing_acl(
-        self, error_name: str, call: str, *, topic: str | None = None, group_id: str | None = None
+        self,
+        error_name: str,
+        call: str,
+        *,
+        topic: str | None = None,
+        group_id: str | None = None,
+        transactional_id: str | None = None,
     ) -> str | None:
         """The ACL to grant when `call` (OffsetDelete, ...) is answered `error_name`; None for errors other than missing
         access."""
-        acl = missing_acl(error_name, call, principal=self.config.principal, topic=topic, group_id=group_id)
+        names = {"topic": topic, "group_id": group_id, "transactional_id": transactional_id}
+        acl = missing_acl(error_name, call, principal=self.config.principal, **names)
         return str(acl) if acl else None
 
     def refresh(self) -> None:

@@ -3,7 +3,6 @@
 Reads up to the high watermark, including open transactions and markers, and never across a break of the log (fetch.py).
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from sexton.errors import BrokerError
@@ -79,10 +78,7 @@ def records_of(data: bytes) -> list[TailRecord]:
 
     Raises BrokerError for anything unreadable: it may be a commit.
     """
-    return list(_records(data))
-
-
-def _records(data: bytes) -> Iterator[TailRecord]:
+    found: list[TailRecord] = []
     for batch in read_batches(data):
         if not isinstance(batch, Batch) or not batch.crc_ok:
             raise BrokerError(f"bytes at {batch.position} that are no whole record batch")
@@ -90,11 +86,6 @@ def _records(data: bytes) -> Iterator[TailRecord]:
             if isinstance(record, BadRecord):
                 place = f"log_offset {record.log_offset if record.log_offset is not None else batch.base_offset}"
                 raise BrokerError(f"a record that cannot be read: {record.reason}: {record.detail}", where=place)
-            yield TailRecord(
-                log_offset=record.log_offset,
-                key=record.key,
-                value=record.value,
-                timestamp_ms=record.timestamp_ms,
-                producer_id=batch.producer_id,
-                is_control=batch.is_control,
-            )
+            of_record = record.log_offset, record.key, record.value, record.timestamp_ms
+            found.append(TailRecord(*of_record, producer_id=batch.producer_id, is_control=batch.is_control))
+    return found

@@ -166,7 +166,14 @@ def refine(
     found = _Lookup(session, offsets)
     asked_at_ms = now_ms()
     found.ask_for_ends()
-    partitions = found.partitions(offsets, as_of_ms)
+    partitions: dict[Key, _Partition] = {}
+    for key, end in found.ends.items():
+        partitions[key] = _Partition(searches=[], log_end=end)
+        for offset, bounds in sorted(offsets[key].items(), key=itemgetter(0)):
+            search = Search(offset, high_ms=as_of_ms, log_end=end)
+            search.begin_at(bounds.low_ms, bounds.high_ms)
+            if offset < end and not search.is_done:
+                partitions[key].searches.append(search)
     rounds = found.rounds(partitions, progress)
     starts = found.offsets(EARLIEST)
     points: dict[Key, list[TimePoint]] = {}
@@ -214,20 +221,6 @@ class _Lookup:
 
     def offsets(self, timestamp: int, isolation: int = 0) -> dict[Key, int]:
         return list_offsets(self._session, self._topics, timestamp=timestamp, isolation=isolation)
-
-    def partitions(self, offsets: Mapping[Key, Mapping[int, Bounds]], as_of_ms: int) -> dict[Key, _Partition]:
-        """The searches of all partitions, started."""
-        found = {}
-        for key, end in self.ends.items():
-            searches = []
-            for offset, bounds in sorted(offsets[key].items(), key=itemgetter(0)):
-                if offset < end:
-                    search = Search(offset, high_ms=as_of_ms, log_end=end)
-                    search.begin_at(bounds.low_ms, bounds.high_ms)
-                    if not search.is_done:
-                        searches.append(search)
-            found[key] = _Partition(searches=searches, log_end=end)
-        return found
 
     def rounds(self, partitions: Mapping[Key, _Partition], progress: Callable[[int, int], None] | None) -> int:
         """Ask round after round until nothing is left to ask."""

@@ -5,7 +5,7 @@ From Metadata, ListOffsets and OffsetForLeaderEpoch.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -24,6 +24,7 @@ NO_EPOCH = -1
 """The leader epoch of batches before record format 2, and where nothing was read yet."""
 PARTITIONS_A_REQUEST = 5_000
 
+T = TypeVar("T")
 TopicPartition: TypeAlias = tuple[str, int]
 
 
@@ -164,11 +165,10 @@ def ask_offsets(
 ) -> list[tuple[TopicPartition, Any]]:
     """A leader's answers to one ListOffsets request; the caller handles error codes."""
     Asked = ListOffsetsRequest.ListOffsetsTopic  # noqa: N806 (a class)
-    topics: dict[str, list[Any]] = {}
-    for (name, partition), timestamp in timestamps.items():
-        topics.setdefault(name, []).append(
-            Asked.ListOffsetsPartition(partition_index=partition, current_leader_epoch=NO_EPOCH, timestamp=timestamp)
-        )
+    topics = by_topic(
+        (name, Asked.ListOffsetsPartition(partition_index=number, current_leader_epoch=NO_EPOCH, timestamp=timestamp))
+        for (name, number), timestamp in timestamps.items()
+    )
     request = ListOffsetsRequest(
         replica_id=ORDINARY_CONSUMER,
         isolation_level=isolation,
@@ -194,11 +194,18 @@ def ask_epoch_ends(
             Asked.OffsetForLeaderPartition(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
         )
     request = OffsetForLeaderEpochRequest(
-        replica_id=ORDINARY_CONSUMER,
-        topics=[Asked(topic=name, partitions=some) for name, some in topics.items()],
+        replica_id=ORDINARY_CONSUMER, topics=[Asked(topic=name, partitions=some) for name, some in topics.items()]
     )
     answer = session.call(request, node_id=node_id)
     return [((topic.topic, one.partition), one) for topic in answer.topics for one in topic.partitions]
+
+
+def by_topic(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
+    """The second of each pair, by the topic that is the first, in the given order."""
+    found: dict[str, list[T]] = {}
+    for topic, one in pairs:
+        found.setdefault(topic, []).append(one)
+    return found
 
 
 def _topic(answer: Any) -> Topic:

@@ -183,7 +183,7 @@ def test_sigterm_ends_it_after_the_step(asked, cluster) -> None:
     [
         ([], 2, "give one of --from-plan PLAN_ID, --from-ledger PLAN_ID and --as-of INSTANT"),
         (["--as-of", instant(1), "--from-plan", "0" * 64], 2, "give one of"),
-        (["--as-of", instant(1)], 2, "of an instant, say what to put back"),
+        (["--as-of", instant(1)], 2, "select what to put back"),
         (["--as-of", "yesterday", "--group", "g"], 2, "not an instant"),
         (["--as-of", instant(1), "--pattern", "("], 2, "--pattern: '('"),
         (["--as-of", instant(1), "--topic", ":1"], 2, "not TOPIC or TOPIC:PARTITION"),

@@ -9,12 +9,12 @@ preflight check (require_stable, each offset by name) and the log show it.
 Not here: the preflight check of the group, and reading back the result of a write (restore, delete).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sexton.coordinator.api.view import TopicPartition
 from sexton.execution.engine import Answer, ApplyContext, error_text
-from sexton.execution.group_records import GroupTail
+from sexton.execution.group_records import GroupRecord, GroupTail
 from sexton.failpoints import failpoint
 from sexton.kafka.admin import GroupError
 from sexton.kafka.failures import NotAllowed, TransientError, Unsettled
@@ -113,15 +113,15 @@ class OffsetWriter:
         has_members, subscribed = (now.state or "Empty") != "Empty", None
         if has_members and self.among_members:
             subscribed = self.context.client.subscribed_topics(group_id, now.group_type or "classic")
-        found = [
-            Result.of(item_id, "refused", error)
-            for item_id, (key, _) in values.items()
-            if (error := refused.get(key)) is not None
-        ]
+        offsets = [one for one in tail.records(group_id) if one.is_offset and one.log_offset not in tail.aborted]
+        found: list[Result] = []
         for item_id, (key, value) in values.items():
-            if refused.get(key) is None and (result := _objection(item_id, tail, producer, group_id, key, value)):
+            records = [record for record in offsets if record.topic_partition == key]
+            if (error := refused.get(key)) is not None:
+                found.append(Result.of(item_id, "refused", error))
+            elif result := _objection(item_id, records, producer.producer_id, value):
                 found.append(result)
-            elif refused.get(key) is None and has_members and (subscribed is None or key[0] in subscribed):
+            elif has_members and (subscribed is None or key[0] in subscribed):
                 found.append(Result.of(item_id, "refused", "UNKNOWN_MEMBER_ID"))
         # A refused value is not pending. Any other value that must not be written ends the whole transaction.
         is_committed = len(found) < len(values) and all(result.error in refused.values() for result in found)
@@ -146,20 +146,10 @@ class OffsetWriter:
 
 
 def _objection(
-    item_id: ItemId,
-    tail: GroupTail,
-    producer: ProducerIdentity,
-    group_id: str,
-    key: TopicPartition,
-    value: CommittedValue,
+    item_id: ItemId, records: Sequence[GroupRecord], producer_id: int, value: CommittedValue
 ) -> Result | None:
-    """Why a pending value must not be committed, by the log; None when it may."""
-    records = [
-        record
-        for record in tail.records(group_id)
-        if record.is_offset and record.topic_partition == key and record.log_offset not in tail.aborted
-    ]
-    if others := [record for record in records if record.producer_id != producer.producer_id]:
+    """Why a pending value must not be committed, by the records of its offset in the log; None when it may."""
+    if others := [record for record in records if record.producer_id != producer_id]:
         newer = others[-1].value
         error = DELETED if newer is None else f"{newer.committed_offset} was committed since"
         return Result.of(item_id, "changed_since", error, found=newer)

@@ -152,13 +152,7 @@ def group_record(record: TailRecord, group_ids: Container[str]) -> GroupRecord |
         _, found = decode_value(_VALUE_TYPE, record.value)
         assert isinstance(found, OffsetCommitValue), "type 1 is an offset"
         stored = StoredOffset.from_value(found, log_offset=record.log_offset, producer_id=record.producer_id)
-        value = Value(
-            committed_offset=stored.committed_offset,
-            leader_epoch=stored.leader_epoch,
-            metadata=stored.metadata,
-            commit_timestamp_ms=stored.commit_timestamp_ms,
-            log_offset=record.log_offset,
-        )
+        value = Value(**{name: getattr(stored, name) for name in Value.model_fields})
     return GroupRecord(
         log_offset=record.log_offset,
         record_type=record_type,

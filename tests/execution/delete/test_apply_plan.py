@@ -329,8 +329,8 @@ def test_every_row_is_in_one_step(tmp_path: Path) -> None:
     (group,) = planned_groups(made(tmp_path, partitions=3).plan)
     for limit in (80, 150, 200, 1 << 20):
         steps = list(group.calls(group.rows, max_batch_bytes=limit))
-        assert [row.item_id for step in steps for row in step.rows] == [row.item_id for row in group.rows]
-        assert [step.call for step in steps][-1] == "delete_group"
+        assert [row.item_id for _, rows in steps for row in rows] == [row.item_id for row in group.rows]
+        assert steps[-1][0] == "delete_group"
         assert isinstance(group, PlannedGroup)
 
 

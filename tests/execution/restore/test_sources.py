@@ -107,7 +107,7 @@ def test_an_instant_that_is_not_archived(tmp_path: Path) -> None:
     archive.snapshot(instant(1), {0: minute(1, commit("g"), first=0)})
     with pytest.raises(NoCoverage):
         values_of(archive, as_of_ms=instant(1), selection=EVERYTHING)
-    with pytest.raises(UsageError, match="say what to put back"):
+    with pytest.raises(UsageError, match="select what to put back"):
         values_of(archive, as_of_ms=instant(1))
 
 

@@ -110,7 +110,14 @@ class AdminWatch:
         if now.error is not None:
             why = f"its group cannot be read: {now.error}"
             return [], [Result.of(row.item_id, "refused", why) for row in rows]
-        changed = _change(self.then[group.group_id], now)
+        then = self.then[group.group_id]
+        changed = then.changed or then.change(
+            state=now.state,
+            protocol_type=now.protocol_type,
+            group_epoch=now.group_epoch,
+            member_count=now.member_count,
+            offsets=now.offsets,
+        )
         fresh: list[PlannedRow] = []
         results: list[Result] = []
         for row in rows:
@@ -206,17 +213,6 @@ def _not_done(result: Result, answer: Answer) -> Result:
     return Result.of(result.item_id, "not_done", answer.whole or "no answer came")
 
 
-def _change(then: GroupThen, now: GroupSnapshot) -> str | None:
-    """Why nothing of a group may be deleted; None when it may."""
-    return then.changed or then.change(
-        state=now.state,
-        protocol_type=now.protocol_type,
-        group_epoch=now.group_epoch,
-        member_count=now.member_count,
-        offsets=now.offsets,
-    )
-
-
 def _activity(before: GroupSnapshot, now: GroupSnapshot, *, planned: Collection[tuple[str, int]]) -> str | None:
     """The evidence, in two admin snapshots around a call, that the group was active: a commit in between may be deleted
     as well."""
@@ -233,8 +229,6 @@ def _newer(row: PlannedRow, now: GroupSnapshot) -> Value | None:
     """The value of an offset, if it exists and differs from the plan's."""
     value = now.offsets.get(row.topic_partition)
     assert row.item.before is not None
-    return None if value is None or value == row.item.before.as_committed else _value(value)
-
-
-def _value(value: tuple[int, int | None, str]) -> Value:
+    if value is None or value == row.item.before.as_committed:
+        return None
     return Value(committed_offset=value[0], leader_epoch=value[1], metadata=value[2])

@@ -175,8 +175,8 @@ def _apply_group(context: DeleteContext, group: PlannedGroup) -> None:
             return
         found = compare_rows(context, group, rows)
         failpoint("apply.compared")
-        for call in group.calls(found.fresh, max_batch_bytes=context.max_batch_bytes):
-            delete_rows(context, group, call, found.checks)
+        for call, some in group.calls(found.fresh, max_batch_bytes=context.max_batch_bytes):
+            delete_rows(context, group, some, {**found.checks, "call": call})
         if not any(_may_be_tried(context, group, row.item_id) for row in found.fresh):
             return
         context.clocks.sleep(RETRY_WAIT_S * 2**number)

@@ -1,10 +1,9 @@
 """One deletion call, from its intent to its outcome."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection
 
-from sexton.execution.delete.context import DeleteContext
-from sexton.execution.delete.group_calls import GroupCall, PlannedGroup, PlannedRow
+from sexton.execution.delete.context import Checks, DeleteContext, Rows
+from sexton.execution.delete.group_calls import PlannedGroup
 from sexton.execution.delete.preconditions import check_stamps
 from sexton.execution.delete.restore_raced import restore_raced
 from sexton.execution.engine import Answer, Effects, Preflight, Step, execute_step
@@ -12,24 +11,24 @@ from sexton.failpoints import failpoint
 from sexton.ledger.entries import ItemId
 
 
-def delete_rows(context: DeleteContext, group: PlannedGroup, call: GroupCall, checks: Mapping[str, Any]) -> None:
-    """Delete rows of a group that was just compared (`checks`) through the coordinator."""
-    keys = {row.item_id: row.topic_partition for row in call.rows if row.is_offset}
+def delete_rows(context: DeleteContext, group: PlannedGroup, rows: Rows, checks: Checks) -> None:
+    """Delete rows of a group that was just compared, through the coordinator, by the call in `checks`."""
+    keys = {row.item_id: row.topic_partition for row in rows if row.is_offset}
 
     def ask(left: Collection[ItemId]) -> Answer:
-        if call.call == "delete_group":
+        if checks["call"] == "delete_group":
             return Answer(whole=context.client.delete_group(group.group_id))
         answers = context.client.delete_offsets(group.group_id, [keys[item_id] for item_id in left])
         return Answer(by_item={item_id: answers.get(keys[item_id]) for item_id in left})
 
-    deletion_step(context, group, call.rows, {**checks, "call": call.call}, ask)
+    deletion_step(context, group, rows, checks, ask)
 
 
 def deletion_step(
     context: DeleteContext,
     group: PlannedGroup,
-    rows: Sequence[PlannedRow],
-    checks: Mapping[str, Any],
+    rows: Rows,
+    checks: Checks,
     ask: Callable[[Collection[ItemId]], Answer],
 ) -> None:
     """Carry out one deletion and put back newer commits that it removed in a race.
@@ -51,14 +50,8 @@ def deletion_step(
         called = set(left)
         return context.watch.effects(context, group, [row for row in rows if row.item_id in called], answer, checks)
 
-    step = Step(
-        action="tombstone",
-        items=[row.item for row in rows],
-        checks=checks,
-        preflight=preflight,
-        call=ask,
-        read_back=read_back,
-    )
+    items = [row.item for row in rows]
+    step = Step(action="tombstone", items=items, checks=checks, preflight=preflight, call=ask, read_back=read_back)
     results = execute_step(context, step)
     restore_raced(context, group)
     check_stamps(results, begun_ms=begun_ms, ended_ms=context.clocks.now_ms())

@@ -17,9 +17,8 @@ from sexton.records import OFFSET_TYPES
 
 _BATCH_BYTES = 61
 _RECORD_BYTES = 29
-"""The largest size of a record without a value, besides its key (coordinator.tombstones)."""
+"""The largest size of a record without a value, without its key (coordinator.tombstones)."""
 _ITEM_FIELDS = ("log_partition", "position", "record_type", "group_id", "topic", "partition")
-_VALUE_FIELDS = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms", "log_offset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +48,6 @@ class PlannedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupCall:
-    """One call, and the rows that it removes."""
-
-    call: Call
-    rows: tuple[PlannedRow, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGroup:
     """All rows of a plan for one group. `is_whole`: the group itself is deleted as well."""
 
@@ -69,13 +60,12 @@ class PlannedGroup:
     def is_whole(self) -> bool:
         return any(not row.is_offset for row in self.rows)
 
-    def calls(self, rows: Sequence[PlannedRow], *, max_batch_bytes: int) -> Iterator[GroupCall]:
-        """The calls that remove the rows; a group that is deleted as a whole is deleted by the last call."""
+    def calls(self, rows: Sequence[PlannedRow], *, max_batch_bytes: int) -> Iterator[tuple[Call, list[PlannedRow]]]:
+        """The calls that remove the rows, each with its rows; a group that is deleted as a whole is deleted by the last
+        call."""
         chunks = batch_chunks(rows, max_batch_bytes=max_batch_bytes) if rows else []
-        for chunk in chunks[:-1] if self.is_whole else chunks:
-            yield GroupCall(call="delete_offsets", rows=tuple(chunk))
-        if self.is_whole and chunks:
-            yield GroupCall(call="delete_group", rows=tuple(chunks[-1]))
+        for number, chunk in enumerate(chunks, start=1):
+            yield "delete_group" if self.is_whole and number == len(chunks) else "delete_offsets", chunk
 
 
 def planned_groups(plan: Plan) -> list[PlannedGroup]:
@@ -86,7 +76,7 @@ def planned_groups(plan: Plan) -> list[PlannedGroup]:
         before = None
         if row["record_type"] in OFFSET_TYPES:
             value = next(undo)
-            before = Value(**{name: value[name] for name in _VALUE_FIELDS})
+            before = Value(**{name: value[name] for name in Value.model_fields})
         item = Item(**{name: row[name] for name in _ITEM_FIELDS}, before=before)
         by_group.setdefault((item.log_partition, item.group_id), []).append(PlannedRow(item=item, key=row["key"]))
     return [

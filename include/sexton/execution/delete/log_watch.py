@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from sexton.execution.delete.call_effects import RacedCommit, raced_commits, results_of, tombstones_by_key
-from sexton.execution.delete.context import Checks, Comparison, DeleteContext, Rows
+from sexton.execution.delete.context import Checks, DeleteContext, Rows
 from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
 from sexton.execution.delete.preflight_check import compare, preflight_check
 from sexton.execution.delete.restore_raced import restore_raced
-from sexton.execution.engine import NO_ANSWER, Answer, Effects, Preflight, read_until_settled
+from sexton.execution.engine import NO_ANSWER, Answer, Effects, read_until_settled
 from sexton.execution.group_records import GroupRecord
 from sexton.execution.status import Call, call_of
 from sexton.figures import HOUR_MS
@@ -23,21 +23,18 @@ class LogWatch:
 
     basis = BY_LOG
 
-    def compare(self, context: DeleteContext, group: PlannedGroup, rows: Rows) -> Comparison:
-        return compare(context, group, rows)
-
-    def preflight_check(self, context: DeleteContext, group: PlannedGroup, rows: Rows, checks: Checks) -> Preflight:
-        return preflight_check(context, group, rows, since=int(checks["log_offset"]))
+    compare = staticmethod(compare)
+    preflight_check = staticmethod(preflight_check)
 
     def effects(
         self, context: DeleteContext, group: PlannedGroup, rows: Rows, answer: Answer, checks: Checks
     ) -> Effects:
         since = context.tail(group.log_partition).end
-        return settle(context, group, rows, answer, since=since, call=call_of(checks))
+        return _settle(context, group, rows, answer, since=since, call=call_of(checks))
 
     def settle(self, context: DeleteContext, group: PlannedGroup, rows: Rows, checks: Checks) -> Effects:
         since = int(checks["log_offset"])
-        return settle(context, group, rows, NO_ANSWER, since=since, call=call_of(checks))
+        return _settle(context, group, rows, NO_ANSWER, since=since, call=call_of(checks))
 
     def wait(self, context: DeleteContext, *, until_ms: int) -> None:
         if (left_ms := until_ms - context.clocks.now_ms()) > 0:
@@ -67,13 +64,13 @@ class LogWatch:
             if row.record_key in tombstones_by_key(records, since=since) and (written is None or raced):
                 results += results_of([row], NO_ANSWER, records, raced, since=since)
                 items.append(row.item)
-        extras, more = _beyond_plan(context, group, rows)
+        extras, more = _late_beyond_plan(context, group, rows)
         if results or more:
             context.conclude([*results, *more], beyond=[*items, *extras])
         restore_raced(context, group)
 
 
-def settle(
+def _settle(
     context: DeleteContext, group: PlannedGroup, rows: Rows, answer: Answer, *, since: int, call: Call
 ) -> Effects:
     """Read the effects of a call, as often as needed; no result is `unknown` in the end.
@@ -94,11 +91,11 @@ def settle(
     if not answer.is_settled and any(result.outcome == "unknown" for result in results):
         context.unsettled |= {row.item_id for row in rows}
     results = [_decided(context, group, row, result, answer) for row, result in zip(rows, results, strict=True)]
-    extras, more = beyond_plan(context, group, raced)
+    extras, more = _beyond_plan(context, group, raced)
     return [*results, *more], extras
 
 
-def beyond_plan(
+def _beyond_plan(
     context: DeleteContext, group: PlannedGroup, raced: Sequence[RacedCommit]
 ) -> tuple[list[Item], list[Result]]:
     """Items and results of offsets that are not in the plan and were deleted together with their group."""
@@ -123,8 +120,8 @@ def beyond_plan(
     return items, results
 
 
-def _beyond_plan(context: DeleteContext, group: PlannedGroup, rows: Rows) -> tuple[list[Item], list[Result]]:
-    """Offsets that are not in the plan and were deleted together with the group since its deletion."""
+def _late_beyond_plan(context: DeleteContext, group: PlannedGroup, rows: Rows) -> tuple[list[Item], list[Result]]:
+    """`_beyond_plan` for the abandoned calls that may have deleted the group itself."""
     calls = [context.status.intended[row.item_id] for row in rows]
     deletions = [call for call in calls if call.call == "delete_group"]
     if not deletions:
@@ -132,7 +129,7 @@ def _beyond_plan(context: DeleteContext, group: PlannedGroup, rows: Rows) -> tup
     since = min(call.since for call in deletions)
     records = context.tail(group.log_partition).records(group.group_id, since=since)
     records = _in_time(records, max(call.at_ms for call in deletions))
-    return beyond_plan(context, group, raced_commits(records, group.rows, since=since, call="delete_group"))
+    return _beyond_plan(context, group, raced_commits(records, group.rows, since=since, call="delete_group"))
 
 
 def _in_time(records: Sequence[GroupRecord], intended_at_ms: int) -> list[GroupRecord]:

@@ -9,7 +9,7 @@ next plan will see it. Commits after the preflight check are found afterwards (c
 from collections.abc import Mapping, Sequence
 
 from sexton.coordinator.api.view import TopicPartition
-from sexton.execution.delete.context import Comparison, DeleteContext
+from sexton.execution.delete.context import Checks, Comparison, DeleteContext, Rows
 from sexton.execution.delete.group_calls import PlannedGroup, PlannedRow
 from sexton.execution.engine import Preflight, error_text
 from sexton.execution.group_records import GroupRecord
@@ -26,7 +26,7 @@ SHARE = "share"
 Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
-def compare(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow]) -> Comparison:
+def compare(context: DeleteContext, group: PlannedGroup, rows: Rows) -> Comparison:
     """Compare some rows of a group with the cluster.
 
     The rows of a group that this principal may not see are `refused`, with the ACL that is missing.
@@ -77,10 +77,8 @@ def compare(context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedR
     return Comparison(fresh=tuple(fresh), results=tuple(results), checks=checks, ours=tuple(ours))
 
 
-def preflight_check(
-    context: DeleteContext, group: PlannedGroup, rows: Sequence[PlannedRow], *, since: int
-) -> Preflight:
-    """The preflight check before a call. No row that changed after `since` is deleted.
+def preflight_check(context: DeleteContext, group: PlannedGroup, rows: Rows, checks: Checks) -> Preflight:
+    """The preflight check before a call. No row that changed after the comparison (`checks`) is deleted.
 
     OffsetFetch for stable offsets waits for commits that are being written. Every commit before its answer is below the
     high watermark, and the log is read after it, so no commit is missed.
@@ -96,7 +94,8 @@ def preflight_check(
     checked_ms = context.clocks.ticks_ms()
     tail = context.tail(group.log_partition)
     tail.read()
-    if late := [record for record in tail.records(group.group_id, since=since) if not record.is_tombstone]:
+    records = tail.records(group.group_id, since=int(checks["log_offset"]))
+    if late := [record for record in records if not record.is_tombstone]:
         return checked_ms, all_rows("changed_since", _written(late[-1]))
     for row in rows:
         if row.is_offset and not _equals(row.item.before, stable.get(row.topic_partition)):

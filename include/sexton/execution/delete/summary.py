@@ -30,15 +30,8 @@ class ItemOutcome:
 
     @classmethod
     def of(cls, item: Item, result: Result) -> "ItemOutcome":
-        return cls(
-            group_id=item.group_id,
-            topic=item.topic,
-            partition=item.partition,
-            log_partition=item.log_partition,
-            position=item.position,
-            outcome=result.outcome,
-            error=result.error,
-        )
+        place = {name: getattr(item, name) for name in ("group_id", "topic", "partition", "log_partition", "position")}
+        return cls(**place, outcome=result.outcome, error=result.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from sexton.execution.engine import (
 )
 from sexton.execution.group_records import GroupRecord, Transactions, group_record
 from sexton.execution.kafka_admin import ClusterIdentity, KafkaAdmin, TopicView
-from sexton.execution.restore.diff import GroupView, Judge, group_view, judge_of
+from sexton.execution.restore.diff import GroupView, Judge, group_view
 from sexton.execution.restore.restore_plan import (
     KEPT,
     WRITTEN,
@@ -113,8 +113,8 @@ class RestoreContext(ApplyContext):
 
     @property
     def judge(self) -> Judge:
-        return judge_of(
-            self.identity,
+        return Judge(
+            identity=self.identity,
             overwrites=True,
             clamps=False,
             keeps=self.plan.keeps,
@@ -328,12 +328,15 @@ def _objections(judge: Judge, rows: Rows, group: GroupView, topics: Mapping[str,
     results = []
     for item_id, row in rows.items():
         now = judged[row.topic, row.partition]
+        changed = None
         if now.now == row.put and row.what not in KEPT:
-            results.append(Result.of(item_id, "changed_since", ALREADY, found=_ledger_value(now.now)))
+            changed = ALREADY
         elif now.what is What.TOPIC_RECREATED:
-            results.append(Result.of(item_id, "changed_since", "the topic was recreated", found=_ledger_value(now.now)))
+            changed = "the topic was recreated"
         elif now.now != row.now:
-            results.append(Result.of(item_id, "changed_since", _moved(row.now, now.now), found=_ledger_value(now.now)))
+            changed = _moved(row.now, now.now)
+        if changed is not None:
+            results.append(Result.of(item_id, "changed_since", changed, found=_ledger_value(now.now)))
         elif now.what not in WRITTEN:
             results.append(Result.of(item_id, "refused", now.error))
         elif row.what in KEPT and now.what is not row.what:
@@ -409,7 +412,7 @@ def _records(context: RestoreContext, log_partition: int, group_id: str, *, sinc
 
 def _outcome(item_id: ItemId, row: RestoreRow, *, now: OffsetValue | None, written: Sequence[GroupRecord]) -> Result:
     """The result of an item, from the group's current value and the records since before the step."""
-    values = [_offset_value(record.value) for record in written]
+    values = [None if one.value is None else OffsetValue(*one.value.as_committed) for one in written]
     if row.put in values:
         at = values.index(row.put)
         if now != row.put and at == len(values) - 1:
@@ -493,10 +496,6 @@ def _kind(row: RestoreRow) -> What | None:
 def _moved(before: OffsetValue | None, after: OffsetValue | None) -> str:
     was, now = ("nothing" if value is None else str(value.committed_offset) for value in (before, after))
     return f"{was} when it was shown, now {now}"
-
-
-def _offset_value(value: Value | None) -> OffsetValue | None:
-    return None if value is None else OffsetValue(*value.as_committed)
 
 
 def _ledger_value(value: OffsetValue | None) -> Value | None:

@@ -5,10 +5,10 @@ Whether the coordinator would accept the commit is decided by the rules that als
 state of the cluster. This module decides cases beyond these rules: another topic of the same name, a newer value.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from sexton.coordinator.api.commit import MAX_METADATA_LENGTH, Commit, CommitPartition, validate_commit
+from sexton.coordinator.api.commit import Commit, CommitPartition, new_group, validate_commit
 from sexton.coordinator.api.coordinator import Coordinator, CoordinatorShard, Status
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.view import EmptyView, LoadedGroup, LoadedMember, TopicPartition
@@ -59,10 +59,6 @@ class GroupView:
     error: str | None = None
     checked_ms: float
 
-    def is_unsubscribed(self, topic: str) -> bool:
-        """Whether it is known that no member subscribes to a topic."""
-        return self.subscribed_topics is not None and topic not in self.subscribed_topics
-
 
 def make_restore(
     source: Source,
@@ -85,21 +81,23 @@ def make_restore(
         raise Refused(
             f"the values are of cluster {source.cluster_id}, this is {identity.cluster_id}", where=source.name
         )
-    plain_because = None if source.basis.needs_log else NO_LOG
-    judge = judge_of(
-        identity,
+    judge = Judge(
+        identity=identity,
         overwrites=overwrites,
         clamps=clamps,
         keeps=keeps,
         swept=source.swept,
-        plain_because=plain_because,
+        plain_because=None if source.basis.needs_log else NO_LOG,
     )
     if keeps and judge.profile.expiry is Expiry.OWN_STAMP:
         raise Refused("what keeps offsets alive was not tried on brokers before 2.1", fix="see docs/keep.md")
     topics = client.topics(sorted({topic for _, topic, _ in source.values}))
+    by_group: dict[str, dict[TopicPartition, Then]] = {}
+    for (group_id, topic, partition), then in source.values.items():
+        by_group.setdefault(group_id, {})[topic, partition] = then
     rows = [
         row
-        for group_id, wanted in _by_group(source.values.items()).items()
+        for group_id, wanted in sorted(by_group.items(), key=lambda pair: pair[0].encode())
         for row in judge.rows(group_view(client, group_id, wanted, keeps=keeps), wanted, topics)
     ]
     plan = RestorePlan(
@@ -115,27 +113,6 @@ def make_restore(
     while plan.items and is_done(plan):
         plan = replace(plan, occurrence=plan.occurrence + 1)
     return plan
-
-
-def judge_of(
-    identity: ClusterIdentity,
-    *,
-    overwrites: bool,
-    clamps: bool,
-    keeps: bool = False,
-    swept: Collection[OffsetKey] = (),
-    plain_because: str | None = None,
-) -> "Judge":
-    """A judge by the rules of the release that the brokers run."""
-    return Judge(
-        profile=of_broker(identity.broker_version),
-        log_partition_count=identity.partition_count,
-        overwrites=overwrites,
-        clamps=clamps,
-        keeps=keeps,
-        swept=swept,
-        plain_because=plain_because,
-    )
 
 
 def group_view(
@@ -176,21 +153,23 @@ def group_view(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """Judges offsets by a profile's rules.
+    """Judges offsets by the rules of the release that the brokers of `identity` run.
 
     `overwrites` replaces newer commits. `clamps` moves a value outside of the partition's log to the log's start or
     end. `keeps` keeps values alive, but for `swept`, which are put back. `plain_because` is why a write would compare
     nothing: then no value is replaced.
     """
 
-    profile: Profile
-    log_partition_count: int
-    overwrites: bool = False
-    clamps: bool = False
-    keeps: bool = False
-    swept: Collection[OffsetKey] = ()
-    plain_because: str | None = None
-    max_metadata_length: int = MAX_METADATA_LENGTH
+    identity: ClusterIdentity
+    overwrites: bool
+    clamps: bool
+    keeps: bool
+    swept: Collection[OffsetKey]
+    plain_because: str | None
+
+    @property
+    def profile(self) -> Profile:
+        return of_broker(self.identity.broker_version)
 
     def rows(
         self, group: GroupView, wanted: Mapping[TopicPartition, Then], topics: Mapping[str, TopicView]
@@ -200,11 +179,13 @@ class Judge:
         for (topic, partition), then in wanted.items():
             answer = errors[topic, partition]
             is_swept = (group.group_id, topic, partition) in self.swept
-            if self.keeps and answer is Error.UNKNOWN_MEMBER_ID and group.is_unsubscribed(topic) and not is_swept:
-                answer = Error.NONE  # so it answers to a transaction without a member
+            is_unsubscribed = group.subscribed_topics is not None and topic not in group.subscribed_topics
+            if self.keeps and answer is Error.UNKNOWN_MEMBER_ID and is_unsubscribed and not is_swept:
+                answer = Error.NONE  # as it answers a transaction without a member
             yield self._row(group, (topic, partition), then, topics[topic], answer)
 
     def _row(self, group: GroupView, key: TopicPartition, then: Then, topic: TopicView, answer: Error) -> RestoreRow:
+        count = self.identity.partition_count  # 0 where it is hidden: all groups are then in log partition 0
         now = group.offsets.get(key)
         within, moved = _within_log(then.value, topic.ranges.get(key[1]))
         what, error = _obstacle(group, key, then, topic, answer)
@@ -225,7 +206,7 @@ class Judge:
             group_id=group.group_id,
             topic=key[0],
             partition=key[1],
-            log_partition=self._log_partition(group.group_id),
+            log_partition=partition_of(group.group_id, count) if count else 0,
             what=what or (What.CLAMPED if self.clamps and moved else moved or What.RESTORE),
             then=then,
             now=now,
@@ -257,10 +238,6 @@ class Judge:
             return What.REFUSED, f"a newer commit could not be spared: {self.plain_because}"
         return What.RESTORE if is_swept else What.KEEP, None
 
-    def _log_partition(self, group_id: str) -> int:
-        """The log partition of a group; 0 for all groups where the number of log partitions is hidden."""
-        return partition_of(group_id, self.log_partition_count) if self.log_partition_count else 0
-
     def _coordinator_errors(
         self, group: GroupView, wanted: Mapping[TopicPartition, Then], topics: Mapping[str, TopicView]
     ) -> dict[TopicPartition, Error]:
@@ -275,9 +252,7 @@ class Judge:
             ),
         )
         counts = {name: max(topic.ranges, default=-1) + 1 for name, topic in topics.items() if topic.error is None}
-        return validate_commit(
-            coordinator, commit, max_metadata_length=self.max_metadata_length, partition_counts=counts
-        )
+        return validate_commit(coordinator, commit, partition_counts=counts)
 
 
 def _within_log(value: OffsetValue, span: tuple[int, int] | None) -> tuple[OffsetValue, What | None]:
@@ -329,16 +304,12 @@ class _LiveGroup(EmptyView):
         view = self._view
         if not view.exists or view.group_id != group_id:
             return None
-        return LoadedGroup(
-            group_id=view.group_id,
+        return replace(
+            new_group(group_id),
             group_type=view.group_type,
             state=view.state,
-            protocol_type=None,
-            protocol=None,
-            generation=None,
-            leader=None,
-            current_state_timestamp_ms=None,
             member_count=view.member_count,
+            generation=None,
             log_offset=0,
         )
 
@@ -355,11 +326,3 @@ class _LiveGroup(EmptyView):
             )
             for number in range(self._view.member_count if self._view.group_id == group_id else 0)
         )
-
-
-def _by_group(values: Iterable[tuple[OffsetKey, Then]]) -> dict[str, dict[TopicPartition, Then]]:
-    """Offsets of each group, by the UTF-8 bytes of its id."""
-    found: dict[str, dict[TopicPartition, Then]] = {}
-    for (group_id, topic, partition), then in values:
-        found.setdefault(group_id, {})[topic, partition] = then
-    return dict(sorted(found.items(), key=lambda pair: pair[0].encode()))

@@ -22,13 +22,7 @@ _VERDICT = (
 )
 
 
-def due_under_holds(
-    tables: RunTables,
-    policy: Policy,
-    *,
-    before_ms: int,
-    now_ms: int,
-) -> Source:
+def due_under_holds(tables: RunTables, policy: Policy, *, before_ms: int, now_ms: int) -> Source:
     """The offsets under a hold with `keep` that the broker expires before an instant.
 
     A hold with a duration counts it from the last commit of a client. Offsets that the hold no longer keeps are counted

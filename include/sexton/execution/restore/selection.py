@@ -21,10 +21,6 @@ class Selection:
     topics: tuple[tuple[str, int | None], ...] = ()
 
     @property
-    def is_everything(self) -> bool:
-        return not (self.group_ids or self.patterns or self.topics)
-
-    @property
     def names_groups(self) -> bool:
         """Whether every selectable group is named."""
         return bool(self.group_ids) and not self.patterns
@@ -34,7 +30,10 @@ class Selection:
         if not self.group_ids and not self.patterns:
             return lambda _: True
         for pattern in self.patterns:
-            _check(pattern)
+            try:
+                check_pattern(pattern)
+            except PatternError as error:
+                raise UsageError(f"{pattern!r} {error}", where="--pattern") from None
         named = frozenset(self.group_ids)
         return lambda group_id: group_id in named or any(is_full_match(pattern, group_id) for pattern in self.patterns)
 
@@ -45,10 +44,3 @@ class Selection:
         """A test whether an offset is selected."""
         has_group = self.group_test()
         return lambda key: self.has_topic(key[1], key[2]) and has_group(key[0])
-
-
-def _check(pattern: str) -> None:
-    try:
-        check_pattern(pattern)
-    except PatternError as error:
-        raise UsageError(f"{pattern!r} {error}", where="--pattern") from None

@@ -4,7 +4,7 @@ All three give values by offset. Nothing is read from the cluster here.
 """
 
 from collections import ChainMap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,9 +75,9 @@ def source_of(request: RestoreRequest, *, taken_at_ms: int) -> Source:
             "give one of --from-plan PLAN_ID, --from-ledger PLAN_ID and --as-of INSTANT", fix="see `restore --help`"
         )
     if request.as_of_ms is not None:
-        if request.selection.is_everything:
+        if request.selection == Selection():
             raise UsageError(
-                "of an instant, say what to put back",
+                "select what to put back",
                 where="--as-of",
                 fix="--group, --pattern or --topic; --pattern '.*' is everything",
             )
@@ -107,14 +107,11 @@ def of_plan(plan: Plan, selection: Selection, topic_ids: Mapping[str, str | None
 
     `topic_ids` are those at the plan's instant, for values without a topic id.
     """
-    is_asked = selection.test()
     rows = (row for batch in plan.undo.to_batches() for row in batch.to_pylist())
-    keyed = (((row["group_id"], row["topic"], row["partition"]), row) for row in rows)
-    values = {key: _then(row, key[1], topic_ids) for key, row in keyed if is_asked(key)}
     return Source(
         name=f"plan {plan.record.plan_id}",
         cluster_id=plan.record.cluster_id,
-        values=values,
+        values=_selected(rows, selection, topic_ids),
         basis=plan.record.basis,
     )
 
@@ -187,15 +184,11 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
 
 def of_snapshot(series: SnapshotSeries, snapshot: AdminSnapshot, *, as_of_ms: int, selection: Selection) -> Source:
     """The selected offsets in an admin snapshot."""
-    is_asked = selection.test()
-    ids = snapshot.metadata.topic_ids
     rows = series.table(snapshot, "offsets").to_pylist()
-    keyed = (((row["group_id"], row["topic"], row["partition"]), row) for row in rows)
-    values = {key: _then({**row, "commit_timestamp_ms": None}, key[1], ids) for key, row in keyed if is_asked(key)}
     return Source(
         name=f"as_of {as_of_ms}",
         cluster_id=snapshot.cluster_id,
-        values=values,
+        values=_selected(rows, selection, snapshot.metadata.topic_ids),
         warnings=[
             f"coverage {series.coverage}: by the admin snapshot of {snapshot.taken_at_ms} ms",
             *snapshot.warnings,
@@ -273,11 +266,21 @@ def _removed(item: Item, result: Result | None) -> Value | None:
     return result.found if result.outcome == "raced" and result.found is not None else item.before
 
 
+def _selected(
+    rows: Iterable[Mapping[str, Any]], selection: Selection, topic_ids: Mapping[str, str | None]
+) -> dict[OffsetKey, Then]:
+    """The selected offsets among the rows of a table."""
+    is_asked = selection.test()
+    keyed = (((row["group_id"], row["topic"], row["partition"]), row) for row in rows)
+    return {key: _then(row, key[1], topic_ids) for key, row in keyed if is_asked(key)}
+
+
 def _then(row: Mapping[str, Any], topic: str, topic_ids: Mapping[str, str | None]) -> Then:
-    """A value from a row of an undo file, of the archive, or of a ledger, which has no expiry and no topic id."""
+    """A value from a row of an undo file, of the archive, or of a ledger, which has no expiry and no topic id; a row of
+    an admin snapshot has no timestamp either."""
     return Then(
         value=OffsetValue(row["committed_offset"], row["leader_epoch"], row["metadata"]),
-        commit_timestamp_ms=row["commit_timestamp_ms"],
+        commit_timestamp_ms=row.get("commit_timestamp_ms"),
         expire_timestamp_ms=row.get("expire_timestamp_ms"),
         topic_id=row.get("topic_id") or topic_ids.get(topic),
     )

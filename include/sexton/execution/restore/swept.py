@@ -39,13 +39,7 @@ class _OfGroups(Selection):
         return self.is_selected
 
 
-def swept_under_holds(
-    archive: str,
-    policy: Policy,
-    tables: RunTables,
-    *,
-    now_ms: int,
-) -> Source | None:
+def swept_under_holds(archive: str, policy: Policy, tables: RunTables, *, now_ms: int) -> Source | None:
     """The offsets of groups under a hold with `restore` that were swept since the newest snapshot that is older than
     the retention, or since the first one; None where no hold asks for it or the archive does not know.
 

@@ -30,7 +30,7 @@ MEANING: Mapping[str, str] = {
     "resurrected": "what was deleted is still on the wrong replica: it never received the tombstone",
     "aborted_to_committed": "an aborted transaction is still open on the wrong replica: it never received the ABORT",
     "committed_to_aborted": "a committed transaction is still open on the wrong replica: it never received the COMMIT",
-    "committed_hidden": "an ended transaction, whose offsets were committed anew or deleted since, is still open on "
+    "committed_hidden": "an ended transaction, whose offsets were committed again or deleted since, is still open on "
     "the wrong replica: it never received the marker",
     "stuck": "a transaction whose producer does not return is open on the wrong replica",
     "ghost_member": "a member that has left is still in the group on the wrong replica",
@@ -56,8 +56,9 @@ def advice_for(difference: ReplicaDifference, logs: Mapping[str, ReplicaLog], *,
         )
     wrong = [logs[name] for name in difference.wrong if name in logs]
     steps = [replace_copy(log.replica, [log.log_partition]) for log in wrong]
-    number = wrong[0].log_partition if wrong else None
-    return "; ".join([*steps, _when_leading(difference, [_abort(number, at) for at in open_from])])
+    place = f"abort --topic __consumer_offsets --partition {wrong[0].log_partition if wrong else None}"
+    aborts = [f"`{abort_transaction(f'{place} --start-offset {start_offset}')}`" for start_offset in open_from]
+    return "; ".join([*steps, _when_leading(difference, aborts)])
 
 
 def replace_copy(replica: str, log_partitions: Sequence[int]) -> str:
@@ -68,38 +69,25 @@ def replace_copy(replica: str, log_partitions: Sequence[int]) -> str:
     lead = f"it does not lead {them}" if len(names) == 1 else f"it leads none of {them}"
     return (
         f"{replica}: make sure that {lead} and that a right replica does, stop the broker, move "
-        f"its {folders} {them} away, start the broker: it fetches {it} anew"
+        f"its {folders} {them} away, start the broker: it fetches {it} again"
     )
 
 
 def _when_leading(difference: ReplicaDifference, aborts: Sequence[str]) -> str:
     """What to do where a wrong replica leads already."""
     elect = f"{IF_IT_LEADS}elect a right replica first (kafka-leader-election.sh, or a reassignment)"
-    kinds = difference.kinds
+    kinds, (group_id, topic, partition) = difference.kinds, difference.key
     steps = []
     if kinds[0] in PENDING_KINDS:
         # A deletion would end it too, but would also remove the right offset.
         steps += [f"end the transaction: {command}" for command in aborts]
     if "resurrected" in kinds:
-        steps.append(f"delete through the coordinator: {_delete(difference)}")
+        command = delete_group(group_id)
+        if topic is not None and partition is not None:
+            command = delete_offsets(group_id, [(topic, partition)])
+        steps.append(f"delete through the coordinator: `{command}`")
     if kinds[0] in ("lost", "committed_to_aborted"):
-        steps.append(f"put it back: {_restore(difference)}")
+        place = "" if topic is None else f" --topic {shlex.quote(f'{topic}:{partition}')}"
+        command = f"sexton restore --group {shlex.quote(group_id)}{place} --as-of INSTANT --archive URI"
+        steps.append(f"put it back: `{command}`")
     return f"{elect}; where there is none, {', then '.join(steps)}" if steps else elect
-
-
-def _abort(log_partition: int | None, start_offset: int) -> str:
-    where = f"abort --topic __consumer_offsets --partition {log_partition} --start-offset {start_offset}"
-    return f"`{abort_transaction(where)}`"
-
-
-def _delete(difference: ReplicaDifference) -> str:
-    group_id, topic, partition = difference.key
-    if topic is None or partition is None:
-        return f"`{delete_group(group_id)}`"
-    return f"`{delete_offsets(group_id, [(topic, partition)])}`"
-
-
-def _restore(difference: ReplicaDifference) -> str:
-    group_id, topic, partition = difference.key
-    select = "" if topic is None else f" --topic {shlex.quote(f'{topic}:{partition}')}"
-    return f"`sexton restore --group {shlex.quote(group_id)}{select} --as-of INSTANT --archive URI`"

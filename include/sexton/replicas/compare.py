@@ -152,7 +152,8 @@ class _Partition:
         named = {(part.key, name) for part in differences for name in part.wrong}
         for name, own in self.own.items():
             if name in states and own is not states[name]:
-                others = [state for other, state in states.items() if other != name and self._is_whole(other, states)]
+                # Replicas that are neither behind nor diverged.
+                others = [state for other, state in states.items() if other != name and self.own[other] is state]
                 behind = self._compared([own, *(others or [states[leader.replica]])], records)
                 differences += [
                     replace(part, needs_unclean_election=name in part.wrong)
@@ -169,22 +170,14 @@ class _Partition:
         leader = leader_of(self.present)
         return log.diverges_from(leader) < min(log.end, leader.end)
 
-    def _is_whole(self, name: str, states: Mapping[str, ReplicaState]) -> bool:
-        """Whether a replica is neither behind nor diverged."""
-        return self.own[name] is states[name]
-
     def _compared(self, states: Sequence[ReplicaState], records: RecordComparison) -> list[ReplicaDifference]:
         """The differences between the given states; a state that cannot be loaded has no answers."""
         loaded = [state for state in states if state.failure is None]
         failed = [state for state in states if state.failure is not None]
         if not loaded:
             return []
-        found: list[ReplicaDifference] = []
-        if failed:
-            found += _unloadable(everything(loaded), loaded, failed)
-        if len(loaded) < 2:
-            return found
-        sides = differing(loaded)
+        found = [*_unloadable(everything(loaded), loaded, failed)] if failed else []
+        sides = differing(loaded) if len(loaded) > 1 else {}
         if not sides:
             return found
         held = [side for each in sides.values() for side in each.values()]
@@ -200,13 +193,13 @@ class _Partition:
             stop=self.stop,
             cap_bytes=self.cap_bytes,
         )
-        newest_ms = max(state.newest_ms for state in loaded)
+        epochs = (pair for log in self.present for pair in itertools.pairwise(log.epochs))
         judge = ReplicaJudge(
             evidence=evidence,
             last_gap=records.last_gap,
-            newest_ms=newest_ms,
+            newest_ms=max(state.newest_ms for state in loaded),
             behind=frozenset(name for name, own in self.own.items() if own.reach < self.stop),
-            without_leader=_skipped(self.present),
+            without_leader=tuple(sorted({at for (old, _), (new, at) in epochs if new > old + 1})),
         )
         return found + judge.judge(sides)
 
@@ -338,11 +331,8 @@ def _unloadable(
     wrong, right = tuple(state.replica for state in failed), tuple(state.replica for state in loaded)
     text = "; ".join(f"a load of {state.replica} fails: {state.failure}" for state in failed)
     for key, sides in keys.items():
-        whole = {**{state.replica: sides.get(state.replica, ReplicaSide(reach=state.reach)) for state in loaded}}
-        whole |= {state.replica: ReplicaSide(reach=state.reach) for state in failed}
-        yield ReplicaDifference(
-            key=key, kinds=("unloadable",), wrong=wrong, right=right, proof="load", evidence=text, sides=whole
-        )
+        whole = {state.replica: ReplicaSide(reach=state.reach) for state in (*loaded, *failed)} | {**sides}
+        yield ReplicaDifference(key, whole, ("unloadable",), wrong, right, "load", text)
 
 
 def _conflicts(records: RecordComparison, replicas: set[str]) -> Iterator[ReplicaDifference]:
@@ -354,8 +344,9 @@ def _conflicts(records: RecordComparison, replicas: set[str]) -> Iterator[Replic
             continue
         newest = max(record.leader_epoch for record in mine.values())
         right = tuple(name for name, record in mine.items() if record.leader_epoch == newest)
-        if len({mine[name] for name in right}) > 1:
-            right = _majority(mine)
+        if len({mine[name] for name in right}) > 1:  # the replicas that share the most frequent record, if most do
+            record, count = Counter(mine.values()).most_common(1)[0]
+            right = tuple(name for name, one in mine.items() if one == record) if 2 * count > len(mine) else ()
         wrong = tuple(name for name in mine if name not in right)
         for key in {_key_of(record) for record in mine.values()}:
             found.setdefault((key, wrong, right), []).append(log_offset)
@@ -364,22 +355,8 @@ def _conflicts(records: RecordComparison, replicas: set[str]) -> Iterator[Replic
             f"log_offset {', '.join(map(str, log_offsets[:5]))}{' ...' if len(log_offsets) > 5 else ''} has another "
             f"record on {' and '.join(wrong)}" + (f" than on {' and '.join(right)}" if right else "")
         )
-        yield ReplicaDifference(
-            key=key,
-            kinds=("conflict",),
-            wrong=wrong,
-            right=right,
-            proof="leader_epoch" if right else "unknown",
-            evidence=text,
-            sides={},
-            log_offsets=tuple(log_offsets),
-        )
-
-
-def _majority(held: Mapping[str, RecordOf]) -> tuple[str, ...]:
-    """The replicas that share the most frequent record; empty without a majority."""
-    record, count = Counter(held.values()).most_common(1)[0]
-    return tuple(name for name, mine in held.items() if mine == record) if 2 * count > len(held) else ()
+        proof = "leader_epoch" if right else "unknown"
+        yield ReplicaDifference(key, {}, ("conflict",), wrong, right, proof, text, log_offsets=tuple(log_offsets))
 
 
 def _key_of(record: RecordOf) -> GroupKey:
@@ -405,9 +382,3 @@ def _merged(differences: Sequence[ReplicaDifference]) -> list[ReplicaDifference]
         wrong = tuple(dict.fromkeys((*known.wrong, *part.wrong)))
         merged[same] = replace(known, wrong=wrong, evidence=evidence, sides={**part.sides, **known.sides})
     return list(merged.values())
-
-
-def _skipped(logs: Sequence[ReplicaLog]) -> tuple[int, ...]:
-    """log_offsets where a leader epoch begins that does not directly follow the previous one."""
-    found = {at for log in logs for (old, _), (new, at) in itertools.pairwise(log.epochs) if new > old + 1}
-    return tuple(sorted(found))

@@ -21,6 +21,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -107,12 +108,15 @@ def copy_replicas(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError("there is something already", where=folder, fix="give a new folder: copies are not mixed")
+    retention_ms = None
     with connect(config) as session:
         replicas = describe_replicas(session, OFFSETS_TOPIC, log_partitions)
-        retention_ms = _delete_retention_ms(session)
+        with suppress(BrokerError):  # also where this principal may not ask for it
+            (found,) = described(session, (TOPIC, OFFSETS_TOPIC))
+            retention_ms = int(found.settings[DELETE_RETENTION]) if DELETE_RETENTION in found.settings else None
     brokers = sorted({one.broker for one in replicas.replicas})
     workers = min(len(brokers), BROKERS_AT_ONCE)
-    pace = bytes_per_second and max(1, bytes_per_second // workers)
+    rate = bytes_per_second and max(1, bytes_per_second // workers)
     done, stop = count(1), Event()
 
     def is_done() -> None:
@@ -121,6 +125,7 @@ def copy_replicas(
 
     def copy_of(broker: int) -> list[CopiedReplica]:
         target = folder / f"broker-{broker}"
+        pace = Pace(rate) if rate else None
         return _BrokerCopier(config, connect, replicas, broker, target, stop, pace).copy(is_done)
 
     with ThreadPoolExecutor(workers) as pool:
@@ -141,25 +146,20 @@ def copy_replicas(
     return copied
 
 
+@dataclass(slots=True)
 class _BrokerCopier:
     """Copies the replicas of one broker over a connection of its own, until `stop` is set."""
 
-    def __init__(
-        self,
-        config: ClientConfig,
-        connect: Connect,
-        replicas: Replicas,
-        broker: int,
-        folder: Path,
-        stop: Event,
-        bytes_per_second: int | None,
-    ) -> None:
-        self._config, self._connect = config, connect
-        self._replicas, self._broker, self._folder, self._stop = replicas, broker, folder, stop
-        self._pace = Pace(bytes_per_second) if bytes_per_second else None
-        self._is_patient = True
-        """Whether to wait for transient faults; False after the first one that lasted, else each log partition would
-        wait in turn."""
+    _config: ClientConfig
+    _connect: Connect
+    _replicas: Replicas
+    _broker: int
+    _folder: Path
+    _stop: Event
+    _pace: Pace | None
+    _is_patient: bool = True
+    """Whether to wait for transient faults; False after the first one that lasted, else each log partition would wait
+    in turn."""
 
     def copy(self, is_done: Callable[[], None]) -> list[CopiedReplica]:
         states: list[CopiedReplica] = []
@@ -223,12 +223,11 @@ class _BrokerCopier:
             return
         meta = [f"node.id={self._broker}", "version=1", f"cluster.id={self._replicas.cluster_id}"]
         _write_lines(self._folder / "meta.properties", meta)
-        for name, offsets in (
-            ("replication-offset-checkpoint", [state.high_watermark for state in states]),
-            ("log-start-offset-checkpoint", [state.log_start_offset for state in states]),
+        for name, field in (
+            ("replication-offset-checkpoint", "high_watermark"),
+            ("log-start-offset-checkpoint", "log_start_offset"),
         ):
-            parts = [state.log_partition for state in states]
-            lines = [f"{self._replicas.topic} {part} {offset}" for part, offset in zip(parts, offsets, strict=True)]
+            lines = [f"{self._replicas.topic} {state.log_partition} {getattr(state, field)}" for state in states]
             _write_lines(self._folder / name, ["0", str(len(lines)), *lines])
 
 
@@ -277,15 +276,6 @@ def _failed(replica: Replica, error: BrokerError) -> CopiedReplica:
         error=error.message,
         fix=(error.fix if fault == "failed" else None) or FIXES[fault],
     )
-
-
-def _delete_retention_ms(session: ClusterSession) -> int | None:
-    """The topic's delete.retention.ms, None where this principal may not ask for it."""
-    try:
-        (found,) = described(session, (TOPIC, OFFSETS_TOPIC))
-    except BrokerError:
-        return None
-    return int(found.settings[DELETE_RETENTION]) if DELETE_RETENTION in found.settings else None
 
 
 def _warnings(states: Sequence[CopiedReplica], retention_ms: int | None) -> list[str]:

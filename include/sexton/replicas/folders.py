@@ -1,6 +1,6 @@
 """Replicas as they lie on brokers' disks, or in copies of them: a folder for each broker.
 
-A folder has `__consumer_offsets-N` folders with segments and `leader-epoch-checkpoint`; beside them
+A folder has `__consumer_offsets-N` folders with segments and `leader-epoch-checkpoint`; next to them
 `replication-offset-checkpoint` (high watermarks), `log-start-offset-checkpoint` and `meta.properties`. Without a
 checkpoint file the batches decide: the high watermark is then the end of the log.
 """

@@ -9,12 +9,14 @@ value; and a value whose older neighbour survives was aborted, not superseded.
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sexton.figures import DAY_MS
 from sexton.replicas.evidence import GroupKey, ReplicaEvidence, Sighting
 from sexton.replicas.sides import ReplicaSide, Row, Sides
 
 _Transaction = tuple[int, int | None]
+_Names = tuple[str, ...]
 FORGOTTEN_MS = 7 * DAY_MS
 """transactional.id.expiration.ms: after so long without a transaction its next producer gets another id."""
 
@@ -121,54 +123,35 @@ class ReplicaJudge:
         without = tuple(name for name in lackers if name not in short and name not in held)
         if not older and not without:
             return found
-        found.append(self._removed_or_lost(key, sides, newest, aborted, holders, older, without))
+        is_aborted = self._transaction(newest) in aborted
+        found.append(self._removed_or_lost(key, sides, newest, is_aborted, holders, older, without))
         return found
 
     def _removed_or_lost(
-        self,
-        key: GroupKey,
-        sides: Sides,
-        newest: Row,
-        aborted: Set[_Transaction],
-        holders: tuple[str, ...],
-        older: tuple[str, ...],
-        without: tuple[str, ...],
+        self, key: GroupKey, sides: Sides, row: Row, is_aborted: bool, holders: _Names, older: _Names, without: _Names
     ) -> ReplicaDifference:
-        at, value = newest["log_offset"], newest["committed_offset"]
+        at, value = row["log_offset"], row["committed_offset"]
+        differs = partial(ReplicaDifference, key, sides, log_offsets=(at,))
+        wrong, lackers = (*holders, *older), (*older, *without)
         tombstone = self.evidence.tombstone_after(key, at)
         if tombstone is not None:
             text = f"{value} at log_offset {at} was deleted: {tombstone}"
-            return ReplicaDifference(
-                key,
-                sides,
-                ("resurrected",),
-                (*holders, *older),
-                without,
-                "tombstone",
-                text,
-                log_offsets=(at,),
-                since=tombstone,
-            )
-        if self._transaction(newest) in aborted:
-            right = (*older, *without)
-            text = f"{value} at log_offset {at} is of a transaction that {_names(right)} cleaned away as aborted"
-            return ReplicaDifference(
-                key, sides, ("aborted_to_committed",), holders, right, "value", text, log_offsets=(at,)
-            )
+            return differs(("resurrected",), wrong, without, "tombstone", text, since=tombstone)
+        if is_aborted:
+            text = f"{value} at log_offset {at} is of a transaction that {_names(lackers)} cleaned away as aborted"
+            return differs(("aborted_to_committed",), holders, lackers, "value", text)
         if without and self.last_gap > at:
-            wrong = (*holders, *older)
             text = (
                 f"{_names(without)} had {value} at log_offset {at} and cleaned it away with the tombstone that came "
                 f"after it; {_names(wrong)} never saw that tombstone{self._doubt(at)}"
             )
-            return ReplicaDifference(key, sides, ("resurrected",), wrong, without, "cleaned", text, log_offsets=(at,))
-        lackers = (*older, *without)
+            return differs(("resurrected",), wrong, without, "cleaned", text)
         if without:
             text = f"nothing was written after log_offset {at} that could have removed {value}"
-            return ReplicaDifference(key, sides, ("lost",), lackers, holders, "no_gap", text, log_offsets=(at,))
+            return differs(("lost",), lackers, holders, "no_gap", text)
         verbs = f"serve{_s(lackers)} an older value and lack{_s(lackers)}"
         text = f"{_names(lackers)} {verbs} log_offset {at}, where {value} was committed"
-        return ReplicaDifference(key, sides, ("lost",), lackers, holders, "value", text, log_offsets=(at,))
+        return differs(("lost",), lackers, holders, "value", text)
 
     def _doubt(self, log_offset: int) -> str:
         """Evidence against a cleaned tombstone after a log_offset."""
@@ -241,10 +224,11 @@ class ReplicaJudge:
         if not ended:
             return None
         holders = tuple(rows)
+        differs = partial(ReplicaDifference, key, sides, log_offsets=(at,))
         value, row = rows[holders[0]]["committed_offset"], rows[holders[0]]
         if fate.kind == "" and self.last_gap <= at:
             text = f"no marker can have ended the transaction of {value}: nothing is missing after log_offset {at}"
-            return ReplicaDifference(key, sides, ("lost",), ended, holders, "no_gap", text, log_offsets=(at,))
+            return differs(("lost",), ended, holders, "no_gap", text)
         kinds = self._kinds(sides, holders, ended, fate, at, row)
         stored = sides[holders[0]].committed
         before = None if stored is None else stored["committed_offset"]
@@ -255,23 +239,11 @@ class ReplicaJudge:
             f"ended on {_names(ended)} ({_FATES[fate.kind]}: {fate.evidence}). The next COMMIT of this producer serves "
             f"{_offset_text(next_commit)}, its next ABORT {_offset_text(next_abort)}"
         )
-        return ReplicaDifference(
-            key,
-            sides,
-            kinds,
-            holders,
-            ended,
-            fate.proof,
-            text,
-            log_offsets=(at,),
-            since=fate.marker,
-            next_commit=next_commit,
-            next_abort=next_abort,
+        return differs(
+            kinds, holders, ended, fate.proof, text, since=fate.marker, next_commit=next_commit, next_abort=next_abort
         )
 
-    def _kinds(
-        self, sides: Sides, holders: tuple[str, ...], ended: tuple[str, ...], fate: Fate, at: int, row: Row
-    ) -> tuple[str, ...]:
+    def _kinds(self, sides: Sides, holders: _Names, ended: _Names, fate: Fate, at: int, row: Row) -> tuple[str, ...]:
         if fate.kind == "ABORT":
             kind = "aborted_to_committed"
         else:
@@ -298,27 +270,18 @@ class ReplicaJudge:
             # An aborted transaction leaves the group on the right replicas, too, until their next sweep.
             return None
         # What is wrong with a group's offsets is wrong with the group.
+        differs = partial(ReplicaDifference, key, sides, evidence=text)
         for part in of_keys:
             if set(part.wrong) >= set(missing) and "lost" in part.kinds:
-                return ReplicaDifference(
-                    key, sides, ("lost",), missing, having, part.proof, text, log_offsets=part.log_offsets
-                )
+                return differs(("lost",), missing, having, part.proof, log_offsets=part.log_offsets)
             if set(part.wrong) >= set(having) and "lost" not in part.kinds:
-                return ReplicaDifference(
-                    key,
-                    sides,
-                    ("resurrected",),
-                    having,
-                    missing,
-                    part.proof,
-                    text,
-                    log_offsets=part.log_offsets,
-                    since=part.since,
+                return differs(
+                    ("resurrected",), having, missing, part.proof, log_offsets=part.log_offsets, since=part.since
                 )
         if at < 0:  # it exists by offsets alone, and these are no difference
             return None
         if any(sides[name].reach <= at for name in missing):
-            return ReplicaDifference(key, sides, ("lost",), missing, having, "behind", text, log_offsets=(at,))
+            return differs(("lost",), missing, having, "behind", log_offsets=(at,))
         return self._left_or_lost(key, sides, having, missing, at, "resurrected", text)
 
     def _members(self, key: GroupKey, sides: Sides) -> ReplicaDifference | None:
@@ -334,28 +297,26 @@ class ReplicaJudge:
         newest = max(_group_offset(side) for side in sides.values())
         right = tuple(name for name, side in sides.items() if _group_offset(side) == newest)
         wrong = tuple(name for name in sides if name not in right)
+        differs = partial(ReplicaDifference, key, sides, log_offsets=(newest,))
         if not wrong:  # the same last record: older records make the difference
             text = "the last record of the group is the same, an older one is not everywhere"
-            return ReplicaDifference(
-                key, sides, ("ghost_member",), tuple(sides), (), "unknown", text, log_offsets=(newest,)
-            )
+            return differs(("ghost_member",), tuple(sides), (), "unknown", text)
         text = f"{_names(wrong)} lack{_s(wrong)} the group's record at log_offset {newest}"
-        return ReplicaDifference(key, sides, ("lost",), wrong, right, "value", text, log_offsets=(newest,))
+        return differs(("lost",), wrong, right, "value", text)
 
     def _left_or_lost(
-        self, key: GroupKey, sides: Sides, more: tuple[str, ...], less: tuple[str, ...], at: int, kind: str, text: str
+        self, key: GroupKey, sides: Sides, more: _Names, less: _Names, at: int, kind: str, text: str
     ) -> ReplicaDifference:
         """Whether the values of a group that only some replicas have were removed on the others, or lost there."""
+        differs = partial(ReplicaDifference, key, sides, log_offsets=(at,))
         tombstone = self.evidence.tombstone_after(key, 0 if kind == "ghost_member" else at)
         if tombstone is not None:
-            return ReplicaDifference(
-                key, sides, (kind,), more, less, "tombstone", f"{text}: {tombstone}", log_offsets=(at,), since=tombstone
-            )
+            return differs((kind,), more, less, "tombstone", f"{text}: {tombstone}", since=tombstone)
         if kind == "ghost_member" or self.last_gap > at:
             text = f"{text}: the tombstone was cleaned away on {_names(less)}, {_names(more)} never saw it"
-            return ReplicaDifference(key, sides, (kind,), more, less, "cleaned", text, log_offsets=(at,))
+            return differs((kind,), more, less, "cleaned", text)
         text = f"{text}; nothing was written after log_offset {at} that could have removed it"
-        return ReplicaDifference(key, sides, ("lost",), less, more, "no_gap", text, log_offsets=(at,))
+        return differs(("lost",), less, more, "no_gap", text)
 
 
 _ABORTED = ("aborted_to_committed", "stuck")
@@ -363,7 +324,7 @@ _FATES = {"COMMIT": "committed", "ABORT": "aborted", "": "committed or aborted, 
 
 
 def _joined(main: ReplicaDifference, others: list[ReplicaDifference]) -> ReplicaDifference:
-    """A pending value and an older value that reappeared beside it, merged into one difference."""
+    """A pending value and an older value that reappeared next to it, merged into one difference."""
     for other in others:
         main = replace(
             main,
@@ -387,11 +348,11 @@ def _group_offset(side: ReplicaSide) -> int:
     return int(side.group["log_offset"])
 
 
-def _names(replicas: tuple[str, ...]) -> str:
+def _names(replicas: _Names) -> str:
     return " and ".join(replicas)
 
 
-def _s(replicas: tuple[str, ...]) -> str:
+def _s(replicas: _Names) -> str:
     """The letter s for a verb with a singular subject."""
     return "s" if len(replicas) == 1 else ""
 

@@ -171,45 +171,26 @@ def compare_records(logs: Sequence[ReplicaLog], *, stop: int, cap_bytes: int) ->
     bases = {segment.base_offset for log in logs for segment in log.segments}
     for first, end in itertools.pairwise(sorted({start, stop, *(base for base in bases if start < base < stop)})):
         windows = [reader.window(first, end) for reader in readers]
-        for begin, before in itertools.pairwise(_cuts(windows, first, end)):
+        # At most MAX_BATCHES of a replica are decoded at a time.
+        inner = max(windows, key=lambda window: len(window.rows)).base_offset[MAX_BATCHES::MAX_BATCHES]
+        for begin, before in itertools.pairwise([first, *inner[(inner > first) & (inner < end)].tolist(), end]):
             parts = [window.within(begin, before) for window in windows]
-            _compare_windows(logs, parts, result, first=begin, end=before, cap_bytes=cap_bytes)
-        del windows, parts  # they hold the bytes of their segments while the readers fetch the next ones
+            owners = _owners(parts)
+            offsets, hashes = _decode(parts, owners, cap_bytes)
+            is_inside = (offsets >= begin) & (offsets < before)
+            order = np.flatnonzero(is_inside)[np.argsort(offsets[is_inside], kind="stable")]
+            offsets, hashes = offsets[order], hashes[order]
+            result.last_gap = max(result.last_gap, _last_gap(_spans(parts, owners), offsets, begin, before))
+            differ = np.unique(offsets[1:][(offsets[1:] == offsets[:-1]) & (hashes[1:] != hashes[:-1])])
+            result.conflict_count += len(differ)
+            for log_offset in differ[: MAX_CONFLICTS - len(result.conflicts)].tolist():
+                result.conflicts[log_offset] = {
+                    log.replica: found
+                    for log, part in zip(logs, parts, strict=True)
+                    if (found := part.record_at(log_offset, cap_bytes=cap_bytes)) is not None
+                }
+        del windows, parts, inner  # they hold the bytes of their segments while the readers fetch the next ones
     return result
-
-
-def _cuts(windows: Sequence[Window], first: int, end: int) -> list[int]:
-    """Where a range is split, so that at most MAX_BATCHES of a replica are decoded at a time."""
-    longest = max(windows, key=lambda window: len(window.rows))
-    inner = longest.base_offset[MAX_BATCHES::MAX_BATCHES]
-    return [first, *inner[(inner > first) & (inner < end)].tolist(), end]
-
-
-def _compare_windows(
-    logs: Sequence[ReplicaLog],
-    windows: Sequence[Window],
-    result: RecordComparison,
-    *,
-    first: int,
-    end: int,
-    cap_bytes: int,
-) -> None:
-    """Add the comparison of the records in [`first`, `end`) to `result`; `windows` has their batches."""
-    owners = _owners(windows)
-    offsets, hashes = _decode(windows, owners, cap_bytes)
-    spans = _spans(windows, owners)
-    is_inside = (offsets >= first) & (offsets < end)
-    order = np.flatnonzero(is_inside)[np.argsort(offsets[is_inside], kind="stable")]
-    offsets, hashes = offsets[order], hashes[order]
-    result.last_gap = max(result.last_gap, _last_gap(spans, offsets, first, end))
-    differ = np.unique(offsets[1:][(offsets[1:] == offsets[:-1]) & (hashes[1:] != hashes[:-1])])
-    result.conflict_count += len(differ)
-    for log_offset in differ[: MAX_CONFLICTS - len(result.conflicts)].tolist():
-        result.conflicts[log_offset] = {
-            log.replica: found
-            for log, window in zip(logs, windows, strict=True)
-            if (found := window.record_at(log_offset, cap_bytes=cap_bytes)) is not None
-        }
 
 
 def _owners(windows: Sequence[Window]) -> list[Int64s]:

@@ -19,7 +19,7 @@ from sexton.coordinator.profile import LOADED, Profile
 from sexton.kernels import layout as L
 from sexton.kernels.columns import spans, strings
 from sexton.kernels.fold import PartialFold, fold_task
-from sexton.kernels.layout import Bytes, FoldState
+from sexton.kernels.layout import FoldState
 from sexton.kernels.results import finish
 from sexton.log.headers import headers_of
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, file_bytes
@@ -103,7 +103,7 @@ def caught_up(
     """The state of a replica after following `leader` up to `stop`. Consumes the fold of `own`."""
     state, fold = own
     kept = min(log.diverges_from(leader), state.reach)
-    if kept < leader.start:  # it starts anew
+    if kept < leader.start:  # it starts again from there
         return _state(log, _fold(leader, leader.start, stop, None, profile, cap_bytes), stop)
     if kept < state.reach:
         fold = _fold(log, log.start, kept, None, profile, cap_bytes)
@@ -154,19 +154,8 @@ def _fold(
     """The fold of the batches that begin in [first, stop), after `onto`."""
     slices = tuple(_slices(log, first, stop))
     task = FoldTask(log_partition=log.log_partition, index=0, slices=slices, is_last=True)
-    return fold_task(
-        (_bytes(log.fs, span) for span in slices),
-        task=task,
-        cap_bytes=cap_bytes,
-        as_of_ms=None,
-        taken_at_ms=None,
-        profile=profile,
-        onto=onto,
-    )
-
-
-def _bytes(fs: pafs.FileSystem, span: SegmentSlice) -> Bytes:
-    return file_bytes(fs, span.path, span.size_bytes)
+    data = (file_bytes(log.fs, span.path, span.size_bytes) for span in slices)
+    return fold_task(data, task=task, cap_bytes=cap_bytes, as_of_ms=None, taken_at_ms=None, profile=profile, onto=onto)
 
 
 def _slices(log: ReplicaLog, first: int, stop: int) -> Iterator[SegmentSlice]:

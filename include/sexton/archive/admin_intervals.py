@@ -29,12 +29,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
+from sexton.archive.partition_index import Flags, Int64s, whole
 
 KEY = ("group_id", "topic", "partition")
 VALUE = ("committed_offset", "leader_epoch", "metadata")
 _UNKNOWN = -1
-_Numbers = npt.NDArray[np.int64]
-_Mask = npt.NDArray[np.bool_]
 _Value = TypeVar("_Value", bound=np.generic)
 
 
@@ -111,7 +110,7 @@ class _Bounds:
         is_new = ~is_there & snapshot.is_whole
         is_answered = is_there & _taken(_mask(pc.is_valid(groups["offsets_answered_ms"])), at)
         is_answered &= _taken(_mask(pc.is_null(groups["offsets_error"])), at)
-        self._bound_commits(snapshot, groups, offsets, at, is_answered, is_new)
+        self._bound_commits(snapshot, groups, offsets, at, answered=is_answered, new=is_new)
         is_described = is_there & _taken(_mask(pc.is_null(groups["error"])), at)
         is_described &= _taken(_mask(pc.is_valid(groups["state"])), at)
         was_empty = is_described & _taken(_mask(pc.equal(groups["state"], "Empty")), at)
@@ -133,33 +132,27 @@ class _Bounds:
             self._open_groups &= ~closes
 
     def _bound_commits(
-        self,
-        snapshot: AdminSnapshot,
-        groups: pa.Table,
-        offsets: pa.Table,
-        at: _Numbers,
-        group_is_answered: _Mask,
-        group_is_new: _Mask,
+        self, snapshot: AdminSnapshot, groups: pa.Table, offsets: pa.Table, at: Int64s, *, answered: Flags, new: Flags
     ) -> None:
-        """Bound the offsets that are still open."""
+        """Bound the offsets that are still open. `answered` and `new` are masks of groups."""
         rows = np.flatnonzero(self._open)
         if not len(rows):
             return
         of_group = self._group_of[rows]
-        group_at, is_answered = at[of_group], group_is_answered[of_group]
+        group_at, is_answered = at[of_group], answered[of_group]
         found, same = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
         found[is_answered], same[is_answered] = _values(self._offsets.take(pa.array(rows[is_answered])), offsets)
         answered_ms = _taken(_int64(groups["offsets_answered_ms"]), group_at)
         asked_ms = _taken(_int64(groups["offsets_asked_ms"]), group_at)
         self._commit_by[rows[same]] = answered_ms[same]
-        # Of a topic that was hidden then, nothing is known.
+        # Nothing is known about a topic that was hidden then.
         differs = is_answered & ~same & (found | _is_seen(snapshot, self._offsets["topic"].take(pa.array(rows))))
         self._commit_after[rows[differs]] = asked_ms[differs]
-        made_later = group_is_new[of_group]
+        made_later = new[of_group]
         self._commit_after[rows[made_later]] = snapshot.taken_at_ms
         self._open[rows[differs | made_later]] = False
 
-    def _committed_since(self, snapshot: AdminSnapshot, offsets: pa.Table, is_answered: _Mask) -> tuple[_Mask, _Mask]:
+    def _committed_since(self, snapshot: AdminSnapshot, offsets: pa.Table, is_answered: Flags) -> tuple[Flags, Flags]:
         """Open groups with a commit between this admin snapshot and the next one: an offset is new or has another value
         there.
 
@@ -198,7 +191,7 @@ class _Bounds:
         ).append_column("commit_by_ms", pa.array(by, pa.int64()))
 
 
-def _is_seen(snapshot: AdminSnapshot, topics: pa.ChunkedArray) -> _Mask:
+def _is_seen(snapshot: AdminSnapshot, topics: pa.ChunkedArray) -> Flags:
     """Whether an admin snapshot can see topics."""
     if snapshot.metadata.sees_all_topics:
         return np.ones(len(topics), bool)
@@ -206,7 +199,7 @@ def _is_seen(snapshot: AdminSnapshot, topics: pa.ChunkedArray) -> _Mask:
     return _mask(pc.is_in(topics, value_set=seen))
 
 
-def _values(mine: pa.Table, theirs: pa.Table) -> tuple[_Mask, _Mask]:
+def _values(mine: pa.Table, theirs: pa.Table) -> tuple[Flags, Flags]:
     """Which of the offsets another admin snapshot has, and which with the same value."""
     if mine.num_rows == theirs.num_rows and all(mine[name].equals(theirs[name]) for name in KEY):
         is_same = np.ones(mine.num_rows, bool)  # most offsets are unchanged: no join is needed
@@ -227,35 +220,33 @@ def _values(mine: pa.Table, theirs: pa.Table) -> tuple[_Mask, _Mask]:
     return is_found, is_same
 
 
-def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray | pa.Array) -> _Mask:
+def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray | pa.Array) -> Flags:
     """Whether values are equal; two NULLs are equal."""
     return _mask(pc.equal(one, other)) | (_mask(pc.is_null(one)) & _mask(pc.is_null(other)))
 
 
-def _index(needles: pa.ChunkedArray | pa.Array, values: pa.ChunkedArray | pa.Array) -> _Numbers:
+def _index(needles: pa.ChunkedArray | pa.Array, values: pa.ChunkedArray | pa.Array) -> Int64s:
     """The index of each needle among the values, -1 where it is missing."""
-    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    found = pc.fill_null(pc.index_in(needles, value_set=values), _UNKNOWN)
+    found = pc.fill_null(pc.index_in(needles, value_set=whole(values)), _UNKNOWN)
     return np.asarray(found).astype(np.int64)
 
 
-def _take(values: pa.ChunkedArray, at: _Numbers) -> pa.Array:
+def _take(values: pa.ChunkedArray, at: Int64s) -> pa.Array:
     """`_taken` for an Arrow column; all NULL where there are none."""
-    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    values = whole(values)
     return values.take(pa.array(np.maximum(at, 0))) if len(values) else pa.nulls(len(at), values.type)
 
 
-def _taken(values: npt.NDArray[_Value], at: _Numbers) -> npt.NDArray[_Value]:
+def _taken(values: npt.NDArray[_Value], at: Int64s) -> npt.NDArray[_Value]:
     """Values at `places`, zeros where there are no values; callers mask negative places."""
     return values[np.maximum(at, 0)] if len(values) else np.zeros(len(at), values.dtype)
 
 
-def _mask(values: pa.Array) -> _Mask:
+def _mask(values: pa.Array) -> Flags:
     """Booleans with NULL as False."""
-    filled = pc.fill_null(values, False)
-    return np.asarray(filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled).astype(bool)
+    return np.asarray(whole(pc.fill_null(values, False))).astype(bool)
 
 
-def _int64(values: pa.Array) -> _Numbers:
+def _int64(values: pa.Array) -> Int64s:
     """Numbers with NULL as 0, which callers mask."""
     return np.asarray(pc.fill_null(values, 0)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Metadata that each snapshot records beside the log: topics, settings, leaders, log positions, broker version.
+"""Metadata that each snapshot records in addition to the log: topics, settings, leaders, log positions, broker version.
 
 One file per snapshot: `<archive>/<cluster_id>/cluster_metadata/<taken_at_ms>.json`. A run reads the record that is
 valid for its instant, never a later state of the cluster. Without a broker, a file (`--topics`) provides the topics.

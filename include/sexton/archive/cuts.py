@@ -53,7 +53,7 @@ def settled_cuts(fs: pafs.FileSystem, root: str, *, cluster_id: str, as_of_ms: i
     window = snapshot_window(fs, root, cluster_id=cluster_id, as_of_ms=as_of_ms, settle_ms=settle_ms)
     if window.settling is None:
         raise NoCoverage(_unsettled(window, as_of_ms, settle_ms), where=root, fix="run `sexton snapshot` then")
-    settled = _settle(fs, root, cluster_id, window.before, window.settling, as_of_ms=as_of_ms, settle_ms=settle_ms)
+    settled = _settle(fs, root, cluster_id, window, as_of_ms=as_of_ms, settle_ms=settle_ms)
     if settled.coverage.value == NONE:
         raise NoCoverage(f"no coverage for {as_of_ms} ms: {settled.coverage.reason}", where=root)
     return settled
@@ -116,17 +116,14 @@ def _unsettled(window: SnapshotWindow, as_of_ms: int, settle_ms: int) -> str:
 
 
 def _settle(
-    fs: pafs.FileSystem,
-    root: str,
-    cluster_id: str,
-    before: Snapshot | None,
-    settling: Snapshot,
-    *,
-    as_of_ms: int,
-    settle_ms: int,
+    fs: pafs.FileSystem, root: str, cluster_id: str, window: SnapshotWindow, *, as_of_ms: int, settle_ms: int
 ) -> SettledCuts:
+    before, settling = window.before, window.settling
+    assert settling is not None
     lineages = _archived_lineages(fs, root, cluster_id, settling)
-    earlier = _earlier(fs, root, cluster_id, settling.topic_id, as_of_ms)
+    # The search starts at the cuts of the newest settled instant before this one, since cuts only rise.
+    settled = [at for at in numbered_files(fs, _folder(root, cluster_id, settling.topic_id)) if at < as_of_ms]
+    earlier = _read(fs, _path(root, cluster_id, settling.topic_id, settled[-1])).cuts if settled else {}
 
     def search(part: int) -> tuple[LogPosition, CoverageEvidence]:
         lineage, end = lineages[part], settling.ends[part].end
@@ -196,12 +193,6 @@ def _folder(root: str, cluster_id: str, topic_id: str) -> str:
 
 def _path(root: str, cluster_id: str, topic_id: str, as_of_ms: int) -> str:
     return f"{_folder(root, cluster_id, topic_id)}/{as_of_ms}.json"
-
-
-def _earlier(fs: pafs.FileSystem, root: str, cluster_id: str, topic_id: str, as_of_ms: int) -> dict[int, LogPosition]:
-    """The cuts of the newest settled instant before this one: the search starts there, since cuts only rise."""
-    settled = [at for at in numbered_files(fs, _folder(root, cluster_id, topic_id)) if at < as_of_ms]
-    return _read(fs, _path(root, cluster_id, topic_id, settled[-1])).cuts if settled else {}
 
 
 def _read(fs: pafs.FileSystem, path: str) -> SettledCuts:

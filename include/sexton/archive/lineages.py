@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pyarrow import fs as pafs
 
 from sexton.archive.create import create_whole
-from sexton.archive.file_names import manifest_path, segment_path
 from sexton.archive.files import child_folders, cluster_folder, list_folder, read_record, record_json, safe_name
 from sexton.archive.manifest import Lineage, Manifest
 from sexton.errors import UsageError
@@ -93,7 +92,8 @@ class ArchivedSegment:
 
     @property
     def manifest_path(self) -> str:
-        return manifest_path(self.folder, self.first_log_offset, self.next_log_offset, self.size_bytes)
+        """Its name says what is in the segment, so that listing a folder is enough."""
+        return f"{self.folder}/{self.first_log_offset:020d}-{self.next_log_offset:020d}-{self.size_bytes}.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,12 @@ def list_lineages(
     for (part, one), listed in sorted(files.items(), key=lambda item: item[0]):
         folder = f"{topic}/{part}/{one.name}"
         known = _segments(folder, listed)
-        segments = _without_gaps(known, one.start_log_offset)
+        segments: list[ArchivedSegment] = []
+        reached = one.start_log_offset
+        for segment in known:
+            if segment.first_log_offset == reached and segment.next_log_offset > reached:
+                segments.append(segment)
+                reached = segment.next_log_offset
         kept = {(segment.first_log_offset, segment.size_bytes) for segment in segments}
         rest = sorted({*known} - {*segments}, key=_order)
         origin_path = f"{folder}/{ORIGIN_FILE}"
@@ -235,11 +240,6 @@ def lineage_folder(root: str, cluster_id: str, topic_id: str, log_partition: int
     return f"{topic_folder(root, cluster_id, topic_id)}/{log_partition}/{lineage}"
 
 
-def segments_in(fs: pafs.FileSystem, folder: str) -> list[ArchivedSegment]:
-    """Every segment in a lineage's folder that has a manifest, by log_offset."""
-    return _segments(folder, list_folder(fs, folder))
-
-
 def read_segment_manifest(fs: pafs.FileSystem, segment: ArchivedSegment) -> Manifest:
     """The manifest of a segment; UsageError when the file holds none, or that of another segment."""
     manifest = read_record(fs, segment.manifest_path, Manifest, what="a manifest")
@@ -247,6 +247,16 @@ def read_segment_manifest(fs: pafs.FileSystem, segment: ArchivedSegment) -> Mani
     if found != (segment.first_log_offset, segment.next_log_offset, segment.size_bytes):
         raise UsageError(f"the manifest of another segment: {found}", where=segment.manifest_path)
     return manifest
+
+
+def segment_path(folder: str, first_log_offset: int) -> str:
+    """The file of a segment, named as Kafka names it."""
+    return f"{folder}/{first_log_offset:020d}.log"
+
+
+def segments_in(fs: pafs.FileSystem, folder: str) -> list[ArchivedSegment]:
+    """Every segment in a lineage's folder that has a manifest, by log_offset."""
+    return _segments(folder, list_folder(fs, folder))
 
 
 def _segments(folder: str, files: Iterable[pafs.FileInfo]) -> list[ArchivedSegment]:
@@ -262,17 +272,6 @@ def _segments(folder: str, files: Iterable[pafs.FileInfo]) -> list[ArchivedSegme
 
 def _order(segment: ArchivedSegment) -> tuple[int, int, int]:
     return segment.first_log_offset, segment.next_log_offset, segment.size_bytes
-
-
-def _without_gaps(segments: list[ArchivedSegment], start_log_offset: int) -> list[ArchivedSegment]:
-    """The segments that follow each other from the start on."""
-    found: list[ArchivedSegment] = []
-    reached = start_log_offset
-    for segment in segments:
-        if segment.first_log_offset == reached and segment.next_log_offset > reached:
-            found.append(segment)
-            reached = segment.next_log_offset
-    return found
 
 
 def misfits(fs: pafs.FileSystem, sizes: Mapping[str, int]) -> Iterator[tuple[str, str]]:

@@ -120,10 +120,6 @@ class _Place:
     record: Record
     control_type: int | None
 
-    @property
-    def timestamp_ms(self) -> int:
-        return self.record.timestamp_ms
-
 
 _Kept = list[MetadataRecord] | None
 """The records of the open transaction; None without a transaction."""
@@ -144,10 +140,11 @@ def read_metadata_log(fs: pafs.FileSystem, root: str, *, as_of_ms: int | None, c
     kept: _Kept = None
     for segment in segments[first:]:
         for place in _records(fs, segment.path, segment.size_bytes, found, cap_bytes, floor=segment.base_offset):
-            if as_of_ms is not None and place.timestamp_ms >= as_of_ms:
+            record = place.record
+            if as_of_ms is not None and record.timestamp_ms >= as_of_ms:
                 found.is_cut = True
                 break
-            found.next_offset, found.last_ms = place.record.log_offset + 1, max(found.last_ms, place.timestamp_ms)
+            found.next_offset, found.last_ms = record.log_offset + 1, max(found.last_ms, record.timestamp_ms)
             kept = _take(found, place, kept)
         if found.is_cut:
             break
@@ -183,8 +180,11 @@ def _snapshot(fs: pafs.FileSystem, file: pafs.FileInfo, as_of_ms: int | None, ca
     """A snapshot; None if it is not from before the instant."""
     found, last_type, last_ms = MetadataLog(), None, None
     for place in _records(fs, file.path, file.size, found, cap_bytes, floor=0):
-        if last_ms is None:
-            last_ms = _snapshot_instant(place)
+        if last_ms is None:  # the timestamp of the last record in it, by its header (SnapshotHeaderRecord)
+            value = place.record.value or b""
+            if place.control_type != _SNAPSHOT_HEADER or len(value) < _HEADER_FIELDS.size:
+                raise LogError("malformed_batch", f"{place.path}: a snapshot begins with its header")
+            last_ms = int(_HEADER_FIELDS.unpack_from(value)[1])
             if as_of_ms is not None and last_ms >= as_of_ms:
                 return None
         last_type = place.control_type
@@ -194,15 +194,6 @@ def _snapshot(fs: pafs.FileSystem, file: pafs.FileInfo, as_of_ms: int | None, ca
         raise LogError("malformed_batch", f"{file.path}: the snapshot has no end")
     found.last_ms = last_ms
     return found
-
-
-def _snapshot_instant(place: _Place) -> int:
-    """The timestamp of the last record in the snapshot, by its header (SnapshotHeaderRecord)."""
-    value = place.record.value or b""
-    if place.control_type != _SNAPSHOT_HEADER or len(value) < _HEADER_FIELDS.size:
-        raise LogError("malformed_batch", f"{place.path}: a snapshot begins with its header")
-    _, last_ms = _HEADER_FIELDS.unpack_from(value)
-    return int(last_ms)
 
 
 def _records(

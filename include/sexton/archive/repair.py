@@ -29,12 +29,8 @@ from sexton.log.batch import Batch, read_batches
 
 def repair(fs: pafs.FileSystem, root: str, *, cluster_id: str | None = None) -> list[str]:
     """Repair every lineage of the archive, or of one cluster; returns a line for each change."""
-    return [
-        line
-        for cluster in clusters_of(fs, root, cluster_id)
-        for lineage in every_lineage(fs, root, cluster)
-        for line in _repair(fs, root, lineage)
-    ]
+    lineages = (one for cluster in clusters_of(fs, root, cluster_id) for one in every_lineage(fs, root, cluster))
+    return [line for lineage in lineages for line in _repair(fs, root, lineage)]
 
 
 def _repair(fs: pafs.FileSystem, root: str, lineage: ArchivedLineage) -> Iterator[str]:

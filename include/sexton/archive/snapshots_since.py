@@ -5,7 +5,7 @@ again.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
@@ -14,8 +14,8 @@ from sexton.errors import Refused
 EMPTY = "Empty"
 
 TopicPartition = tuple[str, int]
-SnapshotValue = tuple[int, int | None, str]
-"""Offset, leader epoch (None when it is not known), metadata."""
+SnapshotOffsets = Mapping[TopicPartition, tuple[int, int | None, str]]
+"""Offset, leader epoch (None when it is not known) and metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class GroupThen:
     state: str | None
     protocol_type: str | None
     group_epoch: int | None
-    offsets: Mapping[TopicPartition, SnapshotValue]
+    offsets: SnapshotOffsets
     topics: frozenset[str] | None = None
     changed: str | None = None
     was_gone: frozenset[TopicPartition] = frozenset()
@@ -42,7 +42,7 @@ class GroupThen:
         protocol_type: str | None,
         group_epoch: int | None,
         member_count: int | None,
-        offsets: Mapping[TopicPartition, SnapshotValue],
+        offsets: SnapshotOffsets,
     ) -> str | None:
         """The change that a snapshot of the group shows; None without a change. A missing offset is not a change;
         without a `state` the group does not exist."""
@@ -90,10 +90,8 @@ def groups_then(
 
     Refused when the admin snapshot is missing, differs, or does not have a group.
     """
-    snapshot, own = (
-        the_snapshot(series, taken_at_ms=taken_at_ms, sha256=sha256),
-        series.of_groups(sorted(set(group_ids))),
-    )
+    snapshot = the_snapshot(series, taken_at_ms=taken_at_ms, sha256=sha256)
+    own = series.of_groups(sorted(set(group_ids)))
     found: dict[str, GroupThen] = {}
     offsets = _offsets(own, snapshot)
     for row in own.table(snapshot, "groups").to_pylist():
@@ -107,46 +105,25 @@ def groups_then(
         )
     if missing := sorted(set(group_ids) - found.keys()):
         raise Refused(f"the admin snapshot that the plan was made by does not have {missing[0]}", fix=_NEW_PLAN)
-    for at_ms in series.instants:
-        if at_ms > taken_at_ms:
-            _compare(own, series.manifest(at_ms), found)
+    for later in (series.manifest(at_ms) for at_ms in series.instants if at_ms > taken_at_ms):
+        offsets = _offsets(own, later)
+        rows = {row["group_id"]: row for row in own.table(later, "groups").to_pylist()}
+        for group_id, then in found.items():
+            found[group_id] = _since(later, then, rows.get(group_id), offsets.get(group_id, {}))
     return found
 
 
 _NEW_PLAN = "make a new plan"
 
 
-@dataclass(slots=True, kw_only=True)
-class _Since:
-    """A group as a later admin snapshot shows it."""
-
-    changed: str | None = None
-    gone: set[TopicPartition] = field(default_factory=set)
-
-
-def _compare(series: SnapshotSeries, snapshot: AdminSnapshot, found: dict[str, GroupThen]) -> None:
-    """Note in `found` the changes that a later admin snapshot shows."""
-    offsets = _offsets(series, snapshot)
-    rows = {row["group_id"]: row for row in series.table(snapshot, "groups").to_pylist()}
-    for group_id, then in found.items():
-        since = _since(snapshot, then, rows.get(group_id), offsets.get(group_id, {}))
-        changed, gone = then.changed or since.changed, then.was_gone | since.gone
-        found[group_id] = replace(then, changed=changed, was_gone=gone)
-
-
-def _since(
-    snapshot: AdminSnapshot,
-    then: GroupThen,
-    row: dict[str, Any] | None,
-    offsets: Mapping[TopicPartition, SnapshotValue],
-) -> _Since:
-    since = _Since()
+def _since(snapshot: AdminSnapshot, then: GroupThen, row: dict[str, Any] | None, offsets: SnapshotOffsets) -> GroupThen:
+    """A group with what a later admin snapshot shows of it."""
     topics = _topics(snapshot)
     seen = {key for key in then.offsets if snapshot.metadata.sees_all_topics or key[0] in topics}
     if row is None:
-        return _Since(gone=seen) if snapshot.is_whole else since
+        return replace(then, was_gone=then.was_gone | seen) if snapshot.is_whole else then
     if row["error"] is not None or row["state"] is None:
-        return since
+        return then
     is_fetched = row["offsets_error"] is None
     same_type = row["group_type"] == then.group_type
     change = then.change(
@@ -156,18 +133,19 @@ def _since(
         member_count=row["member_count"],
         offsets=offsets if is_fetched else {},
     )
-    if change is not None:
-        since.changed = f"{change} (by the admin snapshot of {snapshot.taken_at_ms} ms)"
-    since.gone = seen - offsets.keys() if is_fetched else set()
-    return since
+    return replace(
+        then,
+        changed=then.changed or (change and f"{change} (by the admin snapshot of {snapshot.taken_at_ms} ms)"),
+        was_gone=then.was_gone | (seen - offsets.keys() if is_fetched else set()),
+    )
 
 
 def _topics(snapshot: AdminSnapshot) -> frozenset[str]:
     return frozenset(snapshot.metadata.topic_ids)
 
 
-def _offsets(series: SnapshotSeries, snapshot: AdminSnapshot) -> dict[str, dict[TopicPartition, SnapshotValue]]:
-    found: dict[str, dict[TopicPartition, SnapshotValue]] = {}
+def _offsets(series: SnapshotSeries, snapshot: AdminSnapshot) -> Mapping[str, SnapshotOffsets]:
+    found: dict[str, dict[TopicPartition, tuple[int, int | None, str]]] = {}
     for row in series.table(snapshot, "offsets").to_pylist():
         value = row["committed_offset"], row["leader_epoch"], row["metadata"]
         found.setdefault(row["group_id"], {})[row["topic"], row["partition"]] = value

@@ -49,9 +49,7 @@ class TimeBounds:
         ends = points.filter(pa.array(is_end & np.asarray(pc.is_valid(points["timestamp_ms"]))))
         is_answer = np.asarray(pc.equal(source, "list_offsets"))
         answers = points.filter(pa.array(is_answer & np.asarray(pc.is_valid(points["asked_ms"]))))
-        self._end_number, self._end, self._end_ms = (
-            _int64s(ends, name) for name in ("number", "offset", "timestamp_ms")
-        )
+        self._end_number, self._end, self._end_ms = (_int64s(ends, one) for one in ("number", "offset", "timestamp_ms"))
         number, offset, asked_ms = (_int64s(answers, name) for name in ("number", "offset", "asked_ms"))
         has_record = np.asarray(pc.is_valid(answers["timestamp_ms"]))
         timestamp_ms = _int64s(answers, "timestamp_ms")
@@ -88,7 +86,8 @@ class TimeBounds:
     def appended(self, number: Int64s, offset: Int64s) -> tuple[Int64s, Int64s]:
         """When the record at `offset` was appended, by the clock of the client that asked for the log end."""
         before = self._passed.beyond(number, offset)
-        return self._ended.up_to(number, offset), np.where(before == NO_HIGH, NO_HIGH, before + self._slack(before))
+        slack_ms = np.where(before == NO_HIGH, 0, self._slack_ms)
+        return self._ended.up_to(number, offset), before + slack_ms
 
     def was_at_end(self, number: Int64s, offset: Int64s, at_ms: int) -> Flags:
         """Whether the log ended at or before `offset` at an instant, by an end seen then or later."""
@@ -107,10 +106,6 @@ class TimeBounds:
         found = np.full(len(self.log_start_offset), NO_LOW)
         np.maximum.at(found, self._end_number[is_meant], self._end[is_meant])
         return found
-
-    def _slack(self, instants: Int64s) -> Int64s:
-        """The slack, added where there is an instant."""
-        return np.where(instants == NO_HIGH, 0, self._slack_ms)
 
 
 class _Largest:

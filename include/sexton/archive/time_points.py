@@ -116,7 +116,7 @@ def write_lookup(
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     data = sink.getvalue().to_pybytes()
-    while not create_whole(fs, _path(root, cluster_id, asked_at_ms, "parquet"), data, what="time_points"):
+    while not create_whole(fs, _points_file(root, cluster_id, asked_at_ms), data, what="time_points"):
         asked_at_ms += 1  # another lookup has that name
     lookup = OffsetLookup(
         cluster_id=cluster_id,
@@ -127,13 +127,13 @@ def write_lookup(
         sha256=hashlib.sha256(data).hexdigest(),
         topics={topic: dict(known) for topic, known in sorted(topics.items())},
     )
-    create_whole(fs, _path(root, cluster_id, asked_at_ms, "json"), record_json(lookup), what="time_points_manifest")
+    create_whole(fs, lookup_manifest(root, cluster_id, asked_at_ms), record_json(lookup), what="time_points_manifest")
     return lookup
 
 
 def lookup_manifest(root: str, cluster_id: str, asked_at_ms: int) -> str:
     """Path of the manifest of a lookup."""
-    return _path(root, cluster_id, asked_at_ms, "json")
+    return f"{cluster_folder(root, cluster_id, TIME_POINTS_FOLDER)}/{asked_at_ms}.json"
 
 
 def lookup_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int]:
@@ -143,10 +143,9 @@ def lookup_instants(fs: pafs.FileSystem, root: str, cluster_id: str) -> list[int
 
 def read_lookup(fs: pafs.FileSystem, root: str, cluster_id: str, asked_at_ms: int) -> tuple[OffsetLookup, pa.Table]:
     """A lookup and its points; UsageError when they do not match their manifest."""
-    lookup = read_record(
-        fs, _path(root, cluster_id, asked_at_ms, "json"), OffsetLookup, what="a manifest of time points"
-    )
-    data = read_hashed(fs, _path(root, cluster_id, asked_at_ms, "parquet"), lookup.sha256)
+    path = lookup_manifest(root, cluster_id, asked_at_ms)
+    lookup = read_record(fs, path, OffsetLookup, what="a manifest of time points")
+    data = read_hashed(fs, _points_file(root, cluster_id, asked_at_ms), lookup.sha256)
     return lookup, pq.read_table(pa.BufferReader(data), read_dictionary=["topic", "topic_id", "source"])
 
 
@@ -161,7 +160,7 @@ def known_points(
     offset: Int64s,
 ) -> KnownPoints:
     """Archived points around an instant about the partitions in `number`: from the nearest lookups, and from the
-    snapshots between which the logs passed each `offset`."""
+    snapshots before and after each log passed its `offset`."""
     is_wanted = np.zeros(partitions.count + 1, bool)  # the last one is ABSENT's
     is_wanted[number] = True
     instants = lookup_instants(fs, root, cluster_id)
@@ -172,8 +171,21 @@ def known_points(
         lookup, table = read_lookup(fs, root, cluster_id, at)
         lookups.append(lookup)
         found.append(_wanted(table, partitions, is_wanted))
-    found.append(_of_snapshots(fs, root, cluster_id, as_of_ms, partitions, is_wanted, number, offset))
-    return KnownPoints(points=pa.concat_tables(found), lookups=lookups)
+    snapshots = snapshot_instants(fs, root, cluster_id)
+    first_after = next((n for n, at in enumerate(snapshots) if at >= as_of_ms), len(snapshots) - 1)
+    read: dict[int, Int64s] = {}
+
+    def ends(snapshot: int) -> Int64s:
+        if snapshot not in read:
+            read[snapshot] = snapshot_ends(metadata_at(fs, root, cluster_id, snapshots[snapshot]), partitions)
+        return read[snapshot]
+
+    if snapshots:
+        for snapshot in {first_after, max(0, first_after - 1)}:
+            ends(snapshot)
+        _bisect(ends, -1, first_after, number, offset)
+    found += [_snapshot_points(snapshots[snapshot], end, is_wanted) for snapshot, end in read.items()]
+    return KnownPoints(points=pa.concat_tables([POINTS.empty_table(), *found]), lookups=lookups)
 
 
 def _wanted(table: pa.Table, partitions: PartitionIndex, is_wanted: Flags) -> pa.Table:
@@ -200,51 +212,22 @@ def snapshot_ends(metadata: ClusterMetadata, partitions: PartitionIndex) -> Int6
     return found
 
 
-def _of_snapshots(
-    fs: pafs.FileSystem,
-    root: str,
-    cluster_id: str,
-    as_of_ms: int,
-    partitions: PartitionIndex,
-    is_wanted: Flags,
-    number: Int64s,
-    offset: Int64s,
-) -> pa.Table:
-    """The snapshots before and after each log passed its offset, by bisection: logs only grow, so each snapshot halves
-    the rest."""
-    instants = snapshot_instants(fs, root, cluster_id)
-    first_after = next((n for n, at in enumerate(instants) if at >= as_of_ms), len(instants) - 1)
-    read: dict[int, Int64s] = {}
-
-    def ends(snapshot: int) -> Int64s:
-        if snapshot not in read:
-            read[snapshot] = snapshot_ends(metadata_at(fs, root, cluster_id, instants[snapshot]), partitions)
-        return read[snapshot]
-
-    if instants:
-        for snapshot in {first_after, max(0, first_after - 1)}:
-            ends(snapshot)
-        _bisect(ends, -1, first_after, number, offset)
-    seen = [
-        (np.flatnonzero(is_wanted[:-1] & (at != UNKNOWN_END)), instants[snapshot], at) for snapshot, at in read.items()
-    ]
-    found = [
-        pa.table(
-            {
-                "number": pa.array(numbers, pa.int64()),
-                "offset": pa.array(at[numbers]),
-                "timestamp_ms": pa.array(np.full(len(numbers), taken_at_ms)),
-                "source": pa.array(["snapshot"]).take(pa.array(np.zeros(len(numbers), np.int32))),
-                **{name: pa.nulls(len(numbers), POINTS.field(name).type) for name in POINTS.names[4:]},
-            }
-        ).cast(POINTS)
-        for numbers, taken_at_ms, at in seen
-    ]
-    return pa.concat_tables(found) if found else POINTS.empty_table()
+def _snapshot_points(taken_at_ms: int, ends: Int64s, is_wanted: Flags) -> pa.Table:
+    """The known log ends of a snapshot, by partition number, as points."""
+    numbers = np.flatnonzero(is_wanted[:-1] & (ends != UNKNOWN_END))
+    columns = {
+        "number": pa.array(numbers, pa.int64()),
+        "offset": pa.array(ends[numbers]),
+        "timestamp_ms": pa.array(np.full(len(numbers), taken_at_ms)),
+        "source": pa.array(["snapshot"]).take(pa.array(np.zeros(len(numbers), np.int32))),
+        **{name: pa.nulls(len(numbers), POINTS.field(name).type) for name in POINTS.names[4:]},
+    }
+    return pa.table(columns).cast(POINTS)
 
 
 def _bisect(ends: Callable[[int], Int64s], low: int, high: int, number: Int64s, offset: Int64s) -> None:
-    """Read the last snapshot in (low, high) whose log ended at or below each offset, and the next one."""
+    """Read the last snapshot in (low, high) whose log ended at or below each offset, and the next one: logs only grow,
+    so each snapshot halves the rest."""
     if not len(number) or high - low < 2:
         return
     middle = (low + high) // 2
@@ -265,5 +248,5 @@ def _table(points: Mapping[Key, Iterable[TimePoint]], topic_ids: Mapping[str, st
     return pa.table([pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
 
 
-def _path(root: str, cluster_id: str, asked_at_ms: int, suffix: str) -> str:
-    return f"{cluster_folder(root, cluster_id, TIME_POINTS_FOLDER)}/{asked_at_ms}.{suffix}"
+def _points_file(root: str, cluster_id: str, asked_at_ms: int) -> str:
+    return lookup_manifest(root, cluster_id, asked_at_ms).removesuffix("json") + "parquet"

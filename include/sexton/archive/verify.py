@@ -9,7 +9,7 @@ Not here: the content of records (a replay checks it), and whether a log continu
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -81,7 +81,8 @@ def verify(
     chosen: list[ArchivedSegment] = []
     for lineage in found:
         findings += _ambiguous(fs, lineage)
-        findings += missing_files(fs, lineage.segments)
+        sizes = {segment.segment_path: segment.size_bytes for segment in lineage.segments}
+        findings += [_corrupt(path, what) for path, what in misfits(fs, sizes)]
         chosen += [segment for segment in lineage.segments if is_in_subset(segment.segment_path, root, subset)]
     findings += _lookups(fs, root, cluster_id, subset)
     of_bytes, read_bytes = sum(segment.size_bytes for segment in chosen), 0
@@ -130,12 +131,6 @@ def check(fs: pafs.FileSystem, segment: ArchivedSegment) -> list[Finding]:
     if digest != manifest.sha256:
         return [_corrupt(segment.segment_path, f"SHA-256 is {digest}, its manifest says {manifest.sha256}")]
     return [Finding(kind=DAMAGED, where=segment.segment_path, what=what) for what in _batches(data, segment)]
-
-
-def missing_files(fs: pafs.FileSystem, segments: Iterable[ArchivedSegment]) -> list[Finding]:
-    """Segments whose file is missing or not of the size that its manifest says."""
-    sizes = {segment.segment_path: segment.size_bytes for segment in segments}
-    return [_corrupt(path, what) for path, what in misfits(fs, sizes)]
 
 
 def _lookups(fs: pafs.FileSystem, root: str, cluster_id: str | None, subset: tuple[int, int]) -> Iterator[Finding]:

@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from pyarrow import fs as pafs
 
 from sexton.archive.create import create_whole
-from sexton.archive.file_names import segment_path
 from sexton.archive.files import make_folder, read_file, record_json
 from sexton.archive.lineages import (
     ArchivedLineage,
@@ -32,6 +31,7 @@ from sexton.archive.lineages import (
     lineage_folder,
     list_lineages,
     read_segment_manifest,
+    segment_path,
     segments_in,
 )
 from sexton.archive.manifest import Lineage, Manifest, SegmentRange, describe
@@ -107,9 +107,8 @@ def write_manifest(fs: pafs.FileSystem, root: str, manifest: Manifest) -> None:
 
     Manifests of one lineage are written in log order: segments after a gap are not read.
     """
-    folder = lineage_folder(root, manifest.cluster_id, manifest.topic_id, manifest.log_partition, manifest.lineage)
     segment = ArchivedSegment(
-        folder=folder,
+        folder=lineage_folder(root, manifest.cluster_id, manifest.topic_id, manifest.log_partition, manifest.lineage),
         first_log_offset=manifest.first_log_offset,
         next_log_offset=manifest.next_log_offset,
         size_bytes=manifest.size_bytes,

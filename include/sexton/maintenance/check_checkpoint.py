@@ -77,7 +77,9 @@ def run(
     checked, missing = {}, NoCoverage("the archive holds no cluster", where=archive)
     waits = []
     for cluster_id in clusters_of(fs, root, only):
-        since = _days_since(read_state(fs, root, cluster_id, TASK, CheckState), now_ms)
+        at_ms = read_state(fs, root, cluster_id, TASK, CheckState).at_ms
+        # Calendar days (UTC), so that a late run does not delay the next ones.
+        since = None if at_ms is None else now_ms // DAY_MS - at_ms // DAY_MS
         if since is not None and 0 <= since < days:  # a state from the future comes from a wrong clock
             waits.append(days - since)
             continue
@@ -96,11 +98,6 @@ def run(
     return CheckedCheckpoints(clusters=checked, next_in_days=min(waits, default=days))
 
 
-def _days_since(state: CheckState, now_ms: int) -> int | None:
-    """Return the calendar days (UTC) since the last check, so that a late run does not delay the next ones."""
-    return None if state.at_ms is None else now_ms // DAY_MS - state.at_ms // DAY_MS
-
-
 def compare_checkpoint(
     engine: Engine,
     folder: RunFolder,
@@ -116,12 +113,7 @@ def compare_checkpoint(
     """
     fs, root = filesystem(archive)
     place, manifest = _published(fs, root, the_cluster(fs, root, cluster_id), as_of_ms)
-    source = open_archive(
-        archive,
-        as_of_ms=manifest.as_of_ms,
-        cluster_id=manifest.cluster_id,
-        settle_ms=settle_ms,
-    )
+    source = open_archive(archive, as_of_ms=manifest.as_of_ms, cluster_id=manifest.cluster_id, settle_ms=settle_ms)
     if source.positions != manifest.positions:
         raise DataQualityFailure("its cuts are not those that are settled for its instant", where=place)
     folder.reset()

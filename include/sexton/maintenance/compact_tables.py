@@ -9,7 +9,7 @@ snapshots are left alone: published runs refer to the files that they wrote.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,10 @@ def run(engine: Engine, lake: Lake, *, now_ms: int, days: int, deletes: bool = F
     NoCoverage if nothing was ever published.
     """
     before_ms = now_ms - days * DAY_MS
-    named = _named(lake)
+    named: dict[str, set[int]] = {}  # the snapshots of published runs
+    for published in published_runs(lake):
+        for table, snapshot_id in published.snapshots.items():
+            named.setdefault(table, set()).add(snapshot_id)
     tables = known_tables(lake)
 
     def clear(name: str) -> tuple[int, int, int]:
@@ -62,7 +65,12 @@ def run(engine: Engine, lake: Lake, *, now_ms: int, days: int, deletes: bool = F
                 for ref in refs:
                     _call(engine, f"ALTER TABLE {lake.identifier(name)} DROP {kind} IF EXISTS `{ref}`")
             if snapshots:
-                _expire(engine, lake, name, snapshots)
+                # Exactly these: without `older_than` Iceberg would also expire all older than five days.
+                ids = ", ".join(f"{snapshot_id}L" for snapshot_id in snapshots)
+                which = f"snapshot_ids => ARRAY({ids}), older_than => TIMESTAMP '1970-01-01 00:00:00'"
+                _call(
+                    engine, f"CALL `{lake.name}`.system.expire_snapshots(table => '{lake.namespace}.{name}', {which})"
+                )
         return len(snapshots), len(branches), len(tags)
 
     cleared = side_by_side(clear, [table.name for table in tables])
@@ -114,22 +122,6 @@ def old_snapshots(
         for snapshot in table.snapshots()
         if snapshot.timestamp_ms < before_ms and snapshot.snapshot_id not in heads and snapshot.snapshot_id not in named
     )
-
-
-def _named(lake: Lake) -> dict[str, set[int]]:
-    """Return table -> snapshots of published runs."""
-    named: dict[str, set[int]] = {}
-    for run in published_runs(lake):
-        for table, snapshot_id in run.snapshots.items():
-            named.setdefault(table, set()).add(snapshot_id)
-    return named
-
-
-def _expire(engine: Engine, lake: Lake, name: str, snapshots: Sequence[int]) -> None:
-    """Expire exactly these snapshots: without `older_than` Iceberg would also expire all older than five days."""
-    ids = ", ".join(f"{snapshot_id}L" for snapshot_id in snapshots)
-    arguments = f"snapshot_ids => ARRAY({ids}), older_than => TIMESTAMP '1970-01-01 00:00:00'"
-    _call(engine, f"CALL `{lake.name}`.system.expire_snapshots(table => '{lake.namespace}.{name}', {arguments})")
 
 
 def _compact(engine: Engine, lake: Lake, name: str) -> tuple[int, int]:

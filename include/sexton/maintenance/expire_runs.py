@@ -21,7 +21,7 @@ from typing import Any
 from pyarrow import fs as pafs
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sexton.archive.files import cluster_folder, list_folder, read_json, write_whole
+from sexton.archive.files import cluster_folder, is_file, list_folder, read_json, write_whole
 from sexton.archive.folder import filesystem
 from sexton.archive.lineages import MAINTENANCE_FOLDER, clusters_of, topics_of
 from sexton.errors import UsageError
@@ -96,7 +96,11 @@ def run(
         going = [each for each in runs if each.key.as_of_ms not in keeps]
         if deletes:
             _take(engine, lake, cluster_id, removals, Removal(at_ms=now_ms, runs=[each.row for each in going]))
-            _remove_checkpoints(fs, free)
+            for folder in free:  # each starting with its manifest: without one it does not exist for readers
+                if is_file(fs, f"{folder}/{MANIFEST}"):
+                    fs.delete_file(f"{folder}/{MANIFEST}")
+                failpoint("expire_runs.unmade")
+                fs.delete_dir(folder)
         done.append(
             ExpiredRuns(
                 cluster_id=cluster_id,
@@ -204,12 +208,3 @@ def _free_checkpoints(
         stays = needed_bases(whole, keeps) | {*keeps}
         free += [folder for at, folder in folders if at < before_ms and at not in stays]
     return sorted(free)
-
-
-def _remove_checkpoints(fs: pafs.FileSystem, folders: Sequence[str]) -> None:
-    """Delete checkpoints, each starting with its manifest: without one it does not exist for readers."""
-    for folder in folders:
-        if fs.get_file_info(f"{folder}/{MANIFEST}").type == pafs.FileType.File:
-            fs.delete_file(f"{folder}/{MANIFEST}")
-        failpoint("expire_runs.unmade")
-        fs.delete_dir(folder)

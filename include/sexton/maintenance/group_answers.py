@@ -75,7 +75,10 @@ def ask(session: ClusterSession, offsets_topic: str, group_ids: Collection[str])
     count = len(session.retrying(lambda: describe_topic(session, offsets_topic)).leaders)
     before, _ = kinds(session)
     offsets: dict[str, dict[Key, CommittedValue]] = {}
-    for log_partition, groups in sorted(_by_log_partition(group_ids, count).items()):
+    by_log_partition: dict[int, list[str]] = {}
+    for group_id in sorted(group_ids):
+        by_log_partition.setdefault(partition_of(group_id, count), []).append(group_id)
+    for log_partition, groups in sorted(by_log_partition.items()):
         first = _offsets(session, groups, found)
         # The coordinator of a log partition answers from records below its high watermark.
         end = partial(high_watermark, session, offsets_topic, log_partition)
@@ -149,13 +152,6 @@ def _is_same(live: Kind | None, folded: Kind | None) -> bool:
     if live is not None and folded is not None and folded[1] == NOT_READY:
         return live[0] == folded[0]
     return live == folded
-
-
-def _by_log_partition(group_ids: Iterable[str], count: int) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    for group_id in sorted(group_ids):
-        found.setdefault(partition_of(group_id, count), []).append(group_id)
-    return found
 
 
 def _offsets(

@@ -43,7 +43,10 @@ def run(root: Path | str, *, now_ms: int, days: int, deletes: bool = False) -> O
             if size is None:
                 continue
             if deletes:
-                _remove(folder)
+                if isinstance(folder, Folder):
+                    folder.remove()
+                else:
+                    shutil.rmtree(folder)
             sizes.append(size)
         except OSError as error:
             stuck.append(f"{folder}: {error}")
@@ -80,10 +83,3 @@ def _in_store(root: Folder) -> Iterator[Folder]:
     for dag in child_folders(root.fs, root.path()):
         if dag.partition("__")[0] in REPEATABLE_DAGS:
             yield from (root.sub(dag, name) for name in child_folders(root.fs, root.path(dag)))
-
-
-def _remove(folder: Path | Folder) -> None:
-    if isinstance(folder, Folder):
-        folder.remove()
-    else:
-        shutil.rmtree(folder)

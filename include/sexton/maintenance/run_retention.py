@@ -19,7 +19,7 @@ MONTH_MS = 31 * DAY_MS
 class RunRetention:
     """How many runs are kept at which age. Hours, days and months are those of the UTC calendar.
 
-    Of runs older than `daily_months` of 31 days, the last of each month is kept forever.
+    The last run of each month is kept forever, also when it is older than `daily_months` of 31 days.
     """
 
     all_hours: int
@@ -36,7 +36,8 @@ def kept(
     """
     of_hour = _last_of_each(instants, lambda at: at // HOUR_MS)
     of_day = _last_of_each(instants, lambda at: at // DAY_MS)
-    of_month = _last_of_each(instants, _month)
+    # numpy, because datetime ends with the year 9999
+    of_month = _last_of_each(instants, lambda at: int(np.datetime64(at, "ms").astype("datetime64[M]").astype(np.int64)))
     return {
         at
         for at in instants
@@ -57,8 +58,3 @@ def needed_bases(checkpoints: Iterable[int], instants: Iterable[int]) -> set[int
 
 def _last_of_each(instants: Iterable[int], bucket: Callable[[int], int]) -> set[int]:
     return set({bucket(at): at for at in sorted(instants)}.values())
-
-
-def _month(at_ms: int) -> int:
-    """Return the number of the calendar month. numpy, because datetime ends with the year 9999."""
-    return int(np.datetime64(at_ms, "ms").astype("datetime64[M]").astype(np.int64))

@@ -6,7 +6,7 @@ segments: every run reads them again and reports them until they are repaired.
     <archive>/<cluster_id>/maintenance/verify.json
 """
 
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -70,7 +70,8 @@ def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only
     segments = read = read_bytes = 0
     for cluster_id in clusters_of(fs, root, only):
         state = read_state(fs, root, cluster_id, TASK, VerifyState)
-        n, t = subset or _next_part(state, parts)
+        # The part after the last one; the first part if the number of parts has changed.
+        n, t = subset or ((state.part % parts + 1 if state.parts == parts else 1), parts)
         found = verify_archive(fs, root, cluster_id=cluster_id, subset=(n, t))
         wrong, corrupt = _with_known(fs, root, cluster_id, found.findings, state.corrupt)
         unreadable, checkpoints = _checkpoints(fs, root, cluster_id, (n, t), state.checkpoints)
@@ -97,11 +98,6 @@ def run(archive: str, *, parts: int, subset: tuple[int, int] | None = None, only
     )
 
 
-def _next_part(state: VerifyState, parts: int) -> tuple[int, int]:
-    """Return the part after the last one; the first part if the number of parts has changed."""
-    return (state.part % parts + 1 if state.parts == parts else 1), parts
-
-
 def _checkpoints(
     fs: pafs.FileSystem, root: str, cluster_id: str, subset: tuple[int, int], known: Collection[str]
 ) -> tuple[list[Finding], list[str]]:
@@ -123,21 +119,16 @@ def _with_known(
     links = _links(fs, root, cluster_id)
     before = {f"{folder}{path}" for path in known}
     reported = {finding.where for finding in findings}
-    found = sorted({*findings, *_still_wrong(fs, before, links, reported)}, key=lambda one: (one.where, one.what))
-    corrupt = {links[one.where].segment_path for one in found if one.kind == CORRUPT and one.where in links}
-    return found, sorted(path.removeprefix(folder) for path in corrupt | (before - links.keys()))
-
-
-def _still_wrong(
-    fs: pafs.FileSystem, paths: Collection[str], links: Mapping[str, ArchivedSegment], reported: Set[str]
-) -> Iterator[Finding]:
-    """Yield the findings of segments at `paths`, except those in `reported` places."""
-    for path in paths:
+    again: list[Finding] = []
+    for path in before:
         if path not in links:  # a missing segment is not repaired: whoever removed it removes it from the list
             what = "it was corrupt at its last reading, and no lineage includes it now"
-            yield Finding(kind=CORRUPT, where=path, what=what)
+            again.append(Finding(kind=CORRUPT, where=path, what=what))
         elif reported.isdisjoint((path, links[path].manifest_path)):
-            yield from check(fs, links[path])
+            again += check(fs, links[path])
+    found = sorted({*findings, *again}, key=lambda one: (one.where, one.what))
+    corrupt = {links[one.where].segment_path for one in found if one.kind == CORRUPT and one.where in links}
+    return found, sorted(path.removeprefix(folder) for path in corrupt | (before - links.keys()))
 
 
 def _links(fs: pafs.FileSystem, root: str, cluster_id: str) -> dict[str, ArchivedSegment]:

@@ -86,15 +86,8 @@ def run(
     before_ms, before = _before(lake, published, lags)
     rows = _completed(lags, found, before, as_of_ms=published.key.as_of_ms, before_ms=before_ms)
     key = RunKey(cluster_id=cluster_id, as_of_ms=published.key.as_of_ms, run_id=request.run_id)
-    alerts = publish_audit(
-        None,
-        folder,
-        lake,
-        key,
-        {TIME_LAG: rows},
-        cuts=published.cuts,
-        compared={COMMITTED_OFFSETS: committed},
-    )
+    compared = {COMMITTED_OFFSETS: committed}
+    alerts = publish_audit(None, folder, lake, key, {TIME_LAG: rows}, cuts=published.cuts, compared=compared)
     within_ms = request.alert_hours * HOUR_MS
     is_losing = _is_losing(rows, key.as_of_ms + within_ms) if within_ms else pa.nulls(rows.num_rows, pa.bool_())
     losing = rows.filter(is_losing)

@@ -8,13 +8,14 @@ tables `replica_state` and `replica_differences` get it; a repeated attempt repl
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pyarrow import fs as pafs
 
 from sexton.audits.publish_audit import publish_audit
-from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.errors import NoCoverage
 from sexton.job_params import ReplicaRequest
@@ -70,61 +71,43 @@ def run(
         profile = of_broker(session.broker_version)
     require_cluster(cluster_id, request.cluster_id, where=request.config.bootstrap_servers)
     copied = _copy(folder, request, as_of_ms=as_of_ms, connect=connect)
-    found = _compared(engine, folder, copied, profile, _archived(request.archive, copied.cluster_id))
-    _remove_equal(folder, copied, found)
-    failed = publish_audit(
-        engine,
-        folder,
-        lake,
-        RunKey(cluster_id=copied.cluster_id, as_of_ms=as_of_ms, run_id=request.run_id),
-        {REPLICA_STATE: found.state, REPLICA_DIFFERENCES: found.differences},
-        cuts=_high_watermarks(copied),
-    )
-    return _result(copied, found, failed)
-
-
-def _copy(folder: RunFolder, request: ReplicaRequest, *, as_of_ms: int, connect: Connect) -> ReplicaCopy:
-    """Copy the replicas into the run folder; through this machine's disk if the run folder is in a store."""
-
-    def copy_to(place: Path) -> ReplicaCopy:
-        return copy_replicas(
-            request.config,
-            place,
-            request.log_partitions,
-            taken_at_ms=as_of_ms,
-            connect=connect,
-            bytes_per_second=request.bytes_per_second,
-        )
-
-    target = folder.sub(COPIES)
-    if isinstance(target.fs, pafs.LocalFileSystem):
-        return copy_to(target.local)
-    with tempfile.TemporaryDirectory(prefix="sexton-replicas-") as scratch:
-        copied = copy_to(Path(scratch) / COPIES)
-        here = pafs.LocalFileSystem()
-        pafs.copy_files(f"{scratch}/{COPIES}", target.path(), source_filesystem=here, destination_filesystem=target.fs)
-    return copied
-
-
-def _archived(archive: str, cluster_id: str) -> dict[int, ReplicaLog]:
-    """The cluster's archived log partitions; empty before its first snapshot."""
-    try:
-        return archived_logs(archive, cluster_id)
-    except NoCoverage:
-        return {}
-
-
-def _compared(
-    engine: Engine, folder: RunFolder, copied: ReplicaCopy, profile: Profile, archived: Mapping[int, ReplicaLog]
-) -> ReplicaComparison:
+    archived: Mapping[int, ReplicaLog] = {}
+    with suppress(NoCoverage):  # before the cluster's first snapshot
+        archived = archived_logs(request.archive, copied.cluster_id)
     brokers = sorted({one.broker for one in copied.replicas if one.folder is not None})
-    return compare(
+    found = compare(
         [ReplicaFolder.open(folder.sub(COPIES, f"broker-{broker}").uri) for broker in brokers],
         profile=profile,
         archived=archived,
         cap_bytes=settings().inflated_cap_bytes,
         spread=lambda work, items: engine.map("Comparing replicas", items, work),
     )
+    _remove_equal(folder, copied, found)
+    key = RunKey(cluster_id=copied.cluster_id, as_of_ms=as_of_ms, run_id=request.run_id)
+    tables = {REPLICA_STATE: found.state, REPLICA_DIFFERENCES: found.differences}
+    failed = publish_audit(engine, folder, lake, key, tables, cuts=_high_watermarks(copied))
+    return _result(copied, found, failed)
+
+
+def _copy(folder: RunFolder, request: ReplicaRequest, *, as_of_ms: int, connect: Connect) -> ReplicaCopy:
+    """Copy the replicas into the run folder; through this machine's disk if the run folder is in a store."""
+
+    copy_to = partial(
+        copy_replicas,
+        request.config,
+        log_partitions=request.log_partitions,
+        taken_at_ms=as_of_ms,
+        connect=connect,
+        bytes_per_second=request.bytes_per_second,
+    )
+    target = folder.sub(COPIES)
+    if isinstance(target.fs, pafs.LocalFileSystem):
+        return copy_to(folder=target.local)
+    with tempfile.TemporaryDirectory(prefix="sexton-replicas-") as scratch:
+        copied = copy_to(folder=Path(scratch) / COPIES)
+        here = pafs.LocalFileSystem()
+        pafs.copy_files(f"{scratch}/{COPIES}", target.path(), source_filesystem=here, destination_filesystem=target.fs)
+    return copied
 
 
 def _remove_equal(folder: RunFolder, copied: ReplicaCopy, found: ReplicaComparison) -> None:

@@ -16,12 +16,12 @@ from sexton.kafka.session import ClusterSession, Connect
 from sexton.kafka.topics import describe_cluster
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
-from sexton.lake.read import PublishedRun, published_at, read_published
+from sexton.lake.read import published_at, read_published
 from sexton.pipeline import archive_transactions
 from sexton.pipeline.archive_transactions import open_producers
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
-from sexton.runs.source import LogSource, open_archive
+from sexton.runs.source import open_archive
 from sexton.settings import settings
 from sexton.tables import TRANSACTIONAL_IDS, TRANSACTIONS
 from sexton.transactions.audit import Audit, audit
@@ -29,8 +29,6 @@ from sexton.transactions.ids import recorded_expiration_ms
 from sexton.transactions.reading import in_archive
 from sexton.transactions.rows import open_transactions
 from sexton.transactions.verdicts import Producers, TransactionClocks
-
-TABLES = TRANSACTIONS, TRANSACTIONAL_IDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +55,13 @@ def run(
     connect: Connect = ClusterSession,
 ) -> TransactionAudit:
     """Archive, judge, check, publish. NoCoverage without a published run; DataQualityFailure if a check fails."""
-    for table in TABLES:
+    for table in (TRANSACTIONS, TRANSACTIONAL_IDS):
         folder.remove(table.name)
     with connect(request.config) as session:
         cluster_id = describe_cluster(session, ()).cluster_id
     published = published_at(lake, as_of_ms, cluster_id=cluster_id)
     archived = archive_transactions.run(
-        engine,
-        SnapshotRequest.like(request),
-        cluster_id=cluster_id,
-        now_ms=now_ms,
-        connect=connect,
+        engine, SnapshotRequest.like(request), cluster_id=cluster_id, now_ms=now_ms, connect=connect
     )
 
     def producers() -> Producers:
@@ -75,16 +69,22 @@ def run(
             return open_producers(session)
 
     source = open_archive(request.archive, as_of_ms=published.key.as_of_ms, cluster_id=cluster_id)
-    found = _audit(engine, lake, request, source, published, producers)
-    key = RunKey(cluster_id=cluster_id, as_of_ms=as_of_ms, run_id=request.run_id)
-    alerts = publish_audit(
-        engine,
-        folder,
-        lake,
-        key,
-        dict(zip(TABLES, (found.transactions, found.transactional_ids), strict=True)),
-        cuts={n: one.cut for n, one in source.positions.items()},
+    release = profile_of(published.row["profile"]).release
+    rows = [read_published(lake, published, name).to_pylist() for name in ("open_transactions", "pending_offsets")]
+    found = audit(
+        source,
+        open_transactions(*rows),
+        in_archive(request.archive, source.cluster_id, as_of_ms=None, release=release),
+        TransactionClocks(read_until_ms=published.key.as_of_ms, slack_ms=settings().settle_ms),
+        release=release,
+        expiration_ms=recorded_expiration_ms(source.recorded.broker_settings),
+        spread=lambda work, items: engine.map("Loading transaction states", items, work),
+        producers=producers,
     )
+    key = RunKey(cluster_id=cluster_id, as_of_ms=as_of_ms, run_id=request.run_id)
+    tables = {TRANSACTIONS: found.transactions, TRANSACTIONAL_IDS: found.transactional_ids}
+    cuts = {n: one.cut for n, one in source.positions.items()}
+    alerts = publish_audit(engine, folder, lake, key, tables, cuts=cuts)
     return TransactionAudit(
         cluster_id=cluster_id,
         run_as_of_ms=published.key.as_of_ms,
@@ -92,29 +92,6 @@ def run(
         ended=len(found.judgement.ended),
         transactional_ids=len(found.ids),
         alerts=[*_alerts(found), *(archived.alerts if archived else ()), *found.notes, *alerts],
-    )
-
-
-def _audit(
-    engine: Engine,
-    lake: Lake,
-    request: TransactionRequest,
-    source: LogSource,
-    published: PublishedRun,
-    producers: Callable[[], Producers],
-) -> Audit:
-    release = profile_of(published.row["profile"]).release
-    rows = [read_published(lake, published, name).to_pylist() for name in ("open_transactions", "pending_offsets")]
-    state_log = in_archive(request.archive, source.cluster_id, as_of_ms=None, release=release)
-    return audit(
-        source,
-        open_transactions(*rows),
-        state_log,
-        TransactionClocks(read_until_ms=published.key.as_of_ms, slack_ms=settings().settle_ms),
-        release=release,
-        expiration_ms=recorded_expiration_ms(source.recorded.broker_settings),
-        spread=lambda work, items: engine.map("Loading transaction states", items, work),
-        producers=producers,
     )
 
 

@@ -24,7 +24,7 @@ from sexton.figures import now_ms
 from sexton.kafka.client import ClientConfig, client_config
 from sexton.report.terminal import print_summary
 from sexton.settings import Settings
-from sexton.summary import read_summary
+from sexton.summary.summary import Summary
 from sexton_dev.airflow_api import AirflowApi
 from sexton_dev.system import MAIN_DAG, System
 from sexton_dev.workload import SIMPLE_GROUPS, commit_offsets, drive
@@ -79,7 +79,7 @@ def run_demo(system: System, console: Console) -> int:
     unfinished = [stage for stage, state in states.items() if state != "success"]
     if unfinished:
         return _print_failure(config, folder, run_id, unfinished[0], states[unfinished[0]], console)
-    summary = read_summary(folder)
+    summary = Summary.model_validate_json((folder / "summary.json").read_bytes())
     console.print()
     print_summary(summary, console)
     console.print(_locations(config, folder, system.demo_broker_directory))

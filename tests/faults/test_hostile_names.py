@@ -39,8 +39,8 @@ from sexton.report.run_page import render_page
 from sexton.report.terminal import print_summary
 from sexton.runs.spark_session import spark_session
 from sexton.settings import PROJECT_ROOT
-from sexton.summary import read_summary
 from sexton.summary.summarize import summarize
+from sexton.summary.summary import Summary
 from tests.archived import CLUSTER
 from tests.faults.hostile_world import AS_OF_MS, LEGAL, Hostile, hostile_world, policy_of, sexton
 from tests.faults.names import LONGEST, hostile_names
@@ -232,7 +232,7 @@ def terminal(world: Hostile, client: TestClient, some: list[str]) -> None:
     as_lines(world.planned)
     for force in (True, False):
         console = Console(file=StringIO(), width=120, force_terminal=force, no_color=True)
-        print_summary(read_summary(world.run), console)
+        print_summary(Summary.model_validate_json((Path(world.run) / "summary.json").read_bytes()), console)
         told = console.file.getvalue()  # type: ignore[attr-defined]
         as_lines(re.sub(r"\x1b\[[0-9;]*m", "", told))  # its own styles
     archive = ("--archive", world.archive)

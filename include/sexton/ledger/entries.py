@@ -57,11 +57,18 @@ class Value(_Model):
         return self.committed_offset, self.leader_epoch, self.metadata
 
 
-class Result(_Model):
-    """The result of an item."""
-
+class _Placed(_Model):
     log_partition: int
     position: int
+
+    @property
+    def item_id(self) -> ItemId:
+        return self.log_partition, self.position
+
+
+class Result(_Placed):
+    """The result of an item."""
+
     outcome: Outcome
     error: str | None = None
     written_log_offset: int | None = Field(default=None, description="of the tombstone, or of the value put back")
@@ -89,26 +96,16 @@ class Result(_Model):
             found=found,
         )
 
-    @property
-    def item_id(self) -> ItemId:
-        return self.log_partition, self.position
 
-
-class Item(_Model):
+class Item(_Placed):
     """An item of a step: a row of the plan, or, after the plan's positions, an offset that a race removed as well."""
 
-    log_partition: int
-    position: int
     record_type: int = 1
     group_id: str
     topic: str | None = None
     partition: int | None = None
     before: Value | None = Field(default=None, description="the value removed; of a restore what it replaces")
     after: Value | None = Field(default=None, description="of a restore: the value put there")
-
-    @property
-    def item_id(self) -> ItemId:
-        return self.log_partition, self.position
 
     @property
     def key(self) -> OffsetKey | None:
@@ -170,9 +167,7 @@ class StepOutcome(_Model):
     step: int
     of_attempt: int
     items: list[Result]
-    window_ms: float | None = Field(
-        default=None, description="between the last admin snapshot and the answer of the call"
-    )
+    window_ms: float | None = Field(default=None, description="from the last admin snapshot to the answer of the call")
     beyond: list[Item] = Field(
         default_factory=list,
         description="items with a result here that no intent names: no call was made for them, or the plan does not "

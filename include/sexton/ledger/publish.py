@@ -15,7 +15,7 @@ from sexton.failpoints import failpoint
 from sexton.lake.append import replace_rows
 from sexton.lake.catalog import Lake
 from sexton.ledger.entries import WRITTEN, Claim, Entry, Item, Result, StepOutcome
-from sexton.ledger.recorded_steps import action_of, recorded_steps
+from sexton.ledger.recorded_steps import action_of, recorded_steps, results_beyond
 from sexton.tables import TABLES
 
 TABLE = "apply_ledger"
@@ -63,13 +63,9 @@ def rows_of(entries: Sequence[Entry], *, as_of_ms: int) -> list[Row]:
             result, entry = step.results.get(item.item_id, (None, None))
             row = _row(item, result, action=step.intent.action, intent_at_ms=step.entry.at_ms, entry=entry)
             _keep(found, row, step.entry, claims)
-    for entry in entries:
-        if isinstance(entry.body, StepOutcome):
-            results = {result.item_id: result for result in entry.body.items}
-            for item in entry.body.beyond:
-                result, action = results[item.item_id], action_of(entries)
-                row = _row(item, result, action=action, intent_at_ms=entry.at_ms, entry=entry)
-                _keep(found, row, entry, claims)
+    for item, result, entry in results_beyond(entries):
+        row = _row(item, result, action=action_of(entries), intent_at_ms=entry.at_ms, entry=entry)
+        _keep(found, row, entry, claims)
     for row in found.values():
         row["as_of_ms"] = as_of_ms
     return [found[place] for place in sorted(found, key=lambda where: (where[2], where[0], where[1]))]

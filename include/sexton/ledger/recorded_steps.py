@@ -1,7 +1,7 @@
 """State derived from all entries of a ledger: each step with its results, and the offsets that plans removed or
 restored."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyarrow import fs as pafs
@@ -64,6 +64,24 @@ def recorded_steps(entries: Sequence[Entry]) -> list[RecordedStep]:
     ]
 
 
+def results_beyond(entries: Iterable[Entry]) -> Iterator[tuple[Item, Result, Entry]]:
+    """Every item with a result that no intent names, its result, and the entry that has both."""
+    for entry in entries:
+        if isinstance(entry.body, StepOutcome):
+            results = {result.item_id: result for result in entry.body.items}
+            yield from ((item, results[item.item_id], entry) for item in entry.body.beyond)
+
+
+def _ledgers(
+    fs: pafs.FileSystem, root: str, cluster_id: str, since_ms: int | None
+) -> Iterator[tuple[str, list[Entry]]]:
+    """The plan id and the entries of each ledger, without those that were closed before `since_ms`."""
+    for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
+        ledger = Ledger(fs, root, cluster_id, plan_id)
+        if since_ms is None or not ledger.is_over(before_ms=since_ms):
+            yield plan_id, ledger.entries()
+
+
 def own_actions(
     fs: pafs.FileSystem, root: str, cluster_id: str, *, since_ms: int | None = None
 ) -> tuple[dict[OffsetKey, list[OwnAction]], dict[OffsetKey, list[OwnAction]]]:
@@ -75,11 +93,8 @@ def own_actions(
     """
     removed: dict[OffsetKey, list[OwnAction]] = {}
     restored: dict[OffsetKey, list[OwnAction]] = {}
-    for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
-        ledger = Ledger(fs, root, cluster_id, plan_id)
-        if since_ms is not None and ledger.is_over(before_ms=since_ms):
-            continue
-        for action, key, own in _own_actions(plan_id, ledger.entries()):
+    for plan_id, entries in _ledgers(fs, root, cluster_id, since_ms):
+        for action, key, own in _own_actions(plan_id, entries):
             actions = removed if action == "tombstone" else restored
             if own not in actions.setdefault(key, []):
                 actions[key].append(own)
@@ -104,29 +119,23 @@ def keep_steps(
             outcome, error = (result.outcome if is_known else None, result.error) if result else (None, None)
             last[key] = KeepStep(at_ms=at_ms, outcome=outcome, error=error)
 
-    for plan_id in child_folders(fs, ledgers_folder(root, cluster_id)):
-        ledger = Ledger(fs, root, cluster_id, plan_id)
-        if since_ms is not None and ledger.is_over(before_ms=since_ms):
-            continue
-        entries = [entry for entry in ledger.entries() if until_ms is None or entry.at_ms <= until_ms]
+    for _, every in _ledgers(fs, root, cluster_id, since_ms):
+        entries = [entry for entry in every if until_ms is None or entry.at_ms <= until_ms]
         if not entries or action_of(entries) != "keep":
             continue
-        for entry in entries:
-            if isinstance(entry.body, StepOutcome):
-                results = {result.item_id: result for result in entry.body.items}
-                for item in entry.body.beyond:
-                    if item.key:
-                        take(item.key, results[item.item_id], entry.at_ms)
+        for item, result, entry in results_beyond(entries):
+            if item.key:
+                take(item.key, result, entry.at_ms)
         for step in recorded_steps(entries):
             checks = step.intent.checks
             for item in step.intent.items:
-                result, entry = step.results.get(item.item_id, (None, step.entry))
+                known, entry = step.results.get(item.item_id, (None, step.entry))
                 if item.key is None:
                     continue
-                take(item.key, result, entry.at_ms)
+                take(item.key, known, entry.at_ms)
                 value = item.after or item.before
                 client_ms = None if value is None else value.commit_timestamp_ms
-                place = None if result is None else result.written_log_offset
+                place = None if known is None else known.written_log_offset
                 if client_ms is not None and checks.get("producer_id") is not None:
                     commits[item.key, checks["producer_id"]] = client_ms
                     if place is not None:
@@ -169,8 +178,7 @@ def _own_actions(plan_id: str, entries: Sequence[Entry]) -> Iterator[tuple[Actio
     for step in steps:
         for item in step.intent.items:
             if item.key is not None and (step.is_open_for(item) or step.is_doubtful_for(item)):
-                begun_ms = step.entry.at_ms
-                action = step.intent.action
+                begun_ms, action = step.entry.at_ms, step.intent.action
                 yield action, item.key, _own_action(plan_id, action, begun_ms, begun_ms + _LATEST_MS)
     for entry in entries:
         if not isinstance(entry.body, StepOutcome):

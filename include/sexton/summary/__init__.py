@@ -7,14 +7,13 @@ pyarrow is imported when something is counted, so that --help is quick.
 """
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sexton.archive.folder import Folder
     from sexton.summary.summary import Summary
 
-__all__ = ["read_summary", "summary_json", "write_summary"]
+__all__ = ["summary_json", "write_summary"]
 
 FILE = "summary.json"
 
@@ -27,20 +26,6 @@ def write_summary(folder: "Folder") -> "Summary":
     # ASCII, so that the file harms no terminal: anybody may choose the names in it.
     folder.write(summary_json(summary).encode("ascii"), FILE)
     return summary
-
-
-def read_summary(root: Path | str) -> "Summary":
-    """The summary in the run folder at `root`."""
-    from sexton.errors import UsageError
-    from sexton.summary.summary import Summary
-
-    path = Path(root) / FILE
-    try:
-        return Summary.model_validate_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"no summary here: {str(error).splitlines()[0]}", where=path, fix="run `sexton audit` first"
-        ) from None
 
 
 def summary_json(summary: "Summary") -> str:

@@ -16,10 +16,6 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
     return rows
 
 
-def count_true(mask: pa.ChunkedArray) -> int:
-    return pc.sum(mask).as_py() or 0
-
-
 def counts_by(table: pa.Table, column: str) -> dict[str, int]:
     """Value -> rows, the most frequent first."""
     rows = rows_of(table.group_by(column).aggregate([([], "count_all")]))

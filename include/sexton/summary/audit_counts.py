@@ -6,7 +6,6 @@ describes).
 """
 
 from collections import Counter
-from collections.abc import Sequence
 
 import pyarrow.compute as pc
 
@@ -15,6 +14,7 @@ from sexton.lake.audits import audit_rows, newest_audit, newest_audit_of_a_run
 from sexton.lake.branch import RunKey
 from sexton.lake.catalog import Lake
 from sexton.runs.folder import LagCounts, ReplicaCounts, TransactionCounts
+from sexton.summary.arrow_counts import most_frequent_first
 
 LOSS_SPAN_MS = DAY_MS
 """Messages lost within this span after a run count as about to be lost."""
@@ -34,9 +34,9 @@ def newest_replicas(lake: Lake, run: RunKey) -> ReplicaCounts | None:
     return ReplicaCounts(
         as_of_ms=as_of_ms,
         log_partitions=len({row["log_partition"] for row in state}),
-        statuses=_counted([row["status"] for row in state]),
-        kinds=_counted([row["kind"] for row in alarms]),
-        wrong=_counted([replica for row in alarms for replica in row["wrong_replicas"]]),
+        statuses=most_frequent_first(Counter(row["status"] for row in state)),
+        kinds=most_frequent_first(Counter(row["kind"] for row in alarms)),
+        wrong=most_frequent_first(Counter(replica for row in alarms for replica in row["wrong_replicas"])),
         behind=len(found) - len(alarms),
     )
 
@@ -52,7 +52,7 @@ def newest_transactions(lake: Lake, cluster_id: str, *, until_ms: int | None) ->
     hanging = [row for row in found if row["verdict"] == "hanging"]
     return TransactionCounts(
         as_of_ms=as_of_ms,
-        verdicts=_counted([row["verdict"] for row in found]),
+        verdicts=most_frequent_first(Counter(row["verdict"] for row in found)),
         overdue=sum(row["is_overdue"] for row in found),
         hanging_groups=len({group_id for row in hanging for group_id in row["group_ids"]}),
         hanging_offsets=len({(o["group_id"], o["topic"], o["partition"]) for row in hanging for o in row["offsets"]}),
@@ -74,10 +74,5 @@ def newest_lag(lake: Lake, run: RunKey) -> LagCounts | None:
         longest_ms=pc.max(rows["lag_min_ms"]).as_py() or 0,
         losing=losing.num_rows,
         losing_groups=pc.count_distinct(losing["group_id"]).as_py(),
-        resets=_counted(rows["would_reset"].drop_null().to_pylist()),
+        resets=most_frequent_first(Counter(rows["would_reset"].drop_null().to_pylist())),
     )
-
-
-def _counted(values: Sequence[str]) -> dict[str, int]:
-    """The most frequent first, then by name."""
-    return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))

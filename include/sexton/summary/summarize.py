@@ -5,7 +5,7 @@ run always gives the same summary.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from sexton.figures import DAY_MS, HOUR_MS, MINUTE_MS
 from sexton.policy import Policy
 from sexton.records import RECORD_TYPES
 from sexton.runs.folder import RunFolder, RunRecord
-from sexton.summary.arrow_counts import TOP, count_true, counts_by, first_rows, most_frequent_first, rows_of
+from sexton.summary.arrow_counts import TOP, counts_by, first_rows, most_frequent_first, rows_of
 from sexton.summary.summary import (
     Bucket,
     CheckResult,
@@ -191,11 +191,10 @@ def _expiring(tables: _Tables, *, as_of_ms: int) -> Expiring:
     """Every verdict in one bucket, or in `never` if only a change in the cluster would expire it."""
     verdicts = tables.read(VERDICTS, ["broker_verdict", "broker_reason", _INSTANT])
     kinds = verdicts.append_column("has_instant", pc.is_valid(verdicts[_INSTANT]))
+    kinds = kinds.group_by(["broker_verdict", "broker_reason", "has_instant"]).aggregate([([], "count_all")])
     never, due_by_reason, unknown = Counter[str](), Counter[str](), Counter[str]()
     by_verdict = {"expire": due_by_reason, "keep": never, "unknown": unknown}
-    for row in rows_of(
-        kinds.group_by(["broker_verdict", "broker_reason", "has_instant"]).aggregate([([], "count_all")])
-    ):
+    for row in rows_of(kinds):
         counts = by_verdict.get(row["broker_verdict"])  # None: not a verdict, which the checks report
         if counts is not None and (counts is not never or not row["has_instant"]):
             counts[row["broker_reason"]] += row["count_all"]
@@ -204,7 +203,7 @@ def _expiring(tables: _Tables, *, as_of_ms: int) -> Expiring:
     due = due_by_reason.total()
     buckets, below = [Bucket(label="now", up_to_ms=0, offsets=due)], 0
     for label, span_ms in BUCKETS:
-        up_to = count_true(pc.less_equal(instants, as_of_ms + span_ms))
+        up_to = pc.sum(pc.less_equal(instants, as_of_ms + span_ms)).as_py() or 0
         buckets.append(Bucket(label=label, up_to_ms=span_ms, offsets=up_to - below))
         below = up_to
     buckets.append(Bucket(label="later", up_to_ms=None, offsets=len(instants) - below))
@@ -243,16 +242,12 @@ def bin_width_ms(span_ms: int) -> int:
 
 
 def _tombstone_counts(tombstones: pa.Table) -> list[TombstoneCount]:
-    rows = rows_of(tombstones.group_by(["cause", "record_type"]).aggregate([([], "count_all")]))
-    counts = [
-        TombstoneCount(**row, record_name=_record_name(row["record_type"]), tombstones=row["count_all"]) for row in rows
-    ]
+    counts = []
+    for row in rows_of(tombstones.group_by(["cause", "record_type"]).aggregate([([], "count_all")])):
+        known = RECORD_TYPES.get(row["record_type"])
+        name = known.name if known else f"type {row['record_type']}"
+        counts.append(TombstoneCount(**row, record_name=name, tombstones=row["count_all"]))
     return sorted(counts, key=lambda item: (-item.tombstones, item.cause, item.record_type))
-
-
-def _record_name(record_type: int) -> str:
-    known = RECORD_TYPES.get(record_type)
-    return known.name if known else f"type {record_type}"
 
 
 def _verdicts_by_group(tables: _Tables) -> pa.Table:
@@ -277,14 +272,14 @@ def _losing_groups(groups: pa.Table, verdicts: pa.Table) -> TopRows[GroupLine]:
     losing = verdicts.filter(pc.greater(verdicts["due"], 0))
     order = [("due", "descending"), ("group_id", "ascending"), ("log_partition", "ascending")]
     wanted = [_key(row) for row in first_rows(losing, order)]
-    theirs = groups.filter(pc.is_in(groups["group_id"], _strings(group_id for _, group_id in wanted)))
+    theirs = _of_groups(groups, wanted)
     rows = {_key(row): row for row in rows_of(theirs)}
     return TopRows(rows=_group_lines([rows[key] for key in wanted if key in rows], verdicts), total=losing.num_rows)
 
 
 def _group_lines(rows: list[dict[str, Any]], verdicts: pa.Table) -> list[GroupLine]:
     """Lines for a few rows of `groups`, in their order."""
-    theirs = verdicts.filter(pc.is_in(verdicts["group_id"], _strings(row["group_id"] for row in rows)))
+    theirs = _of_groups(verdicts, map(_key, rows))
     found = {_key(row): (row["due"], row["next_expiry_ms"]) for row in rows_of(theirs)}
     return [
         GroupLine(
@@ -304,8 +299,8 @@ def _key(row: dict[str, Any]) -> tuple[int, str]:
     return row["log_partition"], row["group_id"]
 
 
-def _strings(values: Any) -> pa.Array:
-    return pa.array(values, pa.string())
+def _of_groups(table: pa.Table, keys: Iterable[tuple[int, str]]) -> pa.Table:
+    return table.filter(pc.is_in(table["group_id"], pa.array((group_id for _, group_id in keys), pa.string())))
 
 
 def _open_transactions(tables: _Tables, *, as_of_ms: int) -> tuple[TopRows[TransactionLine], int]:
@@ -319,24 +314,19 @@ def _open_transactions(tables: _Tables, *, as_of_ms: int) -> tuple[TopRows[Trans
     first = first_rows(table, order)
     pending = tables.read("pending_offsets", ["producer_id", "log_partition"])
     pending_rows = pending.group_by(["log_partition", "producer_id"]).aggregate([([], "count_all")])
-    held = pending_rows.filter(
-        pc.is_in(pending_rows["producer_id"], pa.array((row["producer_id"] for row in first), pa.int64()))
-    )
+    producers = pa.array((row["producer_id"] for row in first), pa.int64())
+    held = pending_rows.filter(pc.is_in(pending_rows["producer_id"], producers))
     offsets = {(row["log_partition"], row["producer_id"]): row["count_all"] for row in rows_of(held)}
     rows = [
         TransactionLine(
             **(row | {"group_ids": sorted(row["group_ids"] or [])[:TOP]}),
-            age_ms=_age_ms(row["first_timestamp_ms"], as_of_ms),
+            age_ms=as_of_ms - at_ms if (at_ms := row["first_timestamp_ms"]) is not None and at_ms >= 0 else None,
             pending_offsets=offsets.get((row["log_partition"], row["producer_id"]), 0),
             group_count=len(row["group_ids"] or []),
         )
         for row in first
     ]
     return TopRows(rows=rows, total=table.num_rows), pinned
-
-
-def _age_ms(first_timestamp_ms: int | None, as_of_ms: int) -> int | None:
-    return None if first_timestamp_ms is None or first_timestamp_ms < 0 else as_of_ms - first_timestamp_ms
 
 
 def _undecodable(bad: pa.Table, *, total: int) -> TopRows[UndecodableRow]:

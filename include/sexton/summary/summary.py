@@ -214,28 +214,23 @@ class Findings(SummaryPart):
     sees_all_topics: bool | None = None
 
 
-class EntryOutcome(SummaryPart):
+class OwnerOutcome(SummaryPart):
+    """The groups of the holds and rules of one owner, and their offsets by verdict."""
+
+    owner: str
+    groups: int
+    expire: int
+    keep: int
+    hold: int
+
+
+class EntryOutcome(OwnerOutcome):
     """The groups of one hold or rule, and their offsets by its verdict."""
 
     name: str
     is_hold: bool
-    owner: str
     reason: str
     ticket: str | None
-    groups: int
-    expire: int
-    keep: int
-    hold: int
-
-
-class OwnerOutcome(SummaryPart):
-    """The counts of one owner."""
-
-    owner: str
-    groups: int
-    expire: int
-    keep: int
-    hold: int
 
 
 class HoldOutcome(SummaryPart):

@@ -29,7 +29,7 @@ def policy_outcome(verdicts: pa.Table, policy: Policy) -> PolicyOutcome:
     every: list[Hold | Rule] = [*policy.holds, *policy.rules]
     entries = {entry.name: entry for entry in every}
     by_entry, by_owner = (_outcomes(verdicts, name) for name in ("policy_rule", "policy_owner"))
-    total = _verdicts(verdicts)
+    verdict_sums = {kind: sum(counts[kind] for counts in by_entry.values()) for kind in ("expire", "keep", "hold")}
     rows = [
         EntryOutcome(
             name=name,
@@ -45,7 +45,7 @@ def policy_outcome(verdicts: pa.Table, policy: Policy) -> PolicyOutcome:
     owners = [OwnerOutcome(owner=name, **counts) for name, counts in by_owner.items() if name is not None]
     return PolicyOutcome(
         sha256=policy.sha256,
-        **total,
+        **verdict_sums,
         unmatched=by_entry.get(None, {}).get("keep", 0),
         entries=_listing(sorted(rows, key=lambda row: (-row.expire, -row.hold, -row.keep, row.name))),
         owners=_listing(sorted(owners, key=lambda row: (-row.expire, -row.hold, -row.keep, row.owner))),
@@ -122,11 +122,6 @@ def _outcomes(verdicts: pa.Table, name: str) -> dict[str | None, _Counts]:
         if row["policy_verdict"] is not None:
             found[row[name]][row["policy_verdict"]] = row["count_all"]
     return found
-
-
-def _verdicts(verdicts: pa.Table) -> _Counts:
-    counts = {row["values"]: row["counts"] for row in pc.value_counts(verdicts["policy_verdict"]).to_pylist()}
-    return {verdict: counts.get(verdict, 0) for verdict in ("expire", "keep", "hold")}
 
 
 def _listing(rows: list[_Row]) -> TopRows[_Row]:

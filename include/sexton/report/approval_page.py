@@ -57,6 +57,7 @@ def sentence_span(text: str) -> str:
 def plan_text(plan: Plan) -> str:
     """A plan: what it deletes that the broker would keep, its size, losses by rule and owner, groups and warnings."""
     record, counts = plan.record, plan.record.counts
+    most = "unknown" if record.max_message_bytes is None else size(record.max_message_bytes)
     facts = {
         "plan": f"`{record.plan_id}`",
         "sha256": f"`{plan.sha256}`",
@@ -67,7 +68,7 @@ def plan_text(plan: Plan) -> str:
         "groups deleted as a whole": count(counts["groups_deleted"]),
         "retention": duration(record.retention_ms),
         "policy": "none" if record.policy_sha256 is None else f"`{record.policy_sha256}`",
-        "largest batch": _against(record.largest_batch_bytes, record.max_message_bytes),
+        "largest batch": f"{size(record.largest_batch_bytes)}, maximum {most}",
         "made by": span(record.code_version),
         "kept in": sentence_span(plan.folder),
     }
@@ -155,10 +156,6 @@ def _groups(plan: Plan) -> list[list[str]]:
 def _loss(loss: Losses) -> list[str]:
     numbers = [count(loss.offsets), count(loss.groups), count(loss.deleted_groups)]
     return [span(loss.cause), span(loss.owner), *numbers, span(loss.reason), span(loss.ticket)]
-
-
-def _against(largest: int, most: int | None) -> str:
-    return f"{size(largest)}, maximum {'unknown' if most is None else size(most)}"
 
 
 def _facts(facts: Mapping[str, str]) -> str:

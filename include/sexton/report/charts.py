@@ -13,6 +13,7 @@ from sexton.summary.summary import Timeline
 
 WIDTH, HEIGHT = 920, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 18, 46
+_FULL = HEIGHT - _TOP - _BOTTOM
 _GAP = 16
 _LABELS = 8
 
@@ -73,10 +74,9 @@ def timeline_plot(timeline: Timeline, *, as_of_ms: int) -> TimelinePlot:
     ceiling = _ceiling(max([timeline.due, timeline.later, *timeline.offsets, 1]))
 
     def bar(x: float, width: float, offsets: int, kind: str, when: str) -> Bar:
-        full = HEIGHT - _TOP - _BOTTOM
-        height = max(full * offsets / ceiling, 1.5) if offsets else 0.0  # a single offset among millions stays visible
+        height = max(_FULL * offsets / ceiling, 1.5) if offsets else 0.0  # a single offset among millions stays visible
         title = f"{when}: {some(offsets, 'offset')}"
-        return Bar(x=x, y=_TOP + full - height, width=width, height=height, kind=kind, title=title)
+        return Bar(x=x, y=_TOP + _FULL - height, width=width, height=height, kind=kind, title=title)
 
     bars = [bar(_LEFT, wide, timeline.due, "due", "due now")]
     for number, offsets in enumerate(timeline.offsets):
@@ -96,12 +96,11 @@ def stacked_plot(columns: Sequence[tuple[str, Sequence[tuple[str, int | None, st
     """A bar for each (label, parts), of parts (kind, value, title) from the bottom up; None is as high as the plot."""
     ceiling = _ceiling(max([1, *(sum(value or 0 for _, value, _ in parts) for _, parts in columns)]))
     step = (WIDTH - _LEFT - _RIGHT) / len(columns)
-    full = HEIGHT - _TOP - _BOTTOM
     bars = []
     for number, (_, parts) in enumerate(columns):
-        y = float(_TOP + full)
+        y = float(_TOP + _FULL)
         for kind, value, title in parts:
-            if height := full if value is None else full * value / ceiling:
+            if height := _FULL if value is None else _FULL * value / ceiling:
                 y -= height
                 x = _LEFT + (number + 0.07) * step
                 bars.append(Bar(x=x, y=y, width=step * 0.86, height=height, kind=kind, title=title))
@@ -130,26 +129,22 @@ def bar_rows(items: Sequence[tuple[str, str, int, int]]) -> list[Row]:
 
 
 def _y_ticks(ceiling: int) -> list[Tick]:
-    full = HEIGHT - _TOP - _BOTTOM
     parts = 4 if ceiling % 4 == 0 else 2 if ceiling == 10 else ceiling
     quarters = [ceiling * part // parts for part in range(parts + 1)]
-    return [Tick(at=_TOP + full * (1 - value / ceiling), label=compact(value)) for value in quarters]
+    return [Tick(at=_TOP + _FULL * (1 - value / ceiling), label=compact(value)) for value in quarters]
 
 
 def _time_ticks(timeline: Timeline, left: float, step: float) -> list[Tick]:
-    bins = len(timeline.offsets)
-    every = next((n for n in _tick_steps(timeline.bin_ms) if bins / n <= _LABELS), max(bins // _LABELS, 1))
+    """Labels on whole hours or days if possible."""
+    bins, bin_ms = len(timeline.offsets), timeline.bin_ms
+    spans = [n * HOUR_MS for n in (1, 2, 3, 6, 12)] + [n * DAY_MS for n in (1, 2, 5, 7, 10, 30, 90, 365)]
+    steps = (span // bin_ms for span in spans if span >= bin_ms and span % bin_ms == 0)
+    every = next((n for n in steps if bins / n <= _LABELS), max(bins // _LABELS, 1))
     return [
-        Tick(at=left + number * step, label=f"+{duration(number * timeline.bin_ms)}")
+        Tick(at=left + number * step, label=f"+{duration(number * bin_ms)}")
         for number in range(every, bins + 1, every)
         if number < bins or number * step + left < WIDTH - _RIGHT - 20
     ]
-
-
-def _tick_steps(bin_ms: int) -> list[int]:
-    """Numbers of bars between labels, so that labels fall on whole hours or days if possible."""
-    spans = [n * HOUR_MS for n in (1, 2, 3, 6, 12)] + [n * DAY_MS for n in (1, 2, 5, 7, 10, 30, 90, 365)]
-    return [span // bin_ms for span in spans if span >= bin_ms and span % bin_ms == 0]
 
 
 def _ceiling(largest: int) -> int:
@@ -159,6 +154,5 @@ def _ceiling(largest: int) -> int:
     magnitude = 10
     while magnitude * 10 <= largest:
         magnitude *= 10
-    return next(
-        magnitude * n // 10 for n in (10, 12, 16, 20, 24, 32, 40, 60, 80, 100) if magnitude * n // 10 >= largest
-    )
+    ceilings = (magnitude * n // 10 for n in (10, 12, 16, 20, 24, 32, 40, 60, 80, 100))
+    return next(ceiling for ceiling in ceilings if ceiling >= largest)

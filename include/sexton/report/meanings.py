@@ -78,54 +78,33 @@ FATES: Mapping[str, str] = {
 }
 
 GLOSSARY: Mapping[str, str] = {
-    "as of": (
-        "The instant this report describes. Every number is what a coordinator would "
-        "hold after reading the log up to that instant."
-    ),
-    "log partition": (
-        "A partition of __consumer_offsets. All offsets of a group are in the one that its group id hashes to."
-    ),
-    "live offset": ("A committed offset that a client can fetch."),
-    "pending offset": (
-        "An offset written in a transaction that neither committed nor aborted. Fetches that ask for stable "
-        "offsets fail until it ends, and the broker does not expire the offset it would replace."
-    ),
-    "unreachable offset": (
-        "An offset in the log that no client can fetch. It costs load time, and the broker never deletes it."
-    ),
-    "expired": (
-        "The broker's next cleanup would delete it: its retention has passed and neither a subscription, nor "
-        "members, nor an open transaction protects it."
-    ),
-    "base timestamp": (
-        "When the retention starts: for an empty classic group when it became empty, in all other cases at the commit."
-    ),
-    "tombstone": (
-        "A record with a key and no value: it deletes the key. The plan lists the tombstones that the "
-        "broker's cleanup would write at this instant. Making a plan deletes nothing."
-    ),
-    "garbage": (
-        "The share of records in a log partition that no longer count: overwritten, deleted or aborted. A "
-        "coordinator reads them all again at each load, until compaction removes them."
-    ),
-    "load would fail": (
-        "A coordinator that loads this log partition would stop with an error, and its groups would be "
-        "unavailable. Nothing is planned for such a partition."
-    ),
-    "undecodable record": (
-        "Bytes that could not be decoded. They are listed with position and reason, and nothing is planned "
-        "for a log partition that has any."
-    ),
-    "cut": ("The log_offset where reading of a log partition stopped."),
-    "orphan": (
-        "An offset whose topic or partition no longer existed when the cluster's topics were recorded, or whose "
-        "topic had been deleted and created again."
-    ),
+    "as of": "The instant this report describes. Every number is what a coordinator would hold after reading the log "
+    "up to that instant.",
+    "log partition": "A partition of __consumer_offsets. All offsets of a group are in the one that its group id "
+    "hashes to.",
+    "live offset": "A committed offset that a client can fetch.",
+    "pending offset": "An offset written in a transaction that neither committed nor aborted. Fetches that ask for "
+    "stable offsets fail until it ends, and the broker does not expire the offset it would replace.",
+    "unreachable offset": "An offset in the log that no client can fetch. It costs load time, and the broker never "
+    "deletes it.",
+    "expired": "The broker's next cleanup would delete it: its retention has passed and neither a subscription, nor "
+    "members, nor an open transaction protects it.",
+    "base timestamp": "When the retention starts: for an empty classic group when it became empty, in all other cases "
+    "at the commit.",
+    "tombstone": "A record with a key and no value: it deletes the key. The plan lists the tombstones that the "
+    "broker's cleanup would write at this instant. Making a plan deletes nothing.",
+    "garbage": "The share of records in a log partition that no longer count: overwritten, deleted or aborted. A "
+    "coordinator reads them all again at each load, until compaction removes them.",
+    "load would fail": "A coordinator that loads this log partition would stop with an error, and its groups would be "
+    "unavailable. Nothing is planned for such a partition.",
+    "undecodable record": "Bytes that could not be decoded. They are listed with position and reason, and nothing is "
+    "planned for a log partition that has any.",
+    "cut": "The log_offset where reading of a log partition stopped.",
+    "orphan": "An offset whose topic or partition no longer existed when the cluster's topics were recorded, or whose "
+    "topic had been deleted and created again.",
     "pinned": "An offset with a newer value in an open transaction: the broker keeps it until the transaction ends.",
-    "hold": (
-        "An entry of the policy whose groups lose nothing to the policy. It stops Sexton, never the broker, whose own "
-        "retention continues."
-    ),
+    "hold": "An entry of the policy whose groups lose nothing to the policy. It stops Sexton, never the broker, whose "
+    "own retention continues.",
 }
 
 
@@ -216,8 +195,7 @@ def lag_text(found: "LagCounts") -> str:
     late = (
         f"the latest is {duration(found.longest_ms)} late at least" if found.longest_ms else "none is late for certain"
     )
-    start = f"Audit of lag, {instant(found.as_of_ms)}: {some(found.offsets, 'offset')}, {late}"
-    notes = []
+    notes = [f"Audit of lag, {instant(found.as_of_ms)}: {some(found.offsets, 'offset')}, {late}"]
     if found.losing:
         verb = "loses" if found.losing == 1 else "lose"
         groups = some(found.losing_groups, "group")
@@ -225,7 +203,7 @@ def lag_text(found: "LagCounts") -> str:
     if found.resets:
         reasons = ", ".join(f"{reason} {count(number)}" for reason, number in found.resets.items())
         notes.append(f"{count(sum(found.resets.values()))} would not continue ({reasons})")
-    return f"{'; '.join([start, *notes])}."
+    return f"{'; '.join(notes)}."
 
 
 def sweep_block_text(block: "SweepBlock") -> str:

@@ -102,15 +102,8 @@ def _plan(summary: Summary) -> Table:
 
 
 def _policy(policy: PolicyOutcome) -> Table:
-    table = _table(
-        f"The policy: {figures.count(policy.expire)} to expire, {figures.count(policy.hold)} held",
-        "rule or hold",
-        "owner",
-        "#groups",
-        "#expires",
-        "#keeps",
-        "#holds",
-    )
+    title = f"The policy: {figures.count(policy.expire)} to expire, {figures.count(policy.hold)} held"
+    table = _table(title, "rule or hold", "owner", "#groups", "#expires", "#keeps", "#holds")
     for entry in policy.entries.rows[: 2 * ROWS]:
         _row(table, entry.name, short(entry.owner), entry.groups, entry.expire, entry.keep, entry.hold)
     left = policy.entries.total - min(len(policy.entries.rows), 2 * ROWS)
@@ -155,19 +148,20 @@ def _attention(summary: Summary) -> Iterable[Text]:
             f"{figures.some(summary.oddities.pinned, 'committed offset')} pinned",
             style="yellow",
         )
-    if summary.replicas is not None:
-        wrong = bool(summary.replicas.kinds)
-        text = visible(meanings.replicas_text(summary.replicas))
-        yield Text(f"! {text}" if wrong else text, style="yellow" if wrong else "dim")
-    if summary.transactions is not None:
-        text, hangs = visible(meanings.transactions_text(summary.transactions)), bool(summary.transactions.hanging)
-        yield Text(f"! {text}" if hangs else text, style="yellow" if hangs or summary.transactions.overdue else "dim")
-    if summary.lag is not None:
-        text, is_bad = visible(meanings.lag_text(summary.lag)), bool(summary.lag.losing or summary.lag.resets)
-        yield Text(f"! {text}" if is_bad else text, style="yellow" if is_bad else "dim")
+    if (replicas := summary.replicas) is not None:
+        yield _audit(meanings.replicas_text(replicas), is_bad=bool(replicas.kinds))
+    if (open_ones := summary.transactions) is not None:
+        text = meanings.transactions_text(open_ones)
+        yield _audit(text, is_bad=bool(open_ones.hanging), is_odd=bool(open_ones.overdue))
+    if (lag := summary.lag) is not None:
+        yield _audit(meanings.lag_text(lag), is_bad=bool(lag.losing or lag.resets))
     yield from _odd(summary)
     for warning in summary.warnings:
         yield Text(f"! {short(warning, _SENTENCE)}", style="yellow")
+
+
+def _audit(text: str, *, is_bad: bool, is_odd: bool = False) -> Text:
+    return Text(f"{'! ' if is_bad else ''}{visible(text)}", style="yellow" if is_bad or is_odd else "dim")
 
 
 def _table(title: str, *columns: str) -> Table:

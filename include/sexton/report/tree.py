@@ -6,7 +6,6 @@ summed: one may lose offsets by several rules.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from sexton.analysis.what_if import ComparedRule
 from sexton.figures import count, some
@@ -17,40 +16,20 @@ from sexton.report.names import visible
 BROKER = "the broker"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Leaf:
-    cause: str
-    owner: str | None
-    reason: str | None
-    groups: int
-    numbers: Counter[str]
+_Leaf = tuple[Losses | ComparedRule, str, Counter[str]]
+"""What one cause removes: the row, its cause, and its numbers."""
 
 
 def plan_tree(losses: Iterable[Losses]) -> Iterator[str]:
     """Lines: what a plan removes."""
-    leaves = [
-        _Leaf(
-            cause=one.cause,
-            owner=one.owner,
-            reason=one.reason,
-            groups=one.groups,
-            numbers=Counter(offsets=one.offsets, whole=one.deleted_groups),
-        )
-        for one in losses
-    ]
+    leaves: list[_Leaf] = [(one, one.cause, Counter(offsets=one.offsets, whole=one.deleted_groups)) for one in losses]
     return _tree(leaves, lambda of: f"{some(of['offsets'], 'offset')}, {some(of['whole'], 'whole group')}")
 
 
 def what_if_tree(rules: Iterable[ComparedRule]) -> Iterator[str]:
     """Lines: what other rules remove, what they remove that the rules in force spare, and the reverse."""
-    leaves = [
-        _Leaf(
-            cause=one.by,
-            owner=one.owner,
-            reason=one.reason,
-            groups=one.groups,
-            numbers=Counter(lost=one.lost_proposed, new=one.newly_lost, spared=one.spared, whole=one.whole_groups),
-        )
+    leaves: list[_Leaf] = [
+        (one, one.by, Counter(lost=one.lost_proposed, new=one.newly_lost, spared=one.spared, whole=one.whole_groups))
         for one in rules
     ]
     return _tree(
@@ -64,19 +43,19 @@ def what_if_tree(rules: Iterable[ComparedRule]) -> Iterator[str]:
 
 def _tree(leaves: list[_Leaf], text: Callable[[Counter[str]], str]) -> Iterator[str]:
     yield f"in all: {text(_sum(leaves))}"
-    owners = sorted({one.owner for one in leaves}, key=lambda owner: owner or "")
+    owners = sorted({row.owner for row, _, _ in leaves}, key=lambda owner: owner or "")
     for owner in owners:
-        own, is_last = [one for one in leaves if one.owner == owner], owner == owners[-1]
+        own, is_last = [leaf for leaf in leaves if leaf[0].owner == owner], owner == owners[-1]
         yield f"{'└─' if is_last else '├─'} {visible(owner or BROKER)}: {text(_sum(own))}"
-        for one in own:
-            why = "" if one.reason is None else f": {one.reason}"
-            by = cause_meaning("broker_retention" if one.cause == "broker" else one.cause)
-            said = f"{by}: {text(one.numbers)}, of {some(one.groups, 'group')}{why}"
-            yield f"{'   ' if is_last else '│  '}{'└─' if one is own[-1] else '├─'} {visible(said)}"
+        for row, cause, numbers in own:
+            why = "" if row.reason is None else f": {row.reason}"
+            by = cause_meaning("broker_retention" if cause == "broker" else cause)
+            said = f"{by}: {text(numbers)}, of {some(row.groups, 'group')}{why}"
+            yield f"{'   ' if is_last else '│  '}{'└─' if row is own[-1][0] else '├─'} {visible(said)}"
 
 
 def _sum(leaves: list[_Leaf]) -> Counter[str]:
     found: Counter[str] = Counter()
-    for one in leaves:
-        found.update(one.numbers)
+    for _, _, numbers in leaves:
+        found.update(numbers)
     return found

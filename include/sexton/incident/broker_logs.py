@@ -22,12 +22,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from sexton.errors import UsageError
 from sexton.figures import ms_of
 
-OFFSET_COMMIT, DELETE_TOPICS, TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = (
-    *("OffsetCommit", "DeleteTopics", "TxnOffsetCommit"),
-    *("DeleteGroups", "OffsetDelete"),
-)
-_APIS = {8: OFFSET_COMMIT, 20: DELETE_TOPICS, 28: TXN_OFFSET_COMMIT, 42: DELETE_GROUPS, 47: OFFSET_DELETE}
+_APIS = {8: "OffsetCommit", 20: "DeleteTopics", 28: "TxnOffsetCommit", 42: "DeleteGroups", 47: "OffsetDelete"}
 """By the number of the request: its name differs between releases of the request log."""
+OFFSET_COMMIT, DELETE_TOPICS, TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = _APIS.values()
 _GZIP = b"\x1f\x8b"
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] ")
 _COMPLETED = "Completed request:"
@@ -52,14 +49,14 @@ class LoggedCall:
     """
 
     at_ms: tuple[int, ...]
-    took_ms: int
+    took_ms: int = 0
     api: str
     principal: str
     host: str
-    client_id: str | None
+    client_id: str | None = None
     group_id: str | None
     topic: str | None
-    partitions: Partitions | None
+    partitions: Partitions | None = None
     is_completed: bool
     line: str
 
@@ -149,14 +146,11 @@ def _allowed(text: str, at_ms: tuple[int, ...], place: str) -> Iterator[LoggedCa
         return  # a commit is authorized for its topics as well
     yield LoggedCall(
         at_ms=at_ms,
-        took_ms=0,
         api=found["api"],
         principal=found["principal"],
         host=found["host"],
-        client_id=None,
         group_id=found["name"] if is_group else None,
         topic=None if is_group else found["name"],
-        partitions=None,
         is_completed=False,
         line=place,
     )

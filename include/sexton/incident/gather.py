@@ -5,7 +5,7 @@ Lag, transactions and replicas are in it where the input has evidence of them; `
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from sexton.incident.document import (
     Setting,
     causes_of,
 )
-from sexton.lag.measure_lag import COMMITTED, Instant, measure
+from sexton.lag.measure_lag import COMMITTED, PARTITIONS, Instant, measure
 from sexton.lake.audits import audit_rows, newest_audit
 from sexton.lake.catalog import Lake
 from sexton.lake.read import PublishedRun
@@ -41,13 +41,8 @@ from sexton.views.coordinator_view import CoordinatorView
 
 MAX_EVIDENCE = 1_000
 """The most records of evidence, the newest: a group may have lost a million offsets."""
-_REPLICAS = (
-    *("log_partition", "topic", "partition", "kind", "wrong_replicas", "right_replicas", "evidence", "advice"),
-)
-_LAGS = (
-    *("topic", "partition", "committed_offset", "log_end_offset", "lag", "lag_min_ms", "lag_max_ms", "would_reset"),
-)
-_ENDS = ("topic", "topic_id", "partition", "log_start_offset", "log_end_offset")
+_REPLICAS = [field.name for field in fields(ReplicaRow) if field.name != "audited_at_ms"]
+_LAGS = [field.name for field in fields(LagRow)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +116,8 @@ def from_snapshots(facts: GroupFacts) -> Incident:
 
 def _incident(facts: GroupFacts, missing: dict[str, str], records: Mapping[int, dict[str, Any]]) -> Incident:
     """What every input has, from the story and the logs of brokers."""
-    story = facts.story
-    fields, local = story.fields(), pafs.LocalFileSystem()
+    story, local = facts.story, pafs.LocalFileSystem()
+    story_fields = story.fields()
     evidence = [
         EvidenceRecord(log_offset=log_offset, timestamp_ms=at_ms, shows=shows, record=records.get(log_offset))
         for log_offset, at_ms, shows in sorted(_places(story.events), key=lambda place: place[0])
@@ -136,9 +131,9 @@ def _incident(facts: GroupFacts, missing: dict[str, str], records: Mapping[int, 
         made_at_ms=facts.now_ms,
         made_by=__version__,
         read_by=facts.read_by,
-        state=fields["state"],
+        state=story_fields["state"],
         is_held=story.is_held,
-        block=fields["sweep_blocked"],
+        block=story_fields["sweep_blocked"],
         causes=causes_of(story.events),
         events=story.events,
         who=who_did(story.events, facts.group_id, facts.logs),
@@ -194,7 +189,7 @@ def _lag(view: CoordinatorView, source: LogSource, facts: GroupFacts) -> list[La
         cluster_id=source.cluster_id,
         as_of_ms=view.read[home].max_timestamp_ms + 1 if as_of_ms is None else as_of_ms,
         committed=_table("committed_offsets", COMMITTED, rows, pa.field("pending_producer_ids", pa.list_(pa.int64()))),
-        partitions=_table("topic_partitions", _ENDS, ends),
+        partitions=_table("topic_partitions", PARTITIONS, ends),
         sees_all_topics=bool(source.sees_all_topics),
         slack_ms=settings().settle_ms,
     )

@@ -29,9 +29,7 @@ def view_of_run(request: ReplayRequest, root: str) -> CoordinatorView:
     parts = RunParts(folder, record)
     empty = set(range(record.partition_count or 0)) - {*record.log_partitions, *record.missing_log_partitions}
     shards = LazyShards(sorted({*record.log_partitions, *empty}), parts.shard)
-    unknown_count = ""
-    if record.partition_count is None and record.knows_places:
-        unknown_count = unknown_count_text(record.log_partitions)
+    is_unknown = record.partition_count is None and record.knows_places
     return CoordinatorView(
         where=str(folder),
         as_of_ms=record.as_of_ms,
@@ -40,7 +38,7 @@ def view_of_run(request: ReplayRequest, root: str) -> CoordinatorView:
         read=parts.read,
         recorded=record.recorded,
         doubts=record.profile_doubts,
-        unknown_count=unknown_count,
+        unknown_count=unknown_count_text(record.log_partitions) if is_unknown else "",
         warnings=[*record.partition_count_warnings, *missing_text(record.missing_log_partitions)],
     )
 
@@ -85,8 +83,8 @@ class RunParts:
     def _part(self, log_partition: int) -> LoadedPartition:
         if log_partition not in self._written:
             return LoadedPartition(held=EmptyView())
-        held = TablesView({name: self._table(name, log_partition) for name in TABLES})
-        profiles = self._table("load_profile", log_partition).to_pylist()
+        held = TablesView({name: table_of_run(self._folder, name, log_partition) for name in TABLES})
+        profiles = table_of_run(self._folder, "load_profile", log_partition).to_pylist()
         if not profiles:  # a run from admin snapshots
             return LoadedPartition(held=held)
         (profile,) = profiles
@@ -94,12 +92,9 @@ class RunParts:
             held=held,
             load_failure=(profile["load_failure"] or "no reason given") if profile["load_would_fail"] else None,
             load_outcome=profile["load_outcome"],
-            undecodable=self._table("undecodable_records", log_partition).num_rows,
+            undecodable=table_of_run(self._folder, "undecodable_records", log_partition).num_rows,
             next_log_offset=profile["next_log_offset"] or 0,
         )
-
-    def _table(self, name: str, log_partition: int) -> pa.Table:
-        return table_of_run(self._folder, name, log_partition)
 
 
 def table_of_run(folder: RunFolder, name: str, log_partition: int) -> pa.Table:

@@ -1,11 +1,11 @@
 """Requests that change offsets, from the logs of brokers: kafka-authorizer.log and kafka-request.log.
 
-Read are the default pattern of log4j.properties and log4j2.yaml, `[%d] %p %m (%c)%n`, and the messages of
+This module reads the default pattern of log4j.properties and log4j2.yaml, `[%d] %p %m (%c)%n`, and the messages of
 AclAuthorizer, StandardAuthorizer and RequestChannel (JSON since 2.8, KIP-673). By default neither log has what is
 needed: kafka.authorizer.logger is at INFO, which has denials alone, and kafka.request.logger at WARN. Both need DEBUG.
 
-A log has local times without a zone, so the zone is asked for. A group id may have line breaks, and the authorizer
-writes it as it is: a line of its log may be somebody's invention. The request log is JSON, where it cannot.
+A log has local times without a zone, so --log-time-zone gives it. A group id may have line breaks, and the authorizer
+does not escape them: a line of its log may be forged. A line of the request log cannot, because that is JSON.
 """
 
 import gzip
@@ -161,7 +161,7 @@ def _completed(text: str, at_ms: tuple[int, ...], place: str) -> Iterator[Logged
     try:
         logged, _ = json.JSONDecoder().raw_decode(text[text.index(_COMPLETED) + len(_COMPLETED) :])
         api = _APIS.get(logged["requestHeader"]["requestApiKey"])
-        # Of a request that a broker forwards, the broker has the client; the controller logs it once more.
+        # A broker logs a request that it forwards with the client; the controller logs it again, without.
         if api is None or logged["isForwarded"]:
             return
         client = _CLIENT.fullmatch(logged["connection"])

@@ -176,7 +176,7 @@ def lost_offsets(events: Sequence[Event], held: Sequence[NextVerdict]) -> dict[t
 def steps_of(incident: Incident, *, before: str | None) -> list[Step]:
     """What to do, from what the document says: so a masked one names nothing that it hides.
 
-    `before` is how `sexton restore` is asked for what was committed before the loss; None where it cannot be.
+    `before` is the `sexton restore` command for what was committed before the loss; None where there is none.
     """
     steps: list[Step] = []
     lost = lost_offsets(incident.events, incident.next)

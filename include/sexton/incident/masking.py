@@ -1,8 +1,8 @@
 """Names as pseudonyms: stable within one document, and with a salt that is not kept, so that nobody can look them up.
 
 A field that holds a name is replaced as a whole. Sentences quote names, so every name that is known is replaced in all
-texts as well, whole words of it; a record's texts are replaced but for Kafka's own words. Rather too much is hidden
-than too little: where a topic is called `committed`, sentences lose that word.
+texts as well, whole words of it; a record's texts are replaced except Kafka's own words. It hides too much rather than
+too little: if a topic is called `committed`, sentences lose that word.
 """
 
 import hashlib

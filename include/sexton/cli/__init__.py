@@ -88,15 +88,13 @@ for _module in (
     command(app)(getattr(_module, _module.__name__.rpartition(".")[2]))
 for _module in (groups, replicas, history, policy, show, archive):
     app.add_typer(_module.app, name=_module.__name__.rpartition(".")[2])
-command(groups.app)(groups_coordinator.coordinator)
-command(groups.app)(groups_coordinator.unload)
-command(groups.app)(groups_dry_run.check_commit)
-command(groups.app)(groups_dry_run.check_join)
-command(groups.app)(groups_dry_run.metadata_record)
-command(groups.app)(groups_sweep.check_sweep)
-command(replicas.app)(replicas_live.probe)
-command(replicas.app)(replicas_live.copy)
-command(replicas.app)(replicas.diff)
+for _function in (
+    *(groups_coordinator.coordinator, groups_coordinator.unload, groups_dry_run.check_commit),
+    *(groups_dry_run.check_join, groups_dry_run.metadata_record, groups_sweep.check_sweep),
+):
+    command(groups.app)(_function)
+for _comparison in (replicas_live.probe, replicas_live.copy, replicas.diff):
+    command(replicas.app)(_comparison)
 
 
 def _show_version(wanted: bool) -> None:
@@ -150,16 +148,11 @@ def described(error: Exception) -> SextonError:
     if isinstance(error, TyperException):
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "sexton"
-        return UsageError(_usage_line(error), fix=f"see `{command} --help`")
+        return UsageError(error.format_message().rstrip("."), fix=f"see `{command} --help`")
     if isinstance(error, OSError) and error.strerror:
         return SextonError(error.strerror, where=error.filename)
     first = next(iter(str(error).strip().splitlines()), "")
     return SextonError(f"{type(error).__name__}: {first}", fix="--debug shows where")
-
-
-def _usage_line(error: TyperException) -> str:
-    message = getattr(error, "format_message", None)
-    return str(message() if message else error).rstrip(".")
 
 
 def _print_error(error: SextonError, code: int, *, is_json: bool) -> None:

@@ -703,41 +703,34 @@ class PolicyShown(ViewAnswer):
 class Shown(Answer):
     cluster_id: str
     id: str
-    """plan_id or restore_id."""
+    """plan_id, restore_id, or the SHA-256 of the terms."""
     sha256: str
     """What an approval is bound to."""
     counts: dict[str, int]
-    over_limits: list[str]
     questions: dict[str, str]
     """The question to the approver, by sink."""
     body: str
     """Markdown."""
 
 
-class ShownApproval(Answer):
+class ShownApproval(Shown):
     """The terms of a standing approval."""
 
     kind: Literal["standing approval"]
-    cluster_id: str
-    id: str
-    sha256: str
-    """What the approval is bound to."""
-    counts: dict[str, int]
     terms: Terms
-    questions: dict[str, str]
-    body: str
-    """Markdown."""
 
 
 class ShownPlan(Shown):
     kind: Literal["plan"]
     coverage: str
     lead: str
+    over_limits: list[str]
     what_if: str | None
 
 
 class ShownRestore(Shown):
     kind: Literal["restore"]
+    over_limits: list[str]
 
 
 class ArchiveList(Answer):

@@ -19,40 +19,35 @@ Sink = Literal["dry_run", "coordinator", "log"]
 SHOWN = 20
 _COLUMNS = ("OUTCOME", "GROUP", "TOPIC", "PARTITION", "WHY")
 
-SinkOption = Annotated[
-    Sink,
-    option(
-        "--sink",
-        "dry_run: change nothing. coordinator: delete through the group coordinators. log: also write tombstones "
-        "into the log, for offsets whose topic is gone, which coordinators refuse; dangerous, see docs/apply.md.",
-        EXECUTION,
-    ),
-]
-PlanSha256 = Annotated[
-    str | None,
-    option("--plan-sha256 HEX", "SHA-256 of the approved plan (see `show plan`): any other is refused.", EXECUTION),
-]
-AllowLogSink = Annotated[bool, option("--allow-log-sink", "Required for --sink log.", EXECUTION)]
-PolicyOption = Annotated[
-    Path | None,
-    option(
-        "--policy FILE",
-        "The policy in force: a plan made with another is refused. Default: SEXTON_POLICY, or none.",
-        EXECUTION,
-    ),
-]
-
 
 def apply(
     plan_id: Annotated[str, typer.Argument(metavar="PLAN_ID", help="A plan kept in the archive.")],
     *,
     archive: ArchiveUri = None,
     cluster_id: ClusterId = None,
-    sink: SinkOption = "dry_run",
+    sink: Annotated[
+        Sink,
+        option(
+            "--sink",
+            "dry_run: change nothing. coordinator: delete through the group coordinators. log: also write tombstones "
+            "into the log, for offsets whose topic is gone, which coordinators refuse; dangerous, see docs/apply.md.",
+            EXECUTION,
+        ),
+    ] = "dry_run",
     approved_by: ApprovedBy = None,
-    plan_sha256: PlanSha256 = None,
-    allow_log_sink: AllowLogSink = False,
-    policy: PolicyOption = None,
+    plan_sha256: Annotated[
+        str | None,
+        option("--plan-sha256 HEX", "SHA-256 of the approved plan (see `show plan`): any other is refused.", EXECUTION),
+    ] = None,
+    allow_log_sink: Annotated[bool, option("--allow-log-sink", "Required for --sink log.", EXECUTION)] = False,
+    policy: Annotated[
+        Path | None,
+        option(
+            "--policy FILE",
+            "The policy in force: a plan made with another is refused. Default: SEXTON_POLICY, or none.",
+            EXECUTION,
+        ),
+    ] = None,
     cluster: ClusterInput,
     json: Json = False,
 ) -> int:

@@ -13,6 +13,11 @@ from sexton.cli.output import console, print_aside, print_doubts
 from sexton.errors import UsageError
 
 MARKER = ".sexton-run"
+_OF_A_RUN = (
+    *("fold", "partial", "internal", "batches", "plan", "dq", "outcome"),
+    *("run.json", "report.html", "summary.json", MARKER),
+)
+"""What a run writes to its folder in addition to its tables."""
 
 
 def audit(
@@ -93,22 +98,16 @@ def claim(out: Path, *, apart_from: Sequence[Path]) -> None:
             raise UsageError("overlaps the input", where=out, fix="give --out a folder of its own")
     if out.exists() and not out.is_dir():
         raise UsageError("is not a folder", where=out, fix="give --out a folder of its own")
+    from sexton.tables import TABLES
+
     found = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
-    foreign = [name for name in found if name not in _run_entries() or (out / name).is_symlink()]
+    foreign = [name for name in found if name not in {*TABLES, *_OF_A_RUN} or (out / name).is_symlink()]
     if foreign or (found and not _is_run(out)):
         what = f"holds {foreign[0]!r}" if foreign else "is not empty"
         raise UsageError(f"{what} and is no earlier run", where=out, fix="give --out a new or empty folder")
     out.mkdir(parents=True, exist_ok=True)
     # Written first, so that a run that was killed half way can be replaced too.
     (out / MARKER).write_text("A run folder of Sexton: the next run with this --out replaces it.\n", encoding="utf-8")
-
-
-def _run_entries() -> set[str]:
-    """Names of everything that a run writes to its folder."""
-    from sexton.tables import TABLES
-
-    folders = {"fold", "partial", "internal", "batches", "plan", "dq", "outcome"}
-    return {*TABLES, *folders, "run.json", "report.html", "summary.json", MARKER}
 
 
 def _is_run(out: Path) -> bool:

@@ -16,7 +16,7 @@ from sexton.cli.output import (
     print_json,
     print_left_out,
     print_line,
-    print_table,
+    print_section,
 )
 from sexton.cli.progress import working
 from sexton.errors import NoCoverage, UsageError
@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from sexton.archive.admin_snapshots import AdminSnapshot, SnapshotSeries
     from sexton.history.difference import InstantComparison, Side
 
-GROUP_COLUMNS = ("GROUP", "CHANGE", "BEFORE", "AFTER", "CAUSE")
-OFFSET_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CHANGE", "BEFORE", "AFTER")
-CAUSE_COLUMN, TIME_COLUMNS = ("CAUSE",), ("CHANGED-AFTER", "CHANGED-BY")
-"""Extra columns of a diff between two admin snapshots."""
+    Ends = tuple[SnapshotSeries, AdminSnapshot, AdminSnapshot]
+
+COLUMNS = {
+    **{"group_id": "GROUP", "topic": "TOPIC", "partition": "PARTITION", "change": "CHANGE", "before": "BEFORE"},
+    **{"after": "AFTER", "cause": "CAUSE", "changed_after_ms": "CHANGED-AFTER", "changed_by_ms": "CHANGED-BY"},
+}
+"""Field -> heading; a table shows the fields that it has."""
 
 
 def diff(
@@ -65,7 +68,7 @@ def diff(
     from sexton.history.difference import difference
 
     if (ends := _snapshots((before, after), log)) is not None:
-        return _diff_snapshots((before, after), *ends, log, limit, json=json)
+        return _diff_snapshots((before, after), ends, log, limit, json=json)
     sides = [_side(text, log) for text in (before, after)]
     print_doubts(dict.fromkeys(doubt for side in sides for doubt in getattr(side, "doubts", ())))
     with working("Comparing", is_quiet=json):
@@ -88,7 +91,7 @@ def diff(
     return UNDECODABLE if undecodable or any(found.failed_loads) else 0
 
 
-def _snapshots(texts: tuple[str, str], log: LogInput) -> "tuple[SnapshotSeries, AdminSnapshot, AdminSnapshot] | None":
+def _snapshots(texts: tuple[str, str], log: LogInput) -> "Ends | None":
     """The admin snapshots that answer for both instants in place of the log, and their series; None where the log does,
     or a run."""
     if log.archive is None:
@@ -108,19 +111,11 @@ def _snapshots(texts: tuple[str, str], log: LogInput) -> "tuple[SnapshotSeries, 
     return series, first, last
 
 
-def _diff_snapshots(
-    texts: tuple[str, str],
-    series: "SnapshotSeries",
-    first: "AdminSnapshot",
-    last: "AdminSnapshot",
-    log: LogInput,
-    limit: int,
-    *,
-    json: bool,
-) -> int:
+def _diff_snapshots(texts: tuple[str, str], ends: "Ends", log: LogInput, limit: int, *, json: bool) -> int:
     from sexton.history.admin_difference import difference_of_snapshots
     from sexton.runs.choose_profile import AUTO, choose
 
+    series, first, last = ends
     profile = choose(log.profile or AUTO, last.metadata.broker_version).profile
     with working("Comparing the admin snapshots", is_quiet=json):
         compared, read, left_out = difference_of_snapshots(series, first, last, profile=profile)
@@ -169,17 +164,14 @@ def _side(text: str, log: LogInput) -> "Side":
 def _print(found: "InstantComparison", limit: int) -> None:
     for name, counts in found.counts().items():
         print_line(f"{name}: " + ", ".join(f"{figures.count(number)} {change}" for change, number in counts.items()))
-    for columns, rows in ((GROUP_COLUMNS, found.groups), (OFFSET_COLUMNS, found.offsets)):
-        if not rows.num_rows:
-            continue
-        names = ["group_id", "topic", "partition"] if "topic" in rows.column_names else ["group_id"]
-        causes = ["cause"] if "cause" in rows.column_names else []
-        times = [name for name in ("changed_after_ms", "changed_by_ms") if name in rows.column_names]
-        shown = rows.select([*names, "change", "before", "after", *causes, *times]).slice(0, limit or None)
-        heads = [*columns, *CAUSE_COLUMN[: len(causes) - columns.count("CAUSE")], *TIME_COLUMNS[: len(times)]]
-        print_line()
-        print_table(
-            heads,
-            ([figures.instant(row[name]) if name in times else row[name] for name in row] for row in shown.to_pylist()),
+    for rows in (found.groups, found.offsets):
+        names = [name for name in COLUMNS if name in rows.column_names]
+        shown = rows.select(names).slice(0, limit or None)
+        print_section(
+            [COLUMNS[name] for name in names],
+            (
+                [figures.instant(value) if name.endswith("_ms") else value for name, value in row.items()]
+                for row in shown.to_pylist()
+            ),
         )
         print_left_out(rows.num_rows - shown.num_rows)

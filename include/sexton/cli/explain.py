@@ -12,7 +12,15 @@ from sexton import figures
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import GroupId, Json, RetentionMinutes, option, parse_optional_instant, parse_partition
-from sexton.cli.output import print_doubts, print_json, print_line, print_notes, print_table, print_view_json
+from sexton.cli.output import (
+    print_doubts,
+    print_json,
+    print_line,
+    print_notes,
+    print_section,
+    print_table,
+    print_view_json,
+)
 from sexton.cli.progress import working
 from sexton.figures import MINUTE_MS, now_ms
 from sexton.kafka_commands import abort_transaction
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
     from sexton.history.events import Event, NextVerdict, Story
     from sexton.history.log_story import LogStory, StoryReader
     from sexton.incident.broker_logs import BrokerLogs
-    from sexton.incident.callers import Caller, Who
+    from sexton.incident.callers import Who
     from sexton.lake.catalog import Lake
     from sexton.lake.read import PublishedRun
     from sexton.runs.source import LogSource
@@ -93,8 +101,13 @@ def explain(
     answer = answer_of(group, asked, log, retention_minutes, quiet=json)
     found = answer.story
     found.keep_between(since_ms, until_ms)
-    who = _who(found, group, logs)
-    fields = {**found.fields(), **({} if logs is None else {"who": [asdict(each) for each in who]})}
+    fields = found.fields()
+    who: list[Who] = []
+    if logs is not None:
+        from sexton.incident.callers import who_did
+
+        who = who_did(found.events, group, logs)
+        fields["who"] = [asdict(each) for each in who]
     if json and answer.opened is not None:
         return print_view_json(answer.opened.view, OPERATION, {"group_id": group, **fields})
     if json:
@@ -162,14 +175,6 @@ def broker_logs(paths: list[Path] | None, zone: str) -> "BrokerLogs | None":
     return read_logs(paths, zone)
 
 
-def _who(found: "Story", group: str, logs: "BrokerLogs | None") -> "list[Who]":
-    if logs is None:
-        return []
-    from sexton.incident.callers import who_did
-
-    return who_did(found.events, group, logs)
-
-
 def _print_who(who: "list[Who]") -> None:
     for one in who:
         print_line()
@@ -177,11 +182,8 @@ def _print_who(who: "list[Who]") -> None:
             f"{one.what} at {figures.instant(one.timestamp_ms)}: {one.certainty.replace('_', ' ')}, {one.reason}"
         )
         if one.callers:
-            print_table(WHO_COLUMNS, map(_caller_row, one.callers))
-
-
-def _caller_row(caller: "Caller") -> tuple[object, ...]:
-    return caller.principal, caller.host, caller.client_id, caller.api, figures.instant(caller.at_ms), caller.line
+            rows = ((c.principal, c.host, c.client_id, c.api, figures.instant(c.at_ms), c.line) for c in one.callers)
+            print_table(WHO_COLUMNS, rows)
 
 
 def _read(
@@ -316,7 +318,7 @@ def _transactions(
         taken_at_ms=now_ms(),
         release=release,
     )
-    # Of a disk it is not known when it was copied: not before its newest batch.
+    # When a disk was copied is not known: not before its newest batch.
     until_ms = view.as_of_ms or source.taken_at_ms or part.max_timestamp_ms + 1
     return holder_rows(
         found,
@@ -387,21 +389,12 @@ def _is_asked(asked: Target, topic: str, partition: int) -> bool:
 def _print(name: str, found: "Story") -> None:
     state = found.state or ("no such group now" if found.events else "no trace of it")
     print_line(f"{name}: {state if found.is_held or not found.events else 'no coordinator has it'}")
-    if found.events:
-        print_line()
-        print_table(EVENT_COLUMNS, _event_rows(found.events))
-    if found.next_verdicts:
-        print_line()
-        rows = (
-            (one.topic, one.partition, one.committed_offset, _expires(one), one.reason) for one in found.next_verdicts
-        )
-        print_table(NEXT_COLUMNS, rows)
-    if found.transactions:
-        print_line()
-        print_line("held by open transactions:")
-        print_table(TRANSACTION_COLUMNS, map(_transaction_row, found.transactions))
-        for row in found.transactions:
-            print_line(_transaction_text(row))
+    print_section(EVENT_COLUMNS, _event_rows(found.events))
+    rows = ((one.topic, one.partition, one.committed_offset, _expires(one), one.reason) for one in found.next_verdicts)
+    print_section(NEXT_COLUMNS, rows)
+    print_section(TRANSACTION_COLUMNS, map(_transaction_row, found.transactions), "held by open transactions:")
+    for row in found.transactions:
+        print_line(_transaction_text(row))
     if found.block is not None:
         print_line()
         print_line(sweep_block_text(found.block))

@@ -12,6 +12,7 @@ from sexton.cli.output import (
     print_aside,
     print_line,
     print_notes,
+    print_section,
     print_table,
     print_view_json,
 )
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from sexton.coordinator.api.fetch import AskedPartition, FetchedOffset
     from sexton.views.coordinator_view import CoordinatorView
 
-OPERATION = "OffsetFetch"
 COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "LEADER-EPOCH", "METADATA", "ERROR")
 _QUESTION = "Question"
 
@@ -75,9 +75,7 @@ def fetch(
     dead: Annotated[
         bool,
         option(
-            "--dead",
-            "The group is removed before the log answers the commits in flight (0.10.1 to 3.9).",
-            _QUESTION,
+            "--dead", "The group is removed before the log answers the commits in flight (0.10.1 to 3.9).", _QUESTION
         ),
     ] = False,
     leads_until: Annotated[
@@ -149,7 +147,7 @@ def fetch(
         offsets = [{**asdict(offset), **error_fields(offset.error)} for offset in answer.offsets]
         group_fields = {"group_id": group, "log_partition": log_partition, **error_fields(answer.error)}
         document = {**group_fields, "offsets": offsets, "waits": answer.waits}
-        return print_view_json(view, OPERATION, {**document, **({"in_flight": later} if flying else {})})
+        return print_view_json(view, "OffsetFetch", {**document, **({"in_flight": later} if flying else {})})
     where = "" if log_partition is None else f" (log partition {log_partition})"
     if answer.waits:
         print_aside("the coordinator delays this answer until the commits in flight are replicated")
@@ -159,9 +157,7 @@ def fetch(
         print_line(f"{short(group)}{where}: no offsets")
     else:
         print_table(COLUMNS, map(_row, answer.offsets))
-    if later:
-        print_line()
-        print_table((*IN_FLIGHT_COLUMNS, *(MARKER_COLUMNS if markers else ())), (tuple(row.values()) for row in later))
+    print_section((*IN_FLIGHT_COLUMNS, *(MARKER_COLUMNS if markers else ())), ([*row.values()] for row in later))
     return print_notes(view)
 
 

@@ -1,5 +1,6 @@
 """`sexton forecast`: what expires in the next days if nothing changes."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,8 +58,8 @@ def forecast(
     if log.is_log:
         replay = replayed(log, "forecast", retention_minutes=retention_minutes, policy=policy, quiet=json)
         with replay as (folder, record):
-            one = _group_of(FolderTables(folder, record), group)
-            _print(forecast_folder(folder, record), one, record.warnings, limit=limit, json=json)
+            tables: RunTables = FolderTables(folder, record)
+            _print(forecast_folder(folder, record), _group_of(tables, group), record.warnings, limit=limit, json=json)
             return record.exit_code
     if retention_minutes is not None or policy is not None:
         raise UsageError(
@@ -79,15 +80,11 @@ class _Group:
     offsets: "list[OffsetForecast]"
     if_abandoned: "Abandonment | None"
 
-    def due_if_abandoned(self) -> "list[tuple[OffsetForecast, int | None]]":
+    def due_if_abandoned(self, then: "Abandonment") -> "Iterator[tuple[OffsetForecast, int | None]]":
         """When each offset expires if the members never come back: never later than it would expire anyway."""
-        assert self.if_abandoned is not None
-        found = []
         for one in self.offsets:
-            is_sooner = one.expires_at_ms is not None and one.expires_at_ms < self.if_abandoned.empty_at_ms
-            due_ms = self.if_abandoned.expires_at_ms.get((one.topic, one.partition))
-            found.append((one, one.expires_at_ms if is_sooner else due_ms))
-        return found
+            is_sooner = one.expires_at_ms is not None and one.expires_at_ms < then.empty_at_ms
+            yield one, one.expires_at_ms if is_sooner else then.expires_at_ms.get((one.topic, one.partition))
 
 
 def _group_of(tables: "RunTables", group: str | None) -> _Group | None:
@@ -125,24 +122,21 @@ def _fields(found: "ForecastResult", group: _Group | None, warnings: list[str]) 
         "policy_sha256": found.policy_sha256,
         "warnings": warnings,
     }
-    if group is not None:
-        abandoned = None if group.if_abandoned is None else _abandoned_fields(group)
-        offsets = [asdict(one) for one in group.offsets]
-        return {**head, "group_id": group.group_id, "offsets": offsets, "if_abandoned": abandoned}
-    return {**head, "horizons": [asdict(one) for one in found.horizons()], "groups": found.groups()}
-
-
-def _abandoned_fields(group: _Group) -> dict[str, Any]:
-    assert group.if_abandoned is not None
-    return {
-        "empty_at_ms": group.if_abandoned.empty_at_ms,
-        "sweep_blocked": None if group.if_abandoned.block is None else asdict(group.if_abandoned.block),
-        "steps": [asdict(step) for step in group.if_abandoned.steps],
-        "offsets": [
-            {"topic": one.topic, "partition": one.partition, "expires_at_ms": due_ms}
-            for one, due_ms in group.due_if_abandoned()
-        ],
-    }
+    if group is None:
+        return {**head, "horizons": [asdict(one) for one in found.horizons()], "groups": found.groups()}
+    abandoned = None
+    if (then := group.if_abandoned) is not None:
+        abandoned = {
+            "empty_at_ms": then.empty_at_ms,
+            "sweep_blocked": None if then.block is None else asdict(then.block),
+            "steps": [asdict(step) for step in then.steps],
+            "offsets": [
+                {"topic": one.topic, "partition": one.partition, "expires_at_ms": due_ms}
+                for one, due_ms in group.due_if_abandoned(then)
+            ],
+        }
+    offsets = [asdict(one) for one in group.offsets]
+    return {**head, "group_id": group.group_id, "offsets": offsets, "if_abandoned": abandoned}
 
 
 def _print_groups(found: "ForecastResult", limit: int) -> None:
@@ -151,7 +145,8 @@ def _print_groups(found: "ForecastResult", limit: int) -> None:
         print_line("nothing expires within 30 days")
         return
     horizons = found.horizons()
-    print_table(SUM_COLUMNS, ((_days(h.days), h.by, h.offsets, h.groups, h.whole_groups) for h in horizons))
+    sums = ((figures.some(h.days, "day"), h.by, h.offsets, h.groups, h.whole_groups) for h in horizons)
+    print_table(SUM_COLUMNS, sums)
     print_line()
     print_table(GROUP_COLUMNS, map(_group_row, groups), limit=limit)
     if any(horizon.by != "broker" for horizon in horizons):
@@ -164,7 +159,7 @@ def _group_row(group: dict[str, Any]) -> tuple[object, ...]:
     return (
         short(group["group_id"]),
         *(group[f"within_{days}_days"] for days in (1, 7, 30)),
-        None if whole_days is None else f"within {_days(whole_days)}",
+        None if whole_days is None else f"within {figures.some(whole_days, 'day')}",
         figures.instant(group["first_expires_at_ms"]),
         ", ".join(group["by"]),
     )
@@ -175,17 +170,16 @@ def _print_group(group: _Group) -> None:
         print_line(f"{short(group.group_id)}: it has no offsets")
     else:
         print_table(OFFSET_COLUMNS, map(_offset_row, group.offsets))
-    if group.if_abandoned is not None:
+    if (then := group.if_abandoned) is not None:
         print_line()
         print_line("if its coordinator loads it now and its members never come back:")
-        steps = group.if_abandoned.steps
-        print_table(STEP_COLUMNS, ((figures.instant(step.at_ms), step.state, step.member_count) for step in steps))
+        print_table(STEP_COLUMNS, ((figures.instant(step.at_ms), step.state, step.member_count) for step in then.steps))
         print_line()
-        due = ((one.topic, one.partition, figures.instant(at_ms)) for one, at_ms in group.due_if_abandoned())
+        due = ((one.topic, one.partition, figures.instant(at_ms)) for one, at_ms in group.due_if_abandoned(then))
         print_table(("TOPIC", "PARTITION", "EXPIRES"), due)
-        if group.if_abandoned.block is not None:
+        if then.block is not None:
             print_line()
-            print_line(sweep_block_text(group.if_abandoned.block))
+            print_line(sweep_block_text(then.block))
     if group.offsets:
         what = "what changes the broker's verdict, or until when a hold keeps it"
         print_aside(f"CHANGES-BY: {what}; the history of the group: sexton explain GROUP")
@@ -202,14 +196,5 @@ def _gone(offset: "OffsetForecast") -> str | None:
     """When the broker's sweep deletes it; to the second, as docs/plan.md explains."""
     if offset.gone_until_ms is None:
         return None
-    if offset.gone_ms is None:
-        return f"by {figures.instant(_second(offset.gone_until_ms))}"
-    return figures.instant(_second(offset.gone_ms))
-
-
-def _second(at_ms: int) -> int:
-    return round(at_ms / 1_000) * 1_000
-
-
-def _days(count: int) -> str:
-    return figures.some(count, "day")
+    at_ms = offset.gone_until_ms if offset.gone_ms is None else offset.gone_ms
+    return f"{'by ' if offset.gone_ms is None else ''}{figures.instant(round(at_ms / 1_000) * 1_000)}"

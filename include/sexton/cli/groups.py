@@ -29,14 +29,11 @@ if TYPE_CHECKING:
 app = command_group("List and describe groups; find, check and unload their coordinators.")
 LIST_COLUMNS = ("GROUP", "TYPE", "STATE", "PROTOCOL", "LOG-PARTITION")
 LIST_FIELDS = ("group.group_id", "group.group_type", "group.state", "group.protocol_type")
-OFFSET_COLUMNS = (
-    *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
-    *("CONSUMER-ID", "HOST", "CLIENT-ID"),
-)
 OFFSET_FIELDS = (
     *("group", "topic", "partition", "current_offset", "log_end_offset", "lag"),
     *("consumer_id", "host", "client_id"),
 )
+OFFSET_COLUMNS = tuple(name.upper().replace("_", "-") for name in OFFSET_FIELDS)
 MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
 MEMBER_FIELDS = ("group", "consumer_id", "group_instance_id", "host", "client_id", "partition_count")
 STATE_COLUMNS = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS", "LOG-PARTITION")
@@ -124,6 +121,7 @@ def describe(
     if members + state + offsets > 1:
         raise UsageError("one of --offsets, --members and --state", where="describe")
 
+    from sexton.coordinator.api.console import member_rows, offset_rows, state_row
     from sexton.coordinator.api.listing import describe_groups, list_groups
 
     view = log.view()
@@ -139,23 +137,15 @@ def describe(
     for group in described:
         _print_state(group, is_quiet=all_groups or state)
     there = [group for group in described if group.group is not None]
-    if there:
-        _print_rows(view, there, "members" if members else "state" if state else "offsets")
+    if there and members:
+        print_table(MEMBER_COLUMNS, (attrgetter(*MEMBER_FIELDS)(row) for group in there for row in member_rows(group)))
+    elif there and state:
+        rows = (state_row(view.coordinator, group, view.recorded.leaders) for group in there)
+        print_table(STATE_COLUMNS, map(attrgetter(*STATE_FIELDS), rows))
+    elif there:
+        offset_lines = (row for group in there for row in offset_rows(view.coordinator, group, view.topics))
+        print_table(OFFSET_COLUMNS, map(attrgetter(*OFFSET_FIELDS), offset_lines))
     return print_notes(view)
-
-
-def _print_rows(view: "CoordinatorView", described: "list[DescribedGroup]", what: str) -> None:
-    from sexton.coordinator.api.console import member_rows, offset_rows, state_row
-
-    if what == "members":
-        members = [row for group in described for row in member_rows(group)]
-        print_table(MEMBER_COLUMNS, map(attrgetter(*MEMBER_FIELDS), members))
-    elif what == "state":
-        states = [state_row(view.coordinator, group, view.recorded.leaders) for group in described]
-        print_table(STATE_COLUMNS, map(attrgetter(*STATE_FIELDS), states))
-    else:
-        offsets = [row for group in described for row in offset_rows(view.coordinator, group, view.topics)]
-        print_table(OFFSET_COLUMNS, map(attrgetter(*OFFSET_FIELDS), offsets))
 
 
 def _print_state(described: "DescribedGroup", *, is_quiet: bool) -> None:

@@ -1,5 +1,6 @@
 """`sexton groups coordinator` and `unload`: the log partition of a group, and the groups of a log partition."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -7,7 +8,7 @@ import typer
 from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import Json
-from sexton.cli.output import error_fields, print_line, print_notes, print_table, print_view_json
+from sexton.cli.output import error_fields, print_line, print_notes, print_section, print_table, print_view_json
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 
@@ -36,18 +37,16 @@ def coordinator(
     view = log.view()
     count = view.coordinator.partition_count
     if count is None:  # then a group belongs to the log partition that has it
-        places = {group: view.coordinator.log_partition_of(group) for group in groups}
+        log_partition_of = view.coordinator.log_partition_of
         owners = [
-            FoundCoordinator(group_id=group, error=Error.NONE, log_partition=place) for group, place in places.items()
+            FoundCoordinator(group_id=group, error=Error.NONE, log_partition=log_partition_of(group))
+            for group in dict.fromkeys(groups)
         ]
     else:
         leaders = view.recorded.leaders or None
         owners = [find_coordinator(group, partition_count=count, leaders=leaders) for group in groups]
     if json:
-        found = [
-            {"group_id": o.group_id, "log_partition": o.log_partition, "leader": o.leader, **error_fields(o.error)}
-            for o in owners
-        ]
+        found = [asdict(owner) | error_fields(owner.error) for owner in owners]
         return print_view_json(view, "FindCoordinator", {"partition_count": count, "groups": found})
     columns = ("GROUP", "LOG-PARTITION", "COORDINATOR (ID)", "ERROR")
     print_table(columns, ((o.group_id, o.log_partition, o.leader, o.error.name) for o in owners))
@@ -92,11 +91,9 @@ def unload(
         f"{gone.offset_count} cached offsets and {len(groups)} cached groups go with log partition {log_partition}{led}"
     )
     print_table(("GROUP", "STAYS"), [*((name, "no") for name in groups), *((name, "yes") for name in staying)])
-    if gone.pending:
-        print_line()
-        print_line("open transactions, which the next coordinator loads again:")
-        rows = _pending_rows(gone.pending)
-        print_table(("PRODUCER-ID", "GROUP", "TOPIC", "PARTITION", "PENDING-OFFSET"), ([*row.values()] for row in rows))
+    columns = ("PRODUCER-ID", "GROUP", "TOPIC", "PARTITION", "PENDING-OFFSET")
+    rows = ([*row.values()] for row in _pending_rows(gone.pending))
+    print_section(columns, rows, "open transactions, which the next coordinator loads again:")
     return print_notes(view)
 
 

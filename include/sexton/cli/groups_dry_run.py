@@ -9,7 +9,7 @@ import typer
 from sexton import figures
 from sexton.cli.input_options import LogInput
 from sexton.cli.options import GroupId, Json, codec_number, option, parse_exact_partition
-from sexton.cli.output import error_fields, print_line, print_notes, print_table, print_view_json
+from sexton.cli.output import error_fields, print_line, print_notes, print_section, print_table, print_view_json
 from sexton.errors import UsageError
 from sexton.figures import MINUTE_MS, now_ms
 from sexton.log.entry import CODECS
@@ -86,11 +86,8 @@ class BrokerInput:
             recorded = replace(recorded, max_message_bytes=self.max_message_bytes)
         if self.required_acks is not None:
             if profile.is_java:
-                raise UsageError(
-                    "Kafka 4.x has no offsets.commit.required.acks",
-                    where="--required-acks",
-                    fix="leave it out (KIP-1041)",
-                )
+                what, fix = "Kafka 4.x has no offsets.commit.required.acks", "leave it out (KIP-1041)"
+                raise UsageError(what, where="--required-acks", fix=fix)
             recorded = replace(recorded, broker_settings={**recorded.broker_settings, ACKS: str(self.required_acks)})
         settings = broker_settings(recorded, profile=profile)
         if codec is None:
@@ -105,7 +102,7 @@ class BrokerInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitBrokerInput(BrokerInput):
-    """These settings, and those that only a commit asks of the broker."""
+    """These settings, and those that only a commit needs."""
 
     max_metadata_length: Annotated[
         int | None,
@@ -213,12 +210,17 @@ def check_commit(
     ids = {topic: topic_id for topic_id, topic in view.topics.ids.items()}
     end = _log_end(view, group, options.leader_epoch)
     coordinator, commit = replace(view.coordinator, profile=broker.profile), request.commit(group, places, ids)
+    minutes = (
+        options.retention_minutes
+        or int(view.recorded.broker_settings.get("offsets.retention.minutes") or 0)
+        or view.coordinator.profile.default_retention_minutes
+    )
     limit = options.max_metadata_length
     dry_run = commit_offsets(
         coordinator,
         commit,
         now_ms=now_ms() if view.as_of_ms is None else view.as_of_ms,
-        retention_ms=(options.retention_minutes or _recorded_minutes(view)) * MINUTE_MS,
+        retention_ms=minutes * MINUTE_MS,
         topic=broker.topic,
         end=end,
         max_metadata_length=broker.max_metadata_length if limit is None else limit,
@@ -232,15 +234,11 @@ def check_commit(
         operation = "TxnOffsetCommit" if request.transactional else "OffsetCommit"
         fields = {**_commit_json(group, places, dry_run, end), "makes_group": made is not None, **_waits(broker)}
         return print_view_json(view, operation, fields)
-    print_table(
-        ("TOPIC", "PARTITION", "ERROR"),
-        ((topic, number, dry_run.outcome[topic, number].name) for topic, number in places),
-    )
+    print_table(("TOPIC", "PARTITION", "ERROR"), ((*place, dry_run.outcome[place].name) for place in places))
     if made is not None:
         print_line(f"makes the group {short(group)}: {made.state}, generation {made.generation}, without a record")
     _print_append(dry_run.batch, len(dry_run.records), end=end, broker=broker, view=view)
-    first = places[0]
-    _print_failed_appends({error: answers[first] for error, answers in dry_run.after_failed_append.items()})
+    _print_failed_appends({error: answers[places[0]] for error, answers in dry_run.after_failed_append.items()})
     return print_notes(view)
 
 
@@ -368,54 +366,40 @@ def check_join(
     except ValueError as refused:
         fix = "see `sexton groups describe --members`"
         raise UsageError(str(refused), where="--syncing", fix=fix) from None
-    members = [
-        {
-            "member_id": one.member_id,
-            "awaits_sync": one.awaits_sync,
-            "sync_error": one.sync_error,
-            "session_ends_at_ms": None if one.is_kept_alive else one.session_ends_at_ms,
-        }
-        for one in answer.members
-    ]
+    sessions = [(one, None if one.is_kept_alive else one.session_ends_at_ms) for one in answer.members]
     state, generation = (None, None) if answer.group is None else (answer.group.state, answer.group.generation)
     if json:
         after = {"state": state, "generation": generation, "makes_group": answer.is_new}
+        members = [
+            {name: getattr(one, name) for name in ("member_id", "awaits_sync", "sync_error")}
+            | {"session_ends_at_ms": ends_ms}
+            for one, ends_ms in sessions
+        ]
         record = {"writes_record": answer.writes_record, **({"members": members} if members else {})}
         return print_view_json(view, "JoinGroup", {"group_id": group, **error_fields(answer.error), **after, **record})
     columns = ("GROUP", "ERROR", "STATE", "GENERATION", "NEW-GROUP")
-    found = ("-", "-") if answer.group is None else (state, generation)
-    print_table(columns, [(short(group), answer.error.name, *found, "yes" if answer.is_new else "no")])
+    print_table(columns, [(short(group), answer.error.name, state, generation, "yes" if answer.is_new else "no")])
     if answer.writes_record:
         print_line("the record of the new group is appended: see `sexton groups metadata-record`")
-    if members:
-        print_line()
-        print_table(MEMBER_COLUMNS, map(_member_row, members))
+    rows = (
+        (one.member_id, "waits" if one.awaits_sync else one.sync_error, figures.instant(ends_ms))
+        for one, ends_ms in sessions
+    )
+    print_section(MEMBER_COLUMNS, rows)
     return print_notes(view)
 
 
-def _member_row(member: "Mapping[str, Any]") -> tuple[object, ...]:
-    answer = "waits" if member["awaits_sync"] else member["sync_error"]
-    ends_ms = member["session_ends_at_ms"]
-    return member["member_id"], answer, None if ends_ms is None else figures.instant(ends_ms)
-
-
 def _commit_json(group: str, places: list[tuple[str, int]], dry_run: "CommitDryRun", end: "LogEnd") -> dict[str, Any]:
+    def errors(answers: "Mapping[tuple[str, int], Error]") -> list[dict[str, Any]]:
+        return [{"topic": place[0], "partition": place[1], **error_fields(answers[place])} for place in places]
+
     return {
         "group_id": group,
-        "partitions": [
-            {"topic": topic, "partition": number, **error_fields(dry_run.outcome[topic, number])}
-            for topic, number in places
-        ],
+        "partitions": errors(dry_run.outcome),
         "records": [{"key": key.hex(), "value": value.hex()} for key, value in dry_run.records],
         "base_offset": end.log_offset,
         "batch": dry_run.batch.hex() or None,
-        "after_failed_append": {
-            error.name: [
-                {"topic": topic, "partition": number, **error_fields(answers[topic, number])}
-                for topic, number in places
-            ]
-            for error, answers in dry_run.after_failed_append.items()
-        },
+        "after_failed_append": {error.name: errors(found) for error, found in dry_run.after_failed_append.items()},
     }
 
 
@@ -442,12 +426,8 @@ def _waits(broker: "BrokerSettings") -> dict[str, int]:
 
 
 def _print_failed_appends(answers: "Mapping[Error, Error]") -> None:
-    if answers:
-        print_line()
-        print_table(
-            ("IF THE APPEND FAILS WITH", "THE CLIENT RECEIVES"),
-            ((error.name, answer.name) for error, answer in answers.items()),
-        )
+    rows = ((error.name, answer.name) for error, answer in answers.items())
+    print_section(("IF THE APPEND FAILS WITH", "THE CLIENT RECEIVES"), rows)
 
 
 def _log_end(view: "CoordinatorView", group: str, leader_epoch: int) -> "LogEnd":
@@ -456,11 +436,6 @@ def _log_end(view: "CoordinatorView", group: str, leader_epoch: int) -> "LogEnd"
     log_partition = view.coordinator.log_partition_of(group)
     part = None if log_partition is None else view.read.get(log_partition)
     return LogEnd(log_offset=0 if part is None else part.next_log_offset, leader_epoch=leader_epoch)
-
-
-def _recorded_minutes(view: "CoordinatorView") -> int:
-    recorded = view.recorded.broker_settings.get("offsets.retention.minutes")
-    return int(recorded) if recorded else view.coordinator.profile.default_retention_minutes
 
 
 def _write(folder: Path, end: "LogEnd", batch: bytes) -> None:

@@ -13,13 +13,7 @@ COLUMNS = ("GROUP", "TYPE", "STATE", "PROTOCOL", "COORDINATOR (ID)")
 FAILED = 1
 
 
-def list_live(
-    cluster: ClusterInput,
-    *,
-    states: "Collection[str]",
-    types: "Collection[str]",
-    json: bool,
-) -> int:
+def list_live(cluster: ClusterInput, *, states: "Collection[str]", types: "Collection[str]", json: bool) -> int:
     """Print the groups that every broker lists; returns 1 if a broker failed, whose groups are then missing."""
     from sexton.coordinator.api.listing import wanted
     from sexton.kafka.group_state import list_groups
@@ -39,12 +33,10 @@ def list_live(
         listed = [asdict(group) for group in groups]
         print_json({"operation": "ListGroups", "groups": listed, "failed_brokers": failed, "warnings": warnings})
     else:
-        print_table(
-            COLUMNS,
-            (
-                (one.group_id, one.group_type or None, one.state or None, one.protocol_type or None, one.coordinator)
-                for one in groups
-            ),
+        rows = (
+            (one.group_id, one.group_type or None, one.state or None, one.protocol_type or None, one.coordinator)
+            for one in groups
         )
+        print_table(COLUMNS, rows)
         print_doubts(warnings)
     return FAILED if found.failed else 0

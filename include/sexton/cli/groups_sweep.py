@@ -8,7 +8,7 @@ from sexton import figures
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import judged_tables, replayed
 from sexton.cli.options import RULES, Json, RetentionMinutes, option, parse_exact_partition
-from sexton.cli.output import print_aside, print_json, print_line, print_table
+from sexton.cli.output import print_aside, print_json, print_line, print_section, print_table
 from sexton.errors import UsageError
 from sexton.report.meanings import sweep_block_text
 from sexton.report.names import visible
@@ -138,7 +138,7 @@ def _print(found: dict[str, Any], warnings: list[str], *, json: bool) -> None:
         return
     print_line(f"a sweep at {figures.instant(found['as_of_ms'])}:")
     rows = [
-        (sweep["coordinator"], part["log_partition"], part["offsets"], part["records"])
+        (sweep["coordinator"], *part.values())
         for sweep in found["sweeps"]
         for part in sweep["log_partitions"]
         if part["records"]
@@ -151,10 +151,8 @@ def _print(found: dict[str, Any], warnings: list[str], *, json: bool) -> None:
         print_line(f"{who} removes {figures.some(sweep['offsets'], 'offset')}, and {logs}")
         for line, times in Counter(sweep["log_lines"]).items():
             print_line(f"  {line}{'' if times == 1 else f' ({times} times)'}")
-    if found["kept_by_commits_in_flight"]:
-        print_line()
-        print_line("commits in flight keep, until the log has answered them:")
-        print_table(KEPT_COLUMNS, (tuple(row.values()) for row in found["kept_by_commits_in_flight"]))
+    kept = ([*row.values()] for row in found["kept_by_commits_in_flight"])
+    print_section(KEPT_COLUMNS, kept, "commits in flight keep, until the log has answered them:")
     if found["if_the_append_fails"]:
         print_line()
         print_line("if the append fails:")
@@ -165,13 +163,10 @@ def _print(found: dict[str, Any], warnings: list[str], *, json: bool) -> None:
             print_line("the cache has lost them all the same; the log has them, and the next load brings them back")
         else:
             print_line("the cache keeps them, and the next sweep tries again")
-    if found["past_sweeps"]:
-        print_line()
-        past = found["past_sweeps"]
-        columns = ("coordinator", "offsets", "certain_offsets", "log_partitions")
-        print_table(
-            PAST_COLUMNS, ((figures.instant(one["started_at_ms"]), *(one[name] for name in columns)) for one in past)
-        )
+    columns, past = ("coordinator", "offsets", "certain_offsets", "log_partitions"), found["past_sweeps"]
+    sweeps = ((figures.instant(one["started_at_ms"]), *(one[name] for name in columns)) for one in past)
+    print_section(PAST_COLUMNS, sweeps)
+    if past:
         print_aside("by who led each log partition then, or else when the snapshot was taken")
     for text in (*found["blocked"], *warnings):
         print_aside(f"! {visible(text)}")

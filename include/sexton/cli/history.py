@@ -1,21 +1,16 @@
 """`sexton history build`: runs of many past instants of a log, published together."""
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated
 
-from sexton.cli.command import command, command_group
+from sexton.cli.command import Without, command, command_group
+from sexton.cli.input_options import LogInput
 from sexton.cli.options import (
     AUTO_PROFILE,
     RULES,
-    Archive,
-    ClusterId,
     Json,
-    PartitionCount,
     PolicyFile,
-    Profile,
     RetentionMinutes,
-    Segments,
     check_profile,
     check_retention,
     option,
@@ -37,25 +32,14 @@ SHOWN = 10
 app = command_group("Publish runs of many past instants.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """The instants that are described."""
-
-    first: Annotated[str, option("--from ISO|MS", "The first instant.", RULES)]
-    last: Annotated[str | None, option("--to ISO|MS", "The latest possible instant. Default: now.", RULES)] = None
-    step_minutes: Annotated[int, option("--step-minutes N", "Minutes between instants.", RULES, at_least=1)] = 60
-
-
 @command(app)
 def build(
     *,
-    range_: Range,
-    segments: Segments = None,
-    archive: Archive = None,
-    cluster_id: ClusterId = None,
-    partition_count: PartitionCount = None,
+    since: Annotated[str, option("--from ISO|MS", "The first instant.", RULES)],
+    until: Annotated[str | None, option("--to ISO|MS", "The latest possible instant. Default: now.", RULES)] = None,
+    step_minutes: Annotated[int, option("--step-minutes N", "Minutes between instants.", RULES, at_least=1)] = 60,
+    log: Annotated[LogInput, Without({"run", "topics", "as_of", "load_buffer_bytes"})],
     retention_minutes: RetentionMinutes = None,
-    profile: Profile = None,
     policy: PolicyFile = None,
     json: Json = False,
 ) -> int:
@@ -74,13 +58,13 @@ def build(
     # what one day of retention would have deleted, for scripts
     sexton history build --archive archive --from 2026-11-01 --retention-minutes 1440 --json | jq .published
     """
-    if (segments is None) == (archive is None):
+    if (log.segments is None) == (log.archive is None):
         raise UsageError("give either --segments DIR or --archive URI", fix="see `sexton history build --help`")
-    if archive is not None and partition_count is not None:
+    if log.archive is not None and log.partition_count is not None:
         raise UsageError("an archive has its own count", where="--partition-count", fix="leave it out")
     check_retention(retention_minutes)
-    check_profile(profile)
-    first, last = parse_instant(range_.first, "--from"), parse_optional_instant(range_.last, "--to")
+    check_profile(log.profile)
+    first, last = parse_instant(since, "--from"), parse_optional_instant(until, "--to")
     rules = read_policy_file(policy)
 
     from sexton.archive.folder import Folder
@@ -90,18 +74,18 @@ def build(
     from sexton.runs.processes import engine_of_task
     from sexton.settings import settings
 
-    judged_by = (retention_minutes, profile, rules and rules.sha256)
-    asked = (segments, archive, cluster_id, partition_count, first, range_.step_minutes, judged_by)
+    judged_by = (retention_minutes, log.profile, rules and rules.sha256)
+    asked = (log.segments, log.archive, log.cluster_id, log.partition_count, first, step_minutes, judged_by)
     place = Folder(settings().runs_uri, "history", sha256(repr(asked).encode()).hexdigest()[:16])
     request = HistoryRequest(
-        archive=archive or _archived(place, [*map(str, segments or ())], partition_count),
+        archive=log.archive or _archived(place, log),
         from_ms=first,
         to_ms=now_ms() if last is None else last,
-        step_minutes=range_.step_minutes,
+        step_minutes=step_minutes,
         run_id=f"history-{place.uri[-16:]}",
         retention_minutes=retention_minutes,
-        profile=profile or AUTO_PROFILE,
-        cluster_id=cluster_id,
+        profile=log.profile or AUTO_PROFILE,
+        cluster_id=log.cluster_id,
     )
     with (
         bar("Building history", is_quiet=json) as show,
@@ -115,24 +99,19 @@ def build(
     return 0 if found.published or found.before else NoCoverage.exit_code
 
 
-def _archived(place: "Folder", segments: list[str], partition_count: int | None) -> str:
+def _archived(place: "Folder", log: LogInput) -> str:
     """An archive of the segments, which stays until all is published."""
     from sexton.pipeline import import_log
 
-    if len(segments) > 1:
+    directory, *others = map(str, log.segments or ())
+    if others:
         raise UsageError("one log directory at a time", where="--segments", fix="import all into an archive first")
+    archive = place.sub("archive").uri
     request = import_log.ImportRequest(
-        source=segments[0],
-        archive=place.sub("archive").uri,
-        taken_at_ms=now_ms(),
-        topics_file=None,
-        partition_count=partition_count,
-        cluster_id=None,
-        topic_id=None,
-        new_lineage=False,
+        source=directory, archive=archive, taken_at_ms=now_ms(), partition_count=log.partition_count
     )
     import_log.run(request)
-    return request.archive
+    return archive
 
 
 def _print(found: "History", *, is_json: bool) -> None:

@@ -133,7 +133,7 @@ def _opened(log: LogInput) -> tuple[LogInput, list[tuple[str, Path]]]:
 
 
 def _restore(found: "Incident", log: LogInput, *, is_masked: bool) -> str | None:
-    """How sexton restore is asked for what was committed right before the last loss; it takes an archive."""
+    """The command that restores what was committed right before the last loss; None without an archive or a loss."""
     losses = [cause.last_ms for cause in found.causes if cause.last_ms is not None and cause.offsets]
     if log.archive is None or not losses:
         return None

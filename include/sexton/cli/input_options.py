@@ -9,19 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from sexton.cli.options import (
     AUTO_PROFILE,
     INPUT,
+    RULES,
     Archive,
-    AsOf,
     ClusterId,
-    Codec,
-    Full,
-    LoadBuffer,
-    PartitionCount,
     PolicyFile,
     Profile,
     RetentionMinutes,
     RunDir,
-    Segments,
-    TopicsFile,
     check_profile,
     check_retention,
     check_topics_file,
@@ -32,6 +26,7 @@ from sexton.cli.options import (
 from sexton.cli.progress import working
 from sexton.errors import UsageError
 from sexton.figures import now_ms
+from sexton.log.entry import CODECS
 
 if TYPE_CHECKING:
     from sexton.job_params import ReplayRequest
@@ -43,15 +38,53 @@ if TYPE_CHECKING:
 class LogInput:
     """A log, an archive or a run folder that a command queries, at an instant and by a coordinator's rules."""
 
-    segments: Segments = None
+    segments: Annotated[
+        list[Path] | None,
+        option(
+            "--segments DIR",
+            "A log directory with __consumer_offsets-N folders; may be repeated: all the log.dirs of one broker.",
+            INPUT,
+        ),
+    ] = None
     archive: Archive = None
     run: RunDir = None
     cluster_id: ClusterId = None
-    topics: TopicsFile = None
-    partition_count: PartitionCount = None
-    as_of: AsOf = None
+    topics: Annotated[
+        Path | None,
+        option(
+            "--topics FILE",
+            "The cluster's topics as JSON lines (topic, id, partitions): for lag, topic ids and orphaned offsets.",
+            INPUT,
+        ),
+    ] = None
+    partition_count: Annotated[
+        int | None,
+        option(
+            "--partition-count N",
+            "The number of log partitions. Default: from --topics or the archive, else as the group ids prove.",
+            INPUT,
+            at_least=1,
+            at_most=10_000,
+        ),
+    ] = None
+    as_of: Annotated[
+        str | None,
+        option(
+            "--as-of ISO|MS",
+            "The instant to answer for; later records are not read. Default: the newest batch, admin snapshot or run.",
+            RULES,
+        ),
+    ] = None
     profile: Profile = None
-    load_buffer_bytes: LoadBuffer = None
+    load_buffer_bytes: Annotated[
+        int | None,
+        option(
+            "--load-buffer-bytes N",
+            "The broker's offsets.load.buffer.size; matters before 2.0.1. Default: as recorded, else 5242880.",
+            RULES,
+            at_least=1,
+        ),
+    ] = None
 
     @property
     def is_log(self) -> bool:
@@ -134,7 +167,9 @@ class LogInput:
 class ReplayInput(LogInput):
     """A log or an archive that `audit` and `plan` replay, and the rules by which they judge it."""
 
-    full: Full = False
+    full: Annotated[
+        bool, option("--full", "Replay the archive from its beginning instead of from a published checkpoint.")
+    ] = False
     taken_at: Annotated[
         str | None,
         option(
@@ -144,7 +179,14 @@ class ReplayInput(LogInput):
         ),
     ] = None
     retention_minutes: RetentionMinutes = None
-    codec: Codec = None
+    codec: Annotated[
+        str | None,
+        option(
+            f"--codec {'|'.join(CODECS)}",
+            "offsets.topic.compression.codec, for the plan's batches. Default: as recorded, else none.",
+            RULES,
+        ),
+    ] = None
     policy: PolicyFile = None
 
     @property

@@ -1,6 +1,6 @@
 """`sexton keep`: carry out the holds of a policy that keep offsets alive, or show what they would do."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,39 +36,29 @@ _NOT_KEPT = 6
 _STANDING = "Standing approval"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _KeepInput(LogInput):
-    """An archive, into which a snapshot is taken first."""
-
-
-Log = Annotated[_KeepInput, Without({"segments", "run", "topics", "profile", "load_buffer_bytes", "as_of"})]
-Every = Annotated[
-    str, option("--every DURATION", "How often this command runs: offsets due before the run after next are kept.")
-]
-Apply = Annotated[bool, option("--apply", "Keep the offsets. Default: only show them.", EXECUTION)]
-ApprovalId = Annotated[
-    str | None,
-    option("--approval ID", "Act on this standing approval, within its limits, instead of --approved-by.", _STANDING),
-]
-Revoke = Annotated[
-    str | None, option("--revoke ID", "End a standing approval at once and for good, and do nothing else.", _STANDING)
-]
-NoSnapshot = Annotated[
-    bool, option("--no-snapshot", "Use the archive as it is: something else has just taken a snapshot.")
-]
-
-
 def keep(
     *,
-    log: Log,
+    log: Annotated[LogInput, Without({"segments", "run", "topics", "profile", "load_buffer_bytes", "as_of"})],
     policy: PolicyFile = None,
-    every: Every = "1h",
+    every: Annotated[
+        str, option("--every DURATION", "How often this command runs: offsets due before the run after next are kept.")
+    ] = "1h",
     retention_minutes: RetentionMinutes = None,
-    no_snapshot: NoSnapshot = False,
-    apply: Apply = False,
+    no_snapshot: Annotated[
+        bool, option("--no-snapshot", "Use the archive as it is: something else has just taken a snapshot.")
+    ] = False,
+    apply: Annotated[bool, option("--apply", "Keep the offsets. Default: only show them.", EXECUTION)] = False,
     approved_by: ApprovedBy = None,
-    approval: ApprovalId = None,
-    revoke: Revoke = None,
+    approval: Annotated[
+        str | None,
+        option(
+            "--approval ID", "Act on this standing approval, within its limits, instead of --approved-by.", _STANDING
+        ),
+    ] = None,
+    revoke: Annotated[
+        str | None,
+        option("--revoke ID", "End a standing approval at once and for good, and do nothing else.", _STANDING),
+    ] = None,
     cluster: ClusterInput,
     limit: ShownRows = DEFAULT_ROWS,
     json: Json = False,
@@ -126,12 +116,7 @@ def keep(
     with replayed(log, "keep", retention_minutes=retention_minutes, policy=path, quiet=json) as (folder, record):
         tables = FolderTables(folder, record)
         next_run_ms = now_ms() + every_ms + tables.check_interval_ms()
-        source = due_under_holds(
-            tables,
-            rules,
-            before_ms=next_run_ms + every_ms,
-            now_ms=now_ms(),
-        )
+        source = due_under_holds(tables, rules, before_ms=next_run_ms + every_ms, now_ms=now_ms())
         assert log.archive is not None
         swept = swept_under_holds(log.archive, rules, tables, now_ms=now_ms())
     if swept is not None:
@@ -193,15 +178,15 @@ def _covered(source: "Source", standing: "StandingApproval") -> "Source":
     return replace(source, values=values, warnings=[*source.warnings, *(more if others else [])])
 
 
-def _archived(log: _KeepInput) -> _KeepInput:
-    """The archive as it is, with the cluster that it is of."""
+def _archived(log: LogInput) -> LogInput:
+    """The archive as it is, with the id of its cluster."""
     from sexton.archive.cluster_metadata import require_cluster
 
     fs, root = open_archive_uri(log.archive)
     return replace(log, archive=archive_uri(log.archive), cluster_id=require_cluster(fs, root, log.cluster_id))
 
 
-def _revoke(log: _KeepInput, approval_id: str, *, json: bool) -> int:
+def _revoke(log: LogInput, approval_id: str, *, json: bool) -> int:
     from sexton.archive.cluster_metadata import require_cluster
     from sexton.execution.standing_approval import revoke
 

@@ -1,6 +1,6 @@
 """`sexton lag`: how long a group's unread messages have been waiting."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,13 +55,10 @@ class _LagInput(LogInput):
     ] = None
 
 
-Log = Annotated[_LagInput, Without({"segments", "run", "topics", "profile", "load_buffer_bytes"})]
-
-
 def lag(
     group: Annotated[str | None, typer.Argument(metavar="[GROUP]", help="Show this group only.")] = None,
     *,
-    log: Log,
+    log: Annotated[_LagInput, Without({"segments", "run", "topics", "profile", "load_buffer_bytes"})],
     cluster: ClusterInput,
     topic: Annotated[
         str | None, option("--topic TOPIC[:PARTITION]", "Show this topic or partition only. Default: all.")
@@ -114,11 +111,7 @@ def lag(
 
 
 def _instant(
-    log: LogInput,
-    folder: "RunFolder",
-    record: "RunRecord",
-    group: str | None,
-    only: tuple[str | None, int | None],
+    log: LogInput, folder: "RunFolder", record: "RunRecord", group: str | None, only: tuple[str | None, int | None]
 ) -> "Instant":
     """The committed offsets of the replayed log and the partitions of the cluster, as the snapshot recorded both."""
     from sexton.lag.measure_lag import PARTITIONS, Instant
@@ -164,13 +157,7 @@ def _committed(
 
 
 def _print(
-    instant: "Instant",
-    lags: "pa.Table",
-    found: "LookupResult | None",
-    warnings: list[str],
-    *,
-    limit: int,
-    json: bool,
+    instant: "Instant", lags: "pa.Table", found: "LookupResult | None", warnings: list[str], *, limit: int, json: bool
 ) -> None:
     unanswered = {} if found is None else found.unanswered
     notes = [f"{topic}-{partition}: not refined: {why}" for (topic, partition), why in sorted(unanswered.items())]
@@ -180,7 +167,7 @@ def _print(
             "cluster_id": instant.cluster_id,
             "as_of_ms": instant.as_of_ms,
             "lookup": None if found is None else {**_lookup_fields(found), "questions": found.questions},
-            "offsets": _dicts(lags),
+            "offsets": (row for batch in lags.to_batches(ROWS_AT_ONCE) for row in batch.to_pylist()),
             "warnings": [*warnings, *notes],
         }
         print_json_rows(document, "offsets")
@@ -200,17 +187,12 @@ def _print(
         print_aside("intervals narrow with --bootstrap-servers; its answers are archived")
 
 
-def _dicts(lags: "pa.Table") -> Iterator[dict[str, Any]]:
-    for batch in lags.to_batches(ROWS_AT_ONCE):
-        yield from batch.to_pylist()
-
-
 def _longest_first(lags: "pa.Table") -> "pa.Table":
     import pyarrow.compute as pc
 
-    order = {"lag_min_ms": "descending", "lag": "descending"} | dict.fromkeys(
-        ("group_id", "topic", "partition"), "ascending"
-    )
+    from sexton.lag.measure_lag import KEY
+
+    order = {"lag_min_ms": "descending", "lag": "descending"} | dict.fromkeys(KEY, "ascending")
     known = lags.select(list(order))
     for name in ("lag_min_ms", "lag"):
         known = known.set_column(known.schema.get_field_index(name), name, pc.fill_null(known[name], 0))

@@ -81,9 +81,8 @@ def mcp(
     except ModuleNotFoundError as error:
         raise SetupError(f"the package {error.name} is missing", fix="pip install 'sexton[mcp]'") from None
     if json:
-        print_json(
-            {"tools": [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools_of(source)]}
-        )
+        tools = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools_of(source)]
+        print_json({"tools": tools})
     elif http is None:
         serve_stdio(source)
     else:

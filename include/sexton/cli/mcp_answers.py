@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from sexton.cli.json_schema import Answer, schema, schema_of
 from sexton.cli.mcp_tools import NAMES, AgentInput, Tool
 from sexton.cli.output import answer_into
 from sexton.errors import SextonError, UsageError
@@ -26,44 +27,41 @@ _NESTED, _CHARS = 50, 2_000
 """Longest list within a row, and longest text."""
 _SHORTER = (5, 200)
 """Both where even a page of one row is longer than MAX_BYTES."""
-_AROUND: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "page": {
-            "type": "object",
-            "properties": {
-                "first": {"type": "integer", "description": "Number of the first row, from 0; the same in each list."},
-                "limit": {"type": "integer", "description": "Rows of each list on this page, at most."},
-                "totals": {"type": "object", "additionalProperties": {"type": "integer"}},
-                "next_cursor": {"type": ["string", "null"], "description": "Of the next page; null on the last one."},
-            },
-            "required": ["first", "limit", "totals", "next_cursor"],
-        },
-        "left_out": {
-            "type": "object",
-            "additionalProperties": {"type": "integer"},
-            "description": "Items that were left out of lists within rows, by place.",
-        },
-        "notes": {"type": "array", "items": {"type": "string"}},
-        "exit_code": {"type": "integer", "description": "The command's: 0, 3 a check failed, 5 undecodable input."},
-    },
-    "required": ["answer", "page", "left_out", "notes", "exit_code"],
-}
+
+
+class Page(Answer):
+    """The rows of each list that this answer has."""
+
+    first: int
+    """Number of the first row, from 0; the same in each list."""
+    limit: int
+    """Rows of each list on this page, at most."""
+    totals: dict[str, int]
+    next_cursor: str | None
+    """Of the next page; null on the last one."""
+
+
+class PagedAnswer(Answer):
+    """What a tool answers."""
+
+    answer: dict[str, Any]
+    page: Page
+    left_out: dict[str, int]
+    """Items that were left out of lists within rows, by place."""
+    notes: list[str]
+    exit_code: int
+    """The command's: 0, 3 a check failed, 5 undecodable input."""
 
 
 def output_schema(tool: Tool) -> dict[str, Any]:
     """The schema of `ask`: in `answer` what the command prints with --json, its lists cut to a page."""
-    answer = _declared(" ".join(tool.command))
+    answer, around = _declared(" ".join(tool.command)), schema(PagedAnswer)
     own = {name: value for name, value in answer.items() if name not in ("$schema", "$defs")}
-    around = {"answer": own, **_AROUND["properties"]}
-    return {**_AROUND, "properties": around, "$defs": answer.get("$defs", {})}
+    properties = {**around["properties"], "page": around["$defs"]["Page"], "answer": own}
+    return {**around, "properties": properties, "$defs": answer.get("$defs", {})}
 
 
-@cache
-def _declared(command: str) -> dict[str, Any]:
-    from sexton.cli.json_schema import schema_of
-
-    return schema_of(command)
+_declared = cache(schema_of)
 
 
 class _Collected:

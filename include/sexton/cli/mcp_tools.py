@@ -50,16 +50,12 @@ def _instant(name: str, option: str | None, text: str, *, is_required: bool = Fa
     return Argument(name=name, option=option, is_instant=True, is_required=is_required, schema=schema)
 
 
-def _text(name: str, option: str | None, text: str, **more: Any) -> Argument:
-    return Argument(
-        name=name, option=option, schema={"type": "string", "maxLength": 32_767, "description": text}, **more
-    )
+def _text(name: str, option: str | None, text: str, *, is_required: bool = False) -> Argument:
+    schema = {"type": "string", "maxLength": 32_767, "description": text}
+    return Argument(name=name, option=option, schema=schema, is_required=is_required)
 
 
-def _one_of(name: str, option: str, *values: str) -> Argument:
-    return Argument(name=name, option=option, schema={"type": "string", "enum": list(values)})
-
-
+_GROUP_TYPES = {"type": "string", "enum": ["Classic", "Consumer", "Share", "Streams"]}
 _AS_OF = _instant("as_of", "--as-of", "The instant to answer for; later records are not read. Default: the newest.")
 _GROUP = _text("group", None, "The exact group id. Default: all groups.")
 _THE_GROUP = _text("group", None, "The exact group id.", is_required=True)
@@ -112,7 +108,7 @@ TOOLS = (
         text="Which consumer groups exist? Each with its type and state, as a broker would list it.",
         arguments=(
             _text("state", "--state", "Only groups in this state, such as Empty or Stable."),
-            _one_of("type", "--type", "Classic", "Consumer", "Share", "Streams"),
+            Argument(name="type", option="--type", schema=_GROUP_TYPES),
             _AS_OF,
         ),
     ),
@@ -122,12 +118,7 @@ TOOLS = (
         kinds=(LOG, PUBLISHED),
         text="Why did this group lose its offsets? Its history: commits, members, what expired or was deleted, when "
         "and why, what expires next, and the open transactions that hold its offsets.",
-        arguments=(
-            _THE_GROUP,
-            _text("topic", None, _TOPIC),
-            *_EVENTS,
-            _AS_OF,
-        ),
+        arguments=(_THE_GROUP, _text("topic", None, _TOPIC), *_EVENTS, _AS_OF),
     ),
     Tool(
         name="incident",

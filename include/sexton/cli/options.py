@@ -69,66 +69,12 @@ Json = Annotated[bool, option("--json", "Print one JSON document on stdout, and 
 Tree = Annotated[bool, option("--tree", "Show the sums as a tree: by owner, then by rule.")]
 ShownRows = Annotated[int, option("--limit N", "Rows to show; 0: all. --json has all.", at_least=0)]
 
-Segments = Annotated[
-    list[Path] | None,
-    option(
-        "--segments DIR",
-        "A log directory with __consumer_offsets-N folders; may be repeated: all the log.dirs of one broker.",
-        INPUT,
-    ),
-]
 Archive = Annotated[str | None, option("--archive URI", "Sexton's archive: a folder or s3://, gs://, ...", INPUT)]
 RunDir = Annotated[Path | None, option("--run DIR", "A folder of `sexton audit --out`.", INPUT)]
 ClusterId = Annotated[
     str | None, option("--cluster-id ID", "The cluster, where several are archived or published (see `archive ls`).")
 ]
-TopicsFile = Annotated[
-    Path | None,
-    option(
-        "--topics FILE",
-        "The cluster's topics as JSON lines (topic, id, partitions): for lag, topic ids and orphaned offsets.",
-        INPUT,
-    ),
-]
-PartitionCount = Annotated[
-    int | None,
-    option(
-        "--partition-count N",
-        "The number of log partitions. Default: from --topics or the archive, else as the group ids prove.",
-        INPUT,
-        at_least=1,
-        at_most=10_000,
-    ),
-]
-Full = Annotated[
-    bool, option("--full", "Replay the archive from its beginning instead of from a published checkpoint.")
-]
-AsOf = Annotated[
-    str | None,
-    option(
-        "--as-of ISO|MS",
-        "The instant to answer for; later records are not read. Default: the newest batch, admin snapshot or run.",
-        RULES,
-    ),
-]
 Profile = Annotated[str | None, option("--profile NAME[:RELEASE]", PROFILE_HELP, RULES, complete=complete_profile)]
-LoadBuffer = Annotated[
-    int | None,
-    option(
-        "--load-buffer-bytes N",
-        "The broker's offsets.load.buffer.size; matters before 2.0.1. Default: as recorded, else 5242880.",
-        RULES,
-        at_least=1,
-    ),
-]
-Codec = Annotated[
-    str | None,
-    option(
-        f"--codec {'|'.join(CODECS)}",
-        "offsets.topic.compression.codec, for the plan's batches. Default: as recorded, else none.",
-        RULES,
-    ),
-]
 RetentionMinutes = Annotated[
     int | None,
     option(
@@ -140,21 +86,19 @@ RetentionMinutes = Annotated[
 ]
 PolicyFile = Annotated[Path | None, option("--policy FILE", "Retention rules and holds (see `sexton policy`).", RULES)]
 ArchiveUri = Annotated[str | None, option("--archive URI", "A folder or s3://, gs://, ... Default: SEXTON_ARCHIVE.")]
-BootstrapServers = Annotated[
-    str | None,
-    option("--bootstrap-servers HOST:PORT,...", "Some brokers of the cluster. Default: SEXTON_BOOTSTRAP_SERVERS."),
-]
-ClientConfigFile = Annotated[
-    Path | None, option("--client-config FILE", "A client.properties file: for secrets, which no option takes.")
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInput:
     """The cluster that a command talks to."""
 
-    bootstrap_servers: BootstrapServers = None
-    client_config_file: ClientConfigFile = None
+    bootstrap_servers: Annotated[
+        str | None,
+        option("--bootstrap-servers HOST:PORT,...", "Some brokers of the cluster. Default: SEXTON_BOOTSTRAP_SERVERS."),
+    ] = None
+    client_config_file: Annotated[
+        Path | None, option("--client-config FILE", "A client.properties file: for secrets, which no option takes.")
+    ] = None
 
     @property
     def is_given(self) -> bool:

@@ -109,6 +109,17 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, lim
     print_left_out(len(rows) - len(cells))
 
 
+def print_section(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "", *, limit: int = 0) -> None:
+    """Print an empty line, the title and the table; nothing if there are no rows."""
+    rows = list(rows)
+    if not rows:
+        return
+    print_line()
+    if title:
+        print_line(title)
+    print_table(columns, rows, limit=limit)
+
+
 def print_left_out(rows: int) -> None:
     """Print on stderr how many rows --limit left out."""
     if rows:

@@ -57,6 +57,7 @@ def plan(
     with engine_here(quiet=json, reads=replay.folders) as engine:
         from sexton.pipeline.standalone import make_plan
         from sexton.report.plan_page import render_plan
+        from sexton.summary.summary import outcome
 
         made = make_plan(engine, replay.replay("plan"), out, rules, page=render_plan)
     print_doubts(made.record.profile_doubts)
@@ -64,12 +65,6 @@ def plan(
         print_json(_fields(made, out))
     else:
         _print(made, out, replay, tree=tree)
-    return _exit_code(made)
-
-
-def _exit_code(made: "Planned") -> int:
-    from sexton.summary.summary import outcome
-
     counts = made.record.counts
     code, reason = outcome(
         undecodable=counts["undecodable_records"],

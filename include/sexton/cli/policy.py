@@ -18,7 +18,6 @@ from sexton.report.names import short
 
 if TYPE_CHECKING:
     from sexton.policy import Policy
-    from sexton.policy.testing import PolicyTestResult
 
 DEFAULT_RETENTION_MINUTES = 10_080
 
@@ -63,12 +62,7 @@ def check(
                 print_aside(str(diagnostic))
             print_aside(f"error: {short(str(file))}: {figures.some(len(error.diagnostics), 'mistake')}")
         return UsageError.exit_code
-    warnings = lint_policy(
-        policy,
-        document,
-        retention_ms=retention_minutes * MINUTE_MS,
-        now_ms=now_ms(),
-    )
+    warnings = lint_policy(policy, document, retention_ms=retention_minutes * MINUTE_MS, now_ms=now_ms())
     if json:
         head = {**_identity(policy), "limits": policy.limits.model_dump(), "tests": len(policy.tests)}
         print_json({"is_valid": True, **head, "warnings": [asdict(warning) for warning in warnings]})
@@ -113,18 +107,14 @@ def put_to_test(
         print_json({**head, "tests": [{"holds": result.holds, **asdict(result)} for result in results]})
     else:
         for result in results:
-            _print_result(result)
+            if result.holds:
+                print_line(f"ok    {result.name}")
+                continue
+            print_line(f"FAIL  {result.name}: {', '.join(result.complaints)}")
+            for one in result.considered:
+                print_line(f"      {one.rule}: {one.outcome}, {one.why}")
         print_line(f"{len(results) - len(failed)} of {figures.some(len(results), 'test')} passed")
     return DataQualityFailure.exit_code if failed else 0
-
-
-def _print_result(result: "PolicyTestResult") -> None:
-    if result.holds:
-        print_line(f"ok    {result.name}")
-        return
-    print_line(f"FAIL  {result.name}: {', '.join(result.complaints)}")
-    for one in result.considered:
-        print_line(f"      {one.rule}: {one.outcome}, {one.why}")
 
 
 @command(app)
@@ -148,8 +138,12 @@ def show(
     sexton policy show ci-build-7 --policy policy.yaml --segments backup --as-of 2026-11-21T04:00:00Z
     """
     from sexton.policy import read_policy
+    from sexton.settings import settings
 
-    rules = read_policy(_policy_file(policy))
+    file = policy or settings().policy
+    if not file:
+        raise UsageError("no policy", where="--policy", fix="give --policy FILE, or set SEXTON_POLICY")
+    rules = read_policy(Path(file))
     view = log.view_of([group], is_quiet=json)
     at_ms = now_ms() if view.as_of_ms is None else view.as_of_ms
     judged = judged_group(view, group, log, retention_minutes=retention_minutes, now_ms=at_ms)
@@ -163,16 +157,6 @@ def show(
     else:
         print_group(judged, decisions, now_ms=at_ms)
     return print_notes(view)
-
-
-def _policy_file(given: Path | None) -> Path:
-    from sexton.settings import settings
-
-    if given is not None:
-        return given
-    if not settings().policy:
-        raise UsageError("no policy", where="--policy", fix="give --policy FILE, or set SEXTON_POLICY")
-    return Path(settings().policy)
 
 
 def _identity(policy: "Policy") -> dict[str, Any]:

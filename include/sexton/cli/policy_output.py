@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sexton import figures
 from sexton.cli.input_options import LogInput
-from sexton.cli.output import print_aside, print_line, print_table
+from sexton.cli.output import print_aside, print_line, print_section, print_table
 from sexton.errors import UsageError
 from sexton.report.names import short
 
@@ -48,12 +48,8 @@ def decisions_of(policy: "Policy", judged: "JudgedGroup", *, now_ms: int) -> "li
     if not judged.offsets:
         return [(None, decide_bare(policy, group, now_ms=now_ms), explain(policy, group, None, now_ms=now_ms))]
     return [
-        (
-            offset,
-            decide(policy, group, offset.facts, now_ms=now_ms),
-            explain(policy, group, offset.facts, now_ms=now_ms),
-        )
-        for offset in judged.offsets
+        (one, decide(policy, group, one.facts, now_ms=now_ms), explain(policy, group, one.facts, now_ms=now_ms))
+        for one in judged.offsets
     ]
 
 
@@ -70,37 +66,28 @@ def print_group(judged: "JudgedGroup", decisions: "list[Decided]", *, now_ms: in
     group = judged.group
     active = "" if group.last_active_ms is None else f", last active {figures.instant(group.last_active_ms)}"
     print_line(f"{short(group.group_id)}: {group.group_type}, {group.state}{active}; judged {figures.instant(now_ms)}")
-    if judged.offsets:
-        print_line()
-        print_table(OFFSET_COLUMNS, (_row(*one[:2]) for one in decisions))
+    rows = (_row(offset, decision) for offset, decision, _ in decisions if offset is not None)
+    print_section(OFFSET_COLUMNS, rows)
     for names, considered in _alike(decisions):
         print_line()
         print_line(names)
         print_table(RULE_COLUMNS, ((one.rule, one.outcome, one.why) for one in considered))
-    lost = [one for one in decisions if one[0] is not None and _is_lost(*one[:2])]
+    lost = [
+        decision
+        for offset, decision, _ in decisions
+        if offset is not None and offset.facts.broker_verdict == "expire" and decision.verdict != "expire"
+    ]
     if lost:
-        held = " (held)" if any(decision.verdict == "hold" for _, decision, _ in lost) else ""
+        held = " (held)" if any(decision.verdict == "hold" for decision in lost) else ""
         what = f"{figures.some(len(lost), 'offset')} that the policy keeps{held}"
         print_aside(f"! the broker expires {what} at its next sweep: {ONLY_SHORTENS}")
 
 
-def _is_lost(offset: "JudgedOffset | None", decision: "Decision") -> bool:
-    return offset is not None and offset.facts.broker_verdict == "expire" and decision.verdict != "expire"
-
-
-def _row(offset: "JudgedOffset | None", decision: "Decision") -> Sequence[object]:
-    assert offset is not None
-    facts = offset.facts
-    return (
-        facts.topic,
-        facts.partition,
-        offset.committed_offset,
-        f"{facts.broker_verdict} ({facts.broker_reason})",
-        decision.verdict,
-        decision.reason,
-        decision.rule,
-        figures.instant(decision.expires_at_ms),
-    )
+def _row(offset: "JudgedOffset", decision: "Decision") -> Sequence[object]:
+    facts, expires = offset.facts, figures.instant(decision.expires_at_ms)
+    of_broker = f"{facts.broker_verdict} ({facts.broker_reason})"
+    of_policy = decision.verdict, decision.reason, decision.rule, expires
+    return facts.topic, facts.partition, offset.committed_offset, of_broker, *of_policy
 
 
 def _alike(decisions: "list[Decided]") -> "Iterable[tuple[str, list[RuleTrace]]]":

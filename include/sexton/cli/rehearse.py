@@ -19,7 +19,7 @@ from sexton.cli.options import (
     option,
     parse_optional_instant,
 )
-from sexton.cli.output import print_aside, print_json, print_line, print_table, print_warnings
+from sexton.cli.output import print_aside, print_json, print_line, print_section, print_table, print_warnings
 from sexton.cli.progress import working
 from sexton.errors import NoCoverage, UsageError
 from sexton.figures import now_ms, some
@@ -142,17 +142,13 @@ def _print(found: "Rehearsal", *, shows_back: bool, limit: int) -> None:
         (one.log_partition, one.records, one.groups, one.before, one.after, one.after_cleaning) for one in found.loads
     )
     print_table(LOAD_COLUMNS, loads, limit=limit)
-    if found.faults:
-        print_line()
-        rows = ((f.log_partition, WHEN[f.when], f.log_offset, f.group_id, f.issue, f.message) for f in found.faults)
-        print_table(FAULT_COLUMNS, rows, limit=limit)
-    if found.groups:
-        print_line()
-        changes = (
-            (one.group_id, one.log_partition, " ".join(one.kinds), one.before.text, one.after.text, len(one.offsets))
-            for one in found.groups
-        )
-        print_table(GROUP_COLUMNS, changes, limit=limit)
+    rows = ((f.log_partition, WHEN[f.when], f.log_offset, f.group_id, f.issue, f.message) for f in found.faults)
+    print_section(FAULT_COLUMNS, rows, limit=limit)
+    changes = (
+        (one.group_id, one.log_partition, " ".join(one.kinds), one.before.text, one.after.text, len(one.offsets))
+        for one in found.groups
+    )
+    print_section(GROUP_COLUMNS, changes, limit=limit)
     for one in found.writes:
         print_line()
         print_line(f"writes {one.what} of version {one.after}, not {one.before}; the old release reads {one.old_reads}")

@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sexton.cli.command import command_group
 from sexton.cli.options import DEFAULT_ROWS, INPUT, Archive, ClusterId, Json, Profile, ShownRows, check_profile, option
-from sexton.cli.output import print_aside, print_doubts, print_json, print_left_out, print_line, print_table
+from sexton.cli.output import (
+    print_aside,
+    print_doubts,
+    print_json,
+    print_line,
+    print_section,
+)
 from sexton.errors import DataQualityFailure, UndecodableInput, UsageError
 from sexton.figures import count, now_ms, some
 
 if TYPE_CHECKING:
-    from sexton.replicas import ReplicaComparison, ReplicaFolder
+    from sexton.replicas import ReplicaComparison
     from sexton.replicas.compare import Work
-    from sexton.runs.choose_profile import Choice
 
 GROUP_EXAMPLES = """
 [dim]# copies of the disks of three brokers[/dim]
@@ -24,25 +29,22 @@ COLUMNS = ("KIND", "GROUP", "TOPIC", "PARTITION", "WRONG", "RIGHT", "EVIDENCE")
 
 app = command_group("Compare the replicas of `__consumer_offsets`.", GROUP_EXAMPLES)
 
-Folders = Annotated[
-    list[Path],
-    option(
-        "--segments DIR[,DIR...]",
-        "A broker's log directory, or a copy of it; if the broker has several, all of them, separated by commas as in "
-        "log.dirs. Give two or more, one for each broker.",
-        INPUT,
-    ),
-]
-Names = Annotated[
-    list[str] | None,
-    option("--name NAME", "The name of each broker, in the same order. Default: its node id.", INPUT),
-]
-
 
 def diff(
     *,
-    segments: Folders,
-    name: Names = None,
+    segments: Annotated[
+        list[Path],
+        option(
+            "--segments DIR[,DIR...]",
+            "A broker's log directory, or a copy of it; if the broker has several, all of them, separated by commas as "
+            "in log.dirs. Give two or more, one for each broker.",
+            INPUT,
+        ),
+    ],
+    name: Annotated[
+        list[str] | None,
+        option("--name NAME", "The name of each broker, in the same order. Default: its node id.", INPUT),
+    ] = None,
     archive: Archive = None,
     cluster_id: ClusterId = None,
     profile: Profile = None,
@@ -68,12 +70,17 @@ def diff(
     if archive is None and cluster_id is not None:
         raise UsageError("only an archive has clusters", where="--cluster-id", fix="give --archive URI")
 
+    from sexton.log.segment import list_segments
     from sexton.replicas import archived_logs, compare, open_replicas
     from sexton.runs.processes import engine_here
+    from sexton.runs.source import LogSource
     from sexton.settings import settings
+    from sexton.views.log_parts import LogParts
 
     folders = open_replicas([str(path) for path in segments], name or [])
-    choice = _choice(folders[0], str(segments[0]), profile)
+    # The coordinator whose rules apply: requested, or proven by the first replica.
+    first = LogSource(uri=str(segments[0]), segments=list_segments(folders[0].fs, folders[0].roots))
+    choice = LogParts(first, as_of_ms=None, taken_at_ms=now_ms()).choose(profile)
     print_doubts([*choice.doubts, *choice.open_points])
     with engine_here(quiet=json) as engine:
         found = compare(
@@ -105,40 +112,18 @@ def _size_of(items: "list[Work]") -> int:
     return sum(segment.size_bytes for logs, _ in items for log in logs for segment in log.segments)
 
 
-def _choice(folder: "ReplicaFolder", uri: str, profile: str | None) -> "Choice":
-    """The coordinator whose rules apply: requested, or proven by the first replica."""
-    from sexton.log.segment import list_segments
-    from sexton.runs.source import LogSource
-    from sexton.views.log_parts import LogParts
-
-    source = LogSource(uri=uri, segments=list_segments(folder.fs, folder.roots))
-    return LogParts(source, as_of_ms=None, taken_at_ms=now_ms()).choose(profile)
-
-
 def _print(found: "ReplicaComparison", limit: int) -> None:
     states = found.state.to_pylist()
     shown = [row for row in states if row["status"] != "same"]
     same = sorted({row["log_partition"] for row in states} - {row["log_partition"] for row in shown})
     print_line(f"{some(len(same), 'log partition')} the same on every replica")
-    if shown:
-        print_line()
-        names = ("log_start_offset", "high_watermark", "log_end_offset", "last_stable_offset")
-        print_table(
-            STATE_COLUMNS,
-            [
-                (row["log_partition"], row["replica"], row["status"], *(row[name] for name in names), _loads(row))
-                for row in shown
-            ],
-            limit=limit,
-        )
+    names = ("log_partition", "replica", "status", "log_start_offset", "high_watermark", "log_end_offset")
+    cells = ((*(row[name] for name in names), row["last_stable_offset"], _loads(row)) for row in shown)
+    print_section(STATE_COLUMNS, cells, limit=limit)
     for is_unclean, title in ((False, "after any leader change"), (True, "only after an unclean election")):
         rows = [row for row in found.differences.to_pylist() if row["needs_unclean_election"] is is_unclean]
-        if not rows:
-            continue
-        print_line()
-        print_line(f"{count(len(rows))} {'differ' if len(rows) > 1 else 'differs'} {title}")
-        print_table(COLUMNS, [_cells(row) for row in rows[: limit or None]])
-        print_left_out(len(rows) - len(rows[: limit or None]))
+        head = f"{count(len(rows))} {'differ' if len(rows) > 1 else 'differs'} {title}"
+        print_section(COLUMNS, map(_cells, rows), head, limit=limit)
         _print_kinds(rows)
         if not is_unclean:
             _print_repair(rows, states)
@@ -165,7 +150,7 @@ def _print_kinds(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_repair(rows: list[dict[str, Any]], states: list[dict[str, Any]]) -> None:
-    """What makes each wrong replica right, whatever the kinds; first where no replica is right in all."""
+    """How to repair each wrong replica, whatever the kinds; first the log partitions where none is right in all."""
     from sexton.replicas.advice import replace_copy
 
     wrong: dict[str, Counter[int]] = {}

@@ -34,51 +34,42 @@ if TYPE_CHECKING:
 
 _SOURCE, _WHAT = "Source of the values (give one)", "Selection"
 
-PlanOption = Annotated[
-    str | None, option("--from-plan PLAN_ID", "Everything that a kept plan removes: its undo file.", _SOURCE)
-]
-LedgerOption = Annotated[
-    str | None,
-    option("--from-ledger PLAN_ID", "What an apply removed, or what a restore replaced, by its ledger.", _SOURCE),
-]
-AsOfOption = Annotated[
-    str | None, option("--as-of ISO|MS", "What clients could fetch at that instant, from the archive.", _SOURCE)
-]
-IdOption = Annotated[str | None, option("--id RESTORE_ID", "A kept restore that was shown before.", _SOURCE)]
-Groups = Annotated[list[str] | None, option("--group GROUP", "A group; may be repeated.", _WHAT)]
-Patterns = Annotated[
-    list[str] | None, option("--pattern RE2", "Groups whose whole id matches; may be repeated.", _WHAT)
-]
-Topics = Annotated[
-    list[str] | None, option("--topic T[:P]", "A topic or one of its partitions; may be repeated.", _WHAT)
-]
-Overwrite = Annotated[bool, option("--overwrite", "Also replace newer commits.", EXECUTION)]
-Clamp = Annotated[
-    bool,
-    option(
-        "--clamp",
-        "Move offsets outside of their log to its start or end. Default: keep them; consumers then start by their "
-        "auto.offset.reset.",
-        EXECUTION,
-    ),
-]
-Apply = Annotated[bool, option("--apply", "Put the offsets back. Default: only show them.", EXECUTION)]
-
 
 def restore(
     *,
     archive: ArchiveUri = None,
     cluster_id: ClusterId = None,
-    from_plan: PlanOption = None,
-    from_ledger: LedgerOption = None,
-    as_of: AsOfOption = None,
-    restore_id: IdOption = None,
-    group: Groups = None,
-    pattern: Patterns = None,
-    topic: Topics = None,
-    overwrite: Overwrite = False,
-    clamp: Clamp = False,
-    apply: Apply = False,
+    from_plan: Annotated[
+        str | None, option("--from-plan PLAN_ID", "Everything that a kept plan removes: its undo file.", _SOURCE)
+    ] = None,
+    from_ledger: Annotated[
+        str | None,
+        option("--from-ledger PLAN_ID", "What an apply removed, or what a restore replaced, by its ledger.", _SOURCE),
+    ] = None,
+    as_of: Annotated[
+        str | None, option("--as-of ISO|MS", "What clients could fetch at that instant, from the archive.", _SOURCE)
+    ] = None,
+    restore_id: Annotated[
+        str | None, option("--id RESTORE_ID", "A kept restore that was shown before.", _SOURCE)
+    ] = None,
+    group: Annotated[list[str] | None, option("--group GROUP", "A group; may be repeated.", _WHAT)] = None,
+    pattern: Annotated[
+        list[str] | None, option("--pattern RE2", "Groups whose whole id matches; may be repeated.", _WHAT)
+    ] = None,
+    topic: Annotated[
+        list[str] | None, option("--topic T[:P]", "A topic or one of its partitions; may be repeated.", _WHAT)
+    ] = None,
+    overwrite: Annotated[bool, option("--overwrite", "Also replace newer commits.", EXECUTION)] = False,
+    clamp: Annotated[
+        bool,
+        option(
+            "--clamp",
+            "Move offsets outside of their log to its start or end. Default: keep them; consumers then start by their "
+            "auto.offset.reset.",
+            EXECUTION,
+        ),
+    ] = False,
+    apply: Annotated[bool, option("--apply", "Put the offsets back. Default: only show them.", EXECUTION)] = False,
     approved_by: ApprovedBy = None,
     cluster: ClusterInput,
     limit: ShownRows = DEFAULT_ROWS,
@@ -103,7 +94,7 @@ def restore(
 
     [b]What cannot come back[/b]
 
-    Commit timestamps, so that retention starts anew; an expiry that a client requested; the type, generation and
+    Commit timestamps, so that retention starts again; an expiry that a client requested; the type, generation and
     members of a deleted group: its offsets come back in a group without members.
     """
     if apply:
@@ -134,14 +125,15 @@ def restore(
     )
     fs, root = open_archive_uri(archive)
     config = cluster.client()
-    kept = None if restore_id is None else read_restore(fs, root, cluster_id, restore_id)
-    if kept is not None and not apply:
-        return print_restore(kept, limit, servers=config.bootstrap_servers, json=json)
-    with working("Replaying the log", is_quiet=json):
-        source = None if kept is not None else source_of(request, taken_at_ms=now_ms())
+    found: Source | RestorePlan
+    if restore_id is None:
+        with working("Replaying the log", is_quiet=json):
+            found = source_of(request, taken_at_ms=now_ms())
+    else:
+        found = read_restore(fs, root, cluster_id, restore_id)
+        if not apply:
+            return print_restore(found, limit, servers=config.bootstrap_servers, json=json)
     with connected(config) as client:
-        found = source or kept
-        assert found is not None
         _, _, code = show_or_apply(
             found,
             client,
@@ -172,22 +164,36 @@ def show_or_apply(
     servers: str = SERVERS,
     allowance: "Allowance | None" = None,
 ) -> "tuple[RestorePlan, RestoreSummary | None, int]":
-    """Show the restore of a source, or carry it out where somebody has approved it; with what came of it, and the exit
-    code."""
+    """Show the restore of a source, which is then kept in the archive unless it does nothing; apply it if somebody has
+    approved it. Returns the restore, its outcome (None if it was only shown) and the exit code."""
     from sexton.execution.engine import Clocks
-    from sexton.execution.restore.apply_restore import apply_restore
-    from sexton.execution.restore.restore_plan import RestorePlan
+    from sexton.execution.restore.apply_restore import apply_restore, is_done
+    from sexton.execution.restore.diff import make_restore
+    from sexton.execution.restore.restore_plan import RestorePlan, keep_restore
     from sexton.ledger.ledger import Ledger
     from sexton.settings import settings
 
-    plan = found
-    if not isinstance(plan, RestorePlan):
-        plan = _made(plan, client, fs, root, overwrites=overwrites, clamps=clamps, keeps=keeps)
+    def ledger_of(made: RestorePlan) -> Ledger:
+        return Ledger(fs, root, made.cluster_id, made.restore_id)
+
+    if isinstance(found, RestorePlan):
+        plan = found
+    else:
+        plan = make_restore(
+            found,
+            client,
+            overwrites=overwrites,
+            clamps=clamps,
+            keeps=keeps,
+            is_done=lambda made: is_done(ledger_of(made), made),
+        )
+        if plan.items or plan.left_alone:
+            keep_restore(fs, root, plan)
     if approved_by is None:
         return plan, None, print_restore(plan, limit, servers=servers, json=json)
     if not json:
         print_diff(plan, limit)
-    ledger = Ledger(fs, root, plan.cluster_id, plan.restore_id)
+    ledger = ledger_of(plan)
     # SIGTERM ends it after the current step, with every outcome recorded.
     with progress_until_terminated("Restoring", is_quiet=json) as progress:
         summary = apply_restore(
@@ -206,32 +212,3 @@ def show_or_apply(
     if failure:
         print_aside(failure)
     return plan, summary, code or int(failure is not None)
-
-
-def _made(
-    source: "Source",
-    client: "KafkaAdmin",
-    fs: "pafs.FileSystem",
-    root: str,
-    *,
-    overwrites: bool,
-    clamps: bool,
-    keeps: bool,
-) -> "RestorePlan":
-    """The restore of a source, kept in the archive unless it does nothing."""
-    from sexton.execution.restore.apply_restore import is_done
-    from sexton.execution.restore.diff import make_restore
-    from sexton.execution.restore.restore_plan import keep_restore
-    from sexton.ledger.ledger import Ledger
-
-    made = make_restore(
-        source,
-        client,
-        overwrites=overwrites,
-        clamps=clamps,
-        keeps=keeps,
-        is_done=lambda plan: is_done(Ledger(fs, root, plan.cluster_id, plan.restore_id), plan),
-    )
-    if made.items or made.left_alone:
-        keep_restore(fs, root, made)
-    return made

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 COLUMNS = ("GROUP", "TOPIC", "PARTITION", "WHAT", "THEN", "NOW", "WRITTEN", "WHY-NOT")
 OUTCOME_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "OUTCOME", "WRITTEN", "ERROR")
 NOT_DONE = 1
+_OUTCOME = {"outcome", "error", "found", "written_log_offset"}
+"""What JSON has of an item's result."""
 
 
 def cannot_come_back(plan: "RestorePlan") -> list[str]:
@@ -23,7 +25,7 @@ def cannot_come_back(plan: "RestorePlan") -> list[str]:
         return []
     stamps = [row.then.commit_timestamp_ms for row in items if row.then.commit_timestamp_ms is not None]
     between = f" (they were from {instant(min(stamps))} to {instant(max(stamps))})" if stamps else ""
-    lost = [f"commit timestamps are those of the restore{between}: retention starts anew"]
+    lost = [f"commit timestamps are those of the restore{between}: retention starts again"]
     if explicit := sum(row.then.expire_timestamp_ms is not None for row in items):
         lost.append(f"{some(explicit, 'offset')} had an expiry set by a client: the broker's retention applies now")
     lost.append("a deleted group's type, generation and members: its offsets are in a group without members")
@@ -68,8 +70,7 @@ def print_diff(plan: "RestorePlan", limit: int) -> None:
     groups = len({row.group_id for row in plan.items})
     print_line(
         f"{some(len(plan.items), 'offset')} of {some(groups, 'group')} to {'keep' if plan.keeps else 'put back'}, "
-        f"of {count(len(plan.rows))} "
-        f"({plan.source}, cluster {plan.cluster_id})"
+        f"of {count(len(plan.rows))} ({plan.source}, cluster {plan.cluster_id})"
     )
     if plan.rows:
         print_line(", ".join(f"{count(number)} {what}" for what, number in plan.counts().items()))
@@ -105,7 +106,7 @@ def print_result(plan: "RestorePlan", summary: "RestoreSummary", limit: int, *, 
 
     code = NOT_DONE if summary.may_be_tried_again else 0
     if json:
-        offsets = [{**row.to_row(), **_outcome(result)} for row, result in summary.results]
+        offsets = [{**row.to_row(), **result.model_dump(include=_OUTCOME)} for row, result in summary.results]
         more = {
             "attempt": summary.attempt,
             "windows": asdict(Windows.of(summary.windows_ms)),
@@ -123,25 +124,16 @@ def print_result(plan: "RestorePlan", summary: "RestoreSummary", limit: int, *, 
         found = Windows.of(summary.windows_ms)
         print_aside(f"from preflight check to answer: {found.p50_ms:.1f} ms (median), {found.max_ms:.1f} ms at most")
     print_doubts(summary.warnings)
-    odd = [(row, result) for row, result in summary.results if result.outcome != "done"]
+    odd = [
+        (row.group_id, row.topic, row.partition, result.outcome, _value(row.put), result.error)
+        for row, result in summary.results
+        if result.outcome != "done"
+    ]
     if odd:
-        rows = [
-            (row.group_id, row.topic, row.partition, result.outcome, _value(row.put), result.error)
-            for row, result in odd
-        ]
-        print_table(OUTCOME_COLUMNS, rows, limit=limit)
+        print_table(OUTCOME_COLUMNS, odd, limit=limit)
     if code:
         print_aside(f"to continue: sexton restore --id {plan.restore_id} --apply --approved-by NAME")
     return code
-
-
-def _outcome(result: Any) -> dict[str, Any]:
-    return {
-        "outcome": result.outcome,
-        "error": result.error,
-        "found": None if result.found is None else result.found.model_dump(),
-        "written_log_offset": result.written_log_offset,
-    }
 
 
 def _print_json(plan: "RestorePlan", **fields: Any) -> None:

@@ -19,13 +19,7 @@ RestoreId = Annotated[str, typer.Argument(metavar="RESTORE_ID", help="SHA-256 of
 
 
 @command(app)
-def plan(
-    plan_id: PlanId,
-    *,
-    archive: ArchiveUri = None,
-    cluster_id: ClusterId = None,
-    json: Json = False,
-) -> int:
+def plan(plan_id: PlanId, *, archive: ArchiveUri = None, cluster_id: ClusterId = None, json: Json = False) -> int:
     """Show a plan: who loses what, and by which rule. First verifies each file of the plan; a changed file is refused.
 
     # a plan as its approval shows it
@@ -58,11 +52,7 @@ def plan(
 
 @command(app)
 def restore(
-    restore_id: RestoreId,
-    *,
-    archive: ArchiveUri = None,
-    cluster_id: ClusterId = None,
-    json: Json = False,
+    restore_id: RestoreId, *, archive: ArchiveUri = None, cluster_id: ClusterId = None, json: Json = False
 ) -> int:
     """Show a restore: what was committed then, what is committed now, and what would be written.
 
@@ -104,17 +94,14 @@ def runs(*, run: RunDir = None, cluster_id: ClusterId = None, json: Json = False
     if json:
         print_json({"operation": "show runs", "runs": rows})
     else:
-        print_table(
-            ("AS-OF", "CLUSTER", "COVERAGE", "RETENTION", "PROFILE", "RUN", "WARNINGS"),
-            (
-                (
-                    *(instant(row["as_of_ms"]), row["cluster_id"], row["coverage"], duration(row["retention_ms"])),
-                    *(row["profile"], row["run_id"], len(row["warnings"])),
-                )
-                for row in rows
-            ),
-        )
+        columns = ("AS-OF", "CLUSTER", "COVERAGE", "RETENTION", "PROFILE", "RUN", "WARNINGS")
+        print_table(columns, map(_run_row, rows))
     return 0
+
+
+def _run_row(row: dict[str, Any]) -> tuple[object, ...]:
+    as_of, retention = instant(row["as_of_ms"]), duration(row["retention_ms"])
+    return as_of, row["cluster_id"], row["coverage"], retention, row["profile"], row["run_id"], len(row["warnings"])
 
 
 _OF_RUN = ("cluster_id", "as_of_ms", "run_id", "taken_at_ms", "profile", "retention_ms", "coverage")

@@ -8,16 +8,14 @@ from sexton.cli.output import print_archived
 from sexton.errors import UsageError
 from sexton.figures import instant, now_ms
 
-ExpectedCluster = Annotated[
-    str | None, option("--cluster-id ID", "Refuse any other cluster before archiving anything.")
-]
-
 
 def snapshot(
     *,
     cluster: ClusterInput,
     archive: ArchiveUri = None,
-    cluster_id: ExpectedCluster = None,
+    cluster_id: Annotated[
+        str | None, option("--cluster-id ID", "Refuse any other cluster before archiving anything.")
+    ] = None,
     as_of: Annotated[
         str | None, option("--as-of ISO|MS", "Wait until this instant has settled. Default: copy what is there now.")
     ] = None,

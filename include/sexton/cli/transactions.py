@@ -11,7 +11,7 @@ from sexton.cli.command import Without
 from sexton.cli.input_options import LogInput
 from sexton.cli.judged_input import replayed
 from sexton.cli.options import DEFAULT_ROWS, INPUT, RULES, ClusterInput, Json, ShownRows, option, parse_optional_instant
-from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_table
+from sexton.cli.output import print_aside, print_doubts, print_json, print_line, print_section, print_table
 from sexton.errors import DataQualityFailure, UsageError
 from sexton.figures import now_ms
 from sexton.kafka_commands import SERVERS, abort_transaction
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sexton.kafka.failures import NotAllowed
     from sexton.runs.folder import RunFolder, RunRecord
     from sexton.transactions.audit import Audit
+    from sexton.transactions.ids import IdForecast
 
 COLUMNS = (
     *("LOG-PARTITION", "PRODUCER-ID", "EPOCH", "VERDICT", "TRANSACTIONAL-ID", "STATE"),
@@ -30,12 +31,10 @@ COLUMNS = (
 ID_COLUMNS = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "EPOCH", "UPDATED", "EXPIRES")
 FORECAST_COLUMNS = ("EXPIRATION", "IDS", "OPEN", "DUE", "1-DAY", "7-DAYS", "30-DAYS")
 
-Log = Annotated[LogInput, Without({"run", "topics", "load_buffer_bytes"})]
-
 
 def transactions(
     *,
-    log: Log,
+    log: Annotated[LogInput, Without({"run", "topics", "load_buffer_bytes"})],
     cluster: ClusterInput,
     taken_at: Annotated[
         str | None,
@@ -132,14 +131,7 @@ def _input(log: LogInput, cluster: ClusterInput, *, quiet: bool) -> Iterator[_In
         yield _Input(log=replace(log, archive=place), config=request.config, refusal=refusal)
 
 
-def _audit(
-    given: _Input,
-    folder: "RunFolder",
-    record: "RunRecord",
-    *,
-    taken_at_ms: int | None,
-    quiet: bool,
-) -> "Audit":
+def _audit(given: _Input, folder: "RunFolder", record: "RunRecord", *, taken_at_ms: int | None, quiet: bool) -> "Audit":
     from sexton.coordinator.profiles import profile_of
     from sexton.runs.processes import engine_here
     from sexton.settings import settings
@@ -160,7 +152,7 @@ def _audit(
             taken_at_ms=now_ms() if taken_at_ms is None else taken_at_ms,
             release=release,
         )
-    # Of a disk it is not known when it was copied, unless somebody says it: not before its newest batch.
+    # When a disk was copied is not known unless --taken-at says it: not before its newest batch.
     read_until_ms = record.as_of_ms if log.as_of is not None else taken_at_ms or source.taken_at_ms or record.as_of_ms
     rows = [
         [row for part in record.log_partitions for row in folder.read_table(name, part).to_pylist()]
@@ -228,9 +220,7 @@ def _print(
         )
     else:
         _print_transactions(rows, limit)
-        if found.ids:
-            print_line()
-            print_table(FORECAST_COLUMNS, map(_forecast_row, forecasts))
+        print_section(FORECAST_COLUMNS, map(_forecast_row, forecasts if found.ids else ()))
         for flood in found.floods:
             print_line(f"{figures.some(flood.ids, 'transactional id')} of one family: {short(flood.family)}")
         if with_ids:
@@ -263,29 +253,18 @@ def _transaction_row(row: dict[str, Any]) -> tuple[object, ...]:
         f"{row['verdict']} (overdue)" if row["is_overdue"] else row["verdict"],
         row["transactional_id"] and short(row["transactional_id"]),
         row["state"],
-        row["since_ms"] and figures.instant(row["since_ms"]),
-        row["ends_at_ms"] and figures.instant(row["ends_at_ms"]),
+        *map(figures.instant, (row["since_ms"], row["ends_at_ms"])),
         groups or None,
         len(row["offsets"]),
         None if row["held_bytes"] is None else figures.size(row["held_bytes"]),
     )
 
 
-def _forecast_row(each: Any) -> tuple[object, ...]:
-    return (
-        figures.duration(each.expiration_ms),
-        *(figures.count(number) for number in (each.ids, each.open, each.due)),
-        *(figures.count(number) for number in each.within_days.values()),
-    )
+def _forecast_row(each: "IdForecast") -> tuple[object, ...]:
+    counts = (each.ids, each.open, each.due, *each.within_days.values())
+    return figures.duration(each.expiration_ms), *map(figures.count, counts)
 
 
 def _id_row(row: dict[str, Any]) -> tuple[object, ...]:
-    expires = row["expires_at_ms"]
-    return (
-        short(row["transactional_id"]),
-        row["state"],
-        row["producer_id"],
-        row["producer_epoch"],
-        figures.instant(row["updated_at_ms"]),
-        expires and figures.instant(expires),
-    )
+    instants = map(figures.instant, (row["updated_at_ms"], row["expires_at_ms"]))
+    return short(row["transactional_id"]), row["state"], row["producer_id"], row["producer_epoch"], *instants

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 GROUP_COLUMNS = ("GROUP", "STATE", "NEWLY-LOST", "SPARED", "LOST-IN-ALL", "OF", "WHOLE-GROUP", "BY")
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED-OFFSET", "COMMITTED", "IN-FORCE", "WHAT-IF", "BY")
 _RULES, _AGAINST = "Rules to compare", "Rules in force"
+_WHOLE = {(True, True): "yes, as before", (False, True): "yes", (True, False): "spared", (False, False): "no"}
+"""Whether a group is lost as a whole: by the rules in force, and by the others."""
 
 
 def what_if(
@@ -130,8 +132,11 @@ def _print(found: "WhatIf", record: "RunRecord", group: str | None, *, tree: boo
 
         for line in what_if_tree(found.rules()):
             print_line(line)
+    elif group is None and (differing := found.differing()):
+        print_table(GROUP_COLUMNS, map(_group_row, differing), limit=limit)
+        print_aside("one group, offset by offset: sexton what-if GROUP ...; as a plan: sexton plan --policy FILE")
     elif group is None:
-        _print_groups(found, limit)
+        print_line("no differences")
     elif found.offsets:
         print_table(OFFSET_COLUMNS, map(_offset_row, found.offsets))
     else:
@@ -167,25 +172,10 @@ def _fields(found: "WhatIf", record: "RunRecord") -> dict[str, Any]:
     }
 
 
-def _print_groups(found: "WhatIf", limit: int) -> None:
-    differing = found.differing()
-    if not differing:
-        print_line("no differences")
-        return
-    print_table(GROUP_COLUMNS, map(_group_row, differing), limit=limit)
-    print_aside("one group, offset by offset: sexton what-if GROUP ...; as a plan: sexton plan --policy FILE")
-
-
 def _group_row(group: "ComparedGroup") -> tuple[object, ...]:
-    whole = _whole(group.whole_in_force, group.whole_proposed)
+    whole = _WHOLE[group.whole_in_force, group.whole_proposed]
     lost = group.newly_lost, group.spared, group.lost_proposed, group.offset_count
     return short(group.group_id), group.state, *lost, whole, ", ".join(group.by)
-
-
-def _whole(in_force: bool, proposed: bool) -> str:
-    if in_force == proposed:
-        return "yes, as before" if proposed else "no"
-    return "yes" if proposed else "spared"
 
 
 def _offset_row(one: "ComparedOffset") -> tuple[object, ...]:

@@ -26,12 +26,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sexton import cli
-from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker
 from tests.campaign.checks import NEWEST, OLD_PROFILES, PROFILES
 from tests.campaign.histories import PACK, history, is_old
 from tests.campaign.packs import pack
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, RELEASES, edge_cases
+from tests.fates import load
 from tests.kernels.compare import fold_bytes, tables_of
 from tests.oracle import oracle_tables
 

@@ -2,38 +2,42 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
-from sexton.coordinator.loading import Loaded
-from sexton.coordinator.offsets import FATES, OffsetKey, StoredOffset
+from sexton.coordinator.load_model import MODEL
+from sexton.coordinator.loading import HOT_GROUPS, Loaded
+from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.orphans import KnownTopics, orphan_of
 from sexton.coordinator.partitioner import partition_of
 from sexton.errors import LogError
 from sexton.log.batch import Batch, Record, read_batches, read_records
 from sexton.records import decode_key
+from sexton.tables import FATES
+from tests.fates import fates_of, unreachable_offsets
 
 Rows = list[dict[str, Any]]
 _COUNTERS = (
     *("bytes", "batches", "records", "tombstones", "control_records", "largest_batch_bytes"),
     *("future_batches", "undecodable_records", "read_values"),
 )
-_AS_LOADED = (
-    *("first_log_offset", "next_log_offset", "load_would_fail", "load_failure", "load_outcome"),
-    *("hot_groups", "predicted_load_ms"),
-)
+_AS_LOADED = ("first_log_offset", "next_log_offset", "load_would_fail", "load_failure", "load_outcome")
 """Columns of load_profile that the loader has under the same names."""
 
 
 def oracle_tables(loaded: Loaded, log_partition: int, partition_count: int | None) -> dict[str, Rows]:
-    """The rows of one log partition by table, each sorted by its key, without cluster_id, as_of_ms and run_id."""
-    unreachable = loaded.unreachable(log_partition=log_partition, partition_count=partition_count)
+    """The rows of one log partition by table, each sorted by its key, without cluster_id, as_of_ms and run_id.
+
+    `loaded` is by fates.load.
+    """
+    unreachable = unreachable_offsets(loaded, log_partition=log_partition, partition_count=partition_count)
     here = {"log_partition": log_partition}
-    offsets = {key: {**_key_row(key), **offset.to_row(), **here} for key, offset in loaded.offsets.items()}
+    offsets = {key: {**_key_row(key), **asdict(offset), **here} for key, offset in loaded.offsets.items()}
     return {
         "committed_offsets": [offsets[key] for key in sorted(offsets) if key not in unreachable],
         "unreachable_offsets": [{**offsets[key], "reason": unreachable[key]} for key in sorted(unreachable)],
         "pending_offsets": [
-            {**_key_row(key), **offset.to_row(), **here}
+            {**_key_row(key), **asdict(offset), **here}
             for _, entries in sorted(loaded.pending.items())
             for key, offset in sorted(entries.items())
         ],
@@ -85,7 +89,8 @@ def _open_transactions(loaded: Loaded, log_partition: int) -> Rows:
 
 def _load_profile(loaded: Loaded, log_partition: int, partition_count: int | None) -> dict[str, Any]:
     counters = loaded.counters
-    fates = loaded.fates(log_partition=log_partition, partition_count=partition_count)
+    fates = fates_of(loaded, log_partition=log_partition, partition_count=partition_count)
+    hot = sorted(loaded.commits.items(), key=lambda item: (-item[1], item[0]))[:HOT_GROUPS]
     misplaced = None
     if partition_count is not None:
         misplaced = sum(partition_of(group_id, partition_count) != log_partition for group_id in loaded.groups.by_id)
@@ -93,6 +98,12 @@ def _load_profile(loaded: Loaded, log_partition: int, partition_count: int | Non
         "log_partition": log_partition,
         **{name: counters[name] for name in _COUNTERS},
         **{name: getattr(loaded, name) for name in _AS_LOADED},
+        "hot_groups": [group_id for group_id, _ in hot],
+        "predicted_load_ms": MODEL.predict_ms(
+            records=counters["records"],
+            control_records=counters["control_records"],
+            live_records=loaded.live_record_count,
+        ),
         "live_records": loaded.live_record_count,
         "misplaced_groups": misplaced,
         "garbage_share": 1 - loaded.live_record_count / counters["records"] if counters["records"] else None,

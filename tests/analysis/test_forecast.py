@@ -13,7 +13,6 @@ from sexton.analysis.forecast import forecast_of
 from sexton.coordinator import expiry
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.profiles import profile_of
-from sexton.coordinator.tombstones import Tombstone
 from sexton.figures import DAY_MS
 from sexton.runs.engine import Engine
 from sexton.runs.folder import RunFolder
@@ -22,6 +21,7 @@ from tests.campaign.histories import histories
 from tests.kernels.compare import PROFILES
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log
 from tests.pipeline.policy_verdicts import judged
+from tests.plain_sweep import Tombstone, sweep
 from tests.plans.plan_runs import archive_of_commits, planned
 from tests.verdicts.test_expiry import CAP_BYTES
 
@@ -72,7 +72,7 @@ def test_equals_a_sweep_on_that_day(profile, history, retention_ms, as_of_ms):
     last_ms = block.from_ms - 1 if is_ahead else as_of_ms + HORIZON_DAYS[-1] * DAY_MS
     expected = {}
     for days in HORIZON_DAYS:
-        swept = expiry.sweep(loaded, retention_ms=retention_ms, now_ms=min(as_of_ms + days * DAY_MS, last_ms))
+        swept = sweep(loaded, retention_ms=retention_ms, now_ms=min(as_of_ms + days * DAY_MS, last_ms))
         lost = lost_in(swept)
         whole = {item.group_id for item in swept if item.topic is None}
         if not profile.is_java:  # groups also go without a tombstone

@@ -11,20 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sexton.coordinator import expiry
-from sexton.coordinator.loading import Loaded, load
-from sexton.coordinator.offsets import FATES
+from sexton.coordinator.loading import Loaded
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import profile_of
-from sexton.coordinator.tombstones import Tombstone
 from sexton.kernels import fold as fold_module
 from sexton.kernels.fold import PartialFold, merge
 from sexton.kernels.results import finish
+from sexton.tables import FATES
 from sexton.verdicts.expiry import held_offsets, judge_unblocked, plan, sweep_block, under_block
+from tests import plain_sweep
 from tests.campaign.closed_form import Outcome, closed_form
 from tests.campaign.compaction import compact
 from tests.campaign.histories import is_old
 from tests.campaign.packs import Pack, Placed
 from tests.campaign.records import OffsetKey
+from tests.fates import fates_of, load
 from tests.kernels.compare import CAP_BYTES, UNORDERED, assert_equal, fold_bytes, fold_slices, tables_of
 from tests.log_builder import BASE_MS
 from tests.oracle import oracle_tables
@@ -79,8 +80,8 @@ def _check_replay(
     plain = load([whole.log], cap_bytes=CAP_BYTES, profile=fold.profile)
     where = plain.profile.text
     _same(f"serial replay and closed form, {where}", _told(plain), expected)
-    if plain.fates().total() != plain.counters["read_values"]:
-        raise Difference(f"not every value has one fate, {where}: {plain.fates()} of {plain.counters}")
+    if fates_of(plain).total() != plain.counters["read_values"]:
+        raise Difference(f"not every value has one fate, {where}: {fates_of(plain)} of {plain.counters}")
     _same_tables(f"kernels and serial replay, {where}", fold, plain, partition_count)
     for _ in range(_SWEEPS):
         check_sweep(tables, plain, retention_ms=rng.choice(RETENTIONS_MS), now_ms=_instant(rng))
@@ -155,11 +156,11 @@ def check_sweep(tables: Tables, plain: Loaded, *, retention_ms: int, now_ms: int
     _check_verdicts(judged, plain, None, where=f"{where}, unblocked", **rules)
     expires = pc.equal(judged["broker_verdict"], "expire")
     planned = plan(offsets, expires, tables["groups"], tables["group_tombstones"], profile=profile)
-    swept = expiry.sweep_unblocked(plain, **rules)
-    rows = [Tombstone(**row) for row in planned.drop_columns(["target_row"]).to_pylist()]
+    swept = plain_sweep.sweep_unblocked(plain, **rules)
+    rows = [plain_sweep.Tombstone(**row) for row in planned.drop_columns(["target_row"]).to_pylist()]
     _same(f"plans of kernels and serial rules, {where}", rows, swept)
     is_failing = block is not None and block.is_on(now_ms)
-    _same(f"the sweep, {where}", expiry.sweep(plain, **rules), [] if is_failing else swept)
+    _same(f"the sweep, {where}", plain_sweep.sweep(plain, **rules), [] if is_failing else swept)
 
 
 def _check_verdicts(
@@ -180,7 +181,9 @@ def _check_verdicts(
                 offset, key[1], groups[key[0]], is_pending=key in held, retention_ms=retention_ms, now_ms=now_ms,
                 profile=profile, block=block,
             )  # fmt: skip
-            event = expiry.changes_by(found, groups[key[0]], retention_ms=retention_ms, now_ms=now_ms, profile=profile)
+            event = plain_sweep.changes_by(
+                found, groups[key[0]], retention_ms=retention_ms, now_ms=now_ms, profile=profile
+            )
             topics = groups[key[0]].subscribed_topics
             has_left = groups[key[0]].member_count > 0 and topics is not None and key[1] not in topics
             due = found.expires_at_ms, found.base_timestamp_ms
@@ -205,7 +208,7 @@ def _told(plain: Loaded) -> Outcome:
     return Outcome(
         committed={key: offset.log_offset for key, offset in plain.offsets.items()},
         pending=pending,
-        fates=_as_live(plain.fates()),
+        fates=_as_live(fates_of(plain)),
     )
 
 

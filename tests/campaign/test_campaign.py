@@ -10,7 +10,6 @@ import pytest
 
 from sexton.coordinator import expiry
 from sexton.coordinator.groups.groups import Groups, ScalaGroups
-from sexton.coordinator.loading import load
 from sexton.coordinator.offsets import LeakingOffsets, Offsets, ScalaOffsets
 from sexton.coordinator.profile import PendingRule, Profile
 from sexton.kernels import fold, partial_fold
@@ -22,6 +21,7 @@ from tests.campaign import checks, closed_form, narrow
 from tests.campaign.histories import PACK, history
 from tests.campaign.packs import Pack
 from tests.campaign.run import run
+from tests.fates import load
 from tests.tiers import later
 
 FIXED_SEED = 20_261_121

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sexton.coordinator.loading import load
 from sexton.kernels.partial_fold import PartialFold
 from tests.campaign import mutants
+from tests.fates import load
 from tests.kernels.compare import CAP_BYTES, assert_equal, fold_bytes, fold_slices, loaded
 from tests.log_builder import BASE_MS, commit
 from tests.log_encoding import encode_batch

@@ -8,10 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.loading import Loaded
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import of_broker
 from sexton.log.batch import Batch, read_batches, read_records
+from tests.fates import load
 from tests.golden.check_audit import GRACE_MS
 
 GOLDEN = Path(__file__).parent.parent / "golden"

@@ -5,17 +5,17 @@ from functools import cache
 
 import pyarrow as pa
 
-from sexton.coordinator import expiry
-from sexton.coordinator.loading import HOLDS_NOTHING, Loaded, load
+from sexton.coordinator.loading import HOLDS_NOTHING, Loaded
 from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.tombstones import Tombstone, in_plan_order
 from sexton.kernels.results import finish
 from sexton.verdicts.expiry import appended
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, Case, cases
+from tests.fates import load
 from tests.kernels.compare import fold_bytes
 from tests.kernels.compare import planned as sweep_of_tables
 from tests.oracle import Rows, oracle_tables
+from tests.plain_sweep import Tombstone, in_plan_order, sweep
 
 FOLDER = GOLDEN / "kafka-says"
 RETENTION_MS = 1
@@ -68,7 +68,7 @@ def sweep_all(
                 cached_from[group_id] = log_partition
             cached_from.setdefault(group_id, log_partition)
     for log_partition, loaded in loads.items():
-        for tombstone in expiry.sweep(loaded, retention_ms=retention_ms, now_ms=now_ms):
+        for tombstone in sweep(loaded, retention_ms=retention_ms, now_ms=now_ms):
             goes_to: int | None = log_partition
             if loaded.profile.one_cache:
                 is_cached = cached_from[tombstone.group_id] == log_partition

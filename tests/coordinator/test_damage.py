@@ -8,11 +8,11 @@ import struct
 
 import pytest
 
-from sexton.coordinator.loading import load
 from sexton.coordinator.profile import LOADED
 from sexton.coordinator.profiles import NEWEST
 from sexton.kernels.fold import merge_all
 from tests.coordinator.golden import CAP_BYTES
+from tests.fates import load
 from tests.kernels.compare import assert_equal, fold_bytes, fold_segments
 from tests.log_builder import BatchSpec, commit, encode_batches
 

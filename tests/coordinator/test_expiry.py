@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from sexton.coordinator.expiry import is_kept_in_flight, sweep, verdict
+from sexton.coordinator.expiry import is_kept_in_flight, verdict
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import NEWEST, of_broker
 from sexton.log.message_set import encode_message_set
 from tests.coordinator.golden import CAP_BYTES, edge_cases
 from tests.coordinator.group_records import consumer_member_fields
+from tests.fates import unreachable_offsets
 from tests.log_builder import (
     ABORT,
     BAD_SUBSCRIPTION,
@@ -31,6 +32,7 @@ from tests.log_builder import (
     subscription,
     tombstone,
 )
+from tests.plain_sweep import sweep
 
 R = 60_000
 T0 = BASE_MS
@@ -349,7 +351,7 @@ def test_sums_wrap_as_in_java_and_then_no_instant_is_told(commit_ms, now_ms):
 def test_58_a_misplaced_group_is_swept_too(release, written):
     case = edge_cases(release)["58"]
     loaded = case.load()
-    reasons = loaded.unreachable(log_partition=case.log_partition, partition_count=case.partition_count)
+    reasons = unreachable_offsets(loaded, log_partition=case.log_partition, partition_count=case.partition_count)
     assert set(reasons.values()) == ({"misplaced"} if release == JAVA else set())
     swept = sweep(loaded, retention_ms=R, now_ms=INT64_MAX // 2)
     assert [(item.record_type, item.topic) for item in swept if item.group_id == case.group_id] == written

@@ -1,9 +1,10 @@
 """The loader around the rules: counting, cutting, and going on after what cannot be read."""
 
-from sexton.coordinator.loading import FUTURE_MS, load
+from sexton.coordinator.loading import FUTURE_MS
 from sexton.coordinator.profiles import profile_of
 from sexton.log.batch import encode_batch
 from tests.coordinator.golden import CAP_BYTES
+from tests.fates import fates_of, load
 from tests.kernels.compare import assert_equal, fold_bytes
 from tests.log_builder import (
     ABORT,
@@ -45,7 +46,7 @@ def test_counters():
     assert loaded.unknown_types == {99: 1}
     assert (loaded.first_log_offset, loaded.next_log_offset, loaded.cut) == (0, 8, 8)
     assert loaded.live_record_count == 3
-    assert loaded.fates() == {"live": 2, "superseded": 1, "undecodable": 0}
+    assert fates_of(loaded) == {"live": 2, "superseded": 1, "undecodable": 0}
 
 
 def test_an_empty_log():
@@ -60,7 +61,7 @@ def test_a_bad_value_leaves_the_older_one_and_says_where():
     assert (row.key, row.value) == (offset_key("a"), b"\x00\x07")
     assert loaded.failures == ["log_offset 1: unknown_value_version: Found an unknown record version 7 for 1 type"]
     assert loaded.offsets["a", "t", 0].committed_offset == 1
-    assert loaded.fates()["undecodable"] == 1
+    assert fates_of(loaded)["undecodable"] == 1
 
 
 def test_what_is_too_large_once_inflated_is_told_and_passed_over():
@@ -84,7 +85,7 @@ def test_a_marker_ends_only_its_own_producer_s_transaction():
     transaction = loaded.open_transactions[2]
     assert (transaction.first_log_offset, transaction.last_log_offset) == (1, 1)
     assert (transaction.first_timestamp_ms, transaction.producer_epoch) == (BASE_MS + 5, 0)
-    assert loaded.fates() == {"aborted": 1, "pending": 1, "undecodable": 0}
+    assert fates_of(loaded) == {"aborted": 1, "pending": 1, "undecodable": 0}
 
 
 def test_a_batch_from_the_future_does_not_end_the_reading():

@@ -9,11 +9,11 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sexton.coordinator.loading import load
 from tests.campaign.compaction import without
 from tests.campaign.histories import History, histories
 from tests.campaign.packs import pack
 from tests.coordinator.golden import CAP_BYTES
+from tests.fates import load
 from tests.kernels.compare import PROFILES
 from tests.oracle import oracle_tables
 

@@ -4,9 +4,10 @@ from collections import Counter
 
 import pytest
 
-from sexton.coordinator.expiry import sweep, verdict
+from sexton.coordinator.expiry import verdict
 from sexton.log.batch import read_batches, read_records
 from tests.coordinator.golden import CAP_BYTES, GOLDEN, RELEASES, load_recording, segments, sweeps
+from tests.plain_sweep import sweep
 
 RETENTION_MS = 60_000
 

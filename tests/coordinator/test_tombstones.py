@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from sexton.coordinator.batches import MAX_BATCH_BYTES
-from sexton.coordinator.expiry import sweep
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import NEWEST, profile_of
-from sexton.coordinator.tombstones import Tombstone, encode_batches, in_plan_order, plan_id, tombstones_sha256
+from sexton.coordinator.tombstones import encode_batches, plan_id, tombstones_sha256
 from sexton.log.batch import Batch, read_batches, read_records
 from tests.coordinator.golden import CAP_BYTES
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log, group_entry
+from tests.plain_sweep import Tombstone, in_plan_order, sweep
 from tests.record_fields import decode_key
 
 LATER = BASE_MS + 86_400_000

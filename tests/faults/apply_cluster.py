@@ -21,7 +21,6 @@ from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.loading import Loaded, load
 from sexton.coordinator.offsets import OffsetKey
 from sexton.coordinator.partitioner import partition_of
-from sexton.coordinator.tombstones import group_tombstones
 from sexton.errors import BrokerError
 from sexton.execution.kafka_admin import BrokerTime, ClusterIdentity, TopicPartition
 from sexton.kafka.admin import GroupError, GroupNow
@@ -33,6 +32,7 @@ from sexton.kafka.tail import TailRecord, records_of
 from sexton.log.batch import read_batches
 from tests.log_builder import Entry, classic_fields, group_entry, offset_key, offset_value, subscription
 from tests.log_encoding import encode_batch, encode_marker
+from tests.plain_sweep import group_tombstones
 from tests.record_fields import decode_key, decode_value
 
 PROFILE = profiles.NEWEST

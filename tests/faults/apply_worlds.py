@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,16 +13,8 @@ from pyarrow import fs as pafs
 from sexton import __version__
 from sexton.archive.snapshots_since import GroupThen
 from sexton.coordinator.api.listing import describe_group
-from sexton.coordinator.expiry import sweep
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
-from sexton.coordinator.tombstones import (
-    Tombstone,
-    group_tombstones,
-    in_plan_order,
-    offset_tombstone,
-    plan_id,
-    tombstones_sha256,
-)
+from sexton.coordinator.tombstones import plan_id, tombstones_sha256
 from sexton.errors import BrokerError, Refused
 from sexton.execution.delete.admin_watch import AdminWatch
 from sexton.execution.delete.apply_plan import apply_plan
@@ -39,6 +31,7 @@ from sexton.ledger.recorded_steps import own_actions, recorded_steps
 from sexton.plans.plan import TOMBSTONES, UNDO, Plan, PlanRecord, PlanSnapshot
 from sexton.policy import DefaultLimits
 from tests.faults.apply_cluster import OTHERS, PROFILE, US, Faults, SimCluster, Write
+from tests.plain_sweep import Tombstone, group_tombstones, in_plan_order, offset_tombstone, sweep
 
 LOCAL = pafs.LocalFileSystem()
 HOUR_MS = 3_600_000
@@ -311,7 +304,7 @@ def _undo(number: int, one: Tombstone, values: Mapping[OffsetKey, StoredOffset])
     assert one.partition is not None
     stored = values[one.group_id, one.topic, one.partition]
     key = {"group_id": one.group_id, "topic": one.topic, "partition": one.partition}
-    return {**stored.to_row(), **key, "log_partition": number}
+    return {**asdict(stored), **key, "log_partition": number}
 
 
 # --- what must be true

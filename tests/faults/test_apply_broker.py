@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from sexton.coordinator.loading import Loaded, load
-from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone
 from sexton.errors import BrokerError
 from sexton.execution.delete.apply_plan import apply_plan
 from sexton.execution.delete.log_watch import LogWatch
@@ -35,6 +34,7 @@ from sexton.topics import OFFSETS_TOPIC
 from sexton_dev.broker import EmbeddedBroker
 from tests.clients import commit_when_ready, make_topics
 from tests.faults.apply_worlds import ANY, HOUR_MS, LOCAL, plan_of
+from tests.plain_sweep import Tombstone, group_tombstones, in_plan_order, offset_tombstone
 from tests.record_fields import decode_key
 
 pytestmark = pytest.mark.thorough

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from sexton.coordinator import decoding
-from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import profile_of
 from sexton.kernels import growth
 from sexton.kernels.fold import fold_task, merge_all
@@ -20,6 +19,7 @@ from sexton.log.batch import encode_batch
 from sexton.log.entry import MAX_BAD_RECORDS
 from sexton.log.segment import FoldTask
 from sexton.records import MAX_ITEMS
+from tests.fates import load
 from tests.faults.hostile_logs import (
     LOGS,
     empty_batches,

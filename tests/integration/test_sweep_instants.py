@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from sexton.coordinator import expiry
 from sexton.coordinator.loading import load
 from sexton.coordinator.profiles import NEWEST
 from sexton.java import JavaHome
 from sexton.ports import free_port
 from sexton_dev.broker import EmbeddedBroker
+from tests import plain_sweep
 from tests.coordinator.golden import CAP_BYTES
 from tests.coordinator.sweep_instants import COMMIT, EXPIRE, RETENTION_MS, Sweep, sweeps_of
 from tests.integration.sweep_instants import SETTINGS, Recorded, record
@@ -56,6 +56,6 @@ def test_a_sweep_takes_what_is_due_in_the_millisecond_of_its_instant(
         place, sweep = separating(recorded, kind)[0]
         ladder = recorded[place][0]
         loaded = load([ladder.segment()], cap_bytes=CAP_BYTES, profile=NEWEST)
-        planned = expiry.sweep(loaded, retention_ms=RETENTION_MS, now_ms=sweep.stamp_ms)
+        planned = plain_sweep.sweep(loaded, retention_ms=RETENTION_MS, now_ms=sweep.stamp_ms)
         due_ms = [ladder.first_due_ms + tombstone.partition for tombstone in planned if tombstone.partition is not None]
         assert sorted(due_ms) == [*range(ladder.first_due_ms, sweep.newest_due_ms + 1)]

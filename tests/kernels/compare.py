@@ -7,13 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.loading import Loaded
 from sexton.coordinator.profile import Profile
 from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.kernels.fold import PartialFold, fold_task
 from sexton.kernels.results import finish
 from sexton.log.segment import FoldTask, Segment, SegmentSlice, plan_fold_tasks
 from sexton.verdicts.expiry import held_offsets, plan, sweep_block
+from tests.fates import load
 from tests.oracle import oracle_tables
 from tests.verdicts.whole_judge import judge
 

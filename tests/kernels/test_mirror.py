@@ -23,7 +23,7 @@ MIRRORS = {
     ("coordinator.partitioner", "kernels.text"): {"partition_of": "partition_of"},
     ("coordinator.changes.replay", "kernels.changes.replay"): {"changes": "changes_between"},
     ("coordinator.expiry", "verdicts.expiry"): {
-        "verdict": "judge_unblocked", "sweep": "plan", "sweep_block": "sweep_block", "_due": "_due",
+        "verdict": "judge_unblocked", "sweep_block": "sweep_block", "_due": "_due",
     },
 }  # fmt: skip
 """Plain and compiled module: by plain name the compiled one."""

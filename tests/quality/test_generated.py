@@ -11,18 +11,18 @@ from sexton.analysis.forecast import forecast_of
 from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.unloading import unexpected_unloads
 from sexton.coordinator.expiry import NOT_LOADED
-from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.tombstones import group_tombstones
 from sexton.quality.declared_expectations import CHECKED_TABLES
 from sexton.quality.queried_views import CheckedRun
 from sexton.quality.suites import suites_of
 from sexton.tables import TABLES
 from sexton.verdicts.expiry import held_offsets, plan, under_block
 from tests.campaign.histories import histories
+from tests.fates import load
 from tests.kernels.compare import CAP_BYTES, PROFILES
 from tests.log_builder import BASE_MS, BatchSpec, encode_log
 from tests.oracle import oracle_tables, removed_groups
+from tests.plain_sweep import group_tombstones
 from tests.quality import world
 from tests.verdicts.whole_judge import judge
 

@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 
 from sexton.coordinator import expiry
 from sexton.coordinator.expiry import SweepBlock
-from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.loading import Loaded
 from sexton.coordinator.profiles import of_broker
-from sexton.coordinator.tombstones import group_tombstones
 from sexton.tables import TABLES
 from tests.campaign.checks import check_sweep
 from tests.campaign.histories import histories
+from tests.fates import load
 from tests.kernels.compare import PROFILES
 from tests.log_builder import BASE_MS, BatchSpec, commit, encode_log, group_entry
 from tests.oracle import oracle_tables
+from tests.plain_sweep import group_tombstones, sweep
 from tests.record_fields import encode_value
 
 CAP_BYTES = 1 << 20
@@ -127,8 +128,8 @@ def test_under_a_block_what_is_due_stays_and_what_was_due_before_it_goes() -> No
     assert told("a", before) == ("expire", "expired", BASE_MS + 1_000)
     assert told("c", before) == told("c", since) == ("keep", "sweep_blocked", None)
     assert told("b", before) == told("a", since) == ("keep", "sweep_blocked", None)
-    assert [item.group_id for item in expiry.sweep(loaded, retention_ms=1_000, now_ms=before)] == ["a", "a"]
-    assert expiry.sweep(loaded, retention_ms=1_000, now_ms=since) == []
+    assert [item.group_id for item in sweep(loaded, retention_ms=1_000, now_ms=before)] == ["a", "a"]
+    assert sweep(loaded, retention_ms=1_000, now_ms=since) == []
 
 
 @pytest.mark.parametrize(

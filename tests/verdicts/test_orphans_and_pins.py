@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sexton.coordinator import orphans
-from sexton.coordinator.loading import Loaded, load
+from sexton.coordinator.loading import Loaded
 from sexton.coordinator.orphans import KnownTopic
 from sexton.coordinator.profiles import NEWEST, profile_of
 from sexton.records import kafka_uuid
@@ -21,6 +21,7 @@ from sexton.verdicts.expiry import held_offsets
 from sexton.verdicts.orphans import TopicsTable, against_topics
 from sexton.verdicts.pins import pins
 from tests.campaign.histories import histories
+from tests.fates import load
 from tests.kernels.compare import PROFILES
 from tests.log_builder import (
     ABORT,

@@ -256,8 +256,8 @@ def _explanation(
     view: "CoordinatorView", source: "LogSource", home: int, story: "LogStory", reader: "StoryReader"
 ) -> "Story":
     """The story of a group, and the verdicts on what it holds now."""
+    from sexton.coordinator.expiry import verdicts_of_group
     from sexton.history.events import NextVerdict, Story, describe
-    from sexton.history.log_story import broker_verdicts
     from sexton.views.judged_group import known_topics
 
     served, part, profile = view.coordinator.shards[home].view, view.read[home], view.coordinator.profile
@@ -272,7 +272,7 @@ def _explanation(
         offsets = {key: one for key, one in sorted(held.offsets(reader.group_id).items()) if reader.is_requested(*key)}
         pending = held.pending(reader.group_id)
         topics = known_topics(source)
-        verdicts = broker_verdicts(
+        verdicts = verdicts_of_group(
             group, offsets, pending, retention_ms=retention_ms, now_ms=at_ms, profile=profile, block=block
         )
         found.state = describe(group) if served.group(reader.group_id) is not None else ""

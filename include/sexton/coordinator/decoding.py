@@ -74,13 +74,13 @@ class UnknownType:
 class Undecodable:
     """Bytes that could not be decoded: a row of undecodable_records. Undetermined fields are None."""
 
-    base_offset: int | None
-    log_offset: int | None
-    record_type: int | None
+    base_offset: int | None = None
+    log_offset: int | None = None
+    record_type: int | None = None
     reason: str
     detail: str
-    key: bytes | None
-    value: bytes | None
+    key: bytes | None = None
+    value: bytes | None = None
 
     @property
     def fails_load(self) -> bool:
@@ -135,10 +135,10 @@ def rest_of_batch(batch: Batch, *, index: int, is_unread: bool = False) -> Undec
     """The row for the records of a batch from `index` on, which are not read after MAX_BAD_RECORDS bad records."""
     count = batch.record_count
     known = f" ({count - index:,} records by its header)" if count > index else ""
-    return _bare_row(
-        UNREAD_RECORD if is_unread else "malformed_record",
-        f"the rest of the batch{known} is not decoded after {MAX_BAD_RECORDS} bad records",
+    return Undecodable(
         base_offset=batch.base_offset,
+        reason=UNREAD_RECORD if is_unread else "malformed_record",
+        detail=f"the rest of the batch{known} is not decoded after {MAX_BAD_RECORDS} bad records",
     )
 
 
@@ -214,10 +214,8 @@ def bad_record(record: BadRecord, *, base_offset: int, is_unread: bool = False) 
     return Undecodable(
         base_offset=base_offset,
         log_offset=record.log_offset,
-        record_type=None,
         reason=UNREAD_RECORD if is_unread else record.reason,
         detail=record.detail,
-        key=None,
         value=record.raw or None,
     )
 
@@ -225,19 +223,19 @@ def bad_record(record: BadRecord, *, base_offset: int, is_unread: bool = False) 
 def bad_crc(batch: Batch) -> Undecodable:
     """The row for a batch that does not match its CRC but could still be read."""
     detail = f"the CRC of the batch of {batch.size_bytes} bytes does not match; its records were read as they are"
-    return _bare_row(BAD_CRC, detail, base_offset=batch.base_offset)
+    return Undecodable(base_offset=batch.base_offset, reason=BAD_CRC, detail=detail)
 
 
 def unread_format(batch: Batch) -> Undecodable:
     """The row for a batch of a record format that came after the coordinator's release."""
     detail = f"a batch of record format {batch.magic}, which this release cannot read"
-    return _bare_row("unknown_magic", detail, base_offset=batch.base_offset)
+    return Undecodable(base_offset=batch.base_offset, reason="unknown_magic", detail=detail)
 
 
 def empty_control_batch(batch: Batch) -> Undecodable:
     """The row for a control batch without its marker."""
     detail = "a control batch without a record, which this release cannot read"
-    return _bare_row("empty_control_batch", detail, base_offset=batch.base_offset)
+    return Undecodable(base_offset=batch.base_offset, reason="empty_control_batch", detail=detail)
 
 
 def negative_end(next_log_offset: int) -> Undecodable:
@@ -247,7 +245,7 @@ def negative_end(next_log_offset: int) -> Undecodable:
     before its start (LogLoader).
     """
     detail = f"the log ends at log_offset {next_log_offset} by its last batch: a broker deletes all of it as it starts"
-    return _bare_row(NEGATIVE_END, detail)
+    return Undecodable(reason=NEGATIVE_END, detail=detail)
 
 
 def torn_bytes(size_bytes: int, *, is_zeros: bool) -> int:
@@ -263,18 +261,12 @@ def torn_segment(size_bytes: int) -> Undecodable:
     A negative `size_bytes` is a number of zeros: a broker takes them for a batch of size 0 and fails.
     """
     if size_bytes < 0:
-        return _bare_row(ZEROS, f"the segment ends with {-size_bytes} zeros, and another segment follows")
+        zeros = f"the segment ends with {-size_bytes} zeros, and another segment follows"
+        return Undecodable(reason=ZEROS, detail=zeros)
     detail = f"the segment ends within a batch, after {size_bytes} bytes of it, and another segment follows"
-    return _bare_row(TORN_SEGMENT, detail)
+    return Undecodable(reason=TORN_SEGMENT, detail=detail)
 
 
 def damage(found: Damage) -> Undecodable:
     """The row for bytes between batches."""
-    return _bare_row(found.reason, found.detail)
-
-
-def _bare_row(reason: str, detail: str, *, base_offset: int | None = None) -> Undecodable:
-    """A row that is not about one record."""
-    return Undecodable(
-        base_offset=base_offset, log_offset=None, record_type=None, reason=reason, detail=detail, key=None, value=None
-    )
+    return Undecodable(reason=found.reason, detail=found.detail)

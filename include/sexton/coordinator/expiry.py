@@ -3,13 +3,12 @@
 Follows Kafka 4.3's OffsetExpirationConditionImpl, the groups' offsetExpirationCondition, OffsetMetadataManager
 .cleanupExpiredOffsets and GroupCoordinatorShard.cleanupGroupMetadata; GroupMetadata.removeExpiredOffsets and
 GroupMetadataManager.cleanupGroupMetadata up to 3.9; and OffsetManager.compact of 0.8.2. The profile selects.
-`sexton.verdicts.expiry` applies the same rules to whole tables: its `judge_unblocked` corresponds to `verdict` here,
-its `plan` to `sweep`.
+`sexton.verdicts.expiry` applies the same rules to whole tables: its `judge_unblocked` corresponds to `verdict` here.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from sexton.coordinator.groups.classic import CONSUMER, ClassicGroup
 from sexton.coordinator.groups.group import Group
@@ -18,14 +17,14 @@ from sexton.coordinator.loading import HOLDS_NOTHING, Loaded
 from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.profile import Expiry, Profile
 from sexton.coordinator.profiles import NEWEST
-from sexton.coordinator.tombstones import Tombstone, group_tombstones, in_plan_order, offset_tombstone
 
 _INT64_RANGE = range(-(1 << 63), 1 << 63)
-BROKER_RETENTION = "broker_retention"
 CHECK_INTERVAL, DEFAULT_CHECK_INTERVAL_MS = "offsets.retention.check.interval.ms", 600_000
 """A coordinator's sweep interval: the setting, and Kafka's default in ms."""
 SWEEP_BLOCKED, LOAD_WOULD_FAIL = "sweep_blocked", "load_would_fail"
 Decision = Literal["keep", "expire"]
+Key = TypeVar("Key", OffsetKey, tuple[str, int])
+"""The key of an offset, or its topic and partition alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,63 +104,11 @@ def verdict(
     return Verdict(decision=decision, reason=reason, base_timestamp_ms=base_ms, expires_at_ms=expires_at_ms)
 
 
-def changes_by(
-    judged: Verdict,
-    group: Group,
-    *,
-    retention_ms: int,
-    now_ms: int,
-    profile: Profile = NEWEST,
-) -> str | None:
-    """What changes the verdict: time, one event, or either of two; None where nothing does.
-
-    time, commit (of this offset), subscription (to its topic, given up by all or taken up by any member), group_empty
-    (the last member leaves), transaction_end and sweep_unblocked (the cause of a failing sweep or load is gone).
-    """
-    empty_since_ms = _empty_since_ms(group, profile)
-    match judged.reason:
-        case "not_due" if judged.expires_at_ms is None:
-            return "commit" if empty_since_ms is None else None
-        case "not_due":
-            return "time"
-        case "subscribed":
-            return "subscription, group_empty"
-        case "group_active":
-            is_read = profile.expiry is Expiry.UNSUBSCRIBED and group.protocol_type == CONSUMER
-            return "subscription, group_empty" if is_read else "group_empty"
-        case "pending_transaction":
-            return "transaction_end"
-        case "commit_in_flight":
-            return "commit"
-        case "share_group":
-            return None
-        case "sweep_blocked" | "load_would_fail":
-            return "sweep_unblocked"
-    if profile.expiry is Expiry.OWN_STAMP:
-        return "commit"
-    # A commit does not make a group less empty: if the retention counts from when the group became Empty, it stays due.
-    stays_due = empty_since_ms is not None and now_ms - empty_since_ms >= retention_ms
-    return "subscription" if stays_due else "commit, subscription"
-
-
-def _empty_since_ms(group: Group, profile: Profile) -> int | None:
+def empty_since_ms(group: Group, profile: Profile) -> int | None:
     """When the group became empty, if the retention of its offsets begins then; else None."""
     if profile.expiry is Expiry.OWN_STAMP or not isinstance(group, ClassicGroup):
         return None
     return group.current_state_timestamp_ms if group.protocol_type is not None and group.is_empty else None
-
-
-def sweep(loaded: Loaded, *, retention_ms: int, now_ms: int, in_flight: Collection[OffsetKey] = ()) -> list[Tombstone]:
-    """The tombstones that the coordinator of this log partition writes at `now_ms`, in the order of the plan.
-
-    It iterates over groups: it never sees offsets of a removed group, but it sees those of a misplaced group. An Empty
-    group is removed with its last offset, at once if it has none, unless a transaction holds any of its offsets. Where
-    the sweep fails (`sweep_block`), it writes nothing. `in_flight` are plain commits that the log has not answered.
-    """
-    block = sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms)
-    if block is not None and block.is_on(now_ms):
-        return []
-    return sweep_unblocked(loaded, retention_ms=retention_ms, now_ms=now_ms, in_flight=in_flight)
 
 
 def is_kept_in_flight(key: tuple[str, str | None, int | None], in_flight: Collection[OffsetKey]) -> bool:
@@ -172,31 +119,6 @@ def is_kept_in_flight(key: tuple[str, str | None, int | None], in_flight: Collec
     """
     group_id, topic, _ = key
     return key in in_flight if topic is not None else any(flying[0] == group_id for flying in in_flight)
-
-
-def sweep_unblocked(
-    loaded: Loaded, *, retention_ms: int, now_ms: int, in_flight: Collection[OffsetKey] = ()
-) -> list[Tombstone]:
-    """`sweep` without the groups that make it fail."""
-    profile = loaded.profile
-    flying = frozenset(in_flight if profile.knows_commits_in_flight else ())
-    offsets_of = _offsets_by_group(loaded)
-    pending = loaded.state.pending_keys()
-    held_groups = loaded.state.open_groups()
-    planned: list[Tombstone] = []
-    for group_id, group in loaded.groups.by_id.items():
-        offsets = offsets_of.get(group_id, {})
-        verdicts = _verdicts(offsets, group, pending, flying, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
-        expired = [key for key, judged in verdicts.items() if judged.decision == "expire"]
-        planned += [
-            offset_tombstone(key, offsets[key], cause=BROKER_RETENTION, key_type=profile.offset_key_type)
-            for key in expired
-        ]
-        is_bare = len(expired) == len(offsets) and not _is_held(group_id, offsets, held_groups, profile)
-        is_bare = is_bare and not is_kept_in_flight((group_id, None, None), flying)
-        if is_bare and _is_deleted(group, profile) and not group.left_targets:
-            planned += group_tombstones(group)
-    return in_plan_order(planned)
 
 
 def sweep_block(loaded: Loaded, *, retention_ms: int, now_ms: int) -> SweepBlock | None:
@@ -210,7 +132,7 @@ def sweep_block(loaded: Loaded, *, retention_ms: int, now_ms: int) -> SweepBlock
     """
     if loaded.holds_nothing:
         return NOT_LOADED
-    profile, offsets_of = loaded.profile, _offsets_by_group(loaded)
+    profile, offsets_of = loaded.profile, offsets_by_group(loaded)
     pending, held_groups = loaded.state.pending_keys(), loaded.state.open_groups()
     found = []
     for group_id, group in loaded.groups.by_id.items():
@@ -218,11 +140,13 @@ def sweep_block(loaded: Loaded, *, retention_ms: int, now_ms: int) -> SweepBlock
         if isinstance(group, ShareGroup) and offsets and profile.sweeps_share_groups:
             found.append(SweepBlock(group_id=group_id, from_ms=None))
             continue
-        is_held = _is_held(group_id, offsets, held_groups, profile)
-        if group.left_targets and _is_deleted(group, profile) and not is_held:
-            verdicts = _verdicts(offsets, group, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile)
-            if all(one.decision == "expire" or one.expires_at_ms is not None for one in verdicts.values()):
-                instants = [one.expires_at_ms for one in verdicts.values() if one.expires_at_ms is not None]
+        is_held = is_held_by_transaction(group_id, offsets, held_groups, profile)
+        if group.left_targets and is_deleted_by_sweep(group, profile) and not is_held:
+            verdicts = verdicts_of_group(
+                group, offsets, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile
+            ).values()
+            if all(one.decision == "expire" or one.expires_at_ms is not None for one in verdicts):
+                instants = [one.expires_at_ms for one in verdicts if one.expires_at_ms is not None]
                 found.append(SweepBlock(group_id=group_id, from_ms=max(instants, default=None)))
     return first_block(found)
 
@@ -244,25 +168,25 @@ def block_in(row: Mapping[str, Any]) -> SweepBlock | None:
     return None if group_id is None else SweepBlock(group_id=group_id, from_ms=row["sweep_blocked_from_ms"])
 
 
-def _offsets_by_group(loaded: Loaded) -> dict[str, dict[OffsetKey, StoredOffset]]:
+def offsets_by_group(loaded: Loaded) -> dict[str, dict[OffsetKey, StoredOffset]]:
+    """The committed offsets of each group, without groups that have none."""
     found: dict[str, dict[OffsetKey, StoredOffset]] = {}
     for key, offset in loaded.offsets.items():
         found.setdefault(key[0], {})[key] = offset
     return found
 
 
-def _is_held(group_id: str, offsets: Collection[OffsetKey], held_groups: Set[str], profile: Profile) -> bool:
+def is_held_by_transaction(
+    group_id: str, offsets: Collection[OffsetKey], held_groups: Set[str], profile: Profile
+) -> bool:
     """Whether a transaction keeps the sweep from deleting a group without offsets."""
     return group_id in held_groups and not (profile.leaks_open_transactions and not offsets)
 
 
-def _is_deleted(group: Group, profile: Profile) -> bool:
+def is_deleted_by_sweep(group: Group, profile: Profile) -> bool:
     """Whether the sweep deletes a group without offsets."""
-    if not profile.deletes_groups:
-        return False
-    if isinstance(group, ShareGroup) and not profile.deletes_share_groups:
-        return False
-    return is_deletable(group, profile)
+    is_spared = isinstance(group, ShareGroup) and not profile.deletes_share_groups
+    return profile.deletes_groups and not is_spared and is_deletable(group, profile)
 
 
 def is_deletable(group: Group, profile: Profile) -> bool:
@@ -272,27 +196,29 @@ def is_deletable(group: Group, profile: Profile) -> bool:
     )
 
 
-def _verdicts(
-    offsets: Mapping[OffsetKey, StoredOffset],
+def verdicts_of_group(
     group: Group,
-    pending: Set[OffsetKey],
-    flying: Set[OffsetKey] = frozenset(),
+    offsets: Mapping[Key, StoredOffset],
+    pending: Set[Key],
+    in_flight: Set[Key] = frozenset(),
     *,
     retention_ms: int,
     now_ms: int,
     profile: Profile,
-) -> dict[OffsetKey, Verdict]:
-    """The verdicts on a group's offsets where no sweep fails."""
+    block: SweepBlock | None = None,
+) -> dict[Key, Verdict]:
+    """The `verdict` on each offset of a group; `pending` and `in_flight` are keys of the group."""
     return {
         key: verdict(
             offset,
-            key[1],
+            key[-2],
             group,
             is_pending=key in pending,
-            is_in_flight=key in flying,
+            is_in_flight=key in in_flight,
             retention_ms=retention_ms,
             now_ms=now_ms,
             profile=profile,
+            block=block,
         )
         for key, offset in offsets.items()
     }
@@ -300,7 +226,7 @@ def _verdicts(
 
 def _base_timestamp_ms(offset: StoredOffset, group: Group, profile: Profile) -> int:
     """When the offset's retention begins: for an Empty classic group when it became empty, else at the commit."""
-    since_ms = _empty_since_ms(group, profile)
+    since_ms = empty_since_ms(group, profile)
     return offset.commit_timestamp_ms if since_ms is None else since_ms
 
 

@@ -14,10 +14,7 @@ from sexton.coordinator import decoding, profiles
 from sexton.coordinator.decoding import DecodedGroup, DecodedOffset, Undecodable, UnknownType
 from sexton.coordinator.endless_load import NEVER_ENDS, Endless, is_too_large
 from sexton.coordinator.groups.groups import Groups
-from sexton.coordinator.groups.share import ShareGroup
-from sexton.coordinator.load_model import MODEL
 from sexton.coordinator.offsets import OffsetKey, Offsets, OpenTransaction, StoredOffset
-from sexton.coordinator.partitioner import partition_of
 from sexton.coordinator.profile import LEADERSHIP_LOST, LOADED, AfterFailure, PendingRule, Profile
 from sexton.errors import LogError, TransitionError
 from sexton.figures import HOUR_MS
@@ -109,41 +106,6 @@ class Loaded:
             return self.endless.text(self.counters["largest_batch_bytes"])
         return self.failures[0] if self.failures else None
 
-    def unreachable(
-        self,
-        *,
-        log_partition: int | None = None,
-        partition_count: int | None = None,
-        held_elsewhere: Container[str] = frozenset(),
-    ) -> dict[OffsetKey, str]:
-        """Committed offsets that no client can fetch, with the reason.
-
-        Their group is gone, is a share group (ShareGroup.validateOffsetFetch: there is no such group), or is led
-        elsewhere.
-
-        Without `partition_count` no group counts as misplaced. Where one cache holds the groups of all log partitions
-        (Profile.one_cache) a misplaced group is served, unless it is `held_elsewhere` already.
-        """
-        reasons: dict[OffsetKey, str] = {}
-        for key in self.offsets:
-            group = self.groups.by_id.get(key[0])
-            if group is None:
-                reasons[key] = GROUP_REMOVED
-            elif isinstance(group, ShareGroup):
-                reasons[key] = SHARE_GROUP
-            elif partition_count is None or partition_of(key[0], partition_count) == log_partition:
-                continue
-            elif not self.profile.one_cache or key[0] in held_elsewhere:
-                reasons[key] = MISPLACED
-        return reasons
-
-    def fates(self, *, log_partition: int | None = None, partition_count: int | None = None) -> Counter[str]:
-        """Number of offset values by fate (offsets.FATES); they add up to counters["read_values"]."""
-        unreachable = self.unreachable(log_partition=log_partition, partition_count=partition_count)
-        fates = self.state.fates(set(unreachable))
-        fates["undecodable"] += self.counters["undecodable_values"]
-        return fates
-
     @property
     def load_outcome(self) -> str:
         """What a coordinator serves after the load: LOADED, a value of AfterFailure, LEADERSHIP_LOST or NEVER_ENDS."""
@@ -159,25 +121,10 @@ class Loaded:
         return self.load_outcome in HOLDS_NOTHING
 
     @property
-    def hot_groups(self) -> list[str]:
-        """Up to HOT_GROUPS groups with most commits, the hottest first."""
-        hot = sorted(self.commits.items(), key=lambda item: (-item[1], item[0]))
-        return [group_id for group_id, _ in hot[:HOT_GROUPS]]
-
-    @property
     def live_record_count(self) -> int:
         """Records that a perfect compaction would keep, without markers and tombstones."""
         pending = sum(len(entries) for entries in self.pending.values())
         return len(self.offsets) + pending + sum(self._live_group_records.values())
-
-    @property
-    def predicted_load_ms(self) -> int:
-        counters = self.counters
-        return MODEL.predict_ms(
-            records=counters["records"],
-            control_records=counters["control_records"],
-            live_records=self.live_record_count,
-        )
 
 
 def load(
@@ -352,7 +299,7 @@ def _replay_marker(loaded: Loaded, batch: Batch, record: Record) -> bool:
     if marker is None and loaded.profile.pending_rule is PendingRule.IF_TRANSACTIONAL:
         marker = "ABORT"
     if marker is not None:
-        loaded.state.end_transaction(batch.producer_id, marker, log_offset=record.log_offset)
+        loaded.state.end_transaction(batch.producer_id, marker)
     return False
 
 
@@ -386,7 +333,7 @@ def _replay_offset(loaded: Loaded, batch: Batch, record: Record, decoded: Decode
     key = (decoded.key.group_id, decoded.key.topic, decoded.key.partition)
     is_pending = _is_pending(loaded.profile, batch)
     if decoded.value is None:
-        loaded.state.remove(key, log_offset=decoded.log_offset, only_of=batch.producer_id if is_pending else None)
+        loaded.state.remove(key, only_of=batch.producer_id if is_pending else None)
         return
     loaded.commits[key[0]] += 1
     loaded.max_commit_timestamp_ms = max(loaded.max_commit_timestamp_ms, decoded.value.commit_timestamp_ms)

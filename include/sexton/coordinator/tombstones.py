@@ -1,12 +1,8 @@
-"""The plan: tombstones in their order, the record batches a coordinator would write for them, and the plan's identity.
-
-Follows createGroupTombstoneRecords of Kafka 4.3's groups and GroupCoordinatorRecordHelpers.
-"""
+"""The plan: the record batches that a coordinator would write for its tombstones, and the plan's identity."""
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
@@ -14,97 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from sexton.coordinator.batches import MAX_BATCH_BYTES, LogEnd, TopicSettings, encode_append
-from sexton.coordinator.groups.group import Group
-from sexton.coordinator.offsets import OffsetKey, StoredOffset
 from sexton.coordinator.profile import Profile
 from sexton.log import codec as codecs
 from sexton.log.entry import HEADER_BYTES, TOMBSTONE_OVERHEAD_BYTES
-from sexton.records import GroupKey, GroupMetadataKey, Key, MemberKey, OffsetCommitKey, RegularExpressionKey, encode_key
 
-CLASSIC_TYPE = 2
 OFFSET_TYPE = 1  # also for offsets that were written under the old key type 0
 GROUP_EMPTY = "group_empty"
-_TYPE_ORDER = {
-    record_type: rank
-    for order in ((0, 1, 2), (8, 7, 6, 5, 16, 4, 3), (14, 13, 12, 10, 9, 15, 11), (22, 21, 20, 19, 17, 23))
-    for rank, record_type in enumerate(order)
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tombstone:
-    """A planned record without a value. Fields that its key does not have are None, and targets of group records."""
-
-    record_type: int
-    group_id: str
-    topic: str | None = None
-    partition: int | None = None
-    member_id: str | None = None
-    regular_expression: str | None = None
-    cause: str
-    target_log_offset: int | None = None
-    target_committed_offset: int | None = None
-
-    @property
-    def key(self) -> bytes:
-        """The key's bytes, as the coordinator writes them."""
-        key: Key
-        if self.topic is not None and self.partition is not None:
-            key = OffsetCommitKey(group_id=self.group_id, topic=self.topic, partition=self.partition)
-        elif self.member_id is not None:
-            key = MemberKey(group_id=self.group_id, member_id=self.member_id)
-        elif self.regular_expression is not None:
-            key = RegularExpressionKey(group_id=self.group_id, regular_expression=self.regular_expression)
-        elif self.record_type == CLASSIC_TYPE:
-            key = GroupMetadataKey(group_id=self.group_id)
-        else:
-            key = GroupKey(group_id=self.group_id)
-        return encode_key(self.record_type, key)
-
-
-def offset_tombstone(key: OffsetKey, offset: StoredOffset, *, cause: str, key_type: int = OFFSET_TYPE) -> Tombstone:
-    """The tombstone of a committed offset; `key_type` is 0 where a 0.8.2 broker writes it."""
-    group_id, topic, partition = key
-    return Tombstone(
-        record_type=key_type,
-        group_id=group_id,
-        topic=topic,
-        partition=partition,
-        cause=cause,
-        target_log_offset=offset.log_offset,
-        target_committed_offset=offset.committed_offset,
-    )
-
-
-def group_tombstones(group: Group, *, cause: str = GROUP_EMPTY) -> list[Tombstone]:
-    """The tombstones of a group itself, which follow its offsets' tombstones."""
-    return [
-        Tombstone(
-            record_type=part.record_type,
-            group_id=group.group_id,
-            member_id=part.member_id,
-            regular_expression=part.regular_expression,
-            cause=cause,
-        )
-        for part in group.tombstones()
-    ]
-
-
-def in_plan_order(tombstones: Iterable[Tombstone]) -> list[Tombstone]:
-    """By group id, then offsets by topic and partition, then the record types of the group in the order of writing.
-
-    Strings are ordered by their UTF-8 bytes.
-    """
-    return sorted(
-        tombstones,
-        key=lambda item: (
-            item.group_id.encode(),
-            item.record_type > OFFSET_TYPE,
-            _TYPE_ORDER[item.record_type],
-            (item.topic or item.member_id or item.regular_expression or "").encode(),
-            item.partition or 0,
-        ),
-    )
 
 
 def encode_batches(

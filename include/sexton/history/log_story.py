@@ -4,7 +4,7 @@ The log partition is read twice: once for all its changes, because a cause depen
 together, and once for the records of the group. Then the rules of expiry evaluate the offsets that are left.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,11 @@ import pyarrow.compute as pc
 from pyarrow import fs as pafs
 
 from sexton.coordinator import decoding
-from sexton.coordinator.changes.model import ChangeEvidence, TopicPartition
+from sexton.coordinator.changes.model import ChangeEvidence
 from sexton.coordinator.changes.replay import changes
 from sexton.coordinator.decoding import Decoded, Undecodable
-from sexton.coordinator.expiry import SweepBlock, Verdict, verdict
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.loading import load
-from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.profile import Profile
 from sexton.errors import LogError
 from sexton.history.events import Event, EventBuilder
@@ -135,29 +133,3 @@ def _group_of(record: Record, found: Decoded | Undecodable) -> str | None:
         return decode_key(record.key or b"")[1].group_id
     except LogError:
         return None
-
-
-def broker_verdicts(
-    group: Group,
-    offsets: Mapping[TopicPartition, StoredOffset],
-    pending: frozenset[TopicPartition],
-    *,
-    retention_ms: int,
-    now_ms: int,
-    profile: Profile,
-    block: SweepBlock | None,
-) -> dict[TopicPartition, Verdict]:
-    """What the broker's sweep would do with each of a group's offsets at an instant."""
-    return {
-        key: verdict(
-            offset,
-            key[0],
-            group,
-            is_pending=key in pending,
-            retention_ms=retention_ms,
-            now_ms=now_ms,
-            profile=profile,
-            block=block,
-        )
-        for key, offset in offsets.items()
-    }

@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 from sexton.archive.folder import filesystem
 from sexton.coordinator.api.view import LoadedGroup, PartitionView
 from sexton.coordinator.changes.model import ChangeEvidence
+from sexton.coordinator.expiry import verdicts_of_group
 from sexton.coordinator.groups.group import Group
 from sexton.coordinator.offsets import StoredOffset
 from sexton.coordinator.orphans import KnownTopic, KnownTopics, orphan_of
 from sexton.figures import MINUTE_MS
-from sexton.history.log_story import StoryReader, broker_verdicts
+from sexton.history.log_story import StoryReader
 from sexton.ledger.recorded_steps import keep_steps
 from sexton.policy import GroupInput, OffsetInput
 from sexton.policy.inputs import last_active_ms
@@ -129,7 +130,7 @@ def judged_in_log(
     pending = found.held.pending(group_id)
     block = view.read[found.log_partition].sweep_block(retention_ms, now_ms)
     offsets = found.held.offsets(group_id)
-    verdicts = broker_verdicts(
+    verdicts = verdicts_of_group(
         group, offsets, pending, retention_ms=retention_ms, now_ms=now_ms, profile=profile, block=block
     )
     return found.judged(

@@ -10,19 +10,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sexton.coordinator import expiry
 from sexton.coordinator.api.coordinator import CoordinatorShard, shard_after_load
 from sexton.coordinator.api.plain_view import PlainView
 from sexton.coordinator.api.tables_view import TablesView
 from sexton.coordinator.api.unloading import unexpected_unloads
 from sexton.coordinator.loading import load
 from sexton.coordinator.profile import Profile
-from sexton.coordinator.tombstones import Tombstone
 from sexton.kernels.results import finish
 from tests.campaign.broker.logs import RETENTION_MS
 from tests.campaign.checks import Tables
 from tests.kernels.compare import CAP_BYTES, fold_bytes, planned
 from tests.oracle import removed_groups
+from tests.plain_sweep import Tombstone, sweep
 
 Keys = Mapping[str, frozenset[bytes]]
 """Keys of tombstones by group id."""
@@ -99,7 +98,7 @@ class KnownByRules(Known):
         self.shard = shard_after_load(view, self._loaded.load_outcome, profile=profile)
 
     def _swept(self, now_ms: int) -> Iterable[Tombstone]:
-        return expiry.sweep(self._loaded, retention_ms=RETENTION_MS, now_ms=now_ms)
+        return sweep(self._loaded, retention_ms=RETENTION_MS, now_ms=now_ms)
 
 
 class _IndexedView(TablesView):

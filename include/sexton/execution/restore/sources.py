@@ -5,7 +5,7 @@ All three give values by offset. Nothing is read from the cluster here.
 
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyarrow import fs as pafs
@@ -178,7 +178,7 @@ def of_archive(uri: str, *, cluster_id: str | None, as_of_ms: int, selection: Se
                 fix="choose a later --as-of",
             )
         warnings += _part_warnings(log_partition, part)
-        values.update((key, _then(offset.to_row(), key[1], ids)) for key, offset in found)
+        values.update((key, _then(asdict(offset), key[1], ids)) for key, offset in found)
     return Source(name=f"as_of {as_of_ms}", cluster_id=source.cluster_id, values=values, warnings=warnings)
 
 

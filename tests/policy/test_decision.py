@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sexton.policy import CompiledPolicy, Policy, decide, decide_bare, explain
 from sexton.policy.durations import DAY_MS, HOUR_MS
 from sexton.policy.inputs import last_active_ms
-from tests.policy.worlds import NOW_MS, SOME, group, groups, hold, offset, offsets, policies, rule
+from tests.policy.worlds import NOW_MS, SOME, decide_by_rules, group, groups, hold, offset, offsets, policies, rule
 
 INSTANTS = st.integers(-3, 14).map(lambda hours: NOW_MS + hours * HOUR_MS)
 WIDE = (1 << 63) - 1
@@ -85,7 +85,7 @@ def test_decisions(entries, given_group, given_offset, expected):
     policy = of(*entries)
     compiled = CompiledPolicy(policy).for_group(given_group)
     plainly = decide(policy, given_group, given_offset, now_ms=NOW_MS)
-    for found in (plainly, compiled.decide(given_offset, now_ms=NOW_MS)):
+    for found in (plainly, decide_by_rules(compiled, given_offset, now_ms=NOW_MS)):
         assert (found.verdict, found.reason, found.rule, found.expires_at_ms) == expected
 
 
@@ -162,7 +162,8 @@ def test_when_a_group_was_last_active():
 @given(policies(), groups(), offsets(), INSTANTS)
 def test_the_compiled_policy_decides_the_same(policy, given_group, given_offset, now_ms):
     compiled = CompiledPolicy(policy).for_group(given_group)
-    assert compiled.decide(given_offset, now_ms=now_ms) == decide(policy, given_group, given_offset, now_ms=now_ms)
+    plainly = decide(policy, given_group, given_offset, now_ms=now_ms)
+    assert decide_by_rules(compiled, given_offset, now_ms=now_ms) == plainly
     bare = decide_bare(policy, given_group, now_ms=now_ms)
     span = compiled.at(now_ms)
     assert span.bare_rule == (bare.rule if bare.verdict == "expire" else None)
@@ -246,4 +247,4 @@ def test_an_instant_that_no_clock_reaches_is_none():
     policy, late, odd = of(IDLE), group(last_active_ms=WIDE), offset(base_timestamp_ms=-WIDE - 1)
     never = decide(policy, late, odd, now_ms=NOW_MS)
     assert never.expires_at_ms is None
-    assert CompiledPolicy(policy).for_group(late).decide(odd, now_ms=NOW_MS) == never
+    assert decide_by_rules(CompiledPolicy(policy).for_group(late), odd, now_ms=NOW_MS) == never

@@ -3,8 +3,10 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from sexton.policy import GroupInput, Hold, OffsetInput, Policy, Rule
+from sexton.policy import Decision, GroupInput, GroupRules, Hold, OffsetInput, Policy, Rule
+from sexton.policy.decision import NO_RULE
 from sexton.policy.durations import DAY_MS, HOUR_MS, duration_text, instant_text
+from sexton.policy.inputs import due_at_ms, is_due
 from sexton.vocabulary import GROUP_TYPES, ORPHANS
 
 SOME = settings(max_examples=100)
@@ -111,3 +113,31 @@ def rule(**given):
 
 def hold(**given):
     return Hold.model_validate({"name": "h", "owner": "o", "reason": "r", "kind": "legal", **given})
+
+
+def decide_by_rules(rules: GroupRules, offset: OffsetInput, *, now_ms: int) -> Decision:
+    """The decision that a group's spans give, as verdicts.policy reads them in columns."""
+    span, *_ = coming = rules.from_(now_ms)
+    expires_ms = None if offset.is_pending or offset.kept_by else _expires_at_ms(coming, offset, now_ms=now_ms)
+    if span.hold is not None:
+        return Decision(verdict="hold", reason=span.hold.reason, rule=span.hold.name, expires_at_ms=expires_ms)
+    one = span.candidate(offset.orphan)
+    if one is None:
+        return Decision(verdict="keep", reason=NO_RULE, rule=None, expires_at_ms=expires_ms)
+    if offset.kept_by is not None:
+        return Decision(verdict="keep", reason=offset.kept_by, rule=one.rule, expires_at_ms=None)
+    if not is_due(offset.since_ms, one.retention_ms, now_ms=now_ms):
+        return Decision(verdict="keep", reason="not_due", rule=one.rule, expires_at_ms=expires_ms)
+    if offset.is_pending:
+        return Decision(verdict="keep", reason="pending_transaction", rule=one.rule, expires_at_ms=None)
+    return Decision(verdict="expire", reason="expired", rule=one.rule, expires_at_ms=expires_ms)
+
+
+def _expires_at_ms(coming, offset, *, now_ms):
+    """When the offset expires or has expired. If a later span decides, that is not before the span's start."""
+    for number, span in enumerate(coming):
+        one = None if span.hold is not None else span.candidate(offset.orphan)
+        due_ms = None if one is None else due_at_ms(offset.since_ms, one.retention_ms, now_ms=now_ms)
+        if due_ms is not None and (span.end_ms is None or due_ms < span.end_ms):
+            return due_ms if number == 0 else max(due_ms, span.start_ms)
+    return None

@@ -8,36 +8,30 @@ This package reads no clock and no cluster; inputs and `now_ms` are arguments. K
 sexton.coordinator.
 """
 
-from sexton.policy.compiled_rules import BEGINNING_MS, Candidate, CompiledPolicy, GroupRules, HoldOn, TimeSpan
+from sexton.policy.compiled_rules import CompiledPolicy, GroupRules
 from sexton.policy.decision import decide, decide_bare, explain
-from sexton.policy.diagnostics import Diagnostic, PolicyError
+from sexton.policy.diagnostics import PolicyError
 from sexton.policy.inputs import Decision, GroupInput, OffsetInput, RuleTrace
 from sexton.policy.limits import Counts, DefaultLimits, Limits, OwnerCount
 from sexton.policy.model import Hold, Match, Policy, Rule
 from sexton.policy.reading import parse_policy, read_policy
 
 __all__ = [
-    "BEGINNING_MS",
-    "Candidate",
     "CompiledPolicy",
     "Counts",
     "Decision",
     "DefaultLimits",
-    "Diagnostic",
     "GroupInput",
     "GroupRules",
     "Hold",
-    "HoldOn",
     "Limits",
     "Match",
     "OffsetInput",
-    "Orphan",
     "OwnerCount",
     "Policy",
     "PolicyError",
     "Rule",
     "RuleTrace",
-    "TimeSpan",
     "decide",
     "decide_bare",
     "explain",

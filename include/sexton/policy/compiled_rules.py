@@ -5,12 +5,12 @@ span the decision only depends on an offset's orphan kind and base timestamp. So
 and `GroupRules` (groups with the same rules share one object), and compares columns.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sexton.policy.decision import NO_RULE, held_reason, mismatch
-from sexton.policy.inputs import LAST_MS, Decision, GroupInput, OffsetInput, due_at_ms, is_due
-from sexton.policy.model import Hold, Match, Policy, Rule
+from sexton.policy.decision import held_reason, mismatch
+from sexton.policy.inputs import LAST_MS, GroupInput
+from sexton.policy.model import Hold, Policy, Rule
 from sexton.vocabulary import ORPHANS
 
 BEGINNING_MS = -(1 << 63)
@@ -69,23 +69,6 @@ class GroupRules:
         """Return the span that contains `now_ms`."""
         return self.from_(now_ms)[0]
 
-    def decide(self, offset: OffsetInput, *, now_ms: int) -> Decision:
-        """Decide as `decision.decide` does, which is its oracle."""
-        span, *_ = coming = self.from_(now_ms)
-        expires_ms = None if offset.is_pending or offset.kept_by else _expires_at_ms(coming, offset, now_ms=now_ms)
-        if span.hold is not None:
-            return Decision(verdict="hold", reason=span.hold.reason, rule=span.hold.name, expires_at_ms=expires_ms)
-        one = span.candidate(offset.orphan)
-        if one is None:
-            return Decision(verdict="keep", reason=NO_RULE, rule=None, expires_at_ms=expires_ms)
-        if offset.kept_by is not None:
-            return Decision(verdict="keep", reason=offset.kept_by, rule=one.rule, expires_at_ms=None)
-        if not is_due(offset.since_ms, one.retention_ms, now_ms=now_ms):
-            return Decision(verdict="keep", reason="not_due", rule=one.rule, expires_at_ms=expires_ms)
-        if offset.is_pending:
-            return Decision(verdict="keep", reason="pending_transaction", rule=one.rule, expires_at_ms=None)
-        return Decision(verdict="expire", reason="expired", rule=one.rule, expires_at_ms=expires_ms)
-
 
 class CompiledPolicy:
     """A policy with an index of its names. Other processes get the policy and compile it there."""
@@ -107,16 +90,6 @@ class CompiledPolicy:
         if key not in self._known:
             self._known[key] = _group_rules(holds, rules, None)
         return self._known[key]
-
-
-def _expires_at_ms(coming: Sequence[TimeSpan], offset: OffsetInput, *, now_ms: int) -> int | None:
-    """Return when the offset expires or has expired. If a later span decides, that is not before the span's start."""
-    for number, span in enumerate(coming):
-        one = None if span.hold is not None else span.candidate(offset.orphan)
-        due_ms = None if one is None else due_at_ms(offset.since_ms, one.retention_ms, now_ms=now_ms)
-        if due_ms is not None and (span.end_ms is None or due_ms < span.end_ms):
-            return due_ms if number == 0 else max(due_ms, span.start_ms)
-    return None
 
 
 def _group_rules(holds: Sequence[Hold], rules: Sequence[Rule], idle_since_ms: int | None) -> GroupRules:
@@ -157,37 +130,22 @@ class _Index:
     """Holds or rules by group id and prefix, so that a group is only compared with entries that may match."""
 
     def __init__(self, entries: Sequence[Hold] | Sequence[Rule]) -> None:
-        self._matches = [_timeless(entry.match) for entry in entries]
+        # without the keys that depend on time or on an offset
+        self._matches = [entry.match.model_copy(update={"idle_ms": None, "orphan": None}) for entry in entries]
         self._by_group: dict[str, list[int]] = {}
         self._by_prefix: dict[str, list[int]] = {}
         self._others: list[int] = []
         for number, match in enumerate(self._matches):
-            if match.group is not None:
-                self._put(self._by_group, match.group, number)
-            elif match.prefix is not None:
-                self._put(self._by_prefix, match.prefix, number)
-            else:
+            if match.group is None and match.prefix is None:
                 self._others.append(number)
+            index = self._by_prefix if match.group is None else self._by_group
+            for word in match.group or match.prefix or ():
+                index.setdefault(word, []).append(number)
         self._prefix_lengths = sorted({len(prefix) for prefix in self._by_prefix})
 
     def matching(self, group: GroupInput) -> list[int]:
         """Return the positions of entries that match the group at some time and for some orphan kind, in order."""
-        found = (number for number in sorted(self._near(group.group_id)))
-        return [number for number in found if mismatch(self._matches[number], group, None, now_ms=0) is None]
-
-    def _near(self, group_id: str) -> set[int]:
-        return {*self._others, *self._by_group.get(group_id, ()), *self._of_prefixes(group_id)}
-
-    def _of_prefixes(self, group_id: str) -> Iterator[int]:
+        near = {*self._others, *self._by_group.get(group.group_id, ())}
         for length in self._prefix_lengths:
-            yield from self._by_prefix.get(group_id[:length], ())
-
-    @staticmethod
-    def _put(index: dict[str, list[int]], words: Sequence[str], number: int) -> None:
-        for word in words:
-            index.setdefault(word, []).append(number)
-
-
-def _timeless(match: Match) -> Match:
-    """Return `match` without the keys that depend on time or on an offset."""
-    return match.model_copy(update={"idle_ms": None, "orphan": None})
+            near.update(self._by_prefix.get(group.group_id[:length], ()))
+        return [number for number in sorted(near) if mismatch(self._matches[number], group, None, now_ms=0) is None]

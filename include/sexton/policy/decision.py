@@ -7,6 +7,7 @@ of a group at once; the tests compare the two.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sexton.policy.durations import duration_text, instant_text
 from sexton.policy.inputs import LAST_MS, Decision, GroupInput, OffsetInput, RuleTrace, due_at_ms, is_due
@@ -18,17 +19,15 @@ NO_RULE = "no_rule"
 
 def decide(policy: Policy, group: GroupInput, offset: OffsetInput, *, now_ms: int) -> Decision:
     """Return the policy's decision about an offset of a group at `now_ms`."""
-    verdict, reason, name, due_ms = _decide(policy, group, offset, now_ms=now_ms)
-    if verdict == "expire":
-        return Decision(verdict="expire", reason=reason, rule=name, expires_at_ms=due_ms)
+    found = _decide(policy, group, offset, now_ms=now_ms)
+    if found.verdict == "expire":
+        return found
     coming = (
         at_ms
         for at_ms in _turning_points(policy, group, offset, now_ms=now_ms)
-        if _decide(policy, group, offset, now_ms=at_ms)[0] == "expire"
+        if _decide(policy, group, offset, now_ms=at_ms).verdict == "expire"
     )
-    return Decision(
-        verdict="hold" if verdict == "hold" else "keep", reason=reason, rule=name, expires_at_ms=next(coming, None)
-    )
+    return replace(found, expires_at_ms=next(coming, None))
 
 
 def decide_bare(policy: Policy, group: GroupInput, *, now_ms: int) -> Decision:
@@ -37,13 +36,7 @@ def decide_bare(policy: Policy, group: GroupInput, *, now_ms: int) -> Decision:
     The first rule that matches expires it at once, as the broker does: there is no timestamp from which a retention
     could count. Rules with `orphan` are about offsets and are skipped.
     """
-    hold = _hold(policy, group, now_ms=now_ms)
-    if hold is not None:
-        return Decision(verdict="hold", reason=held_reason(hold), rule=hold.name, expires_at_ms=None)
-    rule = _rule(policy, group, None, now_ms=now_ms)
-    if rule is None:
-        return Decision(verdict="keep", reason=NO_RULE, rule=None, expires_at_ms=None)
-    return Decision(verdict="expire", reason="expired", rule=rule.name, expires_at_ms=None)
+    return _decide(policy, group, None, now_ms=now_ms)
 
 
 def explain(policy: Policy, group: GroupInput, offset: OffsetInput | None, *, now_ms: int) -> list[RuleTrace]:
@@ -130,32 +123,27 @@ def _why(entry: Hold | Rule, offset: OffsetInput | None, *, now_ms: int) -> str:
     return f"kept for {length} from {instant_text(offset.since_ms)}, which have passed"
 
 
-def _hold(policy: Policy, group: GroupInput, *, now_ms: int) -> Hold | None:
-    on = (hold for hold in policy.holds if hold.is_on(now_ms))
-    return next((hold for hold in on if mismatch(hold.match, group, None, now_ms=now_ms) is None), None)
-
-
-def _rule(policy: Policy, group: GroupInput, orphan: str | None, *, now_ms: int) -> Rule | None:
-    return next((rule for rule in policy.rules if mismatch(rule.match, group, orphan, now_ms=now_ms) is None), None)
-
-
-def _decide(
-    policy: Policy, group: GroupInput, offset: OffsetInput, *, now_ms: int
-) -> tuple[str, str, str | None, int | None]:
-    """(verdict, reason, deciding hold or rule, when an expired offset was due)."""
-    hold = _hold(policy, group, now_ms=now_ms)
-    if hold is not None:
-        return "hold", held_reason(hold), hold.name, None
-    rule = _rule(policy, group, offset.orphan, now_ms=now_ms)
+def _decide(policy: Policy, group: GroupInput, offset: OffsetInput | None, *, now_ms: int) -> Decision:
+    """The decision about an offset, or about a group without offsets; expires_at_ms only where it has expired."""
+    for hold in policy.holds:
+        if hold.is_on(now_ms) and mismatch(hold.match, group, None, now_ms=now_ms) is None:
+            return Decision(verdict="hold", reason=held_reason(hold), rule=hold.name, expires_at_ms=None)
+    orphan = None if offset is None else offset.orphan
+    rule = next((rule for rule in policy.rules if mismatch(rule.match, group, orphan, now_ms=now_ms) is None), None)
     if rule is None:
-        return "keep", NO_RULE, None, None
+        return Decision(verdict="keep", reason=NO_RULE, rule=None, expires_at_ms=None)
+    if offset is None:
+        return Decision(verdict="expire", reason="expired", rule=rule.name, expires_at_ms=None)
     if offset.kept_by is not None:
-        return "keep", offset.kept_by, rule.name, None
-    if not is_due(offset.since_ms, rule.retention_ms, now_ms=now_ms):
-        return "keep", "not_due", rule.name, None
-    if offset.is_pending:
-        return "keep", "pending_transaction", rule.name, None
-    return "expire", "expired", rule.name, due_at_ms(offset.since_ms, rule.retention_ms, now_ms=now_ms)
+        reason = offset.kept_by
+    elif not is_due(offset.since_ms, rule.retention_ms, now_ms=now_ms):
+        reason = "not_due"
+    elif offset.is_pending:
+        reason = "pending_transaction"
+    else:
+        due_ms = due_at_ms(offset.since_ms, rule.retention_ms, now_ms=now_ms)
+        return Decision(verdict="expire", reason="expired", rule=rule.name, expires_at_ms=due_ms)
+    return Decision(verdict="keep", reason=reason, rule=rule.name, expires_at_ms=None)
 
 
 def _turning_points(policy: Policy, group: GroupInput, offset: OffsetInput, *, now_ms: int) -> Iterator[int]:

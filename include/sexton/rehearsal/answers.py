@@ -8,21 +8,13 @@ from sexton.coordinator.api.coordinator import Coordinator
 from sexton.coordinator.api.errors import Error
 from sexton.coordinator.api.fetch import fetch
 from sexton.coordinator.api.listing import describe_group, listed_group
-from sexton.coordinator.expiry import sweep_block, verdict
+from sexton.coordinator.expiry import offsets_by_group, sweep_block, verdicts_of_group
 from sexton.coordinator.profile import Profile
 from sexton.rehearsal.logs import LogOf
 
-NOT_SERVED, VANISHES, TYPE, OFFSETS_LOST, DUE, NOT_DESCRIBED = (
-    *("not_served", "vanishes", "type_changes", "offsets_lost", "due_at_once"),
-    "not_described",
-)
-STATE, MEMBERS, EXPIRY, OFFSETS_CHANGE, APPEARS = (
-    "state_changes",
-    "members_change",
-    "expiry_moves",
-    "offsets_change",
-    "appears",
-)
+NOT_SERVED, VANISHES, TYPE, OFFSETS_LOST = "not_served", "vanishes", "type_changes", "offsets_lost"
+DUE, NOT_DESCRIBED, STATE, MEMBERS = "due_at_once", "not_described", "state_changes", "members_change"
+EXPIRY, OFFSETS_CHANGE, APPEARS = "expiry_moves", "offsets_change", "appears"
 BREAKING = (NOT_SERVED, VANISHES, TYPE, OFFSETS_LOST, DUE, NOT_DESCRIBED)
 MEANINGS: Mapping[str, str] = {
     NOT_SERVED: "is not served: the load of its log partition fails, or it lies in a log partition that is not its own",
@@ -207,15 +199,15 @@ def _expiries(logs: list[LogOf], profile: Profile, retention_ms: int, now_ms: in
         if loaded.holds_nothing:
             continue
         pending = loaded.state.pending_keys()
-        block = sweep_block(loaded, retention_ms=retention_ms, now_ms=now_ms)
-        for key, offset in loaded.offsets.items():
-            group = loaded.groups.by_id.get(key[0])
+        at: dict[str, Any] = {"retention_ms": retention_ms, "now_ms": now_ms}
+        block = sweep_block(loaded, **at)
+        for group_id, offsets in offsets_by_group(loaded).items():
+            group = loaded.groups.by_id.get(group_id)
             if group is not None:
-                one = verdict(
-                    offset, key[1], group, is_pending=key in pending, retention_ms=retention_ms, now_ms=now_ms,
-                    profile=profile, block=block,
-                )  # fmt: skip
-                found.setdefault(key[0], {})[key[1:]] = one.reason, one.expires_at_ms, one.decision == "expire"
+                judged = verdicts_of_group(group, offsets, pending, **at, profile=profile, block=block)
+                found.setdefault(group_id, {}).update(
+                    {key[1:]: (one.reason, one.expires_at_ms, one.decision == "expire") for key, one in judged.items()}
+                )
     return found
 
 

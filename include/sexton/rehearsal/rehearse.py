@@ -14,7 +14,7 @@ from sexton.rehearsal.features import GROUP_VERSION, RefusedLevel, metadata_of, 
 from sexton.rehearsal.logs import LogOf, coordinator_of, read_logs
 from sexton.rehearsal.readiness import Readiness, readiness
 from sexton.rehearsal.way_back import UnreadableRecords, kinds_to_come, way_back
-from sexton.runs.choose_profile import AUTO, Choice
+from sexton.runs.choose_profile import AUTO
 from sexton.runs.partition_count import partition_count
 from sexton.runs.source import LogSource
 from sexton.views.coordinator_view import missing_text
@@ -222,14 +222,10 @@ def rehearse(
             *source.warnings,
             *notes,
             *missing_text(sorted(set(range(count or 0)) - source.here)),
-            *_open_points(choice),
+            *(() if choice is None else (text.replace("--profile", "--from") for text in choice.open_points)),
             *_unproven(old, new),
         ],
     )
-
-
-def _open_points(choice: Choice | None) -> list[str]:
-    return [] if choice is None else [text.replace("--profile", "--from") for text in choice.open_points]
 
 
 def _covers(old: Fault, new: Fault) -> bool:
@@ -262,19 +258,15 @@ def _loads(log: LogOf, old: Profile, new: Profile, faults: list[Fault]) -> Loads
 
 
 def _writes(old: Profile, new: Profile) -> list[Written]:
-    offsets = Written(
-        what=OFFSET_VALUES,
-        before=old.offset_value_version,
-        after=new.offset_value_version,
-        old_reads=old.value_versions.get(new.offset_key_type),
+    kinds = (
+        (OFFSET_VALUES, old.offset_value_version, new.offset_value_version, new.offset_key_type),
+        (GROUP_VALUES, old.group_value_version, new.group_value_version, 2),
     )
-    groups = Written(
-        what=GROUP_VALUES,
-        before=old.group_value_version,
-        after=new.group_value_version,
-        old_reads=old.value_versions.get(2),
-    )
-    return [one for one in (offsets, groups) if one.before != one.after]
+    return [
+        Written(what=what, before=before, after=after, old_reads=old.value_versions.get(record_type))
+        for what, before, after, record_type in kinds
+        if before != after
+    ]
 
 
 def _without_group_version(logs: list[LogOf], new: Profile) -> Iterator[str]:

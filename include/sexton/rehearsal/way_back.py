@@ -5,7 +5,7 @@ on, end the load of 3.4.0 and before (KIP-915), so that one commit is enough.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sexton.coordinator.profile import Profile
@@ -109,11 +109,4 @@ def way_back(logs: list[LogOf], old: Profile, new: Profile, faults: list[Fault])
                 break
         else:
             if to_come:
-                first = to_come[0]
-                yield UnreadableRecords(
-                    what=first.what,
-                    comes_with=first.comes_with,
-                    fails_load=first.fails_load,
-                    answer=first.answer,
-                    log_partition=log.number,
-                )
+                yield replace(to_come[0], log_partition=log.number)
